@@ -1,0 +1,183 @@
+//! The names of the backends, and what an opened one can do.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Error, Result};
+
+/// The backends by name. Every name exists on every platform and in every build; one that
+/// cannot run answers [`Error::Unavailable`] with the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
+#[non_exhaustive]
+pub enum BackendKind {
+    /// Positional reads through the page cache. Runs everywhere.
+    Pread,
+    /// Copies out of a read-only mapping; also zero-copy ranges.
+    Mmap,
+    /// `O_DIRECT` reads through a small pool of threads.
+    Direct,
+    /// Batched io_uring reads.
+    Uring,
+    /// `preadv2` with `RWF_DONTCACHE`.
+    Uncached,
+    /// io_uring through a tokio-uring runtime thread.
+    TokioUring,
+    /// Whole files in memory: the oracle of the tests.
+    Memory,
+    /// Tries the above and takes the best that works.
+    Auto,
+}
+
+impl BackendKind {
+    /// Every backend, in the order in which lists and tables show them.
+    pub const ALL: [Self; 8] = [
+        Self::Pread,
+        Self::Mmap,
+        Self::Direct,
+        Self::Uring,
+        Self::Uncached,
+        Self::TokioUring,
+        Self::Memory,
+        Self::Auto,
+    ];
+
+    /// The name on the command line and in messages.
+    ///
+    /// ```
+    /// use ringmain_backends::BackendKind;
+    /// assert_eq!(BackendKind::TokioUring.name(), "tokio-uring");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pread => "pread",
+            Self::Mmap => "mmap",
+            Self::Direct => "direct",
+            Self::Uring => "uring",
+            Self::Uncached => "uncached",
+            Self::TokioUring => "tokio-uring",
+            Self::Memory => "memory",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+impl fmt::Display for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for BackendKind {
+    type Err = Error;
+
+    /// Parses a name; an unknown one gets the nearest offered.
+    ///
+    /// ```
+    /// use ringmain_backends::BackendKind;
+    /// assert_eq!("uring".parse::<BackendKind>().unwrap(), BackendKind::Uring);
+    /// let error = "urnig".parse::<BackendKind>().unwrap_err();
+    /// assert!(error.to_string().contains("did you mean `uring`"));
+    /// ```
+    fn from_str(name: &str) -> Result<Self> {
+        let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
+        if let Some(kind) = Self::ALL.into_iter().find(|kind| kind.name() == wanted) {
+            return Ok(kind);
+        }
+        let suggestion = Self::ALL
+            .into_iter()
+            .map(|kind| (edit_distance(kind.name(), &wanted), kind))
+            .filter(|(distance, kind)| *distance <= 1 + kind.name().len() / 4)
+            .min_by_key(|(distance, _)| *distance)
+            .map(|(_, kind)| kind);
+        Err(Error::UnknownBackend { name: name.to_owned(), suggestion })
+    }
+}
+
+/// Levenshtein distance, by one row.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// What an opened backend can do on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Capabilities {
+    /// Which backend it is.
+    pub kind: BackendKind,
+    /// Device requests that one batch keeps in flight at most.
+    pub depth_max: usize,
+    /// Reads do not fill the page cache.
+    pub bypasses_page_cache: bool,
+    /// [`ReadBackend::map`](crate::ReadBackend::map) gives ranges without copying.
+    pub zero_copy: bool,
+    /// Kernel features in use, for people to read: `SINGLE_ISSUER`, `registered buffers`, …
+    pub features: Vec<String>,
+    /// Features that were wanted and could not be had, with the reason.
+    pub degradations: Vec<Degradation>,
+}
+
+impl Capabilities {
+    /// A backend that reads one request at a time through the page cache.
+    pub(crate) fn plain(kind: BackendKind) -> Self {
+        Self {
+            kind,
+            depth_max: 1,
+            bypasses_page_cache: false,
+            zero_copy: false,
+            features: Vec::new(),
+            degradations: Vec::new(),
+        }
+    }
+}
+
+/// A feature that a backend does without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Degradation {
+    /// The feature.
+    pub feature: &'static str,
+    /// Why it is not there.
+    pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_parses_back() {
+        for kind in BackendKind::ALL {
+            assert_eq!(kind.name().parse::<BackendKind>().unwrap(), kind);
+        }
+        assert_eq!("Tokio_Uring".parse::<BackendKind>().unwrap(), BackendKind::TokioUring);
+    }
+
+    #[test]
+    fn a_far_name_gets_no_suggestion() {
+        let Err(Error::UnknownBackend { suggestion, .. }) = "postgres".parse::<BackendKind>()
+        else {
+            panic!("`postgres` parsed");
+        };
+        assert_eq!(suggestion, None);
+    }
+
+    #[test]
+    fn edit_distance_counts_edits() {
+        for (a, b, distance) in [("", "abc", 3), ("mmap", "mmap", 0), ("pread", "pred", 1)] {
+            assert_eq!(edit_distance(a, b), distance, "{a} → {b}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! `O_DIRECT` reads through a small pool of threads.
+
+#[cfg(not(linux_direct))]
+mod disabled;
+#[cfg(linux_direct)]
+mod enabled;
+
+#[cfg(not(linux_direct))]
+pub(crate) use disabled::open;
+#[cfg(linux_direct)]
+pub use enabled::DirectBackend;
+#[cfg(linux_direct)]
+pub(crate) use enabled::open;

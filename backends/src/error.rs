@@ -1,0 +1,285 @@
+//! The one error type: what was tried, on which file, where, and the way out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::BackendKind;
+
+/// What every fallible call of this crate returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a backend could not be set up, a file not opened, or a read not completed.
+///
+/// Errors of a read carry the path and the offset ([`Error::path`], [`Error::offset`]); errors
+/// of set-up carry the likely cause and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file could not be opened.
+    #[error("{backend}: cannot open {}: {source}{}", path.display(), open_hint(source))]
+    Open {
+        /// The backend that tried.
+        backend: BackendKind,
+        /// The path as it was given.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// The path names something that has no positional bytes of a known length.
+    #[error("{backend}: {} is a {what}, and only regular files can be read", path.display())]
+    NotAFile {
+        /// The backend that tried.
+        backend: BackendKind,
+        /// The path as it was given.
+        path: PathBuf,
+        /// What it is: "directory", "pipe", …
+        what: &'static str,
+    },
+
+    /// The operating system failed a read, or the file could not be opened again for it.
+    #[error(
+        "{backend}: reading {len} bytes at offset {offset} of {} failed: {source}{}",
+        path.display(), read_hint(source)
+    )]
+    Read {
+        /// The backend that read.
+        backend: BackendKind,
+        /// The file.
+        path: PathBuf,
+        /// Where the caller's read began.
+        offset: u64,
+        /// How many bytes the caller asked for.
+        len: usize,
+        /// Which read of the batch it was, from 0.
+        index: usize,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// The read reaches past the end of the file, or the file was truncated under the reader.
+    #[error(
+        "{backend}: reading {len} bytes at offset {offset} of {} goes past its end: it has \
+         {file_len} bytes", path.display()
+    )]
+    PastEnd {
+        /// The backend that read.
+        backend: BackendKind,
+        /// The file.
+        path: PathBuf,
+        /// Where the caller's read began.
+        offset: u64,
+        /// How many bytes the caller asked for.
+        len: usize,
+        /// Which read of the batch it was, from 0.
+        index: usize,
+        /// The file's length when the read failed.
+        file_len: u64,
+    },
+
+    /// Another file stands under the path now, and the one that was opened is no longer held.
+    #[error(
+        "{backend}: {} was replaced after it was opened, so the read at offset {offset} would \
+         return bytes of another file; open it again", path.display()
+    )]
+    Replaced {
+        /// The backend that read.
+        backend: BackendKind,
+        /// The path.
+        path: PathBuf,
+        /// Where the caller's read began.
+        offset: u64,
+    },
+
+    /// This machine, or this build, cannot run the backend at all.
+    #[error("backend `{backend}` is not available: {reason}; {way_out}")]
+    Unavailable {
+        /// The backend asked for.
+        backend: BackendKind,
+        /// What was found by trying.
+        reason: String,
+        /// What the user can do.
+        way_out: String,
+    },
+
+    /// The backend works here, but not on the filesystem that holds this file.
+    #[error("{backend}: {} cannot be read this way: {reason}; {way_out}", path.display())]
+    FileUnsupported {
+        /// The backend asked for.
+        backend: BackendKind,
+        /// The file.
+        path: PathBuf,
+        /// What was found by trying.
+        reason: String,
+        /// What the user can do.
+        way_out: String,
+    },
+
+    /// The buffer pool is spent and the caller chose not to wait, or waited long enough.
+    #[error(
+        "no buffer of {requested_bytes} bytes: {in_use_bytes} of {limit_bytes} bytes of the pool \
+         are in use; drop buffers sooner or raise the memory limit"
+    )]
+    PoolExhausted {
+        /// The bytes asked for.
+        requested_bytes: usize,
+        /// The bytes that callers hold.
+        in_use_bytes: usize,
+        /// The pool's hard limit.
+        limit_bytes: usize,
+    },
+
+    /// The operating system gave no memory for a buffer.
+    #[error("no memory for a buffer of {requested_bytes} bytes: {source}")]
+    OutOfMemory {
+        /// The bytes asked for.
+        requested_bytes: usize,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// An option has a value that cannot work.
+    #[error("option `{option}` cannot be {value}: {reason}")]
+    InvalidOption {
+        /// The option's name.
+        option: &'static str,
+        /// The value given.
+        value: String,
+        /// Why not, and what can be.
+        reason: &'static str,
+    },
+
+    /// The handle was opened by another backend.
+    #[error(
+        "{backend}: the handle of {} was opened by another backend instance; open the path with \
+         the backend that reads it", path.display()
+    )]
+    ForeignHandle {
+        /// The backend that was asked to read.
+        backend: BackendKind,
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// No backend has that name.
+    #[error("there is no backend `{name}`{}", suggestion_text(suggestion.as_ref()))]
+    UnknownBackend {
+        /// The name given.
+        name: String,
+        /// The nearest name there is.
+        suggestion: Option<BackendKind>,
+    },
+}
+
+impl Error {
+    /// The file the error speaks of.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Open { path, .. }
+            | Self::NotAFile { path, .. }
+            | Self::Read { path, .. }
+            | Self::PastEnd { path, .. }
+            | Self::Replaced { path, .. }
+            | Self::FileUnsupported { path, .. }
+            | Self::ForeignHandle { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Where the failed read began.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        match self {
+            Self::Read { offset, .. }
+            | Self::PastEnd { offset, .. }
+            | Self::Replaced { offset, .. } => Some(*offset),
+            _ => None,
+        }
+    }
+
+    /// The operating system's error number, where one is behind it.
+    #[must_use]
+    pub fn raw_os_error(&self) -> Option<i32> {
+        match self {
+            Self::Open { source, .. }
+            | Self::Read { source, .. }
+            | Self::OutOfMemory { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+
+    /// Counts the read's index from the start of a larger batch.
+    pub(crate) fn with_index_after(mut self, first: usize) -> Self {
+        if let Self::Read { index, .. } | Self::PastEnd { index, .. } = &mut self {
+            *index += first;
+        }
+        self
+    }
+
+    /// True where another backend could still do what this one could not.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::FileUnsupported { .. })
+    }
+}
+
+fn suggestion_text(suggestion: Option<&BackendKind>) -> String {
+    let names = || BackendKind::ALL.map(BackendKind::name).join(", ");
+    match suggestion {
+        Some(kind) => format!("; did you mean `{kind}`?"),
+        None => format!("; there are {}", names()),
+    }
+}
+
+/// The way out for the failures of `open` that have one.
+fn open_hint(source: &io::Error) -> &'static str {
+    match crate::sys::errno_name(source) {
+        Some("EMFILE") => {
+            "; this process has no file descriptors left: lower the handle cache or raise \
+             RLIMIT_NOFILE (`ulimit -n`)"
+        }
+        Some("ENFILE") => "; the whole system has no file descriptors left (fs.file-max)",
+        Some("EACCES") => "; check the permissions of the file and of every folder above it",
+        _ => "",
+    }
+}
+
+/// The way out for the failures of a read that have one.
+fn read_hint(source: &io::Error) -> &'static str {
+    match crate::sys::errno_name(source) {
+        Some("EIO") => "; the device reported a read error (see `dmesg`)",
+        Some("EMFILE") => open_hint(source),
+        Some("ENOMEM") => "; the kernel had no memory for the request: lower the queue depth",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_error_says_file_place_and_cause() {
+        let error = Error::Read {
+            backend: BackendKind::Uring,
+            path: "/data/a.bin".into(),
+            offset: 4096,
+            len: 512,
+            index: 3,
+            source: io::Error::from(io::ErrorKind::PermissionDenied),
+        };
+        let text = error.to_string();
+        for part in ["uring", "/data/a.bin", "4096", "512"] {
+            assert!(text.contains(part), "`{part}` is missing in: {text}");
+        }
+        assert_eq!(error.offset(), Some(4096));
+        assert_eq!(error.path(), Some(Path::new("/data/a.bin")));
+    }
+
+    #[test]
+    fn unknown_backend_lists_the_names() {
+        let error = Error::UnknownBackend { name: "tape".into(), suggestion: None };
+        assert!(error.to_string().contains("pread, "), "{error}");
+    }
+}

@@ -1,0 +1,146 @@
+//! A file as a backend's caller holds it: a name and an identity, not a descriptor.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use crate::{BackendKind, Error, Result};
+
+/// An opened file. Cheap to clone, and cheap to hold by the thousand: it keeps the path and the
+/// identity of the file, while the descriptor (or mapping) lives in the backend's bounded cache
+/// and is opened again when it was evicted.
+///
+/// It belongs to the backend instance that opened it.
+#[derive(Clone, Debug)]
+pub struct FileHandle {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    owner: u64,
+    path: PathBuf,
+    identity: FileIdentity,
+    alignment: Alignment,
+    /// Where the descriptor was last seen in its cache. Only a hint: the cache checks it.
+    slot: AtomicUsize,
+    contents: Option<Arc<[u8]>>,
+}
+
+impl FileHandle {
+    pub(crate) fn on_disk(
+        owner: u64,
+        path: &Path,
+        identity: FileIdentity,
+        alignment: Alignment,
+        slot: usize,
+    ) -> Self {
+        let path = path.to_owned();
+        let slot = AtomicUsize::new(slot);
+        Self { shared: Arc::new(Shared { owner, path, identity, alignment, slot, contents: None }) }
+    }
+
+    pub(crate) fn in_memory(owner: u64, path: &Path, contents: Arc<[u8]>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                owner,
+                path: path.to_owned(),
+                identity: FileIdentity::default(),
+                alignment: Alignment::NONE,
+                slot: AtomicUsize::new(0),
+                contents: Some(contents),
+            }),
+        }
+    }
+
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// What a read of this file must be a multiple of to go to the device without a copy.
+    /// All ones where the backend reads through the page cache.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, b"abc")?;
+    /// use ringmain_backends::{BackendKind, BackendOptions, ReadBackend, open_backend};
+    /// let backend = open_backend(BackendKind::Pread, &BackendOptions::default())?;
+    /// assert_eq!(backend.open(&path)?.alignment().offset, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn alignment(&self) -> Alignment {
+        self.shared.alignment
+    }
+
+    pub(crate) fn identity(&self) -> &FileIdentity {
+        &self.shared.identity
+    }
+
+    pub(crate) fn owner(&self) -> u64 {
+        self.shared.owner
+    }
+
+    pub(crate) fn slot(&self) -> &AtomicUsize {
+        &self.shared.slot
+    }
+
+    pub(crate) fn contents(&self) -> Option<&[u8]> {
+        self.shared.contents.as_deref()
+    }
+
+    /// Equal for clones of one handle, different for any two others: a key to sort reads by.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.shared).addr()
+    }
+
+    /// Refuses a handle of another backend instance.
+    pub(crate) fn check_owner(&self, owner: u64, backend: BackendKind) -> Result<()> {
+        if self.owner() == owner {
+            return Ok(());
+        }
+        Err(Error::ForeignHandle { backend, path: self.path().to_owned() })
+    }
+}
+
+/// A number for each backend instance, so that a handle can tell whose it is.
+pub(crate) fn next_owner() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What tells one file from another that later stands under the same path. The time of birth is
+/// part of it because a filesystem may hand a deleted file's inode number to the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileIdentity {
+    pub(crate) volume: u64,
+    pub(crate) index: u64,
+    pub(crate) born: Option<SystemTime>,
+}
+
+impl FileIdentity {
+    /// A number to look for first; never 0, which means an empty slot.
+    pub(crate) fn key(&self) -> u64 {
+        (self.index ^ self.volume.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+    }
+}
+
+/// What the device asks of a read: the address of the memory and the offset and length in the
+/// file must be multiples of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Alignment {
+    /// Of the memory address, in bytes.
+    pub memory: usize,
+    /// Of the file offset and the length, in bytes.
+    pub offset: usize,
+}
+
+impl Alignment {
+    /// Nothing is asked.
+    pub const NONE: Self = Self { memory: 1, offset: 1 };
+}

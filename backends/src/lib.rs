@@ -1,0 +1,83 @@
+//! Positional, batched file reads: one trait, several ways to reach the device.
+//!
+//! [`ReadBackend`] is what everything above is written against; [`open_backend`] makes one by
+//! name. All of them return the same bytes and the same kinds of error, and differ in how the
+//! bytes arrive:
+//!
+//! | name | how | use it when |
+//! |---|---|---|
+//! | `pread` | positional reads through the page cache | the data is warm, or on any platform |
+//! | `mmap` | copies out of a mapping; zero-copy ranges | the data is warm and read again and again |
+//! | `direct` | `O_DIRECT` through a few threads | the data is cold and io_uring is not allowed |
+//! | `uring` | batched io_uring, `O_DIRECT` by default | the data is cold: the fastest |
+//! | `uncached` | `preadv2` with `RWF_DONTCACHE` | the page cache must stay as it is |
+//! | `tokio-uring` | io_uring in a tokio-uring runtime | the program lives in such a runtime |
+//! | `auto` | the best of them that works here | there is nothing to decide |
+//!
+//! ```
+//! use ringmain_backends::{BackendKind, BackendOptions, Read, open_backend};
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("data.bin");
+//! # std::fs::write(&path, (0..=255).cycle().take(100_000).collect::<Vec<u8>>())?;
+//!
+//! let backend = open_backend(BackendKind::Auto, &BackendOptions::default())?;
+//! let file = backend.open(&path)?;
+//! let (mut head, mut middle) = ([0; 4], [0; 4]);
+//! backend.read_batch(&mut [
+//!     Read::new(&file, 0, &mut head),
+//!     Read::new(&file, 51_200, &mut middle),
+//! ])?;
+//! assert_eq!((head, middle), ([0, 1, 2, 3], [0, 1, 2, 3]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Features
+//! None is on by default: `memory`, `pread`, `mmap` and (on Linux) `uncached` are always there.
+//! `direct`, `uring` and `tokio-uring` add the backends of those names on Linux; elsewhere, and
+//! without the feature, the name exists and answers [`Error::Unavailable`]. `serde` serialises
+//! what [`probe`](mod@probe) finds. `conformance` is the test suite for other implementors.
+
+mod auto;
+mod backend;
+mod buffer;
+mod capability;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod direct;
+mod error;
+pub mod fault;
+mod file;
+mod handle_cache;
+mod memory;
+mod mmap;
+mod open;
+mod options;
+#[cfg(any(linux_direct, linux_uring, linux_tokio_uring, test))]
+mod plan;
+mod pool;
+mod positional;
+pub mod probe;
+mod retry;
+mod sys;
+mod tokio_uring;
+mod uring;
+
+pub use auto::{AutoBackend, AutoReport, Rejection};
+pub use backend::{Read, ReadBackend, ReadBackendExt};
+pub use buffer::Buffer;
+pub use capability::{BackendKind, Capabilities, Degradation};
+#[cfg(linux_direct)]
+pub use direct::DirectBackend;
+pub use error::{Error, Result};
+pub use file::{Alignment, FileHandle};
+pub use handle_cache::HandleCacheStats;
+pub use memory::MemoryBackend;
+pub use mmap::{MappedRange, MmapBackend};
+pub use open::open_backend;
+pub use options::{BackendOptions, CachePolicy, Residency};
+pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
+pub use positional::PositionalBackend;
+#[cfg(linux_tokio_uring)]
+pub use tokio_uring::{AsyncFile, TokioUringBackend};
+#[cfg(linux_uring)]
+pub use uring::UringBackend;

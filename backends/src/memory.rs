@@ -1,0 +1,107 @@
+//! Whole files in memory: what every other backend is compared with.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::file::next_owner;
+use crate::{BackendKind, Capabilities, Error, FileHandle, Read, ReadBackend, Result, sys};
+
+/// Serves reads from bytes in memory: those given to [`insert`](Self::insert), or a copy of the
+/// file on disk as it is when it is opened.
+///
+/// ```
+/// use std::path::Path;
+/// use ringmain_backends::{MemoryBackend, ReadBackend, ReadBackendExt};
+///
+/// let backend = MemoryBackend::new();
+/// backend.insert("numbers", b"0123456789".as_slice());
+/// let file = backend.open(Path::new("numbers"))?;
+/// assert_eq!(backend.read_to_vec(&file, 2, 3)?, b"234");
+/// # Ok::<(), ringmain_backends::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct MemoryBackend {
+    owner: u64,
+    inserted: RwLock<HashMap<PathBuf, Arc<[u8]>>>,
+}
+
+impl MemoryBackend {
+    /// A backend without files of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { owner: next_owner(), inserted: RwLock::default() }
+    }
+
+    /// Puts a file under a path, where it hides one on disk. Open handles keep what they have.
+    pub fn insert(&self, path: impl Into<PathBuf>, contents: impl Into<Arc<[u8]>>) {
+        let mut inserted = self.inserted.write().unwrap_or_else(PoisonError::into_inner);
+        inserted.insert(path.into(), contents.into());
+    }
+
+    fn contents<'a>(&self, file: &'a FileHandle) -> Result<&'a [u8]> {
+        file.check_owner(self.owner, BackendKind::Memory)?;
+        Ok(file.contents().unwrap_or_default())
+    }
+}
+
+impl Default for MemoryBackend {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ReadBackend for MemoryBackend {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Memory
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { bypasses_page_cache: true, ..Capabilities::plain(BackendKind::Memory) }
+    }
+
+    fn open(&self, path: &Path) -> Result<FileHandle> {
+        let inserted = self.inserted.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(contents) = inserted.get(path) {
+            return Ok(FileHandle::in_memory(self.owner, path, Arc::clone(contents)));
+        }
+        let backend = BackendKind::Memory;
+        let open_error = |source| Error::Open { backend, path: path.into(), source };
+        let metadata = path.metadata().map_err(open_error)?;
+        if let Some(what) = sys::not_a_file(metadata.file_type()) {
+            return Err(Error::NotAFile { backend, path: path.into(), what });
+        }
+        let contents = std::fs::read(path).map_err(open_error)?;
+        Ok(FileHandle::in_memory(self.owner, path, contents.into()))
+    }
+
+    fn len(&self, file: &FileHandle) -> Result<u64> {
+        Ok(self.contents(file)?.len() as u64)
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        for (index, read) in reads.iter_mut().enumerate() {
+            let contents = self.contents(read.file())?;
+            if read.is_empty() {
+                continue;
+            }
+            let range = read.end().and_then(|end| {
+                Some(usize::try_from(read.offset()).ok()?..usize::try_from(end).ok()?)
+            });
+            let Some(bytes) = range.and_then(|range| contents.get(range)) else {
+                return Err(read.past_end(BackendKind::Memory, index, contents.len() as u64));
+            };
+            read.dst().copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn prefetch(&self, file: &FileHandle, _range: Range<u64>) -> Result<()> {
+        self.contents(file).map(drop)
+    }
+
+    fn release(&self, file: &FileHandle, _range: Range<u64>) -> Result<()> {
+        self.contents(file).map(drop)
+    }
+}

@@ -1,0 +1,44 @@
+//! From a name to a backend that runs.
+
+use std::sync::Arc;
+
+use crate::{
+    AutoBackend, BackendKind, BackendOptions, Error, MemoryBackend, MmapBackend,
+    PositionalBackend, ReadBackend, Result, direct, tokio_uring, uring,
+};
+
+/// Opens a backend by name. One that cannot run here says why and what to do; only `auto` falls
+/// back to another.
+///
+/// ```
+/// use std::path::Path;
+/// use ringmain_backends::{BackendKind, BackendOptions, ReadBackend, open_backend};
+///
+/// let backend = open_backend("auto".parse()?, &BackendOptions::default())?;
+/// assert!(backend.open(Path::new("/no/such/file")).is_err());
+/// # Ok::<(), ringmain_backends::Error>(())
+/// ```
+pub fn open_backend(kind: BackendKind, options: &BackendOptions) -> Result<Arc<dyn ReadBackend>> {
+    Ok(match kind {
+        BackendKind::Pread => Arc::new(PositionalBackend::pread(options)?),
+        BackendKind::Mmap => Arc::new(MmapBackend::new(options)?),
+        BackendKind::Direct => direct::open(options)?,
+        BackendKind::Uring => uring::open(options)?,
+        BackendKind::Uncached => Arc::new(PositionalBackend::uncached(options)?),
+        BackendKind::TokioUring => tokio_uring::open(options)?,
+        BackendKind::Memory => Arc::new(MemoryBackend::new()),
+        BackendKind::Auto => Arc::new(AutoBackend::new(options)?),
+    })
+}
+
+/// The answer of a backend that was not compiled in.
+#[cfg_attr(all(linux_direct, linux_uring, linux_tokio_uring), allow(dead_code))]
+pub(crate) fn not_built(backend: BackendKind, feature: &str, has_feature: bool) -> Error {
+    let (reason, way_out) = if has_feature {
+        ("it exists on Linux only".to_owned(), "use `pread`, `mmap` or `auto`".to_owned())
+    } else {
+        let reason = format!("this build lacks the cargo feature `{feature}`");
+        (reason, format!("build with `--features {feature}`, or use `auto`"))
+    };
+    Error::Unavailable { backend, reason, way_out }
+}

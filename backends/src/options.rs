@@ -1,0 +1,116 @@
+//! The bounds and policies of a backend, all with defaults that work.
+
+use std::sync::Arc;
+
+use crate::fault::Faults;
+use crate::{BufferPool, Error, PoolOptions, Result, sys};
+
+/// How a backend is to behave. Every bound works at 1 (memory: at 4096 bytes).
+///
+/// ```
+/// use ringmain_backends::{BackendKind, BackendOptions, open_backend};
+///
+/// let options = BackendOptions { depth_max: 32, ..BackendOptions::default() };
+/// let backend = open_backend(BackendKind::Pread, &options)?;
+/// # Ok::<(), ringmain_backends::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct BackendOptions {
+    /// Descriptors (or mappings) kept open. The default is an eighth of `RLIMIT_NOFILE`, from 16
+    /// to 512.
+    pub open_files_max: usize,
+    /// Device requests in flight for one batch (`uring`, `tokio-uring`). Default 128.
+    pub depth_max: usize,
+    /// Reader threads of `direct`, the calling one included. Default 8.
+    pub threads_max: usize,
+    /// Rings of `uring`, one for each thread that reads; threads beyond read without a ring.
+    /// Default 64.
+    pub rings_max: usize,
+    /// The largest single device request. Default 1 MiB.
+    pub chunk_bytes: usize,
+    /// Whether `uring` and `tokio-uring` go through the page cache.
+    pub cache_policy: CachePolicy,
+    /// What `mmap` does with the pages it has read.
+    pub residency: Residency,
+    /// Where aligned memory for reads into unaligned destinations comes from. The default is a
+    /// pool of the backend's own.
+    pub pool: Option<BufferPool>,
+    /// Faults to inject below the backend's retry logic, for tests.
+    pub faults: Option<Arc<Faults>>,
+}
+
+impl Default for BackendOptions {
+    fn default() -> Self {
+        let descriptors = sys::open_files_limit().unwrap_or(4096);
+        Self {
+            open_files_max: usize::try_from(descriptors / 8).unwrap_or(512).clamp(16, 512),
+            depth_max: 128,
+            threads_max: 8,
+            rings_max: 64,
+            chunk_bytes: 1 << 20,
+            cache_policy: CachePolicy::default(),
+            residency: Residency::default(),
+            pool: None,
+            faults: None,
+        }
+    }
+}
+
+impl BackendOptions {
+    /// The pool given, or a new one.
+    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+    pub(crate) fn pool_or_default(&self) -> Result<BufferPool> {
+        match &self.pool {
+            Some(pool) => Ok(pool.clone()),
+            None => BufferPool::new(PoolOptions::default()),
+        }
+    }
+
+    /// Refuses what cannot work, before anything is opened.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let bounds = [
+            ("open_files_max", self.open_files_max, 1 << 20),
+            ("depth_max", self.depth_max, 32768), // IORING_MAX_ENTRIES
+            ("threads_max", self.threads_max, 1024),
+            ("rings_max", self.rings_max, 1 << 16),
+        ];
+        for (option, value, max) in bounds {
+            if value == 0 || value > max {
+                return Err(invalid(option, value, "it must be at least 1 and not absurdly large"));
+            }
+        }
+        let chunk = self.chunk_bytes;
+        if !chunk.is_power_of_two() || !(4096..=1 << 30).contains(&chunk) {
+            return Err(invalid("chunk_bytes", chunk, "it must be a power of two, 4 KiB to 1 GiB"));
+        }
+        Ok(())
+    }
+}
+
+fn invalid(option: &'static str, value: usize, reason: &'static str) -> Error {
+    Error::InvalidOption { option, value: value.to_string(), reason }
+}
+
+/// How io_uring reads meet the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CachePolicy {
+    /// `O_DIRECT`: the device writes into the caller's memory, the cache stays as it was.
+    #[default]
+    Direct,
+    /// Through the page cache, like everybody else.
+    Buffered,
+    /// Through the page cache, and out of it again at once (`RWF_DONTCACHE`).
+    Uncached,
+}
+
+/// What a mapping does with pages that have been read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Residency {
+    /// They stay resident until the kernel wants them back: fastest when warm, but the resident
+    /// size grows with the bytes read.
+    #[default]
+    Keep,
+    /// They leave the process after each batch (`MADV_DONTNEED`), so that the resident size
+    /// stays flat. The data stays in the page cache.
+    Release,
+}

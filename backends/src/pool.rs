@@ -1,0 +1,338 @@
+//! A bounded pool of aligned buffers that are used again and again.
+//!
+//! Fresh memory is dear: the kernel zeroes every page of it (measured: 1.2 to 2.6 GB/s of
+//! `O_DIRECT` reads into fresh pages against 5.4 GB/s into recycled ones).
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::buffer::{AlignedMemory, Buffer, PAGE_BYTES};
+use crate::sys::{PerProcess, fork_generation};
+use crate::{Error, Result};
+
+/// How large a pool may become, and what happens when it is spent.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// The hard limit on the memory of all buffers, handed out and idle together. At least 4096.
+    pub limit_bytes: usize,
+    /// What a caller gets when the limit is reached.
+    pub when_spent: WhenSpent,
+}
+
+impl Default for PoolOptions {
+    /// 64 MiB, and callers wait up to 30 seconds.
+    fn default() -> Self {
+        Self {
+            limit_bytes: 64 << 20,
+            when_spent: WhenSpent::Wait { timeout: Duration::from_secs(30) },
+        }
+    }
+}
+
+/// What [`BufferPool::take`] does when the pool is spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenSpent {
+    /// Waits until another caller drops a buffer, then fails with [`Error::PoolExhausted`]: a
+    /// thread that waits for a buffer which it holds itself must not wait for ever.
+    Wait {
+        /// How long.
+        timeout: Duration,
+    },
+    /// Fails at once with [`Error::PoolExhausted`].
+    Fail,
+}
+
+/// A bounded pool of aligned, recycled buffers. Cheap to clone; clones share the pool.
+///
+/// Memory is mapped when it is first asked for, so a small job stays small whatever the limit.
+///
+/// ```
+/// use ringmain_backends::{BufferPool, Error, PoolOptions, WhenSpent};
+///
+/// let options = PoolOptions { limit_bytes: 8192, when_spent: WhenSpent::Fail };
+/// let pool = BufferPool::new(options)?;
+/// let (a, b) = (pool.take(4096)?, pool.take(100)?);
+/// assert_eq!((a.len(), b.len()), (4096, 100));
+/// assert!(matches!(pool.take(1), Err(Error::PoolExhausted { .. })));
+/// drop(a);
+/// assert!(pool.take(1).is_ok());
+/// # Ok::<(), ringmain_backends::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct BufferPool {
+    shelf: Arc<PerProcess<Arc<Shelf>>>,
+    options: PoolOptions,
+}
+
+/// What a pool holds at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Bytes in buffers that callers hold.
+    pub in_use_bytes: usize,
+    /// Bytes in buffers that wait to be used again.
+    pub idle_bytes: usize,
+    /// The hard limit on the sum of the two.
+    pub limit_bytes: usize,
+    /// Buffers that were mapped anew since the pool was made.
+    pub fresh: u64,
+    /// Buffers that were used again.
+    pub recycled: u64,
+}
+
+impl BufferPool {
+    /// An empty pool.
+    pub fn new(options: PoolOptions) -> Result<Self> {
+        if options.limit_bytes < PAGE_BYTES {
+            return Err(Error::InvalidOption {
+                option: "limit_bytes",
+                value: options.limit_bytes.to_string(),
+                reason: "the smallest buffer has 4096 bytes",
+            });
+        }
+        let limit_bytes = options.limit_bytes;
+        let shelf = PerProcess::new(move |_inherited| Arc::new(Shelf::new(limit_bytes)));
+        Ok(Self { shelf: Arc::new(shelf), options })
+    }
+
+    /// A buffer of `len` bytes with unspecified contents; waits or fails when the pool is spent.
+    pub fn take(&self, len: usize) -> Result<Buffer> {
+        let patience = match self.options.when_spent {
+            WhenSpent::Wait { timeout } => timeout,
+            WhenSpent::Fail => Duration::ZERO,
+        };
+        Shelf::take(self.shelf.get(), len, patience)
+    }
+
+    /// A buffer of `len` bytes if there is one now, whatever the options say.
+    pub fn try_take(&self, len: usize) -> Result<Buffer> {
+        Shelf::take(self.shelf.get(), len, Duration::ZERO)
+    }
+
+    /// Gives the idle buffers back to the operating system.
+    pub fn trim(&self) {
+        let shelf = self.shelf.get();
+        shelf.lock().trim(usize::MAX);
+    }
+
+    /// What the pool holds now.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        self.shelf.get().stats()
+    }
+
+    /// The hard limit.
+    #[must_use]
+    pub fn limit_bytes(&self) -> usize {
+        self.options.limit_bytes
+    }
+}
+
+impl fmt::Debug for BufferPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferPool").field("limit_bytes", &self.options.limit_bytes).finish()
+    }
+}
+
+/// One process's part of a pool: the buffers not in use, and the count of those that are.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    generation: u64,
+    limit_bytes: usize,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Idle memory, the most recently used last: it is the warmest, so it goes out first.
+    idle: Vec<AlignedMemory>,
+    idle_bytes: usize,
+    in_use_bytes: usize,
+    fresh: u64,
+    recycled: u64,
+}
+
+impl Shelf {
+    fn new(limit_bytes: usize) -> Self {
+        Self {
+            generation: fork_generation(),
+            limit_bytes,
+            state: Mutex::default(),
+            returned: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing under the lock leaves it half changed, so a poisoned one is as good.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(shelf: &Arc<Self>, len: usize, patience: Duration) -> Result<Buffer> {
+        let wanted = class_bytes(len).min(shelf.limit_bytes.max(len));
+        let started = Instant::now();
+        let mut state = shelf.lock();
+        loop {
+            if let Some(memory) = state.take(wanted, shelf.limit_bytes)? {
+                return Ok(Buffer::new(memory, len, Arc::clone(shelf)));
+            }
+            let left = patience.saturating_sub(started.elapsed());
+            if left.is_zero() || wanted > shelf.limit_bytes {
+                return Err(Error::PoolExhausted {
+                    requested_bytes: len,
+                    in_use_bytes: state.in_use_bytes,
+                    limit_bytes: shelf.limit_bytes,
+                });
+            }
+            let waited = shelf.returned.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub(crate) fn put_back(&self, memory: AlignedMemory) {
+        if self.generation != fork_generation() {
+            return; // Inherited through a fork: only unmap it, the lock is the parent's.
+        }
+        let mut state = self.lock();
+        state.in_use_bytes -= memory.capacity();
+        state.idle_bytes += memory.capacity();
+        state.idle.push(memory);
+        drop(state);
+        self.returned.notify_all();
+    }
+
+    fn stats(&self) -> PoolStats {
+        let state = self.lock();
+        PoolStats {
+            in_use_bytes: state.in_use_bytes,
+            idle_bytes: state.idle_bytes,
+            limit_bytes: self.limit_bytes,
+            fresh: state.fresh,
+            recycled: state.recycled,
+        }
+    }
+}
+
+impl State {
+    /// Idle memory of that size, else fresh memory if the limit allows; `None` if it does not.
+    fn take(&mut self, wanted: usize, limit_bytes: usize) -> Result<Option<AlignedMemory>> {
+        if let Some(at) = self.idle.iter().rposition(|memory| memory.capacity() == wanted) {
+            let memory = self.idle.remove(at);
+            self.idle_bytes -= wanted;
+            self.in_use_bytes += wanted;
+            self.recycled += 1;
+            return Ok(Some(memory));
+        }
+        let Some(room) = limit_bytes.checked_sub(self.in_use_bytes.saturating_add(wanted)) else {
+            return Ok(None);
+        };
+        self.trim(self.idle_bytes.saturating_sub(room));
+        let memory = AlignedMemory::new(wanted)
+            .map_err(|source| Error::OutOfMemory { requested_bytes: wanted, source })?;
+        self.in_use_bytes += wanted;
+        self.fresh += 1;
+        Ok(Some(memory))
+    }
+
+    /// Unmaps at least so many idle bytes, the longest idle first.
+    fn trim(&mut self, bytes: usize) {
+        let mut trimmed = 0;
+        let keep_from = self.idle.iter().position(|memory| {
+            let enough = trimmed >= bytes;
+            trimmed += if enough { 0 } else { memory.capacity() };
+            enough
+        });
+        self.idle.drain(..keep_from.unwrap_or(self.idle.len()));
+        self.idle_bytes -= trimmed;
+    }
+}
+
+/// Sizes are rounded up so that a buffer fits the next request too: to four steps between two
+/// powers of two, which wastes a fifth at most.
+fn class_bytes(len: usize) -> usize {
+    let len = len.max(PAGE_BYTES);
+    let step = (len.next_power_of_two() / 8).max(PAGE_BYTES);
+    len.checked_next_multiple_of(step).unwrap_or(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(limit_bytes: usize, when_spent: WhenSpent) -> BufferPool {
+        BufferPool::new(PoolOptions { limit_bytes, when_spent }).unwrap()
+    }
+
+    #[test]
+    fn size_classes_waste_little_and_grow() {
+        let mut last = 0;
+        for len in (1..4 << 20).step_by(997) {
+            let class = class_bytes(len);
+            assert!(class >= len && class >= last && class % PAGE_BYTES == 0, "{len} → {class}");
+            assert!(len < 1 << 15 || class - len <= len / 4, "{len} → {class}");
+            last = class;
+        }
+        assert_eq!(class_bytes(usize::MAX), usize::MAX);
+    }
+
+    #[test]
+    fn a_small_job_stays_small() {
+        let pool = pool(1 << 40, WhenSpent::Fail);
+        let buffer = pool.take(10).unwrap();
+        assert_eq!(pool.stats().in_use_bytes, 4096);
+        drop(buffer);
+        assert_eq!((pool.stats().in_use_bytes, pool.stats().idle_bytes), (0, 4096));
+    }
+
+    #[test]
+    fn buffers_are_recycled_and_the_limit_holds_over_sizes() {
+        let pool = pool(64 << 10, WhenSpent::Fail);
+        for round in 0..1000usize {
+            let len = 1 + (round * 7919) % (64 << 10);
+            let buffer = pool.take(len).unwrap();
+            assert_eq!(buffer.len(), len);
+            let stats = pool.stats();
+            assert!(stats.in_use_bytes + stats.idle_bytes <= stats.limit_bytes, "{stats:?}");
+        }
+        let before = pool.stats();
+        for _ in 0..100 {
+            drop(pool.take(4096).unwrap());
+        }
+        assert!(pool.stats().fresh <= before.fresh + 1);
+        pool.trim();
+        assert_eq!(pool.stats().idle_bytes, 0);
+    }
+
+    #[test]
+    fn a_request_over_the_limit_fails_at_once_even_when_waiting() {
+        let pool = pool(8192, WhenSpent::Wait { timeout: Duration::from_secs(3600) });
+        assert!(matches!(pool.take(8193), Err(Error::PoolExhausted { .. })));
+        assert!(pool.take(8192).is_ok(), "the whole limit can be one buffer");
+    }
+
+    #[test]
+    fn waiting_ends_when_a_buffer_comes_back() {
+        let pool = pool(4096, WhenSpent::Wait { timeout: Duration::from_secs(60) });
+        let held = pool.take(1).unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| pool.take(1).map(drop));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waiter.is_finished(), "took a buffer that is in use");
+            drop(held);
+            waiter.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn waiting_ends_by_itself() {
+        let pool = pool(4096, WhenSpent::Wait { timeout: Duration::from_millis(10) });
+        let _held = pool.take(1).unwrap();
+        assert!(matches!(pool.take(1), Err(Error::PoolExhausted { in_use_bytes: 4096, .. })));
+    }
+
+    #[test]
+    fn a_limit_that_holds_no_buffer_is_refused() {
+        let options = PoolOptions { limit_bytes: 4095, when_spent: WhenSpent::Fail };
+        assert!(matches!(BufferPool::new(options), Err(Error::InvalidOption { .. })));
+    }
+}

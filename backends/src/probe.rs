@@ -1,0 +1,134 @@
+//! What this kernel, this filesystem and this device can do: found by trying, not by version.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use crate::file::Alignment;
+use crate::{AutoBackend, AutoReport, BackendKind, BackendOptions, Degradation, Error, Result};
+use crate::{ReadBackendExt, open_backend, sys, uring};
+
+/// Everything [`probe`] found.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Probe {
+    /// The file that was read to find out.
+    pub path: PathBuf,
+    /// What the kernel and the filesystem offer.
+    pub features: KernelFeatures,
+    /// Each backend, whether it works on this file, and why not.
+    pub backends: Vec<BackendProbe>,
+    /// What `auto` takes here, and why.
+    pub auto: AutoReport,
+}
+
+/// What the kernel and the filesystem offer.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct KernelFeatures {
+    /// Rings can be made.
+    pub io_uring: bool,
+    /// Why not, if not.
+    pub io_uring_reason: Option<String>,
+    /// The set-up flags a ring gets here: `SINGLE_ISSUER`, `DEFER_TASKRUN`, …
+    pub io_uring_setup_flags: Vec<String>,
+    /// The file can be opened with `O_DIRECT`.
+    pub o_direct: bool,
+    /// What memory must be aligned to for a direct read, in bytes.
+    pub dio_mem_align: Option<usize>,
+    /// What offsets and lengths must be aligned to, in bytes.
+    pub dio_offset_align: Option<usize>,
+    /// `preadv2` takes `RWF_DONTCACHE` on this filesystem.
+    pub rwf_dontcache: bool,
+    /// `cachestat(2)` answers: cold can be verified.
+    pub cachestat: bool,
+    /// How much memory may be locked (registered buffers count); `None`: no limit.
+    pub memlock_bytes: Option<u64>,
+    /// How many descriptors this process may have; `None`: no limit.
+    pub open_files_max: Option<u64>,
+}
+
+/// Whether one backend works.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct BackendProbe {
+    /// Its name.
+    pub name: BackendKind,
+    /// It read the file.
+    pub available: bool,
+    /// Why it is not available, or how it reads.
+    pub reason: String,
+    /// The kernel features it uses.
+    pub features: Vec<String>,
+    /// What it does without, and why.
+    pub degradations: Vec<Degradation>,
+}
+
+/// Tries every backend on a file.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("a");
+/// # std::fs::write(&path, b"abc")?;
+/// let probe = ringmain_backends::probe::probe(&path)?;
+/// let pread = probe.backends.iter().find(|backend| backend.name.name() == "pread");
+/// assert!(pread.is_some_and(|backend| backend.available));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn probe(path: &Path) -> Result<Probe> {
+    // The portable one tells first whether the file can be read at all.
+    read_some(BackendKind::Pread, path)?;
+    let kinds = BackendKind::ALL.into_iter().filter(|kind| *kind != BackendKind::Auto);
+    Ok(Probe {
+        path: path.to_owned(),
+        features: kernel_features(path)?,
+        backends: kinds.map(|kind| probe_backend(kind, path)).collect(),
+        auto: AutoBackend::new(&BackendOptions::default())?.report_for(path)?,
+    })
+}
+
+fn probe_backend(name: BackendKind, path: &Path) -> BackendProbe {
+    match read_some(name, path) {
+        Ok(capabilities) => BackendProbe {
+            name,
+            available: true,
+            reason: "read the file".into(),
+            features: capabilities.features,
+            degradations: capabilities.degradations,
+        },
+        Err(error) => BackendProbe {
+            name,
+            available: false,
+            reason: error.to_string(),
+            features: Vec::new(),
+            degradations: Vec::new(),
+        },
+    }
+}
+
+/// Reads the first bytes, which is what availability means.
+fn read_some(kind: BackendKind, path: &Path) -> Result<crate::Capabilities> {
+    let backend = open_backend(kind, &BackendOptions::default())?;
+    let file = backend.open(path)?;
+    let len = usize::try_from(backend.len(&file)?.min(4096)).unwrap_or(0);
+    backend.read_to_vec(&file, 0, len)?;
+    Ok(backend.capabilities())
+}
+
+fn kernel_features(path: &Path) -> Result<KernelFeatures> {
+    let open_error = |source| Error::Open { backend: BackendKind::Pread, path: path.into(), source };
+    let file = File::open(path).map_err(open_error)?;
+    let ring = uring::probe_ring();
+    let direct = sys::supports_direct(path).then(|| sys::direct_alignment(&file));
+    Ok(KernelFeatures {
+        io_uring: ring.is_ok(),
+        io_uring_reason: ring.as_ref().err().map(ToString::to_string),
+        io_uring_setup_flags: ring.unwrap_or_default(),
+        o_direct: direct.is_some(),
+        dio_mem_align: direct.map(|align: Alignment| align.memory),
+        dio_offset_align: direct.map(|align| align.offset),
+        rwf_dontcache: sys::supports_uncached(&file).is_ok(),
+        cachestat: sys::cached_pages(&file).is_ok(),
+        memlock_bytes: sys::memlock_limit_bytes(),
+        open_files_max: sys::open_files_limit(),
+    })
+}

@@ -1,0 +1,141 @@
+//! Filling a destination with as many calls as it takes, and no more.
+
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+use crate::sys;
+
+/// Calls without progress before a read is given up.
+pub(crate) const RETRIES_MAX: u32 = 64;
+
+/// Counts the calls that brought nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    spent: u32,
+}
+
+impl Patience {
+    /// Bytes arrived: all patience is back.
+    pub(crate) fn renew(&mut self) {
+        self.spent = 0;
+    }
+
+    /// Whether to try again after this error.
+    pub(crate) fn allows(&mut self, error: &io::Error) -> bool {
+        let name = sys::errno_name(error);
+        if !matches!(name, Some("EINTR" | "EAGAIN" | "ECANCELED")) || self.spent >= RETRIES_MAX {
+            return false;
+        }
+        self.spent += 1;
+        if name == Some("EAGAIN") && self.spent > 4 {
+            // The kernel lacks something for the moment; asking at once again would spin.
+            std::thread::sleep(Duration::from_micros(u64::from(self.spent) * 50));
+        }
+        true
+    }
+}
+
+/// How a read that must be complete ended.
+#[derive(Debug)]
+pub(crate) enum Shortfall {
+    /// The file ends before; it has this many bytes.
+    PastEnd(u64),
+    /// The operating system failed the read.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Shortfall {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Fills `dst` from `offset` with as many calls of `read` as it takes.
+pub(crate) fn read_fully(
+    file: &File,
+    dst: &mut [u8],
+    offset: u64,
+    mut read: impl FnMut(&File, &mut [u8], u64) -> io::Result<usize>,
+) -> Result<(), Shortfall> {
+    let mut done = 0;
+    let mut patience = Patience::default();
+    while done < dst.len() {
+        match read(file, &mut dst[done..], offset + done as u64) {
+            Ok(0) => return Err(shortfall_at_end(file, offset + dst.len() as u64)),
+            Ok(n) => {
+                done += n;
+                patience.renew();
+            }
+            Err(error) if patience.allows(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// What a read of nothing means: the end of the file, unless the file says otherwise.
+pub(crate) fn shortfall_at_end(file: &File, end: u64) -> Shortfall {
+    match file.metadata() {
+        Ok(metadata) if metadata.len() < end => Shortfall::PastEnd(metadata.len()),
+        Ok(_) => io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the file system returned no bytes before the end of the file",
+        )
+        .into(),
+        Err(error) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn file_of(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn one_byte_at_a_time_is_complete() {
+        let file = file_of(b"abcdef");
+        let mut dst = [0; 4];
+        let short = |file: &File, dst: &mut [u8], at| sys::read_at(file, &mut dst[..1], at);
+        read_fully(&file, &mut dst, 1, short).unwrap();
+        assert_eq!(&dst, b"bcde");
+    }
+
+    #[test]
+    fn interruptions_are_retried_but_not_for_ever() {
+        let file = file_of(b"abcdef");
+        let mut calls = 0;
+        let mut dst = [0; 6];
+        read_fully(&file, &mut dst, 0, |file, dst, at| {
+            calls += 1;
+            if calls % 3 != 0 {
+                return Err(sys::eintr());
+            }
+            sys::read_at(file, &mut dst[..1], at)
+        })
+        .unwrap();
+        assert_eq!((&dst, calls), (b"abcdef", 18));
+
+        let mut calls = 0;
+        let result = read_fully(&file, &mut dst, 0, |_, _, _| {
+            calls += 1;
+            Err(sys::eintr())
+        });
+        assert!(matches!(result, Err(Shortfall::Io(_))));
+        assert_eq!(calls, RETRIES_MAX + 1);
+    }
+
+    #[test]
+    fn the_end_is_told_with_the_length() {
+        let file = file_of(b"abcdef");
+        let result = read_fully(&file, &mut [0; 4], 4, sys::read_at);
+        assert!(matches!(result, Err(Shortfall::PastEnd(6))), "{result:?}");
+    }
+}

@@ -1,0 +1,126 @@
+//! What only Linux has.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use memmap2::MmapMut;
+
+use crate::file::Alignment;
+
+/// `RWF_DONTCACHE`, since Linux 6.14: the pages a read brings in leave the cache with it.
+const RWF_DONTCACHE: libc::c_int = 0x80;
+
+/// `cachestat(2)`, since Linux 6.5; the same number on every architecture.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// Opens for `O_DIRECT` reads; `EINVAL` where the filesystem has none.
+pub(crate) fn open_direct(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)
+}
+
+/// Whether the filesystem lets the file be opened with `O_DIRECT`.
+pub(crate) fn supports_direct(path: &Path) -> bool {
+    open_direct(path).is_ok()
+}
+
+/// What a direct read of the file must be aligned to: what the filesystem says (`STATX_DIOALIGN`,
+/// since Linux 6.1), else its block size, else 4096.
+pub(crate) fn direct_alignment(file: &File) -> Alignment {
+    let reported = statx_direct_alignment(file).filter(|align| align.memory.is_power_of_two());
+    reported.filter(|align| align.offset.is_power_of_two()).unwrap_or_else(|| {
+        let block = file.metadata().map_or(0, |metadata| metadata.blksize());
+        let block = usize::try_from(block).unwrap_or(0);
+        let usable = block.is_power_of_two() && (512..=65536).contains(&block);
+        let align = if usable { block } else { 4096 };
+        Alignment { memory: align, offset: align }
+    })
+}
+
+fn statx_direct_alignment(file: &File) -> Option<Alignment> {
+    // SAFETY: an all-zero `statx` is a valid value of that plain C struct.
+    let mut status: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open, the empty path is NUL-terminated and `AT_EMPTY_PATH`
+    // makes the call speak of the descriptor; `status` is valid to write to.
+    let failed = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            &raw mut status,
+        )
+    } != 0;
+    // Both are 0 where the file cannot be read directly.
+    if failed || status.stx_mask & libc::STATX_DIOALIGN == 0 || status.stx_dio_offset_align == 0 {
+        return None;
+    }
+    Some(Alignment {
+        memory: usize::try_from(status.stx_dio_mem_align).ok()?,
+        offset: usize::try_from(status.stx_dio_offset_align).ok()?,
+    })
+}
+
+/// A positional read whose pages do not stay in the cache; `EOPNOTSUPP` where the filesystem
+/// has no such thing, also for a read of nothing past the end.
+pub(crate) fn read_uncached(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {
+    let vector = libc::iovec { iov_base: dst.as_mut_ptr().cast(), iov_len: dst.len() };
+    let offset = libc::off64_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the one vector describes `dst`, which is borrowed mutably during the call.
+    let n = unsafe { libc::preadv2(file.as_raw_fd(), &raw const vector, 1, offset, RWF_DONTCACHE) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether `RWF_DONTCACHE` works on this file. Asked far past any end, so that the flag is
+/// judged and nothing is read.
+pub(crate) fn supports_uncached(file: &File) -> io::Result<()> {
+    let far = (i64::MAX as u64) - 4096;
+    read_uncached(file, &mut [0], far).map(drop)
+}
+
+/// Asks the page cache to read the range ahead.
+pub(crate) fn prefetch_cached(file: &File, range: Range<u64>) -> io::Result<()> {
+    advise_cached(file, range, libc::POSIX_FADV_WILLNEED)
+}
+
+/// Drops the range's clean pages from the page cache.
+pub(crate) fn release_cached(file: &File, range: Range<u64>) -> io::Result<()> {
+    advise_cached(file, range, libc::POSIX_FADV_DONTNEED)
+}
+
+fn advise_cached(file: &File, range: Range<u64>, advice: libc::c_int) -> io::Result<()> {
+    let start = i64::try_from(range.start).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let len = range.end.saturating_sub(range.start).min((i64::MAX - start) as u64);
+    if len == 0 {
+        return Ok(()); // A length of 0 would mean: to the end of the file.
+    }
+    // SAFETY: the descriptor is open; the call touches no memory of ours.
+    match unsafe { libc::posix_fadvise64(file.as_raw_fd(), start, len as i64, advice) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// How many pages of the file are in the page cache.
+pub(crate) fn cached_pages(file: &File) -> io::Result<u64> {
+    #[repr(C)]
+    struct CacheRange {
+        offset: u64,
+        len: u64,
+    }
+    let range = CacheRange { offset: 0, len: 0 }; // a length of 0: to the end
+    let mut counts = [0u64; 5]; // cached, dirty, writeback, evicted, recently evicted
+    // SAFETY: both pointers are to live values of the layout that cachestat(2) documents.
+    let failed = unsafe {
+        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut counts, 0)
+    } != 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(counts[0]) }
+}
+
+/// Asks for huge pages; a wish, so its failure does not matter.
+pub(crate) fn advise_huge_pages(map: &MmapMut) {
+    let _ = map.advise(memmap2::Advice::HugePage);
+}

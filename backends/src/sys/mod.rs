@@ -1,0 +1,42 @@
+//! Everything that differs between operating systems. The only place with a `target_os`.
+
+mod per_process;
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::*;
+
+#[cfg(not(target_os = "linux"))]
+mod portable;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use portable::*;
+
+#[cfg(unix)]
+mod map_guard;
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+pub(crate) use map_guard::MapGuard;
+#[cfg(unix)]
+pub(crate) use unix::*;
+
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+pub(crate) use windows::*;
+
+pub(crate) use per_process::PerProcess;
+
+use std::fs::FileType;
+
+/// Why a path cannot be read by position, or `None` for a regular file.
+pub(crate) fn not_a_file(file_type: FileType) -> Option<&'static str> {
+    if file_type.is_file() {
+        None
+    } else if file_type.is_dir() {
+        Some("directory")
+    } else {
+        Some("special file (a pipe, socket or device)")
+    }
+}

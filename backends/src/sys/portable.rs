@@ -1,0 +1,46 @@
+//! The same calls as `linux.rs` on systems that have none of it.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use memmap2::MmapMut;
+
+use crate::file::Alignment;
+
+fn unsupported<T>() -> io::Result<T> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn supports_direct(_path: &Path) -> bool {
+    false
+}
+
+pub(crate) fn direct_alignment(_file: &File) -> Alignment {
+    Alignment::NONE
+}
+
+pub(crate) fn read_uncached(_file: &File, _dst: &mut [u8], _offset: u64) -> io::Result<usize> {
+    unsupported()
+}
+
+pub(crate) fn supports_uncached(_file: &File) -> io::Result<()> {
+    unsupported()
+}
+
+/// Read-ahead is left to the operating system.
+pub(crate) fn prefetch_cached(_file: &File, _range: Range<u64>) -> io::Result<()> {
+    Ok(())
+}
+
+/// So is what the page cache keeps.
+pub(crate) fn release_cached(_file: &File, _range: Range<u64>) -> io::Result<()> {
+    Ok(())
+}
+
+pub(crate) fn cached_pages(_file: &File) -> io::Result<u64> {
+    unsupported()
+}
+
+pub(crate) fn advise_huge_pages(_map: &MmapMut) {}

@@ -1,0 +1,119 @@
+//! What all Unix systems share.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{Mmap, UncheckedAdvice};
+
+use crate::file::FileIdentity;
+
+/// Reads up to `dst.len()` bytes at `offset`; 0 at the end of the file.
+pub(crate) fn read_at(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {
+    file.read_at(dst, offset)
+}
+
+/// Who the file is, from what `stat` said of it.
+pub(crate) fn identity(_file: &File, metadata: &Metadata) -> io::Result<FileIdentity> {
+    Ok(identity_of_metadata(metadata))
+}
+
+/// Who stands under the path now, without opening it.
+pub(crate) fn identity_at(_path: &Path, metadata: &Metadata) -> io::Result<Option<FileIdentity>> {
+    Ok(Some(identity_of_metadata(metadata)))
+}
+
+fn identity_of_metadata(metadata: &Metadata) -> FileIdentity {
+    FileIdentity {
+        volume: metadata.dev(),
+        index: metadata.ino(),
+        born: metadata.created().ok(),
+    }
+}
+
+static FORK_GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// A number that differs in every child made by `fork`.
+///
+/// `pthread_atfork` and not `getpid`: glibc no longer caches the process id, and a system call
+/// for each batch would cost as much as a small warm read.
+pub(crate) fn fork_generation() -> u64 {
+    static REGISTER: Once = Once::new();
+    extern "C" fn in_child() {
+        FORK_GENERATION.fetch_add(1, Ordering::SeqCst);
+    }
+    REGISTER.call_once(|| {
+        // SAFETY: the handler is a plain function that lives as long as the program and only
+        // adds to an atomic, which is allowed between fork and exec.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+    FORK_GENERATION.load(Ordering::Relaxed)
+}
+
+fn resource_limit(resource: ResourceId) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid `rlimit` to write to.
+    let failed = unsafe { libc::getrlimit(resource, &raw mut limit) } != 0;
+    (!failed && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+type ResourceId = libc::__rlimit_resource_t;
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+type ResourceId = libc::c_int;
+
+/// How many descriptors this process may hold; `None` when there is no limit.
+pub(crate) fn open_files_limit() -> Option<u64> {
+    resource_limit(libc::RLIMIT_NOFILE)
+}
+
+/// How many bytes this process may lock; `None` when there is no limit.
+pub(crate) fn memlock_limit_bytes() -> Option<u64> {
+    resource_limit(libc::RLIMIT_MEMLOCK)
+}
+
+/// Gives back the resident pages of a file mapping. The data stays in the page cache, and a
+/// later access brings the pages back.
+pub(crate) fn release_mapped(map: &Mmap, start: usize, len: usize) -> io::Result<()> {
+    // SAFETY: `DontNeed` on a read-only, shared, file-backed mapping loses nothing: the pages
+    // are clean and come back from the file.
+    unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) }
+}
+
+/// Asks for the range of a mapping to be read ahead.
+pub(crate) fn prefetch_mapped(map: &Mmap, start: usize, len: usize) -> io::Result<()> {
+    map.advise_range(memmap2::Advice::WillNeed, start, len)
+}
+
+/// The symbolic name of the errors that have a way out or a special treatment.
+pub(crate) fn errno_name(error: &io::Error) -> Option<&'static str> {
+    Some(match error.raw_os_error()? {
+        libc::EACCES => "EACCES",
+        libc::EAGAIN => "EAGAIN",
+        libc::ECANCELED => "ECANCELED",
+        libc::EFAULT => "EFAULT",
+        libc::EINTR => "EINTR",
+        libc::EINVAL => "EINVAL",
+        libc::EIO => "EIO",
+        libc::EMFILE => "EMFILE",
+        libc::ENFILE => "ENFILE",
+        libc::ENOMEM => "ENOMEM",
+        libc::ENOSYS => "ENOSYS",
+        libc::EOPNOTSUPP => "EOPNOTSUPP",
+        libc::EPERM => "EPERM",
+        _ => return None,
+    })
+}
+
+/// What the kernel says when the device fails.
+pub(crate) fn eio() -> io::Error {
+    io::Error::from_raw_os_error(libc::EIO)
+}
+
+/// What the kernel says when a signal cuts a call off.
+pub(crate) fn eintr() -> io::Error {
+    io::Error::from_raw_os_error(libc::EINTR)
+}

@@ -1,0 +1,88 @@
+//! What Windows does its own way.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::windows::fs::FileExt;
+use std::path::Path;
+
+use memmap2::Mmap;
+
+use crate::file::FileIdentity;
+
+/// Reads up to `dst.len()` bytes at `offset`; 0 at the end of the file.
+pub(crate) fn read_at(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {
+    file.seek_read(dst, offset)
+}
+
+/// Who the file is: its volume and its index on it.
+pub(crate) fn identity(file: &File, metadata: &Metadata) -> io::Result<FileIdentity> {
+    let information = winapi_util::file::information(file)?;
+    Ok(FileIdentity {
+        volume: information.volume_serial_number(),
+        index: information.file_index(),
+        born: metadata.created().ok(),
+    })
+}
+
+/// Windows tells the index of an open file only.
+pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option<FileIdentity>> {
+    identity(&File::open(path)?, metadata).map(Some)
+}
+
+/// There is no fork.
+pub(crate) fn fork_generation() -> u64 {
+    0
+}
+
+pub(crate) fn open_files_limit() -> Option<u64> {
+    None
+}
+
+pub(crate) fn memlock_limit_bytes() -> Option<u64> {
+    None
+}
+
+pub(crate) fn release_mapped(_map: &Mmap, _start: usize, _len: usize) -> io::Result<()> {
+    Ok(())
+}
+
+pub(crate) fn prefetch_mapped(_map: &Mmap, _start: usize, _len: usize) -> io::Result<()> {
+    Ok(())
+}
+
+pub(crate) fn errno_name(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::Interrupted => Some("EINTR"),
+        io::ErrorKind::WouldBlock => Some("EAGAIN"),
+        io::ErrorKind::PermissionDenied => Some("EACCES"),
+        _ => None,
+    }
+}
+
+pub(crate) fn eio() -> io::Error {
+    const ERROR_IO_DEVICE: i32 = 1117;
+    io::Error::from_raw_os_error(ERROR_IO_DEVICE)
+}
+
+pub(crate) fn eintr() -> io::Error {
+    io::ErrorKind::Interrupted.into()
+}
+
+/// A file that is mapped cannot be truncated on Windows (`ERROR_USER_MAPPED_FILE`), so there is
+/// nothing to guard.
+#[derive(Debug)]
+pub(crate) struct MapGuard;
+
+impl MapGuard {
+    pub(crate) fn new(_map: &Mmap) -> Self {
+        Self
+    }
+
+    pub(crate) fn is_in_force(&self) -> bool {
+        true
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        false
+    }
+}

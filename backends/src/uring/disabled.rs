@@ -1,0 +1,13 @@
+use std::sync::Arc;
+
+use crate::open::not_built;
+use crate::{BackendKind, BackendOptions, ReadBackend, Result};
+
+pub(crate) fn open(_options: &BackendOptions) -> Result<Arc<dyn ReadBackend>> {
+    Err(not_built(BackendKind::Uring, "uring", cfg!(feature = "uring")))
+}
+
+/// What a ring could be made of here: nothing.
+pub(crate) fn probe_ring() -> Result<Vec<String>> {
+    Err(not_built(BackendKind::Uring, "uring", cfg!(feature = "uring")))
+}

@@ -1,0 +1,2 @@
+//! The `ringmain` command.
+fn main() {}
