@@ -251,8 +251,8 @@ impl State {
 /// powers of two, which wastes a fifth at most.
 fn class_bytes(len: usize) -> usize {
     let len = len.max(PAGE_BYTES);
-    let step = (len.next_power_of_two() / 8).max(PAGE_BYTES);
-    len.checked_next_multiple_of(step).unwrap_or(len)
+    let power = len.checked_next_power_of_two().unwrap_or(len);
+    len.checked_next_multiple_of((power / 8).max(PAGE_BYTES)).unwrap_or(len)
 }
 
 #[cfg(test)]
