@@ -120,7 +120,9 @@ impl ReadBackend for AutoBackend {
         capabilities.kind = BackendKind::Auto;
         for rejected in &self.report.rejected {
             let reason = rejected.reason.clone();
-            capabilities.degradations.push(Degradation { feature: rejected.backend.name(), reason });
+            capabilities
+                .degradations
+                .push(Degradation { feature: rejected.backend.name(), reason });
         }
         capabilities
     }

@@ -123,8 +123,22 @@ impl<'a> Read<'a> {
 
     /// The first byte to fill. Valid for writes of `len` bytes for `'a`; whoever writes through
     /// it keeps to parts that nobody else writes at the same time.
+    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
     pub(crate) fn dst_ptr(&self) -> NonNull<u8> {
         self.dst
+    }
+
+    /// A part of the memory to fill, for one of several writers.
+    ///
+    /// # Safety
+    /// While the slice is in use nobody else may read or write that part.
+    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+    #[allow(clippy::mut_from_ref)] // what `# Safety` is about
+    pub(crate) unsafe fn part(&self, offset: usize, len: usize) -> &mut [u8] {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "a plan out of bounds");
+        // SAFETY: `new` took the pointer and the length from a `&'a mut [u8]`; the part lies in
+        // it, and that it is not shared is the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.dst.as_ptr().add(offset), len) }
     }
 
     /// One past the last byte in the file, unless that is more than any file can hold.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::mmap::MappedRange;
 use crate::{
-    BackendKind, BackendOptions, Capabilities, FileHandle, Read, ReadBackend, Result,
-    open_backend, sys,
+    BackendKind, BackendOptions, Capabilities, FileHandle, Read, ReadBackend, Result, open_backend,
+    sys,
 };
 
 /// Which faults to inject, and how often. They strike below the backend's retry logic, where the
@@ -78,7 +78,9 @@ impl Faults {
         mut read: impl FnMut(&File, &mut [u8], u64) -> io::Result<usize>,
     ) -> impl FnMut(&File, &mut [u8], u64) -> io::Result<usize> {
         move |file, dst, offset| {
-            let Some(faults) = this else { return read(file, dst, offset) };
+            let Some(faults) = this else {
+                return read(file, dst, offset);
+            };
             match faults.decide(offset, dst.len(), unit) {
                 Fault::None => read(file, dst, offset),
                 Fault::Short(len) => read(file, &mut dst[..len], offset),
@@ -174,12 +176,8 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_luck() {
         let run = |seed| {
-            let faults = Faults {
-                seed,
-                short_permille: 300,
-                interrupt_permille: 300,
-                ..Faults::default()
-            };
+            let faults =
+                Faults { seed, short_permille: 300, interrupt_permille: 300, ..Faults::default() };
             (0..100).map(|i| faults.decide(i, 4096, 512)).collect::<Vec<_>>()
         };
         assert_eq!(run(1), run(1));

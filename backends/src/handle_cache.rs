@@ -87,11 +87,13 @@ pub(crate) struct Pinned<'a, T> {
 
 impl<T> Pinned<'_, T> {
     /// Which slot it is in.
+    #[cfg_attr(not(any(linux_uring, test)), allow(dead_code))]
     pub(crate) fn slot(&self) -> usize {
         self.slot
     }
 
     /// Which file of all that ever were in that slot.
+    #[cfg_attr(not(linux_uring), allow(dead_code))]
     pub(crate) fn serial(&self) -> u64 {
         self.entry.as_ref().map_or(0, |entry| entry.serial)
     }
@@ -168,7 +170,9 @@ impl<T: Cached> HandleCache<T> {
             file.slot().store(pin.slot, Ordering::Relaxed);
             return Ok(Some(pin));
         }
-        let Some(pin) = self.insert(file.path())? else { return Ok(None) };
+        let Some(pin) = self.insert(file.path())? else {
+            return Ok(None);
+        };
         let same = pin.entry.as_ref().is_some_and(|entry| entry.identity == *file.identity());
         if !same {
             let path = file.path().to_owned();
@@ -197,9 +201,7 @@ impl<T: Cached> HandleCache<T> {
     }
 
     pub(crate) fn stats(&self) -> HandleCacheStats {
-        let in_use = |slot: &&Slot<T>| {
-            try_read(&slot.entry).is_none_or(|entry| entry.is_some())
-        };
+        let in_use = |slot: &&Slot<T>| try_read(&slot.entry).is_none_or(|entry| entry.is_some());
         HandleCacheStats {
             hits: self.slots.iter().map(|slot| slot.hits.load(Ordering::Relaxed)).sum(),
             misses: self.misses.load(Ordering::Relaxed),
@@ -258,7 +260,9 @@ impl<T: Cached> HandleCache<T> {
 
     /// Opens the path into the least recently used slot; `None` when all are in use.
     fn insert(&self, path: &Path) -> Result<Option<Pinned<'_, T>>> {
-        let Some((index, mut entry)) = self.oldest_idle() else { return Ok(None) };
+        let Some((index, mut entry)) = self.oldest_idle() else {
+            return Ok(None);
+        };
         self.vacate(index, &mut entry);
         self.misses.fetch_add(1, Ordering::Relaxed);
         let (identity, value) = self.open_file(path)?;
@@ -280,7 +284,9 @@ impl<T: Cached> HandleCache<T> {
             match self.try_open_file(path) {
                 Err(error) if is_out_of_descriptors(&error) => {
                     let victim = self.oldest_idle_with_file();
-                    let Some((index, mut entry)) = victim else { return Err(error) };
+                    let Some((index, mut entry)) = victim else {
+                        return Err(error);
+                    };
                     self.vacate(index, &mut entry);
                 }
                 outcome => return outcome,
@@ -333,7 +339,9 @@ impl<T: Cached> HandleCache<T> {
 type Vacancy<'a, T> = (usize, RwLockWriteGuard<'a, Option<Entry<T>>>);
 
 fn is_out_of_descriptors(error: &Error) -> bool {
-    let Error::Open { source, .. } = error else { return false };
+    let Error::Open { source, .. } = error else {
+        return false;
+    };
     matches!(sys::errno_name(source), Some("EMFILE" | "ENFILE"))
 }
 

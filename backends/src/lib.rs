@@ -43,6 +43,8 @@ mod buffer;
 mod capability;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(any(linux_direct, linux_uring, linux_tokio_uring))]
+mod device;
 mod direct;
 mod error;
 pub mod fault;

@@ -88,7 +88,9 @@ impl Mapping {
 
     /// Copies `dst.len()` bytes from `start`; false if they cannot be trusted.
     fn copy(&self, start: usize, dst: &mut [u8]) -> bool {
-        let Some(map) = &self.map else { return dst.is_empty() };
+        let Some(map) = &self.map else {
+            return dst.is_empty();
+        };
         let fits = start.checked_add(dst.len()).is_some_and(|end| end <= map.len());
         if !fits || !self.is_sound() {
             return false;
@@ -204,8 +206,8 @@ impl MmapBackend {
         {
             return Err(sys::eio().into());
         }
-        let copied = usize::try_from(offset)
-            .is_ok_and(|start| mapped.mapping.copy(start, read.dst()));
+        let copied =
+            usize::try_from(offset).is_ok_and(|start| mapped.mapping.copy(start, read.dst()));
         if copied {
             return Ok(());
         }
@@ -253,8 +255,11 @@ impl MmapBackend {
 
 fn open_mapped(path: &Path) -> Result<MappedFile> {
     let file = open_plain(KIND, path)?;
-    let mapping = Mapping::of(&file)
-        .map_err(|source| Error::Open { backend: KIND, path: path.into(), source })?;
+    let mapping = Mapping::of(&file).map_err(|source| Error::Open {
+        backend: KIND,
+        path: path.into(),
+        source,
+    })?;
     Ok(MappedFile { file, mapping: Arc::new(mapping) })
 }
 
@@ -311,7 +316,9 @@ impl ReadBackend for MmapBackend {
     fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {
         let pin = self.acquire(file, range.end)?;
         let bounds = (usize::try_from(range.start), usize::try_from(range.end));
-        let (Ok(start), Ok(end)) = bounds else { return Err(past_end(file, range, &pin)) };
+        let (Ok(start), Ok(end)) = bounds else {
+            return Err(past_end(file, range, &pin));
+        };
         if start > end || end > pin.mapping.len() {
             return Err(past_end(file, range, &pin));
         }

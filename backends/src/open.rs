@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    AutoBackend, BackendKind, BackendOptions, Error, MemoryBackend, MmapBackend,
-    PositionalBackend, ReadBackend, Result, direct, tokio_uring, uring,
+    AutoBackend, BackendKind, BackendOptions, Error, MemoryBackend, MmapBackend, PositionalBackend,
+    ReadBackend, Result, direct, tokio_uring, uring,
 };
 
 /// Opens a backend by name. One that cannot run here says why and what to do; only `auto` falls

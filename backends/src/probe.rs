@@ -115,7 +115,8 @@ fn read_some(kind: BackendKind, path: &Path) -> Result<crate::Capabilities> {
 }
 
 fn kernel_features(path: &Path) -> Result<KernelFeatures> {
-    let open_error = |source| Error::Open { backend: BackendKind::Pread, path: path.into(), source };
+    let open_error =
+        |source| Error::Open { backend: BackendKind::Pread, path: path.into(), source };
     let file = File::open(path).map_err(open_error)?;
     let ring = uring::probe_ring();
     let direct = sys::supports_direct(path).then(|| sys::direct_alignment(&file));
@@ -131,4 +132,10 @@ fn kernel_features(path: &Path) -> Result<KernelFeatures> {
         memlock_bytes: sys::memlock_limit_bytes(),
         open_files_max: sys::open_files_limit(),
     })
+}
+
+/// How many pages of the file are in the page cache (`cachestat(2)`, Linux 6.5): 0 means that it
+/// is cold.
+pub fn cached_pages(path: &Path) -> std::io::Result<u64> {
+    sys::cached_pages(&File::open(path)?)
 }

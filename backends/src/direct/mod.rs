@@ -4,6 +4,8 @@
 mod disabled;
 #[cfg(linux_direct)]
 mod enabled;
+#[cfg(linux_direct)]
+mod workers;
 
 #[cfg(not(linux_direct))]
 pub(crate) use disabled::open;

@@ -12,7 +12,7 @@ use memmap2::MmapMut;
 use crate::file::Alignment;
 
 /// `RWF_DONTCACHE`, since Linux 6.14: the pages a read brings in leave the cache with it.
-const RWF_DONTCACHE: libc::c_int = 0x80;
+pub(crate) const RWF_DONTCACHE: libc::c_int = 0x80;
 
 /// `cachestat(2)`, since Linux 6.5; the same number on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;

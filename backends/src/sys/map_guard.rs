@@ -97,8 +97,7 @@ struct Chunk {
 static FIRST_CHUNK: Chunk = Chunk::EMPTY;
 
 impl Chunk {
-    const EMPTY: Self =
-        Self { entries: [Entry::FREE; 64], next: AtomicPtr::new(ptr::null_mut()) };
+    const EMPTY: Self = Self { entries: [Entry::FREE; 64], next: AtomicPtr::new(ptr::null_mut()) };
 
     fn next(&self) -> Option<&'static Self> {
         // SAFETY: only `next_or_new` stores here, and what it stores is leaked.
@@ -110,12 +109,8 @@ impl Chunk {
             return next;
         }
         let fresh = Box::into_raw(Box::new(Self::EMPTY));
-        let swap = self.next.compare_exchange(
-            ptr::null_mut(),
-            fresh,
-            Ordering::SeqCst,
-            Ordering::SeqCst,
-        );
+        let swap =
+            self.next.compare_exchange(ptr::null_mut(), fresh, Ordering::SeqCst, Ordering::SeqCst);
         match swap {
             // SAFETY: `fresh` is now the list's, and the list is never freed.
             Ok(_) => unsafe { &*fresh },

@@ -41,12 +41,8 @@ impl<T: Send + Sync> PerProcess<T> {
             }
             let fresh = Node { generation, value: (self.make)(Some(&node.value)) };
             let fresh = Box::into_raw(Box::new(fresh));
-            let swap = self.current.compare_exchange(
-                pointer,
-                fresh,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            );
+            let swap =
+                self.current.compare_exchange(pointer, fresh, Ordering::AcqRel, Ordering::Acquire);
             if swap.is_err() {
                 // SAFETY: another thread was first, so nobody else has seen `fresh`.
                 drop(unsafe { Box::from_raw(fresh) });

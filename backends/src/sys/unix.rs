@@ -27,11 +27,7 @@ pub(crate) fn identity_at(_path: &Path, metadata: &Metadata) -> io::Result<Optio
 }
 
 fn identity_of_metadata(metadata: &Metadata) -> FileIdentity {
-    FileIdentity {
-        volume: metadata.dev(),
-        index: metadata.ino(),
-        born: metadata.created().ok(),
-    }
+    FileIdentity { volume: metadata.dev(), index: metadata.ino(), born: metadata.created().ok() }
 }
 
 static FORK_GENERATION: AtomicU64 = AtomicU64::new(0);

@@ -1,0 +1,330 @@
+//! What the backends that speak to the device share: files opened past the page cache, plans for
+//! batches of reads, and the fulfilment of one request.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::fault::Faults;
+use crate::file::{Alignment, FileHandle, next_owner};
+use crate::handle_cache::{Cached, HandleCache, open_plain};
+use crate::plan::{Limits, Plan, Request, Span, Target};
+use crate::positional::file_len;
+use crate::retry::{Patience, Shortfall, shortfall_at_end};
+use crate::sys::{self, PerProcess};
+use crate::{BackendKind, BackendOptions, BufferPool, CachePolicy, Error, Read, Result};
+
+/// An open file and what its reads must be aligned to.
+#[derive(Debug)]
+pub(crate) struct DeviceFile {
+    file: File,
+    alignment: Alignment,
+}
+
+impl Cached for DeviceFile {
+    fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn alignment(&self) -> Alignment {
+        self.alignment
+    }
+}
+
+/// The common part of the device backends.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) kind: BackendKind,
+    pub(crate) owner: u64,
+    pub(crate) pool: BufferPool,
+    pub(crate) faults: Option<Arc<Faults>>,
+    policy: CachePolicy,
+    limits: Limits,
+    state: PerProcess<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    cache: HandleCache<DeviceFile>,
+    /// Plans between two batches, so that their memory is used again.
+    plans: Mutex<Vec<Plan>>,
+}
+
+/// Plans kept for the next batches.
+const KEPT_PLANS_MAX: usize = 16;
+
+/// The largest bounced request: enough for the device to be fast (see `docs/performance.md`),
+/// little enough to have several in flight.
+const BOUNCE_BYTES_MAX: usize = 512 << 10;
+
+impl Device {
+    pub(crate) fn new(
+        kind: BackendKind,
+        options: &BackendOptions,
+        policy: CachePolicy,
+    ) -> Result<Self> {
+        options.validate()?;
+        let pool = options.pool_or_default()?;
+        let bounce_max = BOUNCE_BYTES_MAX.min(options.chunk_bytes).min(pool.limit_bytes());
+        let limits = Limits {
+            chunk_bytes: options.chunk_bytes,
+            // A power of two, so that it is a multiple of every alignment up to itself.
+            bounce_bytes: 1 << bounce_max.ilog2(),
+        };
+        let (owner, open_max) = (next_owner(), options.open_files_max);
+        let state = PerProcess::new(move |inherited: Option<&State>| {
+            inherited.inspect(|state| state.cache.clear());
+            let open = move |path: &Path| open_file(kind, policy, limits, path);
+            State { cache: HandleCache::new(owner, kind, open_max, open), plans: Mutex::default() }
+        });
+        let faults = options.faults.clone();
+        Ok(Self { kind, owner, pool, faults, policy, limits, state })
+    }
+
+    pub(crate) fn cache(&self) -> &HandleCache<DeviceFile> {
+        &self.state.get().cache
+    }
+
+    pub(crate) fn policy(&self) -> CachePolicy {
+        self.policy
+    }
+
+    pub(crate) fn len(&self, file: &FileHandle) -> Result<u64> {
+        file_len(self.cache(), self.kind, file)
+    }
+
+    /// Read-ahead and release only mean something where the page cache is used.
+    pub(crate) fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+        let pin = self.cache().acquire(file)?;
+        if self.policy == CachePolicy::Buffered {
+            let _hint = sys::prefetch_cached(pin.file(), range);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+        let pin = self.cache().acquire(file)?;
+        if self.policy == CachePolicy::Buffered {
+            let _hint = sys::release_cached(pin.file(), range);
+        }
+        Ok(())
+    }
+
+    /// Plans the batch and hands the plan to `run`.
+    pub(crate) fn with_plan<T>(
+        &self,
+        reads: &[Read<'_>],
+        run: impl FnOnce(&Plan) -> Result<T>,
+    ) -> Result<T> {
+        for read in reads.iter().filter(|read| !read.is_empty()) {
+            read.file().check_owner(self.owner, self.kind)?;
+            if read.end().is_none() {
+                return Err(self.past_end(reads));
+            }
+        }
+        let plans = &self.state.get().plans;
+        let lock = || plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plan = lock().pop().unwrap_or_default();
+        let span = |index: usize| Span {
+            file: reads[index].file().address(),
+            offset: reads[index].offset(),
+            len: reads[index].len(),
+            addr: reads[index].dst_ptr().addr().get(),
+            alignment: reads[index].file().alignment(),
+        };
+        plan.build(reads.len(), span, self.limits);
+        let outcome = run(&plan);
+        let mut plans = lock();
+        if plans.len() < KEPT_PLANS_MAX {
+            plans.push(plan);
+        }
+        outcome
+    }
+
+    /// The error for a batch of which some read is known to reach past the end: it names the
+    /// first one that does, whichever request found out.
+    pub(crate) fn past_end(&self, reads: &[Read<'_>]) -> Error {
+        for (index, read) in reads.iter().enumerate().filter(|(_, read)| !read.is_empty()) {
+            match self.len(read.file()) {
+                Ok(len) if read.end().is_some_and(|end| end <= len) => {}
+                Ok(len) => return read.past_end(self.kind, index, len),
+                Err(error) => return crate::handle_cache::for_read(error, read, index),
+            }
+        }
+        // The file has grown since: the bytes were not there when they were asked for.
+        let Some(read) = reads.first() else { unreachable!("an empty batch reads nothing") };
+        let source = std::io::Error::new(
+            std::io::ErrorKind::UnexpectedEof,
+            "the file was shorter while it was being read than it is now; read again",
+        );
+        read.error(self.kind, 0, source)
+    }
+
+    /// The error for a request of which only `arrived` bytes came.
+    pub(crate) fn request_error(
+        &self,
+        plan: &Plan,
+        request: &Request,
+        reads: &[Read<'_>],
+        arrived: usize,
+        shortfall: Shortfall,
+    ) -> (usize, Error) {
+        let index = plan.first_read_lacking(request, arrived);
+        match shortfall {
+            Shortfall::PastEnd(file_len) => {
+                (index, reads[index].past_end(self.kind, index, file_len))
+            }
+            Shortfall::Io(source) => (index, reads[index].error(self.kind, index, source)),
+        }
+    }
+
+    /// Fulfils a request with positional reads on this thread.
+    ///
+    /// # Safety
+    /// Nobody else may use the parts of the destinations that the request writes to. Different
+    /// requests of one plan write to different parts.
+    pub(crate) unsafe fn run_request(
+        &self,
+        plan: &Plan,
+        request: &Request,
+        reads: &[Read<'_>],
+    ) -> Result<(), (usize, Error)> {
+        let read = &reads[request.read];
+        let for_read =
+            |error| (request.read, crate::handle_cache::for_read(error, read, request.read));
+        let pin = self.cache().acquire(read.file()).map_err(for_read)?;
+        let fail =
+            |(arrived, shortfall)| self.request_error(plan, request, reads, arrived, shortfall);
+        match request.target {
+            Target::Straight { dst_offset } => {
+                // SAFETY: the caller's promise.
+                let dst = unsafe { read.part(dst_offset, request.len) };
+                self.read_device(&pin, request, dst).map_err(fail)
+            }
+            Target::Bounce { .. } => {
+                let mut buffer = self.pool.take(request.len).map_err(for_read)?;
+                self.read_device(&pin, request, &mut buffer).map_err(fail)?;
+                // SAFETY: the caller's promise.
+                unsafe { scatter(plan, request, reads, &buffer) };
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads the request's range into `dst`; how much arrived is told when it is not enough.
+    fn read_device(
+        &self,
+        device: &DeviceFile,
+        request: &Request,
+        dst: &mut [u8],
+    ) -> Result<(), (usize, Shortfall)> {
+        let align = device.alignment.offset;
+        let read_at =
+            if self.policy == CachePolicy::Uncached { sys::read_uncached } else { sys::read_at };
+        let mut read = Faults::apply(self.faults.as_deref(), align, read_at);
+        let mut patience = Patience::default();
+        let mut done = 0;
+        while done < request.needed {
+            match read(&device.file, &mut dst[done..request.len], request.offset + done as u64) {
+                Ok(n) => match resume_at(done, n, request.needed, align) {
+                    Resume::Complete => return Ok(()),
+                    Resume::From(next) => {
+                        done = next;
+                        patience.renew();
+                    }
+                    Resume::End => {
+                        let end = request.offset + request.needed as u64;
+                        return Err((done + n, shortfall_at_end(&device.file, end)));
+                    }
+                },
+                Err(error) if patience.allows(&error) => {}
+                Err(error) => return Err((done, error.into())),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What to do after `n` more bytes came.
+pub(crate) enum Resume {
+    /// All that is needed is there.
+    Complete,
+    /// Ask again from here, which is aligned.
+    From(usize),
+    /// No whole block came: the file ends here.
+    End,
+}
+
+/// A direct read can only go on at a multiple of the alignment. One that stops elsewhere has met
+/// the end of the file.
+pub(crate) fn resume_at(done: usize, n: usize, needed: usize, align: usize) -> Resume {
+    let arrived = done + n;
+    let next = arrived / align * align;
+    if arrived >= needed {
+        Resume::Complete
+    } else if next > done {
+        Resume::From(next)
+    } else {
+        Resume::End
+    }
+}
+
+/// Copies the pieces of a bounced request to where they are wanted.
+///
+/// # Safety
+/// As for [`Device::run_request`].
+pub(crate) unsafe fn scatter(plan: &Plan, request: &Request, reads: &[Read<'_>], bounce: &[u8]) {
+    for piece in plan.pieces(request) {
+        let source = &bounce[piece.start..piece.start + piece.len];
+        // SAFETY: the caller's promise.
+        let dst = unsafe { reads[piece.read].part(piece.dst_offset, piece.len) };
+        dst.copy_from_slice(source);
+    }
+}
+
+fn open_file(
+    kind: BackendKind,
+    policy: CachePolicy,
+    limits: Limits,
+    path: &Path,
+) -> Result<DeviceFile> {
+    let unsupported = |reason: String, way_out: &str| Error::FileUnsupported {
+        backend: kind,
+        path: path.into(),
+        reason,
+        way_out: way_out.into(),
+    };
+    match policy {
+        CachePolicy::Buffered => {
+            Ok(DeviceFile { file: open_plain(kind, path)?, alignment: Alignment::NONE })
+        }
+        CachePolicy::Uncached => {
+            let file = open_plain(kind, path)?;
+            sys::supports_uncached(&file).map_err(|error| {
+                let reason = format!("RWF_DONTCACHE is refused ({error})");
+                unsupported(reason, "choose another cache policy, or the backend `pread`")
+            })?;
+            Ok(DeviceFile { file, alignment: Alignment::NONE })
+        }
+        CachePolicy::Direct => {
+            let file = sys::open_direct(path).map_err(|source| {
+                if sys::errno_name(&source) == Some("EINVAL") {
+                    let reason = "its filesystem refuses O_DIRECT".to_owned();
+                    return unsupported(reason, "use `pread`, `mmap` or `auto`");
+                }
+                Error::Open { backend: kind, path: path.into(), source }
+            })?;
+            let alignment = sys::direct_alignment(&file);
+            if alignment.offset.max(alignment.memory) > limits.bounce_bytes.min(4096) {
+                let reason = format!(
+                    "O_DIRECT needs {alignment:?} here, more than a page or than the pool's and \
+                     the chunk's {} bytes",
+                    limits.bounce_bytes
+                );
+                return Err(unsupported(reason, "raise the limits, or use `pread`"));
+            }
+            Ok(DeviceFile { file, alignment })
+        }
+    }
+}

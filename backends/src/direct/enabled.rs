@@ -1,0 +1,127 @@
+//! The backend itself: a plan, and threads that fulfil its requests side by side.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::workers::Workers;
+use crate::device::Device;
+use crate::handle_cache::HandleCacheStats;
+use crate::sys::PerProcess;
+use crate::{
+    BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Read, ReadBackend,
+    Result,
+};
+
+/// `O_DIRECT` reads: past the page cache, several at a time through a few threads.
+///
+/// Bytes go straight into the caller's memory where address, offset and length are aligned as
+/// the device wants it, and through a buffer of the pool where not.
+#[derive(Debug)]
+pub struct DirectBackend {
+    device: Device,
+    workers: PerProcess<Workers>,
+    threads_max: usize,
+}
+
+impl DirectBackend {
+    /// Threads are started when a batch first has work for them.
+    pub fn new(options: &BackendOptions) -> Result<Self> {
+        let device = Device::new(BackendKind::Direct, options, CachePolicy::Direct)?;
+        let threads_max = options.threads_max;
+        let workers = PerProcess::new(move |_inherited| Workers::new(threads_max - 1));
+        Ok(Self { device, workers, threads_max })
+    }
+
+    /// What the cache of open files has done so far.
+    #[must_use]
+    pub fn handle_cache_stats(&self) -> HandleCacheStats {
+        self.device.cache().stats()
+    }
+}
+
+pub(crate) fn open(options: &BackendOptions) -> Result<Arc<dyn ReadBackend>> {
+    Ok(Arc::new(DirectBackend::new(options)?))
+}
+
+impl ReadBackend for DirectBackend {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Direct
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            depth_max: self.threads_max,
+            bypasses_page_cache: true,
+            features: vec!["O_DIRECT".to_owned()],
+            ..Capabilities::plain(BackendKind::Direct)
+        }
+    }
+
+    fn open(&self, path: &Path) -> Result<FileHandle> {
+        self.device.cache().open(path)
+    }
+
+    fn len(&self, file: &FileHandle) -> Result<u64> {
+        self.device.len(file)
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let reads = &*reads;
+        self.device.with_plan(reads, |plan| {
+            let failure = Failure::default();
+            let requests = plan.requests();
+            self.workers.get().run(requests.len(), &|at| {
+                if failure.happened() {
+                    return;
+                }
+                // SAFETY: each request is run once, requests of a plan write to different
+                // parts, and the batch is borrowed mutably until `run` has returned.
+                let outcome = unsafe { self.device.run_request(plan, &requests[at], reads) };
+                if let Err((index, error)) = outcome {
+                    failure.record(index, error);
+                }
+            });
+            match failure.into_error() {
+                None => Ok(()),
+                Some(Error::PastEnd { .. }) => Err(self.device.past_end(reads)),
+                Some(error) => Err(error),
+            }
+        })
+    }
+
+    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+        self.device.prefetch(file, range)
+    }
+
+    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+        self.device.release(file, range)
+    }
+}
+
+/// The failure of the earliest read, of those that failed before the others were stopped.
+#[derive(Debug, Default)]
+struct Failure {
+    happened: AtomicBool,
+    first: Mutex<Option<(usize, Error)>>,
+}
+
+impl Failure {
+    fn happened(&self) -> bool {
+        self.happened.load(Ordering::Relaxed)
+    }
+
+    fn record(&self, index: usize, error: Error) {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|(other, _)| index < *other) {
+            *first = Some((index, error));
+        }
+        self.happened.store(true, Ordering::Relaxed);
+    }
+
+    fn into_error(self) -> Option<Error> {
+        let first = self.first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        first.map(|(_, error)| error)
+    }
+}

@@ -1,0 +1,236 @@
+//! A few threads that help a caller with the parts of one job.
+
+use std::collections::VecDeque;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Up to `helpers_max` threads, started when first needed. They end with this.
+#[derive(Debug)]
+pub(super) struct Workers {
+    shared: Arc<Shared>,
+    helpers_max: usize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    work_came: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Invitations to help with a job; each is taken by one helper.
+    invitations: VecDeque<JobRef>,
+    idle: usize,
+    closed: bool,
+}
+
+/// Parts of a job that borrow from their caller's stack, and who is at them.
+struct Job<'a> {
+    run: &'a (dyn Fn(usize) + Sync),
+    count: usize,
+    next: AtomicUsize,
+    panicked: AtomicBool,
+    helping: Mutex<usize>,
+    helper_left: Condvar,
+}
+
+/// A job without its lifetime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct JobRef(*const Job<'static>);
+
+// SAFETY: a `Job` is `Sync`: its closure is, and the rest are atomics and locks. That it still
+// exists when a helper looks at it is what `Workers::run` sees to.
+unsafe impl Send for JobRef {}
+
+impl Workers {
+    pub(super) fn new(helpers_max: usize) -> Self {
+        Self { shared: Arc::default(), helpers_max, threads: Mutex::default() }
+    }
+
+    /// Calls `run` once with every number below `count`, on this thread and on helpers, and
+    /// returns when all the calls have.
+    pub(super) fn run(&self, count: usize, run: &(dyn Fn(usize) + Sync)) {
+        let helpers = count.saturating_sub(1).min(self.helpers_max);
+        if helpers == 0 {
+            (0..count).for_each(run);
+            return;
+        }
+        let job = Job {
+            run,
+            count,
+            next: AtomicUsize::new(0),
+            panicked: AtomicBool::new(false),
+            helping: Mutex::new(0),
+            helper_left: Condvar::new(),
+        };
+        // Also when `run` unwinds on this thread, nobody may be left with a reference to `job`.
+        let recall = Recall { workers: self, job: &job };
+        self.invite(&job, helpers);
+        job.work();
+        drop(recall);
+        assert!(!job.panicked.load(Ordering::Acquire), "a helper's part of the job panicked");
+    }
+
+    fn invite(&self, job: &Job<'_>, helpers: usize) {
+        let mut queue = lock(&self.shared.queue);
+        queue.invitations.extend(std::iter::repeat_n(job.erased(), helpers));
+        let lacking = queue.invitations.len().saturating_sub(queue.idle);
+        drop(queue);
+        self.shared.work_came.notify_all();
+        if lacking > 0 {
+            self.start_threads(lacking);
+        }
+    }
+
+    /// Starts threads up to the bound. Where the system gives none the caller works alone.
+    fn start_threads(&self, wanted: usize) {
+        let mut threads = lock(&self.threads);
+        for _ in 0..wanted.min(self.helpers_max.saturating_sub(threads.len())) {
+            let shared = Arc::clone(&self.shared);
+            let builder = std::thread::Builder::new().name("ringmain-direct".into());
+            match builder.spawn(move || shared.help()) {
+                Ok(thread) => threads.push(thread),
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).closed = true;
+        self.shared.work_came.notify_all();
+        for thread in lock(&self.threads).drain(..) {
+            // A helper catches the panics of its work, so there is nothing to learn from it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Takes back the invitations nobody has followed, and waits for those who did.
+struct Recall<'a, 'j> {
+    workers: &'a Workers,
+    job: &'a Job<'j>,
+}
+
+impl Drop for Recall<'_, '_> {
+    fn drop(&mut self) {
+        let erased = self.job.erased();
+        lock(&self.workers.shared.queue).invitations.retain(|other| *other != erased);
+        let mut helping = lock(&self.job.helping);
+        while *helping > 0 {
+            helping = self.job.helper_left.wait(helping).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Shared {
+    fn help(&self) {
+        let mut queue = lock(&self.queue);
+        while !queue.closed {
+            let Some(JobRef(job)) = queue.invitations.pop_front() else {
+                queue.idle += 1;
+                queue = self.work_came.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue.idle -= 1;
+                continue;
+            };
+            // SAFETY: the invitation was in the queue, so `Recall::drop` has not taken it back,
+            // and `run` has not returned. `helping` is raised before the queue is unlocked, so
+            // from here on `Recall::drop` waits for this helper.
+            let job = unsafe { &*job };
+            *lock(&job.helping) += 1;
+            drop(queue);
+            if panic::catch_unwind(AssertUnwindSafe(|| job.work())).is_err() {
+                job.panicked.store(true, Ordering::Release);
+            }
+            job.leave();
+            queue = lock(&self.queue);
+        }
+    }
+}
+
+impl Job<'_> {
+    fn work(&self) {
+        loop {
+            let part = self.next.fetch_add(1, Ordering::Relaxed);
+            if part >= self.count {
+                return;
+            }
+            (self.run)(part);
+        }
+    }
+
+    /// The last thing a helper does with the job. The notification is sent under the lock: once
+    /// it is released the caller may return, and the job is gone.
+    fn leave(&self) {
+        let mut helping = lock(&self.helping);
+        *helping -= 1;
+        self.helper_left.notify_all();
+    }
+
+    fn erased(&self) -> JobRef {
+        JobRef(std::ptr::from_ref(self).cast())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn every_part_runs_once_from_many_callers() {
+        let workers = Workers::new(3);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for count in [0, 1, 2, 7, 100] {
+                        let calls: Vec<AtomicUsize> =
+                            (0..count).map(|_| AtomicUsize::new(0)).collect();
+                        workers.run(count, &|part| {
+                            calls[part].fetch_add(1, Ordering::Relaxed);
+                        });
+                        assert!(calls.iter().all(|calls| calls.load(Ordering::Relaxed) == 1));
+                    }
+                });
+            }
+        });
+        assert!(lock(&workers.threads).len() <= 3);
+    }
+
+    #[test]
+    fn parts_overlap() {
+        let workers = Workers::new(3);
+        let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        workers.run(8, &|_| {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(20));
+            running.fetch_sub(1, Ordering::SeqCst);
+        });
+        assert!((2..=4).contains(&most.into_inner()));
+    }
+
+    #[test]
+    fn a_panic_in_a_part_reaches_the_caller_and_leaves_the_workers_usable() {
+        let workers = Workers::new(2);
+        for bad_part in 0..4 {
+            let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+                workers.run(4, &|part| {
+                    std::thread::sleep(Duration::from_millis(1));
+                    assert_ne!(part, bad_part, "as the test wants it");
+                });
+            }));
+            assert!(outcome.is_err());
+        }
+        workers.run(10, &|_| {});
+    }
+}

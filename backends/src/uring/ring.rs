@@ -1,0 +1,310 @@
+//! One thread's ring: the only file that uses the `io-uring` crate.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use io_uring::{IoUring, opcode, types};
+
+use crate::{Buffer, Degradation, sys};
+
+/// A ring, how many of its reads the kernel may still be working on, and what is registered
+/// with it.
+///
+/// Whoever pushes a read keeps its memory alive until the completion is reaped. Dropping the ring
+/// waits for what is in flight, so that an unwinding caller keeps that promise too.
+pub(super) struct Ring {
+    uring: IoUring,
+    /// Reads pushed and not reaped: submitted to the kernel, or still in the queue before it.
+    in_flight: usize,
+    files: Vec<FileSlot>,
+    arena: Option<Arena>,
+}
+
+/// Registered memory that bounced reads go into.
+struct Arena {
+    buffer: Buffer,
+    registered: bool,
+}
+
+/// What is known of a slot of the registered files. It has the index of the handle cache's slot.
+#[derive(Clone, Copy, Debug, Default)]
+struct FileSlot {
+    serial: u64,
+    registered: bool,
+}
+
+/// A read for the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadOp {
+    pub(super) file: RingFile,
+    pub(super) offset: u64,
+    pub(super) dst: NonNull<u8>,
+    pub(super) len: u32,
+    pub(super) rw_flags: i32,
+    /// The memory is the arena's, and that is registered.
+    pub(super) in_arena: bool,
+    /// What the completion carries back.
+    pub(super) token: u64,
+}
+
+/// A file as a read names it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RingFile {
+    Descriptor(RawFd),
+    Registered(u32),
+}
+
+/// A finished read: the token, and the bytes or the error.
+pub(super) struct Completion {
+    pub(super) token: u64,
+    pub(super) result: io::Result<usize>,
+}
+
+/// Set-ups from the best down. A kernel that does not know a flag answers `EINVAL`.
+/// `SINGLE_ISSUER` is of Linux 6.0, `DEFER_TASKRUN` of 6.1, `COOP_TASKRUN` of 5.19, `NO_SQARRAY`
+/// of 6.6.
+const SETUPS: [&[&str]; 5] = [
+    &["SINGLE_ISSUER", "DEFER_TASKRUN", "NO_SQARRAY"],
+    &["SINGLE_ISSUER", "DEFER_TASKRUN"],
+    &["SINGLE_ISSUER", "COOP_TASKRUN"],
+    &["COOP_TASKRUN"],
+    &[],
+];
+
+/// What a new ring has and lacks.
+#[derive(Debug, Default)]
+pub(super) struct SetupReport {
+    pub(super) features: Vec<String>,
+    pub(super) degradations: Vec<Degradation>,
+}
+
+impl Ring {
+    /// A ring for this thread with room for `depth` reads and `files_max` registered files.
+    pub(super) fn new(depth: u32, files_max: usize) -> io::Result<(Self, SetupReport)> {
+        let mut report = SetupReport::default();
+        let uring = set_up(depth, &mut report)?;
+        let mut ring = Self { uring, in_flight: 0, files: Vec::new(), arena: None };
+        ring.try_nop()?;
+        ring.reserve_files(files_max, &mut report);
+        Ok((ring, report))
+    }
+
+    /// A filter may allow `io_uring_setup` and refuse `io_uring_enter`: better found out now.
+    fn try_nop(&mut self) -> io::Result<()> {
+        let nop = opcode::Nop::new().build();
+        // SAFETY: a no-op refers to no memory.
+        let pushed = unsafe { self.uring.submission().push(&nop) };
+        pushed.map_err(|_| io::ErrorKind::StorageFull)?;
+        self.uring.submit_and_wait(1)?;
+        let completed = self.uring.completion().next();
+        completed.map(drop).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    fn reserve_files(&mut self, files_max: usize, report: &mut SetupReport) {
+        let count = u32::try_from(files_max).unwrap_or(u32::MAX);
+        match self.uring.submitter().register_files_sparse(count) {
+            Ok(()) => {
+                self.files = vec![FileSlot::default(); files_max];
+                report.features.push("registered files".into());
+            }
+            Err(error) => report.degradations.push(Degradation {
+                feature: "registered files",
+                reason: format!("the kernel refused a table of {files_max}: {error}"),
+            }),
+        }
+    }
+
+    /// How to name the file in slot `slot` of the handle cache. It is registered when a batch
+    /// uses it for the second time: registering costs a system call, which a file that is read
+    /// once does not earn back.
+    pub(super) fn file(&mut self, slot: usize, serial: u64, descriptor: RawFd) -> RingFile {
+        let (Some(known), Ok(index)) = (self.files.get_mut(slot), u32::try_from(slot)) else {
+            return RingFile::Descriptor(descriptor);
+        };
+        if known.serial != serial {
+            *known = FileSlot { serial, registered: false };
+            return RingFile::Descriptor(descriptor);
+        }
+        if !known.registered {
+            let update = self.uring.submitter().register_files_update(index, &[descriptor]);
+            known.registered = update.is_ok();
+        }
+        if known.registered {
+            RingFile::Registered(index)
+        } else {
+            RingFile::Descriptor(descriptor)
+        }
+    }
+
+    pub(super) fn arena_bytes(&self) -> usize {
+        self.arena.as_ref().map_or(0, |arena| arena.buffer.len())
+    }
+
+    /// The arena's memory.
+    pub(super) fn arena(&mut self) -> &mut [u8] {
+        self.arena.as_mut().map_or(&mut [], |arena| &mut arena.buffer)
+    }
+
+    pub(super) fn arena_is_registered(&self) -> bool {
+        self.arena.as_ref().is_some_and(|arena| arena.registered)
+    }
+
+    /// Takes another arena in place of the present one, which is given back. Nothing may be in
+    /// flight. The error says why it could not be registered; it serves all the same.
+    pub(super) fn set_arena(&mut self, mut buffer: Buffer) -> io::Result<()> {
+        assert_eq!(self.in_flight, 0, "the arena may be written to");
+        if self.arena_is_registered() {
+            self.uring.submitter().unregister_buffers()?;
+        }
+        self.arena = None;
+        let memory = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        // SAFETY: the memory is the buffer's, which the ring owns until it is unregistered above
+        // or the ring is closed; moving a `Buffer` does not move its memory.
+        let outcome = unsafe { self.uring.submitter().register_buffers(&[memory]) };
+        self.arena = Some(Arena { buffer, registered: outcome.is_ok() });
+        outcome
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Queues a read. It reaches the kernel with the next [`submit_and_wait`](Self::submit_and_wait).
+    ///
+    /// # Safety
+    /// The memory must stay valid for writes, and nobody else may use it, until the read's
+    /// completion is reaped or the ring is dropped.
+    pub(super) unsafe fn push(&mut self, op: &ReadOp) -> io::Result<()> {
+        // SAFETY: the caller's promise covers what the entry refers to.
+        let pushed = unsafe { self.uring.submission().push(&op.entry()) };
+        pushed.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    /// Hands the queue to the kernel and waits until `want` reads have finished.
+    pub(super) fn submit_and_wait(&mut self, want: usize) -> io::Result<()> {
+        self.uring.submit_and_wait(want.min(self.in_flight)).map(drop)
+    }
+
+    /// The next finished read, if there is one.
+    pub(super) fn reap(&mut self) -> Option<Completion> {
+        let entry = self.uring.completion().next()?;
+        self.in_flight -= 1;
+        let result = usize::try_from(entry.result())
+            .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
+        Some(Completion { token: entry.user_data(), result })
+    }
+
+    /// Waits until the kernel has let go of every read. Afterwards the ring is of no more use if
+    /// reads were still queued before it.
+    fn drain(&mut self) {
+        let mut failures = 0;
+        loop {
+            while self.reap().is_some() {}
+            // What the kernel has not taken from the queue it does not know of.
+            let queued = self.uring.submission().len();
+            if self.in_flight <= queued {
+                return;
+            }
+            if let Err(error) = self.wait_for_one() {
+                failures += 1;
+                self.cope_with_failing_wait(&error, failures);
+            }
+        }
+    }
+
+    fn wait_for_one(&self) -> io::Result<()> {
+        const GETEVENTS: u32 = 1;
+        // SAFETY: no argument is passed, and nothing is submitted.
+        unsafe { self.uring.submitter().enter::<()>(0, 1, GETEVENTS, None) }.map(drop)
+    }
+
+    /// The kernel holds memory of ours and will not say when it is done with it. Asking again is
+    /// all there is; `SYNC_CANCEL` goes through another system call, which may be let through.
+    /// Returning would let the memory be freed while the kernel writes to it, so in the end the
+    /// process must stop.
+    fn cope_with_failing_wait(&self, error: &io::Error, failures: u32) {
+        if matches!(sys::errno_name(error), Some("EINTR" | "EAGAIN")) && failures < 100_000 {
+            return;
+        }
+        let cancel = types::CancelBuilder::any();
+        let _ = self.uring.submitter().register_sync_cancel(None, cancel);
+        if failures > 1000 {
+            eprintln!("ringmain: io_uring reads are in flight and cannot be awaited: {error}");
+            std::process::abort();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
+
+impl ReadOp {
+    fn entry(&self) -> io_uring::squeue::Entry {
+        /// The four kinds of read differ in type only.
+        macro_rules! build {
+            ($read:expr) => {
+                $read.offset(self.offset).rw_flags(self.rw_flags).build()
+            };
+        }
+        let (dst, len) = (self.dst.as_ptr(), self.len);
+        let entry = match (self.file, self.in_arena) {
+            (RingFile::Descriptor(fd), false) => build!(opcode::Read::new(types::Fd(fd), dst, len)),
+            (RingFile::Descriptor(fd), true) => {
+                build!(opcode::ReadFixed::new(types::Fd(fd), dst, len, ARENA_INDEX))
+            }
+            (RingFile::Registered(index), false) => {
+                build!(opcode::Read::new(types::Fixed(index), dst, len))
+            }
+            (RingFile::Registered(index), true) => {
+                build!(opcode::ReadFixed::new(types::Fixed(index), dst, len, ARENA_INDEX))
+            }
+        };
+        entry.user_data(self.token)
+    }
+}
+
+/// The arena is the only registered buffer.
+const ARENA_INDEX: u16 = 0;
+
+fn set_up(depth: u32, report: &mut SetupReport) -> io::Result<IoUring> {
+    let mut refused = None;
+    for flags in SETUPS {
+        match set_up_with(flags, depth) {
+            Err(error) if sys::errno_name(&error) == Some("EINVAL") => {
+                refused = Some(error);
+            }
+            Err(error) => return Err(error),
+            Ok(uring) => {
+                report.features.extend(flags.iter().map(|flag| (*flag).to_owned()));
+                for flag in SETUPS[0].iter().filter(|flag| !flags.contains(flag)) {
+                    let reason = "the kernel does not know the flag (EINVAL)".to_owned();
+                    report.degradations.push(Degradation { feature: flag, reason });
+                }
+                return Ok(uring);
+            }
+        }
+    }
+    Err(refused.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
+}
+
+fn set_up_with(flags: &[&str], depth: u32) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    for flag in flags {
+        match *flag {
+            "SINGLE_ISSUER" => builder.setup_single_issuer(),
+            "DEFER_TASKRUN" => builder.setup_defer_taskrun(),
+            "COOP_TASKRUN" => builder.setup_coop_taskrun(),
+            "NO_SQARRAY" => builder.setup_no_sqarray(),
+            _ => unreachable!("no set-up has the flag {flag}"),
+        };
+    }
+    builder.build(depth)
+}
