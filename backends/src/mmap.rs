@@ -65,7 +65,7 @@ struct Mapping {
 
 impl Mapping {
     fn of(file: &File) -> io::Result<Self> {
-        let len = file.metadata()?.len();
+        let len = sys::file_len(file)?;
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         if len == 0 {
             return Ok(Self { guard: None, map: None });
@@ -189,7 +189,7 @@ impl MmapBackend {
         let pin = cache.acquire(file)?;
         let covers = pin.mapping.len() as u64 >= end;
         let damaged = pin.mapping.guard.as_ref().is_some_and(MapGuard::is_damaged);
-        let grown = || pin.file.metadata().is_ok_and(|m| m.len() > pin.mapping.len() as u64);
+        let grown = || sys::file_len(&pin.file).is_ok_and(|len| len > pin.mapping.len() as u64);
         if !damaged && (covers || !grown()) {
             return Ok(pin);
         }
@@ -212,7 +212,7 @@ impl MmapBackend {
             return Ok(());
         }
         if read.end().is_none() {
-            return Err(Shortfall::PastEnd(mapped.file.metadata()?.len()));
+            return Err(Shortfall::PastEnd(sys::file_len(&mapped.file)?));
         }
         read_fully(&mapped.file, read.dst(), offset, sys::read_at)
     }
@@ -220,7 +220,7 @@ impl MmapBackend {
     /// What is owed after the copies of a run of reads from one file: the file must still have
     /// had those bytes. Then their pages may go.
     fn finish_run(&self, mapped: &MappedFile, run: &[Read<'_>], first: usize) -> Result<()> {
-        let file_len = mapped.file.metadata().map(|metadata| metadata.len());
+        let file_len = sys::file_len(&mapped.file);
         for (at, read) in run.iter().enumerate().filter(|(_, read)| !read.is_empty()) {
             match &file_len {
                 Ok(len) if read.end().is_some_and(|end| end <= *len) => {}

@@ -69,7 +69,7 @@ impl PositionalBackend {
     fn read_one(&self, file: &File, read: &mut Read<'_>, index: usize) -> Result<()> {
         let offset = read.offset();
         let outcome = if read.end().is_none() {
-            file.metadata().map_err(Shortfall::Io).and_then(|m| Err(Shortfall::PastEnd(m.len())))
+            Err(sys::file_len(file).map_or_else(Shortfall::Io, Shortfall::PastEnd))
         } else {
             let read_at = Faults::apply(self.faults.as_deref(), 1, self.read_at);
             read_fully(file, read.dst(), offset, read_at)
@@ -151,8 +151,7 @@ pub(crate) fn file_len<T: crate::handle_cache::Cached>(
     file: &FileHandle,
 ) -> Result<u64> {
     let pin = cache.acquire(file)?;
-    let metadata = pin.file().metadata();
-    metadata.map(|metadata| metadata.len()).map_err(|source| Error::Open {
+    sys::file_len(pin.file()).map_err(|source| Error::Open {
         backend,
         path: file.path().to_owned(),
         source,

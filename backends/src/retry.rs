@@ -76,8 +76,8 @@ pub(crate) fn read_fully(
 
 /// What a read of nothing means: the end of the file, unless the file says otherwise.
 pub(crate) fn shortfall_at_end(file: &File, end: u64) -> Shortfall {
-    match file.metadata() {
-        Ok(metadata) if metadata.len() < end => Shortfall::PastEnd(metadata.len()),
+    match sys::file_len(file) {
+        Ok(len) if len < end => Shortfall::PastEnd(len),
         Ok(_) => io::Error::new(
             io::ErrorKind::UnexpectedEof,
             "the file system returned no bytes before the end of the file",

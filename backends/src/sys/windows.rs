@@ -29,6 +29,11 @@ pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option
     identity(&File::open(path)?, metadata).map(Some)
 }
 
+/// The file's length now.
+pub(crate) fn file_len(file: &File) -> io::Result<u64> {
+    Ok(file.metadata()?.len())
+}
+
 /// There is no fork.
 pub(crate) fn fork_generation() -> u64 {
     0
