@@ -96,7 +96,7 @@ impl AutoBackend {
 }
 
 fn rejection(backend: BackendKind, error: &crate::Error) -> Rejection {
-    Rejection { backend, reason: error.to_string() }
+    Rejection { backend, reason: error.why() }
 }
 
 fn reason_for(choice: BackendKind, rejected: &[Rejection]) -> String {
@@ -105,8 +105,9 @@ fn reason_for(choice: BackendKind, rejected: &[Rejection]) -> String {
         BackendKind::Direct => "O_DIRECT through threads comes next on cold data",
         _ => "positional reads work everywhere",
     };
-    let instead = rejected.iter().map(|rejection| rejection.reason.as_str());
-    instead.fold(what.to_owned(), |text, reason| format!("{text}; {reason}"))
+    rejected.iter().fold(what.to_owned(), |text, Rejection { backend, reason }| {
+        format!("{text}; `{backend}` cannot be used: {reason}")
+    })
 }
 
 impl ReadBackend for AutoBackend {

@@ -16,7 +16,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The file could not be opened.
-    #[error("{backend}: cannot open {}: {source}{}", path.display(), open_hint(source))]
+    #[error("{backend}: cannot open {}: {}{}", path.display(), named(source), open_hint(source))]
     Open {
         /// The backend that tried.
         backend: BackendKind,
@@ -39,8 +39,8 @@ pub enum Error {
 
     /// The operating system failed a read, or the file could not be opened again for it.
     #[error(
-        "{backend}: reading {len} bytes at offset {offset} of {} failed: {source}{}",
-        path.display(), read_hint(source)
+        "{backend}: reading {len} bytes at offset {offset} of {} failed: {}{}",
+        path.display(), named(source), read_hint(source)
     )]
     Read {
         /// The backend that read.
@@ -209,6 +209,15 @@ impl Error {
         }
     }
 
+    /// The cause and the way out, without saying again whose they are.
+    pub(crate) fn why(&self) -> String {
+        match self {
+            Self::Unavailable { reason, way_out, .. }
+            | Self::FileUnsupported { reason, way_out, .. } => format!("{reason}; {way_out}"),
+            other => other.to_string(),
+        }
+    }
+
     /// Counts the read's index from the start of a larger batch.
     pub(crate) fn with_index_after(mut self, first: usize) -> Self {
         if let Self::Read { index, .. } | Self::PastEnd { index, .. } = &mut self {
@@ -221,6 +230,14 @@ impl Error {
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::FileUnsupported { .. })
+    }
+}
+
+/// The error with the name that people search for.
+fn named(source: &io::Error) -> String {
+    match crate::sys::errno_name(source) {
+        Some(name) => format!("{name}: {source}"),
+        None => source.to_string(),
     }
 }
 

@@ -185,7 +185,7 @@ mod tests {
         assert!(run(3).contains(&Fault::Interrupted));
         for fault in run(4) {
             if let Fault::Short(len) = fault {
-                assert!(len >= 512 && len < 4096 && len % 512 == 0, "{len}");
+                assert!((512..4096).contains(&len) && len % 512 == 0, "{len}");
             }
         }
     }

@@ -121,6 +121,12 @@ impl BufferPool {
         self.shelf.get().stats()
     }
 
+    /// What [`take`](Self::take) does when the pool is spent.
+    #[must_use]
+    pub fn when_spent(&self) -> WhenSpent {
+        self.options.when_spent
+    }
+
     /// The hard limit.
     #[must_use]
     pub fn limit_bytes(&self) -> usize {
@@ -268,7 +274,7 @@ mod tests {
         let mut last = 0;
         for len in (1..4 << 20).step_by(997) {
             let class = class_bytes(len);
-            assert!(class >= len && class >= last && class % PAGE_BYTES == 0, "{len} → {class}");
+            assert!(class >= len && class >= last && class.is_multiple_of(PAGE_BYTES), "{len} → {class}");
             assert!(len < 1 << 15 || class - len <= len / 4, "{len} → {class}");
             last = class;
         }

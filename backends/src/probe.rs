@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::file::Alignment;
-use crate::{AutoBackend, AutoReport, BackendKind, BackendOptions, Degradation, Error, Result};
-use crate::{ReadBackendExt, open_backend, sys, uring};
+use crate::{AutoBackend, AutoReport, BackendKind, BackendOptions, Capabilities, Degradation, Error};
+use crate::{ReadBackendExt, Result, open_backend, sys, uring};
 
 /// Everything [`probe`] found.
 #[derive(Clone, Debug)]
@@ -88,17 +88,20 @@ pub fn probe(path: &Path) -> Result<Probe> {
 
 fn probe_backend(name: BackendKind, path: &Path) -> BackendProbe {
     match read_some(name, path) {
-        Ok(capabilities) => BackendProbe {
+        Ok((len, capabilities)) => BackendProbe {
             name,
             available: true,
-            reason: "read the file".into(),
+            reason: match len {
+                0 => "opened the file, which is empty: no read was tried".into(),
+                len => format!("read {len} bytes of the file"),
+            },
             features: capabilities.features,
             degradations: capabilities.degradations,
         },
         Err(error) => BackendProbe {
             name,
             available: false,
-            reason: error.to_string(),
+            reason: error.why(),
             features: Vec::new(),
             degradations: Vec::new(),
         },
@@ -106,12 +109,12 @@ fn probe_backend(name: BackendKind, path: &Path) -> BackendProbe {
 }
 
 /// Reads the first bytes, which is what availability means.
-fn read_some(kind: BackendKind, path: &Path) -> Result<crate::Capabilities> {
+fn read_some(kind: BackendKind, path: &Path) -> Result<(usize, Capabilities)> {
     let backend = open_backend(kind, &BackendOptions::default())?;
     let file = backend.open(path)?;
     let len = usize::try_from(backend.len(&file)?.min(4096)).unwrap_or(0);
     backend.read_to_vec(&file, 0, len)?;
-    Ok(backend.capabilities())
+    Ok((len, backend.capabilities()))
 }
 
 fn kernel_features(path: &Path) -> Result<KernelFeatures> {
@@ -122,7 +125,7 @@ fn kernel_features(path: &Path) -> Result<KernelFeatures> {
     let direct = sys::supports_direct(path).then(|| sys::direct_alignment(&file));
     Ok(KernelFeatures {
         io_uring: ring.is_ok(),
-        io_uring_reason: ring.as_ref().err().map(ToString::to_string),
+        io_uring_reason: ring.as_ref().err().map(Error::why),
         io_uring_setup_flags: ring.unwrap_or_default(),
         o_direct: direct.is_some(),
         dio_mem_align: direct.map(|align: Alignment| align.memory),

@@ -1,20 +1,58 @@
 //! Ringmain feeds ML loaders from local files as fast as the device can deliver, while memory
 //! stays flat.
 //!
-//! The reading itself is [`ReadBackend`] and what implements it; all of it is re-exported here,
-//! so that a loader depends on this crate alone.
+//! An [`Engine`] reads through one backend ([`BackendKind`]) within one memory limit. It opens
+//! arrays as [`ContiguousMemmap`]s: views that slice and reshape for free and read exactly the
+//! bytes asked for, by file I/O, into memory that can be freed.
 //!
 //! ```
-//! use ringmain::{BackendKind, BackendOptions, ReadBackend, ReadBackendExt, open_backend};
+//! use ringmain::{Engine, Kind};
 //! # let dir = tempfile::tempdir()?;
-//! # let path = dir.path().join("data.bin");
-//! # std::fs::write(&path, b"0123456789")?;
+//! # let path = dir.path().join("data.f32");
+//! # std::fs::write(&path, vec![0; 1000 * 512 * 4])?;
 //!
-//! let backend = open_backend(BackendKind::Auto, &BackendOptions::default())?;
-//! let file = backend.open(&path)?;
-//! assert_eq!(backend.read_to_vec(&file, 2, 3)?, b"234");
+//! let engine = Engine::new()?;
+//! println!("{}", engine.describe());
+//! let rows = engine.open_raw(&path, Kind::F32.into(), &[1000, 512], 0)?;
+//! let window = rows.index(&[(100..164).into()])?; // arithmetic only
+//! assert_eq!(window.read_vec::<f32>()?.len(), 64 * 512);
+//!
+//! // Many windows, of any number of files, are one batch.
+//! let windows: Vec<_> = [7, 999, 3].iter().map(|row| rows.at(*row)).collect::<Result<_, _>>()?;
+//! let mut bytes = vec![0; 3 * 512 * 4];
+//! engine.read_many(&windows, &mut bytes)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Features
+//! `uring`, `direct` and `tokio-uring` add the backends of those names on Linux. `ndarray` adds
+//! [`ContiguousMemmap`]`::to_ndarray`.
 #![forbid(unsafe_code)]
 
-pub use ringmain_backends::*;
+mod dtype;
+mod element;
+mod engine;
+mod error;
+mod exca;
+mod index;
+mod layout;
+mod npy;
+mod read;
+mod selection;
+mod view;
+
+pub use dtype::{ByteOrder, DType, Kind};
+pub use element::{Element, F8};
+pub use engine::{Description, Engine, EngineBuilder};
+pub use error::{Error, Result};
+pub use exca::MemmapArrayInfo;
+pub use index::Index;
+pub use selection::{Select, Selected};
+pub use view::ContiguousMemmap;
+
+/// The backends below the engine: the trait, its implementations, and their errors.
+pub use ringmain_backends as backends;
+pub use ringmain_backends::{
+    BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities, ReadBackend,
+    Residency,
+};

@@ -59,12 +59,14 @@ struct Entry {
 }
 
 impl Entry {
-    const FREE: Self = Self {
-        claimed: AtomicBool::new(false),
-        start: AtomicUsize::new(0),
-        end: AtomicUsize::new(0),
-        damaged: AtomicBool::new(false),
-    };
+    const fn free() -> Self {
+        Self {
+            claimed: AtomicBool::new(false),
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            damaged: AtomicBool::new(false),
+        }
+    }
 
     fn claim(start: usize, end: usize) -> &'static Self {
         let mut chunk: &'static Chunk = &FIRST_CHUNK;
@@ -94,10 +96,12 @@ struct Chunk {
     next: AtomicPtr<Chunk>,
 }
 
-static FIRST_CHUNK: Chunk = Chunk::EMPTY;
+static FIRST_CHUNK: Chunk = Chunk::empty();
 
 impl Chunk {
-    const EMPTY: Self = Self { entries: [Entry::FREE; 64], next: AtomicPtr::new(ptr::null_mut()) };
+    const fn empty() -> Self {
+        Self { entries: [const { Entry::free() }; 64], next: AtomicPtr::new(ptr::null_mut()) }
+    }
 
     fn next(&self) -> Option<&'static Self> {
         // SAFETY: only `next_or_new` stores here, and what it stores is leaked.
@@ -108,7 +112,7 @@ impl Chunk {
         if let Some(next) = self.next() {
             return next;
         }
-        let fresh = Box::into_raw(Box::new(Self::EMPTY));
+        let fresh = Box::into_raw(Box::new(Self::empty()));
         let swap =
             self.next.compare_exchange(ptr::null_mut(), fresh, Ordering::SeqCst, Ordering::SeqCst);
         match swap {

@@ -12,8 +12,10 @@ use super::fork_generation;
 /// builds new ones and leaks what it inherited, after the maker has had a look at it.
 pub(crate) struct PerProcess<T> {
     current: AtomicPtr<Node<T>>,
-    make: Box<dyn Fn(Option<&T>) -> T + Send + Sync>,
+    make: Maker<T>,
 }
+
+type Maker<T> = Box<dyn Fn(Option<&T>) -> T + Send + Sync>;
 
 struct Node<T> {
     generation: u64,

@@ -1,0 +1,129 @@
+//! What the comparisons share: a file of noise, cold when it should be, and two sides that take
+//! turns.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ringmain_backends::probe::cached_pages;
+
+/// A file to read, and how often.
+pub(crate) struct Bench {
+    pub(crate) path: PathBuf,
+    pub(crate) len: u64,
+    pub(crate) rounds: usize,
+    pub(crate) seconds: f64,
+    /// Only comparisons whose name contains this.
+    only: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Bench {
+    /// Takes `--dir DIR`, `--gib N`, `--rounds N`, `--seconds S` and `--only TEXT` from the
+    /// command line and writes the file.
+    pub(crate) fn from_arguments(gib: u64) -> Self {
+        let argument = |name: &str| std::env::args().skip_while(|a| a != name).nth(1);
+        let number = |name: &str, default: f64| {
+            argument(name).map_or(default, |text| text.parse().expect("a number"))
+        };
+        let dir = argument("--dir").map_or_else(std::env::temp_dir, PathBuf::from);
+        let dir = tempfile::tempdir_in(dir).unwrap();
+        let path = dir.path().join("noise.bin");
+        let len = (number("--gib", gib as f64) as u64) << 30;
+        println!("writing {} GiB to {}", len >> 30, path.display());
+        write_noise(&path, len);
+        Self {
+            path,
+            len,
+            rounds: number("--rounds", 7.0) as usize,
+            seconds: number("--seconds", 2.0),
+            only: argument("--only").unwrap_or_default(),
+            _dir: dir,
+        }
+    }
+
+    pub(crate) fn print_head(&self) {
+        println!("\n| comparison | ours | theirs | ratio (median of {}) | range |", self.rounds);
+        println!("|---|---|---|---|---|");
+    }
+
+    /// Runs both sides alternately and prints a row. A side returns bytes per second.
+    pub(crate) fn compare(
+        &self,
+        name: &str,
+        ours: &mut dyn FnMut() -> f64,
+        theirs: &mut dyn FnMut() -> f64,
+    ) {
+        if !name.contains(&self.only) {
+            return;
+        }
+        let mut rows: Vec<(f64, f64)> = Vec::new();
+        for round in 0..self.rounds {
+            // Whoever goes second may profit from the first: take turns.
+            let row = if round % 2 == 0 {
+                let first = ours();
+                (first, theirs())
+            } else {
+                let first = theirs();
+                (ours(), first)
+            };
+            rows.push(row);
+        }
+        let ratios: Vec<f64> = rows.iter().map(|(ours, theirs)| ours / theirs).collect();
+        let low = ratios.iter().copied().fold(f64::MAX, f64::min);
+        let high = ratios.iter().copied().fold(0.0, f64::max);
+        let ours = median(rows.iter().map(|row| row.0)) / 1e6;
+        let theirs = median(rows.iter().map(|row| row.1)) / 1e6;
+        let ratio = median(ratios.iter().copied());
+        println!(
+            "| {name} | {ours:.0} MB/s | {theirs:.0} MB/s | {ratio:.3} | {low:.3}-{high:.3} |"
+        );
+    }
+
+    /// Calls `step` until the time is up; it returns the bytes it read.
+    pub(crate) fn rate(&self, mut step: impl FnMut() -> usize) -> f64 {
+        let (start, mut bytes) = (Instant::now(), 0);
+        while start.elapsed() < Duration::from_secs_f64(self.seconds) {
+            bytes += step();
+        }
+        bytes as f64 / start.elapsed().as_secs_f64()
+    }
+
+    /// Drops the file from the page cache and sees to it that it is gone.
+    pub(crate) fn make_cold(&self) {
+        let file = File::open(&self.path).unwrap();
+        // SAFETY: the descriptor is open; the call touches no memory.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        assert_eq!(cached_pages(&self.path).unwrap(), 0, "the file is still in the page cache");
+    }
+}
+
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// xorshift64.
+pub(crate) fn random(state: &mut u64, below: u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state % below
+}
+
+fn write_noise(path: &Path, len: u64) {
+    let mut file = File::create(path).unwrap();
+    let mut state = 0x5EED;
+    let mut chunk = vec![0u8; 4 << 20];
+    for _ in 0..len / chunk.len() as u64 {
+        for word in chunk.chunks_exact_mut(8) {
+            random(&mut state, u64::MAX);
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        file.write_all(&chunk).unwrap();
+    }
+    file.sync_all().unwrap();
+}

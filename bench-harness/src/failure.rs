@@ -1,0 +1,97 @@
+//! Why a command could not do its work, and what the user sees of it.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A command's failure. Bad usage is not among them: `clap` reports it and exits with 2.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Backend(#[from] ringmain_backends::Error),
+
+    /// The backend did not come up: said together with what it was wanted for.
+    #[error("cannot read {} from offset {offset}: {source}", path.display())]
+    NoBackend { path: PathBuf, offset: u64, source: ringmain_backends::Error },
+
+    #[error("offset {offset} is past the end of {}: it has {file_len} bytes", path.display())]
+    OffsetPastEnd { path: PathBuf, offset: u64, file_len: u64 },
+
+    #[error(
+        "cannot make a small file in {} to try reads with: {source}; name a file that is there \
+         already: `ringmain probe {}`", dir.display(), dir.join("FILE").display()
+    )]
+    ProbeFile { dir: PathBuf, source: io::Error },
+
+    #[error("cannot start a reader thread: {0}")]
+    Thread(#[source] io::Error),
+
+    #[error("cannot encode the result as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+
+    #[error("cannot write to standard output: {0}")]
+    Output(#[source] io::Error),
+}
+
+impl Failure {
+    /// Whoever read our output has seen enough (`| head`): nothing went wrong.
+    fn is_reader_gone(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// Says on standard error what went wrong, if anything.
+pub(crate) fn exit_code(outcome: Result<(), Failure>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.is_reader_gone() => ExitCode::SUCCESS,
+        Err(failure) => {
+            // With standard error closed too there is nobody left to tell; the code still does.
+            let _ = writeln!(io::stderr(), "error: {}", with_causes(&failure));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The message, and below it every cause that it does not tell already.
+fn with_causes(failure: &dyn Error) -> String {
+    let mut text = failure.to_string();
+    let mut cause = failure.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}\n  because: {message}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{message}")]
+    struct Link {
+        message: &'static str,
+        source: Option<Box<Link>>,
+    }
+
+    #[test]
+    fn causes_are_told_once() {
+        let disk = Link { message: "disk on fire", source: None };
+        let read = Link { message: "read failed: disk on fire", source: Some(disk.into()) };
+        let load = Link { message: "no weights", source: Some(read.into()) };
+        assert_eq!(with_causes(&load), "no weights\n  because: read failed: disk on fire");
+    }
+
+    #[test]
+    fn only_a_gone_reader_of_the_output_is_quiet() {
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(Failure::Output(gone()).is_reader_gone());
+        assert!(!Failure::Thread(gone()).is_reader_gone());
+        assert!(!Failure::Output(io::ErrorKind::StorageFull.into()).is_reader_gone());
+    }
+}

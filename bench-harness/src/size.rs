@@ -1,0 +1,116 @@
+//! Numbers of bytes as people write them.
+
+/// The units and what one of each is worth in bytes, in lower case. As in `dd` and `head`: a
+/// bare letter and `KiB` count in 1024, `kB` counts in 1000.
+const UNITS: [(&str, u64); 14] = [
+    ("", 1),
+    ("b", 1),
+    ("k", 1 << 10),
+    ("kib", 1 << 10),
+    ("kb", 1000),
+    ("m", 1 << 20),
+    ("mib", 1 << 20),
+    ("mb", 1_000_000),
+    ("g", 1 << 30),
+    ("gib", 1 << 30),
+    ("gb", 1_000_000_000),
+    ("t", 1 << 40),
+    ("tib", 1 << 40),
+    ("tb", 1_000_000_000_000),
+];
+
+/// Reads `4096`, `64k`, `1MiB`, `1_000_000`.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        return Err("a number of bytes cannot be negative".into());
+    }
+    let is_number = |c: char| c.is_ascii_digit() || c == '_';
+    let (digits, unit) = text.split_at(text.find(|c| !is_number(c)).unwrap_or(text.len()));
+    let digits = digits.replace('_', "");
+    if digits.is_empty() {
+        return Err("a number of bytes begins with a digit: 4096, 64k, 1MiB".into());
+    }
+    let unit = unit.trim().to_ascii_lowercase();
+    let Some((_, unit_bytes)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        return Err(format!("`{unit}` is no unit; there are k, M, G, T, KiB, MiB, kB, MB, …"));
+    };
+    // Only digits are left, so the number can fail to fit and in no other way.
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(*unit_bytes));
+    bytes.ok_or_else(|| format!("that is more than {} bytes", u64::MAX))
+}
+
+/// `8388608` as `8 MiB`; a number that is no whole multiple of a unit stays as it is.
+pub(crate) fn format_bytes(bytes: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let whole =
+        units.into_iter().find(|(_, bits)| bytes >> bits > 0 && bytes.is_multiple_of(1 << bits));
+    match whole {
+        Some((unit, bits)) => format!("{} {unit}", bytes >> bits),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_units_are_understood() {
+        let cases = [
+            ("0", 0),
+            ("4096", 4096),
+            (" 4096 ", 4096),
+            ("1_000_000", 1_000_000),
+            ("64k", 64 << 10),
+            ("64K", 64 << 10),
+            ("64 KiB", 64 << 10),
+            ("64kB", 64_000),
+            ("1MiB", 1 << 20),
+            ("3m", 3 << 20),
+            ("2GB", 2_000_000_000),
+            ("16777215T", 16_777_215 << 40),
+            ("12b", 12),
+            ("18446744073709551615", u64::MAX),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused_with_the_reason() {
+        let cases = [
+            ("", "digit"),
+            ("_", "digit"),
+            ("k", "digit"),
+            ("+5", "digit"),
+            ("--length", "digit"),
+            ("-1", "negative"),
+            ("-1k", "negative"),
+            ("1.5M", "unit"),
+            ("1x", "unit"),
+            ("0x10", "unit"),
+            ("1 2", "unit"),
+            ("１", "digit"),
+            ("18446744073709551616", "more than"),
+            ("16777216T", "more than"),
+            ("99999999999999999999999999k", "more than"),
+        ];
+        for (text, reason) in cases {
+            let error = parse_bytes(text).unwrap_err();
+            assert!(error.contains(reason), "`{text}`: {error}");
+        }
+    }
+
+    #[test]
+    fn whole_units_are_shown_as_such_and_parse_back() {
+        let cases = [(0, "0 bytes"), (512, "512 bytes"), (1536, "1536 bytes"), (8 << 20, "8 MiB")];
+        for (bytes, text) in cases {
+            assert_eq!(format_bytes(bytes), text);
+        }
+        for bits in 10..64 {
+            assert_eq!(parse_bytes(&format_bytes(1 << bits)), Ok(1 << bits));
+        }
+    }
+}

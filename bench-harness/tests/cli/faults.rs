@@ -1,0 +1,135 @@
+//! What the kernel refuses, or the device fails: `strace` answers in their place.
+
+use std::io::{self, Write};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{Data, Outcome, backends_for, run};
+
+/// Two windows, each of several reads.
+const FILE_BYTES: usize = 12 << 20;
+
+/// False, loudly, where there is no `strace`; that is a failure in CI.
+fn can_inject() -> bool {
+    let attempt = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).output();
+    let can = attempt.is_ok_and(|output| output.status.success());
+    if !can {
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must have a working strace");
+        say("SKIPPED: strace is not installed or may not trace");
+    }
+    can
+}
+
+/// False, loudly, where the backend does not run even without faults.
+fn is_available(backend: &str, data: &Data) -> bool {
+    let is = backends_for(&data.path).iter().any(|name| name == backend);
+    if !is {
+        say(&format!("SKIPPED: the backend `{backend}` is not available here"));
+    }
+    is
+}
+
+/// Past the test runner, which hides what a test that passes prints through macros.
+fn say(text: &str) {
+    io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap();
+}
+
+/// `ringmain ARGS` under `strace STRACE_ARGS`, whose own output nobody needs.
+fn run_injected(strace_args: &[&str], args: &[&str]) -> Outcome {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-o", "/dev/null"]).args(strace_args);
+    run(command.arg(env!("CARGO_BIN_EXE_ringmain")).args(args))
+}
+
+const NO_RINGS: [&str; 2] = ["-e", "inject=io_uring_setup:error=EPERM"];
+
+#[test]
+fn a_device_error_under_pread_names_file_and_offset() {
+    let data = Data::new(FILE_BYTES);
+    if !can_inject() {
+        return;
+    }
+    // `-P`: the dynamic loader reads with pread64 too, and must go on doing so.
+    let inject = |what| ["-P", data.name(), "-e", what];
+    let args = ["cat", data.name(), "--backend", "pread"];
+    let outcome = run_injected(&inject("inject=pread64:error=EIO"), &args);
+    outcome.expect_failure(1, &[data.name(), "offset 0 ", "Input/output error"]);
+
+    // The tenth read is in the second window: the first is out by then.
+    let outcome = run_injected(&inject("inject=pread64:error=EIO:when=10"), &args);
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    let offset = format!("offset {} ", 9 << 20);
+    outcome.expect_message(&[data.name(), &offset, "Input/output error"]);
+    assert!(outcome.stdout == data.bytes[..8 << 20], "{} bytes", outcome.stdout.len());
+}
+
+#[test]
+fn interruptions_change_nothing() {
+    let data = Data::new(FILE_BYTES);
+    if !can_inject() {
+        return;
+    }
+    let args = ["cat", data.name(), "--backend", "pread"];
+    let inject = ["-P", data.name(), "-e", "inject=pread64:error=EINTR:when=1+2"];
+    let bytes = run_injected(&inject, &args).stdout_of_success();
+    assert!(bytes == data.bytes);
+}
+
+#[test]
+fn a_device_error_under_uring_names_file_and_offset() {
+    let data = Data::new(FILE_BYTES);
+    if !can_inject() || !is_available("uring", &data) {
+        return;
+    }
+    let args = ["cat", data.name(), "--backend", "uring"];
+    let outcome = run_injected(&["-e", "inject=io_uring_enter:error=EIO"], &args);
+    outcome.expect_failure(1, &[data.name(), "offset 0", "Input/output error"]);
+
+    // The first call of a thread only tries whether its ring works. From the second on they read.
+    let outcome = run_injected(&["-e", "inject=io_uring_enter:error=EIO:when=2+"], &args);
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    outcome.expect_message(&[data.name(), "bytes at offset ", "Input/output error"]);
+    assert!(data.bytes.starts_with(&outcome.stdout));
+}
+
+#[test]
+fn auto_reads_without_rings() {
+    let data = Data::new(FILE_BYTES);
+    if can_inject() {
+        let bytes = run_injected(&NO_RINGS, &["cat", data.name()]).stdout_of_success();
+        assert!(bytes == data.bytes);
+    }
+}
+
+#[test]
+fn a_backend_that_needs_rings_says_what_is_wrong_and_what_to_do() {
+    let data = Data::new(FILE_BYTES);
+    for backend in ["uring", "tokio-uring"] {
+        if can_inject() && is_available(backend, &data) {
+            let outcome = run_injected(&NO_RINGS, &["cat", data.name(), "--backend", backend]);
+            let parts = [backend, "io_uring", "not permitted", "`auto`"];
+            outcome.expect_failure(1, &parts);
+        }
+    }
+}
+
+#[test]
+fn probe_says_why_there_are_no_rings() {
+    let data = Data::new(FILE_BYTES);
+    if !can_inject() || !is_available("uring", &data) {
+        return;
+    }
+    let json = run_injected(&NO_RINGS, &["probe", "--json", data.name()]).stdout_of_success();
+    let probe: Value = serde_json::from_slice(&json).unwrap();
+    let says_why = |text: &Value| text.as_str().unwrap().contains("not permitted");
+    assert_eq!(probe["features"]["io_uring"], false);
+    assert!(says_why(&probe["features"]["io_uring_reason"]), "{probe:#}");
+    let uring = probe["backends"].as_array().unwrap().iter().find(|b| b["name"] == "uring");
+    assert_eq!(uring.unwrap()["available"], false);
+    assert!(says_why(&uring.unwrap()["reason"]), "{probe:#}");
+    let auto = &probe["auto"];
+    assert_ne!(auto["choice"], "uring");
+    assert_eq!(auto["rejected"][0]["backend"], "uring");
+    assert!(says_why(&auto["rejected"][0]["reason"]) && says_why(&auto["reason"]), "{auto:#}");
+}

@@ -1,0 +1,14 @@
+//! The `ringmain` command as its users meet it: arguments in, bytes, messages and exit codes out.
+//!
+//! Every program runs with a time limit, so a hang is a failure and not a stuck build.
+
+// These lints spare functions marked `#[test]`, but not what such functions share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod cat;
+#[cfg(target_os = "linux")]
+mod faults;
+mod probe;
+#[cfg(target_os = "linux")]
+mod streaming;
+mod support;

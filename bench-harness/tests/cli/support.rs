@@ -1,0 +1,192 @@
+//! Running the program under a time limit, and the data it reads.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A hundred times what the slowest of these runs takes on two busy cores.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// `ringmain` with these arguments.
+pub(crate) fn ringmain<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringmain"));
+    command.args(args);
+    command
+}
+
+/// `ringmain cat FILE` with these arguments.
+pub(crate) fn cat(file: &Path, args: &[&str]) -> Command {
+    let mut command = ringmain(["cat"]);
+    command.arg(file).args(args);
+    command
+}
+
+/// What a program left behind.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// `None`: a signal ended it.
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Outcome {
+    /// It went well and said nothing about it.
+    pub(crate) fn stdout_of_success(self) -> Vec<u8> {
+        assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""));
+        self.stdout
+    }
+
+    /// It failed with this code, wrote nothing, and its message has all these parts.
+    pub(crate) fn expect_failure(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{}", self.stderr);
+        assert!(self.stdout.is_empty(), "{} bytes before the error", self.stdout.len());
+        self.expect_message(parts);
+    }
+
+    /// Standard error begins as errors do and has all these parts.
+    pub(crate) fn expect_message(&self, parts: &[&str]) {
+        assert!(self.stderr.starts_with("error: "), "{}", self.stderr);
+        for part in parts {
+            assert!(self.stderr.contains(part), "`{part}` is missing in: {}", self.stderr);
+        }
+    }
+}
+
+/// A program at work, killed with all its children when it takes too long.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    name: String,
+    done: Sender<()>,
+    watchdog: JoinHandle<bool>,
+}
+
+impl Running {
+    /// Starts it with pipes for both outputs.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(command, 0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (done, is_done) = channel();
+        let pid = child.id();
+        let watchdog = std::thread::spawn(move || {
+            let is_late = is_done.recv_timeout(TIME_LIMIT) == Err(RecvTimeoutError::Timeout);
+            if is_late {
+                kill_group(pid);
+            }
+            is_late
+        });
+        Self { child, name: format!("{command:?}"), done, watchdog }
+    }
+
+    /// Waits for the end, and takes what is left of both outputs.
+    pub(crate) fn finish(self) -> Outcome {
+        let output = self.child.wait_with_output().unwrap();
+        drop(self.done);
+        assert!(!self.watchdog.join().unwrap(), "killed after {TIME_LIMIT:?}: {}", self.name);
+        Outcome {
+            code: output.status.code(),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+fn kill_group(pid: u32) {
+    let killed = if cfg!(windows) {
+        Command::new("taskkill").args(["/F", "/T", "/PID", &pid.to_string()]).status()
+    } else {
+        Command::new("sh").args(["-c", &format!("kill -KILL -{pid}")]).status()
+    };
+    killed.unwrap();
+}
+
+/// Runs a program to its end.
+pub(crate) fn run(command: &mut Command) -> Outcome {
+    Running::start(command).finish()
+}
+
+/// A file in a directory of its own.
+pub(crate) struct Data {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Vec<u8>,
+    dir: TempDir,
+}
+
+impl Data {
+    /// So many bytes, the same each time.
+    pub(crate) fn new(len: usize) -> Self {
+        let mut dice = Dice(len as u64);
+        let mut bytes: Vec<u8> =
+            (0..len.div_ceil(8)).flat_map(|_| dice.roll().to_le_bytes()).collect();
+        bytes.truncate(len);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data.bin");
+        fs::write(&path, &bytes).unwrap();
+        Self { path, bytes, dir }
+    }
+
+    /// A file of zeros that takes no room on the disk.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn sparse(len: u64) -> Self {
+        let data = Self::new(0);
+        fs::OpenOptions::new().write(true).open(&data.path).unwrap().set_len(len).unwrap();
+        data
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+}
+
+/// splitmix64: random enough, and the same in every run.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        x ^ (x >> 31)
+    }
+
+    /// A number in `0..end`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.roll() % end as u64) as usize
+    }
+}
+
+/// What `ringmain probe --json` says about a path.
+pub(crate) fn probe_json(path: &Path) -> Value {
+    let stdout = run(ringmain(["probe", "--json"]).arg(path)).stdout_of_success();
+    serde_json::from_slice(&stdout).unwrap()
+}
+
+/// The backends that read this file, by name, and `auto`. Those that `RINGMAIN_REQUIRE_BACKENDS`
+/// names must be among them.
+pub(crate) fn backends_for(path: &Path) -> Vec<String> {
+    let probe = probe_json(path);
+    let all = probe["backends"].as_array().unwrap();
+    let available = all.iter().filter(|backend| backend["available"] == true);
+    let mut names: Vec<String> =
+        available.map(|backend| backend["name"].as_str().unwrap().to_owned()).collect();
+    names.push("auto".into());
+    let required = std::env::var("RINGMAIN_REQUIRE_BACKENDS").unwrap_or_default();
+    for name in required.split(',').filter(|name| !name.is_empty()) {
+        assert!(names.iter().any(|found| found == name), "`{name}` is required: {probe:#}");
+    }
+    names
+}

@@ -1,0 +1,215 @@
+//! Array views against bare system calls and a plain mapping, on one file, in one run.
+//!
+//! ```text
+//! cargo bench -p ringmain --features direct,uring --bench views -- \
+//!     [--dir DIR] [--gib N] [--rounds N] [--seconds S] [--only TEXT]
+//! ```
+//!
+//! Interleaved rounds, medians of ratios. Cold rounds drop the file from the page cache and check
+//! with `cachestat(2)` that it is gone.
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[cfg(target_os = "linux")]
+#[path = "../../backends/benches/support/interleaved.rs"]
+mod interleaved;
+
+#[cfg(target_os = "linux")]
+fn main() {
+    linux::main();
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    println!("the comparisons need Linux");
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs::File;
+    use std::hint::black_box;
+    use std::os::unix::fs::FileExt;
+    use std::time::Instant;
+
+    use memmap2::Mmap;
+    use ringmain::{BackendKind, ContiguousMemmap, Engine, Index, Kind};
+
+    use crate::interleaved::{Bench, median, random};
+
+    const WINDOW: usize = 64 << 10;
+    const BATCH: usize = 256;
+
+    pub(super) fn main() {
+        let bench = Bench::from_arguments(2);
+        views_of_views(&bench);
+        bench.print_head();
+        warm_pread(&bench);
+        warm_mmap(&bench);
+        cold_read_many(&bench);
+        cold_selection(&bench);
+    }
+
+    fn engine(kind: BackendKind) -> Engine {
+        Engine::builder().backend(kind).build().unwrap()
+    }
+
+    fn windows(bench: &Bench, engine: &Engine, len: u64) -> Vec<ContiguousMemmap> {
+        let count = (len / WINDOW as u64) as usize;
+        let array = engine.open_raw(&bench.path, Kind::U8.into(), &[count, WINDOW], 0).unwrap();
+        (0..count).map(|at| array.at(at as i64).unwrap()).collect()
+    }
+
+    /// How long it takes to make a view of a view.
+    fn views_of_views(bench: &Bench) {
+        let shape = [64, 4, 4, 4, 4, 4];
+        let engine = engine(BackendKind::Pread);
+        let array = engine.open_raw(&bench.path, Kind::F32.into(), &shape, 0).unwrap();
+        let nanoseconds = (0..bench.rounds).map(|_| {
+            let start = Instant::now();
+            for at in 0..1_000_000i64 {
+                black_box(array.index(&[(at % 32..at % 32 + 8).into()]).unwrap());
+            }
+            start.elapsed().as_nanos() as f64 / 1e6
+        });
+        println!("a view of a view of six axes: {:.0} ns", median(nanoseconds));
+    }
+
+    /// Random windows, one by one.
+    fn one_by_one(
+        bench: &Bench,
+        state: &mut u64,
+        count: usize,
+        mut read: impl FnMut(usize),
+    ) -> f64 {
+        bench.rate(|| {
+            (0..16).for_each(|_| read(random(state, count as u64) as usize));
+            16 * WINDOW
+        })
+    }
+
+    /// Warm windows: a view's `pread` against the bare call into a recycled buffer.
+    fn warm_pread(bench: &Bench) {
+        let windows = windows(bench, &engine(BackendKind::Pread), bench.len.min(256 << 20));
+        let file = File::open(&bench.path).unwrap();
+        let (mut ours, mut theirs) = (vec![0; WINDOW], vec![0; WINDOW]);
+        for at in 0..windows.len() {
+            file.read_exact_at(&mut theirs, (at * WINDOW) as u64).unwrap();
+        }
+        let (mut a, mut b) = (3, 3);
+        bench.compare(
+            "warm 64 KiB windows: view on pread / bare pread(2)",
+            &mut || {
+                one_by_one(bench, &mut a, windows.len(), |at| {
+                    windows[at].read_into(&mut ours).unwrap()
+                })
+            },
+            &mut || {
+                one_by_one(bench, &mut b, windows.len(), |at| {
+                    file.read_exact_at(&mut theirs, (at * WINDOW) as u64).unwrap();
+                })
+            },
+        );
+    }
+
+    /// Warm windows: a view's `mmap` against a plain copy from a mapping.
+    fn warm_mmap(bench: &Bench) {
+        let windows = windows(bench, &engine(BackendKind::Mmap), bench.len.min(256 << 20));
+        let file = File::open(&bench.path).unwrap();
+        // SAFETY: nobody writes to the file.
+        let map = unsafe { Mmap::map(&file).unwrap() };
+        let (mut ours, mut theirs) = (vec![0; WINDOW], vec![0; WINDOW]);
+        let window = |at: usize| &map[at * WINDOW..(at + 1) * WINDOW];
+        for (at, view) in windows.iter().enumerate() {
+            view.read_into(&mut ours).unwrap();
+            theirs.copy_from_slice(window(at));
+        }
+        let (mut a, mut b) = (3, 3);
+        bench.compare(
+            "warm 64 KiB windows: view on mmap / copy from a mapping",
+            &mut || {
+                one_by_one(bench, &mut a, windows.len(), |at| {
+                    windows[at].read_into(&mut ours).unwrap()
+                })
+            },
+            &mut || {
+                one_by_one(bench, &mut b, windows.len(), |at| {
+                    theirs.copy_from_slice(window(at));
+                    black_box(&theirs);
+                })
+            },
+        );
+    }
+
+    /// 256 cold windows a batch against windows one by one through a plain mapping.
+    fn cold_read_many(bench: &Bench) {
+        let engine = engine(BackendKind::Uring);
+        let windows = windows(bench, &engine, bench.len);
+        let file = File::open(&bench.path).unwrap();
+        let mut memory = engine.pool().take(BATCH * WINDOW).unwrap();
+        let mut one = vec![0; WINDOW];
+        let (mut a, mut b) = (5, 7);
+        bench.compare(
+            "cold 64 KiB windows: read_many of 256 on uring / one by one from a mapping",
+            &mut || {
+                bench.make_cold();
+                bench.rate(|| {
+                    let mut pick = || random(&mut a, windows.len() as u64) as usize;
+                    let batch: Vec<_> = (0..BATCH).map(|_| windows[pick()].clone()).collect();
+                    engine.read_many(&batch, &mut memory).unwrap();
+                    memory.len()
+                })
+            },
+            &mut || {
+                bench.make_cold();
+                // SAFETY: nobody writes to the file.
+                let map = unsafe { Mmap::map(&file).unwrap() };
+                one_by_one(bench, &mut b, windows.len(), |at| {
+                    one.copy_from_slice(&map[at * WINDOW..(at + 1) * WINDOW]);
+                    black_box(&one);
+                })
+            },
+        );
+    }
+
+    /// Every 16th row against reading everything, both cold and through `uring`.
+    fn cold_selection(bench: &Bench) {
+        let engine = engine(BackendKind::Uring);
+        let rows = (bench.len.min(1 << 30) / 4096) as usize;
+        let array = engine.open_raw(&bench.path, Kind::U8.into(), &[rows, 4096], 0).unwrap();
+        let selection = [Index::slice(None, None, 16).into()];
+        let wanted = rows.div_ceil(16) * 4096;
+        let mut some = vec![0; wanted];
+        let mut all = engine.pool().take(32 << 20).unwrap();
+        bench.make_cold();
+        let before = device_bytes();
+        array.read_selection_into(&selection, &mut some).unwrap();
+        let share = (device_bytes() - before) as f64 / wanted as f64;
+        let rate = |start: Instant| wanted as f64 / start.elapsed().as_secs_f64();
+        bench.compare(
+            "cold every 16th row of 4 KiB: read_selection / reading everything",
+            &mut || {
+                bench.make_cold();
+                let start = Instant::now();
+                array.read_selection_into(&selection, &mut some).unwrap();
+                rate(start)
+            },
+            &mut || {
+                bench.make_cold();
+                let start = Instant::now();
+                let part = all.len() / 4096;
+                for first in (0..rows).step_by(part) {
+                    let rows = (first as i64..(first + part) as i64).into();
+                    array.index(&[rows]).unwrap().read_into(&mut all).unwrap();
+                }
+                rate(start)
+            },
+        );
+        println!("\nthe device delivered {share:.3} times the bytes of the rows wanted");
+    }
+
+    /// Bytes that the device delivered to this process.
+    fn device_bytes() -> u64 {
+        let io = std::fs::read_to_string("/proc/self/io").unwrap();
+        let line = io.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap();
+        line.parse().unwrap()
+    }
+}

@@ -1,0 +1,243 @@
+//! Element types, by NumPy's names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Error, Result};
+
+/// What an element is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// One byte, 0 or 1.
+    Bool,
+    /// Unsigned, 8 bits.
+    U8,
+    /// Unsigned, 16 bits.
+    U16,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Unsigned, 64 bits.
+    U64,
+    /// Signed, 8 bits.
+    I8,
+    /// Signed, 16 bits.
+    I16,
+    /// Signed, 32 bits.
+    I32,
+    /// Signed, 64 bits.
+    I64,
+    /// IEEE half precision.
+    F16,
+    /// The upper half of an `f32`.
+    BF16,
+    /// IEEE single precision.
+    F32,
+    /// IEEE double precision.
+    F64,
+    /// Two `f32`.
+    Complex64,
+    /// Two `f64`.
+    Complex128,
+    /// 8 bits: 4 of exponent, 3 of mantissa, no infinity.
+    F8E4M3,
+    /// 8 bits: 5 of exponent, 2 of mantissa, with infinities.
+    F8E5M2,
+    /// As [`Kind::F8E4M3`] with a bias of 8 and one zero.
+    F8E4M3Fnuz,
+    /// As [`Kind::F8E5M2`] with a bias of 16, one zero and no infinity.
+    F8E5M2Fnuz,
+    /// 8 bits of exponent, a scale: powers of two.
+    F8E8M0,
+}
+
+/// The order of the bytes of an element in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ByteOrder {
+    /// The least significant first.
+    #[default]
+    Little,
+    /// The most significant first.
+    Big,
+}
+
+/// What an element is, and how its bytes are ordered in the file.
+///
+/// ```
+/// use ringmain::{ByteOrder, DType, Kind};
+///
+/// let dtype: DType = ">f4".parse()?;
+/// assert_eq!((dtype.kind, dtype.order, dtype.itemsize()), (Kind::F32, ByteOrder::Big, 4));
+/// assert_eq!("float32".parse::<DType>()?, Kind::F32.into());
+/// assert_eq!(dtype.to_string(), ">f4");
+/// # Ok::<(), ringmain::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DType {
+    /// What an element is.
+    pub kind: Kind,
+    /// How its bytes are ordered. Always little where an element has one byte.
+    pub order: ByteOrder,
+}
+
+/// Each kind: NumPy's (or ml_dtypes') name, its code without byte order, its one-letter
+/// character, and the bytes of an element and of each of its parts, which are what byte order
+/// turns around.
+const TABLE: [(Kind, &str, &str, &str, usize, usize); 20] = [
+    (Kind::Bool, "bool", "b1", "?", 1, 1),
+    (Kind::U8, "uint8", "u1", "B", 1, 1),
+    (Kind::U16, "uint16", "u2", "H", 2, 2),
+    (Kind::U32, "uint32", "u4", "I", 4, 4),
+    (Kind::U64, "uint64", "u8", "Q", 8, 8),
+    (Kind::I8, "int8", "i1", "b", 1, 1),
+    (Kind::I16, "int16", "i2", "h", 2, 2),
+    (Kind::I32, "int32", "i4", "i", 4, 4),
+    (Kind::I64, "int64", "i8", "q", 8, 8),
+    (Kind::F16, "float16", "f2", "e", 2, 2),
+    (Kind::BF16, "bfloat16", "bfloat16", "bfloat16", 2, 2),
+    (Kind::F32, "float32", "f4", "f", 4, 4),
+    (Kind::F64, "float64", "f8", "d", 8, 8),
+    (Kind::Complex64, "complex64", "c8", "F", 8, 4),
+    (Kind::Complex128, "complex128", "c16", "D", 16, 8),
+    (Kind::F8E4M3, "float8_e4m3fn", "float8_e4m3fn", "float8_e4m3fn", 1, 1),
+    (Kind::F8E5M2, "float8_e5m2", "float8_e5m2", "float8_e5m2", 1, 1),
+    (Kind::F8E4M3Fnuz, "float8_e4m3fnuz", "float8_e4m3fnuz", "float8_e4m3fnuz", 1, 1),
+    (Kind::F8E5M2Fnuz, "float8_e5m2fnuz", "float8_e5m2fnuz", "float8_e5m2fnuz", 1, 1),
+    (Kind::F8E8M0, "float8_e8m0fnu", "float8_e8m0fnu", "float8_e8m0fnu", 1, 1),
+];
+
+impl Kind {
+    /// Every kind.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLE.into_iter().map(|row| row.0)
+    }
+
+    fn row(self) -> &'static (Self, &'static str, &'static str, &'static str, usize, usize) {
+        // The table is in the order of the enum; a test sees to it.
+        &TABLE[self as usize]
+    }
+
+    /// NumPy's name, or that of `ml_dtypes`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// The bytes of an element.
+    #[must_use]
+    pub fn itemsize(self) -> usize {
+        self.row().4
+    }
+
+    /// The bytes that belong together in byte order: half of a complex number, else all.
+    pub(crate) fn swap_bytes(self) -> usize {
+        self.row().5
+    }
+}
+
+impl DType {
+    /// The bytes of an element.
+    #[must_use]
+    pub fn itemsize(self) -> usize {
+        self.kind.itemsize()
+    }
+
+    /// Whether the bytes in the file are those in memory.
+    #[must_use]
+    pub fn is_native(self) -> bool {
+        let native = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
+        self.kind.swap_bytes() == 1 || self.order == native
+    }
+}
+
+impl From<Kind> for DType {
+    fn from(kind: Kind) -> Self {
+        Self { kind, order: ByteOrder::Little }
+    }
+}
+
+impl fmt::Display for DType {
+    /// NumPy's code, or the name where there is none.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, name, code, _, itemsize, _) = *self.kind.row();
+        let order = match self.order {
+            _ if name == code => "",
+            _ if itemsize == 1 => "|",
+            ByteOrder::Little => "<",
+            ByteOrder::Big => ">",
+        };
+        write!(f, "{order}{code}")
+    }
+}
+
+impl FromStr for DType {
+    type Err = Error;
+
+    /// NumPy's names (`float32`), codes (`<f4`, `|u1`) and characters (`d`).
+    fn from_str(text: &str) -> Result<Self> {
+        let unknown = || Error::UnknownDType { text: text.to_owned() };
+        let native = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
+        let (order, code) = match text.as_bytes().first() {
+            Some(b'<') => (ByteOrder::Little, &text[1..]),
+            Some(b'>' | b'!') => (ByteOrder::Big, &text[1..]),
+            Some(b'=') => (native, &text[1..]),
+            Some(b'|') => (ByteOrder::Little, &text[1..]),
+            _ => (native, text),
+        };
+        // C's long has 8 bytes where NumPy's files mostly come from.
+        let code = match code {
+            "l" => "i8",
+            "L" => "u8",
+            "bool_" => "bool",
+            other => other,
+        };
+        let matches = |row: &&(Kind, &str, &str, &str, usize, usize)| {
+            code == row.1 || code == row.2 || code == row.3
+        };
+        let row = TABLE.iter().find(matches).ok_or_else(unknown)?;
+        let order = if row.5 == 1 { ByteOrder::Little } else { order };
+        Ok(Self { kind: row.0, order })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_enum() {
+        for (at, kind) in Kind::all().enumerate() {
+            assert_eq!(kind as usize, at);
+        }
+    }
+
+    #[test]
+    fn every_code_name_and_text_parses_back() {
+        for kind in Kind::all() {
+            assert_eq!(kind.name().parse::<DType>().unwrap().kind, kind);
+            for order in [ByteOrder::Little, ByteOrder::Big] {
+                let order = if kind.swap_bytes() == 1 { ByteOrder::Little } else { order };
+                let dtype = DType { kind, order };
+                let back: DType = dtype.to_string().parse().unwrap();
+                assert_eq!(back.kind, kind);
+                assert!(kind == Kind::BF16 || back.order == order, "{dtype}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_numpy_writes_is_known() {
+        for (text, kind) in [("|b1", Kind::Bool), ("?", Kind::Bool), ("<c16", Kind::Complex128)] {
+            assert_eq!(text.parse::<DType>().unwrap().kind, kind, "{text}");
+        }
+        assert_eq!(">i8".parse::<DType>().unwrap().order, ByteOrder::Big);
+        assert_eq!("l".parse::<DType>().unwrap().kind, Kind::I64);
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        for text in ["", "<", "|O", "<U5", "S10", "<M8[ns]", "f3", "é4", "void", ">"] {
+            assert!(matches!(text.parse::<DType>(), Err(Error::UnknownDType { .. })), "{text}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The engine: a backend, a pool of buffers, and the ways to open arrays with them.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use ringmain_backends::{
+    BackendKind, BackendOptions, BufferPool, CachePolicy, Capabilities, FileHandle, PoolOptions,
+    ReadBackend, Residency, open_backend,
+};
+
+use crate::layout::Layout;
+use crate::view::Source;
+use crate::{ContiguousMemmap, DType, Error, Result};
+
+/// Reads files through one backend, within one memory limit. Cheap to clone; clones share both.
+///
+/// ```
+/// use ringmain::{Engine, Kind};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("a.bin");
+/// # std::fs::write(&path, (0..12u8).collect::<Vec<_>>())?;
+///
+/// let engine = Engine::builder().backend("pread".parse()?).memory_limit_bytes(16 << 20).build()?;
+/// let view = engine.open_raw(&path, Kind::U8.into(), &[3, 4], 0)?;
+/// assert_eq!(view.at(1)?.read_vec::<u8>()?, [4, 5, 6, 7]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    backend: Arc<dyn ReadBackend>,
+    pool: BufferPool,
+}
+
+/// How an [`Engine`] is to behave.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct EngineBuilder {
+    kind: BackendKind,
+    memory_limit_bytes: usize,
+    options: BackendOptions,
+}
+
+impl Default for EngineBuilder {
+    fn default() -> Self {
+        let memory_limit_bytes = PoolOptions::default().limit_bytes;
+        Self { kind: BackendKind::Auto, memory_limit_bytes, options: BackendOptions::default() }
+    }
+}
+
+impl EngineBuilder {
+    /// Which backend reads; `auto` by default.
+    pub fn backend(mut self, kind: BackendKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// How many files are kept open.
+    pub fn open_files_max(mut self, count: usize) -> Self {
+        self.options.open_files_max = count;
+        self
+    }
+
+    /// The hard limit on the memory of all buffers of the engine. 64 MiB by default.
+    pub fn memory_limit_bytes(mut self, bytes: usize) -> Self {
+        self.memory_limit_bytes = bytes;
+        self
+    }
+
+    /// How many device requests a batch keeps in flight.
+    pub fn depth_max(mut self, depth: usize) -> Self {
+        self.options.depth_max = depth;
+        self
+    }
+
+    /// The largest single device request.
+    pub fn chunk_bytes(mut self, bytes: usize) -> Self {
+        self.options.chunk_bytes = bytes;
+        self
+    }
+
+    /// What `mmap` does with the pages it has read.
+    pub fn residency(mut self, residency: Residency) -> Self {
+        self.options.residency = residency;
+        self
+    }
+
+    /// Whether io_uring reads go through the page cache.
+    pub fn cache_policy(mut self, policy: CachePolicy) -> Self {
+        self.options.cache_policy = policy;
+        self
+    }
+
+    /// Everything else that a backend can be told. The memory limit stays the builder's.
+    pub fn options(mut self, options: BackendOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Opens the backend.
+    pub fn build(mut self) -> Result<Engine> {
+        let limit_bytes = self.memory_limit_bytes;
+        let pool = BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() })?;
+        self.options.pool = Some(pool.clone());
+        let backend = open_backend(self.kind, &self.options)?;
+        Ok(Engine { shared: Arc::new(Shared { backend, pool }) })
+    }
+}
+
+impl Engine {
+    /// An engine with the defaults: the best backend that works here, 64 MiB of buffers.
+    pub fn new() -> Result<Self> {
+        Self::builder().build()
+    }
+
+    /// An engine with options.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
+    }
+
+    /// Which backend reads, what it can do, and what it had to do without.
+    #[must_use]
+    pub fn describe(&self) -> Description {
+        let capabilities = self.backend().capabilities();
+        Description { capabilities, memory_limit_bytes: self.pool().limit_bytes() }
+    }
+
+    /// The backend.
+    #[must_use]
+    pub fn backend(&self) -> &dyn ReadBackend {
+        self.shared.backend.as_ref()
+    }
+
+    /// The pool that buffers come from.
+    #[must_use]
+    pub fn pool(&self) -> &BufferPool {
+        &self.shared.pool
+    }
+
+    /// Whether two engines are clones of each other.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// A view of an array that lies in a file without a header: elements of `dtype` in C order
+    /// from `offset` on. The file may grow later, but must hold the array now.
+    pub fn open_raw(
+        &self,
+        path: impl AsRef<Path>,
+        dtype: DType,
+        shape: &[usize],
+        offset: u64,
+    ) -> Result<ContiguousMemmap> {
+        let layout = Layout::array(offset, shape, dtype.itemsize(), false)?;
+        let file = self.backend().open(path.as_ref())?;
+        self.view(file, dtype, layout)
+    }
+
+    /// A view of an array in an opened file, checked to lie inside it.
+    pub(crate) fn view(
+        &self,
+        file: FileHandle,
+        dtype: DType,
+        layout: Layout,
+    ) -> Result<ContiguousMemmap> {
+        let (file_len, nbytes) = (self.backend().len(&file)?, layout.nbytes() as u64);
+        if layout.offset.checked_add(nbytes).is_none_or(|end| end > file_len) {
+            let (path, offset) = (file.path().to_owned(), layout.offset);
+            return Err(Error::OutsideFile { path, offset, nbytes, file_len });
+        }
+        let source = Arc::new(Source { engine: self.clone(), file });
+        Ok(ContiguousMemmap::new(source, dtype, layout))
+    }
+
+    /// How much of the pool one call may use for scratch memory.
+    pub(crate) fn scratch_limit_bytes(&self) -> usize {
+        (self.pool().limit_bytes() / 4).clamp(4096, 8 << 20)
+    }
+}
+
+/// What [`Engine::describe`] tells.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// The backend and its features.
+    pub capabilities: Capabilities,
+    /// The limit on the memory of all buffers.
+    pub memory_limit_bytes: usize,
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Capabilities { kind, depth_max, features, degradations, .. } = &self.capabilities;
+        write!(f, "backend {kind}, up to {depth_max} requests in flight, ")?;
+        write!(f, "{} MiB of buffers", self.memory_limit_bytes >> 20)?;
+        if !features.is_empty() {
+            write!(f, "; uses {}", features.join(", "))?;
+        }
+        for lacking in degradations {
+            write!(f, "; without {}: {}", lacking.feature, lacking.reason)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! Basic indices, as NumPy has them: integers, slices, an ellipsis, new axes.
+
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo};
+
+/// One part of an index. Integers, ranges and `..` convert into it.
+///
+/// ```
+/// use ringmain::Index;
+///
+/// let indices: [Index; 3] = [(-1).into(), (2..5).into(), Index::slice(None, None, -1)];
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Index {
+    /// One element; negative counts from the end. The axis goes away.
+    At(i64),
+    /// Elements from `start` to before `stop`, every `step`th, by Python's rules: negative counts
+    /// from the end, and what is outside is cut off.
+    Slice {
+        /// The first; `None`: the beginning, or the end for a negative step.
+        start: Option<i64>,
+        /// The one after the last; `None`: the end, or the beginning for a negative step.
+        stop: Option<i64>,
+        /// The distance; not 0.
+        step: i64,
+    },
+    /// As many whole axes as are left over.
+    Ellipsis,
+    /// An axis of length 1 that is not in the file.
+    NewAxis,
+}
+
+impl Index {
+    /// A slice with a step.
+    #[must_use]
+    pub const fn slice(start: Option<i64>, stop: Option<i64>, step: i64) -> Self {
+        Self::Slice { start, stop, step }
+    }
+
+    /// A whole axis.
+    pub const ALL: Self = Self::slice(None, None, 1);
+}
+
+impl From<i64> for Index {
+    fn from(index: i64) -> Self {
+        Self::At(index)
+    }
+}
+
+impl From<Range<i64>> for Index {
+    fn from(range: Range<i64>) -> Self {
+        Self::slice(Some(range.start), Some(range.end), 1)
+    }
+}
+
+impl From<RangeInclusive<i64>> for Index {
+    fn from(range: RangeInclusive<i64>) -> Self {
+        // `..=-1` reaches to the end, where -1 + 1 would mean the beginning.
+        let stop = (*range.end() != -1).then_some(range.end().saturating_add(1));
+        Self::slice(Some(*range.start()), stop, 1)
+    }
+}
+
+impl From<RangeFrom<i64>> for Index {
+    fn from(range: RangeFrom<i64>) -> Self {
+        Self::slice(Some(range.start), None, 1)
+    }
+}
+
+impl From<RangeTo<i64>> for Index {
+    fn from(range: RangeTo<i64>) -> Self {
+        Self::slice(None, Some(range.end), 1)
+    }
+}
+
+impl From<RangeFull> for Index {
+    fn from(_range: RangeFull) -> Self {
+        Self::ALL
+    }
+}
+
+/// Where a slice begins and how many elements it has, by the rules of Python's `slice.indices`.
+/// `step` must not be 0.
+pub(crate) fn resolve_slice(
+    start: Option<i64>,
+    stop: Option<i64>,
+    step: i64,
+    len: usize,
+) -> (usize, usize) {
+    // No array has more than `i64::MAX` elements, so none of the sums below can overflow.
+    let len = i64::try_from(len).unwrap_or(i64::MAX);
+    let (lowest, highest) = if step > 0 { (0, len) } else { (-1, len - 1) };
+    let clamp = |index: i64| {
+        let index = if index < 0 { index + len } else { index };
+        index.clamp(lowest, highest)
+    };
+    let start = start.map_or(if step > 0 { lowest } else { highest }, clamp);
+    let stop = stop.map_or(if step > 0 { highest } else { lowest }, clamp);
+    let distance = if step > 0 { stop - start } else { start - stop };
+    let count = match u64::try_from(distance) {
+        Err(_) | Ok(0) => 0,
+        Ok(distance) if step == 1 => distance, // a division takes longer than all the rest
+        Ok(distance) => (distance - 1) / step.unsigned_abs() + 1,
+    };
+    // Both lie in 0..=len, which is a usize; `start` is -1 only where nothing is selected.
+    (usize::try_from(start).unwrap_or(0), count as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Python 3 says: `range(n)[start:stop:step]`.
+    #[test]
+    fn slices_are_cut_as_python_cuts_them() {
+        let cases = [
+            ((None, None, 1, 5), (0, 5)),
+            ((Some(-2), None, 1, 5), (3, 2)),
+            ((Some(-9), Some(9), 1, 5), (0, 5)),
+            ((Some(3), Some(1), 1, 5), (3, 0)),
+            ((None, None, -1, 5), (4, 5)),
+            ((Some(9), Some(-9), -2, 5), (4, 3)),
+            ((Some(1), None, 3, 8), (1, 3)),
+            ((None, None, 7, 0), (0, 0)),
+            ((None, None, -7, 0), (0, 0)),
+            ((Some(i64::MIN), Some(i64::MAX), i64::MAX, 5), (0, 1)),
+            ((Some(i64::MAX), Some(i64::MIN), i64::MIN, 5), (4, 1)),
+        ];
+        for ((start, stop, step, len), expected) in cases {
+            let got = resolve_slice(start, stop, step, len);
+            assert_eq!(got, expected, "range({len})[{start:?}:{stop:?}:{step}]");
+        }
+    }
+
+    #[test]
+    fn an_inclusive_range_to_the_last_element_reaches_it() {
+        let to_the_last = RangeInclusive::new(1, -1);
+        assert_eq!(Index::from(to_the_last), Index::slice(Some(1), None, 1));
+        assert_eq!(Index::from(1..=3), Index::slice(Some(1), Some(4), 1));
+    }
+}

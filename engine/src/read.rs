@@ -1,0 +1,240 @@
+//! Reading a view: the only part that touches the file.
+
+use ringmain_backends::{Buffer, Read, ReadBackendExt};
+
+use crate::element::{Decode, to_native};
+use crate::layout::Layout;
+use crate::{ContiguousMemmap, DType, Element, Engine, Error, Result};
+
+impl ContiguousMemmap {
+    /// Reads all elements, in C order and with the file's bytes, into memory of just that size.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, [1, 2, 3, 4, 5, 6])?;
+    /// let array = Engine::new()?.open_raw(&path, Kind::U8.into(), &[2, 3], 0)?;
+    /// let mut bytes = [0; 6];
+    /// array.t().read_into(&mut bytes)?;
+    /// assert_eq!(bytes, [1, 4, 2, 5, 3, 6]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_into(&self, dst: &mut [u8]) -> Result<()> {
+        check_size(self.nbytes(), dst.len())?;
+        let (offset, len) = self.byte_range()?;
+        if self.layout().is_c_order() || len == 0 {
+            return Ok(self.engine().backend().read_exact_at(self.file(), offset, dst)?);
+        }
+        let stored = self.read_stored(offset, len)?;
+        permute(self.layout(), &stored, dst);
+        Ok(())
+    }
+
+    /// Reads the elements into a buffer of the engine's pool, which goes back to it when dropped:
+    /// the fastest way, as such memory is aligned for the device and recycled.
+    pub fn read_buffer(&self) -> Result<Buffer> {
+        let (offset, len) = self.byte_range()?;
+        if self.layout().is_c_order() {
+            let pool = self.engine().pool();
+            return Ok(self.engine().backend().read_to_buf(pool, self.file(), offset, len)?);
+        }
+        let mut buffer = self.engine().pool().take(len)?;
+        self.read_into(&mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// Reads the elements as they are; [`Error::DTypeMismatch`] if `T` is another type.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, [0, 1, 0, 2])?;
+    /// let array = Engine::new()?.open_raw(&path, ">u2".parse()?, &[2], 0)?;
+    /// assert_eq!(array.read_vec::<u16>()?, [1, 2]);
+    /// assert_eq!(array.read_as::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.check_type::<T>()?;
+        T::read_vec(self.size(), |bytes| {
+            self.read_into(bytes)?;
+            to_native(self.dtype(), bytes);
+            Ok(())
+        })
+    }
+
+    /// Reads the elements and converts them, as Rust's `as` does; complex numbers have no real
+    /// counterpart. Memory beyond the result is bounded, whatever the size.
+    pub fn read_as<T: Element>(&self) -> Result<Vec<T>> {
+        if T::is(self.dtype().kind) {
+            return self.read_vec();
+        }
+        let mut elements = Vec::new();
+        let bytes = self.size().saturating_mul(size_of::<T>());
+        elements.try_reserve_exact(self.size()).map_err(|_| Error::OutOfMemory { bytes })?;
+        if !self.layout().is_c_order() {
+            // The order of the elements is not the file's, so they are needed all at once.
+            let mut stored = vec_of(self.nbytes())?;
+            self.read_into(&mut stored)?;
+            convert_into(self.dtype(), &mut stored, &mut elements)?;
+            return Ok(elements);
+        }
+        let (start, len) = self.byte_range()?;
+        let window = self.engine().scratch_limit_bytes() / 16 * 16;
+        for done in (0..len).step_by(window) {
+            let part = window.min(len - done);
+            let mut stored = self.read_stored(start + done as u64, part)?;
+            convert_into(self.dtype(), &mut stored, &mut elements)?;
+        }
+        Ok(elements)
+    }
+
+    /// Reads the one element of a view without axes, or of one with a single element.
+    pub fn read_scalar<T: Element>(&self) -> Result<T> {
+        let mut elements = self.read_vec::<T>()?;
+        match (elements.pop(), elements.is_empty()) {
+            (Some(element), true) => Ok(element),
+            _ => Err(Error::Shape {
+                reason: format!("a view of shape {:?} is not one element", self.shape()),
+            }),
+        }
+    }
+
+    /// Reads the elements into an array of the same shape.
+    #[cfg(feature = "ndarray")]
+    pub fn to_ndarray<T: Element>(&self) -> Result<ndarray::ArrayD<T>> {
+        let elements = self.read_vec::<T>()?;
+        ndarray::ArrayD::from_shape_vec(self.shape(), elements)
+            .map_err(|error| Error::Shape { reason: error.to_string() })
+    }
+
+    pub(crate) fn check_type<T: Element>(&self) -> Result<()> {
+        if T::is(self.dtype().kind) {
+            return Ok(());
+        }
+        Err(Error::DTypeMismatch { stored: self.dtype(), asked: T::NAME })
+    }
+
+    fn byte_range(&self) -> Result<(u64, usize)> {
+        let shape = || self.shape().to_vec();
+        self.layout().byte_range().ok_or_else(|| Error::NonContiguous { shape: shape() })
+    }
+
+    /// A range of the file in scratch memory.
+    fn read_stored(&self, offset: u64, len: usize) -> Result<Buffer> {
+        let engine = self.engine();
+        Ok(engine.backend().read_to_buf(engine.pool(), self.file(), offset, len)?)
+    }
+}
+
+impl Engine {
+    /// Reads many views, of any number of files, as one batch: their elements one view after the
+    /// other, each in C order. This is where io_uring earns its keep.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, (0..100).collect::<Vec<u8>>())?;
+    /// let engine = Engine::new()?;
+    /// let array = engine.open_raw(&path, Kind::U8.into(), &[10, 10], 0)?;
+    /// let windows = [array.at(7)?, array.at(0)?, array.at(3)?];
+    /// let mut bytes = [0; 30];
+    /// engine.read_many(&windows, &mut bytes)?;
+    /// assert_eq!((bytes[0], bytes[10], bytes[20]), (70, 0, 30));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_many(&self, views: &[ContiguousMemmap], dst: &mut [u8]) -> Result<()> {
+        let needed = views.iter().map(ContiguousMemmap::nbytes).fold(0, usize::saturating_add);
+        check_size(needed, dst.len())?;
+        let mut rest = &mut *dst;
+        let mut parts = Vec::with_capacity(views.len());
+        for view in views {
+            let (part, tail) = rest.split_at_mut(view.nbytes());
+            parts.push(part);
+            rest = tail;
+        }
+        self.read_many_into(views, &mut parts)
+    }
+
+    /// As [`read_many`](Self::read_many), each view into memory of its own.
+    pub fn read_many_into(&self, views: &[ContiguousMemmap], dst: &mut [&mut [u8]]) -> Result<()> {
+        if views.len() != dst.len() {
+            return Err(Error::BufferSize { needed: views.len(), given: dst.len() });
+        }
+        let mut reads = Vec::with_capacity(views.len());
+        for (view, dst) in views.iter().zip(dst.iter_mut()) {
+            check_size(view.nbytes(), dst.len())?;
+            if !self.is_same(view.engine()) {
+                let reason = "a view of another engine is among those to be read".to_owned();
+                return Err(Error::InvalidIndex { reason });
+            }
+            reads.push(Read::new(view.file(), view.byte_range()?.0, dst));
+        }
+        self.backend().read_batch(&mut reads)?;
+        drop(reads);
+        for (view, dst) in views.iter().zip(dst.iter_mut()) {
+            if !view.layout().is_c_order() && !dst.is_empty() {
+                let mut stored = vec_of(dst.len())?;
+                stored.copy_from_slice(dst);
+                permute(view.layout(), &stored, dst);
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn check_size(needed: usize, given: usize) -> Result<()> {
+    if needed == given { Ok(()) } else { Err(Error::BufferSize { needed, given }) }
+}
+
+/// Zeroed memory; an error, not an abort, when there is none.
+pub(crate) fn vec_of(bytes: usize) -> Result<Vec<u8>> {
+    u8::read_vec(bytes, |_| Ok(()))
+}
+
+/// Converts stored elements, appending them.
+fn convert_into<T: Element>(dtype: DType, stored: &mut [u8], elements: &mut Vec<T>) -> Result<()> {
+    to_native(dtype, stored);
+    for bytes in stored.chunks_exact(dtype.itemsize()) {
+        let converted = T::convert(dtype.kind, bytes);
+        elements.push(converted.ok_or(Error::NoConversion { stored: dtype, asked: T::NAME })?);
+    }
+    Ok(())
+}
+
+/// Copies the elements of a view from its range of the file, in C order.
+fn permute(layout: &Layout, stored: &[u8], dst: &mut [u8]) {
+    let itemsize = layout.itemsize;
+    // The last axis in a tight loop, the others by counting.
+    let (inner_len, inner_stride) = match (layout.shape.last(), layout.strides.last()) {
+        (Some(len), Some(stride)) => (*len, *stride),
+        _ => (1, 0),
+    };
+    let outer = layout.ndim().saturating_sub(1);
+    let mut counter: crate::layout::Dims = smallvec::SmallVec::from_elem(0, outer);
+    for row in dst.chunks_exact_mut((inner_len * itemsize).max(1)) {
+        let axes = counter.iter().zip(&layout.strides);
+        let start: isize = axes.map(|(at, stride)| *at as isize * stride).sum();
+        for (at, element) in row.chunks_exact_mut(itemsize).enumerate() {
+            // A view's range has no reversed axis, so this is not negative.
+            let from = (start + at as isize * inner_stride) as usize;
+            element.copy_from_slice(&stored[from..from + itemsize]);
+        }
+        count_up(&mut counter, &layout.shape[..outer]);
+    }
+}
+
+/// The next of all tuples below `shape`, the last place counting fastest; the first after the
+/// last.
+pub(crate) fn count_up(counter: &mut [usize], shape: &[usize]) {
+    for axis in (0..counter.len()).rev() {
+        counter[axis] += 1;
+        if counter[axis] < shape[axis] {
+            return;
+        }
+        counter[axis] = 0;
+    }
+}

@@ -1,0 +1,382 @@
+//! Reading what is not one range of bytes: strided, reversed and fancy selections, as one batch.
+
+use ringmain_backends::{Buffer, FileHandle, Read};
+
+use crate::element::to_native;
+use crate::layout::{Dims, Layout, resolve_index};
+use crate::read::{check_size, count_up};
+use crate::{ContiguousMemmap, Element, Engine, Error, Index, Result};
+
+/// One part of a selection: what [`Index`] has, and lists and masks.
+///
+/// Several lists select the combinations of their elements (as NumPy's `ix_` does), each along
+/// its own axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Select {
+    /// As in basic indexing.
+    Basic(Index),
+    /// These elements of the axis, in this order; negative counts from the end.
+    List(Vec<i64>),
+    /// The elements of the axis whose flag is set; as many flags as the axis is long.
+    Mask(Vec<bool>),
+}
+
+impl<T: Into<Index>> From<T> for Select {
+    fn from(index: T) -> Self {
+        Self::Basic(index.into())
+    }
+}
+
+impl From<Vec<i64>> for Select {
+    fn from(list: Vec<i64>) -> Self {
+        Self::List(list)
+    }
+}
+
+impl From<&[i64]> for Select {
+    fn from(list: &[i64]) -> Self {
+        Self::List(list.to_vec())
+    }
+}
+
+impl From<Vec<bool>> for Select {
+    fn from(mask: Vec<bool>) -> Self {
+        Self::Mask(mask)
+    }
+}
+
+/// What [`ContiguousMemmap::read_selection`] returns: the elements in C order, and their shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selected<T> {
+    /// The length of each axis.
+    pub shape: Vec<usize>,
+    /// The elements, the last axis varying fastest.
+    pub elements: Vec<T>,
+}
+
+impl ContiguousMemmap {
+    /// Reads a strided, reversed or fancy selection as one planned batch, without reading the
+    /// rest. Missing parts take whole axes.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Index, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, (0..20).collect::<Vec<u8>>())?;
+    /// let array = Engine::new()?.open_raw(&path, Kind::U8.into(), &[4, 5], 0)?;
+    /// let rows = array.read_selection::<u8>(&[vec![3, 0].into(), Index::slice(None, None, -2).into()])?;
+    /// assert_eq!(rows.shape, [2, 3]);
+    /// assert_eq!(rows.elements, [19, 17, 15, 4, 2, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_selection<T: Element>(&self, selection: &[Select]) -> Result<Selected<T>> {
+        self.check_type::<T>()?;
+        let picks = Picks::new(self.layout(), selection)?;
+        let size = picks.size().ok_or_else(|| picks.overflow())?;
+        let elements = T::read_vec(size, |bytes| {
+            picks.read(self.engine(), self.file(), bytes)?;
+            to_native(self.dtype(), bytes);
+            Ok(())
+        })?;
+        Ok(Selected { shape: picks.result_shape(), elements })
+    }
+
+    /// As [`read_selection`](Self::read_selection), the file's bytes into the caller's memory.
+    pub fn read_selection_into(&self, selection: &[Select], dst: &mut [u8]) -> Result<()> {
+        let picks = Picks::new(self.layout(), selection)?;
+        let size = picks.size().ok_or_else(|| picks.overflow())?;
+        check_size(size.saturating_mul(self.itemsize()), dst.len())?;
+        picks.read(self.engine(), self.file(), dst)
+    }
+
+    /// The shape a selection would have. Reads nothing.
+    pub fn selection_shape(&self, selection: &[Select]) -> Result<Vec<usize>> {
+        Ok(Picks::new(self.layout(), selection)?.result_shape())
+    }
+}
+
+/// What is taken of one axis.
+#[derive(Debug)]
+enum Axis {
+    /// `len` elements, `stride` bytes apart.
+    Even { len: usize, stride: isize },
+    /// Elements at these distances from the first, in bytes.
+    Listed(Vec<i64>),
+}
+
+impl Axis {
+    fn len(&self) -> usize {
+        match self {
+            Self::Even { len, .. } => *len,
+            Self::Listed(distances) => distances.len(),
+        }
+    }
+
+    fn distance(&self, at: usize) -> i64 {
+        match self {
+            Self::Even { stride, .. } => *stride as i64 * at as i64,
+            Self::Listed(distances) => distances[at],
+        }
+    }
+}
+
+/// A selection with every index resolved.
+#[derive(Debug)]
+struct Picks {
+    /// Of the element from which all distances count.
+    offset: u64,
+    itemsize: usize,
+    axes: Vec<Axis>,
+}
+
+impl Picks {
+    /// Applies the basic parts as views do, then the lists along the axes they stand for.
+    fn new(layout: &Layout, selection: &[Select]) -> Result<Self> {
+        let basic: Vec<Index> = selection
+            .iter()
+            .map(|part| match part {
+                Select::Basic(index) => *index,
+                Select::List(_) | Select::Mask(_) => Index::ALL,
+            })
+            .collect();
+        let whole = layout.index(&basic)?;
+        let even = |axis: usize| Axis::Even { len: whole.shape[axis], stride: whole.strides[axis] };
+        let mut axes: Vec<Axis> = (0..whole.ndim()).map(even).collect();
+        let spare = layout.ndim().saturating_sub(basic.iter().filter(|i| uses_axis(i)).count());
+        // Where each part stands among the axes that are left.
+        let (mut from, mut to) = (0, 0);
+        for part in selection {
+            match part {
+                Select::Basic(Index::At(_)) => from += 1,
+                Select::Basic(Index::Slice { .. }) => (from, to) = (from + 1, to + 1),
+                Select::Basic(Index::NewAxis) => to += 1,
+                Select::Basic(Index::Ellipsis) => (from, to) = (from + spare, to + spare),
+                Select::List(_) | Select::Mask(_) => {
+                    let (len, stride) = (whole.shape[to], whole.strides[to]);
+                    let list = resolve_list(part, from, len)?;
+                    let distance = |at: usize| stride as i64 * at as i64;
+                    axes[to] = Axis::Listed(list.into_iter().map(distance).collect());
+                    (from, to) = (from + 1, to + 1);
+                }
+            }
+        }
+        Ok(Self { offset: whole.offset, itemsize: layout.itemsize, axes })
+    }
+
+    fn result_shape(&self) -> Vec<usize> {
+        self.axes.iter().map(Axis::len).collect()
+    }
+
+    /// How many elements; lists may name an element many times, so that it may not fit.
+    fn size(&self) -> Option<usize> {
+        let size = self.axes.iter().try_fold(1usize, |size, axis| size.checked_mul(axis.len()));
+        size.filter(|size| size.checked_mul(self.itemsize).is_some())
+    }
+
+    fn overflow(&self) -> Error {
+        Error::Overflow { shape: self.result_shape(), itemsize: self.itemsize }
+    }
+
+    /// How many of the last axes lie in the file one after the other, and their bytes.
+    fn run(&self) -> (usize, usize) {
+        let mut run_bytes = self.itemsize;
+        for (at, axis) in self.axes.iter().enumerate().rev() {
+            match axis {
+                Axis::Even { len: 1, .. } => {}
+                Axis::Even { len, stride } if *stride == run_bytes as isize => run_bytes *= len,
+                _ => return (at + 1, run_bytes),
+            }
+        }
+        (0, run_bytes)
+    }
+
+    /// Reads all runs, a bounded number of them at a time.
+    fn read(&self, engine: &Engine, file: &FileHandle, dst: &mut [u8]) -> Result<()> {
+        if dst.is_empty() {
+            return Ok(());
+        }
+        let (outer, run_bytes) = self.run();
+        let shape: Dims = self.axes[..outer].iter().map(Axis::len).collect();
+        let mut counter: Dims = smallvec::SmallVec::from_elem(0, outer);
+        let mut wave = Wave::new(engine, file, run_bytes);
+        for run in dst.chunks_exact_mut(run_bytes) {
+            let axes = self.axes.iter().zip(&counter);
+            let distance: i64 = axes.map(|(axis, at)| axis.distance(*at)).sum();
+            wave.add(self.offset.wrapping_add_signed(distance), run)?;
+            count_up(&mut counter, &shape);
+        }
+        wave.flush()
+    }
+}
+
+fn uses_axis(index: &Index) -> bool {
+    matches!(index, Index::At(_) | Index::Slice { .. })
+}
+
+/// The elements of an axis that a list or mask names, counted from its beginning.
+fn resolve_list(part: &Select, axis: usize, len: usize) -> Result<Vec<usize>> {
+    match part {
+        Select::Basic(_) => Ok((0..len).collect()),
+        Select::List(list) => {
+            let resolve = |index: &i64| {
+                let out_of_range = Error::IndexOutOfRange { axis, index: *index, len };
+                resolve_index(*index, len).ok_or(out_of_range)
+            };
+            list.iter().map(resolve).collect()
+        }
+        Select::Mask(mask) if mask.len() == len => Ok((0..len).filter(|at| mask[*at]).collect()),
+        Select::Mask(mask) => Err(Error::InvalidIndex {
+            reason: format!("a mask of {} flags for axis {axis} with {len} elements", mask.len()),
+        }),
+    }
+}
+
+/// Runs closer together than this are read together, as the device delivers whole pages anyway;
+/// but where runs are at least that long, only if no more than a quarter is read in vain.
+const GAP_BYTES: u64 = 4096;
+
+/// Runs of this size go straight to their place.
+const STRAIGHT_BYTES: usize = 16 << 10;
+
+/// Runs in one batch at most.
+const WAVE_RUNS_MAX: usize = 32 << 10;
+
+/// Runs that are read as one batch.
+struct Wave<'a, 'd> {
+    engine: &'a Engine,
+    file: &'a FileHandle,
+    run_bytes: usize,
+    scratch_max: usize,
+    runs: Vec<(u64, &'d mut [u8])>,
+}
+
+impl<'a, 'd> Wave<'a, 'd> {
+    fn new(engine: &'a Engine, file: &'a FileHandle, run_bytes: usize) -> Self {
+        let scratch_max = engine.scratch_limit_bytes();
+        Self { engine, file, run_bytes, scratch_max, runs: Vec::new() }
+    }
+
+    fn add(&mut self, offset: u64, run: &'d mut [u8]) -> Result<()> {
+        self.runs.push((offset, run));
+        if self.runs.len() >= WAVE_RUNS_MAX { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let mut runs = std::mem::take(&mut self.runs);
+        if self.run_bytes >= STRAIGHT_BYTES {
+            let mut reads = Vec::with_capacity(runs.len());
+            for (offset, run) in &mut runs {
+                reads.push(Read::new(self.file, *offset, run));
+            }
+            return Ok(self.engine.backend().read_batch(&mut reads)?);
+        }
+        runs.sort_unstable_by_key(|(offset, _)| *offset);
+        let mut rest = runs.as_mut_slice();
+        while !rest.is_empty() {
+            let (spans, taken) = self.plan(rest);
+            let (now, later) = rest.split_at_mut(taken);
+            self.read_spans(&spans, now)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Spans of the file that hold the next runs, as many as the scratch memory has room for, and
+    /// how many runs these are.
+    fn plan(&self, runs: &[(u64, &mut [u8])]) -> (Vec<Span>, usize) {
+        let run_bytes = self.run_bytes as u64;
+        let gap_max = if run_bytes < GAP_BYTES { GAP_BYTES } else { run_bytes / 4 };
+        let (mut spans, mut total) = (Vec::<Span>::new(), 0);
+        for (at, (offset, _)) in runs.iter().enumerate() {
+            let end = offset + run_bytes;
+            match spans.last_mut() {
+                Some(last) if *offset <= last.end + gap_max => {
+                    let more = end.saturating_sub(last.end) as usize;
+                    if total + more > self.scratch_max {
+                        return (spans, at);
+                    }
+                    (last.end, total) = (last.end.max(end), total + more);
+                }
+                _ => {
+                    if !spans.is_empty() && total + self.run_bytes > self.scratch_max {
+                        return (spans, at);
+                    }
+                    total += self.run_bytes;
+                    spans.push(Span { start: *offset, end });
+                }
+            }
+        }
+        (spans, runs.len())
+    }
+
+    /// Reads the spans as one batch and copies the runs out of them.
+    fn read_spans(&self, spans: &[Span], runs: &mut [(u64, &mut [u8])]) -> Result<()> {
+        let total = spans.iter().map(Span::len).sum();
+        let mut scratch: Buffer = self.engine.pool().take(total)?;
+        let mut rest = &mut scratch[..];
+        let mut reads = Vec::with_capacity(spans.len());
+        for span in spans {
+            let (part, tail) = rest.split_at_mut(span.len());
+            reads.push(Read::new(self.file, span.start, part));
+            rest = tail;
+        }
+        self.engine.backend().read_batch(&mut reads)?;
+        drop(reads);
+        let (mut at, mut before) = (0, 0);
+        for (offset, run) in runs {
+            while *offset >= spans[at].end {
+                before += spans[at].len();
+                at += 1;
+            }
+            let start = before + (*offset - spans[at].start) as usize;
+            run.copy_from_slice(&scratch[start..start + run.len()]);
+        }
+        Ok(())
+    }
+}
+
+/// A range of the file.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u64,
+    end: u64,
+}
+
+impl Span {
+    fn len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_axes_make_one_run() {
+        let layout = Layout::array(0, &[8, 6, 5], 4, false).unwrap();
+        let run = |selection: &[Select]| Picks::new(&layout, selection).unwrap().run();
+        assert_eq!(run(&[]), (0, 960));
+        assert_eq!(run(&[Index::slice(None, None, 2).into()]), (1, 120));
+        assert_eq!(run(&[(..).into(), (1..3).into()]), (1, 40));
+        assert_eq!(run(&[(..).into(), (..).into(), 0.into()]), (2, 4));
+        assert_eq!(run(&[(..).into(), (..).into(), Index::slice(None, None, -1).into()]), (3, 4));
+        assert_eq!(run(&[vec![1, 2].into()]), (1, 120));
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_before_anything_is_read() {
+        let layout = Layout::array(0, &[4, 3], 4, false).unwrap();
+        let error = |selection: &[Select]| Picks::new(&layout, selection).unwrap_err();
+        assert!(matches!(error(&[vec![4].into()]), Error::IndexOutOfRange { axis: 0, .. }));
+        assert!(matches!(
+            error(&[0.into(), vec![-4].into()]),
+            Error::IndexOutOfRange { axis: 1, .. }
+        ));
+        assert!(matches!(error(&[vec![true; 3].into()]), Error::InvalidIndex { .. }));
+        let huge = Select::List(vec![0; 1 << 16]);
+        let layout = Layout::array(0, &[1; 5], 4, false).unwrap();
+        let picks = Picks::new(&layout, &vec![huge; 5]).unwrap();
+        assert_eq!(picks.size(), None);
+    }
+}

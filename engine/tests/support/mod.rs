@@ -1,0 +1,63 @@
+//! What the test programs share: the backends that can read here, and a place for files.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use ringmain::{BackendKind, Engine, EngineBuilder, Error};
+use tempfile::TempDir;
+
+/// A directory beside the build's own files: unlike `/tmp` it is rarely in memory, where
+/// `O_DIRECT` does not work.
+pub(crate) fn temp_dir() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// An engine for every backend that can read the file. One that cannot is named on standard
+/// error with the reason, past the capture of the test harness, and is a failure if
+/// `RINGMAIN_REQUIRE_BACKENDS` has its name.
+pub(crate) fn engines_for(path: &Path) -> Vec<Engine> {
+    engines_with(path, |builder| builder)
+}
+
+/// As [`engines_for`], each with these options.
+pub(crate) fn engines_with(
+    path: &Path,
+    configure: impl Fn(EngineBuilder) -> EngineBuilder,
+) -> Vec<Engine> {
+    let open = |kind: BackendKind| {
+        let engine = configure(Engine::builder().backend(kind)).build()?;
+        engine.backend().open(path)?;
+        Ok(engine)
+    };
+    BackendKind::ALL.into_iter().filter_map(|kind| or_unavailable(kind, open(kind))).collect()
+}
+
+/// The engine, or `None` and a word about it. Fails for any other reason than being unavailable.
+pub(crate) fn or_unavailable(kind: BackendKind, outcome: Result<Engine, Error>) -> Option<Engine> {
+    let error = match outcome {
+        Ok(engine) => return Some(engine),
+        Err(Error::Backend(error)) if error.is_unsupported() => error,
+        Err(error) => panic!("{kind}: {error}"),
+    };
+    assert!(!is_required(kind), "{kind} is required, but unavailable: {error}");
+    let _once = say_once(format!("{kind} unavailable: {error}"));
+    None
+}
+
+fn is_required(kind: BackendKind) -> bool {
+    let names = std::env::var("RINGMAIN_REQUIRE_BACKENDS").unwrap_or_default();
+    let mut names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+    names.any(|name| name.parse::<BackendKind>().unwrap() == kind)
+}
+
+fn say_once(message: String) -> std::io::Result<()> {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if !said.contains(&message) {
+        writeln!(std::io::stderr(), "{message}")?;
+        said.insert(message);
+    }
+    Ok(())
+}
