@@ -119,7 +119,7 @@ impl Device {
     ) -> Result<T> {
         for read in reads.iter().filter(|read| !read.is_empty()) {
             read.file().check_owner(self.owner, self.kind)?;
-            if read.end().is_none() {
+            if !is_in_reach(read) {
                 return Err(self.past_end(reads));
             }
         }
@@ -246,6 +246,13 @@ impl Device {
     }
 }
 
+/// Whether the kernel takes the offsets of the read, and of the block around its last byte.
+fn is_in_reach(read: &Read<'_>) -> bool {
+    let align = read.file().alignment().offset as u64;
+    let end = read.end().and_then(|end| end.checked_next_multiple_of(align));
+    end.is_some_and(|end| end <= i64::MAX as u64)
+}
+
 /// What to do after `n` more bytes came.
 pub(crate) enum Resume {
     /// All that is needed is there.
@@ -283,7 +290,7 @@ pub(crate) unsafe fn scatter(plan: &Plan, request: &Request, reads: &[Read<'_>],
     }
 }
 
-fn open_file(
+pub(crate) fn open_file(
     kind: BackendKind,
     policy: CachePolicy,
     limits: Limits,

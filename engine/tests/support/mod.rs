@@ -1,5 +1,8 @@
 //! What the test programs share: the backends that can read here, and a place for files.
 
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
@@ -42,7 +45,7 @@ pub(crate) fn or_unavailable(kind: BackendKind, outcome: Result<Engine, Error>) 
         Err(error) => panic!("{kind}: {error}"),
     };
     assert!(!is_required(kind), "{kind} is required, but unavailable: {error}");
-    let _once = say_once(format!("{kind} unavailable: {error}"));
+    let _once = say_once(format!("unavailable: {error}"));
     None
 }
 

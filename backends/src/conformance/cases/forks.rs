@@ -1,0 +1,101 @@
+//! A forked child and its parent go on with what they had.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::conformance::arena::check_batch;
+use crate::conformance::data::DataFile;
+use crate::conformance::process::fork;
+use crate::conformance::rig::{Dice, Rig, open_all, random_wants};
+use crate::{FileHandle, ReadBackend};
+
+fn read_some(
+    backend: &dyn ReadBackend,
+    handles: &[FileHandle],
+    files: &[DataFile],
+    seed: u64,
+    rounds: u64,
+) {
+    let mut dice = Dice::new(seed);
+    for _ in 0..rounds {
+        check_batch(backend, &random_wants(&mut dice, handles, files, 24, 20_000));
+    }
+}
+
+pub(in crate::conformance) fn parent_and_child_both_read(rig: &Rig<'_>) {
+    rig.in_child(|rig| {
+        let (backend, files) = (rig.backend(), rig.files(3, 300_000));
+        let handles = open_all(&*backend, &files);
+        read_some(&*backend, &handles, &files, 1, 5);
+        let children = [2, 3].map(|seed| {
+            let (backend, handles, files) = (backend.clone(), &handles, &files);
+            fork(move || {
+                read_some(&*backend, handles, files, seed, 10);
+                // A child may have children, threads and files of its own.
+                let grandchild = fork(|| read_some(&*backend, handles, files, seed, 5));
+                std::thread::scope(|scope| {
+                    scope.spawn(|| read_some(&*backend, handles, files, seed + 10, 5));
+                });
+                let again = open_all(&*backend, files);
+                read_some(&*backend, &again, files, seed, 5);
+                grandchild.join();
+                drop(backend);
+            })
+        });
+        // One that only lets go of what it inherited.
+        let backend_of_third = backend.clone();
+        let third = fork(move || drop(backend_of_third));
+        read_some(&*backend, &handles, &files, 4, 30);
+        for child in children {
+            child.join();
+        }
+        third.join();
+        read_some(&*backend, &handles, &files, 5, 5);
+        // The last owner in a child: everything the parent made is dropped there.
+        fork(move || drop((backend, handles))).join();
+    });
+}
+
+/// Whatever lock another thread holds at that moment, the child must not wait for it.
+pub(in crate::conformance) fn fork_while_threads_read(rig: &Rig<'_>) {
+    rig.in_child(|rig| {
+        let (backend, files) = (rig.backend(), rig.files(3, 200_000));
+        let handles = open_all(&*backend, &files);
+        let (stop, batches) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let (backend, handles, files) = (&backend, &handles, &files);
+                let (stop, batches) = (&stop, &batches);
+                scope.spawn(move || {
+                    let mut seed = thread;
+                    while !stop.load(Ordering::Relaxed) {
+                        read_some(&**backend, handles, files, seed, 1);
+                        drop(open_all(&**backend, files));
+                        batches.fetch_add(1, Ordering::Relaxed);
+                        seed += 10;
+                    }
+                });
+            }
+            let forks = || {
+                let started = Instant::now();
+                for seed in 0..40 {
+                    if started.elapsed() > Duration::from_secs(3) {
+                        break;
+                    }
+                    fork(|| {
+                        read_some(&*backend, &handles, &files, seed, 2);
+                        let again = open_all(&*backend, &files);
+                        read_some(&*backend, &again, &files, seed, 1);
+                    })
+                    .join();
+                }
+            };
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(forks));
+            // First the end, then the judgement: a panic here would wait for ever.
+            stop.store(true, Ordering::Relaxed);
+            outcome.unwrap();
+        });
+        assert!(batches.load(Ordering::Relaxed) > 0, "nobody read meanwhile");
+        read_some(&*backend, &handles, &files, 99, 3);
+    });
+}

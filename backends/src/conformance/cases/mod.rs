@@ -1,0 +1,16 @@
+//! The cases, by what they are about. Which of them exist is said in one place: the list in the
+//! module above.
+
+pub(super) mod batches;
+pub(super) mod bounds;
+pub(super) mod bytes;
+pub(super) mod changes;
+#[cfg(unix)]
+pub(super) mod descriptors;
+pub(super) mod faults;
+#[cfg(unix)]
+pub(super) mod forks;
+pub(super) mod hints;
+pub(super) mod mapping;
+pub(super) mod refusals;
+pub(super) mod threads;

@@ -1,0 +1,186 @@
+//! Reads for code that already lives in a tokio-uring runtime.
+
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::batch::rw_flags;
+use super::operation::{NoRuntime, ReadOp, submit_no_op};
+use crate::buffer::PAGE_BYTES;
+use crate::device::{DeviceFile, Resume, open_file, resume_at};
+use crate::handle_cache::Cached;
+use crate::plan::Limits;
+use crate::retry::{Patience, Shortfall, shortfall_at_end};
+use crate::{BackendKind, Buffer, BufferPool, CachePolicy, Error, Result, WhenSpent, sys};
+
+/// A file to be read from inside a tokio-uring runtime, on the thread of that runtime.
+///
+/// ```
+/// use ringmain_backends::{AsyncFile, BufferPool, CachePolicy, PoolOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("a");
+/// # std::fs::write(&path, b"0123456789")?;
+/// tokio_uring::start(async {
+///     let pool = BufferPool::new(PoolOptions::default())?;
+///     let file = AsyncFile::open(&path, CachePolicy::Direct)?;
+///     let bytes = file.read_at(3, 4, &pool).await?;
+///     assert_eq!(&bytes[..], b"3456");
+///     Ok(())
+/// })
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct AsyncFile {
+    path: PathBuf,
+    policy: CachePolicy,
+    /// Shared with the reads in flight: a read that nobody awaits any more still needs it.
+    device: Rc<DeviceFile>,
+}
+
+impl AsyncFile {
+    /// Opens a regular file. An ordinary, blocking `open`: do it before the hot loop.
+    pub fn open(path: impl AsRef<Path>, policy: CachePolicy) -> Result<Self> {
+        let (backend, path) = (BackendKind::TokioUring, path.as_ref());
+        let open_error = |source| Error::Open { backend, path: path.into(), source };
+        let file_type = path.metadata().map_err(open_error)?.file_type();
+        // Asked before opening: opening a pipe would wait for a writer.
+        if let Some(what) = sys::not_a_file(file_type) {
+            return Err(Error::NotAFile { backend, path: path.into(), what });
+        }
+        // Buffers are aligned to a page, so a page is what the device may ask for.
+        let limits = Limits { chunk_bytes: REQUEST_BYTES_MAX, bounce_bytes: PAGE_BYTES };
+        let device = Rc::new(open_file(backend, policy, limits, path)?);
+        Ok(Self { path: path.into(), policy, device })
+    }
+
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's length now.
+    pub fn file_len(&self) -> Result<u64> {
+        let metadata = self.device.file().metadata();
+        metadata.map(|metadata| metadata.len()).map_err(|source| Error::Open {
+            backend: BackendKind::TokioUring,
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// The bytes `offset..offset + len`, all of them, in a buffer of the pool.
+    ///
+    /// Offset and length may be anything: what the device wants aligned is read around them. Short
+    /// reads and interruptions are continued. When the pool is spent the task waits, as the pool's
+    /// options say, and other tasks of the runtime go on.
+    ///
+    /// The future can be dropped at any time; the runtime keeps the buffer and the file until the
+    /// kernel has let go of them.
+    ///
+    /// # Errors
+    /// [`Error::PastEnd`] where the file ends before, [`Error::Read`] where the system fails the
+    /// read, [`Error::PoolExhausted`], and [`Error::Unavailable`] outside a tokio-uring runtime.
+    pub async fn read_at(&self, offset: u64, len: usize, pool: &BufferPool) -> Result<Buffer> {
+        let failed = |shortfall| self.error(offset, len, shortfall);
+        // The kernel takes no offset past `i64::MAX`, also not in the block around the bytes.
+        let last_end = (i64::MAX as u64) - PAGE_BYTES as u64;
+        if len > 0 && offset.checked_add(len as u64).is_none_or(|end| end > last_end) {
+            return Err(failed(Shortfall::PastEnd(self.file_len()?)));
+        }
+        let align = self.device.alignment().offset.max(self.device.alignment().memory);
+        // `align` is at most a page, so the remainder fits and the sum does not overflow.
+        let lead = (offset % align as u64) as usize;
+        let needed = if len == 0 { 0 } else { lead + len };
+        let mut buffer = take(pool, needed.next_multiple_of(align)).await?;
+        buffer = self.fill(buffer, offset - lead as u64, needed).await?.map_err(failed)?;
+        buffer.narrow(lead..lead + len);
+        Ok(buffer)
+    }
+
+    /// Reads from `start`, which is aligned, until `needed` bytes are there.
+    async fn fill(
+        &self,
+        mut buffer: Buffer,
+        start: u64,
+        needed: usize,
+    ) -> Result<Result<Buffer, Shortfall>> {
+        let align = self.device.alignment().offset;
+        let mut patience = Patience::default();
+        let mut done = 0;
+        while done < needed {
+            let op = ReadOp {
+                descriptor: self.device.file().as_raw_fd(),
+                offset: start + done as u64,
+                part: done..buffer.len().min(done + REQUEST_BYTES_MAX),
+                rw_flags: rw_flags(self.policy),
+            };
+            let read = op.submit(buffer, Rc::clone(&self.device)).map_err(outside)?;
+            let (result, back) = read.await;
+            buffer = back;
+            match result {
+                Ok(n) => match resume_at(done, n, needed, align) {
+                    Resume::Complete => break,
+                    Resume::From(next) => {
+                        done = next;
+                        patience.renew();
+                    }
+                    Resume::End => {
+                        let end = start + needed as u64;
+                        return Ok(Err(shortfall_at_end(self.device.file(), end)));
+                    }
+                },
+                Err(error) if patience.allows(&error) => {}
+                Err(error) => return Ok(Err(error.into())),
+            }
+        }
+        Ok(Ok(buffer))
+    }
+
+    fn error(&self, offset: u64, len: usize, shortfall: Shortfall) -> Error {
+        let (backend, path, index) = (BackendKind::TokioUring, self.path.clone(), 0);
+        match shortfall {
+            Shortfall::PastEnd(file_len) => {
+                Error::PastEnd { backend, path, offset, len, index, file_len }
+            }
+            Shortfall::Io(source) => Error::Read { backend, path, offset, len, index, source },
+        }
+    }
+}
+
+/// The largest request: what the kernel takes at once is a little less than 2 GiB.
+const REQUEST_BYTES_MAX: usize = 1 << 30;
+
+/// How often to look for a buffer in a spent pool.
+const POOL_PAUSE: Duration = Duration::from_millis(1);
+
+/// A buffer of the pool. It is waited for as the pool's options say, but asleep: whoever holds the
+/// buffers may be another task of this thread.
+async fn take(pool: &BufferPool, len: usize) -> Result<Buffer> {
+    let timeout = match pool.when_spent() {
+        WhenSpent::Wait { timeout } if len <= pool.limit_bytes() => timeout,
+        _ => Duration::ZERO,
+    };
+    let started = Instant::now();
+    loop {
+        match pool.try_take(len) {
+            Err(Error::PoolExhausted { .. }) if started.elapsed() < timeout => {
+                // Outside a tokio-uring runtime there may be no timer, and tokio would panic.
+                submit_no_op().map_err(outside)?.await;
+                tokio::time::sleep(POOL_PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn outside(NoRuntime: NoRuntime) -> Error {
+    Error::Unavailable {
+        backend: BackendKind::TokioUring,
+        reason: "an async read outside a tokio-uring runtime".into(),
+        way_out: "call it inside `tokio_uring::start`, or use a backend with blocking reads".into(),
+    }
+}

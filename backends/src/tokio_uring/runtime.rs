@@ -1,0 +1,238 @@
+//! The thread that the runtime lives on: it takes jobs, keeps their reads in flight, answers.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::panic::{self, AssertUnwindSafe};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::task::{Context, Poll};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+use super::operation::{InFlight, NoOp, submit_no_op, try_ring};
+use super::queue::{Job, Queue, Ticket};
+
+/// Full batches, of several threads, whose reads can be in flight at once.
+const FULL_BATCHES: usize = 8;
+
+/// The most entries that the kernel gives a ring (`IORING_MAX_ENTRIES`).
+const ENTRIES_MAX: usize = 32768;
+
+/// A running runtime. Dropping it ends the thread.
+pub(super) struct Runtime {
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Runtime {
+    /// Starts the thread, and waits until it can read.
+    pub(super) fn start(depth_max: usize) -> io::Result<Self> {
+        let entries = (depth_max * FULL_BATCHES).next_power_of_two().min(ENTRIES_MAX) as u32;
+        try_ring(entries)?;
+        let queue = Arc::new(Queue::default());
+        let (report, started) = mpsc::sync_channel(1);
+        let jobs = Arc::clone(&queue);
+        let main = move || run(entries, jobs, &report);
+        let thread = thread::Builder::new().name("ringmain-tokio".into()).spawn(main)?;
+        let runtime = Self { queue, thread: Some(thread) };
+        // A thread that panicked before it could report has hung up.
+        let panicked = |_| io::Error::other("the tokio-uring runtime panicked while it started");
+        started.recv().map_err(panicked)??;
+        Ok(runtime)
+    }
+
+    pub(super) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Some(thread) = self.thread.take() {
+            // Whatever it panicked with has been answered to the batches already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Answers what is left when the thread ends, however it ends.
+struct Abandon(Arc<Queue>);
+
+impl Drop for Abandon {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+fn run(entries: u32, queue: Arc<Queue>, report: &mpsc::SyncSender<io::Result<()>>) {
+    let queue = Abandon(queue);
+    let runtime = match tokio_uring::Runtime::new(tokio_uring::builder().entries(entries)) {
+        Ok(runtime) => ManuallyDrop::new(runtime),
+        Err(error) => {
+            let _ = report.send(Err(error));
+            return;
+        }
+    };
+    let _ = report.send(Ok(()));
+    // One place is for the no-op of `Watch`: tokio-uring panics when a full queue cannot be
+    // submitted, so the queue is never full.
+    let flights_max = entries as usize - 1;
+    let end = panic::catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async {
+            let mut engine = Engine::new(&queue.0, flights_max);
+            poll_fn(|context| engine.poll(context)).await
+        })
+    }));
+    if let Ok(End::Idle) = end {
+        drop(ManuallyDrop::into_inner(runtime));
+    }
+    // Else the ring may hold reads that the kernel does not take. Dropping the runtime would
+    // wait for them for ever, or abort; leaked, it keeps their memory from being freed.
+}
+
+/// How the runtime came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The queue was closed and everything is answered.
+    Idle,
+    /// The kernel takes nothing from the ring any more.
+    RingRefused,
+}
+
+struct Flight {
+    op: InFlight<()>,
+    // Dropped after the operation.
+    ticket: Ticket,
+}
+
+/// The runtime's one task: no task for each read, so no memory for each either.
+struct Engine<'a> {
+    queue: &'a Queue,
+    /// Jobs taken from the queue and not yet started.
+    arrivals: Vec<Job>,
+    flights: Vec<Flight>,
+    flights_max: usize,
+    watch: Watch,
+}
+
+impl<'a> Engine<'a> {
+    fn new(queue: &'a Queue, flights_max: usize) -> Self {
+        let (arrivals, flights) = (Vec::new(), Vec::new());
+        Self { queue, arrivals, flights, flights_max, watch: Watch::new() }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        let mut more_to_come = true;
+        loop {
+            self.land(context);
+            let in_flight = self.flights.len();
+            more_to_come &= self.take_off(context);
+            // What has just started must be polled once, so that its end wakes this task.
+            if self.flights.len() == in_flight {
+                break;
+            }
+        }
+        if self.flights.is_empty() && !more_to_come {
+            Poll::Ready(if self.watch.no_op.is_none() { End::Idle } else { End::RingRefused })
+        } else if self.watch.sees_refusal(context, !self.flights.is_empty()) {
+            Poll::Ready(End::RingRefused)
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Answers the reads that have ended. Looks at all in flight, which costs some ten
+    /// nanoseconds each; many have ended whenever there are many.
+    fn land(&mut self, context: &mut Context<'_>) {
+        let mut at = 0;
+        while at < self.flights.len() {
+            match Pin::new(&mut self.flights[at].op).poll(context) {
+                Poll::Pending => at += 1,
+                Poll::Ready((result, buffer)) => {
+                    self.flights.swap_remove(at).ticket.answer(result, buffer);
+                    self.watch.reads_ended();
+                }
+            }
+        }
+    }
+
+    /// Starts reads while there is room in the ring; false if no more will ever come.
+    fn take_off(&mut self, context: &Context<'_>) -> bool {
+        let was_idle = self.flights.is_empty();
+        let room = self.flights_max - self.flights.len();
+        let more_to_come = self.queue.take(room, &mut self.arrivals, context);
+        for Job { op, buffer, ticket } in self.arrivals.drain(..) {
+            // Without a runtime around, which cannot be, dropping the ticket answers.
+            if let Ok(op) = op.submit(buffer, ()) {
+                self.flights.push(Flight { op, ticket });
+            }
+        }
+        if was_idle && !self.flights.is_empty() {
+            self.watch.begin();
+        }
+        more_to_come
+    }
+}
+
+/// While reads are in flight: how often to look whether any has ended.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Ticks that a no-op may stay in the queue before the ring is given up: half a second.
+const REFUSED_TICKS_MAX: u32 = 25;
+
+/// Tells a slow device from a kernel that does not take the queue.
+///
+/// tokio-uring submits its queue whenever its thread goes to sleep, and ignores the error. After
+/// one, the reads would wait for the next sleep, which comes with the next event: perhaps never.
+/// A tick is such an event, so that a passing error (`EAGAIN`, `EBUSY`) is overcome. A no-op ends
+/// the moment the kernel takes it; one that does not end tells that nothing is taken.
+struct Watch {
+    tick: Pin<Box<Sleep>>,
+    /// Some read has ended since the last tick.
+    progress: bool,
+    no_op: Option<NoOp>,
+    refused_ticks: u32,
+}
+
+impl Watch {
+    fn new() -> Self {
+        let tick = Box::pin(tokio::time::sleep(TICK));
+        Self { tick, progress: true, no_op: None, refused_ticks: 0 }
+    }
+
+    /// The first reads after a pause.
+    fn begin(&mut self) {
+        self.progress = true;
+        self.tick.as_mut().reset(Instant::now() + TICK);
+    }
+
+    fn reads_ended(&mut self) {
+        self.progress = true;
+    }
+
+    /// True when the ring is to be given up.
+    fn sees_refusal(&mut self, context: &mut Context<'_>, reads_in_flight: bool) -> bool {
+        while reads_in_flight && self.tick.as_mut().poll(context).is_ready() {
+            self.tick.as_mut().reset(Instant::now() + TICK);
+            if std::mem::take(&mut self.progress) {
+                self.refused_ticks = 0;
+            } else if self.no_op.is_some() {
+                self.refused_ticks += 1;
+            } else {
+                self.no_op = submit_no_op().ok();
+            }
+        }
+        if let Some(no_op) = &mut self.no_op
+            && Pin::new(no_op).poll(context).is_ready()
+        {
+            self.no_op = None;
+            self.refused_ticks = 0;
+        }
+        self.refused_ticks > REFUSED_TICKS_MAX
+    }
+}

@@ -1,0 +1,463 @@
+use std::fs::File;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::{AsyncFile, TokioUringBackend};
+use crate::fault::Faults;
+use crate::{
+    BackendOptions, Buffer, BufferPool, CachePolicy, Error, FileHandle, PoolOptions, Read,
+    ReadBackend, ReadBackendExt, WhenSpent,
+};
+
+/// Some files of bytes that tell where they are from.
+struct Fixture {
+    _dir: TempDir,
+    paths: Vec<PathBuf>,
+    contents: Vec<Vec<u8>>,
+}
+
+const FILE_BYTES: usize = 300_001;
+
+impl Fixture {
+    fn new(files: usize) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let byte = |file: usize, at: usize| (at * 7 + at / 251 + file * 13) as u8;
+        let contents: Vec<Vec<u8>> =
+            (0..files).map(|file| (0..FILE_BYTES).map(|at| byte(file, at)).collect()).collect();
+        let paths: Vec<PathBuf> =
+            (0..files).map(|file| dir.path().join(file.to_string())).collect();
+        for (path, bytes) in paths.iter().zip(&contents) {
+            std::fs::write(path, bytes).unwrap();
+        }
+        Self { _dir: dir, paths, contents }
+    }
+
+    fn open(&self, backend: &TokioUringBackend) -> Vec<FileHandle> {
+        self.paths.iter().map(|path| backend.open(path).unwrap()).collect()
+    }
+
+    /// Reads `ranges` of all files in one batch and compares.
+    fn check(&self, backend: &TokioUringBackend, ranges: &[(usize, usize)]) {
+        let handles = self.open(backend);
+        let wanted: Vec<(usize, usize, usize)> = (ranges.iter())
+            .flat_map(|(at, len)| (0..handles.len()).map(move |file| (file, *at, *len)))
+            .collect();
+        let mut memory: Vec<Vec<u8>> = wanted.iter().map(|(.., len)| vec![0; *len]).collect();
+        let mut reads: Vec<Read<'_>> = (wanted.iter().zip(&mut memory))
+            .map(|((file, at, _), dst)| Read::new(&handles[*file], *at as u64, dst))
+            .collect();
+        backend.read_batch(&mut reads).unwrap();
+        drop(reads);
+        for ((file, at, len), bytes) in wanted.iter().zip(&memory) {
+            assert!(*bytes == self.contents[*file][*at..at + len], "{len} of {file} at {at}");
+        }
+    }
+}
+
+fn pool(limit_bytes: usize) -> BufferPool {
+    let when_spent = WhenSpent::Wait { timeout: Duration::from_secs(5) };
+    BufferPool::new(PoolOptions { limit_bytes, when_spent }).unwrap()
+}
+
+/// The smallest that every bound can be.
+fn tight() -> BackendOptions {
+    BackendOptions {
+        open_files_max: 1,
+        depth_max: 1,
+        chunk_bytes: 4096,
+        pool: Some(pool(4096)),
+        ..BackendOptions::default()
+    }
+}
+
+fn backend(options: &BackendOptions) -> TokioUringBackend {
+    TokioUringBackend::new(options).unwrap()
+}
+
+fn odd_ranges() -> Vec<(usize, usize)> {
+    let lens = [0, 1, 511, 512, 513, 4095, 4096, 4097, 70_000];
+    let starts = [0, 1, 511, 4096, 100_003, FILE_BYTES - 70_000];
+    let mut ranges: Vec<_> = starts.iter().flat_map(|at| lens.map(|len| (*at, len))).collect();
+    ranges.push((0, FILE_BYTES));
+    ranges.push((FILE_BYTES - 1, 1));
+    ranges
+}
+
+#[test]
+fn odd_ranges_of_several_files_have_the_right_bytes() {
+    let fixture = Fixture::new(3);
+    let policies = [CachePolicy::Direct, CachePolicy::Buffered];
+    for cache_policy in policies {
+        for options in [BackendOptions::default(), tight()] {
+            let options = BackendOptions { cache_policy, ..options };
+            fixture.check(&backend(&options), &odd_ranges());
+        }
+    }
+}
+
+#[test]
+fn uncached_reads_have_the_right_bytes_or_say_that_there_are_none() {
+    let fixture = Fixture::new(1);
+    let options = BackendOptions { cache_policy: CachePolicy::Uncached, ..Default::default() };
+    let backend = backend(&options);
+    match backend.open(&fixture.paths[0]) {
+        Ok(_) => fixture.check(&backend, &odd_ranges()),
+        Err(error) => assert!(error.is_unsupported(), "{error}"),
+    }
+}
+
+#[test]
+fn the_only_buffer_of_the_pool_may_be_the_destination() {
+    let fixture = Fixture::new(1);
+    let options = tight();
+    let backend = backend(&options);
+    let file = backend.open(&fixture.paths[0]).unwrap();
+    let pool = options.pool.unwrap();
+    let bytes = backend.read_to_buf(&pool, &file, 4096, 4096).unwrap();
+    assert_eq!(bytes[..], fixture.contents[0][4096..8192]);
+}
+
+#[test]
+fn the_first_read_past_the_end_is_named() {
+    let fixture = Fixture::new(1);
+    let backend = backend(&BackendOptions::default());
+    let file = backend.open(&fixture.paths[0]).unwrap();
+    let len = FILE_BYTES as u64;
+    let (mut a, mut b, mut c) = ([0; 10], [0; 10], [0; 10]);
+    let error = backend
+        .read_batch(&mut [
+            Read::new(&file, 5, &mut a),
+            Read::new(&file, len - 9, &mut b),
+            Read::new(&file, len + 70_000, &mut c),
+        ])
+        .unwrap_err();
+    let Error::PastEnd { offset, len: read_len, index, file_len, path, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!((offset, read_len, index, file_len), (len - 9, 10, 1, len));
+    assert_eq!(path, fixture.paths[0]);
+}
+
+#[test]
+fn short_reads_and_interruptions_change_nothing() {
+    let fixture = Fixture::new(2);
+    for seed in 0..8 {
+        let faults = Arc::new(Faults {
+            seed,
+            short_permille: 400,
+            interrupt_permille: 300,
+            ..Faults::default()
+        });
+        let options = BackendOptions { faults: Some(Arc::clone(&faults)), ..Default::default() };
+        fixture.check(&backend(&options), &odd_ranges());
+        let tight = BackendOptions { faults: Some(Arc::clone(&faults)), ..tight() };
+        fixture.check(&backend(&tight), &odd_ranges());
+        assert!(faults.injected.load(std::sync::atomic::Ordering::Relaxed) > 10);
+    }
+}
+
+#[test]
+fn a_device_error_names_its_read_and_leaves_the_backend_usable() {
+    let fixture = Fixture::new(1);
+    let faults = Faults { eio_range: Some(200_000..200_001), ..Faults::default() };
+    let options = BackendOptions { faults: Some(Arc::new(faults)), ..Default::default() };
+    let backend = backend(&options);
+    let file = backend.open(&fixture.paths[0]).unwrap();
+    let mut memory = vec![[0; 5000]; 60];
+    let mut reads: Vec<Read<'_>> = (memory.iter_mut().enumerate())
+        .map(|(at, dst)| Read::new(&file, at as u64 * 5000, dst))
+        .collect();
+    let error = backend.read_batch(&mut reads).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error}");
+    // Neighbours share a request, so an earlier read may be the first that lacks its bytes.
+    assert!(error.offset().is_some_and(|offset| offset <= 200_000), "{error}");
+    let bytes = backend.read_to_vec(&file, 100, 5000).unwrap();
+    assert_eq!(bytes, fixture.contents[0][100..5100]);
+}
+
+/// The threads of this process with our runtime's name, as folders of `/proc`. Other tests have
+/// such threads too, so a test that counts them runs alone.
+fn runtime_threads() -> Vec<PathBuf> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let is_ours = |task: &PathBuf| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "ringmain-tokio\n")
+    };
+    tasks.map(|task| task.unwrap().path()).filter(is_ours).collect()
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// True in a process that runs only this test. Elsewhere it starts one, and waits for it to pass.
+fn alone(test: &str) -> bool {
+    const ALONE: &str = "RINGMAIN_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let name = format!("tokio_uring::tests::{test}");
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([name.as_str(), "--exact", "--test-threads=1"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    false
+}
+
+#[test]
+fn dropping_the_backend_ends_its_thread() {
+    if !alone("dropping_the_backend_ends_its_thread") {
+        return;
+    }
+    let fixture = Fixture::new(1);
+    let before = descriptors();
+    for _ in 0..20 {
+        let backend = backend(&BackendOptions::default());
+        assert_eq!(runtime_threads().len(), 1);
+        fixture.check(&backend, &[(1, 100)]);
+        drop(backend);
+        assert_eq!(runtime_threads().len(), 0);
+    }
+    assert_eq!(descriptors(), before);
+}
+
+#[test]
+fn an_idle_runtime_sleeps() {
+    if !alone("an_idle_runtime_sleeps") {
+        return;
+    }
+    let fixture = Fixture::new(1);
+    let backend = backend(&BackendOptions::default());
+    fixture.check(&backend, &odd_ranges());
+    let thread = runtime_threads().remove(0);
+    let wake_ups = || {
+        let status = std::fs::read_to_string(thread.join("status")).unwrap();
+        let is_count = |line: &&str| line.starts_with("voluntary_ctxt_switches");
+        status.lines().find(is_count).unwrap().to_owned()
+    };
+    std::thread::sleep(Duration::from_millis(200));
+    let before = wake_ups();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(wake_ups(), before);
+}
+
+#[test]
+fn a_forked_child_reads_with_a_runtime_of_its_own() {
+    if !alone("a_forked_child_reads_with_a_runtime_of_its_own") {
+        return;
+    }
+    let fixture = Fixture::new(2);
+    let backend = backend(&BackendOptions::default());
+    fixture.check(&backend, &odd_ranges());
+    // SAFETY: the child only reads and leaves without unwinding into the test harness.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let read = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            fixture.check(&backend, &odd_ranges());
+            assert_eq!(runtime_threads().len(), 1);
+        }));
+        // SAFETY: ends the child, and nothing else.
+        unsafe { libc::_exit(i32::from(read.is_err())) };
+    }
+    fixture.check(&backend, &odd_ranges());
+    let mut status = 0;
+    // SAFETY: `status` is valid to write to, and the child is ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    assert_eq!(runtime_threads().len(), 1);
+}
+
+/// From now on every call of `io_uring_enter` in this process fails with `EIO`.
+fn refuse_io_uring_enter() {
+    let op = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let filter = [
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0), // the call's number
+        op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_io_uring_enter as u32),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EIO as u32),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: 4, filter: filter.as_ptr().cast_mut() };
+    let (set, all_threads) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
+    // SAFETY: the program lives during the call, which copies it.
+    let failed = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            || libc::syscall(libc::SYS_seccomp, set, all_threads, &raw const program) != 0
+    };
+    assert!(!failed, "{}", std::io::Error::last_os_error());
+}
+
+/// tokio-uring ignores that the kernel does not take its queue, and a read then waits for ever.
+#[test]
+fn a_ring_that_is_refused_is_an_error_and_not_a_hang() {
+    if !alone("a_ring_that_is_refused_is_an_error_and_not_a_hang") {
+        return;
+    }
+    let fixture = Fixture::new(1);
+    let refused = backend(&BackendOptions::default());
+    fixture.check(&refused, &odd_ranges());
+    let file = refused.open(&fixture.paths[0]).unwrap();
+    refuse_io_uring_enter();
+    let started = Instant::now();
+    for _ in 0..3 {
+        let error = refused.read_to_vec(&file, 77, 100).unwrap_err();
+        assert!(matches!(error, Error::Read { offset: 77, len: 100, .. }), "{error}");
+        assert!(error.to_string().contains("took no more reads"), "{error}");
+    }
+    drop(refused);
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert_eq!(runtime_threads().len(), 0);
+    let error = TokioUringBackend::new(&BackendOptions::default()).unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+}
+
+#[test]
+fn threads_share_the_runtime_and_a_small_pool() {
+    let fixture = Fixture::new(4);
+    for options in [
+        BackendOptions::default(),
+        BackendOptions { open_files_max: 2, depth_max: 3, pool: Some(pool(8192)), ..tight() },
+        tight(),
+    ] {
+        let backend = backend(&options);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| fixture.check(&backend, &odd_ranges()));
+            }
+        });
+    }
+}
+
+fn in_runtime<T>(test: impl Future<Output = T>) -> T {
+    tokio_uring::start(test)
+}
+
+#[test]
+fn async_reads_have_the_right_bytes() {
+    let fixture = Fixture::new(1);
+    for policy in [CachePolicy::Direct, CachePolicy::Buffered] {
+        in_runtime(async {
+            let pool = pool(1 << 20);
+            let file = AsyncFile::open(&fixture.paths[0], policy).unwrap();
+            assert_eq!(file.file_len().unwrap(), FILE_BYTES as u64);
+            for (at, len) in odd_ranges() {
+                let bytes = file.read_at(at as u64, len, &pool).await.unwrap();
+                assert!(bytes[..] == fixture.contents[0][at..at + len], "{len} at {at}");
+            }
+            assert_eq!(file.read_at(u64::MAX, 0, &pool).await.unwrap().len(), 0);
+        });
+    }
+}
+
+#[test]
+fn async_reads_past_the_end_say_so() {
+    let fixture = Fixture::new(1);
+    in_runtime(async {
+        let pool = pool(1 << 20);
+        let file = AsyncFile::open(&fixture.paths[0], CachePolicy::Direct).unwrap();
+        let len = FILE_BYTES as u64;
+        let far = i64::MAX as u64;
+        for (at, read_len) in [
+            (len, 1),
+            (len - 1, 2),
+            (len + 9999, 600),
+            (far - 600, 9),
+            (far - 5000, 9),
+            (far, 1),
+            (u64::MAX, 2),
+        ] {
+            let error = file.read_at(at, read_len, &pool).await.unwrap_err();
+            assert!(
+                matches!(&error, Error::PastEnd { offset, len: l, file_len, path, .. }
+                    if (*offset, *l, *file_len) == (at, read_len, len) && *path == fixture.paths[0]),
+                "{error}"
+            );
+        }
+        let missing = AsyncFile::open("/nonexistent/file", CachePolicy::Direct).unwrap_err();
+        assert!(matches!(missing, Error::Open { .. }), "{missing}");
+        let directory = AsyncFile::open("/", CachePolicy::Direct).unwrap_err();
+        assert!(matches!(directory, Error::NotAFile { .. }), "{directory}");
+    });
+}
+
+#[test]
+fn an_async_read_waits_for_a_buffer_that_another_task_holds() {
+    let fixture = Fixture::new(1);
+    let pool = pool(4096);
+    in_runtime(async {
+        let file = AsyncFile::open(&fixture.paths[0], CachePolicy::Direct).unwrap();
+        let held = file.read_at(0, 10, &pool).await.unwrap();
+        tokio_uring::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            drop(held);
+        });
+        let bytes = file.read_at(4096, 10, &pool).await.unwrap();
+        assert_eq!(bytes[..], fixture.contents[0][4096..4106]);
+        let too_much = file.read_at(0, 5000, &pool).await.unwrap_err();
+        assert!(matches!(too_much, Error::PoolExhausted { .. }), "{too_much}");
+    });
+}
+
+#[test]
+fn an_async_read_nobody_awaits_gives_its_buffer_back() {
+    let fixture = Fixture::new(1);
+    let pool = pool(1 << 20);
+    in_runtime(async {
+        let file = AsyncFile::open(&fixture.paths[0], CachePolicy::Direct).unwrap();
+        for at in 0..50 {
+            let read = file.read_at(at * 4096, 4096, &pool);
+            let _ = tokio::time::timeout(Duration::ZERO, read).await;
+        }
+    });
+    assert_eq!(pool.stats().in_use_bytes, 0);
+}
+
+#[test]
+fn an_async_read_outside_a_runtime_is_an_error() {
+    let fixture = Fixture::new(1);
+    let file = AsyncFile::open(&fixture.paths[0], CachePolicy::Buffered).unwrap();
+    let poll_once = |pool: &BufferPool| {
+        let mut read = Box::pin(file.read_at(0, 10, pool));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match read.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(outcome) => outcome.map(|bytes: Buffer| bytes.len()),
+            std::task::Poll::Pending => panic!("it waits for what cannot come"),
+        }
+    };
+    let pool = pool(4096);
+    assert!(matches!(poll_once(&pool), Err(Error::Unavailable { .. })));
+    let _all = pool.take(4096).unwrap();
+    assert!(matches!(poll_once(&pool), Err(Error::Unavailable { .. })));
+}
+
+#[test]
+fn a_file_that_shrinks_and_grows() {
+    let fixture = Fixture::new(1);
+    let backend = backend(&BackendOptions::default());
+    let file = backend.open(&fixture.paths[0]).unwrap();
+    let writer = File::options().write(true).open(&fixture.paths[0]).unwrap();
+    writer.set_len(1000).unwrap();
+    let error = backend.read_to_vec(&file, 500, 501).unwrap_err();
+    assert!(matches!(error, Error::PastEnd { file_len: 1000, .. }), "{error}");
+    writer.set_len(2_000_000).unwrap();
+    assert_eq!(backend.read_to_vec(&file, 1_999_999, 1).unwrap(), [0]);
+}
+
+#[test]
+fn a_batch_of_one_is_not_slow() {
+    // 20 ms is the tick of the runtime's watch: a read that waits for it has missed its wake-up.
+    let fixture = Fixture::new(1);
+    let options = BackendOptions { cache_policy: CachePolicy::Buffered, ..Default::default() };
+    let backend = backend(&options);
+    let file = backend.open(&fixture.paths[0]).unwrap();
+    let started = Instant::now();
+    for at in 0..500 {
+        backend.read_to_vec(&file, at * 100, 100).unwrap();
+    }
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+}

@@ -1,0 +1,133 @@
+//! A steady loop of batches allocates nothing for a read, and the resident size stays.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ringmain_backends::{BackendKind, BackendOptions, FileHandle, Read, ReadBackend, Residency};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: everything is the system allocator's; the count is beside it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(block, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const FILE_BYTES: u64 = 16 << 20;
+const READ_BYTES: usize = 4096;
+
+/// One test, because what it counts belongs to the whole process.
+#[test]
+fn steady_batches_allocate_nothing_and_stay_resident() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    let word = |i: u64| (i * 0x9E37_79B9).to_le_bytes();
+    std::fs::write(&path, (0..FILE_BYTES / 8).flat_map(word).collect::<Vec<u8>>()).unwrap();
+    let release = Residency::Release;
+    let options = BackendOptions { residency: release, ..BackendOptions::default() };
+    for kind in BackendKind::ALL {
+        let Some(backend) = common::open_or_excuse(kind, &options) else {
+            continue;
+        };
+        let file = backend.open(&path).unwrap();
+        check_allocations(&backend, &file);
+        check_residency(&backend, &file);
+    }
+}
+
+fn check_allocations(backend: &Arc<dyn ReadBackend>, file: &FileHandle) {
+    let mut memory = vec![0; 257 * READ_BYTES];
+    let small = count_allocations(&**backend, file, &mut memory, 64);
+    let large = count_allocations(&**backend, file, &mut memory, 256);
+    let kind = backend.kind();
+    eprintln!("{kind}: 100 batches of 64 reads allocate {small} times, of 256 reads {large} times");
+    assert!(small < 200, "{kind}: {small} allocations in 100 batches");
+    assert!(large <= small + 10, "{kind}: {small} for batches of 64, {large} for batches of 256");
+}
+
+/// Of 100 batches, after as many that may still grow what is kept.
+fn count_allocations(
+    backend: &dyn ReadBackend,
+    file: &FileHandle,
+    memory: &mut [u8],
+    count: usize,
+) -> u64 {
+    // Half of the destinations are aligned, half are not; the same offsets come every time.
+    let start = memory.as_ptr().align_offset(READ_BYTES);
+    let offset = |at: usize| (at as u64 * 77_777) % (FILE_BYTES - 2 * READ_BYTES as u64);
+    let mut reads: Vec<_> = memory[start..]
+        .chunks_exact_mut(READ_BYTES)
+        .take(count)
+        .enumerate()
+        .map(|(at, dst)| match at % 2 {
+            0 => Read::new(file, offset(at) / 4096 * 4096, dst),
+            _ => Read::new(file, offset(at) | 1, &mut dst[1..4000]),
+        })
+        .collect();
+    assert_eq!(reads.len(), count);
+    let mut run =
+        |batches: usize| (0..batches).for_each(|_| backend.read_batch(&mut reads).unwrap());
+    run(100);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    run(100);
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+/// 10,000 batches all over the file leave the resident size where it was.
+fn check_residency(backend: &Arc<dyn ReadBackend>, file: &FileHandle) {
+    let mut memory = [[0; READ_BYTES]; 2];
+    let mut turn = 0u64;
+    let mut run = |batches: u64| {
+        for _ in 0..batches {
+            turn += 1;
+            let mut at = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let mut reads = memory.each_mut().map(|dst| {
+                at = at.rotate_left(16).wrapping_mul(0x2545_F491_4F6C_DD1D);
+                Read::new(file, at % (FILE_BYTES - READ_BYTES as u64), dst.as_mut_slice())
+            });
+            backend.read_batch(&mut reads).unwrap();
+        }
+    };
+    run(1000);
+    let Some(before_kib) = resident_kib() else {
+        return;
+    };
+    run(10_000);
+    let growth_kib = resident_kib().unwrap().saturating_sub(before_kib);
+    let kind = backend.kind();
+    eprintln!("{kind}: {before_kib} KiB resident, and {growth_kib} KiB more after 10,000 batches");
+    assert!(growth_kib <= 1024, "{kind}: the resident size grew by {growth_kib} KiB");
+}
+
+/// Anonymous and file pages of this process, where that can be told.
+fn resident_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let value = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    Some(value("RssAnon:")? + value("RssFile:")?)
+}

@@ -1,0 +1,210 @@
+//! What a container or a small limit takes away: the caller still reads, or is told why not.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
+
+mod common;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use ringmain_backends::conformance::child::in_child;
+use ringmain_backends::{
+    AutoBackend, BackendKind, BackendOptions, Error, Read, ReadBackend, ReadBackendExt,
+    open_backend,
+};
+
+/// Makes `io_uring_setup` fail with `EPERM` in this process from now on, as container runtimes
+/// do by default.
+fn refuse_io_uring() {
+    // The number of the system call is the first field of `seccomp_data`.
+    // SAFETY: these only fill in a struct.
+    let mut program = unsafe {
+        [
+            libc::BPF_STMT((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0),
+            libc::BPF_JUMP(
+                (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+                libc::SYS_io_uring_setup as u32,
+                0,
+                1,
+            ),
+            libc::BPF_STMT(
+                (libc::BPF_RET | libc::BPF_K) as u16,
+                libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+            ),
+            libc::BPF_STMT((libc::BPF_RET | libc::BPF_K) as u16, libc::SECCOMP_RET_ALLOW),
+        ]
+    };
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the filter points to the program, and both outlive the calls.
+    let failed = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) != 0
+    };
+    assert!(!failed, "seccomp: {}", io::Error::last_os_error());
+}
+
+fn give_up_root() {
+    // SAFETY: no pointers but a null one with a count of 0; the user comes last, because only
+    // root may change the groups.
+    let failed = unsafe {
+        libc::geteuid() == 0
+            && (libc::setgroups(0, std::ptr::null()) != 0
+                || libc::setgid(65534) != 0
+                || libc::setuid(65534) != 0)
+    };
+    assert!(!failed, "giving up root: {}", io::Error::last_os_error());
+}
+
+fn limit_locked_memory(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: `limit` is a valid `rlimit`.
+    let failed = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) } != 0;
+    assert!(!failed, "setrlimit: {}", io::Error::last_os_error());
+}
+
+/// A file in a directory that becomes the working one: a relative path needs no rights to the
+/// directories above.
+fn file_for_nobody() -> (tempfile::TempDir, Vec<u8>) {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let contents: Vec<u8> = (0..300_001u32).map(|i| (i * 7 % 251) as u8).collect();
+    std::fs::write(dir.path().join("data"), &contents).unwrap();
+    std::env::set_current_dir(dir.path()).unwrap();
+    (dir, contents)
+}
+
+/// Many small reads and a large one, aligned and not.
+fn check_reads(backend: &dyn ReadBackend, contents: &[u8]) {
+    let file = backend.open(Path::new("data")).unwrap();
+    let mut memory = vec![0; 100 * 1000];
+    let mut reads: Vec<_> = memory
+        .chunks_exact_mut(1000)
+        .enumerate()
+        .map(|(at, dst)| Read::new(&file, at as u64 * 2900, dst))
+        .collect();
+    backend.read_batch(&mut reads).unwrap();
+    for (at, bytes) in memory.chunks_exact(1000).enumerate() {
+        assert!(bytes == &contents[at * 2900..][..1000], "read {at}");
+    }
+    assert!(backend.read_to_vec(&file, 4096, 200_000).unwrap() == contents[4096..204_096]);
+}
+
+/// False, and said so, where there is no such backend to be refused.
+fn is_available(kind: BackendKind) -> bool {
+    let opened = open_backend(kind, &BackendOptions::default());
+    opened.map_err(|error| common::excuse(kind, &error)).is_ok()
+}
+
+#[test]
+fn auto_reads_without_io_uring_and_says_why() {
+    in_child("auto_reads_without_io_uring_and_says_why", || {
+        let could_have_it = is_available(BackendKind::Uring);
+        let (_dir, contents) = file_for_nobody();
+        refuse_io_uring();
+        let auto = AutoBackend::new(&BackendOptions::default()).unwrap();
+        check_reads(&auto, &contents);
+        let report = auto.report_for(Path::new("data")).unwrap();
+        assert_ne!(report.choice, BackendKind::Uring);
+        let rejected = report.rejected.iter().find(|it| it.backend == BackendKind::Uring);
+        let reason = &rejected.unwrap_or_else(|| panic!("{report:?}")).reason;
+        if could_have_it {
+            assert!(names_the_cause(reason), "{reason}");
+            assert!(names_the_cause(&report.reason), "{report:?}");
+        }
+        let lost = auto.capabilities().degradations;
+        assert!(lost.iter().any(|it| it.feature == "uring" && it.reason == *reason), "{lost:?}");
+    });
+}
+
+fn names_the_cause(text: &str) -> bool {
+    text.contains("io_uring") && (text.contains("not permitted") || text.contains("EPERM"))
+}
+
+#[test]
+fn uring_by_name_says_the_cause_and_the_way_out() {
+    in_child("uring_by_name_says_the_cause_and_the_way_out", || {
+        for kind in [BackendKind::Uring, BackendKind::TokioUring] {
+            let could_have_it = is_available(kind);
+            if kind == BackendKind::Uring {
+                refuse_io_uring();
+            }
+            if !could_have_it {
+                continue;
+            }
+            let error = open_backend(kind, &BackendOptions::default()).unwrap_err();
+            let Error::Unavailable { backend, reason, way_out } = &error else {
+                panic!("{error:?}");
+            };
+            assert_eq!(*backend, kind);
+            assert!(names_the_cause(reason), "{reason}");
+            // Who may have refused it, and what works without.
+            let suspects = ["seccomp", "io_uring_disabled", "container"];
+            assert!(suspects.iter().any(|it| error.to_string().contains(it)), "{error}");
+            assert!(way_out.contains("auto") || way_out.contains("direct"), "{way_out}");
+        }
+    });
+}
+
+/// A ring that exists goes on working, and a new thread that gets none reads without.
+#[test]
+fn io_uring_refused_later() {
+    in_child("io_uring_refused_later", || {
+        if !is_available(BackendKind::Uring) {
+            return;
+        }
+        let (_dir, contents) = file_for_nobody();
+        let backend = open_backend(BackendKind::Uring, &BackendOptions::default()).unwrap();
+        check_reads(&*backend, &contents);
+        refuse_io_uring();
+        check_reads(&*backend, &contents);
+        let (in_thread, its_contents) = (Arc::clone(&backend), contents.clone());
+        std::thread::spawn(move || check_reads(&*in_thread, &its_contents)).join().unwrap();
+    });
+}
+
+/// Registered buffers count as locked memory for everybody but root. So does the ring, which
+/// takes some 20 KiB of it.
+#[test]
+fn little_locked_memory_costs_only_registered_buffers() {
+    in_child("little_locked_memory_costs_only_registered_buffers", || {
+        if !is_available(BackendKind::Uring) {
+            return;
+        }
+        let (_dir, contents) = file_for_nobody();
+        limit_locked_memory(128 << 10);
+        give_up_root();
+        let backend = open_backend(BackendKind::Uring, &BackendOptions::default()).unwrap();
+        check_reads(&*backend, &contents);
+        let lost = backend.capabilities().degradations;
+        let buffers = lost.iter().find(|it| it.feature == "registered buffers");
+        let reason = &buffers.unwrap_or_else(|| panic!("not said: {lost:?}")).reason;
+        assert!(reason.contains("RLIMIT_MEMLOCK"), "{reason}");
+        let kept = backend.capabilities().features;
+        assert!(!kept.iter().any(|feature| feature == "registered buffers"), "{kept:?}");
+    });
+}
+
+#[test]
+fn no_locked_memory_at_all_is_told() {
+    in_child("no_locked_memory_at_all_is_told", || {
+        if !is_available(BackendKind::Uring) {
+            return;
+        }
+        let (_dir, contents) = file_for_nobody();
+        limit_locked_memory(0);
+        give_up_root();
+        match open_backend(BackendKind::Uring, &BackendOptions::default()) {
+            // A kernel that does not count rings.
+            Ok(backend) => check_reads(&*backend, &contents),
+            Err(error) => {
+                assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+                assert!(error.to_string().contains("RLIMIT_MEMLOCK"), "{error}");
+            }
+        }
+        let auto = AutoBackend::new(&BackendOptions::default()).unwrap();
+        check_reads(&auto, &contents);
+    });
+}

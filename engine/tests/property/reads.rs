@@ -1,0 +1,97 @@
+//! Selections that are not one range, and batches of views.
+
+use proptest::prelude::*;
+use ringmain::{ContiguousMemmap, Engine, Select};
+
+use crate::model::{self, Refusal};
+use crate::{Spec, fixture, index_part, index_parts, number, spec};
+
+fn part() -> impl Strategy<Value = Select> {
+    let index = || prop_oneof![9 => -2..=1i64, 1 => number()];
+    prop_oneof![
+        6 => index_part().prop_map(Select::from),
+        // Repeated and in any order.
+        3 => prop::collection::vec(index(), 0..=6).prop_map(Select::List),
+        2 => prop::collection::vec(any::<bool>(), 0..=7).prop_map(Select::Mask),
+    ]
+}
+
+/// A selection for an array: parts at random, and masks cut or filled to the length of their
+/// axis, which they would seldom have by chance.
+fn selection(spec: &Spec, parts: &[Select], fit_masks: bool) -> Vec<Select> {
+    let fit = |(axis, part): (usize, &Select)| match (part, spec.shape.get(axis)) {
+        (Select::Mask(mask), Some(len)) if fit_masks => {
+            let mut mask = mask.clone();
+            mask.resize(*len, true);
+            Select::Mask(mask)
+        }
+        _ => part.clone(),
+    };
+    parts.iter().enumerate().map(fit).collect()
+}
+
+fn check_selection(view: &ContiguousMemmap, spec: &Spec, turned: bool, selection: &[Select]) {
+    let kind = view.engine().backend().kind();
+    let what = format!("{kind}: {selection:?} of shape {:?}, turned: {turned}", spec.shape);
+    let model = spec.model();
+    let model = if turned { model.reversed_axes() } else { model };
+    let view = if turned { view.t() } else { view.clone() };
+    match (view.read_selection::<u16>(selection), model::select(&model, selection)) {
+        (Ok(selected), Ok(expected)) => {
+            assert_eq!(selected.shape, expected.shape(), "{what}");
+            assert_eq!(view.selection_shape(selection).unwrap(), selected.shape, "{what}");
+            let same = selected.elements.iter().eq(expected.iter());
+            assert!(same, "{what}: {selected:?} is not {expected:?}");
+        }
+        (Err(error), Err(refusal)) => assert_eq!(Refusal::from(&error), refusal, "{what}"),
+        (ours, theirs) => panic!("{what}: {ours:?} is not {theirs:?}"),
+    }
+}
+
+/// What of these views of one file can be made, perhaps with its axes in reverse.
+fn windows(engine: &Engine, specs: &[(Spec, Vec<ringmain::Index>, bool)]) -> Vec<ContiguousMemmap> {
+    let window = |(spec, parts, turned): &(Spec, Vec<ringmain::Index>, bool)| {
+        let window = spec.open(engine).index(parts).ok()?;
+        Some(if *turned { window.t() } else { window })
+    };
+    specs.iter().filter_map(window).collect()
+}
+
+fn check_many(engine: &Engine, specs: &[(Spec, Vec<ringmain::Index>, bool)]) {
+    let windows = windows(engine, specs);
+    let mut together = vec![0; windows.iter().map(ContiguousMemmap::nbytes).sum()];
+    engine.read_many(&windows, &mut together).unwrap();
+    let mut one_by_one = Vec::new();
+    for window in &windows {
+        let mut bytes = vec![0; window.nbytes()];
+        window.read_into(&mut bytes).unwrap();
+        one_by_one.extend(bytes);
+    }
+    assert_eq!(together, one_by_one, "{}: {windows:?}", engine.backend().kind());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn selections_are_what_ndarray_selects(
+        spec in spec(),
+        parts in prop::collection::vec(part(), 0..=5),
+        turned: bool,
+        fit_masks in prop::bool::weighted(0.8),
+    ) {
+        let selection = selection(&spec, &parts, fit_masks);
+        for engine in fixture().engines.iter().chain(&fixture().tight_engines) {
+            check_selection(&spec.open(engine), &spec, turned, &selection);
+        }
+    }
+
+    #[test]
+    fn many_views_at_once_are_the_same_views_one_by_one(
+        specs in prop::collection::vec((spec(), index_parts(0..=3), any::<bool>()), 0..20),
+    ) {
+        for engine in fixture().engines.iter().chain(&fixture().tight_engines) {
+            check_many(engine, &specs);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# The portable part on the platforms it is for: tested on Linux with every feature off,
+# type-checked for macOS, and tested as Windows programs under Wine.
+#
+# The foreign standard libraries are built from Debian's copy of the Rust sources by Debian's own
+# compiler, so that no toolchain is downloaded and the one in use stays as it is.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
+trap 'report_end; stop_wine' EXIT
+
+packages=(--package ringmain-backends --package ringmain)
+# Another compiler's artefacts, kept apart from the usual builds'.
+portable=$target/portable
+wine=/usr/lib/wine/wine64
+# A Wine of our own: none of the user's settings, nothing left in the home directory.
+wine_home=$portable/wine
+
+# The other backends are not compiled in here, whatever the caller requires of the full build.
+export RINGMAIN_REQUIRE_BACKENDS=pread,mmap
+
+set_up() {
+    need_rust
+    need_component clippy clippy
+    install_missing rustc-web cargo-web rust-web-src
+    runs_windows_programs || return 0
+    install_missing gcc-mingw-w64-x86-64=x86_64-w64-mingw32-gcc wine64=$wine
+}
+
+# Wine runs programs; it does not emulate a processor.
+runs_windows_programs() {
+    [[ $(uname -m) == x86_64 ]]
+}
+
+# Finds, among the rest, what only an absent backend would have called.
+linux_clippy() {
+    cargo clippy --locked "${packages[@]}" --all-targets --no-default-features -- -D warnings
+}
+
+# `conformance` adds the suite, not a backend.
+linux_tests() {
+    cargo test --locked "${packages[@]}" \
+        --no-default-features --features ringmain-backends/conformance
+}
+
+# foreign_cargo COMMAND TARGET BUILD_STD ARGS...: Debian's cargo and rustc by their full names,
+# since those on the path are usually rustup's and come without the sources. -Zbuild-std and
+# -Zwarnings (fatal in our packages alone) are unstable, hence the bootstrap switch. A panic tells
+# its line without debug information, and nobody steps through these programs.
+foreign_cargo() {
+    RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 \
+        CARGO_BUILD_WARNINGS=deny CARGO_PROFILE_DEV_DEBUG=0 \
+        /usr/bin/cargo "$1" --locked -Zwarnings --target "$2" -Zbuild-std="$3" \
+        --target-dir "$portable" "${packages[@]}" "${@:4}"
+}
+
+macos_check() {
+    foreign_cargo check aarch64-apple-darwin std,panic_abort,test --all-targets "$@"
+}
+
+# The overrides keep Wine from offering to download .NET and a browser.
+start_wine() {
+    export WINEPREFIX=$wine_home WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml='
+    mkdir -p "$portable/dll"
+    make_random_dll "$portable/dll"
+    export WINEPATH="Z:${portable//\//\\}\\dll"
+    unset DISPLAY
+    "$wine" wineboot --init </dev/null >"$portable/wineboot.log" 2>&1 ||
+        die "Wine does not start; see $portable/wineboot.log"
+}
+
+# Its server outlives the programs and would hold this script's output open.
+stop_wine() {
+    [[ -d $wine_home ]] || return 0
+    WINEPREFIX=$wine_home /usr/lib/wine/wineserver --kill || true
+}
+
+# Wine 8 lacks the DLL that std takes random bytes from. WINEPATH is searched last, so a Wine that
+# has it uses its own.
+make_random_dll() {
+    x86_64-w64-mingw32-gcc -shared -O1 -o "$1/bcryptprimitives.dll" -xc - -ladvapi32 <<'C'
+#include <windows.h>
+BOOLEAN NTAPI SystemFunction036(PVOID bytes, ULONG length);
+__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T length) {
+    return SystemFunction036(bytes, (ULONG)length);
+}
+C
+}
+
+# All features: the Linux backends must answer that they are unavailable, not fail to compile.
+# No doctests: they cannot be run for a target whose std was built here. The limit is for each
+# test program: one that hangs under Wine must not hang the whole run.
+windows_tests() {
+    start_wine
+    CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="timeout --foreground 10m $wine" \
+        foreign_cargo test x86_64-pc-windows-gnu std,panic_abort,test \
+        --lib --tests --all-features
+}
+
+step "portable: set-up" set_up
+step "portable: clippy, no features" linux_clippy
+step "portable: tests, no features" linux_tests
+step "portable: macOS, no features" macos_check --no-default-features
+step "portable: macOS, all features" macos_check --all-features
+if runs_windows_programs; then
+    step "portable: Windows tests under Wine" windows_tests
+else
+    printf '\n== portable: Windows tests SKIPPED: they need an x86-64 machine\n'
+fi

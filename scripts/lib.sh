@@ -1,0 +1,102 @@
+# shellcheck shell=bash
+# What the scripts share. Sourced, never run; leaves the caller at the top of the repository.
+
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+cd -- "$root" || exit
+
+# mkfs.* and losetup are not on an ordinary user's path.
+PATH=$PATH:/usr/sbin:/sbin
+# Nor is rustup's cargo on that of a shell older than itself. It goes in front: the portable checks
+# install a Debian one as /usr/bin/cargo.
+cargo_bin=${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+[[ :$PATH: == *:$cargo_bin:* ]] || PATH=$cargo_bin:$PATH
+
+# Absolute, because Wine and the tests look at it from other directories.
+# shellcheck disable=SC2034 # for those who source this
+target=$(realpath -m -- "${CARGO_TARGET_DIR:-target}")
+
+current_step=
+
+# step NAME COMMAND...: announces a step, runs it, says how long it took.
+step() {
+    local started=$SECONDS
+    current_step=$1
+    printf '\n== %s\n' "$current_step"
+    "${@:2}"
+    printf -- '-- %s: %d s\n' "$current_step" $((SECONDS - started))
+    current_step=
+}
+
+# For the EXIT trap: the last line tells what happened, however far above the cause scrolled.
+report_end() {
+    local status=$?
+    if ((status == 0)); then
+        printf '\n%s: passed in %d s\n' "${0##*/}" "$SECONDS"
+    else
+        printf '\n%s: FAILED in step "%s" after %d s\n' \
+            "${0##*/}" "${current_step:-set-up}" "$SECONDS" >&2
+    fi
+}
+
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+# install_missing PACKAGE[=PROBE]...: installs the Debian packages whose probe (a command or an
+# absolute path; the package itself when left out) is not there. Touches neither the network nor
+# the package manager when nothing is missing.
+install_missing() {
+    local pair missing=()
+    for pair in "$@"; do
+        is_there "${pair#*=}" || missing+=("${pair%%=*}")
+    done
+    ((${#missing[@]})) || return 0
+    command -v apt-get >/dev/null || die "no apt-get here; please install: ${missing[*]}"
+    ((EUID == 0)) || command -v sudo >/dev/null ||
+        die "neither root nor sudo here; please install: ${missing[*]}"
+    printf 'installing: %s\n' "${missing[*]}"
+    apt_update_once
+    # --no-remove: never trade a package of the user's for one of ours.
+    apt_get install --yes --no-install-recommends --no-remove "${missing[@]}"
+}
+
+is_there() {
+    case $1 in
+    /*) [[ -e $1 ]] ;;
+    *) command -v "$1" >/dev/null || [[ $(package_status "$1") == installed ]] ;;
+    esac
+}
+
+package_status() {
+    dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null || true
+}
+
+# A mirror that does not answer is no reason to stop: what is wanted may be listed already, and
+# if not, the installation fails and says so.
+apt_update_once() {
+    [[ -z ${apt_updated:-} ]] || return 0
+    apt_get update || printf 'apt-get update failed; trying with the lists at hand\n' >&2
+    apt_updated=yes
+}
+
+# The lock wait is for machines that upgrade themselves just after boot.
+apt_get() {
+    local as_root=()
+    ((EUID == 0)) || as_root=(sudo)
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" </dev/null >/dev/null
+}
+
+# Rust itself is the one thing that is not ours to install; what it links with is.
+need_rust() {
+    command -v cargo >/dev/null || die "no cargo here; please install Rust first"
+    install_missing gcc=cc libc6-dev=/usr/include/stdlib.h
+}
+
+# need_component NAME COMMAND: rustup's minimal profile comes without clippy and rustfmt.
+need_component() {
+    cargo "$2" --version >/dev/null 2>&1 && return
+    command -v rustup >/dev/null || die "cargo $2 is missing; please install $1"
+    rustup component add "$1"
+}
