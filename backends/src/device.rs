@@ -86,6 +86,7 @@ impl Device {
         &self.state.get().cache
     }
 
+    #[cfg(any(linux_uring, linux_tokio_uring))]
     pub(crate) fn policy(&self) -> CachePolicy {
         self.policy
     }

@@ -209,6 +209,34 @@ impl Error {
         }
     }
 
+    /// Why there is no ring, and what to do about it.
+    #[cfg(any(linux_uring, linux_tokio_uring))]
+    pub(crate) fn no_ring(backend: BackendKind, error: &io::Error) -> Self {
+        let (reason, way_out) = match crate::sys::errno_name(error) {
+            Some("EPERM" | "EACCES") => (
+                "the kernel or a sandbox refuses io_uring",
+                "allow io_uring_setup, io_uring_enter and io_uring_register in the seccomp \
+                 profile of the container and set the sysctl kernel.io_uring_disabled to 0, or \
+                 use `direct` or `auto`",
+            ),
+            Some("ENOSYS") => (
+                "the kernel has no io_uring",
+                "use Linux 5.6 or later with CONFIG_IO_URING, or use `direct` or `auto`",
+            ),
+            Some("ENOMEM") => (
+                "the kernel has no memory for a ring",
+                "raise RLIMIT_MEMLOCK (`ulimit -l`) or lower the queue depth",
+            ),
+            Some("EMFILE" | "ENFILE") => (
+                "there are no file descriptors left for a ring",
+                "raise RLIMIT_NOFILE (`ulimit -n`)",
+            ),
+            _ => ("no ring can be made", "use `direct`, `pread` or `auto`"),
+        };
+        let reason = format!("{reason} ({})", named(error));
+        Self::Unavailable { backend, reason, way_out: way_out.into() }
+    }
+
     /// The cause and the way out, without saying again whose they are.
     pub(crate) fn why(&self) -> String {
         match self {

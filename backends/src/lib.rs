@@ -47,9 +47,13 @@ pub mod conformance;
 mod device;
 mod direct;
 mod error;
+#[cfg(any(linux_direct, linux_uring, linux_tokio_uring))]
+mod failure;
 pub mod fault;
 mod file;
 mod handle_cache;
+#[cfg(any(linux_uring, linux_tokio_uring))]
+mod lanes;
 mod memory;
 mod mmap;
 mod open;

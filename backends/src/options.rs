@@ -103,6 +103,17 @@ pub enum CachePolicy {
     Uncached,
 }
 
+impl CachePolicy {
+    /// The flags of every read under it.
+    #[cfg(any(linux_uring, linux_tokio_uring))]
+    pub(crate) fn rw_flags(self) -> i32 {
+        match self {
+            Self::Direct | Self::Buffered => 0,
+            Self::Uncached => sys::RWF_DONTCACHE,
+        }
+    }
+}
+
 /// What a mapping does with pages that have been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Residency {

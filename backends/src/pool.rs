@@ -157,6 +157,7 @@ struct State {
     in_use_bytes: usize,
     fresh: u64,
     recycled: u64,
+    waiting: usize,
 }
 
 impl Shelf {
@@ -190,8 +191,10 @@ impl Shelf {
                     limit_bytes: shelf.limit_bytes,
                 });
             }
+            state.waiting += 1;
             let waited = shelf.returned.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
         }
     }
 
@@ -203,8 +206,11 @@ impl Shelf {
         state.in_use_bytes -= memory.capacity();
         state.idle_bytes += memory.capacity();
         state.idle.push(memory);
+        let waiting = state.waiting > 0;
         drop(state);
-        self.returned.notify_all();
+        if waiting {
+            self.returned.notify_all();
+        }
     }
 
     fn stats(&self) -> PoolStats {
@@ -274,7 +280,10 @@ mod tests {
         let mut last = 0;
         for len in (1..4 << 20).step_by(997) {
             let class = class_bytes(len);
-            assert!(class >= len && class >= last && class.is_multiple_of(PAGE_BYTES), "{len} → {class}");
+            assert!(
+                class >= len && class >= last && class.is_multiple_of(PAGE_BYTES),
+                "{len} → {class}"
+            );
             assert!(len < 1 << 15 || class - len <= len / 4, "{len} → {class}");
             last = class;
         }

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::file::Alignment;
-use crate::{AutoBackend, AutoReport, BackendKind, BackendOptions, Capabilities, Degradation, Error};
+use crate::{
+    AutoBackend, AutoReport, BackendKind, BackendOptions, Capabilities, Degradation, Error,
+};
 use crate::{ReadBackendExt, Result, open_backend, sys, uring};
 
 /// Everything [`probe`] found.

@@ -4,7 +4,6 @@
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringmain_backends::{BackendKind, BackendOptions, FileHandle, Read, ReadBackend, Residency};
@@ -48,24 +47,25 @@ fn steady_batches_allocate_nothing_and_stay_resident() {
     std::fs::write(&path, (0..FILE_BYTES / 8).flat_map(word).collect::<Vec<u8>>()).unwrap();
     let release = Residency::Release;
     let options = BackendOptions { residency: release, ..BackendOptions::default() };
+    let mut complaints = Vec::new();
     for kind in BackendKind::ALL {
-        let Some(backend) = common::open_or_excuse(kind, &options) else {
-            continue;
-        };
+        let Some(backend) = common::open_or_excuse(kind, &options) else { continue };
         let file = backend.open(&path).unwrap();
-        check_allocations(&backend, &file);
-        check_residency(&backend, &file);
+        complaints.extend(check_residency(&*backend, &file).err());
+        complaints.extend(check_allocations(&*backend, &file).err());
     }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
-fn check_allocations(backend: &Arc<dyn ReadBackend>, file: &FileHandle) {
+fn check_allocations(backend: &dyn ReadBackend, file: &FileHandle) -> Result<(), String> {
     let mut memory = vec![0; 257 * READ_BYTES];
-    let small = count_allocations(&**backend, file, &mut memory, 64);
-    let large = count_allocations(&**backend, file, &mut memory, 256);
+    let small = count_allocations(backend, file, &mut memory, 64);
+    let large = count_allocations(backend, file, &mut memory, 256);
     let kind = backend.kind();
-    eprintln!("{kind}: 100 batches of 64 reads allocate {small} times, of 256 reads {large} times");
-    assert!(small < 200, "{kind}: {small} allocations in 100 batches");
-    assert!(large <= small + 10, "{kind}: {small} for batches of 64, {large} for batches of 256");
+    let found = format!("{kind}: 100 batches of 64 reads allocate {small} times, of 256 {large}");
+    eprintln!("{found}");
+    // A batch may allocate a little, whatever its size; a read may not.
+    if small < 200 && large <= small + 10 { Ok(()) } else { Err(found) }
 }
 
 /// Of 100 batches, after as many that may still grow what is kept.
@@ -97,29 +97,30 @@ fn count_allocations(
 }
 
 /// 10,000 batches all over the file leave the resident size where it was.
-fn check_residency(backend: &Arc<dyn ReadBackend>, file: &FileHandle) {
+fn check_residency(backend: &dyn ReadBackend, file: &FileHandle) -> Result<(), String> {
     let mut memory = [[0; READ_BYTES]; 2];
     let mut turn = 0u64;
-    let mut run = |batches: u64| {
+    let mut run = |batches: u64, file_bytes: u64| {
         for _ in 0..batches {
             turn += 1;
             let mut at = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let mut reads = memory.each_mut().map(|dst| {
                 at = at.rotate_left(16).wrapping_mul(0x2545_F491_4F6C_DD1D);
-                Read::new(file, at % (FILE_BYTES - READ_BYTES as u64), dst.as_mut_slice())
+                Read::new(file, at % (file_bytes - READ_BYTES as u64), dst.as_mut_slice())
             });
             backend.read_batch(&mut reads).unwrap();
         }
     };
-    run(1000);
-    let Some(before_kib) = resident_kib() else {
-        return;
-    };
-    run(10_000);
+    // A corner of the file first, so that whoever keeps pages still has most of them to gain.
+    run(1000, 1 << 20);
+    let Some(before_kib) = resident_kib() else { return Ok(()) };
+    run(10_000, FILE_BYTES);
     let growth_kib = resident_kib().unwrap().saturating_sub(before_kib);
     let kind = backend.kind();
-    eprintln!("{kind}: {before_kib} KiB resident, and {growth_kib} KiB more after 10,000 batches");
-    assert!(growth_kib <= 1024, "{kind}: the resident size grew by {growth_kib} KiB");
+    let found =
+        format!("{kind}: {before_kib} KiB resident, {growth_kib} KiB more 10,000 batches on");
+    eprintln!("{found}");
+    if growth_kib <= 1024 { Ok(()) } else { Err(found) }
 }
 
 /// Anonymous and file pages of this process, where that can be told.

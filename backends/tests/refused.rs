@@ -126,14 +126,11 @@ fn names_the_cause(text: &str) -> bool {
 #[test]
 fn uring_by_name_says_the_cause_and_the_way_out() {
     in_child("uring_by_name_says_the_cause_and_the_way_out", || {
-        for kind in [BackendKind::Uring, BackendKind::TokioUring] {
-            let could_have_it = is_available(kind);
-            if kind == BackendKind::Uring {
-                refuse_io_uring();
-            }
-            if !could_have_it {
-                continue;
-            }
+        // Asked before the refusal.
+        let mut kinds = vec![BackendKind::Uring, BackendKind::TokioUring];
+        kinds.retain(|kind| is_available(*kind));
+        refuse_io_uring();
+        for kind in kinds {
             let error = open_backend(kind, &BackendOptions::default()).unwrap_err();
             let Error::Unavailable { backend, reason, way_out } = &error else {
                 panic!("{error:?}");

@@ -34,8 +34,13 @@ pub struct Engine {
 #[derive(Debug)]
 struct Shared {
     backend: Arc<dyn ReadBackend>,
+    /// What is handed out, and scratch memory.
     pool: BufferPool,
+    memory_limit_bytes: usize,
 }
+
+/// A page for each of the two pools.
+const MEMORY_LIMIT_BYTES_MIN: usize = 2 * 4096;
 
 /// How an [`Engine`] is to behave.
 #[derive(Clone, Debug)]
@@ -66,7 +71,8 @@ impl EngineBuilder {
         self
     }
 
-    /// The hard limit on the memory of all buffers of the engine. 64 MiB by default.
+    /// The hard limit on the memory of all buffers of the engine: half for those that are handed
+    /// out, half for what the backend reads through. 64 MiB by default, 8 KiB at least.
     pub fn memory_limit_bytes(mut self, bytes: usize) -> Self {
         self.memory_limit_bytes = bytes;
         self
@@ -104,11 +110,22 @@ impl EngineBuilder {
 
     /// Opens the backend.
     pub fn build(mut self) -> Result<Engine> {
-        let limit_bytes = self.memory_limit_bytes;
-        let pool = BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() })?;
-        self.options.pool = Some(pool.clone());
+        let memory_limit_bytes = self.memory_limit_bytes;
+        if memory_limit_bytes < MEMORY_LIMIT_BYTES_MIN {
+            return Err(Error::Backend(ringmain_backends::Error::InvalidOption {
+                option: "memory_limit_bytes",
+                value: memory_limit_bytes.to_string(),
+                reason: "a page to read through and one to hand out are 8192 bytes",
+            }));
+        }
+        // Two pools: in one, threads that hold buffers to read into could wait for each other's,
+        // as the backend may need another to read them through.
+        let new_pool =
+            |limit_bytes| BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() });
+        self.options.pool = Some(new_pool(memory_limit_bytes / 2)?);
+        let pool = new_pool(memory_limit_bytes - memory_limit_bytes / 2)?;
         let backend = open_backend(self.kind, &self.options)?;
-        Ok(Engine { shared: Arc::new(Shared { backend, pool }) })
+        Ok(Engine { shared: Arc::new(Shared { backend, pool, memory_limit_bytes }) })
     }
 }
 
@@ -127,7 +144,7 @@ impl Engine {
     #[must_use]
     pub fn describe(&self) -> Description {
         let capabilities = self.backend().capabilities();
-        Description { capabilities, memory_limit_bytes: self.pool().limit_bytes() }
+        Description { capabilities, memory_limit_bytes: self.shared.memory_limit_bytes }
     }
 
     /// The backend.
@@ -136,7 +153,7 @@ impl Engine {
         self.shared.backend.as_ref()
     }
 
-    /// The pool that buffers come from.
+    /// The pool that buffers are handed out from: half of the memory limit.
     #[must_use]
     pub fn pool(&self) -> &BufferPool {
         &self.shared.pool
@@ -175,11 +192,6 @@ impl Engine {
         }
         let source = Arc::new(Source { engine: self.clone(), file });
         Ok(ContiguousMemmap::new(source, dtype, layout))
-    }
-
-    /// How much of the pool one call may use for scratch memory.
-    pub(crate) fn scratch_limit_bytes(&self) -> usize {
-        (self.pool().limit_bytes() / 4).clamp(4096, 8 << 20)
     }
 }
 

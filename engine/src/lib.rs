@@ -34,10 +34,14 @@ mod element;
 mod engine;
 mod error;
 mod exca;
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod layout;
 mod npy;
 mod read;
+mod scatter;
+mod scratch;
 mod selection;
 mod view;
 

@@ -3,7 +3,7 @@
 use ringmain_backends::{Buffer, Read, ReadBackendExt};
 
 use crate::element::{Decode, to_native};
-use crate::layout::Layout;
+use crate::scatter::Scatter;
 use crate::{ContiguousMemmap, DType, Element, Engine, Error, Result};
 
 impl ContiguousMemmap {
@@ -26,9 +26,11 @@ impl ContiguousMemmap {
         if self.layout().is_c_order() || len == 0 {
             return Ok(self.engine().backend().read_exact_at(self.file(), offset, dst)?);
         }
-        let stored = self.read_stored(offset, len)?;
-        permute(self.layout(), &stored, dst);
-        Ok(())
+        let mut scatter = Scatter::new(self.layout());
+        self.read_in_parts(offset, len, |part| {
+            scatter.put(part, dst);
+            Ok(())
+        })
     }
 
     /// Reads the elements into a buffer of the engine's pool, which goes back to it when dropped:
@@ -71,6 +73,10 @@ impl ContiguousMemmap {
         if T::is(self.dtype().kind) {
             return self.read_vec();
         }
+        // Whether there is a conversion depends on the types alone.
+        if T::convert(self.dtype().kind, &[0; 16][..self.itemsize()]).is_none() {
+            return Err(Error::NoConversion { stored: self.dtype(), asked: T::NAME });
+        }
         let mut elements = Vec::new();
         let bytes = self.size().saturating_mul(size_of::<T>());
         elements.try_reserve_exact(self.size()).map_err(|_| Error::OutOfMemory { bytes })?;
@@ -81,25 +87,19 @@ impl ContiguousMemmap {
             convert_into(self.dtype(), &mut stored, &mut elements)?;
             return Ok(elements);
         }
-        let (start, len) = self.byte_range()?;
-        let window = self.engine().scratch_limit_bytes() / 16 * 16;
-        for done in (0..len).step_by(window) {
-            let part = window.min(len - done);
-            let mut stored = self.read_stored(start + done as u64, part)?;
-            convert_into(self.dtype(), &mut stored, &mut elements)?;
-        }
+        let (offset, len) = self.byte_range()?;
+        let convert = |part: &mut [u8]| convert_into(self.dtype(), part, &mut elements);
+        self.read_in_parts(offset, len, convert)?;
         Ok(elements)
     }
 
     /// Reads the one element of a view without axes, or of one with a single element.
     pub fn read_scalar<T: Element>(&self) -> Result<T> {
-        let mut elements = self.read_vec::<T>()?;
-        match (elements.pop(), elements.is_empty()) {
-            (Some(element), true) => Ok(element),
-            _ => Err(Error::Shape {
-                reason: format!("a view of shape {:?} is not one element", self.shape()),
-            }),
+        let reason = || format!("a view of shape {:?} is not one element", self.shape());
+        if self.size() != 1 {
+            return Err(Error::Shape { reason: reason() });
         }
+        self.read_vec::<T>()?.pop().ok_or_else(|| Error::Shape { reason: reason() })
     }
 
     /// Reads the elements into an array of the same shape.
@@ -122,10 +122,22 @@ impl ContiguousMemmap {
         self.layout().byte_range().ok_or_else(|| Error::NonContiguous { shape: shape() })
     }
 
-    /// A range of the file in scratch memory.
-    fn read_stored(&self, offset: u64, len: usize) -> Result<Buffer> {
-        let engine = self.engine();
-        Ok(engine.backend().read_to_buf(engine.pool(), self.file(), offset, len)?)
+    /// Reads a range of the file once, as much at a time as there is scratch memory: always whole
+    /// elements.
+    fn read_in_parts(
+        &self,
+        offset: u64,
+        len: usize,
+        mut take: impl FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut scratch = self.engine().scratch(len)?;
+        let part_max = scratch.len().max(1); // there is none for a range of nothing
+        for done in (0..len).step_by(part_max) {
+            let part = &mut scratch[..part_max.min(len - done)];
+            self.engine().backend().read_exact_at(self.file(), offset + done as u64, part)?;
+            take(part)?;
+        }
+        Ok(())
     }
 }
 
@@ -179,7 +191,7 @@ impl Engine {
             if !view.layout().is_c_order() && !dst.is_empty() {
                 let mut stored = vec_of(dst.len())?;
                 stored.copy_from_slice(dst);
-                permute(view.layout(), &stored, dst);
+                Scatter::new(view.layout()).put(&stored, dst);
             }
         }
         Ok(())
@@ -203,28 +215,6 @@ fn convert_into<T: Element>(dtype: DType, stored: &mut [u8], elements: &mut Vec<
         elements.push(converted.ok_or(Error::NoConversion { stored: dtype, asked: T::NAME })?);
     }
     Ok(())
-}
-
-/// Copies the elements of a view from its range of the file, in C order.
-fn permute(layout: &Layout, stored: &[u8], dst: &mut [u8]) {
-    let itemsize = layout.itemsize;
-    // The last axis in a tight loop, the others by counting.
-    let (inner_len, inner_stride) = match (layout.shape.last(), layout.strides.last()) {
-        (Some(len), Some(stride)) => (*len, *stride),
-        _ => (1, 0),
-    };
-    let outer = layout.ndim().saturating_sub(1);
-    let mut counter: crate::layout::Dims = smallvec::SmallVec::from_elem(0, outer);
-    for row in dst.chunks_exact_mut((inner_len * itemsize).max(1)) {
-        let axes = counter.iter().zip(&layout.strides);
-        let start: isize = axes.map(|(at, stride)| *at as isize * stride).sum();
-        for (at, element) in row.chunks_exact_mut(itemsize).enumerate() {
-            // A view's range has no reversed axis, so this is not negative.
-            let from = (start + at as isize * inner_stride) as usize;
-            element.copy_from_slice(&stored[from..from + itemsize]);
-        }
-        count_up(&mut counter, &layout.shape[..outer]);
-    }
 }
 
 /// The next of all tuples below `shape`, the last place counting fastest; the first after the

@@ -1,6 +1,6 @@
 //! Reading what is not one range of bytes: strided, reversed and fancy selections, as one batch.
 
-use ringmain_backends::{Buffer, FileHandle, Read};
+use ringmain_backends::{FileHandle, Read};
 
 use crate::element::to_native;
 use crate::layout::{Dims, Layout, resolve_index};
@@ -263,7 +263,7 @@ impl<'a, 'd> Wave<'a, 'd> {
 
     fn flush(&mut self) -> Result<()> {
         let mut runs = std::mem::take(&mut self.runs);
-        if self.run_bytes >= STRAIGHT_BYTES {
+        if self.run_bytes >= STRAIGHT_BYTES.min(self.scratch_max + 1) {
             let mut reads = Vec::with_capacity(runs.len());
             for (offset, run) in &mut runs {
                 reads.push(Read::new(self.file, *offset, run));
@@ -273,9 +273,13 @@ impl<'a, 'd> Wave<'a, 'd> {
         runs.sort_unstable_by_key(|(offset, _)| *offset);
         let mut rest = runs.as_mut_slice();
         while !rest.is_empty() {
-            let (spans, taken) = self.plan(rest);
+            let (mut spans, mut taken) = self.plan(rest, self.scratch_max);
+            let mut scratch = self.engine.scratch(total_bytes(&spans))?;
+            if scratch.len() < total_bytes(&spans) {
+                (spans, taken) = self.plan(rest, scratch.len());
+            }
             let (now, later) = rest.split_at_mut(taken);
-            self.read_spans(&spans, now)?;
+            self.read_spans(&spans, &mut scratch, now)?;
             rest = later;
         }
         Ok(())
@@ -283,7 +287,7 @@ impl<'a, 'd> Wave<'a, 'd> {
 
     /// Spans of the file that hold the next runs, as many as the scratch memory has room for, and
     /// how many runs these are.
-    fn plan(&self, runs: &[(u64, &mut [u8])]) -> (Vec<Span>, usize) {
+    fn plan(&self, runs: &[(u64, &mut [u8])], scratch_bytes: usize) -> (Vec<Span>, usize) {
         let run_bytes = self.run_bytes as u64;
         let gap_max = if run_bytes < GAP_BYTES { GAP_BYTES } else { run_bytes / 4 };
         let (mut spans, mut total) = (Vec::<Span>::new(), 0);
@@ -292,13 +296,13 @@ impl<'a, 'd> Wave<'a, 'd> {
             match spans.last_mut() {
                 Some(last) if *offset <= last.end + gap_max => {
                     let more = end.saturating_sub(last.end) as usize;
-                    if total + more > self.scratch_max {
+                    if total + more > scratch_bytes {
                         return (spans, at);
                     }
                     (last.end, total) = (last.end.max(end), total + more);
                 }
                 _ => {
-                    if !spans.is_empty() && total + self.run_bytes > self.scratch_max {
+                    if !spans.is_empty() && total + self.run_bytes > scratch_bytes {
                         return (spans, at);
                     }
                     total += self.run_bytes;
@@ -310,10 +314,13 @@ impl<'a, 'd> Wave<'a, 'd> {
     }
 
     /// Reads the spans as one batch and copies the runs out of them.
-    fn read_spans(&self, spans: &[Span], runs: &mut [(u64, &mut [u8])]) -> Result<()> {
-        let total = spans.iter().map(Span::len).sum();
-        let mut scratch: Buffer = self.engine.pool().take(total)?;
-        let mut rest = &mut scratch[..];
+    fn read_spans(
+        &self,
+        spans: &[Span],
+        scratch: &mut [u8],
+        runs: &mut [(u64, &mut [u8])],
+    ) -> Result<()> {
+        let mut rest = &mut *scratch;
         let mut reads = Vec::with_capacity(spans.len());
         for span in spans {
             let (part, tail) = rest.split_at_mut(span.len());
@@ -346,6 +353,10 @@ impl Span {
     fn len(&self) -> usize {
         (self.end - self.start) as usize
     }
+}
+
+fn total_bytes(spans: &[Span]) -> usize {
+    spans.iter().map(Span::len).sum()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// Longer than any forked child works; a child that hangs is ended by the alarm.
-const FORK_SECONDS: u32 = 60;
+const FORK_SECONDS: u32 = 30;
 
 /// A child made by `fork`.
 #[must_use]

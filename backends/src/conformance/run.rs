@@ -20,7 +20,7 @@ pub const REQUIRE_BACKENDS: &str = "RINGMAIN_REQUIRE_BACKENDS";
 
 /// Longer than any case takes on a busy machine: a hang is to be a failure with a name. The
 /// reads over 2 GiB take turns, and waiting for the turn counts.
-const CASE_TIMEOUT: Duration = Duration::from_secs(300);
+const CASE_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,13 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::workers::Workers;
 use crate::device::Device;
+use crate::failure::FirstFailure;
 use crate::handle_cache::HandleCacheStats;
+use crate::plan::Request;
 use crate::sys::PerProcess;
 use crate::{
     BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Read, ReadBackend,
@@ -73,7 +75,7 @@ impl ReadBackend for DirectBackend {
             let failure = Failure::default();
             let requests = plan.requests();
             self.workers.get().run(requests.len(), &|at| {
-                if failure.happened() {
+                if failure.outranks(&requests[at]) {
                     return;
                 }
                 // SAFETY: each request is run once, requests of a plan write to different
@@ -83,11 +85,8 @@ impl ReadBackend for DirectBackend {
                     failure.record(index, error);
                 }
             });
-            match failure.into_error() {
-                None => Ok(()),
-                Some(Error::PastEnd { .. }) => Err(self.device.past_end(reads)),
-                Some(error) => Err(error),
-            }
+            let first = failure.first.into_inner().unwrap_or_else(PoisonError::into_inner);
+            first.into_result(&self.device, reads)
         })
     }
 
@@ -100,28 +99,25 @@ impl ReadBackend for DirectBackend {
     }
 }
 
-/// The failure of the earliest read, of those that failed before the others were stopped.
+/// The first failure, for several threads.
 #[derive(Debug, Default)]
 struct Failure {
+    /// Looked at before the lock is taken.
     happened: AtomicBool,
-    first: Mutex<Option<(usize, Error)>>,
+    first: Mutex<FirstFailure>,
 }
 
 impl Failure {
-    fn happened(&self) -> bool {
-        self.happened.load(Ordering::Relaxed)
+    fn outranks(&self, request: &Request) -> bool {
+        self.happened.load(Ordering::Relaxed) && self.lock().outranks(request)
     }
 
     fn record(&self, index: usize, error: Error) {
-        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        if first.as_ref().is_none_or(|(other, _)| index < *other) {
-            *first = Some((index, error));
-        }
+        self.lock().record(index, error);
         self.happened.store(true, Ordering::Relaxed);
     }
 
-    fn into_error(self) -> Option<Error> {
-        let first = self.first.into_inner().unwrap_or_else(PoisonError::into_inner);
-        first.map(|(_, error)| error)
+    fn lock(&self) -> MutexGuard<'_, FirstFailure> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

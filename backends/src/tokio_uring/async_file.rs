@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::batch::rw_flags;
 use super::operation::{NoRuntime, ReadOp, submit_no_op};
 use crate::buffer::PAGE_BYTES;
 use crate::device::{DeviceFile, Resume, open_file, resume_at};
@@ -116,7 +115,7 @@ impl AsyncFile {
                 descriptor: self.device.file().as_raw_fd(),
                 offset: start + done as u64,
                 part: done..buffer.len().min(done + REQUEST_BYTES_MAX),
-                rw_flags: rw_flags(self.policy),
+                rw_flags: self.policy.rw_flags(),
             };
             let read = op.submit(buffer, Rc::clone(&self.device)).map_err(outside)?;
             let (result, back) = read.await;

@@ -4,14 +4,14 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::batch::Batch;
+use super::batch::{Batch, Scratch};
 use super::queue::Queue;
 use super::runtime::Runtime;
 use crate::device::Device;
 use crate::handle_cache::HandleCacheStats;
-use crate::sys::{self, PerProcess};
+use crate::sys::PerProcess;
 use crate::{
     BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Read, ReadBackend,
     Result,
@@ -33,19 +33,42 @@ pub struct TokioUringBackend {
     home: PerProcess<Home>,
 }
 
-/// Where this process's runtime lives, once it was needed.
+/// What a process has of its own: the runtime, once it was needed, and memory for batches.
 #[derive(Default)]
-struct Home(Mutex<Option<Runtime>>);
+struct Home {
+    runtime: Mutex<Option<Runtime>>,
+    scratches: Mutex<Vec<Scratch>>,
+}
+
+/// Memory for so many batches is kept: more threads at once allocate.
+const KEPT_SCRATCHES_MAX: usize = 16;
 
 impl Home {
+    /// The way to the runtime, which is started at the first call. In a forked child that is its
+    /// first batch: the parent's thread is not in it.
     fn queue(&self, depth_max: usize) -> io::Result<Arc<Queue>> {
-        let mut runtime = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runtime = lock(&self.runtime);
         let running = match runtime.take() {
             Some(running) => running,
             None => Runtime::start(depth_max)?,
         };
         Ok(Arc::clone(runtime.insert(running).queue()))
     }
+
+    fn take_scratch(&self) -> Scratch {
+        lock(&self.scratches).pop().unwrap_or_default()
+    }
+
+    fn keep_scratch(&self, scratch: Scratch) {
+        let mut scratches = lock(&self.scratches);
+        if scratches.len() < KEPT_SCRATCHES_MAX {
+            scratches.push(scratch);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Home {
@@ -68,7 +91,11 @@ impl TokioUringBackend {
             depth_max: options.depth_max,
             home: PerProcess::new(|_inherited| Home::default()),
         };
-        backend.queue().map_err(|error| unavailable(&error))?;
+        backend
+            .home
+            .get()
+            .queue(backend.depth_max)
+            .map_err(|error| Error::no_ring(BackendKind::TokioUring, &error))?;
         Ok(backend)
     }
 
@@ -77,47 +104,11 @@ impl TokioUringBackend {
     pub fn handle_cache_stats(&self) -> HandleCacheStats {
         self.device.cache().stats()
     }
-
-    /// The way to this process's runtime. A forked child starts one of its own here: the parent's
-    /// thread is not in it.
-    fn queue(&self) -> io::Result<Arc<Queue>> {
-        self.home.get().queue(self.depth_max)
-    }
 }
 
 /// The largest request: enough for the device to be fast, little enough to have several in a
 /// pool.
 const CHUNK_BYTES_MAX: usize = 512 << 10;
-
-/// Why there is no runtime, and what to do about it.
-fn unavailable(error: &io::Error) -> Error {
-    let (reason, way_out) = match sys::errno_name(error) {
-        Some("EPERM" | "EACCES") => (
-            "the kernel or a sandbox refuses io_uring (EPERM)",
-            "allow io_uring_setup, io_uring_enter and io_uring_register in the seccomp profile \
-             of the container and set the sysctl kernel.io_uring_disabled to 0, or use `direct` \
-             or `auto`",
-        ),
-        Some("ENOSYS") => (
-            "the kernel has no io_uring (ENOSYS)",
-            "use Linux 5.6 or later with CONFIG_IO_URING, or use `direct` or `auto`",
-        ),
-        Some("ENOMEM") => (
-            "the kernel has no memory for a ring (ENOMEM)",
-            "raise RLIMIT_MEMLOCK (`ulimit -l`) or lower the queue depth",
-        ),
-        Some("EMFILE" | "ENFILE") => (
-            "there are no file descriptors left for a runtime",
-            "raise RLIMIT_NOFILE (`ulimit -n`)",
-        ),
-        _ => ("the tokio-uring runtime did not start", "use `direct`, `pread` or `auto`"),
-    };
-    Error::Unavailable {
-        backend: BackendKind::TokioUring,
-        reason: format!("{reason}: {error}"),
-        way_out: way_out.into(),
-    }
-}
 
 pub(crate) fn open(options: &BackendOptions) -> Result<Arc<dyn ReadBackend>> {
     Ok(Arc::new(TokioUringBackend::new(options)?))
@@ -153,9 +144,15 @@ impl ReadBackend for TokioUringBackend {
             };
             let failed =
                 |error| reads[first.read].error(BackendKind::TokioUring, first.read, error);
-            let queue = self.queue().map_err(failed)?;
+            let home = self.home.get();
+            let queue = home.queue(self.depth_max).map_err(failed)?;
+            let (mut scratch, depth_max) = (home.take_scratch(), self.depth_max);
             // SAFETY: the caller has borrowed the batch mutably until this returns.
-            unsafe { Batch::new(&self.device, plan, reads, &queue, self.depth_max) }.run()
+            let batch =
+                unsafe { Batch::new(&self.device, plan, reads, &queue, &mut scratch, depth_max) };
+            let outcome = batch.run();
+            home.keep_scratch(scratch);
+            outcome
         })
     }
 

@@ -9,6 +9,7 @@ use super::batch::{Batch, cell_bytes};
 use super::ring::{Ring, SetupReport};
 use super::rings::{self, Reservation, ThreadRing, Usage};
 use crate::device::Device;
+use crate::failure::FirstFailure;
 use crate::handle_cache::HandleCacheStats;
 use crate::plan::Plan;
 use crate::sys::{self, PerProcess};
@@ -53,7 +54,8 @@ impl UringBackend {
             setup: Mutex::default(),
             alive: Arc::new(()),
         };
-        let (ring, report) = backend.new_ring().map_err(|error| unavailable(&error))?;
+        let (ring, report) =
+            backend.new_ring().map_err(|error| Error::no_ring(BackendKind::Uring, &error))?;
         *backend.setup() = report;
         if let Some(place) = Reservation::new(backend.usage.get(), backend.rings_max) {
             backend.put_ring(place.fill(ring));
@@ -136,15 +138,18 @@ impl UringBackend {
 
     /// Every request on this thread, one after the other.
     fn run_without_ring(&self, plan: &Plan, reads: &[Read<'_>]) -> Result<()> {
+        let mut failure = FirstFailure::default();
         for request in plan.requests() {
+            if failure.outranks(request) {
+                continue;
+            }
             // SAFETY: the caller has borrowed the batch mutably, and requests run one by one.
             let outcome = unsafe { self.device.run_request(plan, request, reads) };
-            outcome.map_err(|(_, error)| match error {
-                Error::PastEnd { .. } => self.device.past_end(reads),
-                error => error,
-            })?;
+            if let Err((index, error)) = outcome {
+                failure.record(index, error);
+            }
         }
-        Ok(())
+        failure.into_result(&self.device, reads)
     }
 }
 
@@ -163,42 +168,14 @@ fn registered_buffers_reason(bytes: usize, error: &io::Error) -> String {
     )
 }
 
-/// Why there are no rings, and what to do about it.
-fn unavailable(error: &io::Error) -> Error {
-    let (reason, way_out) = match sys::errno_name(error) {
-        Some("EPERM" | "EACCES") => (
-            "the kernel or a sandbox refuses io_uring (EPERM)",
-            "allow io_uring_setup, io_uring_enter and io_uring_register in the seccomp profile \
-             of the container and set the sysctl kernel.io_uring_disabled to 0, or use `direct` \
-             or `auto`",
-        ),
-        Some("ENOSYS") => (
-            "the kernel has no io_uring (ENOSYS)",
-            "use Linux 5.6 or later with CONFIG_IO_URING, or use `direct` or `auto`",
-        ),
-        Some("ENOMEM") => (
-            "the kernel has no memory for a ring (ENOMEM)",
-            "raise RLIMIT_MEMLOCK (`ulimit -l`) or lower the queue depth",
-        ),
-        Some("EMFILE" | "ENFILE") => {
-            ("there are no file descriptors left for a ring", "raise RLIMIT_NOFILE (`ulimit -n`)")
-        }
-        _ => ("io_uring failed", "use `direct`, `pread` or `auto`"),
-    };
-    Error::Unavailable {
-        backend: BackendKind::Uring,
-        reason: format!("{reason}: {error}"),
-        way_out: way_out.into(),
-    }
-}
-
 pub(crate) fn open(options: &BackendOptions) -> Result<Arc<dyn ReadBackend>> {
     Ok(Arc::new(UringBackend::new(options)?))
 }
 
 /// The set-up flags that a ring gets here.
 pub(crate) fn probe_ring() -> Result<Vec<String>> {
-    let (_ring, report) = Ring::new(1, 1).map_err(|error| unavailable(&error))?;
+    let (_ring, report) =
+        Ring::new(1, 1).map_err(|error| Error::no_ring(BackendKind::Uring, &error))?;
     Ok(report.features)
 }
 

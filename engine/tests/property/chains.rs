@@ -2,7 +2,7 @@
 
 use ndarray::{ArrayD, Axis};
 use proptest::prelude::*;
-use ringmain::{ContiguousMemmap, Error, Index, Select};
+use ringmain::{ContiguousMemmap, Error, Index, Select, backends};
 
 use crate::model::{self, Refusal};
 use crate::{Spec, fixture, index_parts, spec};
@@ -106,7 +106,11 @@ impl Op {
                 let mut sorted = order.clone();
                 sorted.sort_unstable();
                 let is_order = sorted.iter().copied().eq(0..ndim);
-                if is_order { Ok(array.clone().permuted_axes(&order[..])) } else { Err(Refusal::Shape) }
+                if is_order {
+                    Ok(array.clone().permuted_axes(&order[..]))
+                } else {
+                    Err(Refusal::Shape)
+                }
             }
             Self::Swap(a, b) if *a >= ndim || *b >= ndim => Err(Refusal::Shape),
             Self::Swap(a, b) => {
@@ -140,10 +144,22 @@ fn check_same(view: &ContiguousMemmap, array: &ArrayD<u16>, what: &str) {
     assert!(elements.iter().eq(array.iter()), "{what}: {elements:?} is not {array:?}");
     #[cfg(feature = "ndarray")]
     assert_eq!(view.to_ndarray::<u16>().unwrap(), *array, "{what}");
-    let bytes: Vec<u8> = elements.iter().flat_map(|element| element.to_le_bytes()).collect();
-    assert_eq!(view.read_buffer().unwrap()[..], bytes, "{what}: read_buffer");
+    check_buffer(view, &elements, what);
     let wide = view.read_as::<u64>().unwrap();
     assert!(wide.iter().copied().eq(array.iter().map(|at| u64::from(*at))), "{what}: read_as");
+}
+
+fn check_buffer(view: &ContiguousMemmap, elements: &[u16], what: &str) {
+    // A buffer is as large as the view and what the device adds on both sides, a page at most.
+    let may_not_fit = view.nbytes() + 2 * 4096 > view.engine().pool().limit_bytes();
+    match view.read_buffer() {
+        Ok(buffer) => {
+            let bytes = elements.iter().flat_map(|element| element.to_le_bytes());
+            assert!(bytes.eq(buffer.iter().copied()), "{what}: read_buffer");
+        }
+        Err(Error::Backend(backends::Error::PoolExhausted { .. })) if may_not_fit => {}
+        Err(error) => panic!("{what}: read_buffer: {error}"),
+    }
 }
 
 /// Applies the operations one after the other; one that is refused leaves the view as it was.
@@ -164,7 +180,7 @@ fn run_chain(spec: &Spec, ops: &[Op], mut view: ContiguousMemmap) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn chains_of_operations_do_what_ndarray_does(

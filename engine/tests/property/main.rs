@@ -46,7 +46,7 @@ fn fixture() -> &'static Fixture {
         std::fs::write(&path, bytes).unwrap();
         let engines = support::engines_for(&path);
         let tight_engines = support::engines_with(&path, |builder| {
-            builder.memory_limit_bytes(4096).depth_max(1).chunk_bytes(4096).open_files_max(1)
+            builder.memory_limit_bytes(8192).depth_max(1).chunk_bytes(4096).open_files_max(1)
         });
         Fixture { _dir: dir, path, engines, tight_engines }
     })

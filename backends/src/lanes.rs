@@ -1,0 +1,262 @@
+//! The requests of a plan on their way through a queue of the kernel.
+//!
+//! A lane carries one request from its first submission to its last byte. This is what `uring` and
+//! `tokio-uring` have in common: which request is next, which files are held for those in flight,
+//! what an answer of the kernel means, and which failure is told in the end.
+
+use std::io;
+
+use smallvec::SmallVec;
+
+use crate::device::{Device, DeviceFile, Resume, resume_at};
+use crate::failure::FirstFailure;
+use crate::fault::Fault;
+use crate::handle_cache::{Cached, Pinned, for_read};
+use crate::plan::{Plan, Request};
+use crate::retry::{Patience, Shortfall, shortfall_at_end};
+use crate::{Error, Read, Result, sys};
+
+/// What is kept between batches, so that a batch allocates nothing.
+#[derive(Debug, Default)]
+pub(crate) struct LaneMemory {
+    lanes: Vec<Lane>,
+    idle: Vec<usize>,
+}
+
+/// A request in flight.
+#[derive(Debug, Default)]
+struct Lane {
+    /// Which request of the plan.
+    request: usize,
+    /// How many of its bytes have arrived in earlier rounds.
+    done: usize,
+    patience: Patience,
+    /// What to take the kernel's answer for.
+    injected: Option<Fault>,
+}
+
+/// A file that requests in flight refer to, and its name in the queue.
+struct FilePin<'a, N> {
+    file: usize,
+    pinned: Pinned<'a, DeviceFile>,
+    name: N,
+    in_flight: usize,
+}
+
+/// What is to be read next for a lane.
+pub(crate) struct Part<N> {
+    pub(crate) request: Request,
+    pub(crate) name: N,
+    /// How many bytes of the request are there already; the part begins after them.
+    pub(crate) done: usize,
+    pub(crate) len: usize,
+}
+
+/// What an answer means.
+pub(crate) enum Verdict {
+    /// The request is complete: deliver it, then finish the lane.
+    Complete(Request),
+    /// Ask for the rest.
+    Again,
+    /// It has failed, or nobody wants it any more: finish the lane.
+    Over,
+}
+
+pub(crate) struct Lanes<'a, 'r, N> {
+    pub(crate) device: &'a Device,
+    pub(crate) plan: &'a Plan,
+    pub(crate) reads: &'a [Read<'r>],
+    memory: &'a mut LaneMemory,
+    pins: SmallVec<[FilePin<'a, N>; 8]>,
+    /// The next request to start.
+    next: usize,
+    failure: FirstFailure,
+}
+
+impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
+    pub(crate) fn new(
+        device: &'a Device,
+        plan: &'a Plan,
+        reads: &'a [Read<'r>],
+        memory: &'a mut LaneMemory,
+        depth_max: usize,
+    ) -> Self {
+        let depth = depth_max.min(plan.requests().len());
+        memory.lanes.resize_with(depth_max, Lane::default);
+        memory.idle.clear();
+        memory.idle.extend((0..depth).rev());
+        let (pins, next, failure) = (SmallVec::new(), 0, FirstFailure::default());
+        Self { device, plan, reads, memory, pins, next, failure }
+    }
+
+    /// Whether requests are left to start.
+    pub(crate) fn has_more(&self) -> bool {
+        self.next < self.plan.requests().len()
+    }
+
+    /// The next request to start, if there is one and a lane for it.
+    pub(crate) fn next_request(&mut self) -> Option<Request> {
+        while let Some(request) = self.plan.requests().get(self.next) {
+            if !self.failure.outranks(request) {
+                return (!self.memory.idle.is_empty()).then_some(*request);
+            }
+            self.next += 1;
+        }
+        None
+    }
+
+    /// Passes over the next request: it was done without a lane, or has failed.
+    pub(crate) fn skip(&mut self) {
+        self.next += 1;
+    }
+
+    /// Sees to it that the request's file is held; false if a slot of the handle cache must
+    /// become free first, or the file cannot be had, in which case the request has failed.
+    pub(crate) fn pin(
+        &mut self,
+        request: &Request,
+        name: impl FnOnce(&Pinned<'a, DeviceFile>) -> N,
+    ) -> bool {
+        if self.pins.last().is_some_and(|pin| pin.file == request.file) {
+            return true;
+        }
+        // Files are done one after the other, so those before this one only wait for their reads.
+        self.pins.retain(|pin| pin.in_flight > 0);
+        let (cache, read) = (self.device.cache(), &self.reads[request.read]);
+        let acquired = if self.pins.is_empty() {
+            cache.acquire(read.file()).map(Some)
+        } else {
+            cache.try_acquire(read.file())
+        };
+        match acquired {
+            Ok(Some(pinned)) => {
+                let name = name(&pinned);
+                self.pins.push(FilePin { file: request.file, pinned, name, in_flight: 0 });
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                self.fail(request.read, for_read(error, read, request.read));
+                false
+            }
+        }
+    }
+
+    /// Puts the next request, whose file is held, on a lane.
+    pub(crate) fn start(&mut self) -> Option<usize> {
+        let lane = self.memory.idle.pop()?;
+        self.memory.lanes[lane] = Lane { request: self.next, ..Lane::default() };
+        self.next += 1;
+        if let Some(pin) = self.pins.last_mut() {
+            pin.in_flight += 1;
+        }
+        Some(lane)
+    }
+
+    /// What is left of a lane's request.
+    pub(crate) fn part(&mut self, lane: usize) -> Part<N> {
+        let Lane { request, done, .. } = self.memory.lanes[lane];
+        let request = self.plan.requests()[request];
+        let Some(pin) = self.pins.iter().find(|pin| pin.file == request.file) else {
+            unreachable!("a request in flight has its file pinned");
+        };
+        let mut len = request.len - done;
+        self.memory.lanes[lane].injected = self.device.faults.as_ref().map(|faults| {
+            let unit = pin.pinned.alignment().offset;
+            let fault = faults.decide(request.offset + done as u64, len, unit);
+            if let Fault::Short(short) = fault {
+                len = short;
+            }
+            fault
+        });
+        Part { request, name: pin.name, done, len }
+    }
+
+    /// What the kernel's answer means for its lane.
+    pub(crate) fn judge(&mut self, lane: usize, result: io::Result<usize>) -> Verdict {
+        let request = self.plan.requests()[self.memory.lanes[lane].request];
+        let align = self.reads[request.read].file().alignment().offset;
+        let wanted = !self.failure.outranks(&request);
+        let state = &mut self.memory.lanes[lane];
+        let done = state.done;
+        let result = match state.injected {
+            Some(Fault::Interrupted) => Err(sys::eintr()),
+            Some(Fault::Eio) => Err(sys::eio()),
+            _ => result,
+        };
+        match result.map(|n| (n, resume_at(done, n, request.needed, align))) {
+            Err(error) if wanted && state.patience.allows(&error) => return Verdict::Again,
+            Err(error) => self.fail_lane(lane, done, error.into()),
+            Ok((_, Resume::Complete)) => return Verdict::Complete(request),
+            Ok((_, Resume::From(next))) if wanted => {
+                state.done = next;
+                state.patience.renew();
+                return Verdict::Again;
+            }
+            Ok((_, Resume::From(_))) => {}
+            Ok((n, Resume::End)) => self.fail_at_end(lane, &request, done + n),
+        }
+        Verdict::Over
+    }
+
+    /// Gives back what a lane held.
+    pub(crate) fn finish(&mut self, lane: usize) -> Request {
+        let request = self.plan.requests()[self.memory.lanes[lane].request];
+        self.memory.idle.push(lane);
+        if let Some(pin) = self.pins.iter_mut().find(|pin| pin.file == request.file) {
+            pin.in_flight -= 1;
+        }
+        request
+    }
+
+    /// Does the next request on this thread, with positional reads. Nothing may be in flight.
+    ///
+    /// # Safety
+    /// As for [`Device::run_request`].
+    pub(crate) unsafe fn run_on_this_thread(&mut self, request: &Request) {
+        self.pins.clear(); // Never wait for a file or a buffer while holding a file.
+        // SAFETY: the caller's promise.
+        let outcome = unsafe { self.device.run_request(self.plan, request, self.reads) };
+        if let Err((index, error)) = outcome {
+            self.fail(index, error);
+        }
+        self.skip();
+    }
+
+    fn fail_at_end(&mut self, lane: usize, request: &Request, arrived: usize) {
+        let pin = self.pins.iter().find(|pin| pin.file == request.file);
+        let end = request.offset + request.needed as u64;
+        if let Some(shortfall) = pin.map(|pin| shortfall_at_end(pin.pinned.file(), end)) {
+            self.fail_lane(lane, arrived, shortfall);
+        }
+    }
+
+    pub(crate) fn fail_lane(&mut self, lane: usize, arrived: usize, shortfall: Shortfall) {
+        let request = self.plan.requests()[self.memory.lanes[lane].request];
+        let (index, error) =
+            self.device.request_error(self.plan, &request, self.reads, arrived, shortfall);
+        self.fail(index, error);
+    }
+
+    /// The kernel takes no more requests: the batch fails with its first unfinished read.
+    #[cfg(linux_uring)]
+    pub(crate) fn fail_queue(&mut self, error: io::Error) {
+        let busy = |lane: &usize| !self.memory.idle.contains(lane);
+        let lanes = (0..self.memory.lanes.len()).filter(busy);
+        let requests = lanes.map(|lane| &self.plan.requests()[self.memory.lanes[lane].request]);
+        let index = requests.map(|request| request.read).min().unwrap_or(0);
+        if let Some(read) = self.reads.get(index) {
+            self.fail(index, read.error(self.device.kind, index, error));
+        }
+    }
+
+    fn fail(&mut self, index: usize, error: Error) {
+        self.failure.record(index, error);
+    }
+
+    /// How the batch ended. Nothing may be in flight that the queue could still be asked about.
+    pub(crate) fn into_result(self) -> Result<()> {
+        drop(self.pins); // Never wait for a file while holding one.
+        self.failure.into_result(self.device, self.reads)
+    }
+}

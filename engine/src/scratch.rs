@@ -1,0 +1,56 @@
+//! Memory that bytes pass through on their way to the caller.
+
+use std::ops::{Deref, DerefMut};
+
+use ringmain_backends::{Buffer, Error::PoolExhausted};
+
+use crate::read::vec_of;
+use crate::{Engine, Result};
+
+/// What one call may have beside the pool. Larger than any run that goes through scratch memory.
+const OWN_BYTES_MAX: usize = 64 << 10;
+
+/// A buffer of the pool, or a little memory of our own.
+#[derive(Debug)]
+pub(crate) enum Scratch {
+    Pooled(Buffer),
+    Own(Vec<u8>),
+}
+
+impl Engine {
+    /// Up to so many bytes. Never waits when the pool is spent, since that may be because the
+    /// caller holds its buffers; it then goes on with less.
+    pub(crate) fn scratch(&self, bytes: usize) -> Result<Scratch> {
+        let bytes = bytes.min(self.scratch_limit_bytes());
+        match self.pool().try_take(bytes) {
+            Ok(buffer) => Ok(Scratch::Pooled(buffer)),
+            Err(PoolExhausted { .. }) => Ok(Scratch::Own(vec_of(bytes.min(OWN_BYTES_MAX))?)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How much of the pool one call may use for scratch memory: whole elements of any size.
+    pub(crate) fn scratch_limit_bytes(&self) -> usize {
+        (self.pool().limit_bytes() / 4).clamp(4096, 8 << 20) / 16 * 16
+    }
+}
+
+impl Deref for Scratch {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Pooled(buffer) => buffer,
+            Self::Own(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Scratch {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Pooled(buffer) => buffer,
+            Self::Own(bytes) => bytes,
+        }
+    }
+}

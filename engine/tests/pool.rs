@@ -1,0 +1,116 @@
+//! Reads into the caller's memory succeed however little memory the engine has, whoever holds it.
+
+// These lints spare functions marked `#[test]`, but not what such functions share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use ringmain::{ContiguousMemmap, Engine, Index, Kind};
+use tempfile::TempDir;
+
+const ROWS: usize = 96;
+const COLUMNS: usize = 1021;
+
+/// Far less than the 30 seconds after which a pool gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A file whose element at `(row, column)` is `row * COLUMNS + column`, at an odd offset.
+fn file() -> (TempDir, std::path::PathBuf) {
+    let dir = support::temp_dir();
+    let path = dir.path().join("numbers");
+    let elements = (0..(ROWS * COLUMNS) as u32).flat_map(u32::to_le_bytes);
+    std::fs::write(&path, [0].into_iter().chain(elements).collect::<Vec<u8>>()).unwrap();
+    (dir, path)
+}
+
+fn open(engine: &Engine, path: &std::path::Path) -> ContiguousMemmap {
+    engine.open_raw(path, Kind::U32.into(), &[ROWS, COLUMNS], 1).unwrap()
+}
+
+/// Every way to read into memory that is not the pool's.
+fn read_every_way(array: &ContiguousMemmap) {
+    let column = [(..).into(), Index::slice(Some(7), Some(8), 1).into()];
+    let column = array.read_selection::<u32>(&column).unwrap();
+    assert!((0..ROWS).all(|row| column.elements[row] as usize == row * COLUMNS + 7));
+
+    let turned = array.t().read_vec::<u32>().unwrap();
+    assert_eq!((turned[1], turned[ROWS]), (COLUMNS as u32, 1));
+
+    let wide = array.read_as::<f64>().unwrap();
+    assert_eq!(wide[ROWS * COLUMNS - 1], (ROWS * COLUMNS - 1) as f64);
+
+    let rows = [array.at(3).unwrap(), array.at(-1).unwrap()];
+    let mut bytes = vec![0; 2 * COLUMNS * 4];
+    array.engine().read_many(&rows, &mut bytes).unwrap();
+    assert_eq!(bytes[..4], (3 * COLUMNS as u32).to_le_bytes());
+}
+
+fn within_patience(what: &str, run: impl FnOnce()) {
+    let start = Instant::now();
+    run();
+    assert!(start.elapsed() < PATIENCE, "{what} took {:?}", start.elapsed());
+}
+
+/// Threads held all of the pool as scratch memory, and each of them waited for a buffer that the
+/// backend needed to read into it.
+#[test]
+fn threads_do_not_wait_for_each_others_scratch_memory() {
+    let (_dir, path) = file();
+    for engine in support::engines_with(&path, |builder| builder.memory_limit_bytes(64 << 10)) {
+        let kind = engine.backend().kind();
+        let array = open(&engine, &path);
+        within_patience(&format!("{kind}"), || {
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| (0..2).for_each(|_| read_every_way(&array)));
+                }
+            });
+        });
+    }
+}
+
+/// Turning an array took as much of the pool as the array has, so a large one could not be read.
+#[test]
+fn arrays_larger_than_the_pool_are_read_in_parts() {
+    let (_dir, path) = file();
+    for engine in support::engines_with(&path, |builder| builder.memory_limit_bytes(8192)) {
+        let kind = engine.backend().kind();
+        within_patience(&format!("{kind}"), || read_every_way(&open(&engine, &path)));
+    }
+}
+
+/// A caller who held the pool's last buffer waited for himself.
+#[test]
+fn a_caller_who_holds_the_whole_pool_can_still_read() {
+    let (_dir, path) = file();
+    for engine in support::engines_with(&path, |builder| builder.memory_limit_bytes(256 << 10)) {
+        let kind = engine.backend().kind();
+        let array = open(&engine, &path);
+        let mut held = Vec::new();
+        while let Ok(buffer) = engine.pool().try_take(4096) {
+            held.push(buffer);
+        }
+        assert!(!held.is_empty());
+        within_patience(&format!("{kind}"), || read_every_way(&array));
+    }
+}
+
+/// The buffer that a turned view is read into is the pool's, and there may be no other.
+#[test]
+fn a_turned_view_can_have_the_pools_last_buffer() {
+    let (_dir, path) = file();
+    for engine in support::engines_with(&path, |builder| builder.memory_limit_bytes(64 << 10)) {
+        let kind = engine.backend().kind();
+        let limit_bytes = engine.pool().limit_bytes();
+        let columns = (limit_bytes / 8) as i64;
+        let array = open(&engine, &path).ravel().unwrap();
+        let pairs = array.index(&[(0..columns * 2).into()]).unwrap().reshape(&[2, -1]).unwrap();
+        within_patience(&format!("{kind}"), || {
+            let buffer = pairs.t().read_buffer().unwrap();
+            assert_eq!(buffer.len(), limit_bytes);
+            assert_eq!(buffer[4..8], (columns as u32).to_le_bytes());
+        });
+    }
+}
