@@ -40,7 +40,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let (seconds, bytes) = (start.elapsed().as_secs_f64(), (batch.len() * BATCHES) as f64);
     println!("{:.0} MB/s, {:.0} windows/s", bytes / seconds / 1e6, bytes / seconds / 65536.0);
-    println!("{} MiB read, the process grew by {} MiB", bytes as u64 >> 20, resident_mib() - resident_before);
+    println!(
+        "{} MiB read, the process grew by {} MiB",
+        bytes as u64 >> 20,
+        resident_mib() - resident_before
+    );
     Ok(())
 }
 

@@ -15,6 +15,8 @@ use crate::{Buffer, Degradation, sys};
 /// Whoever pushes a read keeps its memory alive until the completion is reaped. Dropping the ring
 /// waits for what is in flight, so that an unwinding caller keeps that promise too.
 pub(super) struct Ring {
+    /// The process that made it.
+    generation: u64,
     uring: IoUring,
     /// Reads pushed and not reaped: submitted to the kernel, or still in the queue before it.
     in_flight: usize,
@@ -85,7 +87,8 @@ impl Ring {
     pub(super) fn new(depth: u32, files_max: usize) -> io::Result<(Self, SetupReport)> {
         let mut report = SetupReport::default();
         let uring = set_up(depth, &mut report)?;
-        let mut ring = Self { uring, in_flight: 0, files: Vec::new(), arena: None };
+        let generation = sys::fork_generation();
+        let mut ring = Self { generation, uring, in_flight: 0, files: Vec::new(), arena: None };
         ring.try_nop()?;
         ring.reserve_files(files_max, &mut report);
         Ok((ring, report))
@@ -167,6 +170,11 @@ impl Ring {
         outcome
     }
 
+    /// False in a forked child for a ring of its parent, which must not be used.
+    pub(super) fn is_of_this_process(&self) -> bool {
+        self.generation == sys::fork_generation()
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -242,7 +250,12 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.drain();
+        // The queues of an inherited ring are shared memory, and the parent may be using them:
+        // taking its completions here would lose them for it. Only this process's mapping and
+        // descriptor go.
+        if self.is_of_this_process() {
+            self.drain();
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use std::sync::{Arc, Weak};
 
 use super::batch::Scratch;
 use super::ring::Ring;
-use crate::sys::fork_generation;
 
 /// A thread's ring and what it keeps between batches.
 pub(super) struct ThreadRing {
@@ -73,7 +72,6 @@ impl Drop for Reservation {
 
 struct Entry {
     owner: u64,
-    generation: u64,
     /// Dead when the backend is gone.
     backend: Weak<()>,
     ring: ThreadRing,
@@ -87,11 +85,10 @@ thread_local! {
 /// batch panics it is not put back, and is closed.
 pub(super) fn take(owner: u64) -> Option<ThreadRing> {
     with_entries(|entries| {
-        let generation = fork_generation();
         let at = entries.iter().position(|entry| entry.owner == owner)?;
         let entry = entries.swap_remove(at);
         // A ring from before a fork is the parent's: only this process's copy is closed.
-        (entry.generation == generation).then_some(entry.ring)
+        entry.ring.ring.is_of_this_process().then_some(entry.ring)
     })
     .flatten()
 }
@@ -101,7 +98,7 @@ pub(super) fn put(owner: u64, backend: Weak<()>, ring: ThreadRing) {
     // Where the thread is ending there is no place any more, and the ring is closed.
     with_entries(|entries| {
         entries.retain(|entry| entry.backend.strong_count() > 0);
-        entries.push(Entry { owner, generation: fork_generation(), backend, ring });
+        entries.push(Entry { owner, backend, ring });
     });
 }
 
