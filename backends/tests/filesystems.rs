@@ -24,12 +24,10 @@ struct Expectations {
     refused: &'static [(&'static str, &'static str)],
     /// Backends that cannot read it with every kernel, and why.
     maybe_refused: &'static [(&'static str, &'static str)],
-    /// Cases that a backend fails on it, and why.
-    failing: &'static [(&'static str, &'static str, &'static str)],
 }
 
-/// Every backend that reads files. Two bounded lists of 60 cases differ little between the cache
-/// policies of `uring`, so here it is only itself.
+/// Every backend that reads files. The variants, such as `uring` through the page cache, are
+/// left to the temporary directory.
 fn all_subjects(expectations: &Expectations) -> Vec<Subject> {
     let kinds = BackendKind::ALL.into_iter().filter(|kind| *kind != BackendKind::Memory);
     kinds.map(|kind| subject(kind, expectations)).collect()
@@ -44,9 +42,6 @@ fn subject(kind: BackendKind, expectations: &Expectations) -> Subject {
     }
     for (_, reason) in expectations.maybe_refused.iter().filter(|(name, _)| *name == kind.name()) {
         subject = subject.may_refuse_here(reason);
-    }
-    for (_, case, reason) in expectations.failing.iter().filter(|(name, ..)| *name == kind.name()) {
-        subject = subject.fails(case, reason);
     }
     subject
 }

@@ -40,6 +40,8 @@ impl Layout {
         // Axes of length 0 do not make a huge one harmless: its strides must be numbers too.
         let lengths = shape.iter().filter(|len| **len > 0);
         let bytes = lengths.clone().try_fold(itemsize, |bytes, len| bytes.checked_mul(*len));
+        // Strides are signed, which counts where a `usize` has 32 bits.
+        let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok());
         let end = bytes.and_then(|bytes| offset.checked_add(bytes as u64));
         if end.is_none_or(|end| end > i64::MAX as u64) {
             return Err(overflow());
@@ -223,7 +225,8 @@ impl Layout {
         let (Some(last), Some(stride)) = (self.shape.last(), self.strides.last()) else {
             return refuse("a single element cannot be seen as elements of another size".into());
         };
-        if *stride != self.itemsize as isize && *last != 1 {
+        // A row of one element has no stride to speak of, and where there is nothing none has.
+        if *stride != self.itemsize as isize && *last != 1 && self.size() != 0 {
             return refuse(
                 "the last axis is not contiguous, so its elements cannot be regrouped".into(),
             );
@@ -408,6 +411,10 @@ mod tests {
         assert!(array.view_as(3).is_err(), "16 bytes are no multiple of 3");
         assert!(array.transpose(&[1, 0]).unwrap().view_as(2).is_err());
         assert!(layout(&[]).view_as(2).is_err());
+        // Arrays of nothing in Fortran order were refused, though nothing is out of place in them.
+        let empty = Layout::array(100, &[5, 0], 4, true).unwrap();
+        assert_eq!(&empty.view_as(8).unwrap().shape[..], &[5, 0]);
+        assert!(Layout::array(100, &[5, 4], 4, true).unwrap().view_as(8).is_err());
     }
 
     #[test]

@@ -169,7 +169,7 @@ fn memory_of_another_size_is_refused() {
         refused!(counted, view.read_selection_into(&[], &mut bytes), Error::BufferSize { .. });
         let many = engine.read_many(&[view.at(0).unwrap(), view.clone()], &mut bytes);
         refused!(counted, many, Error::BufferSize { needed: 80, .. });
-        let parts = engine.read_many_into(&[view.clone()], &mut [&mut bytes]);
+        let parts = engine.read_many_into(std::slice::from_ref(&view), &mut [&mut bytes]);
         refused!(counted, parts, Error::BufferSize { .. });
     }
     refused!(counted, engine.read_many_into(&[view], &mut []), Error::BufferSize { .. });

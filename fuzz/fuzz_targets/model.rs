@@ -33,6 +33,9 @@ impl Model {
 
     /// All tuples below the shape, in the order of the places.
     fn tuples(shape: &[usize]) -> Vec<Vec<usize>> {
+        if shape.contains(&0) {
+            return Vec::new();
+        }
         let mut tuples = vec![Vec::new()];
         for len in shape {
             let longer = |tuple: &Vec<usize>| {

@@ -7,11 +7,10 @@ use crate::{BackendOptions, Error, FileHandle, ReadBackend};
 
 use super::arena::Want;
 use super::data::DataFile;
-use super::{Case, Subject};
+use super::{Case, Subject, child, run};
 
 pub(super) struct Rig<'a> {
     subject: &'a Subject,
-    #[cfg_attr(not(unix), allow(dead_code))]
     case: Case,
     dir: &'a Path,
 }
@@ -48,16 +47,14 @@ impl<'a> Rig<'a> {
         DataFile::create(self.dir.join(name), len)
     }
 
-    /// Several, of different lengths.
+    /// Several, of different lengths. Another count or length makes other files: one that is
+    /// mapped cannot be made anew on Windows.
     pub(super) fn files(&self, count: u64, len: u64) -> Vec<DataFile> {
-        (0..count).map(|i| self.file(&format!("file-{i}"), len + i * 531)).collect()
+        (0..count).map(|i| self.file(&format!("{count}-{len}-{i}"), len + i * 531)).collect()
     }
 
     /// Runs the case's whole body in a process of its own, which must come to its end.
-    #[cfg(unix)]
     pub(super) fn in_child(&self, body: impl FnOnce(&Self)) {
-        use super::{child, run};
-
         let id = run::child_id(self.subject, &self.case);
         if child::is_child(&id) {
             body(self);

@@ -146,7 +146,7 @@ fn check_availability(subject: &Subject, dir: &Path) -> Result<(), Outcome> {
         },
     };
     if let Some(Refusal { reason, .. }) = refusal {
-        return Err(Outcome::Skipped(format!("{reason} ({problem})")));
+        return Err(Outcome::Unavailable(format!("{reason} ({problem})")));
     }
     if required_backends().iter().any(|name| name == subject.backend()) {
         return Err(Outcome::Failed(format!("{REQUIRE_BACKENDS} names it, but: {problem}")));
@@ -188,20 +188,19 @@ fn message_of(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
 }
 
-/// Says what was not run, past any capture by libtest, and an unavailable backend only once.
+/// Says what was not run, past any capture by libtest: a skipped case each time, a backend that
+/// cannot run only once.
 fn notice(subject: &Subject, case: &Case, outcome: &Outcome) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let (name, case) = (subject.name(), case.name());
     let line = match outcome {
-        Outcome::Unavailable(reason) => format!("{}: unavailable: {reason}", subject.name()),
-        Outcome::Skipped(reason) if subject.refusal().is_some() => {
-            format!("{}: skipped: {reason}", subject.name())
-        }
-        Outcome::Skipped(reason) => {
-            format!("{}, {}: skipped: {reason}", subject.name(), case.name())
-        }
         Outcome::Passed | Outcome::Failed(_) => return,
+        Outcome::Unavailable(reason) => format!("{name}: unavailable: {reason}"),
+        Outcome::Skipped(reason) => format!("{name}, {case}: skipped: {reason}"),
     };
-    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone()) {
+    let is_about_backend = matches!(outcome, Outcome::Unavailable(_));
+    let key = if is_about_backend { name.to_owned() } else { line.clone() };
+    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
         let _ = writeln!(io::stderr(), "{line}");
     }
 }

@@ -79,6 +79,17 @@ fn spec() -> impl Strategy<Value = Spec> {
         .prop_map(|(shape, start)| Spec { shape, start })
 }
 
+/// Arrays whose rows are more than a page apart, so that a selection of them is many reads, with
+/// or without scratch memory between.
+fn large_spec() -> impl Strategy<Value = Spec> {
+    let shape = prop_oneof![
+        (2..=14usize, 2200..=4500usize).prop_map(|(rows, columns)| vec![rows, columns]),
+        (2..=7usize, 8200..=9000usize).prop_map(|(rows, columns)| vec![rows, columns]),
+        (2..=7usize, 2..=3usize, 2200..=3000usize).prop_map(|(a, b, c)| vec![a, b, c]),
+    ];
+    (shape, 0..ELEMENTS - 63_000).prop_map(|(shape, start)| Spec { shape, start })
+}
+
 /// Mostly near the axes' lengths, on both sides of them.
 fn number() -> impl Strategy<Value = i64> {
     prop_oneof![40 => -9..=9i64, 1 => Just(i64::MIN), 1 => Just(i64::MAX)]

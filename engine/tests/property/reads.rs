@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use ringmain::{ContiguousMemmap, Engine, Index, Select};
 
 use crate::model::{self, Refusal};
-use crate::{Spec, fixture, index_part, index_parts, number, spec};
+use crate::{Spec, fixture, index_part, index_parts, large_spec, number, spec};
 
 fn part() -> impl Strategy<Value = Select> {
     let index = || prop_oneof![9 => -2..=1i64, 1 => number()];
@@ -40,7 +40,18 @@ fn model_of(array: &ArrayD<u16>, selection: &[Select]) -> Result<ArrayD<u16>, Re
     model::select(array, selection)
 }
 
-fn check_selection(view: &ContiguousMemmap, model: &ArrayD<u16>, selection: &[Select]) {
+/// On every engine, of the array as it is or turned.
+fn check_selection(spec: &Spec, turned: bool, parts: &[Select], fit: bool) {
+    let model = if turned { spec.model().reversed_axes() } else { spec.model() };
+    let parts = if fit { fit_masks(model.shape(), parts) } else { parts.to_vec() };
+    for engine in fixture().engines.iter().chain(&fixture().tight_engines) {
+        let view = spec.open(engine);
+        let view = if turned { view.t() } else { view };
+        check_selected(&view, &model, &parts);
+    }
+}
+
+fn check_selected(view: &ContiguousMemmap, model: &ArrayD<u16>, selection: &[Select]) {
     let kind = view.engine().backend().kind();
     let what = format!("{kind}: {selection:?} of {view:?}");
     match (view.read_selection::<u16>(selection), model_of(model, selection)) {
@@ -48,7 +59,8 @@ fn check_selection(view: &ContiguousMemmap, model: &ArrayD<u16>, selection: &[Se
             assert_eq!(selected.shape, expected.shape(), "{what}");
             assert_eq!(view.selection_shape(selection).unwrap(), selected.shape, "{what}");
             let same = selected.elements.iter().eq(expected.iter());
-            assert!(same, "{what}: {selected:?} is not {expected:?}");
+            let first: Vec<_> = selected.elements.iter().take(100).collect();
+            assert!(same, "{what}: {first:?}… is not {expected:?}");
         }
         (Err(error), Err(refusal)) => assert_eq!(Refusal::from(&error), refusal, "{what}"),
         (ours, theirs) => panic!("{what}: {ours:?} is not {theirs:?}"),
@@ -87,13 +99,7 @@ proptest! {
         turned: bool,
         fit in prop::bool::weighted(0.8),
     ) {
-        let model = if turned { spec.model().reversed_axes() } else { spec.model() };
-        let parts = if fit { fit_masks(model.shape(), &parts) } else { parts };
-        for engine in fixture().engines.iter().chain(&fixture().tight_engines) {
-            let view = spec.open(engine);
-            let view = if turned { view.t() } else { view };
-            check_selection(&view, &model, &parts);
-        }
+        check_selection(&spec, turned, &parts, fit);
     }
 
     #[test]
@@ -103,5 +109,19 @@ proptest! {
         for engine in fixture().engines.iter().chain(&fixture().tight_engines) {
             check_many(engine, &specs);
         }
+    }
+}
+
+proptest! {
+    // Each is as much as a hundred of the others.
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn selections_of_large_arrays_are_what_ndarray_selects(
+        spec in large_spec(),
+        parts in prop::collection::vec(part(), 1..=3),
+        turned in prop::bool::weighted(0.1),
+    ) {
+        check_selection(&spec, turned, &parts, true);
     }
 }

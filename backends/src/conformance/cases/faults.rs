@@ -47,13 +47,16 @@ pub(in crate::conformance) fn interruptions_change_nothing(rig: &Rig<'_>) {
     check_nothing_shows(rig, both);
 }
 
+/// In a child, because who retries for ever cannot be stopped otherwise.
 pub(in crate::conformance) fn endless_interruption_ends(rig: &Rig<'_>) {
-    let faults = Faults { interrupt_permille: 1000, ..Faults::default() };
-    let (backend, data) = (backend_with(rig, faults).0, rig.file("data", 10_000));
-    let file = open(&*backend, &data);
-    let error = try_batch(&*backend, &[Want::new(&file, &data, 5000, 100)]).unwrap_err();
-    assert!(matches!(error, Error::Read { index: 0, .. }), "{error:?}");
-    assert_eq!((error.path(), error.offset()), (Some(data.path()), Some(5000)));
+    rig.in_child(|rig| {
+        let faults = Faults { interrupt_permille: 1000, ..Faults::default() };
+        let (backend, data) = (backend_with(rig, faults).0, rig.file("data", 10_000));
+        let file = open(&*backend, &data);
+        let error = try_batch(&*backend, &[Want::new(&file, &data, 5000, 100)]).unwrap_err();
+        assert!(matches!(error, Error::Read { index: 0, .. }), "{error:?}");
+        assert_eq!((error.path(), error.offset()), (Some(data.path()), Some(5000)));
+    });
 }
 
 /// Panics unless the error is the device's and speaks of that read.

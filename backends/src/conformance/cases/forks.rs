@@ -48,10 +48,13 @@ pub(in crate::conformance) fn parent_and_child_both_read(rig: &Rig<'_>) {
         }
         // The parent is in the middle of a batch when the child finds its state to be inherited:
         // letting go of it must not disturb the parent.
-        for seed in 0..30 {
+        for seed in 0..60 {
             let child = fork(|| read_some(&*backend, &handles, &files, seed, 1));
+            // This one lets go of it by ending: its thread's storage goes with it.
+            let leaver = fork(|| std::process::exit(0));
             read_some(&*backend, &handles, &files, seed, 3);
             child.join();
+            leaver.join();
         }
         // One that only lets go of what it inherited.
         let backend_of_third = backend.clone();
