@@ -24,7 +24,8 @@ use crate::{BackendKind, Buffer, BufferPool, Capabilities, Error, FileHandle, Re
 /// - **A file that grew** is readable to its new end through a handle opened before. **A file
 ///   replaced** under its path is a new file at the next [`open`](Self::open); the old handle
 ///   goes on reading the old file or says [`Error::Replaced`], never bytes of the new one. **A
-///   file truncated** is [`Error::PastEnd`]; it never ends the process.
+///   file truncated** is [`Error::PastEnd`]; it never ends the process. (One that is truncated and
+///   grows again during a read may also be [`Error::Read`] with an unexpected end.)
 /// - **Threads.** Every method may be called from any number of threads at once.
 /// - **Fork.** A child process may go on using the backend and its handles; so may the parent.
 ///   Reads that another thread had under way at the fork continue in the parent only.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::fault::Faults;
 use crate::file::{Alignment, FileHandle, next_owner};
-use crate::handle_cache::{Cached, HandleCache, open_plain};
+use crate::handle_cache::{Cached, HandleCache, for_read, open_plain};
 use crate::plan::{Limits, Plan, Request, Span, Target};
 use crate::positional::file_len;
 use crate::retry::{Patience, Shortfall, shortfall_at_end};
@@ -118,10 +118,11 @@ impl Device {
         reads: &[Read<'_>],
         run: impl FnOnce(&Plan) -> Result<T>,
     ) -> Result<T> {
-        for read in reads.iter().filter(|read| !read.is_empty()) {
+        for (index, read) in reads.iter().enumerate().filter(|(_, read)| !read.is_empty()) {
             read.file().check_owner(self.owner, self.kind)?;
             if !is_in_reach(read) {
-                return Err(self.past_end(reads));
+                let found = read.past_end(self.kind, index, self.len(read.file())?);
+                return Err(self.past_end(reads, found));
             }
         }
         let plans = &self.state.get().plans;
@@ -143,23 +144,18 @@ impl Device {
         outcome
     }
 
-    /// The error for a batch of which some read is known to reach past the end: it names the
-    /// first one that does, whichever request found out.
-    pub(crate) fn past_end(&self, reads: &[Read<'_>]) -> Error {
+    /// The error for a batch of which some read was found to reach past the end: it names the first
+    /// one that does, whichever request found out. `found` stands if none does any more, because
+    /// the file has grown since.
+    pub(crate) fn past_end(&self, reads: &[Read<'_>], found: Error) -> Error {
         for (index, read) in reads.iter().enumerate().filter(|(_, read)| !read.is_empty()) {
             match self.len(read.file()) {
                 Ok(len) if read.end().is_some_and(|end| end <= len) => {}
                 Ok(len) => return read.past_end(self.kind, index, len),
-                Err(error) => return crate::handle_cache::for_read(error, read, index),
+                Err(error) => return for_read(error, read, index),
             }
         }
-        // The file has grown since: the bytes were not there when they were asked for.
-        let Some(read) = reads.first() else { unreachable!("an empty batch reads nothing") };
-        let source = std::io::Error::new(
-            std::io::ErrorKind::UnexpectedEof,
-            "the file was shorter while it was being read than it is now; read again",
-        );
-        read.error(self.kind, 0, source)
+        found
     }
 
     /// The error for a request of which only `arrived` bytes came.
@@ -192,9 +188,8 @@ impl Device {
         reads: &[Read<'_>],
     ) -> Result<(), (usize, Error)> {
         let read = &reads[request.read];
-        let for_read =
-            |error| (request.read, crate::handle_cache::for_read(error, read, request.read));
-        let pin = self.cache().acquire(read.file()).map_err(for_read)?;
+        let fail_set_up = |error| (request.read, for_read(error, read, request.read));
+        let pin = self.cache().acquire(read.file()).map_err(fail_set_up)?;
         let fail =
             |(arrived, shortfall)| self.request_error(plan, request, reads, arrived, shortfall);
         match request.target {
@@ -204,7 +199,7 @@ impl Device {
                 self.read_device(&pin, request, dst).map_err(fail)
             }
             Target::Bounce { .. } => {
-                let mut buffer = self.pool.take(request.len).map_err(for_read)?;
+                let mut buffer = self.pool.take(request.len).map_err(fail_set_up)?;
                 self.read_device(&pin, request, &mut buffer).map_err(fail)?;
                 // SAFETY: the caller's promise.
                 unsafe { scatter(plan, request, reads, &buffer) };

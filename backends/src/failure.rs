@@ -27,7 +27,7 @@ impl FirstFailure {
     pub(crate) fn into_result(self, device: &Device, reads: &[Read<'_>]) -> Result<()> {
         match self.first {
             None => Ok(()),
-            Some((_, Error::PastEnd { .. })) => Err(device.past_end(reads)),
+            Some((_, found @ Error::PastEnd { .. })) => Err(device.past_end(reads, found)),
             Some((_, error)) => Err(error),
         }
     }

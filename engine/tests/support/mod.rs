@@ -45,7 +45,7 @@ pub(crate) fn or_unavailable(kind: BackendKind, outcome: Result<Engine, Error>) 
         Err(error) => panic!("{kind}: {error}"),
     };
     assert!(!is_required(kind), "{kind} is required, but unavailable: {error}");
-    let _once = say_once(format!("unavailable: {error}"));
+    say_once(kind, &format!("unavailable: {error}"));
     None
 }
 
@@ -55,12 +55,10 @@ fn is_required(kind: BackendKind) -> bool {
     names.any(|name| name.parse::<BackendKind>().unwrap() == kind)
 }
 
-fn say_once(message: String) -> std::io::Result<()> {
-    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+fn say_once(kind: BackendKind, message: &str) {
+    static SAID: Mutex<BTreeSet<BackendKind>> = Mutex::new(BTreeSet::new());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    if !said.contains(&message) {
-        writeln!(std::io::stderr(), "{message}")?;
-        said.insert(message);
+    if said.insert(kind) {
+        writeln!(std::io::stderr(), "{message}").unwrap();
     }
-    Ok(())
 }
