@@ -68,7 +68,8 @@ impl ContiguousMemmap {
     }
 
     /// Reads the elements and converts them, as Rust's `as` does; complex numbers have no real
-    /// counterpart. Memory beyond the result is bounded, whatever the size.
+    /// counterpart. Memory beyond the result is bounded, whatever the size, unless the axes are in
+    /// another order than in the file: then it is as large as the view.
     pub fn read_as<T: Element>(&self) -> Result<Vec<T>> {
         if T::is(self.dtype().kind) {
             return self.read_vec();

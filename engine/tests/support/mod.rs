@@ -59,6 +59,7 @@ fn say_once(kind: BackendKind, message: &str) {
     static SAID: Mutex<BTreeSet<BackendKind>> = Mutex::new(BTreeSet::new());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if said.insert(kind) {
-        writeln!(std::io::stderr(), "{message}").unwrap();
+        // Not `eprintln!`, which the test harness captures.
+        let _written = writeln!(std::io::stderr(), "{message}");
     }
 }
