@@ -3,8 +3,8 @@
 //! A file may be truncated under its mapping, or its device may fail, at any moment. A load then
 //! raises `SIGBUS`. `sys::MapGuard` turns that into zeros and a mark on the mapping; every
 //! copying read looks at the mark after the copy, and if it is set reads again with `pread`,
-//! which says what is the matter. Truncation inside the last page raises no signal (the kernel
-//! zeroes the rest of the page), so the length of the file is also checked after the copy.
+//! which says what is the matter. Truncation inside the last page raises no signal, but zeroes the
+//! rest of the page: where the last byte of a read is 0, the length of the file is asked for too.
 
 use std::fmt;
 use std::fs::File;
@@ -86,21 +86,28 @@ impl Mapping {
         self.guard.as_ref().is_none_or(|guard| guard.is_in_force() && !guard.is_damaged())
     }
 
-    /// Copies `dst.len()` bytes from `start`; false if they cannot be trusted.
-    fn copy(&self, start: usize, dst: &mut [u8]) -> bool {
-        let Some(map) = &self.map else {
-            return dst.is_empty();
+    /// Copies `dst.len()` bytes from `start`.
+    fn copy(&self, start: usize, dst: &mut [u8]) -> Copied {
+        let Some(map) = self.map.as_ref().filter(|_| !dst.is_empty()) else {
+            return if dst.is_empty() { Copied::Surely } else { Copied::No };
         };
         let fits = start.checked_add(dst.len()).is_some_and(|end| end <= map.len());
         if !fits || !self.is_sound() {
-            return false;
+            return Copied::No;
         }
         // SAFETY: the range lies in the mapping (checked above) and `dst` is memory of ours, so
         // they cannot overlap. A page that is gone is handled by the guard, which is in force.
-        unsafe {
-            std::ptr::copy_nonoverlapping(map.as_ptr().add(start), dst.as_mut_ptr(), dst.len());
+        let last_byte = unsafe {
+            let source = map.as_ptr().add(start);
+            std::ptr::copy_nonoverlapping(source, dst.as_mut_ptr(), dst.len());
+            // Loaded again, after all others: a copy may begin with its last bytes.
+            source.add(dst.len() - 1).read_volatile()
+        };
+        match (self.is_sound(), last_byte) {
+            (false, _) => Copied::No,
+            (true, 0) => Copied::UnlessTruncated,
+            (true, _) => Copied::Surely,
         }
-        self.is_sound()
     }
 
     /// Gives back the resident pages of the range and of what a fault may have brought with it.
@@ -113,6 +120,21 @@ impl Mapping {
             let _hint = sys::release_mapped(map, start, end - start);
         }
     }
+}
+
+/// Whether a copy from a mapping has the bytes of the file.
+///
+/// Truncation raises a signal for all pages behind the new end, but zeroes the rest of the page that
+/// it falls into. So the bytes can only have been lost without a signal if the last of them lies on
+/// that page, and then it is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copied {
+    /// It has.
+    Surely,
+    /// It has if the file still reaches that far.
+    UnlessTruncated,
+    /// It has not.
+    No,
 }
 
 /// A range of a file in memory, without a copy. The mapping lives as long as this does.
@@ -145,11 +167,11 @@ impl MappedRange {
         self.mapping.map.as_ref().map_or(&[], |map| &map[self.range.clone()])
     }
 
-    /// Copies the range out. False, and unspecified bytes in `dst`, if the file was truncated, or
-    /// if `dst` has another length than the range.
+    /// Copies the range out. False, and unspecified bytes in `dst`, if the file has lost the pages
+    /// of the range, or if `dst` has another length. Truncation inside the last page leaves zeros.
     #[must_use]
     pub fn copy_to(&self, dst: &mut [u8]) -> bool {
-        dst.len() == self.len() && self.mapping.copy(self.range.start, dst)
+        dst.len() == self.len() && self.mapping.copy(self.range.start, dst) != Copied::No
     }
 
     /// False once a load from the mapping has met a page that the file no longer has.
@@ -206,34 +228,16 @@ impl MmapBackend {
         {
             return Err(sys::eio().into());
         }
-        let copied =
-            usize::try_from(offset).is_ok_and(|start| mapped.mapping.copy(start, read.dst()));
-        if copied {
-            return Ok(());
-        }
-        if read.end().is_none() {
+        let start = usize::try_from(offset);
+        let copied = start.map_or(Copied::No, |start| mapped.mapping.copy(start, read.dst()));
+        let Some(end) = read.end() else {
             return Err(Shortfall::PastEnd(sys::file_len(&mapped.file)?));
+        };
+        match copied {
+            Copied::Surely => Ok(()),
+            Copied::UnlessTruncated if sys::file_len(&mapped.file)? >= end => Ok(()),
+            _ => read_fully(&mapped.file, read.dst(), offset, sys::read_at),
         }
-        read_fully(&mapped.file, read.dst(), offset, sys::read_at)
-    }
-
-    /// What is owed after the copies of a run of reads from one file: the file must still have
-    /// had those bytes. Then their pages may go.
-    fn finish_run(&self, mapped: &MappedFile, run: &[Read<'_>], first: usize) -> Result<()> {
-        let file_len = sys::file_len(&mapped.file);
-        for (at, read) in run.iter().enumerate().filter(|(_, read)| !read.is_empty()) {
-            match &file_len {
-                Ok(len) if read.end().is_some_and(|end| end <= *len) => {}
-                Ok(len) => return Err(read.past_end(KIND, first + at, *len)),
-                Err(error) => return Err(read.error(KIND, first + at, copy_error(error))),
-            }
-            if self.residency == Residency::Release
-                && let Ok(start) = usize::try_from(read.offset())
-            {
-                mapped.mapping.release(start..start.saturating_add(read.len()));
-            }
-        }
-        Ok(())
     }
 
     fn read_run(&self, run: &mut [Read<'_>], first: usize) -> Result<()> {
@@ -248,8 +252,13 @@ impl MmapBackend {
                 Shortfall::PastEnd(file_len) => read.past_end(KIND, first + at, file_len),
                 Shortfall::Io(source) => read.error(KIND, first + at, source),
             })?;
+            if self.residency == Residency::Release
+                && let Ok(start) = usize::try_from(read.offset())
+            {
+                pin.mapping.release(start..start.saturating_add(read.len()));
+            }
         }
-        self.finish_run(&pin, run, first)
+        Ok(())
     }
 }
 
@@ -261,10 +270,6 @@ fn open_mapped(path: &Path) -> Result<MappedFile> {
         source,
     })?;
     Ok(MappedFile { file, mapping: Arc::new(mapping) })
-}
-
-fn copy_error(error: &io::Error) -> io::Error {
-    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
 impl ReadBackend for MmapBackend {

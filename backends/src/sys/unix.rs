@@ -31,8 +31,7 @@ fn identity_of_metadata(metadata: &Metadata) -> FileIdentity {
     FileIdentity { volume: metadata.dev(), index: metadata.ino(), born: metadata.created().ok() }
 }
 
-/// The file's length now. `fstat` and not std's `metadata`, which asks `statx` for everything and
-/// takes twice as long; `mmap` pays this once for every batch.
+/// The file's length now. `fstat` and not std's `metadata`, which asks `statx` for everything.
 pub(crate) fn file_len(file: &File) -> io::Result<u64> {
     // SAFETY: an all-zero `stat` is a valid value of that plain C struct.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
