@@ -46,7 +46,8 @@ mod linux {
         warm_pread(&bench);
         warm_mmap(&bench);
         cold_read_many(&bench);
-        cold_selection(&bench);
+        cold_selection(&bench, 4 << 10);
+        cold_selection(&bench, 64 << 10);
     }
 
     fn engine(kind: BackendKind) -> Engine {
@@ -162,21 +163,25 @@ mod linux {
     }
 
     /// Every 16th row against reading everything, both cold and through `uring`.
-    fn cold_selection(bench: &Bench) {
+    fn cold_selection(bench: &Bench, row_bytes: usize) {
         let engine = engine(BackendKind::Uring);
-        let rows = (bench.len.min(1 << 30) / 4096) as usize;
-        let array = engine.open_raw(&bench.path, Kind::U8.into(), &[rows, 4096], 0).unwrap();
+        let rows = (bench.len.min(1 << 30) / row_bytes as u64) as usize;
+        let array = engine.open_raw(&bench.path, Kind::U8.into(), &[rows, row_bytes], 0).unwrap();
         let selection = [Index::slice(None, None, 16).into()];
-        let wanted = rows.div_ceil(16) * 4096;
+        let wanted = rows.div_ceil(16) * row_bytes;
         let mut some = vec![0; wanted];
-        let mut all = engine.pool().take(32 << 20).unwrap();
+        let mut all = engine.pool().take(16 << 20).unwrap();
         bench.make_cold();
         let before = device_bytes();
         array.read_selection_into(&selection, &mut some).unwrap();
         let share = (device_bytes() - before) as f64 / wanted as f64;
         let rate = |start: Instant| wanted as f64 / start.elapsed().as_secs_f64();
+        let kib = row_bytes >> 10;
         bench.compare(
-            "cold every 16th row of 4 KiB: read_selection / reading everything",
+            &format!(
+                "cold every 16th row of {kib} KiB: read_selection / reading everything \
+                 (device: {share:.2} of the bytes wanted)"
+            ),
             &mut || {
                 bench.make_cold();
                 let start = Instant::now();
@@ -186,7 +191,7 @@ mod linux {
             &mut || {
                 bench.make_cold();
                 let start = Instant::now();
-                let part = all.len() / 4096;
+                let part = all.len() / row_bytes;
                 for first in (0..rows).step_by(part) {
                     let rows = (first as i64..(first + part) as i64).into();
                     array.index(&[rows]).unwrap().read_into(&mut all).unwrap();
@@ -194,7 +199,6 @@ mod linux {
                 rate(start)
             },
         );
-        println!("\nthe device delivered {share:.3} times the bytes of the rows wanted");
     }
 
     /// Bytes that the device delivered to this process.
