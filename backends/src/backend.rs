@@ -231,6 +231,9 @@ pub trait ReadBackendExt: ReadBackend {
         offset: u64,
         len: usize,
     ) -> Result<Buffer> {
+        if len == 0 {
+            return pool.take(0);
+        }
         let align = file.alignment().offset.max(file.alignment().memory);
         // `align` is a power of two that a page is a multiple of, or 1: the remainder fits.
         let lead = (offset % align as u64) as usize;

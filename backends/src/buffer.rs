@@ -34,7 +34,8 @@ impl AlignedMemory {
         let map = MmapMut::map_anon(whole.max(1))?;
         let start = map.as_ptr().addr().next_multiple_of(align) - map.as_ptr().addr();
         if align == HUGE_PAGE_BYTES {
-            sys::advise_huge_pages(&map);
+            // Whole ones only: a huge page under the tail would count for more than was asked.
+            sys::advise_huge_pages(&map, start, capacity / align * align);
         }
         Ok(Self { map, start, capacity })
     }

@@ -189,17 +189,22 @@ impl Device {
     ) -> Result<(), (usize, Error)> {
         let read = &reads[request.read];
         let fail_set_up = |error| (request.read, for_read(error, read, request.read));
+        // The buffer first: whoever waits for one holds no file.
+        let bounce = match request.target {
+            Target::Straight { .. } => None,
+            Target::Bounce { .. } => Some(self.pool.take(request.len).map_err(fail_set_up)?),
+        };
         let pin = self.cache().acquire(read.file()).map_err(fail_set_up)?;
         let fail =
             |(arrived, shortfall)| self.request_error(plan, request, reads, arrived, shortfall);
-        match request.target {
-            Target::Straight { dst_offset } => {
+        match (request.target, bounce) {
+            (Target::Straight { dst_offset }, _) => {
                 // SAFETY: the caller's promise.
                 let dst = unsafe { read.part(dst_offset, request.len) };
                 self.read_device(&pin, request, dst).map_err(fail)
             }
-            Target::Bounce { .. } => {
-                let mut buffer = self.pool.take(request.len).map_err(fail_set_up)?;
+            (Target::Bounce { .. }, None) => unreachable!("taken above"),
+            (Target::Bounce { .. }, Some(mut buffer)) => {
                 self.read_device(&pin, request, &mut buffer).map_err(fail)?;
                 // SAFETY: the caller's promise.
                 unsafe { scatter(plan, request, reads, &buffer) };

@@ -296,6 +296,11 @@ impl<T: Cached> HandleCache<T> {
 
     fn try_open_file(&self, path: &Path) -> Result<(FileIdentity, T)> {
         let open_error = |source| Error::Open { backend: self.backend, path: path.into(), source };
+        // Looked at before it is opened, here too: by now the path may name a pipe.
+        let before = path.metadata().map_err(open_error)?;
+        if let Some(what) = sys::not_a_file(before.file_type()) {
+            return Err(Error::NotAFile { backend: self.backend, path: path.into(), what });
+        }
         let value = (self.opener)(path)?;
         let metadata = value.file().metadata().map_err(open_error)?;
         if let Some(what) = sys::not_a_file(metadata.file_type()) {

@@ -82,7 +82,8 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
         depth_max: usize,
     ) -> Self {
         let depth = depth_max.min(plan.requests().len());
-        memory.lanes.resize_with(depth_max, Lane::default);
+        memory.lanes.clear(); // What is left of the last batch says nothing about this one.
+        memory.lanes.resize_with(depth, Lane::default);
         memory.idle.clear();
         memory.idle.extend((0..depth).rev());
         let (pins, next, failure) = (SmallVec::new(), 0, FirstFailure::default());

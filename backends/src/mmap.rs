@@ -3,8 +3,9 @@
 //! A file may be truncated under its mapping, or its device may fail, at any moment. A load then
 //! raises `SIGBUS`. `sys::MapGuard` turns that into zeros and a mark on the mapping; every
 //! copying read looks at the mark after the copy, and if it is set reads again with `pread`,
-//! which says what is the matter. Truncation inside the last page raises no signal, but zeroes the
-//! rest of the page: where the last byte of a read is 0, the length of the file is asked for too.
+//! which says what is the matter. Truncation inside a page raises no signal, but zeroes the rest of
+//! the page: where a page that was copied ends with a 0, the file is asked whether it still reaches
+//! to the end of the read.
 
 use std::fmt;
 use std::fs::File;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use memmap2::{Mmap, MmapOptions};
 
+use crate::buffer::PAGE_BYTES;
 use crate::fault::{Fault, Faults};
 use crate::file::next_owner;
 use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
@@ -97,16 +99,14 @@ impl Mapping {
         }
         // SAFETY: the range lies in the mapping (checked above) and `dst` is memory of ours, so
         // they cannot overlap. A page that is gone is handled by the guard, which is in force.
-        let last_byte = unsafe {
-            let source = map.as_ptr().add(start);
-            std::ptr::copy_nonoverlapping(source, dst.as_mut_ptr(), dst.len());
-            // Loaded again, after all others: a copy may begin with its last bytes.
-            source.add(dst.len() - 1).read_volatile()
-        };
-        match (self.is_sound(), last_byte) {
+        unsafe {
+            std::ptr::copy_nonoverlapping(map.as_ptr().add(start), dst.as_mut_ptr(), dst.len());
+        }
+        let is_cut = has_zero_at_page_end(map, start, start + dst.len());
+        match (self.is_sound(), is_cut) {
             (false, _) => Copied::No,
-            (true, 0) => Copied::UnlessTruncated,
-            (true, _) => Copied::Surely,
+            (true, true) => Copied::UnlessTruncated,
+            (true, false) => Copied::Surely,
         }
     }
 
@@ -122,11 +122,21 @@ impl Mapping {
     }
 }
 
+/// Whether the last byte of any page of the range, or of the range itself, is 0 now: after the
+/// copy, because a copy may begin with its last bytes.
+fn has_zero_at_page_end(map: &Mmap, start: usize, end: usize) -> bool {
+    let first_page_end = (start + 1).next_multiple_of(PAGE_BYTES);
+    let ends = (first_page_end..end).step_by(PAGE_BYTES).chain([end]);
+    // SAFETY: `start..end` lies in the mapping and is not empty, so each byte before an end does
+    // too; a page that is gone is the guard's business.
+    ends.map(|end| unsafe { map.as_ptr().add(end - 1).read_volatile() }).any(|byte| byte == 0)
+}
+
 /// Whether a copy from a mapping has the bytes of the file.
 ///
 /// Truncation raises a signal for all pages behind the new end, but zeroes the rest of the page that
-/// it falls into. So the bytes can only have been lost without a signal if the last of them lies on
-/// that page, and then it is 0.
+/// it falls into (XFS does so even before the file is shorter). So bytes can be lost without a signal
+/// only from a page whose last byte, or the last byte wanted of it, is then 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Copied {
     /// It has.
@@ -235,7 +245,7 @@ impl MmapBackend {
         };
         match copied {
             Copied::Surely => Ok(()),
-            Copied::UnlessTruncated if sys::file_len(&mapped.file)? >= end => Ok(()),
+            Copied::UnlessTruncated if has_byte(&mapped.file, end - 1) => Ok(()),
             _ => read_fully(&mapped.file, read.dst(), offset, sys::read_at),
         }
     }
@@ -260,6 +270,12 @@ impl MmapBackend {
         }
         Ok(())
     }
+}
+
+/// Whether the file has a byte there. By a read and not by its length: filesystems that zero a page
+/// before they shorten the file let a read wait until both are done.
+fn has_byte(file: &File, offset: u64) -> bool {
+    matches!(sys::read_at(file, &mut [0], offset), Ok(1))
 }
 
 fn open_mapped(path: &Path) -> Result<MappedFile> {

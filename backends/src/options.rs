@@ -121,7 +121,7 @@ pub enum Residency {
     /// size grows with the bytes read.
     #[default]
     Keep,
-    /// They leave the process after each batch (`MADV_DONTNEED`), so that the resident size
+    /// They leave the process after each read (`MADV_DONTNEED`), so that the resident size
     /// stays flat. The data stays in the page cache.
     Release,
 }

@@ -144,7 +144,8 @@ impl ContiguousMemmap {
 
 impl Engine {
     /// Reads many views, of any number of files, as one batch: their elements one view after the
-    /// other, each in C order. This is where io_uring earns its keep.
+    /// other, each in C order. This is where io_uring earns its keep. Views whose axes are in
+    /// another order than the file's are read after the others, one by one.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -184,15 +185,16 @@ impl Engine {
                 let reason = "a view of another engine is among those to be read".to_owned();
                 return Err(Error::InvalidIndex { reason });
             }
-            reads.push(Read::new(view.file(), view.byte_range()?.0, dst));
+            if view.layout().is_c_order() || view.is_empty() {
+                reads.push(Read::new(view.file(), view.byte_range()?.0, dst));
+            }
         }
         self.backend().read_batch(&mut reads)?;
         drop(reads);
+        // Those with their axes in another order pass through bounded memory, one by one.
         for (view, dst) in views.iter().zip(dst.iter_mut()) {
-            if !view.layout().is_c_order() && !dst.is_empty() {
-                let mut stored = vec_of(dst.len())?;
-                stored.copy_from_slice(dst);
-                Scatter::new(view.layout()).put(&stored, dst);
+            if !view.layout().is_c_order() && !view.is_empty() {
+                view.read_into(dst)?;
             }
         }
         Ok(())

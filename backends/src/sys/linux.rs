@@ -121,6 +121,6 @@ pub(crate) fn cached_pages(file: &File) -> io::Result<u64> {
 }
 
 /// Asks for huge pages; a wish, so its failure does not matter.
-pub(crate) fn advise_huge_pages(map: &MmapMut) {
-    let _ = map.advise(memmap2::Advice::HugePage);
+pub(crate) fn advise_huge_pages(map: &MmapMut, start: usize, len: usize) {
+    let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
 }

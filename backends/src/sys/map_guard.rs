@@ -169,12 +169,13 @@ extern "C" fn on_sigbus(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel passes a valid `siginfo_t` to an `SA_SIGINFO` handler, and for this
-    // signal it holds the address.
-    let address = unsafe { (*info).si_addr() }.addr();
-    if !patch_ours(address) {
+    // SAFETY: the kernel passes a valid `siginfo_t` to an `SA_SIGINFO` handler.
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
+    // One that was sent by `kill` or `raise` has no address.
+    let is_sent = code <= 0;
+    if is_sent || !patch_ours(address) {
         // SAFETY: the arguments are those the kernel gave us.
-        unsafe { call_previous(signal, info, context) };
+        unsafe { call_previous(signal, info, context, is_sent) };
     }
 }
 
@@ -209,13 +210,22 @@ unsafe fn call_previous(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
+    is_sent: bool,
 ) {
     let previous = PREVIOUS.get();
     let handler = previous.map_or(libc::SIG_DFL, |action| action.sa_sigaction);
+    if is_sent && handler == libc::SIG_IGN {
+        return;
+    }
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
         // A synchronous fault cannot be ignored: take our handler away and let it fault again.
         // SAFETY: the default action is always valid.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
+        if is_sent {
+            // It would not come again by itself.
+            // SAFETY: raising a signal is async-signal-safe.
+            unsafe { libc::raise(signal) };
+        }
         return;
     }
     let with_info = previous.is_some_and(|action| action.sa_flags & libc::SA_SIGINFO != 0);

@@ -43,4 +43,4 @@ pub(crate) fn cached_pages(_file: &File) -> io::Result<u64> {
     unsupported()
 }
 
-pub(crate) fn advise_huge_pages(_map: &MmapMut) {}
+pub(crate) fn advise_huge_pages(_map: &MmapMut, _start: usize, _len: usize) {}

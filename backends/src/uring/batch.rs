@@ -1,7 +1,9 @@
 //! A batch on its way through a ring.
 
+use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
+use std::time::{Duration, Instant};
 
 use super::ring::{Completion, ReadOp, Ring, RingFile};
 use crate::buffer::PAGE_BYTES;
@@ -46,6 +48,9 @@ pub(super) fn cell_bytes(plan: &Plan) -> usize {
     plan.bounce_bytes_max().next_multiple_of(PAGE_BYTES)
 }
 
+/// For how long a wait may be interrupted again and again, without a single read ending.
+const INTERRUPTED_MAX: Duration = Duration::from_secs(60);
+
 pub(super) struct Batch<'a, 'r> {
     lanes: Lanes<'a, 'r, RingFile>,
     cells: &'a mut Cells,
@@ -71,13 +76,25 @@ impl<'a, 'r> Batch<'a, 'r> {
     /// Reads everything, or says what failed. Nothing is in flight when it returns.
     pub(super) fn run(mut self) -> Result<()> {
         let mut patience = Patience::default();
+        let mut interrupted_since = None;
         loop {
             self.start_requests();
             if self.ring.in_flight() == 0 {
                 break; // Nothing was left to start either.
             }
             match self.ring.submit_and_wait(self.completions_wanted()) {
-                Ok(()) => patience.renew(),
+                Ok(()) => {
+                    patience.renew();
+                    interrupted_since = None;
+                }
+                // A timer that fires while the device takes its time is no failure of the read.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    let since = *interrupted_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > INTERRUPTED_MAX {
+                        self.lanes.fail_queue(error);
+                        break;
+                    }
+                }
                 Err(error) if patience.allows(&error) => {}
                 Err(error) => {
                     self.lanes.fail_queue(error);
@@ -162,7 +179,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
     }
 
-    fn destination(&mut self, request: &Request, cell: Option<usize>, done: usize) -> NonNull<u8> {
+    fn destination(&self, request: &Request, cell: Option<usize>, done: usize) -> NonNull<u8> {
         match request.target {
             Target::Straight { dst_offset } => {
                 let read = &self.lanes.reads[request.read];
@@ -171,7 +188,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             }
             Target::Bounce { .. } => {
                 let start = cell.unwrap_or(0) * self.cells.bytes + done;
-                NonNull::from(&mut self.ring.arena()[start..]).cast()
+                self.ring.arena_part(start, request.len - done)
             }
         }
     }
@@ -190,10 +207,14 @@ impl<'a, 'r> Batch<'a, 'r> {
     fn deliver(&mut self, lane: usize, request: &Request) {
         let Some(cell) = self.cells.of_lane[lane] else { return };
         let start = cell * self.cells.bytes;
-        let bounce = &self.ring.arena()[start..start + request.len];
-        // SAFETY: requests of a plan write to different parts, and `new`'s caller promised that
+        let bounce = self.ring.arena_part(start, request.len);
+        // SAFETY: the cell is this lane's and its read has ended, so nobody writes to it. Requests
+        // of a plan write to different parts of the destinations, and `new`'s caller promised that
         // nobody else does.
-        unsafe { scatter(self.lanes.plan, request, self.lanes.reads, bounce) };
+        unsafe {
+            let bounce = std::slice::from_raw_parts(bounce.as_ptr(), request.len);
+            scatter(self.lanes.plan, request, self.lanes.reads, bounce);
+        }
     }
 
     /// Gives back what a lane held.

@@ -37,7 +37,7 @@ pub struct UringBackend {
     open_files_max: usize,
     /// Counts this process's rings and their memory.
     usage: PerProcess<Arc<Usage>>,
-    setup: Mutex<SetupReport>,
+    setup: PerProcess<Mutex<SetupReport>>,
     /// Tells the threads that hold a ring of ours that we are still here.
     alive: Arc<()>,
 }
@@ -51,7 +51,10 @@ impl UringBackend {
             rings_max: options.rings_max,
             open_files_max: options.open_files_max,
             usage: PerProcess::new(|_inherited| Arc::default()),
-            setup: Mutex::default(),
+            setup: PerProcess::new(|inherited: Option<&Mutex<SetupReport>>| {
+                let known = inherited.and_then(|report| Some(report.try_lock().ok()?.clone()));
+                Mutex::new(known.unwrap_or_default())
+            }),
             alive: Arc::new(()),
         };
         let (ring, report) =
@@ -70,7 +73,7 @@ impl UringBackend {
     }
 
     fn setup(&self) -> std::sync::MutexGuard<'_, SetupReport> {
-        self.setup.lock().unwrap_or_else(PoisonError::into_inner)
+        self.setup.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn new_ring(&self) -> io::Result<(Ring, SetupReport)> {

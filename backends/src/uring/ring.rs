@@ -27,6 +27,9 @@ pub(super) struct Ring {
 /// Registered memory that bounced reads go into.
 struct Arena {
     buffer: Buffer,
+    /// The buffer's first byte. All access goes through it while reads are in flight: a reference
+    /// to the whole would claim the cells that the kernel writes to.
+    base: NonNull<u8>,
     registered: bool,
 }
 
@@ -76,7 +79,7 @@ const SETUPS: [&[&str]; 5] = [
 ];
 
 /// What a new ring has and lacks.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SetupReport {
     pub(super) features: Vec<String>,
     pub(super) degradations: Vec<Degradation>,
@@ -127,6 +130,10 @@ impl Ring {
             return RingFile::Descriptor(descriptor);
         };
         if known.serial != serial {
+            if known.registered {
+                // The ring must not keep a file open that the cache has closed.
+                let _ = self.uring.submitter().register_files_update(index, &[-1]);
+            }
             *known = FileSlot { serial, registered: false };
             return RingFile::Descriptor(descriptor);
         }
@@ -145,9 +152,12 @@ impl Ring {
         self.arena.as_ref().map_or(0, |arena| arena.buffer.len())
     }
 
-    /// The arena's memory.
-    pub(super) fn arena(&mut self) -> &mut [u8] {
-        self.arena.as_mut().map_or(&mut [], |arena| &mut arena.buffer)
+    /// The address of a part of the arena. Panics if it does not lie in it.
+    pub(super) fn arena_part(&self, start: usize, len: usize) -> NonNull<u8> {
+        let Some(arena) = &self.arena else { unreachable!("there is no arena") };
+        assert!(start.checked_add(len).is_some_and(|end| end <= arena.buffer.len()));
+        // SAFETY: `base` is the first of `buffer.len()` bytes, and the part lies in them.
+        unsafe { arena.base.add(start) }
     }
 
     pub(super) fn arena_is_registered(&self) -> bool {
@@ -162,11 +172,12 @@ impl Ring {
             self.uring.submitter().unregister_buffers()?;
         }
         self.arena = None;
-        let memory = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let base = NonNull::from(&mut buffer[..]).cast::<u8>();
+        let memory = libc::iovec { iov_base: base.as_ptr().cast(), iov_len: buffer.len() };
         // SAFETY: the memory is the buffer's, which the ring owns until it is unregistered above
         // or the ring is closed; moving a `Buffer` does not move its memory.
         let outcome = unsafe { self.uring.submitter().register_buffers(&[memory]) };
-        self.arena = Some(Arena { buffer, registered: outcome.is_ok() });
+        self.arena = Some(Arena { buffer, base, registered: outcome.is_ok() });
         outcome
     }
 
