@@ -14,20 +14,19 @@ use ringmain_backends::{
     open_backend,
 };
 
-/// Makes `io_uring_setup` fail with `EPERM` in this process from now on, as container runtimes
-/// do by default.
+/// As container runtimes do by default.
 fn refuse_io_uring() {
+    refuse(libc::SYS_io_uring_setup);
+}
+
+/// Makes a system call fail with `EPERM` in this process from now on.
+fn refuse(call: libc::c_long) {
     // The number of the system call is the first field of `seccomp_data`.
     // SAFETY: these only fill in a struct.
     let mut program = unsafe {
         [
             libc::BPF_STMT((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0),
-            libc::BPF_JUMP(
-                (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
-                libc::SYS_io_uring_setup as u32,
-                0,
-                1,
-            ),
+            libc::BPF_JUMP((libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, call as u32, 0, 1),
             libc::BPF_STMT(
                 (libc::BPF_RET | libc::BPF_K) as u16,
                 libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
@@ -159,6 +158,31 @@ fn io_uring_refused_later() {
         check_reads(&*backend, &contents);
         let (in_thread, its_contents) = (Arc::clone(&backend), contents.clone());
         std::thread::spawn(move || check_reads(&*in_thread, &its_contents)).join().unwrap();
+    });
+}
+
+/// The error was looked up in what an earlier, larger batch had left behind: a panic.
+#[test]
+fn io_uring_enter_refused_after_a_larger_batch() {
+    in_child("io_uring_enter_refused_after_a_larger_batch", || {
+        if !is_available(BackendKind::Uring) {
+            return;
+        }
+        let (_dir, _contents) = file_for_nobody();
+        let backend = open_backend(BackendKind::Uring, &BackendOptions::default()).unwrap();
+        let file = backend.open(Path::new("data")).unwrap();
+        let mut memory = vec![0; 50 * 100];
+        let parts = memory.chunks_exact_mut(100).enumerate();
+        // Too far apart to share a request.
+        let mut reads: Vec<_> =
+            parts.map(|(at, dst)| Read::new(&file, at as u64 * 5500, dst)).collect();
+        backend.read_batch(&mut reads).unwrap();
+        refuse(libc::SYS_io_uring_enter);
+        let error = backend.read_batch(&mut reads[7..9]).unwrap_err();
+        assert!(matches!(error, Error::Read { index: 0, .. }), "{error:?}");
+        assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{error:?}");
+        assert_eq!(error.path(), Some(Path::new("data")));
+        assert_eq!(error.offset(), Some(7 * 5500));
     });
 }
 
