@@ -169,11 +169,13 @@ mod linux {
         let array = engine.open_raw(&bench.path, Kind::U8.into(), &[rows, row_bytes], 0).unwrap();
         let selection = [Index::slice(None, None, 16).into()];
         let wanted = rows.div_ceil(16) * row_bytes;
-        let mut some = vec![0; wanted];
+        let mut memory = vec![0; wanted + 4096];
+        let lead = memory.as_ptr().align_offset(4096); // where the device can write to it
+        let some = &mut memory[lead..lead + wanted];
         let mut all = engine.pool().take(16 << 20).unwrap();
         bench.make_cold();
         let before = device_bytes();
-        array.read_selection_into(&selection, &mut some).unwrap();
+        array.read_selection_into(&selection, some).unwrap();
         let share = (device_bytes() - before) as f64 / wanted as f64;
         let rate = |start: Instant| wanted as f64 / start.elapsed().as_secs_f64();
         let kib = row_bytes >> 10;
@@ -185,7 +187,7 @@ mod linux {
             &mut || {
                 bench.make_cold();
                 let start = Instant::now();
-                array.read_selection_into(&selection, &mut some).unwrap();
+                array.read_selection_into(&selection, some).unwrap();
                 rate(start)
             },
             &mut || {
