@@ -58,10 +58,12 @@ macos_check() {
     foreign_cargo check aarch64-apple-darwin std,panic_abort,test --all-targets "$@"
 }
 
-# The overrides keep Wine from offering to download .NET and a browser.
+# The overrides keep Wine from offering to download .NET and a browser. Wine and mingw's
+# dlltool leave temporary files behind, hence a place of their own.
 start_wine() {
     export WINEPREFIX=$wine_home WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml='
-    mkdir -p "$portable/dll"
+    export TMPDIR=$portable/tmp
+    mkdir -p "$TMPDIR" "$portable/dll"
     make_random_dll "$portable/dll"
     export WINEPATH="Z:${portable//\//\\}\\dll"
     unset DISPLAY

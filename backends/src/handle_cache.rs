@@ -448,7 +448,7 @@ mod tests {
         });
     }
 
-    #[cfg(unix)] // Windows does not let a file be replaced while it is open.
+    #[cfg(unix)] // Under Wine a file cannot be replaced while it is open.
     #[test]
     fn opening_a_known_path_is_a_hit_and_a_replaced_one_is_not() {
         let (dir, paths) = files(2);
