@@ -1,13 +1,14 @@
 //! The best backend that works here, found by trying.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::mmap::MappedRange;
 use crate::{
-    BackendKind, BackendOptions, Capabilities, Degradation, FileHandle, PositionalBackend, Read,
-    ReadBackend, Result, open_backend,
+    BackendKind, BackendOptions, Capabilities, Degradation, FileHandle, PositionalBackend, Profile,
+    ProfileError, ProfileSource, Read, ReadBackend, Result, open_backend, sys,
 };
 
 /// From the fastest on cold data down; `pread` stands behind them all.
@@ -15,6 +16,10 @@ const CANDIDATES: [BackendKind; 2] = [BackendKind::Uring, BackendKind::Direct];
 
 /// Takes the fastest backend that this machine allows, and for a file whose filesystem refuses
 /// it, `pread`.
+///
+/// With a [`ProfileSource`] it takes what was measured to be best instead, for files on the
+/// filesystem that was measured and as long as it works there. A profile that cannot be used is
+/// never an error: it is told in the report and among the degradations.
 ///
 /// ```
 /// use ringmain_backends::{AutoBackend, BackendOptions};
@@ -25,6 +30,7 @@ const CANDIDATES: [BackendKind; 2] = [BackendKind::Uring, BackendKind::Direct];
 /// ```
 #[derive(Debug)]
 pub struct AutoBackend {
+    profiled: Option<Profiled>,
     /// `None` when nothing but `pread` works.
     chosen: Option<Arc<dyn ReadBackend>>,
     fallback: PositionalBackend,
@@ -41,6 +47,20 @@ pub struct AutoReport {
     pub reason: String,
     /// Those that would have been preferred and cannot run.
     pub rejected: Vec<Rejection>,
+    /// The profile that was found.
+    pub profile: Option<ProfileReport>,
+}
+
+/// What became of a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ProfileReport {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// It decides.
+    pub is_used: bool,
+    /// What it says, or why it is not used.
+    pub reason: String,
 }
 
 /// A backend that `auto` could not take.
@@ -53,6 +73,75 @@ pub struct Rejection {
     pub reason: String,
 }
 
+/// The backend that a profile asks for, opened.
+#[derive(Debug)]
+struct Profiled {
+    backend: Arc<dyn ReadBackend>,
+    /// The filesystem it was measured on; `None`: it holds for all.
+    volume: Option<u64>,
+    /// Whose handles it gives out; 0 until it gave out one.
+    owner: AtomicU64,
+}
+
+impl Profiled {
+    /// Where a profile is looked for and whether it can be used. Only a user's profile that does
+    /// not exist is nothing to talk about.
+    fn find(options: &BackendOptions) -> Option<(ProfileReport, Option<Self>)> {
+        let (path, is_asked_for) = match &options.profile {
+            ProfileSource::Off => return None,
+            ProfileSource::User => {
+                (Profile::user_path()?, std::env::var_os("RINGMAIN_PROFILE").is_some())
+            }
+            ProfileSource::File(path) => (path.clone(), true),
+        };
+        let (reason, profiled) = match Profile::read(&path) {
+            Err(ProfileError::Io(error))
+                if error.kind() == std::io::ErrorKind::NotFound && !is_asked_for =>
+            {
+                return None;
+            }
+            Err(error) => (error.to_string(), None),
+            Ok(profile) => match Self::open(&profile, options) {
+                Ok(profiled) => (what_it_says(&profile), Some(profiled)),
+                Err(reason) => (reason, None),
+            },
+        };
+        Some((ProfileReport { path, is_used: profiled.is_some(), reason }, profiled))
+    }
+
+    fn open(profile: &Profile, options: &BackendOptions) -> Result<Self, String> {
+        let volume = profile.measured_on.as_deref().map(|path| {
+            let gone = |error| format!("it was measured on {}: {error}", path.display());
+            sys::volume_at(path).map_err(gone)
+        });
+        let backend = open_backend(profile.backend, &profile.apply(options))
+            .map_err(|error| format!("`{}` cannot be used: {}", profile.backend, error.why()))?;
+        Ok(Self { backend, volume: volume.transpose()?, owner: AtomicU64::new(0) })
+    }
+
+    /// Opens a file that the profile is about. Otherwise, and if its backend cannot read the file,
+    /// `Err` says why.
+    fn open_file(&self, path: &Path) -> Result<Result<FileHandle>, String> {
+        // A file that is not there gets its error from whoever opens it in the end.
+        if self.volume.is_some() && sys::volume_at(path).ok() != self.volume {
+            return Err("it was measured on another filesystem than that of the file".into());
+        }
+        match self.backend.open(path) {
+            Err(error) if error.is_unsupported() => {
+                Err(format!("`{}` cannot be used: {}", self.backend.kind(), error.why()))
+            }
+            opened => Ok(opened.inspect(|file| self.owner.store(file.owner(), Ordering::Relaxed))),
+        }
+    }
+}
+
+fn what_it_says(profile: &Profile) -> String {
+    match &profile.reason {
+        Some(reason) => format!("{profile}: {reason}"),
+        None => profile.to_string(),
+    }
+}
+
 impl AutoBackend {
     /// Tries the candidates.
     pub fn new(options: &BackendOptions) -> Result<Self> {
@@ -62,9 +151,16 @@ impl AutoBackend {
             let attempt = open_backend(kind, options);
             attempt.map_err(|error| rejected.push(rejection(kind, &error))).ok()
         });
-        let choice = chosen.as_ref().map_or(BackendKind::Pread, |backend| backend.kind());
-        let reason = reason_for(choice, &rejected);
-        Ok(Self { chosen, fallback, report: AutoReport { choice, reason, rejected } })
+        let (profile, profiled) = Profiled::find(options).unzip();
+        let profiled: Option<Profiled> = profiled.flatten();
+        let choice = profiled
+            .as_ref()
+            .map(|profiled| profiled.backend.kind())
+            .or_else(|| chosen.as_ref().map(|backend| backend.kind()))
+            .unwrap_or(BackendKind::Pread);
+        let reason = reason_for(choice, &rejected, profile.as_ref());
+        let report = AutoReport { choice, reason, rejected, profile };
+        Ok(Self { profiled, chosen, fallback, report })
     }
 
     /// What was chosen for this machine, and why.
@@ -73,23 +169,37 @@ impl AutoBackend {
         &self.report
     }
 
-    /// What would read this file, and why: its filesystem may refuse what the machine allows.
+    /// What would read this file, and why: its filesystem may refuse what the machine allows, or
+    /// be another one than the profile is about.
     pub fn report_for(&self, path: &Path) -> Result<AutoReport> {
         let mut report = self.report.clone();
+        if let (Some(profiled), Some(profile)) = (&self.profiled, &mut report.profile) {
+            match profiled.open_file(path) {
+                Ok(opened) => return opened.map(|_| report),
+                Err(objection) => (profile.is_used, profile.reason) = (false, objection),
+            }
+            report.choice = self.chosen.as_ref().map_or(BackendKind::Pread, |chosen| chosen.kind());
+        }
         if let Some(Err(error)) = self.chosen.as_ref().map(|chosen| chosen.open(path)) {
             if !error.is_unsupported() {
                 return Err(error);
             }
             report.rejected.push(rejection(report.choice, &error));
             report.choice = BackendKind::Pread;
-            report.reason = reason_for(report.choice, &report.rejected);
         }
+        if report.choice == BackendKind::Pread {
+            self.fallback.open(path)?;
+        }
+        report.reason = reason_for(report.choice, &report.rejected, report.profile.as_ref());
         Ok(report)
     }
 
     fn backend_of(&self, file: &FileHandle) -> &dyn ReadBackend {
-        match &self.chosen {
-            Some(chosen) if file.owner() != self.fallback.owner() => chosen.as_ref(),
+        match (&self.profiled, &self.chosen) {
+            (Some(profiled), _) if file.owner() == profiled.owner.load(Ordering::Relaxed) => {
+                profiled.backend.as_ref()
+            }
+            (_, Some(chosen)) if file.owner() != self.fallback.owner() => chosen.as_ref(),
             _ => &self.fallback,
         }
     }
@@ -99,15 +209,28 @@ fn rejection(backend: BackendKind, error: &crate::Error) -> Rejection {
     Rejection { backend, reason: error.why() }
 }
 
-fn reason_for(choice: BackendKind, rejected: &[Rejection]) -> String {
-    let what = match choice {
-        BackendKind::Uring => "batched O_DIRECT reads reach cold data fastest",
-        BackendKind::Direct => "O_DIRECT through threads comes next on cold data",
+fn reason_for(
+    choice: BackendKind,
+    rejected: &[Rejection],
+    profile: Option<&ProfileReport>,
+) -> String {
+    let what = match (choice, profile) {
+        (_, Some(ProfileReport { path, is_used: true, reason })) => {
+            return format!("the profile {} says {reason}", path.display());
+        }
+        (BackendKind::Uring, _) => "batched O_DIRECT reads reach cold data fastest",
+        (BackendKind::Direct, _) => "O_DIRECT through threads comes next on cold data",
         _ => "positional reads work everywhere",
     };
-    rejected.iter().fold(what.to_owned(), |text, Rejection { backend, reason }| {
+    let text = rejected.iter().fold(what.to_owned(), |text, Rejection { backend, reason }| {
         format!("{text}; `{backend}` cannot be used: {reason}")
-    })
+    });
+    match profile {
+        Some(ProfileReport { path, reason, .. }) => {
+            format!("{text}; the profile {} is not used: {reason}", path.display())
+        }
+        None => text,
+    }
 }
 
 impl ReadBackend for AutoBackend {
@@ -116,9 +239,20 @@ impl ReadBackend for AutoBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let inner = self.chosen.as_deref().unwrap_or(&self.fallback);
+        let profiled = self.profiled.as_ref().map(|profiled| profiled.backend.as_ref());
+        let inner = profiled.or(self.chosen.as_deref()).unwrap_or(&self.fallback);
         let mut capabilities = inner.capabilities();
         capabilities.kind = BackendKind::Auto;
+        match &self.report.profile {
+            Some(ProfileReport { path, is_used: true, reason }) => {
+                capabilities.features.push(format!("profile {} ({reason})", path.display()));
+            }
+            Some(ProfileReport { path, reason, .. }) => {
+                let reason = format!("{}: {reason}", path.display());
+                capabilities.degradations.push(Degradation { feature: "profile", reason });
+            }
+            None => {}
+        }
         for rejected in &self.report.rejected {
             let reason = rejected.reason.clone();
             capabilities
@@ -129,6 +263,9 @@ impl ReadBackend for AutoBackend {
     }
 
     fn open(&self, path: &Path) -> Result<FileHandle> {
+        if let Some(Ok(opened)) = self.profiled.as_ref().map(|profiled| profiled.open_file(path)) {
+            return opened;
+        }
         match self.chosen.as_ref().map(|chosen| chosen.open(path)) {
             Some(Err(error)) if error.is_unsupported() => self.fallback.open(path),
             Some(outcome) => outcome,

@@ -161,6 +161,15 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// A recording could not be begun.
+    #[error("cannot record to {}: {}", path.display(), named(source))]
+    Record {
+        /// Where it was to be written to.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
     /// No backend has that name.
     #[error("there is no backend `{name}`{}", suggestion_text(suggestion.as_ref()))]
     UnknownBackend {
@@ -182,6 +191,7 @@ impl Error {
             | Self::PastEnd { path, .. }
             | Self::Replaced { path, .. }
             | Self::FileUnsupported { path, .. }
+            | Self::Record { path, .. }
             | Self::ForeignHandle { path, .. } => Some(path),
             _ => None,
         }
@@ -204,6 +214,7 @@ impl Error {
         match self {
             Self::Open { source, .. }
             | Self::Read { source, .. }
+            | Self::Record { source, .. }
             | Self::OutOfMemory { source, .. } => source.raw_os_error(),
             _ => None,
         }

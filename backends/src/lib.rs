@@ -12,7 +12,7 @@
 //! | `uring` | batched io_uring, `O_DIRECT` by default | the data is cold: the fastest |
 //! | `uncached` | `preadv2` with `RWF_DONTCACHE` | the page cache must stay as it is |
 //! | `tokio-uring` | io_uring in a tokio-uring runtime | the program lives in such a runtime |
-//! | `auto` | the best of them that works here | there is nothing to decide |
+//! | `auto` | what was measured to be best, or the best that works here | there is nothing to decide |
 //!
 //! ```
 //! use ringmain_backends::{BackendKind, BackendOptions, Read, open_backend};
@@ -63,12 +63,14 @@ mod plan;
 mod pool;
 mod positional;
 pub mod probe;
+mod profile;
+mod record;
 mod retry;
 mod sys;
 mod tokio_uring;
 mod uring;
 
-pub use auto::{AutoBackend, AutoReport, Rejection};
+pub use auto::{AutoBackend, AutoReport, ProfileReport, Rejection};
 pub use backend::{Read, ReadBackend, ReadBackendExt};
 pub use buffer::Buffer;
 pub use capability::{BackendKind, Capabilities, Degradation};
@@ -83,6 +85,8 @@ pub use open::open_backend;
 pub use options::{BackendOptions, CachePolicy, Residency};
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
 pub use positional::PositionalBackend;
+pub use profile::{Profile, ProfileError, ProfileSource};
+pub use record::{Recording, RecordingBackend, RecordingStatus};
 #[cfg(linux_tokio_uring)]
 pub use tokio_uring::{AsyncFile, TokioUringBackend};
 #[cfg(linux_uring)]

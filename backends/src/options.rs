@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::fault::Faults;
-use crate::{BufferPool, Error, PoolOptions, Result, sys};
+use crate::{BufferPool, Error, PoolOptions, ProfileSource, Result, sys};
 
 /// How a backend is to behave. Every bound works at 1 (memory: at 4096 bytes).
 ///
@@ -32,6 +32,8 @@ pub struct BackendOptions {
     pub cache_policy: CachePolicy,
     /// What `mmap` does with the pages it has read.
     pub residency: Residency,
+    /// Where `auto` looks for what was measured to be best here. Nowhere by default.
+    pub profile: ProfileSource,
     /// Where aligned memory for reads into unaligned destinations comes from. The default is a
     /// pool of the backend's own.
     pub pool: Option<BufferPool>,
@@ -50,6 +52,7 @@ impl Default for BackendOptions {
             chunk_bytes: 1 << 20,
             cache_policy: CachePolicy::default(),
             residency: Residency::default(),
+            profile: ProfileSource::default(),
             pool: None,
             faults: None,
         }

@@ -1,11 +1,13 @@
 //! What this kernel, this filesystem and this device can do: found by trying, not by version.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::file::Alignment;
 use crate::{
     AutoBackend, AutoReport, BackendKind, BackendOptions, Capabilities, Degradation, Error,
+    ProfileSource,
 };
 use crate::{ReadBackendExt, Result, open_backend, sys, uring};
 
@@ -84,8 +86,13 @@ pub fn probe(path: &Path) -> Result<Probe> {
         path: path.to_owned(),
         features: kernel_features(path)?,
         backends: kinds.map(|kind| probe_backend(kind, path)).collect(),
-        auto: AutoBackend::new(&BackendOptions::default())?.report_for(path)?,
+        auto: AutoBackend::new(&as_the_engine())?.report_for(path)?,
     })
+}
+
+/// What an engine with its defaults takes: `auto` with the user's profile.
+fn as_the_engine() -> BackendOptions {
+    BackendOptions { profile: ProfileSource::User, ..BackendOptions::default() }
 }
 
 fn probe_backend(name: BackendKind, path: &Path) -> BackendProbe {
@@ -133,7 +140,7 @@ fn kernel_features(path: &Path) -> Result<KernelFeatures> {
         dio_mem_align: direct.map(|align: Alignment| align.memory),
         dio_offset_align: direct.map(|align| align.offset),
         rwf_dontcache: sys::supports_uncached(&file).is_ok(),
-        cachestat: sys::cached_pages(&file).is_ok(),
+        cachestat: sys::cached_pages(&file, 0..1).is_ok(),
         memlock_bytes: sys::memlock_limit_bytes(),
         open_files_max: sys::open_files_limit(),
     })
@@ -142,5 +149,16 @@ fn kernel_features(path: &Path) -> Result<KernelFeatures> {
 /// How many pages of the file are in the page cache (`cachestat(2)`, Linux 6.5): 0 means that it
 /// is cold.
 pub fn cached_pages(path: &Path) -> std::io::Result<u64> {
-    sys::cached_pages(&File::open(path)?)
+    cached_pages_in(&File::open(path)?, 0..u64::MAX)
+}
+
+/// The same for a range of bytes of an open file.
+pub fn cached_pages_in(file: &File, range: Range<u64>) -> std::io::Result<u64> {
+    sys::cached_pages(file, range)
+}
+
+/// Asks the kernel to forget what it has cached of the range. It keeps pages that are dirty or
+/// that somebody has mapped: [`cached_pages_in`] tells.
+pub fn drop_cached(file: &File, range: Range<u64>) -> std::io::Result<()> {
+    sys::release_cached(file, range)
 }

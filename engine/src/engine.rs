@@ -1,12 +1,12 @@
 //! The engine: a backend, a pool of buffers, and the ways to open arrays with them.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringmain_backends::{
     BackendKind, BackendOptions, BufferPool, CachePolicy, Capabilities, FileHandle, PoolOptions,
-    ReadBackend, Residency, open_backend,
+    ProfileSource, ReadBackend, Recording, RecordingBackend, Residency, open_backend,
 };
 
 use crate::layout::Layout;
@@ -34,6 +34,8 @@ pub struct Engine {
 #[derive(Debug)]
 struct Shared {
     backend: Arc<dyn ReadBackend>,
+    /// What the backend records to, if it does.
+    recording: Option<Recording>,
     /// What is handed out, and scratch memory.
     pool: BufferPool,
     memory_limit_bytes: usize,
@@ -47,21 +49,83 @@ const MEMORY_LIMIT_BYTES_MIN: usize = 2 * 4096;
 #[must_use = "a builder does nothing until `build`"]
 pub struct EngineBuilder {
     kind: BackendKind,
+    /// One that is ready, in place of the kind.
+    backend: Option<Arc<dyn ReadBackend>>,
     memory_limit_bytes: usize,
     options: BackendOptions,
+    profile: ProfileSource,
+    record: Option<PathBuf>,
 }
 
 impl Default for EngineBuilder {
     fn default() -> Self {
         let memory_limit_bytes = PoolOptions::default().limit_bytes;
-        Self { kind: BackendKind::Auto, memory_limit_bytes, options: BackendOptions::default() }
+        Self {
+            kind: BackendKind::Auto,
+            backend: None,
+            memory_limit_bytes,
+            options: BackendOptions::default(),
+            profile: ProfileSource::User,
+            record: None,
+        }
     }
 }
 
 impl EngineBuilder {
     /// Which backend reads; `auto` by default.
     pub fn backend(mut self, kind: BackendKind) -> Self {
-        self.kind = kind;
+        (self.kind, self.backend) = (kind, None);
+        self
+    }
+
+    /// Reads with a backend that is open already: one of your own, or a wrapper around one. Its
+    /// options and the memory it reads through stay its own; half of the memory limit is still
+    /// the engine's.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use ringmain::{Engine, Kind, backends::MemoryBackend};
+    ///
+    /// let memory = MemoryBackend::new();
+    /// memory.insert("numbers", b"0123456789".as_slice());
+    /// let engine = Engine::builder().with_backend(Arc::new(memory)).build()?;
+    /// let digits = engine.open_raw("numbers", Kind::U8.into(), &[10], 0)?;
+    /// assert_eq!(digits.read_vec::<u8>()?, b"0123456789");
+    /// # Ok::<(), ringmain::Error>(())
+    /// ```
+    pub fn with_backend(mut self, backend: Arc<dyn ReadBackend>) -> Self {
+        self.backend = Some(backend);
+        self
+    }
+
+    /// The profile that `auto` goes by, in place of the user's: what `ringmain recommend --save
+    /// PATH` wrote. One that cannot be used is no error; [`Engine::describe`] says why.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("profile.toml");
+    /// use ringmain::Engine;
+    ///
+    /// std::fs::write(&path, "version = 1\nbackend = \"pread\"\n")?;
+    /// let engine = Engine::builder().profile(&path).build()?;
+    /// assert!(engine.describe().to_string().contains("profile"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn profile(mut self, path: impl Into<PathBuf>) -> Self {
+        self.profile = ProfileSource::File(path.into());
+        self
+    }
+
+    /// Lets `auto` choose by what works, whatever the user's profile says. The environment variable
+    /// `RINGMAIN_PROFILE=off` does so for a whole program.
+    pub fn ignore_profile(mut self) -> Self {
+        self.profile = ProfileSource::Off;
+        self
+    }
+
+    /// Records every read to this file, as [`Engine::record`] does.
+    pub fn record(mut self, path: impl Into<PathBuf>) -> Self {
+        self.record = Some(path.into());
         self
     }
 
@@ -102,8 +166,12 @@ impl EngineBuilder {
         self
     }
 
-    /// Everything else that a backend can be told. The memory limit stays the builder's.
+    /// Everything else that a backend can be told. The memory limit stays the builder's, and so
+    /// does the profile unless the options name one.
     pub fn options(mut self, options: BackendOptions) -> Self {
+        if options.profile != ProfileSource::Off {
+            self.profile = options.profile.clone();
+        }
         self.options = options;
         self
     }
@@ -124,13 +192,24 @@ impl EngineBuilder {
             |limit_bytes| BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() });
         self.options.pool = Some(new_pool(memory_limit_bytes / 2)?);
         let pool = new_pool(memory_limit_bytes - memory_limit_bytes / 2)?;
-        let backend = open_backend(self.kind, &self.options)?;
-        Ok(Engine { shared: Arc::new(Shared { backend, pool, memory_limit_bytes }) })
+        self.options.profile = self.profile;
+        let backend = match self.backend {
+            Some(backend) => backend,
+            None => open_backend(self.kind, &self.options)?,
+        };
+        let shared = Shared { backend, recording: None, pool, memory_limit_bytes };
+        let engine = Engine { shared: Arc::new(shared) };
+        match self.record {
+            Some(path) => engine.record(path),
+            None => Ok(engine),
+        }
     }
 }
 
 impl Engine {
-    /// An engine with the defaults: the best backend that works here, 64 MiB of buffers.
+    /// An engine with the defaults: 64 MiB of buffers, and the backend that the user's profile
+    /// names for the file's filesystem (see [`EngineBuilder::profile`]), or else the best one that
+    /// works here.
     pub fn new() -> Result<Self> {
         Self::builder().build()
     }
@@ -145,6 +224,44 @@ impl Engine {
     pub fn describe(&self) -> Description {
         let capabilities = self.backend().capabilities();
         Description { capabilities, memory_limit_bytes: self.shared.memory_limit_bytes }
+    }
+
+    /// An engine that reads through the same backend and memory, and writes down every batch: turn
+    /// it on, run an epoch, and replay the pattern on every backend with `ringmain bench --trace
+    /// FILE`. What this engine reads itself is not recorded, nor are views that it opened.
+    ///
+    /// The recording ends with the last clone of the engine and the last of its views, or with
+    /// [`Recording::finish`]. A full disk ends it too, and never fails a read.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (path, log) = (dir.path().join("a.bin"), dir.path().join("epoch.rec"));
+    /// # std::fs::write(&path, [0; 4000])?;
+    ///
+    /// let engine = Engine::new()?.record(&log)?;
+    /// let rows = engine.open_raw(&path, Kind::U8.into(), &[10, 400], 0)?;
+    /// rows.at(3)?.read_vec::<u8>()?;
+    /// let status = engine.recording().expect("it records").finish();
+    /// assert_eq!((status.batches, status.bytes), (1, 400));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn record(&self, path: impl AsRef<Path>) -> Result<Self> {
+        let recording = Recording::create(path.as_ref())?;
+        let inner = Arc::clone(&self.shared.backend);
+        let shared = Shared {
+            backend: Arc::new(RecordingBackend::new(inner, recording.clone())),
+            recording: Some(recording),
+            pool: self.shared.pool.clone(),
+            memory_limit_bytes: self.shared.memory_limit_bytes,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The recording of this engine's reads, if it has one: to finish it, or to ask how it goes.
+    #[must_use]
+    pub fn recording(&self) -> Option<&Recording> {
+        self.shared.recording.as_ref()
     }
 
     /// The backend.

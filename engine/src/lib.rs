@@ -58,5 +58,5 @@ pub use view::ContiguousMemmap;
 pub use ringmain_backends as backends;
 pub use ringmain_backends::{
     BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities, ReadBackend,
-    Residency,
+    Recording, RecordingStatus, Residency,
 };

@@ -104,14 +104,18 @@ fn advise_cached(file: &File, range: Range<u64>, advice: libc::c_int) -> io::Res
     }
 }
 
-/// How many pages of the file are in the page cache.
-pub(crate) fn cached_pages(file: &File) -> io::Result<u64> {
+/// How many pages of the range are in the page cache.
+pub(crate) fn cached_pages(file: &File, range: Range<u64>) -> io::Result<u64> {
     #[repr(C)]
     struct CacheRange {
         offset: u64,
         len: u64,
     }
-    let range = CacheRange { offset: 0, len: 0 }; // a length of 0: to the end
+    let len = range.end.saturating_sub(range.start);
+    if len == 0 {
+        return Ok(0); // A length of 0 would mean: to the end of the file.
+    }
+    let range = CacheRange { offset: range.start, len };
     let mut counts = [0u64; 5]; // cached, dirty, writeback, evicted, recently evicted
     // SAFETY: both pointers are to live values of the layout that cachestat(2) documents.
     let failed = unsafe {

@@ -39,7 +39,7 @@ pub(crate) fn release_cached(_file: &File, _range: Range<u64>) -> io::Result<()>
     Ok(())
 }
 
-pub(crate) fn cached_pages(_file: &File) -> io::Result<u64> {
+pub(crate) fn cached_pages(_file: &File, _range: Range<u64>) -> io::Result<u64> {
     unsupported()
 }
 

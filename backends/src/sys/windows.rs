@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::windows::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
@@ -29,6 +29,17 @@ pub(crate) fn identity(file: &File, _metadata: &Metadata) -> io::Result<FileIden
 /// Windows tells the index of an open file only.
 pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option<FileIdentity>> {
     identity(&File::open(path)?, metadata).map(Some)
+}
+
+/// Which volume holds the path, which may be a directory.
+pub(crate) fn volume_at(path: &Path) -> io::Result<u64> {
+    let handle = winapi_util::Handle::from_path_any(path)?;
+    Ok(winapi_util::file::information(&handle)?.volume_serial_number())
+}
+
+/// Where the user's settings lie.
+pub(crate) fn config_dir() -> Option<PathBuf> {
+    std::env::var_os("APPDATA").map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// The file's length now.

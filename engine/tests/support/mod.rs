@@ -30,7 +30,9 @@ pub(crate) fn engines_with(
     configure: impl Fn(EngineBuilder) -> EngineBuilder,
 ) -> Vec<Engine> {
     let open = |kind: BackendKind| {
-        let engine = configure(Engine::builder().backend(kind)).build()?;
+        // Whatever profile the user may have.
+        let builder = Engine::builder().backend(kind).ignore_profile();
+        let engine = configure(builder).build()?;
         engine.backend().open(path)?;
         Ok(engine)
     };

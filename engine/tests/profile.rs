@@ -1,0 +1,49 @@
+//! An engine under a profile, as its users meet it.
+
+// These lints spare functions marked `#[test]`, but not what such functions share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::fs;
+
+use ringmain::{BackendOptions, Engine, Kind};
+
+/// What the engine says of itself after it read a file.
+fn description(builder: ringmain::EngineBuilder) -> String {
+    let dir = support::temp_dir();
+    let path = dir.path().join("rows.bin");
+    fs::write(&path, [7; 4000]).unwrap();
+    let engine = builder.build().unwrap();
+    let rows = engine.open_raw(&path, Kind::U8.into(), &[4, 1000], 0).unwrap();
+    assert_eq!(rows.at(2).unwrap().read_vec::<u8>().unwrap(), [7; 1000]);
+    engine.describe().to_string()
+}
+
+#[test]
+fn the_description_says_that_it_is_used_and_where_it_lies() {
+    let dir = support::temp_dir();
+    let path = dir.path().join("profile.toml");
+    fs::write(&path, "version = 1\nbackend = \"mmap\"\nreason = \"twice pread\"\n").unwrap();
+    let used = format!("profile {} (mmap: twice pread)", path.display());
+    let text = description(Engine::builder().profile(&path));
+    assert!(text.contains(&used), "{text}");
+    // Options of a backend say nothing about a profile.
+    let text = description(Engine::builder().profile(&path).options(BackendOptions::default()));
+    assert!(text.contains(&used), "{text}");
+    let text = description(Engine::builder().profile(&path).ignore_profile());
+    assert!(!text.contains("profile"), "{text}");
+    // A backend asked for by name is the one that reads.
+    let text = description(Engine::builder().profile(&path).backend("pread".parse().unwrap()));
+    assert!(!text.contains("profile") && text.starts_with("backend pread"), "{text}");
+}
+
+#[test]
+fn a_broken_one_is_told_and_nothing_fails() {
+    let dir = support::temp_dir();
+    let path = dir.path().join("profile.toml");
+    fs::write(&path, "version = 1\nbackend = \"tape\"\n").unwrap();
+    let text = description(Engine::builder().profile(&path));
+    let told = format!("without profile: {}: line 2: `backend`", path.display());
+    assert!(text.contains(&told), "{text}");
+}
