@@ -18,6 +18,8 @@ wine_home=$portable/wine
 
 # The other backends are not compiled in here, whatever the caller requires of the full build.
 export RINGMAIN_REQUIRE_BACKENDS=pread,mmap
+# Nor does a profile of the user's decide anything.
+export RINGMAIN_PROFILE=off
 
 set_up() {
     need_rust

@@ -100,3 +100,24 @@ need_component() {
     command -v rustup >/dev/null || die "cargo $2 is missing; please install $1"
     rustup component add "$1"
 }
+
+# The `ringmain` command, optimised.
+build_ringmain() {
+    need_rust
+    cargo build --locked --release --package ringmain-bench
+}
+
+# need_venv FOLDER PACKAGE...: a virtual environment of the project's own with these packages.
+need_venv() {
+    install_missing python3=python3
+    if [[ ! -x $1/bin/python ]]; then
+        # Debian's python3 comes without the module that makes environments.
+        python3 -m ensurepip --version >/dev/null 2>&1 || install_missing python3-venv
+        python3 -m venv -- "$1"
+    fi
+    local package
+    for package in "${@:2}"; do
+        "$1/bin/pip" --quiet show "$package" >/dev/null 2>&1 ||
+            "$1/bin/pip" --quiet --disable-pip-version-check install "$package"
+    done
+}

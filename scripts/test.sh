@@ -6,19 +6,38 @@ set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 trap report_end EXIT
 
-# strace refuses system calls to the tests; the rest makes the filesystems they mount as root.
+# What `auto` takes must follow from the machine, not from what the user once measured on it.
+export RINGMAIN_PROFILE=off
+
+# strace refuses system calls to the tests; Chromium opens the report; the rest makes the
+# filesystems they mount as root.
 set_up() {
     need_rust
     need_component rustfmt fmt
     need_component clippy clippy
     install_missing strace=strace xfsprogs=mkfs.xfs btrfs-progs=mkfs.btrfs \
-        squashfs-tools=mksquashfs mount=losetup util-linux=setpriv
+        squashfs-tools=mksquashfs mount=losetup util-linux=setpriv chromium=chromium
+    make_venv
+}
+
+# Other people's programs that read what ours writes, in an environment of their own.
+make_venv() {
+    local python=$target/venv/bin/python
+    export RINGMAIN_PYTHON=$python
+    "$python" -c 'import hdrh, jsonschema' 2>/dev/null && return
+    python3 -c 'import ensurepip' 2>/dev/null || install_missing python3=python3 python3-venv
+    python3 -m venv "$target/venv"
+    "$python" -m pip install --quiet --disable-pip-version-check \
+        'hdrhistogram~=0.10.3' 'jsonschema~=4.20'
 }
 
 rustdoc() {
     RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -D warnings" \
         cargo doc --locked --workspace --all-features --no-deps
 }
+
+# A test that cannot find what was installed fails, rather than pass without looking.
+export RINGMAIN_REQUIRE_CHROMIUM=1 RINGMAIN_REQUIRE_PYTHON=1
 
 step set-up set_up
 step fmt cargo fmt --all --check

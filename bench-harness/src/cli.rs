@@ -1,11 +1,18 @@
 //! What can be asked on the command line.
 
+mod bench;
+mod generate;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use ringmain_backends::BackendKind;
 
+use crate::report::ReportArgs;
 use crate::size::parse_bytes;
+
+pub(crate) use bench::{BenchArgs, MeasuredArgs};
+pub(crate) use generate::{GenArgs, GenKind, GenNpyArgs, GenRawArgs};
 
 /// Reads big files as fast as the device delivers, and says which way of reading is best here.
 #[derive(Debug, Parser)]
@@ -18,7 +25,18 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Probe(ProbeArgs),
+    Bench(BenchArgs),
+    Recommend(RecommendArgs),
+    Compare(CompareArgs),
+    Report(ReportArgs),
+    Gen(GenArgs),
+    Inspect(InspectArgs),
     Cat(CatArgs),
+    /// Prints the JSON Schema of run.json
+    Schema,
+    /// Measures one cell: started by `bench` for each.
+    #[command(hide = true)]
+    Worker,
 }
 
 /// Shows what this kernel, filesystem and device can do, and which backend `auto` takes.
@@ -56,6 +74,71 @@ pub(crate) struct CatArgs {
     pub(crate) backend: BackendKind,
 }
 
+/// Says which backend to use, for each workload and for all of them, and why.
+#[derive(Debug, Args)]
+#[command(after_help = RECOMMEND_EXAMPLES)]
+pub(crate) struct RecommendArgs {
+    /// A result to go by, as `ringmain bench` writes it. Without it a benchmark is run, with the
+    /// arguments of `bench`
+    #[arg(long, value_name = "RUN.json")]
+    pub(crate) from: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) measured: MeasuredArgs,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Keep the choice as a profile that `auto` reads: in PATH, or where it is looked for
+    #[arg(long, value_name = "PATH")]
+    pub(crate) save: Option<Option<PathBuf>>,
+}
+
+/// Shows which cells of a result changed from another, and whether that is more than noise.
+#[derive(Debug, Args)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub(crate) struct CompareArgs {
+    /// The result to compare with
+    #[arg(value_name = "A.json")]
+    pub(crate) a: PathBuf,
+
+    /// The result to judge
+    #[arg(value_name = "B.json")]
+    pub(crate) b: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// End with exit code 1 if the throughput of a cell fell by more than this, beyond noise
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub(crate) fail_on_regression: Option<f64>,
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end().parse::<f64>();
+    let percent = number.ok().filter(|percent| (0.0..100.0).contains(percent));
+    percent.ok_or_else(|| "it must be a number from 0 to less than 100".into())
+}
+
+/// Says what is in a file: its format, arrays, sizes.
+#[derive(Debug, Args)]
+#[command(after_help = INSPECT_EXAMPLES)]
+pub(crate) struct InspectArgs {
+    /// The file
+    pub(crate) path: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  ringmain inspect array.npy
+  ringmain inspect array.npy --json | jq .shape";
+
 const EXIT_CODES: &str = "\
 Exit codes: 0 all went well, 1 something could not be read, 2 the command line makes no sense.
 Try `ringmain probe` first; `ringmain help COMMAND` has examples.";
@@ -73,6 +156,27 @@ Examples:
   ringmain cat weights.bin --backend uring | sha256sum
 
 Units: k, M, G, T and KiB, MiB, … are powers of 1024; kB, MB, … are powers of 1000.";
+
+const RECOMMEND_EXAMPLES: &str = "\
+Examples:
+  ringmain recommend --from ringmain-results/LATEST/run.json
+  ringmain recommend --from run.json --save
+  ringmain recommend --from run.json --json | jq -r .sentence
+
+A saved profile lies where RINGMAIN_PROFILE says, else in ~/.config/ringmain/profile.toml (or below
+XDG_CONFIG_HOME; APPDATA on Windows). RINGMAIN_PROFILE=off makes every program ignore it. It holds
+for files on the filesystem that was measured.";
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  ringmain compare before.json after.json
+  ringmain compare before.json after.json --fail-on-regression 5
+  ringmain compare before.json after.json --json | jq '.cells[].throughput.verdict'
+
+The interval of a ratio is the one in which the true ratio lies 19 times out of 20. A cell is better
+or worse when that interval is all on one side of 1, and the difference at least 1 %.
+Exit codes: 0 compared, 1 a regression was found, 2 a result cannot be read, or there is nothing to
+judge because the two have no valid cell in common.";
 
 #[cfg(test)]
 mod tests {

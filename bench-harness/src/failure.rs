@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A command's failure. Bad usage is not among them: `clap` reports it and exits with 2.
+use crate::export::histogram::HistogramError;
+
+/// A command's failure.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -24,6 +26,57 @@ pub(crate) enum Failure {
     )]
     ProbeFile { dir: PathBuf, source: io::Error },
 
+    /// What was asked makes no sense, or cannot be had: exit code 2.
+    #[error("{message}")]
+    Usage { message: String },
+
+    #[error("{}: {message}", path.display())]
+    Plan { path: PathBuf, message: String },
+
+    /// An access pattern with a mistake in it, or one that cannot be replayed here.
+    #[error("{}: {message}", path.display())]
+    Trace { path: PathBuf, message: String },
+
+    #[error("{message}")]
+    Regression { message: String },
+
+    /// A result that cannot be used: exit code 2.
+    #[error("{}: {message}", path.display())]
+    Run { path: PathBuf, message: String },
+
+    #[error(transparent)]
+    Histogram(#[from] HistogramError),
+
+    #[error("cannot read {}: {source}", path.display())]
+    ReadFile { path: PathBuf, source: io::Error },
+
+    #[error("cannot write {}: {source}", path.display())]
+    WriteFile { path: PathBuf, source: io::Error },
+
+    #[error(transparent)]
+    Engine(#[from] ringmain::Error),
+
+    #[error("cannot read the task from standard input: {0}")]
+    Task(#[source] io::Error),
+
+    #[error("cannot start {what}: {source}")]
+    Child { what: String, source: io::Error },
+
+    #[error("{what}: {message}")]
+    Cell { what: String, message: String },
+
+    #[error("{message}")]
+    WrongBytes { message: String },
+
+    #[error("cannot make a histogram: {0}")]
+    Latencies(#[from] hdrhistogram::CreationError),
+
+    #[error("a reader thread panicked")]
+    ThreadPanicked,
+
+    #[error("interrupted")]
+    Interrupted,
+
     #[error("cannot start a reader thread: {0}")]
     Thread(#[source] io::Error),
 
@@ -35,6 +88,16 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// 2 for what the user can put right in the command line, the plan or the files named in it.
+    fn code(&self) -> u8 {
+        match self {
+            Self::Usage { .. } | Self::Plan { .. } | Self::Trace { .. } => 2,
+            Self::Run { .. } | Self::Histogram(_) | Self::ReadFile { .. } => 2,
+            Self::Interrupted => 130,
+            _ => 1,
+        }
+    }
+
     /// Whoever read our output has seen enough (`| head`): nothing went wrong.
     fn is_reader_gone(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
@@ -49,7 +112,7 @@ pub(crate) fn exit_code(outcome: Result<(), Failure>) -> ExitCode {
         Err(failure) => {
             // With standard error closed too there is nobody left to tell; the code still does.
             let _ = writeln!(io::stderr(), "error: {}", with_causes(&failure));
-            ExitCode::FAILURE
+            ExitCode::from(failure.code())
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &ProbeArgs, out: &mut impl Write) -> Result<(), Failure>
 }
 
 /// A file is read as it is. In a directory one is made, which goes away again in any case.
-fn probe_path(path: &Path) -> Result<Probe, Failure> {
+pub(crate) fn probe_path(path: &Path) -> Result<Probe, Failure> {
     if !path.is_dir() {
         return Ok(probe::probe(path)?);
     }

@@ -1,5 +1,38 @@
 //! Numbers of bytes as people write them.
 
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// A number of bytes: `65536` or `"64k"` in a plan, always a number in a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse_bytes(text).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a number of bytes: 65536, \"64k\", \"1MiB\"")]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Number(bytes) => Ok(Self(bytes)),
+            Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
 /// The units and what one of each is worth in bytes, in lower case. As in `dd` and `head`: a
 /// bare letter and `KiB` count in 1024, `kB` counts in 1000.
 const UNITS: [(&str, u64); 14] = [
@@ -38,6 +71,21 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     // Only digits are left, so the number can fail to fit and in no other way.
     let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(*unit_bytes));
     bytes.ok_or_else(|| format!("that is more than {} bytes", u64::MAX))
+}
+
+/// `1536 MiB` as `1.5 GiB`: three digits for a table, whatever the number.
+pub(crate) fn format_bytes_short(bytes: f64) -> String {
+    let mut value = bytes;
+    let mut unit = "B";
+    for next in ["KiB", "MiB", "GiB", "TiB"] {
+        if value < 1023.5 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    let decimals = if unit == "B" || value >= 99.95 { 0 } else { 1 };
+    format!("{value:.decimals$} {unit}")
 }
 
 /// `8388608` as `8 MiB`; a number that is no whole multiple of a unit stays as it is.

@@ -11,7 +11,7 @@ use crate::support::{Data, Outcome, backends_for, run};
 const FILE_BYTES: usize = 12 << 20;
 
 /// False, loudly, where there is no `strace`; that is a failure in CI.
-fn can_inject() -> bool {
+pub(crate) fn can_inject() -> bool {
     let attempt = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).output();
     let can = attempt.is_ok_and(|output| output.status.success());
     if !can {
@@ -36,13 +36,13 @@ fn say(text: &str) {
 }
 
 /// `ringmain ARGS` under `strace STRACE_ARGS`, whose own output nobody needs.
-fn run_injected(strace_args: &[&str], args: &[&str]) -> Outcome {
+pub(crate) fn run_injected(strace_args: &[&str], args: &[&str]) -> Outcome {
     let mut command = Command::new("strace");
     command.args(["-f", "-o", "/dev/null"]).args(strace_args);
     run(command.arg(env!("CARGO_BIN_EXE_ringmain")).args(args))
 }
 
-const NO_RINGS: [&str; 2] = ["-e", "inject=io_uring_setup:error=EPERM"];
+pub(crate) const NO_RINGS: [&str; 2] = ["-e", "inject=io_uring_setup:error=EPERM"];
 
 #[test]
 fn a_device_error_under_pread_names_file_and_offset() {

@@ -5,10 +5,21 @@
 // These lints spare functions marked `#[test]`, but not what such functions share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[cfg(target_os = "linux")]
+mod bench;
 mod cat;
+mod compare;
 #[cfg(target_os = "linux")]
 mod faults;
+#[path = "../fixture/mod.rs"]
+mod fixture;
+mod generate;
+mod page;
+mod peers;
 mod probe;
+mod recommend;
+mod report;
+mod runs;
 #[cfg(target_os = "linux")]
 mod streaming;
 mod support;

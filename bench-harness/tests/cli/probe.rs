@@ -27,7 +27,7 @@ fn json_has_every_key() {
     let alignment = ["dio_mem_align", "dio_offset_align", "rwf_dontcache", "cachestat"];
     let limits = ["memlock_bytes", "open_files_max"];
     has_keys(&probe["features"], &[&features[..], &alignment, &limits].concat());
-    has_keys(&probe["auto"], &["choice", "reason", "rejected"]);
+    has_keys(&probe["auto"], &["choice", "reason", "rejected", "profile"]);
     let backends = probe["backends"].as_array().unwrap();
     for backend in backends {
         has_keys(backend, &["name", "available", "reason", "features", "degradations"]);

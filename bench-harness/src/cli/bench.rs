@@ -1,0 +1,210 @@
+//! The arguments of `ringmain bench`, and the plan they make.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::plan::{BackendChoice, Plan, read_plan};
+use crate::result::CacheState;
+use crate::size::Bytes;
+use crate::workload;
+
+/// Compares the backends: throughput, latency and memory, cold and warm, each in a fresh process.
+///
+/// Without arguments it makes its own data in the current folder, measures every backend on every
+/// workload in about two minutes, and says which one to use.
+#[derive(Debug, Args)]
+#[command(after_help = examples(), args_override_self = true)]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) measured: MeasuredArgs,
+
+    /// Where to put the result [default: ringmain-results/<time>]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Print the whole result as JSON in place of the tables
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print the plan as a file for --plan, and measure nothing
+    #[arg(long)]
+    pub(crate) print_plan: bool,
+
+    /// For tests of the harness: this backend returns one wrong byte
+    #[arg(long, value_name = "BACKEND", hide = true)]
+    pub(crate) corrupt: Option<BackendChoice>,
+}
+
+/// What is measured; `recommend` takes the same.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct MeasuredArgs {
+    /// A plan to begin with; the other arguments change it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<PathBuf>,
+
+    /// Backends, with a policy where it is not the default: pread, mmap, mmap+release, direct,
+    /// uring, uring+buffered, uring+uncached, uncached, tokio-uring [default: all that work here]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) backends: Option<Vec<BackendChoice>>,
+
+    /// Workloads; `ringmain help bench` lists them [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) workloads: Option<Vec<String>>,
+
+    /// Cache states: cold, warm [default: both]
+    #[arg(long, value_name = "STATES", value_delimiter = ',')]
+    pub(crate) cache: Option<Vec<CacheState>>,
+
+    /// Bytes of a read: 4k, 64k, 1MiB [default: what each workload has]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub(crate) block_size: Option<Vec<Bytes>>,
+
+    /// Reads handed over at once [default: what each workload has]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
+    pub(crate) batch: Option<Vec<u32>>,
+
+    /// Device requests in flight at most [default: 128]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
+    pub(crate) depth: Option<Vec<u32>>,
+
+    /// Threads that read at the same time [default: 1]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
+    pub(crate) threads: Option<Vec<u32>>,
+
+    /// How long a cell reads at most [default: 0.2]
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    pub(crate) seconds: Option<f64>,
+
+    /// How many operations (batches) a cell has at most [default: no limit]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) operations: Option<u64>,
+
+    /// How often each cell is measured [default: 5]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) repetitions: Option<u32>,
+
+    /// Open loop: start so many operations a second, and measure latency from the moment each was
+    /// meant to start
+    #[arg(long, value_name = "PER_SECOND")]
+    pub(crate) rate: Option<u64>,
+
+    /// Let the measured process use no more memory than this
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory_limit: Option<Bytes>,
+
+    /// Memory for the buffers of the engine [default: 64 MiB]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) buffer_bytes: Option<Bytes>,
+
+    /// What data, order and offsets follow from [default: 1]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+
+    /// Read this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "trace", "bytes"])]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Read the files of this folder
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["trace", "bytes"])]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Replay these reads: an iolog of fio's (version 2 or 3), or a recording of `Engine::record`
+    #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// How much data to make for each kind and cache state [default: 1 GiB]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) bytes: Option<Bytes>,
+
+    /// Where to make it [default: the current folder]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) scratch: Option<PathBuf>,
+
+    /// Measure fio beside, on the same file with the same block size and depth
+    #[arg(long)]
+    pub(crate) with_fio: bool,
+}
+
+impl BenchArgs {
+    /// The plan, checked.
+    pub(crate) fn to_plan(&self) -> Result<Plan, Failure> {
+        self.measured.to_plan()
+    }
+}
+
+impl MeasuredArgs {
+    /// The plan of the file, or the default, with what the arguments say.
+    pub(crate) fn to_plan(&self) -> Result<Plan, Failure> {
+        let mut plan = match &self.plan {
+            Some(path) => read_plan(path)?,
+            None => Plan::default(),
+        };
+        let set = self.clone();
+        put(&mut plan.backends, set.backends);
+        put(&mut plan.workloads, set.workloads);
+        put(&mut plan.caches, set.cache);
+        put(&mut plan.block_bytes, set.block_size);
+        put(&mut plan.batches, set.batch);
+        put(&mut plan.depths, set.depth);
+        put(&mut plan.threads, set.threads);
+        put(&mut plan.seconds, set.seconds);
+        put(&mut plan.repetitions, set.repetitions);
+        put(&mut plan.buffer_bytes, set.buffer_bytes);
+        put(&mut plan.seed, set.seed);
+        put(&mut plan.data.bytes, set.bytes);
+        plan.operations = set.operations.or(plan.operations);
+        plan.rate_per_s = set.rate.or(plan.rate_per_s);
+        plan.memory_limit_bytes = set.memory_limit.or(plan.memory_limit_bytes);
+        plan.data.scratch = set.scratch.or(plan.data.scratch);
+        plan.with_fio |= set.with_fio;
+        if set.file.is_some() || set.dir.is_some() || set.trace.is_some() {
+            (plan.data.file, plan.data.dir, plan.data.trace) = (set.file, set.dir, set.trace);
+        }
+        plan.check()?;
+        Ok(plan)
+    }
+}
+
+fn put<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+/// The workloads as they describe themselves, and the rest.
+fn examples() -> String {
+    let mut text = String::from("Workloads:\n");
+    for workload in workload::ALL {
+        text += &format!("  {:<8} {}\n", workload.name(), workload.about());
+    }
+    text + EXAMPLES
+}
+
+const EXAMPLES: &str = "
+Examples:
+  ringmain bench                                   everything, in about two minutes
+  ringmain bench --file train.bin --workloads rand --block-size 4k,64k --depth 1,8,128
+  ringmain bench --backends uring,pread --cache cold --seconds 2 --with-fio
+  ringmain bench --workloads rand --rate 20000     latency at 20 000 operations a second
+  ringmain bench --memory-limit 256M --workloads views
+  ringmain bench --print-plan > plan.toml; ringmain bench --plan plan.toml
+
+Ctrl-C ends the run and keeps what is done. Exit codes: 0 all went well, 1 something could not be
+measured or two backends returned different bytes, 2 the request makes no sense, 130 interrupted.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_win_over_the_plan() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.toml");
+        std::fs::write(&path, "repetitions = 9\nseed = 5\n[data]\nbytes = \"2M\"\n").unwrap();
+        let args = MeasuredArgs { plan: Some(path), seed: Some(7), ..MeasuredArgs::default() };
+        let plan = args.to_plan().unwrap();
+        assert_eq!((plan.repetitions, plan.seed, plan.data.bytes), (9, 7, Bytes(2 << 20)));
+    }
+}

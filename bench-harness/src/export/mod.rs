@@ -1,0 +1,28 @@
+//! What is made of a run besides `run.json`: the report, tables, histograms.
+
+mod columns;
+mod csv;
+pub(crate) mod format;
+mod hgrm;
+pub mod histogram;
+mod histogram_log;
+mod markdown;
+mod report;
+pub(crate) mod summary;
+mod terminal;
+
+pub(crate) use csv::Csv;
+pub(crate) use hgrm::distributions;
+pub(crate) use histogram_log::HistogramLog;
+pub(crate) use markdown::Markdown;
+pub(crate) use report::Report;
+pub(crate) use terminal::Terminal;
+
+use crate::failure::Failure;
+use crate::result::Run;
+
+/// A way to write a run down.
+pub(crate) trait Exporter {
+    /// The whole text. Nothing has been written when this fails.
+    fn export(&self, run: &Run) -> Result<String, Failure>;
+}

@@ -1,0 +1,64 @@
+//! Text from outside as HTML.
+
+/// Text that stays text between tags and within quoted attributes.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\n' | '\t' => escaped.push(c),
+            c if c.is_control() || turns_direction(c) => escaped.push('\u{FFFD}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// These would show the characters that follow in another order than they have.
+fn turns_direction(c: char) -> bool {
+    matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A backend's name as HTML; where room is short it is broken before its policy.
+pub(crate) fn name(text: &str) -> String {
+    escape(text).replace('+', "+<wbr>").replace(':', ":<wbr>")
+}
+
+/// At most so many characters, with a sign that there were more.
+pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_becomes_text() {
+        assert_eq!(escape("plain 4 KiB × 32"), "plain 4 KiB × 32");
+        assert_eq!(
+            escape("<a href=\"x\" title='y'>&amp;"),
+            "&lt;a href=&quot;x&quot; title=&#39;y&#39;&gt;&amp;amp;"
+        );
+        assert_eq!(escape("a\0\u{1B}[31m\u{202E}b\n"), "a\u{FFFD}\u{FFFD}[31m\u{FFFD}b\n");
+    }
+
+    #[test]
+    fn names_break_where_they_are_joined() {
+        assert_eq!(name("uring+buffered"), "uring+<wbr>buffered");
+        assert_eq!(name("fio:<b>"), "fio:<wbr>&lt;b&gt;");
+    }
+
+    #[test]
+    fn long_names_are_cut_at_a_character() {
+        assert_eq!(shortened("short", 5), "short");
+        assert_eq!(shortened("äöüäöü", 4), "äöü…");
+    }
+}

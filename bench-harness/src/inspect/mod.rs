@@ -1,0 +1,67 @@
+//! `ringmain inspect`: what is in a file. A new format is a file here and a line in [`FORMATS`].
+
+mod npy;
+mod trace;
+
+use std::io::Write;
+use std::path::Path;
+
+use ringmain::Engine;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cli::InspectArgs;
+use crate::failure::Failure;
+use crate::size::format_bytes;
+use crate::table::Table;
+
+/// What is known about a file.
+#[derive(Debug, Serialize)]
+pub(crate) struct Inspection {
+    pub(crate) format: &'static str,
+    pub(crate) path: String,
+    pub(crate) bytes: u64,
+    /// Everything else, in the order in which it is shown.
+    #[serde(flatten)]
+    pub(crate) facts: serde_json::Map<String, Value>,
+}
+
+/// Looks at a file: `None` if it is of another format.
+type Format = fn(&Engine, &Path) -> Option<Result<Inspection, Failure>>;
+
+const FORMATS: [Format; 2] = [npy::inspect, trace::inspect];
+
+pub(crate) fn run(args: &InspectArgs, out: &mut impl Write) -> Result<(), Failure> {
+    let found = inspect(&args.path)?;
+    let text =
+        if args.json { serde_json::to_string_pretty(&found)? + "\n" } else { render(&found) };
+    out.write_all(text.as_bytes()).map_err(Failure::Output)
+}
+
+fn inspect(path: &Path) -> Result<Inspection, Failure> {
+    let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    let engine = Engine::new()?;
+    if let Some(found) = FORMATS.iter().find_map(|format| format(&engine, path)) {
+        return found;
+    }
+    // The first read tells whether it can be read at all.
+    engine.backend().open(path)?;
+    let path = path.display().to_string();
+    Ok(Inspection { format: "raw", path, bytes, facts: serde_json::Map::new() })
+}
+
+fn render(found: &Inspection) -> String {
+    let mut table = Table::default();
+    table.row("path", found.path.as_str());
+    table.row("format", found.format);
+    table.row("size", format!("{} ({} bytes)", format_bytes(found.bytes), found.bytes));
+    for (name, value) in &found.facts {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        };
+        table.row(name, text);
+    }
+    table.render()
+}

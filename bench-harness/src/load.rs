@@ -1,0 +1,111 @@
+//! A result read back from disk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+use crate::failure::Failure;
+use crate::result::{Run, SCHEMA_VERSION};
+
+/// The fields of an object, looked at by name only.
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
+
+/// Reads a `run.json`. The version is looked at before anything else, so that a result of another
+/// one is refused as such and not for a field that this program happens to miss.
+pub(crate) fn load_run(path: &Path) -> Result<Run, Failure> {
+    let bytes =
+        fs::read(path).map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
+    parse_run(&bytes).map_err(|message| Failure::Run { path: path.to_owned(), message })
+}
+
+fn parse_run(bytes: &[u8]) -> Result<Run, String> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err("it is empty; a run writes it when its first cell ends".into());
+    }
+    let fields: Fields<'_> = serde_json::from_slice(bytes).map_err(not_a_result)?;
+    let Some(version) = fields.get("schema_version") else {
+        return Err("it has no `schema_version`, so it is not a result of `ringmain bench`".into());
+    };
+    let version: u32 = version
+        .get()
+        .parse()
+        .map_err(|_| format!("`schema_version` is {}, not a number", shortened(version.get())))?;
+    check_version(version)?;
+    serde_json::from_slice(bytes).map_err(not_a_result)
+}
+
+fn check_version(version: u32) -> Result<(), String> {
+    let ours = env!("CARGO_PKG_VERSION");
+    match version.cmp(&SCHEMA_VERSION) {
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Greater => Err(format!(
+            "it has schema version {version}, from a newer ringmain; this one ({ours}) reads \
+             version {SCHEMA_VERSION}: use the ringmain that measured it, or update this one"
+        )),
+        std::cmp::Ordering::Less => Err(format!(
+            "it has schema version {version}, from an older ringmain; this one ({ours}) reads \
+             version {SCHEMA_VERSION}: use the ringmain that measured it, or measure again"
+        )),
+    }
+}
+
+fn not_a_result(error: serde_json::Error) -> String {
+    match error.classify() {
+        Category::Eof => format!(
+            "it ends in the middle ({error}): it was cut off while it was written or copied; \
+             copy it again, or measure again"
+        ),
+        Category::Syntax => format!("it is not JSON ({error}); name the run.json of a run"),
+        Category::Data | Category::Io => format!(
+            "it is not a result of `ringmain bench` ({error}); `ringmain schema` prints what one \
+             looks like"
+        ),
+    }
+}
+
+/// Enough of a text from a file to recognise it.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn a_result_comes_back() {
+        let run = fixture::small_run();
+        let text = serde_json::to_vec(&run).unwrap();
+        let back = parse_run(&text).unwrap();
+        assert!(serde_json::to_vec(&back).unwrap() == text);
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused_with_the_way_out() {
+        let whole = serde_json::to_string(&fixture::small_run()).unwrap();
+        let cut = &whole[..whole.len() / 2];
+        let cases = [
+            ("", "is empty"),
+            (" \n", "is empty"),
+            ("<html>", "not JSON"),
+            ("[1, 2]", "not a result of `ringmain bench`"),
+            ("{}", "no `schema_version`"),
+            ("{\"schema_version\": \"1\"}", "not a number"),
+            ("{\"schema_version\": 1}", "missing field"),
+            ("{\"schema_version\": 0}", "older ringmain"),
+            ("{\"schema_version\": 2, \"cells\": 7}", "newer ringmain"),
+            (cut, "ends in the middle"),
+        ];
+        for (text, part) in cases {
+            let message = parse_run(text.as_bytes()).unwrap_err();
+            assert!(message.contains(part), "{text:.60}: {message}");
+        }
+    }
+}

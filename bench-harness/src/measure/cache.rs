@@ -1,0 +1,138 @@
+//! Putting the page cache into a known state, and making sure that it is.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use ringmain::backends::probe::{cached_pages_in, drop_cached};
+
+use crate::failure::Failure;
+use crate::result::CacheState;
+
+const PAGE_BYTES: u64 = 4096;
+
+/// Whether the cache is as wanted.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// Pages of all files that are cached now; `None` where the kernel does not tell.
+    pub(crate) cached_pages: Option<u64>,
+    /// Why the state could not be had.
+    pub(crate) problem: Option<String>,
+}
+
+/// Brings the files into the state and verifies it. That they cannot be brought there is not a
+/// failure but a reason why a measurement does not count.
+pub(crate) fn prepare(files: &[PathBuf], state: CacheState) -> Result<Prepared, Failure> {
+    let mut prepared = Prepared { cached_pages: Some(0), problem: None };
+    for path in files {
+        let (pages, problem) = prepare_file(path, state)
+            .map_err(|source| Failure::ReadFile { path: path.clone(), source })?;
+        prepared.cached_pages = prepared.cached_pages.zip(pages).map(|(a, b)| a + b);
+        prepared.problem = prepared.problem.or(problem);
+    }
+    Ok(prepared)
+}
+
+/// Pages of all files that are cached; `None` where the kernel does not tell.
+pub(crate) fn cached_pages(files: &[PathBuf]) -> Option<u64> {
+    files.iter().map(|path| ringmain::backends::probe::cached_pages(path).ok()).sum()
+}
+
+fn prepare_file(path: &Path, state: CacheState) -> io::Result<(Option<u64>, Option<String>)> {
+    let file = File::open(path)?;
+    let len = file.metadata()?.len();
+    let warm_len = warm_len(len, state);
+    warm(&file, 0..warm_len)?;
+    if warm_len < len {
+        // Dirty pages are not dropped; syncing a file that was only read needs no permission.
+        file.sync_all()?;
+        drop_cached(&file, warm_len..len)?;
+    }
+    Ok(verify(path, &file, warm_len, len))
+}
+
+/// How much of the file, from its start, is to be cached. Whole pages, so that none is both.
+fn warm_len(len: u64, state: CacheState) -> u64 {
+    match state {
+        CacheState::Cold => 0,
+        CacheState::Warm => len,
+        CacheState::Mixed => (len / 2).next_multiple_of(PAGE_BYTES).min(len),
+    }
+}
+
+fn verify(path: &Path, file: &File, warm_len: u64, len: u64) -> (Option<u64>, Option<String>) {
+    let counted = cached_pages_in(file, 0..warm_len)
+        .and_then(|warm| Ok((warm, cached_pages_in(file, warm_len..len)?)));
+    let (warm_pages, cold_pages) = match counted {
+        Ok(counted) => counted,
+        Err(error) => {
+            let problem = format!("the state of the page cache cannot be verified: {error}");
+            return (None, Some(problem));
+        }
+    };
+    let wanted = warm_len.div_ceil(PAGE_BYTES);
+    let problem = if cold_pages > 0 {
+        Some(format!(
+            "{cold_pages} pages of {} stay in the page cache: somebody has them mapped or \
+             locked, or the filesystem keeps its data there (tmpfs)",
+            path.display()
+        ))
+    } else if warm_pages < wanted {
+        Some(format!(
+            "only {warm_pages} of {wanted} pages of {} stay in the page cache: memory is short",
+            path.display()
+        ))
+    } else {
+        None
+    };
+    (Some(warm_pages + cold_pages), problem)
+}
+
+/// Reads what is not cached yet.
+fn warm(file: &File, range: Range<u64>) -> io::Result<()> {
+    const STEP_BYTES: u64 = 8 << 20;
+    let mut bytes = vec![0; 1 << 20];
+    for start in range.clone().step_by(STEP_BYTES as usize) {
+        let step = start..range.end.min(start + STEP_BYTES);
+        let pages = (step.end - step.start).div_ceil(PAGE_BYTES);
+        if cached_pages_in(file, step.clone()).is_ok_and(|cached| cached >= pages) {
+            continue;
+        }
+        let mut offset = step.start;
+        while offset < step.end {
+            let len = bytes.len().min((step.end - offset) as usize);
+            file.read_exact_at(&mut bytes[..len], offset)?;
+            offset += len as u64;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file_of(bytes: usize) -> (tempfile::TempDir, PathBuf) {
+        // Beside the test program, not in /tmp, which may lie in memory.
+        let program = std::env::current_exe().unwrap();
+        let dir = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+        let path = dir.path().join("data");
+        std::fs::write(&path, vec![7; bytes]).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn each_state_can_be_had_and_is_verified() {
+        let (_dir, path) = file_of(1_000_000);
+        let files = [path];
+        for (state, pages) in
+            [(CacheState::Warm, 245), (CacheState::Cold, 0), (CacheState::Mixed, 123)]
+        {
+            let prepared = prepare(&files, state).unwrap();
+            assert_eq!(prepared.problem, None, "{state}");
+            assert_eq!(prepared.cached_pages, Some(pages), "{state}");
+        }
+    }
+}

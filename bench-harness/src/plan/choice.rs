@@ -1,0 +1,150 @@
+//! A backend with the policy it is to be measured with, by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ringmain::{BackendKind, BackendOptions, CachePolicy, Residency};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// `uring`, or with a policy `uring+buffered`, `uring+uncached`, `tokio-uring+buffered`,
+/// `mmap+release`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackendChoice {
+    /// The backend.
+    pub kind: BackendKind,
+    policy: Policy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    Default,
+    Cache(CachePolicy),
+    Release,
+}
+
+impl BackendChoice {
+    /// The backend with its default policy.
+    #[must_use]
+    pub fn plain(kind: BackendKind) -> Self {
+        Self { kind, policy: Policy::Default }
+    }
+
+    /// Puts the policy into the options of the backend.
+    pub fn apply(self, options: &mut BackendOptions) {
+        match self.policy {
+            Policy::Default => {}
+            Policy::Cache(policy) => options.cache_policy = policy,
+            Policy::Release => options.residency = Residency::Release,
+        }
+    }
+
+    /// Whether every read goes past the page cache. `uncached` goes through it and leaves little.
+    #[must_use]
+    pub fn is_direct(self) -> bool {
+        match self.kind {
+            BackendKind::Direct => true,
+            BackendKind::Uring | BackendKind::TokioUring => self.suffix().is_empty(),
+            _ => false,
+        }
+    }
+
+    fn suffix(self) -> &'static str {
+        match self.policy {
+            Policy::Default | Policy::Cache(CachePolicy::Direct) => "",
+            Policy::Cache(CachePolicy::Buffered) => "+buffered",
+            Policy::Cache(CachePolicy::Uncached) => "+uncached",
+            Policy::Release => "+release",
+        }
+    }
+}
+
+impl fmt::Display for BackendChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}{}", self.kind, self.suffix()))
+    }
+}
+
+impl FromStr for BackendChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, policy) = match text.split_once('+') {
+            Some((name, policy)) => (name, Some(policy)),
+            None => (text, None),
+        };
+        let kind: BackendKind = name.parse().map_err(|error| format!("{error}"))?;
+        let policy = match (kind, policy) {
+            (_, None) => Policy::Default,
+            (BackendKind::Mmap, Some("release")) => Policy::Release,
+            (BackendKind::Uring | BackendKind::TokioUring, Some("buffered")) => {
+                Policy::Cache(CachePolicy::Buffered)
+            }
+            (BackendKind::Uring | BackendKind::TokioUring, Some("uncached")) => {
+                Policy::Cache(CachePolicy::Uncached)
+            }
+            (kind, Some(policy)) => {
+                return Err(format!(
+                    "`{kind}` has no policy `{policy}`; there are mmap+release, uring+buffered, \
+                     uring+uncached, tokio-uring+buffered, tokio-uring+uncached"
+                ));
+            }
+        };
+        Ok(Self { kind, policy })
+    }
+}
+
+impl Serialize for BackendChoice {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for BackendChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for BackendChoice {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "BackendChoice".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A backend, with a policy where it is not the default: `uring`, \
+                            `uring+buffered`, `mmap+release`.",
+            "type": "string",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back() {
+        for name in ["pread", "mmap", "mmap+release", "uring+buffered", "tokio-uring+uncached"] {
+            assert_eq!(name.parse::<BackendChoice>().unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
+    fn what_a_backend_cannot_do_is_refused() {
+        for (name, part) in [("pread+release", "no policy"), ("urnig", "did you mean `uring`")] {
+            let error = name.parse::<BackendChoice>().unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_policy_reaches_the_options() {
+        let mut options = BackendOptions::default();
+        "mmap+release".parse::<BackendChoice>().unwrap().apply(&mut options);
+        assert_eq!(options.residency, Residency::Release);
+        "uring+buffered".parse::<BackendChoice>().unwrap().apply(&mut options);
+        assert_eq!(options.cache_policy, CachePolicy::Buffered);
+    }
+}

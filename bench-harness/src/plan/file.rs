@@ -1,0 +1,47 @@
+//! `plan.toml`.
+
+use std::fs;
+use std::path::Path;
+
+use super::Plan;
+use crate::failure::Failure;
+
+/// Reads a plan; an error in it is told with line and column, as `toml` does.
+pub(crate) fn read_plan(path: &Path) -> Result<Plan, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
+    let plan: Plan = toml::from_str(&text)
+        .map_err(|error| Failure::Plan { path: path.to_owned(), message: error.to_string() })?;
+    Ok(plan)
+}
+
+/// The plan as a file that [`read_plan`] takes, every default written out.
+pub(crate) fn render_plan(plan: &Plan) -> Result<String, Failure> {
+    let toml = toml::to_string_pretty(plan)
+        .map_err(|error| Failure::Usage { message: format!("cannot write the plan: {error}") })?;
+    Ok(format!(
+        "# A plan for `ringmain bench --plan FILE`. Empty lists mean: everything, or what each\n\
+         # workload has by default.\n{toml}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_plan_comes_back() {
+        let text = render_plan(&Plan::default()).unwrap();
+        assert_eq!(toml::from_str::<Plan>(&text).unwrap(), Plan::default(), "{text}");
+    }
+
+    #[test]
+    fn an_error_names_line_and_column() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.toml");
+        fs::write(&path, "seconds = 1.0\nbackends = [\"pread\", \"urnig\"]\n").unwrap();
+        let message = read_plan(&path).unwrap_err().to_string();
+        assert!(message.contains("line 2, column"), "{message}");
+        assert!(message.contains("did you mean `uring`"), "{message}");
+    }
+}

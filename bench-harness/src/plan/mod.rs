@@ -1,0 +1,157 @@
+//! What is to be measured: the command line and `plan.toml` both become a [`Plan`], which is
+//! complete and checked before anything runs.
+
+mod choice;
+mod file;
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use choice::BackendChoice;
+pub(crate) use file::{read_plan, render_plan};
+
+use crate::failure::Failure;
+use crate::result::CacheState;
+use crate::size::Bytes;
+use crate::workload;
+
+/// A whole run. Empty lists mean: what each workload has by default.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Plan {
+    /// The backends to compare. Empty: all that work here.
+    pub backends: Vec<BackendChoice>,
+    /// The workloads. Empty: all.
+    pub workloads: Vec<String>,
+    /// The cache states to begin with.
+    pub caches: Vec<CacheState>,
+    /// Bytes of a read.
+    pub block_bytes: Vec<Bytes>,
+    /// Reads handed over at once.
+    pub batches: Vec<u32>,
+    /// Device requests in flight at most.
+    pub depths: Vec<u32>,
+    /// Threads that read at the same time.
+    pub threads: Vec<u32>,
+    /// How long one cell reads at most. It ends earlier when a cold file has been read once.
+    pub seconds: f64,
+    /// How many operations one cell has at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<u64>,
+    /// How often each cell is measured.
+    pub repetitions: u32,
+    /// Operations a second, started on time whether or not the one before has ended; without it
+    /// each begins when the one before ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<u64>,
+    /// Memory that the measured process may use at most, page cache included where a cgroup can
+    /// be had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit_bytes: Option<Bytes>,
+    /// Memory for the buffers of the engine.
+    pub buffer_bytes: Bytes,
+    /// From which data, order and offsets follow.
+    pub seed: u64,
+    /// Also run fio on the same file.
+    pub with_fio: bool,
+    /// What is read.
+    pub data: DataPlan,
+}
+
+/// What is read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DataPlan {
+    /// A file of the user's own; it is only read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// A folder of the user's own; its files are only read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dir: Option<PathBuf>,
+    /// The folder in which data is made, and from which it is removed again. Without it: the
+    /// current one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scratch: Option<PathBuf>,
+    /// A recorded pattern to replay: fio's iolog, or the engine's own recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<PathBuf>,
+    /// How much data is made for each workload.
+    pub bytes: Bytes,
+}
+
+impl Default for Plan {
+    /// Two minutes on two cores.
+    fn default() -> Self {
+        Self {
+            backends: Vec::new(),
+            workloads: Vec::new(),
+            caches: vec![CacheState::Cold, CacheState::Warm],
+            block_bytes: Vec::new(),
+            batches: Vec::new(),
+            depths: Vec::new(),
+            threads: vec![1],
+            seconds: 0.2,
+            operations: None,
+            repetitions: 5,
+            rate_per_s: None,
+            memory_limit_bytes: None,
+            buffer_bytes: Bytes(64 << 20),
+            seed: 1,
+            with_fio: false,
+            data: DataPlan::default(),
+        }
+    }
+}
+
+impl Default for DataPlan {
+    fn default() -> Self {
+        Self { file: None, dir: None, scratch: None, trace: None, bytes: Bytes(1 << 30) }
+    }
+}
+
+impl Plan {
+    /// Refuses what cannot be carried out, before anything is made or opened.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let is_positive = |name: &str, values: &[u32], max: u32| match values
+            .iter()
+            .find(|value| !(1..=max).contains(*value))
+        {
+            Some(value) => Err(usage(format!("{name} {value}: it must be from 1 to {max}"))),
+            None => Ok(()),
+        };
+        is_positive("batch", &self.batches, 65536)?;
+        is_positive("depth", &self.depths, 32768)?;
+        is_positive("threads", &self.threads, 1024)?;
+        is_positive("repetitions", &[self.repetitions], 1000)?;
+        for Bytes(block) in &self.block_bytes {
+            if !(1..=1 << 30).contains(block) {
+                return Err(usage(format!("block size {block}: it must be from 1 byte to 1 GiB")));
+            }
+        }
+        if !self.seconds.is_finite() || self.seconds <= 0.0 || self.seconds > 86400.0 {
+            return Err(usage(format!("{} seconds: it must be from 0 to 86400", self.seconds)));
+        }
+        if self.rate_per_s == Some(0) || self.operations == Some(0) {
+            return Err(usage("a rate or a count of 0 would measure nothing".into()));
+        }
+        let paths = [&self.data.file, &self.data.dir, &self.data.trace, &self.data.scratch];
+        if let Some(path) = paths.into_iter().flatten().find(|path| path.to_str().is_none()) {
+            let path = path.display();
+            return Err(usage(format!("{path}: a result can only tell of names that are UTF-8")));
+        }
+        let sources = [&self.data.file, &self.data.dir, &self.data.trace];
+        if sources.iter().filter(|source| source.is_some()).count() > 1 {
+            return Err(usage("only one of a file, a folder and a trace can be read".into()));
+        }
+        if self.caches.is_empty() || self.threads.is_empty() {
+            return Err(usage("at least one cache state and one number of threads".into()));
+        }
+        self.workloads.iter().try_for_each(|name| workload::by_name(name).map(|_| ()))
+    }
+}
+
+fn usage(message: String) -> Failure {
+    Failure::Usage { message }
+}

@@ -1,0 +1,181 @@
+//! `ringmain recommend`: which backend to use, for each workload and for all of them, and why.
+//!
+//! Cells that differ in nothing but the backend and the queue depth compete with each other: a
+//! [`Contest`]. Both are the reader's to choose; the rest (block size, batch, threads, cache state)
+//! is what the program does. fio's figures and invalid cells take no part. The figure that counts
+//! is the throughput, or, where operations start at a given rate, how short the p99 latency is.
+
+mod command;
+mod contest;
+mod overall;
+mod ranking;
+mod words;
+
+use serde::Serialize;
+
+use crate::result::{CacheState, Run, Setting};
+use crate::stats::{Ratio, Summary};
+
+pub(crate) use command::run;
+
+use contest::{Contest, contests};
+use overall::overall;
+use ranking::{Certainty, Way};
+
+/// What to use, and why.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Recommendation {
+    /// When the run began that this follows from.
+    pub(crate) started_at: String,
+    /// One choice for the whole run; `null` without a valid cell.
+    pub(crate) overall: Option<Overall>,
+    /// The choice for each workload, setting and cache state.
+    pub(crate) groups: Vec<GroupChoice>,
+    /// Cells that could not be used.
+    pub(crate) invalid_cells: usize,
+    /// What makes it less trustworthy than it looks.
+    pub(crate) warnings: Vec<String>,
+    /// The end of it: use this, with these settings, because.
+    pub(crate) sentence: String,
+}
+
+/// The choice for the whole run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Overall {
+    #[serde(flatten)]
+    pub(crate) way: Way,
+    /// How a program sets it.
+    pub(crate) settings: Option<String>,
+    pub(crate) certainty: Certainty,
+    /// The weighted geometric mean, over the groups, of its share of the best one's figure.
+    pub(crate) share_of_best: f64,
+    /// Where it loses most.
+    pub(crate) worst: Option<WorstGroup>,
+    pub(crate) runner_up: Option<Way>,
+    /// How it compares with the runner-up.
+    pub(crate) ratio: Option<Ratio>,
+    /// Those that cannot be told from it.
+    pub(crate) within_noise: Vec<Way>,
+    /// The best one whose memory stays flat everywhere, where this one's does not.
+    pub(crate) flat_memory: Option<Way>,
+    pub(crate) reason: String,
+}
+
+/// The group in which the overall choice is furthest from the best.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct WorstGroup {
+    pub(crate) group: String,
+    /// What it reaches of the best one's figure.
+    pub(crate) share: f64,
+}
+
+/// The choice for one workload, setting and cache state.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct GroupChoice {
+    pub(crate) workload: String,
+    /// Without the depth, which is part of the choice.
+    pub(crate) setting: Setting,
+    pub(crate) cache: CacheState,
+    pub(crate) choice: Figures,
+    /// How a program sets it.
+    pub(crate) settings: Option<String>,
+    pub(crate) certainty: Certainty,
+    pub(crate) runner_up: Option<Figures>,
+    /// How the choice compares with the runner-up.
+    pub(crate) ratio: Option<Ratio>,
+    /// Those that cannot be told from the best.
+    pub(crate) within_noise: Vec<Way>,
+    /// The best one whose memory stays flat, where that of the choice does not.
+    pub(crate) flat_memory: Option<Figures>,
+    pub(crate) reason: String,
+}
+
+/// The figures of one backend in a group: medians over its repetitions.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figures {
+    #[serde(flatten)]
+    pub(crate) way: Way,
+    pub(crate) throughput_bytes_per_s: f64,
+    pub(crate) latency_ns_p99: f64,
+    /// How much more memory was resident at the peak than at the start.
+    pub(crate) rss_growth_bytes: f64,
+    pub(crate) repetitions: usize,
+}
+
+/// Chooses.
+pub(crate) fn recommend(run: &Run) -> Recommendation {
+    let contests = contests(run);
+    let groups: Vec<GroupChoice> = contests.iter().filter_map(GroupChoice::of).collect();
+    let overall = overall(&contests);
+    let invalid_cells = run.cells.iter().filter(|cell| !cell.valid).count();
+    let sentence = words::sentence(overall.as_ref());
+    let mut warnings = run.warnings.clone();
+    warnings.extend(spread_warning(run).filter(|text| !run.warnings.contains(text)));
+    if !run.complete {
+        warnings.push("the run was interrupted: not everything was measured".into());
+    }
+    let started_at = run.started_at.clone();
+    Recommendation { started_at, overall, groups, invalid_cells, warnings, sentence }
+}
+
+/// In which groups the repetitions spread too widely to rank backends that lie close together. A
+/// run says so when it ends.
+pub(crate) fn spread_warning(run: &Run) -> Option<String> {
+    let widest = |contest: &Contest| {
+        let spreads = contest.ways.iter().filter_map(|(way, samples)| {
+            let summary = Summary::of(&samples.values().copied().collect::<Vec<_>>())?;
+            summary.is_too_wide().then_some((way, summary.spread()?))
+        });
+        let (way, spread) = spreads.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(format!("{} ({way}: {:.0} %)", contest.group, 100.0 * spread))
+    };
+    let wide: Vec<String> = contests(run).iter().filter_map(widest).collect();
+    (!wide.is_empty()).then(|| {
+        format!(
+            "repetitions spread too widely to rank backends that differ by less in {}; more \
+             repetitions, more --seconds or a quieter machine would help",
+            wide.join("; ")
+        )
+    })
+}
+
+impl GroupChoice {
+    fn of(contest: &Contest) -> Option<Self> {
+        let ranking = ranking::rank(&contest.ways)?;
+        let choice = contest.figures(ranking.choice);
+        let runner_up = ranking.runner_up.map(|at| contest.figures(at));
+        let flat_memory = contest.flat_alternative(ranking.choice).map(|at| contest.figures(at));
+        let within_noise: Vec<Way> =
+            ranking.within_noise.iter().map(|at| contest.ways[*at].0.clone()).collect();
+        let mut chosen = Self {
+            workload: contest.group.workload.clone(),
+            setting: contest.group.setting.clone(),
+            cache: contest.group.cache,
+            settings: choice.way.builder(),
+            choice,
+            certainty: ranking.certainty,
+            runner_up,
+            ratio: ranking.ratio,
+            within_noise,
+            flat_memory,
+            reason: String::new(),
+        };
+        chosen.reason = words::reason(&chosen, contest);
+        Some(chosen)
+    }
+}
+
+impl Recommendation {
+    /// The recommendation as it is printed at the end of a run.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        words::lines(self)
+    }
+
+    /// For the head of the report, which has warnings of its own: the sentence, then each choice.
+    pub(crate) fn headlines(&self) -> Vec<String> {
+        words::headlines(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! One choice for the whole run.
+//!
+//! Every way gets a score for each repetition: the weighted geometric mean, over the groups, of
+//! what it reaches of the best one's median there. Geometric, so that half as fast in one group and
+//! twice as fast in another cancel out, and no group counts more because its numbers are larger.
+//! The scores of the repetitions are then ranked like those of any group, with the same noise.
+//!
+//! The weights: every workload counts alike, however many settings it was measured with; a cold
+//! cache counts twice, because a loader waits for the device there, while warm data is read fast
+//! whichever way it is read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::contest::Contest;
+use super::ranking::{Ranking, Samples, Way, best_of, median_of, rank};
+use super::{Overall, WorstGroup, words};
+use crate::result::CacheState;
+
+const COLD_WEIGHT: f64 = 2.0;
+
+/// Where a way takes part: for each contest, its place in it.
+type Places = Vec<Option<usize>>;
+
+/// `None` without a valid cell.
+pub(crate) fn overall(contests: &[Contest]) -> Option<Overall> {
+    let (ways, places) = eligible(contests);
+    let weights = weights(contests);
+    let scored: Vec<(Way, Samples)> = ways
+        .into_iter()
+        .zip(&places)
+        .map(|(way, places)| (way, scores(contests, &weights, places)))
+        .collect();
+    let ranking = rank(&scored)?;
+    Some(describe(contests, &scored, &places, &ranking))
+}
+
+fn describe(
+    contests: &[Contest],
+    scored: &[(Way, Samples)],
+    places: &[Places],
+    ranking: &Ranking,
+) -> Overall {
+    let name = |at: usize| scored[at].0.clone();
+    let grows = |at: usize| {
+        let mut parts = contests.iter().zip(&places[at]);
+        parts.any(|(contest, place)| place.is_some_and(|place| contest.grows(place)))
+    };
+    let flat = grows(ranking.choice).then(|| best_of(scored, |at| !grows(at))).flatten();
+    let way = name(ranking.choice);
+    let mut overall = Overall {
+        settings: way.builder(),
+        way,
+        certainty: ranking.certainty,
+        share_of_best: median_of(&scored[ranking.choice].1),
+        worst: worst(contests, &places[ranking.choice]),
+        runner_up: ranking.runner_up.map(name),
+        ratio: ranking.ratio,
+        within_noise: ranking.within_noise.iter().map(|at| name(*at)).collect(),
+        flat_memory: flat.map(name),
+        reason: String::new(),
+    };
+    overall.reason = words::overall_reason(&overall, contests.len());
+    overall
+}
+
+/// The ways that take part in the most contests, all of them if possible: one that was left out of
+/// some cannot be compared with one that was not.
+fn eligible(contests: &[Contest]) -> (Vec<Way>, Vec<Places>) {
+    let all = all_ways(contests).into_iter().map(|way| {
+        let places: Places = contests.iter().map(|contest| place_of(&way, contest)).collect();
+        (way, places)
+    });
+    let all: Vec<(Way, Places)> = all.collect();
+    let coverage = |places: &Places| places.iter().flatten().count();
+    let most = all.iter().map(|(_, places)| coverage(places)).max().unwrap_or(0);
+    all.into_iter().filter(|(_, places)| coverage(places) == most).unzip()
+}
+
+/// The depths a backend was measured with: those that were tried against each other, and those
+/// that stood alone.
+#[derive(Default)]
+struct Depths {
+    varied: BTreeSet<Option<u32>>,
+    fixed: BTreeSet<Option<u32>>,
+}
+
+/// Each backend once, or once for each depth where a contest has it with several.
+fn all_ways(contests: &[Contest]) -> BTreeSet<Way> {
+    let mut backends: BTreeMap<&str, Depths> = BTreeMap::new();
+    for contest in contests {
+        let mut here: BTreeMap<&str, BTreeSet<Option<u32>>> = BTreeMap::new();
+        for (way, _) in &contest.ways {
+            here.entry(&way.backend).or_default().insert(way.depth);
+        }
+        for (backend, found) in here {
+            let Depths { varied, fixed } = backends.entry(backend).or_default();
+            if found.len() > 1 { varied.extend(found) } else { fixed.extend(found) }
+        }
+    }
+    let ways = backends.into_iter().flat_map(|(backend, Depths { varied, fixed })| {
+        let depths = match (varied.is_empty(), fixed.len()) {
+            (false, _) => varied,
+            (true, 1) => fixed,
+            // Each workload had a depth of its own, and none was tried against another.
+            (true, _) => [None].into(),
+        };
+        depths.into_iter().map(move |depth| Way { backend: backend.to_owned(), depth })
+    });
+    ways.collect()
+}
+
+/// The way itself, or its backend where that has one depth only.
+fn place_of(way: &Way, contest: &Contest) -> Option<usize> {
+    let has_numbers = |at: &usize| !contest.ways[*at].1.is_empty();
+    let is_backend = |at: &usize| contest.ways[*at].0.backend == way.backend;
+    let all: Vec<usize> = (0..contest.ways.len()).filter(is_backend).collect();
+    let exact = all.iter().copied().find(|at| contest.ways[*at].0 == *way);
+    let only = if let [only] = all[..] { Some(only) } else { None };
+    exact.or(only).filter(has_numbers)
+}
+
+fn weights(contests: &[Contest]) -> Vec<f64> {
+    let key = |contest: &Contest| (contest.group.workload.clone(), contest.group.cache);
+    let mut settings: BTreeMap<(String, CacheState), f64> = BTreeMap::new();
+    contests.iter().for_each(|contest| *settings.entry(key(contest)).or_default() += 1.0);
+    let weight = |contest: &Contest| {
+        let of_cache = if contest.group.cache == CacheState::Cold { COLD_WEIGHT } else { 1.0 };
+        of_cache / settings.get(&key(contest)).copied().unwrap_or(1.0)
+    };
+    contests.iter().map(weight).collect()
+}
+
+/// The score of a way in every repetition that it has in all of its contests.
+fn scores(contests: &[Contest], weights: &[f64], places: &Places) -> Samples {
+    let parts: Vec<(&Samples, f64, f64)> = contests
+        .iter()
+        .zip(weights)
+        .zip(places)
+        .filter_map(|((contest, weight), place)| {
+            Some((&contest.ways[(*place)?].1, *weight, best_median(contest)))
+        })
+        .collect();
+    let Some((first, ..)) = parts.first() else { return Samples::new() };
+    let total: f64 = parts.iter().map(|(_, weight, _)| weight).sum();
+    let score = |repetition: &u32| {
+        let logs = parts.iter().map(|(samples, weight, best)| {
+            samples.get(repetition).map(|value| weight * (value / best).ln())
+        });
+        let sum = logs.sum::<Option<f64>>()?;
+        Some((*repetition, (sum / total).exp()))
+    };
+    first.keys().filter_map(score).collect()
+}
+
+fn best_median(contest: &Contest) -> f64 {
+    contest.ways.iter().map(|(_, samples)| median_of(samples)).fold(0.0, f64::max)
+}
+
+fn worst(contests: &[Contest], places: &Places) -> Option<WorstGroup> {
+    let shares = contests.iter().zip(places).filter_map(|(contest, place)| {
+        let share = median_of(&contest.ways[(*place)?].1) / best_median(contest);
+        Some(WorstGroup { group: contest.group.to_string(), share })
+    });
+    shares.min_by(|a, b| a.share.total_cmp(&b.share)).filter(|worst| worst.share < 1.0)
+}

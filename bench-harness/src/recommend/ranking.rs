@@ -1,0 +1,296 @@
+//! The best of several ways to read, by their repetitions: which one to take, and how sure that is.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ringmain::{BackendKind, BackendOptions, CachePolicy, Residency};
+use serde::Serialize;
+
+use crate::plan::BackendChoice;
+use crate::result::Cell;
+use crate::stats::{CONFIDENCE, Ratio, Verdict, median};
+
+/// From the simplest on. Of two that cannot be told apart the simpler one is taken: it has fewer
+/// needs (kernel, limits, privileges) and fewer ways to surprise.
+const SIMPLICITY: [BackendKind; 6] = [
+    BackendKind::Pread,
+    BackendKind::Mmap,
+    BackendKind::Uncached,
+    BackendKind::Direct,
+    BackendKind::Uring,
+    BackendKind::TokioUring,
+];
+
+/// A simpler way is taken only if it also looks no worse than this: where the repetitions spread
+/// so widely that a third more cannot be told from nothing, taking the slower one would be a
+/// guess too, and the worse one.
+const TIE_RATIO_MAX: f64 = 1.25;
+
+/// A backend with its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub(crate) struct Way {
+    /// With its policy, as in the result: `uring+buffered`.
+    pub(crate) backend: String,
+    /// Device requests in flight at most, where the run says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) depth: Option<u32>,
+}
+
+impl Way {
+    /// The way a cell was measured. A depth is part of it only where the backend has a queue.
+    pub(crate) fn of(cell: &Cell) -> Self {
+        let way = Self { backend: cell.backend.clone(), depth: cell.setting.depth };
+        match way.choice().map(|choice| choice.kind) {
+            Some(BackendKind::Uring | BackendKind::TokioUring) | None => way,
+            Some(_) => Self { depth: None, ..way },
+        }
+    }
+
+    /// Smaller is simpler: by backend, the plain one before one with a policy, then by depth.
+    pub(crate) fn simplicity(&self) -> (usize, bool, Option<u32>, &str) {
+        let kind = self.choice().map(|choice| choice.kind);
+        let place = SIMPLICITY.iter().position(|known| Some(*known) == kind);
+        let has_policy = self.backend.contains('+');
+        (place.unwrap_or(SIMPLICITY.len()), has_policy, self.depth, &self.backend)
+    }
+
+    /// `None` for a backend that this version does not know.
+    pub(crate) fn choice(&self) -> Option<BackendChoice> {
+        self.backend.parse().ok()
+    }
+
+    /// What it sets, as a program would: `Engine::builder().backend(…)`.
+    pub(crate) fn builder(&self) -> Option<String> {
+        let choice = self.choice()?;
+        let mut options = BackendOptions::default();
+        choice.apply(&mut options);
+        let policy = match options.cache_policy {
+            CachePolicy::Direct => "",
+            CachePolicy::Buffered => ".cache_policy(CachePolicy::Buffered)",
+            CachePolicy::Uncached => ".cache_policy(CachePolicy::Uncached)",
+        };
+        let residency = match options.residency {
+            Residency::Keep => "",
+            Residency::Release => ".residency(Residency::Release)",
+        };
+        let depth = self.depth.map(|depth| format!(".depth_max({depth})")).unwrap_or_default();
+        let kind = choice.kind;
+        Some(format!("Engine::builder().backend(\"{kind}\".parse()?){policy}{residency}{depth}"))
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.depth {
+            Some(depth) => write!(f, "{} with depth {depth}", self.backend),
+            None => f.write_str(&self.backend),
+        }
+    }
+}
+
+/// A figure by repetition, of which more is better.
+pub(crate) type Samples = BTreeMap<u32, f64>;
+
+pub(crate) fn median_of(samples: &Samples) -> f64 {
+    median(&samples.values().copied().collect::<Vec<_>>()).unwrap_or(0.0)
+}
+
+/// How `b` compares with `a`: pair by pair if both have the same repetitions.
+fn ratio(a: &Samples, b: &Samples, confidence: f64) -> Option<Ratio> {
+    let values = |samples: &Samples| samples.values().copied().collect::<Vec<_>>();
+    let compare = if a.keys().eq(b.keys()) { Ratio::paired } else { Ratio::independent };
+    compare(&values(a), &values(b), confidence)
+}
+
+/// How sure a choice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Certainty {
+    /// There was nothing else to choose.
+    Only,
+    /// Better than the next, beyond noise.
+    Clear,
+    /// The difference to the next is within noise; the simpler one was taken.
+    Noise,
+    /// It looks better than the next, but the repetitions spread too widely to be sure.
+    Unsettled,
+}
+
+/// The order of some ways, by their place in the list that was ranked.
+#[derive(Clone, Debug)]
+pub(crate) struct Ranking {
+    pub(crate) choice: usize,
+    /// The best of the others.
+    pub(crate) runner_up: Option<usize>,
+    /// How the choice compares with the runner-up: above 1 where it is better.
+    pub(crate) ratio: Option<Ratio>,
+    pub(crate) certainty: Certainty,
+    /// Those that cannot be told from the best, without the choice; from the best down.
+    pub(crate) within_noise: Vec<usize>,
+}
+
+/// Ranks ways that were measured in the same repetitions. `None` without a sample.
+///
+/// The best by its median is compared with each of the others. As that many chances to be wrong
+/// would add up, each comparison is made so much surer (Bonferroni) that all of them together are
+/// wrong one time in twenty: the best of six equal ones looks good, and is noise.
+pub(crate) fn rank(ways: &[(Way, Samples)]) -> Option<Ranking> {
+    let mut order: Vec<usize> = (0..ways.len()).filter(|at| !ways[*at].1.is_empty()).collect();
+    order.sort_by(|a, b| {
+        let by_median = median_of(&ways[*b].1).total_cmp(&median_of(&ways[*a].1));
+        by_median.then_with(|| ways[*a].0.simplicity().cmp(&ways[*b].0.simplicity()))
+    });
+    let (&leader, others) = order.split_first()?;
+    let confidence = 1.0 - (1.0 - CONFIDENCE) / others.len().max(1) as f64;
+    let against = |a: usize, b: usize| ratio(&ways[b].1, &ways[a].1, confidence);
+    let is_tied = |at: &usize| {
+        against(leader, *at).is_some_and(|ratio| {
+            ratio.verdict() != Verdict::Better && ratio.estimate <= TIE_RATIO_MAX
+        })
+    };
+    let tied: Vec<usize> = others.iter().copied().filter(is_tied).collect();
+    let choice = tied.iter().copied().chain([leader]).min_by_key(|at| ways[*at].0.simplicity())?;
+    let within_noise =
+        order.iter().copied().filter(|at| *at != choice && (*at == leader || tied.contains(at)));
+    let within_noise: Vec<usize> = within_noise.collect();
+    let runner_up = order.iter().copied().find(|at| *at != choice);
+    let ratio = runner_up.and_then(|runner_up| against(choice, runner_up));
+    let certainty = match (runner_up, ratio.map(|ratio| ratio.verdict())) {
+        (None, _) => Certainty::Only,
+        (Some(next), _) if within_noise.contains(&next) => Certainty::Noise,
+        (Some(_), Some(Verdict::Better)) => Certainty::Clear,
+        (Some(_), _) => Certainty::Unsettled,
+    };
+    Some(Ranking { choice, runner_up, ratio, certainty, within_noise })
+}
+
+/// The best of those that pass.
+pub(crate) fn best_of(
+    ways: &[(Way, Samples)],
+    mut passes: impl FnMut(usize) -> bool,
+) -> Option<usize> {
+    (0..ways.len()).filter(|at| !ways[*at].1.is_empty() && passes(*at)).max_by(|a, b| {
+        let by_median = median_of(&ways[*a].1).total_cmp(&median_of(&ways[*b].1));
+        by_median
+            .then_with(|| Reverse(ways[*a].0.simplicity()).cmp(&Reverse(ways[*b].0.simplicity())))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::testing::Dice;
+
+    fn way(backend: &str) -> Way {
+        Way { backend: backend.into(), depth: None }
+    }
+
+    fn samples(values: Vec<f64>) -> Samples {
+        (0..).zip(values).collect()
+    }
+
+    fn trial(
+        dice: &mut Dice,
+        centres: &[(&str, f64)],
+        noise: f64,
+        count: usize,
+    ) -> (String, Certainty) {
+        let ways: Vec<_> = centres
+            .iter()
+            .map(|(name, centre)| (way(name), samples(dice.around(*centre, noise, count))))
+            .collect();
+        let ranking = rank(&ways).unwrap();
+        (ways[ranking.choice].0.backend.clone(), ranking.certainty)
+    }
+
+    #[test]
+    fn the_order_of_simplicity() {
+        let mut names = [
+            "tokio-uring",
+            "uring+buffered",
+            "from the future",
+            "mmap+release",
+            "direct",
+            "uring",
+            "uncached",
+            "mmap",
+            "pread",
+        ];
+        names.sort_by_key(|name| way(name).simplicity().0 * 2 + usize::from(name.contains('+')));
+        let expected = [
+            "pread",
+            "mmap",
+            "mmap+release",
+            "uncached",
+            "direct",
+            "uring",
+            "uring+buffered",
+            "tokio-uring",
+            "from the future",
+        ];
+        assert_eq!(names, expected);
+        let deep = Way { backend: "uring".into(), depth: Some(128) };
+        let shallow = Way { backend: "uring".into(), depth: Some(8) };
+        assert!(shallow.simplicity() < deep.simplicity());
+    }
+
+    #[test]
+    fn the_better_one_is_found() {
+        let mut dice = Dice(7);
+        let ways = [("pread", 1.0e9), ("direct", 1.5e9), ("uring", 2.0e9), ("mmap", 0.9e9)];
+        let found = (0..200)
+            .filter(|_| trial(&mut dice, &ways, 0.03, 5) == ("uring".into(), Certainty::Clear))
+            .count();
+        assert!(found >= 190, "{found}");
+    }
+
+    #[test]
+    fn of_six_equal_ones_the_simplest_is_taken() {
+        let mut dice = Dice(8);
+        let ways =
+            ["uring", "direct", "tokio-uring", "mmap", "pread", "uncached"].map(|n| (n, 3e9));
+        for (noise, count) in [(0.02, 3), (0.02, 5), (0.05, 5), (0.02, 10)] {
+            let found = (0..300)
+                .filter(|_| {
+                    trial(&mut dice, &ways, noise, count) == ("pread".into(), Certainty::Noise)
+                })
+                .count();
+            assert!(found >= 285, "{noise} × {count}: {found} of 300");
+        }
+    }
+
+    #[test]
+    fn one_repetition_is_never_clear() {
+        let mut dice = Dice(9);
+        let (name, certainty) = trial(&mut dice, &[("pread", 1e9), ("uring", 5e9)], 0.01, 1);
+        assert_eq!((name.as_str(), certainty), ("uring", Certainty::Unsettled));
+        let (name, certainty) = trial(&mut dice, &[("pread", 1e9), ("uring", 1.1e9)], 0.01, 1);
+        assert_eq!((name.as_str(), certainty), ("pread", Certainty::Noise));
+    }
+
+    #[test]
+    fn without_numbers_there_is_no_choice() {
+        assert!(rank(&[]).is_none());
+        assert!(rank(&[(way("pread"), Samples::new())]).is_none());
+        let only = rank(&[(way("pread"), samples(vec![1.0])), (way("uring"), Samples::new())]);
+        assert_eq!(only.unwrap().certainty, Certainty::Only);
+    }
+
+    /// One side lacks a repetition: they are compared all the same, as independent samples.
+    #[test]
+    fn a_lost_repetition_does_not_shift_the_pairs() {
+        let full = samples(vec![1.0, 2.0, 4.0]);
+        let lacking: Samples = [(0, 1.0), (2, 4.0)].into();
+        assert_eq!(ratio(&full, &lacking, 0.95).unwrap().verdict(), Verdict::Noise);
+        assert!((ratio(&lacking, &lacking, 0.95).unwrap().estimate - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn settings_are_told_as_code() {
+        let way = Way { backend: "uring+buffered".into(), depth: Some(32) };
+        let code = way.builder().unwrap();
+        assert!(code.contains("\"uring\".parse()?"), "{code}");
+        assert!(code.ends_with(".cache_policy(CachePolicy::Buffered).depth_max(32)"), "{code}");
+    }
+}

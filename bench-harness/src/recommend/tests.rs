@@ -1,0 +1,173 @@
+//! Recommendations from runs with known distributions.
+
+use super::*;
+use crate::mock::{cell, cells, run};
+use crate::result::{CacheState, Cell};
+use crate::stats::testing::Dice;
+
+const COLD: CacheState = CacheState::Cold;
+const WARM: CacheState = CacheState::Warm;
+
+/// Each backend around its rate, five repetitions with 2 % noise.
+fn measured(dice: &mut Dice, cache: CacheState, backends: &[(&str, f64)]) -> Vec<Cell> {
+    backends.iter().flat_map(|(name, rate)| cells(dice, name, cache, *rate, 0.02, 5)).collect()
+}
+
+fn choices(recommendation: &Recommendation) -> Vec<&str> {
+    recommendation.groups.iter().map(|group| group.choice.way.backend.as_str()).collect()
+}
+
+#[test]
+fn the_better_one_is_named_with_the_numbers() {
+    let cold = measured(&mut Dice(1), COLD, &[("pread", 1e9), ("direct", 1.8e9), ("uring", 4.1e9)]);
+    let found = recommend(&run(cold));
+    assert_eq!(choices(&found), ["uring"]);
+    let group = &found.groups[0];
+    assert_eq!(group.certainty, Certainty::Clear);
+    for part in
+        ["uring reads 4.", " GB/s, 2.", "times direct, the next", "p99 2", "RSS grows by 3.0 MiB"]
+    {
+        assert!(group.reason.contains(part), "`{part}` is missing in: {}", group.reason);
+    }
+    assert!(found.sentence.starts_with("use uring (`Engine::builder()"), "{}", found.sentence);
+    assert!(found.sentence.contains(", because here it is 2."), "{}", found.sentence);
+    assert_eq!(found.lines().last(), Some(&found.sentence));
+}
+
+#[test]
+fn equal_ones_are_noise_and_the_simpler_one_is_taken() {
+    let mut dice = Dice(2);
+    let mut noise = 0;
+    for _ in 0..100 {
+        let ways = [("uring", 3e9), ("mmap", 3e9), ("direct", 3e9), ("pread", 1e9)];
+        let found = recommend(&run(measured(&mut dice, WARM, &ways)));
+        let group = &found.groups[0];
+        let is_noise = group.certainty == Certainty::Noise && choices(&found) == ["mmap"];
+        noise += usize::from(is_noise && group.reason.contains("within noise"));
+    }
+    assert!(noise >= 95, "{noise} of 100");
+}
+
+#[test]
+fn fio_and_invalid_cells_never_count() {
+    let mut all = measured(&mut Dice(3), COLD, &[("pread", 1e9), ("uring", 2e9)]);
+    all.extend(measured(&mut Dice(4), COLD, &[("fio:io_uring", 9e9)]));
+    for mut cell in measured(&mut Dice(5), COLD, &[("direct", 8e9)]) {
+        cell.valid = false;
+        all.push(cell);
+    }
+    let found = recommend(&run(all));
+    assert_eq!(choices(&found), ["uring"]);
+    assert_eq!(found.groups[0].runner_up.as_ref().unwrap().way.backend, "pread");
+    assert_eq!(found.invalid_cells, 5);
+    assert!(found.lines().iter().any(|line| line == "5 invalid cells were left out"));
+}
+
+#[test]
+fn memory_that_grows_is_said_and_the_flat_one_is_named() {
+    let mut all = measured(&mut Dice(6), WARM, &[("pread", 5e9), ("uring", 4e9), ("mmap", 9e9)]);
+    for cell in all.iter_mut().filter(|cell| cell.backend == "mmap") {
+        cell.rss_file_bytes.peak = 1 << 30;
+    }
+    let found = recommend(&run(all));
+    assert_eq!(choices(&found), ["mmap"]);
+    let reason = &found.groups[0].reason;
+    let flat = "RSS grows by 1.0 GiB, with the bytes read: where memory must stay flat take pread";
+    assert!(reason.contains(flat), "{reason}");
+    assert!(found.sentence.ends_with("with pread it stays flat"), "{}", found.sentence);
+}
+
+/// Cold counts twice: what is a little worse when warm and much better when cold wins.
+#[test]
+fn one_choice_for_all_groups() {
+    let mut dice = Dice(7);
+    let mut all = measured(&mut dice, COLD, &[("pread", 1e9), ("uring", 2e9)]);
+    all.extend(measured(&mut dice, WARM, &[("pread", 6e9), ("uring", 3e9)]));
+    let found = recommend(&run(all));
+    assert_eq!(choices(&found), ["uring", "pread"]);
+    let overall = found.overall.unwrap();
+    assert_eq!(overall.way.backend, "uring");
+    // (2² × ½) to the power of ⅓.
+    assert!((overall.ratio.unwrap().estimate - 1.26).abs() < 0.05, "{overall:?}");
+    let worst = overall.worst.unwrap();
+    assert!(worst.group.ends_with("warm") && (worst.share - 0.5).abs() < 0.05, "{worst:?}");
+    assert!(found.sentence.contains("over 2 groups"), "{}", found.sentence);
+}
+
+#[test]
+fn a_workload_with_many_settings_counts_once() {
+    let mut dice = Dice(8);
+    let mut all = Vec::new();
+    for block in [1u64 << 12, 1 << 16, 1 << 20] {
+        let mut cells = measured(&mut dice, COLD, &[("pread", 1.4e9), ("uring", 1e9)]);
+        cells.iter_mut().for_each(|cell| cell.setting.block_bytes = Some(block));
+        all.extend(cells);
+    }
+    let mut cells = measured(&mut dice, COLD, &[("pread", 1e9), ("uring", 2e9)]);
+    cells.iter_mut().for_each(|cell| cell.workload = "seq".into());
+    all.extend(cells);
+    assert_eq!(recommend(&run(all)).overall.unwrap().way.backend, "uring");
+}
+
+#[test]
+fn the_depth_is_part_of_the_choice() {
+    let mut dice = Dice(9);
+    let mut all = Vec::new();
+    for (depth, rate) in [(1, 1e9), (32, 3e9), (128, 3e9)] {
+        let mut cells = measured(&mut dice, COLD, &[("uring", rate), ("pread", 0.9e9)]);
+        cells.iter_mut().for_each(|cell| cell.setting.depth = Some(depth));
+        all.extend(cells);
+    }
+    let found = recommend(&run(all.clone()));
+    assert_eq!(found.groups.len(), 1);
+    assert_eq!(found.groups[0].choice.way.to_string(), "uring with depth 32");
+    // `pread` has no queue: it is one way, however often it was measured.
+    let ways = &contests(&run(all))[0].ways;
+    let names: Vec<String> = ways.iter().map(|(way, _)| way.to_string()).collect();
+    let expected = ["pread", "uring with depth 1", "uring with depth 32", "uring with depth 128"];
+    assert_eq!(names, expected);
+    assert_eq!(ways[0].1.len(), 5);
+    assert_eq!(found.overall.unwrap().way.depth, Some(32));
+    assert!(found.sentence.contains(".depth_max(32)"), "{}", found.sentence);
+}
+
+#[test]
+fn at_a_given_rate_the_latency_decides() {
+    let mut all = Vec::new();
+    for repetition in 0..5 {
+        for (name, p99) in [("pread", 900_000), ("uring", 200_000)] {
+            let mut cell = cell(name, COLD, repetition, 1e9);
+            cell.setting.rate_per_s = Some(1000);
+            cell.latency_ns.p99 = p99 + u64::from(repetition);
+            all.push(cell);
+        }
+    }
+    let found = recommend(&run(all));
+    assert_eq!(choices(&found), ["uring"]);
+    let reason = &found.groups[0].reason;
+    assert!(reason.starts_with("uring has a p99 of 200 µs, 4.50 times shorter"), "{reason}");
+}
+
+#[test]
+fn one_repetition_is_a_hint() {
+    let cells = vec![cell("pread", COLD, 0, 1e9), cell("uring", COLD, 0, 3e9)];
+    let found = recommend(&run(cells));
+    assert_eq!(found.groups[0].certainty, Certainty::Unsettled);
+    assert!(found.groups[0].reason.contains("too few"), "{}", found.groups[0].reason);
+    assert!(found.sentence.contains("too few"), "{}", found.sentence);
+}
+
+#[test]
+fn wide_spreads_are_warned_of() {
+    let mut all = measured(&mut Dice(10), COLD, &[("pread", 1e9)]);
+    all.extend(cells(&mut Dice(11), "uring", COLD, 2e9, 0.4, 5));
+    let warning = spread_warning(&run(all)).unwrap();
+    assert!(warning.contains("(uring: ") && !warning.contains("pread:"), "{warning}");
+}
+
+#[test]
+fn nothing_valid_is_nothing_to_recommend() {
+    let found = recommend(&run(Vec::new()));
+    assert!(found.overall.is_none() && found.groups.is_empty());
+    assert!(found.sentence.contains("no cell of a backend is valid"));
+}

@@ -1,0 +1,95 @@
+//! The folder of a run: each cell as soon as it ends, everything at the end.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::export::{Exporter, Report};
+use crate::failure::Failure;
+use crate::recommend::recommend;
+use crate::result::{Cell, Run, RunFolder};
+use crate::whole_file::write_whole;
+
+/// Makes the folder: the one asked for, or `ringmain-results/<time>`.
+pub(crate) fn make_folder(asked: Option<&Path>) -> Result<RunFolder, Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let path = match asked {
+        Some(path) => path.to_owned(),
+        None => Path::new("ringmain-results").join(utc(now).replace(':', "-")),
+    };
+    std::fs::create_dir_all(&path)
+        .map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
+    Ok(RunFolder { path })
+}
+
+/// Writes `run.json` and `report.html`, each under its name only when complete.
+pub(crate) fn save(run: &Run, folder: &RunFolder) -> Result<(), Failure> {
+    write_whole(&folder.run_json(), &(serde_json::to_string(run)? + "\n"))?;
+    let report = Report { recommendation: &recommend(run).headlines() };
+    write_whole(&folder.report_html(), &report.export(run)?)
+}
+
+/// The cells measured so far, one JSON object a line, for a run that is ended by force.
+#[derive(Debug)]
+pub(crate) struct CellLog {
+    path: PathBuf,
+    file: File,
+}
+
+impl CellLog {
+    pub(crate) fn create(folder: &RunFolder) -> Result<Self, Failure> {
+        let path = folder.path.join("cells.jsonl");
+        let file = OpenOptions::new().create(true).write(true).truncate(true).open(&path);
+        let file = file.map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
+        Ok(Self { path, file })
+    }
+
+    pub(crate) fn append(&mut self, cell: &Cell) -> Result<(), Failure> {
+        let mut line = serde_json::to_vec(cell)?;
+        line.push(b'\n');
+        let failed = |source| Failure::WriteFile { path: self.path.clone(), source };
+        self.file.write_all(&line).map_err(failed)
+    }
+
+    /// `run.json` has it all now.
+    pub(crate) fn remove(self) -> Result<(), Failure> {
+        std::fs::remove_file(&self.path)
+            .map_err(|source| Failure::WriteFile { path: self.path, source })
+    }
+}
+
+/// `2026-11-16T08:00:00Z`, from the time since 1970. (Howard Hinnant's `civil_from_days`.)
+pub(crate) fn utc(since_epoch: Duration) -> String {
+    let seconds = since_epoch.as_secs();
+    let (days, second) = (seconds / 86400, seconds % 86400);
+    let shifted = days + 719_468; // days since 0000-03-01
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_right() {
+        let cases = [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_868_799, "2000-02-29T23:59:59Z"),
+            (1_794_816_000, "2026-11-16T08:00:00Z"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(utc(Duration::from_secs(seconds)), text);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What a handful of repetitions tells, and what it does not.
+
+mod ratio;
+mod student;
+
+pub use ratio::{CONFIDENCE, Ratio, Verdict};
+
+/// The middle of the values; the mean of the two middle ones where their number is even. `None`
+/// without values.
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    if sorted.len() % 2 == 1 {
+        return Some(upper);
+    }
+    sorted.get(sorted.len() / 2 - 1).map(|lower| f64::midpoint(*lower, upper))
+}
+
+/// The middle, the ends and the number of some values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// The middle.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Summary {
+    /// Above this [`spread`](Self::spread) two backends that differ by less cannot be ranked.
+    pub const SPREAD_MAX: f64 = 0.25;
+
+    /// `None` without values.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let median = median(values)?;
+        let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Some(Self { median, min, max, count: values.len() })
+    }
+
+    /// The distance of the ends as a share of the middle: 0.1 when they are 10 % apart. `None`
+    /// for a single value, which says nothing about it, and where the middle is 0.
+    #[must_use]
+    pub fn spread(&self) -> Option<f64> {
+        let is_known = self.count > 1 && self.median > 0.0;
+        is_known.then(|| (self.max - self.min) / self.median)
+    }
+
+    /// The repetitions differ too much among themselves to rank two backends by.
+    #[must_use]
+    pub fn is_too_wide(&self) -> bool {
+        self.spread().is_some_and(|spread| spread > Self::SPREAD_MAX)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Numbers of a known distribution, the same in every run.
+
+    /// splitmix64.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Dice(pub(crate) u64);
+
+    impl Dice {
+        pub(crate) fn roll(&mut self) -> u64 {
+            self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut x = self.0;
+            x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            x ^ (x >> 31)
+        }
+
+        /// In `0..1`, never 0.
+        pub(crate) fn uniform(&mut self) -> f64 {
+            ((self.roll() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        }
+
+        /// Of mean 0 and deviation 1, by Box and Muller.
+        pub(crate) fn normal(&mut self) -> f64 {
+            let radius = (-2.0 * self.uniform().ln()).sqrt();
+            radius * (std::f64::consts::TAU * self.uniform()).cos()
+        }
+
+        /// `count` values around `centre` whose noise is that share of it.
+        pub(crate) fn around(&mut self, centre: f64, noise: f64, count: usize) -> Vec<f64> {
+            (0..count).map(|_| centre * (noise * self.normal()).exp()).collect()
+        }
+
+        /// As `around`, but one in ten is up to four times slower: a neighbour woke up.
+        pub(crate) fn disturbed(&mut self, centre: f64, noise: f64, count: usize) -> Vec<f64> {
+            let mut values = self.around(centre, noise, count);
+            for value in &mut values {
+                if self.uniform() < 0.1 {
+                    *value /= 1.0 + 3.0 * self.uniform();
+                }
+            }
+            values
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_is_found() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        let summary = Summary::of(&[2.0, 9.0, 4.0]).unwrap();
+        assert_eq!(summary, Summary { median: 4.0, min: 2.0, max: 9.0, count: 3 });
+    }
+
+    #[test]
+    fn a_spread_needs_two_values() {
+        let spread = |values: &[f64]| Summary::of(values).unwrap().spread();
+        assert_eq!(spread(&[5.0]), None);
+        assert_eq!(spread(&[0.0, 0.0]), None);
+        assert_eq!(spread(&[9.0, 10.0, 11.0]), Some(0.2));
+        assert!(!Summary::of(&[9.0, 10.0, 11.0]).unwrap().is_too_wide());
+        assert!(Summary::of(&[9.0, 10.0, 12.0]).unwrap().is_too_wide());
+        assert!(!Summary::of(&[9.0]).unwrap().is_too_wide());
+    }
+}

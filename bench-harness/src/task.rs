@@ -1,0 +1,74 @@
+//! One cell as the measured process is told about it.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::BackendChoice;
+use crate::result::{
+    CacheState, CachedPages, Cell, ContextSwitches, CpuSeconds, Faults, Latency, Resident, Setting,
+};
+
+/// Everything the child process needs; it gets it as JSON on its standard input.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Task {
+    pub(crate) backend: BackendChoice,
+    pub(crate) workload: String,
+    pub(crate) setting: Setting,
+    pub(crate) cache: CacheState,
+    pub(crate) repetition: u32,
+    /// The files that make up the data, in order; for a replay the trace.
+    pub(crate) files: Vec<PathBuf>,
+    /// The files whose cache state matters.
+    pub(crate) cached_files: Vec<PathBuf>,
+    pub(crate) seconds: f64,
+    pub(crate) operations: Option<u64>,
+    pub(crate) seed: u64,
+    pub(crate) buffer_bytes: u64,
+    pub(crate) memory_limit: Option<MemoryLimit>,
+    /// For tests of the harness: the backend gives one wrong byte.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) corrupt: bool,
+}
+
+/// How the memory of the child is limited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum MemoryLimit {
+    /// The child joins a control group that the parent has made: its page cache counts too.
+    Cgroup { procs: PathBuf },
+    /// `RLIMIT_DATA`: anonymous memory only.
+    Rlimit { bytes: u64 },
+}
+
+impl Cell {
+    /// A cell without numbers, and why it has none.
+    pub(crate) fn failed(task: &Task, reason: String) -> Self {
+        Self {
+            backend: task.backend.to_string(),
+            workload: task.workload.clone(),
+            setting: task.setting.clone(),
+            cache: task.cache,
+            repetition: task.repetition,
+            valid: false,
+            invalid_reason: Some(reason),
+            bytes: 0,
+            reads: 0,
+            operations: 0,
+            seconds: 0.0,
+            throughput_bytes_per_s: 0.0,
+            latency_ns: Latency::default(),
+            latency_histogram: String::new(),
+            rss_anon_bytes: Resident::default(),
+            rss_file_bytes: Resident::default(),
+            rss_timeline: Vec::new(),
+            faults: Faults::default(),
+            cpu_s: CpuSeconds::default(),
+            cpu_s_per_gb: 0.0,
+            context_switches: ContextSwitches::default(),
+            dtlb_misses: None,
+            device_bytes: None,
+            cached_pages: CachedPages::default(),
+            checksum: String::new(),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The measured process: one cell, from the cache state to the checksum.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Resource, setrlimit};
+use ringmain::Engine;
+use ringmain::backends::{BackendOptions, open_backend};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::corrupt::Corrupting;
+use crate::export::histogram;
+use crate::failure::Failure;
+use crate::measure::{Latencies, RssSampler, TlbMisses, Usage, cache};
+use crate::pace::Pace;
+use crate::result::{CachedPages, Cell};
+use crate::task::{MemoryLimit, Task};
+use crate::workload::{self, Job, JobSpec};
+
+/// How many bytes the checksum is taken over at most, for each thread.
+const CHECKSUM_BYTES: u64 = 32 << 20;
+
+/// Reads a task from standard input, carries it out and writes the cell to `out`.
+pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).map_err(Failure::Task)?;
+    let task: Task = serde_json::from_str(&text)?;
+    let cell = measure(&task)?;
+    serde_json::to_writer(&mut *out, &cell)?;
+    out.write_all(b"\n").map_err(Failure::Output)
+}
+
+/// Carries out one task in this process.
+fn measure(task: &Task) -> Result<Cell, Failure> {
+    let prepared = cache::prepare(&task.cached_files, task.cache)?;
+    limit_memory(task)?;
+    let engine = open_engine(task)?;
+    let mut jobs = open_jobs(&engine, task)?;
+
+    let tlb = TlbMisses::start();
+    let rss = RssSampler::start()?;
+    let usage = Usage::now();
+    let readings = read_on_threads(task, &mut jobs)?;
+    let usage = Usage::now().since(usage);
+    let timeline = rss.finish();
+    let dtlb_misses = tlb.finish();
+    let cached_after = cache::cached_pages(&task.cached_files);
+
+    let mut total = Reading::new()?;
+    readings.iter().for_each(|reading| total.add(reading));
+    let seconds = total.elapsed.as_secs_f64();
+    let leaked = leaked_into_cache(task.backend.is_direct(), prepared.cached_pages, cached_after);
+    let invalid_reason = prepared.problem.or(leaked).or_else(|| total.problem());
+    let throughput = if seconds > 0.0 { total.bytes as f64 / seconds } else { 0.0 };
+    let cpu_s = usage.cpu_s.user + usage.cpu_s.system;
+    Ok(Cell {
+        backend: task.backend.to_string(),
+        workload: task.workload.clone(),
+        setting: task.setting.clone(),
+        cache: task.cache,
+        repetition: task.repetition,
+        valid: invalid_reason.is_none(),
+        invalid_reason,
+        bytes: total.bytes,
+        reads: total.reads,
+        operations: total.operations,
+        seconds,
+        throughput_bytes_per_s: throughput,
+        latency_ns: total.latencies.percentiles(),
+        latency_histogram: histogram::encode(&total.latencies.0)?,
+        rss_anon_bytes: timeline.anon,
+        rss_file_bytes: timeline.file,
+        rss_timeline: timeline.samples,
+        faults: usage.faults,
+        cpu_s: usage.cpu_s,
+        cpu_s_per_gb: if total.bytes > 0 { cpu_s / (total.bytes as f64 / 1e9) } else { 0.0 },
+        context_switches: usage.context_switches,
+        dtlb_misses,
+        device_bytes: usage.device_bytes,
+        cached_pages: CachedPages { before: prepared.cached_pages, after: cached_after },
+        checksum: checksum(&mut jobs)?,
+    })
+}
+
+/// What reads past the page cache must leave it as it was.
+fn leaked_into_cache(bypasses: bool, before: Option<u64>, after: Option<u64>) -> Option<String> {
+    let (before, after) = (before?, after?);
+    (bypasses && after > before).then(|| {
+        format!(
+            "{} pages came into the page cache during reads that should go past it",
+            after - before
+        )
+    })
+}
+
+fn limit_memory(task: &Task) -> Result<(), Failure> {
+    match &task.memory_limit {
+        None => Ok(()),
+        Some(MemoryLimit::Cgroup { procs }) => {
+            std::fs::write(procs, std::process::id().to_string())
+                .map_err(|source| Failure::WriteFile { path: procs.clone(), source })
+        }
+        Some(MemoryLimit::Rlimit { bytes }) => setrlimit(Resource::RLIMIT_DATA, *bytes, *bytes)
+            .map_err(|errno| Failure::Usage { message: format!("cannot limit memory: {errno}") }),
+    }
+}
+
+fn open_engine(task: &Task) -> Result<Engine, Failure> {
+    let mut options = BackendOptions::default();
+    task.backend.apply(&mut options);
+    if let Some(depth) = task.setting.depth {
+        options.depth_max = depth as usize;
+        // `direct` keeps as many requests in flight as it has threads.
+        options.threads_max = options.threads_max.min(depth as usize);
+    }
+    let memory_limit_bytes = usize::try_from(task.buffer_bytes).unwrap_or(usize::MAX);
+    let mut builder = Engine::builder()
+        .options(options.clone())
+        .backend(task.backend.kind)
+        .memory_limit_bytes(memory_limit_bytes);
+    if task.corrupt {
+        let backend = open_backend(task.backend.kind, &options)?;
+        builder = builder.with_backend(Arc::new(Corrupting(backend)));
+    }
+    Ok(builder.build()?)
+}
+
+fn open_jobs(engine: &Engine, task: &Task) -> Result<Vec<Box<dyn Job>>, Failure> {
+    let workload = workload::by_name(&task.workload)?;
+    let threads = u64::from(task.setting.threads.unwrap_or(1).max(1));
+    let open = |thread| {
+        let Task { setting, files, seed, .. } = task;
+        workload.open(&JobSpec { engine, setting, files, seed: *seed, thread, threads })
+    };
+    (0..threads).map(open).collect()
+}
+
+/// What one thread, or all of them together, read.
+#[derive(Debug)]
+struct Reading {
+    bytes: u64,
+    reads: u64,
+    operations: u64,
+    elapsed: Duration,
+    latencies: Latencies,
+}
+
+impl Reading {
+    fn new() -> Result<Self, Failure> {
+        let latencies = Latencies::new()?;
+        Ok(Self { bytes: 0, reads: 0, operations: 0, elapsed: Duration::ZERO, latencies })
+    }
+
+    /// Threads run at the same time: the slowest one's time is everybody's.
+    fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.reads += other.reads;
+        self.operations += other.operations;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.latencies.merge(&other.latencies);
+    }
+
+    fn problem(&self) -> Option<String> {
+        (self.operations == 0).then(|| "nothing was read".into())
+    }
+}
+
+/// Runs every job on a thread of its own; a single one on this thread.
+fn read_on_threads(task: &Task, jobs: &mut [Box<dyn Job>]) -> Result<Vec<Reading>, Failure> {
+    if let [job] = jobs {
+        return Ok(vec![read(task, job.as_mut(), 1, 0)?]);
+    }
+    let threads = jobs.len() as u64;
+    let barrier = Barrier::new(jobs.len());
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = jobs
+            .iter_mut()
+            .zip(0..)
+            .map(|(job, thread)| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    barrier.wait();
+                    read(task, job.as_mut(), threads, thread)
+                })
+            })
+            .collect();
+        handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap_or(Err(Failure::ThreadPanicked)))
+            .collect()
+    })
+}
+
+/// The measured loop. One look at the clock for each operation: the end of one is the start of the
+/// next, or, in an open loop, each starts when it was meant to.
+fn read(task: &Task, job: &mut dyn Job, threads: u64, thread: u64) -> Result<Reading, Failure> {
+    let mut reading = Reading::new()?;
+    let limit = operations_of(task, threads, thread);
+    let may_repeat = task.cache == crate::result::CacheState::Warm;
+    let started = Instant::now();
+    let deadline = Duration::from_secs_f64(task.seconds);
+    let mut pace = Pace::new(task.setting.rate_per_s, threads, thread, started);
+    let mut ended = started;
+    while reading.operations < limit && ended - started < deadline {
+        let intended = pace.wait(ended);
+        let Some(done) = job.next()? else {
+            // A second pass over a cold file would not be cold.
+            if reading.operations == 0 || !may_repeat {
+                break;
+            }
+            job.restart()?;
+            continue;
+        };
+        ended = Instant::now();
+        let latency_ns = u64::try_from((ended - intended).as_nanos()).unwrap_or(u64::MAX);
+        reading.latencies.record_ns(latency_ns);
+        reading.bytes += done.bytes;
+        reading.reads += done.reads;
+        reading.operations += 1;
+    }
+    reading.elapsed = ended - started;
+    Ok(reading)
+}
+
+/// The thread's share of the operations asked for.
+fn operations_of(task: &Task, threads: u64, thread: u64) -> u64 {
+    match task.operations {
+        None => u64::MAX,
+        Some(all) => all / threads + u64::from(thread < all % threads),
+    }
+}
+
+/// Reads the first operations of every thread again, this time looking at the bytes. Apart from
+/// the measurement, because it costs more than a warm read.
+fn checksum(jobs: &mut [Box<dyn Job>]) -> Result<String, Failure> {
+    let mut digest = Xxh3::new();
+    for job in jobs {
+        job.restart()?;
+        let mut bytes = 0;
+        while bytes < CHECKSUM_BYTES
+            && let Some(done) = job.next()?
+        {
+            digest.update(job.last());
+            bytes += done.bytes;
+        }
+    }
+    Ok(format!("xxh3:{:016x}", digest.digest()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_should_go_past_the_cache_and_does_not_is_told() {
+        assert_eq!(leaked_into_cache(true, Some(0), Some(0)), None);
+        assert_eq!(leaked_into_cache(false, Some(0), Some(9)), None);
+        assert!(leaked_into_cache(true, Some(3), Some(9)).unwrap().starts_with("6 pages"));
+    }
+}

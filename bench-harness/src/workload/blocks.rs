@@ -1,0 +1,137 @@
+//! Blocks of files, read in some order, a batch at a time.
+
+use ringmain::Buffer;
+use ringmain::backends::{FileHandle, Read, ReadBackendExt};
+
+use super::order::Permutation;
+use super::{Done, Job, JobSpec};
+use crate::failure::Failure;
+
+/// In which order the blocks come.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    Sequential,
+    Random(Permutation),
+}
+
+/// Reads every block once, each thread every so many-th batch.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    engine: ringmain::Engine,
+    files: Vec<FileHandle>,
+    /// How many blocks the files before each one have.
+    blocks_before: Vec<u64>,
+    order: Order,
+    block_bytes: usize,
+    batch: usize,
+    blocks: u64,
+    thread: u64,
+    threads: u64,
+    /// The next batch of all threads' together.
+    next_batch: u64,
+    /// The file and the offset of each block of a batch.
+    places: Vec<(usize, u64)>,
+    buffer: Buffer,
+    filled: usize,
+}
+
+impl Blocks {
+    pub(super) fn open(spec: &JobSpec<'_>, is_random: bool) -> Result<Self, Failure> {
+        let block_bytes = usize::try_from(spec.setting.block_bytes.unwrap_or(4096)).unwrap_or(4096);
+        let batch = spec.setting.batch.unwrap_or(1).max(1) as usize;
+        let (mut files, mut blocks_before, mut blocks) = (Vec::new(), Vec::new(), 0);
+        for path in spec.files {
+            let file = spec.engine.backend().open(path)?;
+            blocks_before.push(blocks);
+            blocks += spec.engine.backend().len(&file)? / block_bytes as u64;
+            files.push(file);
+        }
+        if blocks < batch as u64 {
+            let message = format!(
+                "the data has {blocks} blocks of {block_bytes} bytes: too small for one batch of \
+                 {batch}; give a larger file, or a smaller --block-size or --batch"
+            );
+            return Err(Failure::Usage { message });
+        }
+        let order = match is_random {
+            true => Order::Random(Permutation::new(blocks, spec.seed)),
+            false => Order::Sequential,
+        };
+        let buffer = spec.engine.pool().take(block_bytes * batch).map_err(|source| {
+            let message = format!(
+                "a batch of {batch} blocks of {block_bytes} bytes needs more memory than \
+                 --buffer-bytes allows: {source}"
+            );
+            Failure::Usage { message }
+        })?;
+        let (engine, thread, threads) = (spec.engine.clone(), spec.thread, spec.threads);
+        let next_batch = thread;
+        Ok(Self {
+            engine,
+            files,
+            blocks_before,
+            order,
+            block_bytes,
+            batch,
+            blocks,
+            thread,
+            threads,
+            next_batch,
+            places: Vec::with_capacity(batch),
+            buffer,
+            filled: 0,
+        })
+    }
+
+    /// The file and the offset of a block.
+    fn place(&self, index: u64) -> (usize, u64) {
+        let block = match &self.order {
+            Order::Sequential => index,
+            Order::Random(permutation) => permutation.at(index),
+        };
+        // Files without a whole block are passed over: the last that begins here is meant.
+        let file = self.blocks_before.partition_point(|before| *before <= block) - 1;
+        (file, (block - self.blocks_before[file]) * self.block_bytes as u64)
+    }
+}
+
+impl Job for Blocks {
+    fn next(&mut self) -> Result<Option<Done>, Failure> {
+        let first = self.next_batch * self.batch as u64;
+        // What is left over at the end and fills no batch is not read.
+        if first + self.batch as u64 > self.blocks {
+            return Ok(None);
+        }
+        self.next_batch += self.threads;
+        self.filled = self.block_bytes * self.batch;
+        if self.batch == 1 {
+            let (file, offset) = self.place(first);
+            let dst = &mut self.buffer[..self.block_bytes];
+            self.engine.backend().read_exact_at(&self.files[file], offset, dst)?;
+        } else {
+            self.places.clear();
+            for index in first..first + self.batch as u64 {
+                let place = self.place(index);
+                self.places.push(place);
+            }
+            let parts = self.buffer.chunks_exact_mut(self.block_bytes);
+            let mut reads: Vec<Read<'_>> = self
+                .places
+                .iter()
+                .zip(parts)
+                .map(|((file, offset), dst)| Read::new(&self.files[*file], *offset, dst))
+                .collect();
+            self.engine.backend().read_batch(&mut reads)?;
+        }
+        Ok(Some(Done { bytes: self.filled as u64, reads: self.batch as u64 }))
+    }
+
+    fn last(&self) -> &[u8] {
+        &self.buffer[..self.filled]
+    }
+
+    fn restart(&mut self) -> Result<(), Failure> {
+        self.next_batch = self.thread;
+        Ok(())
+    }
+}

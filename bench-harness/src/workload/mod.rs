@@ -1,0 +1,213 @@
+//! The workloads, one file each. A new one is a file that implements [`Workload`] and a line in
+//! [`ALL`].
+
+mod blocks;
+mod mixed;
+mod order;
+mod rand;
+mod replay;
+mod seq;
+mod views;
+
+use std::path::{Path, PathBuf};
+
+use ringmain::Engine;
+
+use crate::failure::Failure;
+use crate::generate::write_raw;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::result::{CacheState, Setting};
+
+pub(crate) use order::{Permutation, mix};
+
+/// Every workload, in the order of tables.
+pub(crate) const ALL: [&dyn Workload; 5] =
+    [&seq::Seq, &rand::Rand, &views::Views, &mixed::Mixed, &replay::Replay];
+
+/// A way of reading that loaders have.
+pub(crate) trait Workload: Sync {
+    /// Its name on the command line and in results.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in a line of the help.
+    fn about(&self) -> &'static str;
+
+    /// The combinations of parameters that a plan asks of it.
+    fn settings(&self, plan: &Plan) -> Vec<Setting>;
+
+    /// The cache states it is measured in.
+    fn caches(&self, plan: &Plan) -> Vec<CacheState> {
+        plan.caches.clone()
+    }
+
+    /// Whether it takes part in a run that does not name it.
+    fn is_default(&self, plan: &Plan) -> bool {
+        plan.data.trace.is_none()
+    }
+
+    /// What its data is called. Workloads that say the same share it.
+    fn data_name(&self) -> &'static str {
+        RAW
+    }
+
+    /// Makes its data, about `bytes` of it, in an empty folder; says which files it consists of.
+    fn make_data(
+        &self,
+        dir: &Path,
+        bytes: u64,
+        seed: u64,
+        progress: &Progress,
+    ) -> Result<Vec<PathBuf>, Failure> {
+        let path = dir.join("raw.bin");
+        write_raw(&path, bytes, seed, progress)?;
+        Ok(vec![path])
+    }
+
+    /// Which files of the user's own, a file or a folder, it reads; none if that is nothing for it.
+    fn own_files(&self, path: &Path) -> Result<Vec<PathBuf>, Failure> {
+        regular_files(path)
+    }
+
+    /// Of which files the cache state matters, given those that it opens.
+    fn cached_files(&self, files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+        Ok(files.to_vec())
+    }
+
+    /// Opens one thread's part of it, in the measured process.
+    fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure>;
+}
+
+/// The data of workloads that read any bytes.
+const RAW: &str = "raw";
+
+/// All that a job needs to know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobSpec<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) setting: &'a Setting,
+    /// The files that make up the data, in order; for a replay the trace.
+    pub(crate) files: &'a [PathBuf],
+    pub(crate) seed: u64,
+    /// Which thread this is, and of how many.
+    pub(crate) thread: u64,
+    pub(crate) threads: u64,
+}
+
+/// One thread's sequence of operations, the same for every backend.
+pub(crate) trait Job: Send {
+    /// Performs the next operation; `None` at the end of the pass.
+    fn next(&mut self) -> Result<Option<Done>, Failure>;
+
+    /// The bytes that the last operation brought.
+    fn last(&self) -> &[u8];
+
+    /// Begins again with the first operation.
+    fn restart(&mut self) -> Result<(), Failure>;
+}
+
+/// What one operation did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) bytes: u64,
+    pub(crate) reads: u64,
+}
+
+/// The workload of that name; an unknown one is told with those there are.
+pub(crate) fn by_name(name: &str) -> Result<&'static dyn Workload, Failure> {
+    ALL.into_iter().find(|workload| workload.name() == name).ok_or_else(|| {
+        let names: Vec<_> = ALL.iter().map(|workload| workload.name()).collect();
+        Failure::Usage { message: format!("no workload `{name}`; there are {}", names.join(", ")) }
+    })
+}
+
+/// Those that the plan names, or all that take part by themselves.
+pub(crate) fn planned(plan: &Plan) -> Result<Vec<&'static dyn Workload>, Failure> {
+    if plan.workloads.is_empty() {
+        return Ok(ALL.into_iter().filter(|workload| workload.is_default(plan)).collect());
+    }
+    plan.workloads.iter().map(|name| by_name(name)).collect()
+}
+
+/// Every combination of the plan's block sizes, batches, depths and threads, with defaults for
+/// blocks and batches that belong together.
+fn combinations(plan: &Plan, defaults: &[(u64, u32)]) -> Vec<Setting> {
+    let mut blocks: Vec<(u64, u32)> = Vec::new();
+    for (block, batch) in defaults {
+        let own_blocks: Vec<u64> = plan.block_bytes.iter().map(|bytes| bytes.0).collect();
+        let own_blocks = if own_blocks.is_empty() { vec![*block] } else { own_blocks };
+        let own_batches = if plan.batches.is_empty() { vec![*batch] } else { plan.batches.clone() };
+        for block in own_blocks {
+            for batch in &own_batches {
+                blocks.push((block, *batch));
+            }
+        }
+    }
+    blocks.sort_unstable();
+    blocks.dedup();
+    let depths: Vec<_> = if plan.depths.is_empty() {
+        vec![None]
+    } else {
+        plan.depths.iter().copied().map(Some).collect()
+    };
+    let mut settings = Vec::new();
+    for (block_bytes, batch) in blocks {
+        for depth in &depths {
+            for threads in &plan.threads {
+                settings.push(Setting {
+                    block_bytes: Some(block_bytes),
+                    batch: Some(batch),
+                    depth: *depth,
+                    threads: Some(*threads),
+                    rate_per_s: plan.rate_per_s,
+                    variant: None,
+                });
+            }
+        }
+    }
+    settings
+}
+
+/// A file by itself, or the files of a folder by name, those without bytes left out.
+pub(crate) fn regular_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
+    if std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let file = entry.map_err(failed)?.path();
+        if std::fs::metadata(&file).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
+            files.push(file);
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::size::Bytes;
+
+    #[test]
+    fn names_are_found_and_unknown_ones_told() {
+        assert_eq!(by_name("views").map(|workload| workload.name()).ok(), Some("views"));
+        let message = by_name("vews").err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(message.contains("views"), "{message}");
+    }
+
+    #[test]
+    fn a_plan_multiplies_out() {
+        let plan = Plan {
+            block_bytes: vec![Bytes(4096), Bytes(65536)],
+            depths: vec![1, 8],
+            threads: vec![1, 2],
+            ..Plan::default()
+        };
+        assert_eq!(combinations(&plan, &[(4096, 1), (4096, 128)]).len(), 2 * 2 * 2 * 2);
+        assert_eq!(combinations(&Plan::default(), &[(4096, 1), (4096, 128)]).len(), 2);
+        let one_batch = Plan { batches: vec![7], ..Plan::default() };
+        assert_eq!(combinations(&one_batch, &[(4096, 1), (4096, 128)]).len(), 1);
+    }
+}

@@ -1,0 +1,306 @@
+//! `ringmain bench`: what it measures, what it leaves behind, and what it refuses.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::faults::{NO_RINGS, can_inject, run_injected};
+use crate::support::{Outcome, Running, ringmain, run};
+
+/// A folder on a real filesystem (never /tmp, which may lie in memory) to measure in.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A short run in this folder.
+    fn bench(&self, args: &[&str]) -> Command {
+        let mut command = ringmain(["bench", "--bytes", "8M", "--seconds", "0.02"]);
+        command.args(["--repetitions", "2", "--out", "out"]).args(args);
+        command.current_dir(self.dir.path());
+        command
+    }
+
+    /// The same on the user's own data.
+    fn bench_own(&self, args: &[&str]) -> Command {
+        let mut command = ringmain(["bench", "--seconds", "0.02", "--repetitions", "1"]);
+        command.args(["--out", "out"]).args(args).current_dir(self.dir.path());
+        command
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dir.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn run_json(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.path("out/run.json")).unwrap()).unwrap()
+    }
+}
+
+fn json_of(outcome: Outcome) -> Value {
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    serde_json::from_slice(&outcome.stdout).unwrap()
+}
+
+fn cells(run: &Value) -> &Vec<Value> {
+    run["cells"].as_array().unwrap()
+}
+
+fn make_file(path: &Path, len: usize) {
+    fs::write(path, vec![5; len]).unwrap();
+    File::open(path).unwrap().sync_all().unwrap();
+}
+
+#[test]
+fn every_cell_is_measured_verified_and_saved() {
+    let place = Place::new();
+    let args = ["--backends", "pread,mmap,direct,uring", "--json"];
+    let printed = json_of(run(&mut place.bench(&args)));
+    assert_eq!(printed, place.run_json());
+    assert_eq!(printed["complete"], true);
+    // seq and views: two cache states; rand: two settings more; mixed: one state.
+    let groups = 2 + 2 + 4 + 1;
+    assert_eq!(cells(&printed).len(), groups * 4 * 2);
+    for cell in cells(&printed) {
+        assert_eq!(cell["valid"], true, "{cell}");
+        assert!(cell["throughput_bytes_per_s"].as_f64().unwrap() > 0.0, "{cell}");
+        let latency = &cell["latency_ns"];
+        let at = |name: &str| latency[name].as_u64().unwrap();
+        assert!(0 < at("p50") && at("p50") <= at("p90") && at("p999") <= at("max"), "{cell}");
+        assert!(cell["rss_anon_bytes"]["peak"].as_u64().unwrap() > 0, "{cell}");
+        let cold_pages = cell["cached_pages"]["before"].as_u64().unwrap();
+        let pages = (8 << 20) / 4096;
+        match cell["cache"].as_str().unwrap() {
+            "cold" => assert_eq!(cold_pages, 0, "{cell}"),
+            "warm" => assert_eq!(cold_pages, pages, "{cell}"),
+            _ => assert_eq!(cold_pages, pages / 2, "{cell}"),
+        }
+        if cell["backend"] == "uring" {
+            assert_eq!(cell["cached_pages"]["after"], cell["cached_pages"]["before"], "{cell}");
+            assert!(cell["device_bytes"].as_u64() >= cell["bytes"].as_u64(), "{cell}");
+        }
+    }
+    // Nothing but the result stays.
+    assert_eq!(place.names(), ["out"]);
+    assert!(place.path("out/report.html").exists());
+}
+
+#[test]
+fn the_table_ends_with_what_to_do() {
+    let place = Place::new();
+    let outcome = run(&mut place.bench(&["--backends", "pread,uring", "--workloads", "rand"]));
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let text = String::from_utf8(outcome.stdout).unwrap();
+    for part in ["rand (4 KiB × 128) cold", "GB/s", "p99.9", "use ", "out/report.html"] {
+        assert!(text.contains(part), "`{part}` is missing in:\n{text}");
+    }
+}
+
+#[test]
+fn a_plan_comes_back_and_is_carried_out() {
+    let place = Place::new();
+    let args = ["--backends", "pread", "--workloads", "seq", "--block-size", "64k,1M"];
+    let printed = run(place.bench(&args).arg("--print-plan"));
+    assert_eq!((printed.code, printed.stderr.as_str()), (Some(0), ""));
+    assert_eq!(place.names(), [] as [&str; 0], "printing a plan measures nothing");
+    fs::write(place.path("plan.toml"), &printed.stdout).unwrap();
+    let again =
+        run(ringmain(["bench", "--plan", "plan.toml", "--print-plan"])
+            .current_dir(place.dir.path()));
+    assert_eq!(again.stdout, printed.stdout);
+    let planned = ["bench", "--plan", "plan.toml", "--json", "--out", "out"];
+    let result = json_of(run(ringmain(planned).current_dir(place.dir.path())));
+    assert_eq!(cells(&result).len(), 2 * 2 * 2, "two block sizes, two states, twice");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_made() {
+    let place = Place::new();
+    make_file(&place.path("small"), 100);
+    fs::write(place.path("bad.toml"), "repetitions = 2\nworkloads = \"seq\"\n").unwrap();
+    let cases: [(&[&str], &[&str]); 11] = [
+        (&["--backends", "urnig"], &["did you mean `uring`"]),
+        (&["--backends", "pread+release"], &["mmap+release"]),
+        (&["--workloads", "sequ"], &["no workload `sequ`", "seq"]),
+        (&["--repetitions", "0"], &["repetitions"]),
+        (&["--seconds", "-1"], &["seconds"]),
+        (&["--block-size", "0"], &["block size"]),
+        (&["--plan", "bad.toml"], &["bad.toml", "line 2, column"]),
+        (&["--plan", "none.toml"], &["none.toml", "No such file"]),
+        (&["--file", "none"], &["none", "No such file"]),
+        (&["--file", "small", "--workloads", "rand"], &["too small", "--block-size"]),
+        (&["--bytes", "1000T"], &["are free", "--bytes"]),
+    ];
+    for (args, parts) in cases {
+        let outcome = run(ringmain(["bench"]).args(args).current_dir(place.dir.path()));
+        assert_eq!(outcome.code, Some(2), "{args:?}: {}", outcome.stderr);
+        for part in parts {
+            assert!(outcome.stderr.contains(part), "`{part}` is missing in: {}", outcome.stderr);
+        }
+        assert_eq!(place.names(), ["bad.toml", "small"], "{args:?}");
+    }
+}
+
+#[test]
+fn a_cache_that_is_secretly_warm_is_caught() {
+    let place = Place::new();
+    let path = place.path("data");
+    make_file(&path, 4 << 20);
+    // Pages that somebody has mapped cannot be dropped from the cache.
+    // SAFETY: nobody changes the file while it is mapped.
+    let map = unsafe { memmap2::Mmap::map(&File::open(&path).unwrap()).unwrap() };
+    assert_eq!(map.iter().step_by(4096).map(|byte| usize::from(*byte)).sum::<usize>(), 5 << 10);
+    let args = ["--file", "data", "--backends", "pread,uring", "--workloads", "rand", "--json"];
+    let result = json_of(run(&mut place.bench_own(&args)));
+    drop(map);
+    for cell in cells(&result) {
+        assert_eq!(cell["valid"], cell["cache"] == "warm", "{cell}");
+        if cell["cache"] == "cold" {
+            let reason = cell["invalid_reason"].as_str().unwrap();
+            assert!(reason.contains("stay in the page cache"), "{reason}");
+        }
+    }
+    let warnings = result["warnings"].to_string();
+    assert!(warnings.contains("do not count"), "{warnings}");
+}
+
+#[test]
+fn one_wrong_byte_fails_the_run() {
+    let place = Place::new();
+    let args = ["--backends", "pread,mmap,uring", "--workloads", "seq", "--corrupt", "mmap"];
+    let outcome = run(&mut place.bench(&args));
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    outcome.expect_message(&[
+        "not all reads return the same bytes",
+        "from mmap",
+        "from pread, uring",
+    ]);
+}
+
+#[test]
+fn an_unavailable_backend_is_skipped_unless_asked_for() {
+    if !can_inject() {
+        return;
+    }
+    let place = Place::new();
+    let scratch = place.dir.path().to_str().unwrap();
+    let out = place.path("out");
+    let common = ["bench", "--bytes", "8M", "--seconds", "0.01", "--repetitions", "1"];
+    let common = [&common[..], &["--scratch", scratch, "--workloads", "seq"]].concat();
+    let asked = [&common[..], &["--backends", "pread,uring"]].concat();
+    let outcome = run_injected(&NO_RINGS, &asked);
+    assert_eq!(outcome.code, Some(2), "{}", outcome.stderr);
+    outcome.expect_message(&["`uring` cannot run here", "EPERM"]);
+
+    let all = [&common[..], &["--json", "--out", out.to_str().unwrap()]].concat();
+    let result = json_of(run_injected(&NO_RINGS, &all));
+    let skipped = result["skipped"].to_string();
+    assert!(skipped.contains("\"uring\"") && skipped.contains("EPERM"), "{skipped}");
+    assert!(cells(&result).iter().all(|cell| cell["backend"] != "uring"));
+    assert!(cells(&result).iter().any(|cell| cell["backend"] == "direct"));
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_done_and_removes_the_data() {
+    let place = Place::new();
+    let args = ["--backends", "pread", "--repetitions", "500", "--seconds", "0.1"];
+    let mut running = Running::start(&mut place.bench(&args));
+    let log = place.path("out/cells.jsonl");
+    let lines = || fs::read_to_string(&log).map_or(0, |text| text.lines().count());
+    while lines() < 3 {
+        assert_eq!(running.child.try_wait().unwrap(), None, "it ended by itself");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = running.child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(130), "{}", outcome.stderr);
+    let result = place.run_json();
+    assert_eq!(result["complete"], false);
+    assert!((3..400).contains(&cells(&result).len()));
+    assert_eq!(place.names(), ["out"]);
+    assert!(!log.exists());
+    assert!(String::from_utf8(outcome.stdout).unwrap().contains("pread"));
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate_and_counts_from_the_intended_start() {
+    let place = Place::new();
+    let args = ["--backends", "pread", "--workloads", "rand", "--cache", "warm"];
+    let rate = ["--rate", "500", "--seconds", "0.2", "--batch", "1", "--json"];
+    let result = json_of(run(&mut place.bench(&[&args[..], &rate].concat())));
+    for cell in cells(&result) {
+        let operations = cell["operations"].as_u64().unwrap();
+        assert!((80..=101).contains(&operations), "{operations} operations in 0.2 s at 500/s");
+    }
+    // Faster than any device: the queue grows, and with it the latency of those that wait.
+    let flood = ["--rate", "1000000000", "--seconds", "0.2", "--batch", "1", "--json"];
+    let result = json_of(run(&mut place.bench(&[&args[..], &flood].concat())));
+    for cell in cells(&result) {
+        let median_ns = cell["latency_ns"]["p50"].as_u64().unwrap();
+        assert!(median_ns > 20_000_000, "half of 0.2 s is waited for, not {median_ns} ns");
+    }
+}
+
+#[test]
+fn threads_and_counts_are_kept() {
+    let place = Place::new();
+    let args = ["--backends", "pread,uring", "--workloads", "rand", "--threads", "1,3"];
+    let counts = ["--operations", "10", "--batch", "4", "--seconds", "20", "--json"];
+    let result = json_of(run(&mut place.bench(&[&args[..], &counts].concat())));
+    assert_eq!(cells(&result).len(), 2 * 2 * 2 * 2);
+    for cell in cells(&result) {
+        assert_eq!(cell["operations"], 10, "{cell}");
+        assert_eq!(cell["reads"], 40, "{cell}");
+        assert_eq!(cell["bytes"], 40 * 4096, "{cell}");
+    }
+}
+
+#[test]
+fn a_folder_of_files_is_read_as_one() {
+    let place = Place::new();
+    fs::create_dir(place.path("own")).unwrap();
+    for (name, len) in [("a", 1 << 20), ("b", 0), ("c", 300), ("d", 2 << 20)] {
+        make_file(&place.path("own").join(name), len);
+    }
+    let args = ["--dir", "own", "--backends", "pread,mmap,uring", "--cache", "cold", "--json"];
+    let result =
+        json_of(run(&mut place.bench_own(&[&args[..], &["--workloads", "rand,views"]].concat())));
+    for cell in cells(&result) {
+        assert_eq!(cell["valid"], true, "{cell}");
+    }
+    let rand = cells(&result).iter().find(|cell| cell["setting"]["batch"] == 128).unwrap();
+    assert!(rand["bytes"].as_u64().unwrap() <= 3 << 20, "each block at most once");
+}
+
+#[test]
+fn a_memory_limit_holds_or_the_cell_says_so() {
+    let place = Place::new();
+    let args = ["--backends", "pread,mmap", "--workloads", "views", "--cache", "cold"];
+    let limit = ["--memory-limit", "64M", "--buffer-bytes", "8M", "--json"];
+    let result = json_of(run(&mut place.bench(&[&args[..], &limit].concat())));
+    assert!(cells(&result).iter().all(|cell| cell["valid"] == true), "{result:#}");
+    // Less than the program itself needs: killed or refused, told, and nothing else happens.
+    let limit = ["--memory-limit", "64k", "--json"];
+    let result = json_of(run(&mut place.bench(&[&args[..], &limit].concat())));
+    for cell in cells(&result) {
+        assert_eq!(cell["valid"], false, "{cell}");
+        assert!(cell["invalid_reason"].to_string().contains("memory limit"), "{cell}");
+    }
+}

@@ -1,0 +1,102 @@
+//! `ringmain compare`: what it says, and its exit codes.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::runs::{self, save};
+use crate::support::{Outcome, ringmain, run};
+
+fn compare(a: &Path, b: &Path, args: &[&str]) -> Outcome {
+    run(ringmain(["compare"]).arg(a).arg(b).args(args))
+}
+
+/// A result, and one with `pread` as it was, `uring` 30 % slower and `mmap` new.
+fn pair(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
+    let a = runs::run(dir, &[("pread", 1e9), ("uring", 3e9), ("direct", 2e9)]);
+    let b = runs::run(dir, &[("pread", 1.002e9), ("uring", 2.1e9), ("mmap", 2e9)]);
+    (save(dir, "a.json", &a), save(dir, "b.json", &b))
+}
+
+#[test]
+fn people_see_what_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = pair(dir.path());
+    let text = String::from_utf8(compare(&a, &b, &[]).stdout_of_success()).unwrap();
+    let line = |part: &str| {
+        let found = text.lines().find(|line| line.contains(part));
+        found.unwrap_or_else(|| panic!("`{part}` is missing in:\n{text}"))
+    };
+    assert!(line("cold, uring").contains("0.700") && line("cold, uring").contains("worse"));
+    assert!(line("cold, pread").contains("noise"));
+    line("only in A: rand (64 KiB) cold, direct");
+    line("only in B: rand (64 KiB) cold, mmap");
+    line("2 cells compared by throughput: 0 better, 1 worse, 1 within noise");
+    assert!(!text.contains("warning"), "{text}");
+}
+
+#[test]
+fn json_has_the_same_facts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = pair(dir.path());
+    let stdout = compare(&a, &b, &["--json"]).stdout_of_success();
+    let json: Value = serde_json::from_slice(&stdout).unwrap();
+    let cells = json["cells"].as_array().unwrap();
+    let uring = cells.iter().find(|cell| cell["backend"] == "uring").unwrap();
+    assert_eq!(uring["throughput"]["verdict"], "worse");
+    assert_eq!(uring["latency_p99"]["verdict"], "worse");
+    assert_eq!(uring["rss_peak"]["b_bytes"], 4_194_304.0);
+    let interval = &uring["throughput"]["ratio"]["interval"];
+    assert!(interval[0].as_f64() < Some(0.7) && interval[1].as_f64() > Some(0.7), "{uring:#}");
+    assert_eq!(json["only_in_b"][0]["backend"], "mmap");
+    assert_eq!(json["fail_on_regression_percent"], Value::Null);
+}
+
+#[test]
+fn a_regression_beyond_the_threshold_is_exit_code_1() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = pair(dir.path());
+    let failed = compare(&a, &b, &["--fail-on-regression", "20"]);
+    assert_eq!(failed.code, Some(1));
+    failed.expect_message(&["rand (64 KiB) cold, uring", "more than 20 %, beyond noise"]);
+    assert!(!failed.stdout.is_empty(), "the table comes first");
+    let json = compare(&a, &b, &["--fail-on-regression", "20%", "--json"]);
+    assert_eq!(json.code, Some(1));
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["regressions"][0]["backend"], "uring");
+
+    compare(&a, &b, &["--fail-on-regression", "40"]).stdout_of_success();
+    compare(&b, &a, &["--fail-on-regression", "5"]).stdout_of_success();
+    compare(&a, &a, &["--fail-on-regression", "0"]).stdout_of_success();
+}
+
+#[test]
+fn bad_input_is_exit_code_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, _) = pair(dir.path());
+    let missing = dir.path().join("missing.json");
+    compare(&a, &missing, &[]).expect_failure(2, &["missing.json", "No such file"]);
+    let broken = dir.path().join("broken.json");
+    fs::write(&broken, "{\"schema_version\": 1").unwrap();
+    compare(&broken, &a, &[]).expect_failure(2, &["broken.json"]);
+    compare(&a, &a, &["--fail-on-regression", "-3"]).expect_failure(2, &[]);
+    compare(&a, &a, &["--fail-on-regression", "much"]).expect_failure(2, &["from 0 to less"]);
+    run(ringmain(["compare"]).arg(&a)).expect_failure(2, &["B.json"]);
+    let other = save(dir.path(), "other.json", &runs::run(dir.path(), &[("mmap", 1e9)]));
+    compare(&a, &other, &[]).stdout_of_success();
+    let nothing = compare(&a, &other, &["--fail-on-regression", "5"]);
+    assert_eq!(nothing.code, Some(2));
+    nothing.expect_message(&["nothing to judge"]);
+}
+
+#[test]
+fn another_machine_is_warned_of_at_the_top() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut other = runs::run(dir.path(), &[("pread", 1e9)]);
+    other.host.kernel = "6.18.5".into();
+    let a = save(dir.path(), "a.json", &runs::run(dir.path(), &[("pread", 1e9)]));
+    let b = save(dir.path(), "b.json", &other);
+    let text = String::from_utf8(compare(&a, &b, &[]).stdout_of_success()).unwrap();
+    assert!(text.starts_with("warning: another kernel"), "{text}");
+}

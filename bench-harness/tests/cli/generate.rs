@@ -1,0 +1,55 @@
+//! `ringmain gen` and `ringmain inspect`.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{ringmain, run};
+
+#[test]
+fn a_seed_gives_the_same_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    for (name, seed) in [("a", "7"), ("b", "7"), ("c", "8")] {
+        let args = ["gen", "raw", "--bytes", "1000001", "--seed", seed];
+        let outcome = run(ringmain(args).arg(file(name)));
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    }
+    let read = |name| fs::read(file(name)).unwrap();
+    assert_eq!(read("a").len(), 1_000_001);
+    assert!(read("a") == read("b") && read("a") != read("c"));
+}
+
+#[test]
+fn what_was_made_is_recognised() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.npy");
+    let outcome = run(ringmain(["gen", "npy", "--shape", "30,4"]).arg(&path));
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let text = run(ringmain(["inspect"]).arg(&path)).stdout_of_success();
+    assert!(String::from_utf8(text).unwrap().contains("[30,4]"));
+    let json = run(ringmain(["inspect", "--json"]).arg(&path)).stdout_of_success();
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!((&json["format"], &json["shape"][0]), (&"npy".into(), &30.into()));
+
+    let raw = dir.path().join("raw");
+    fs::write(&raw, b"whatever").unwrap();
+    let json = run(ringmain(["inspect", "--json"]).arg(&raw)).stdout_of_success();
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!((&json["format"], &json["bytes"]), (&"raw".into(), &8.into()));
+}
+
+#[test]
+fn damage_and_absence_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = dir.path().join("bad.npy");
+    fs::write(&bad, b"\x93NUMPY\x01\x00\xff\xff{").unwrap();
+    run(ringmain(["inspect"]).arg(&bad)).expect_failure(1, &["bad.npy"]);
+    let none = dir.path().join("none");
+    run(ringmain(["inspect"]).arg(&none)).expect_failure(2, &["none", "No such file"]);
+    let far = dir.path().join("no/such/folder/a");
+    run(ringmain(["gen", "raw", "--bytes", "1k"]).arg(&far)).expect_failure(2, &["No such file"]);
+    run(ringmain(["gen", "raw", "--bytes", "1000T"]).arg(&none))
+        .expect_failure(2, &["are free", "--bytes"]);
+    assert!(!none.exists());
+}

@@ -1,0 +1,143 @@
+"""Random windows of f32 arrays: np.memmap, exca and Ringmain, interleaved, cold and warm.
+
+python views.py RINGMAIN FILE
+"""
+
+import ctypes
+import json
+import mmap
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+try:
+    from exca.cachedict.contiguous import ContiguousMemmap
+except ImportError:
+    ContiguousMemmap = None
+
+COLUMNS = 256
+WINDOW_BYTES = 64 << 10
+ROUNDS = 5
+SECONDS = 1.0
+BACKENDS = ["pread", "mmap+release", "uring"]
+
+
+def cached_pages(path):
+    """How many pages of the file are in the page cache: cachestat(2)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    whole = (ctypes.c_uint64 * 2)(0, 0)
+    counts = (ctypes.c_uint64 * 5)()
+    with open(path, "rb") as file:
+        if libc.syscall(451, file.fileno(), whole, counts, 0) != 0:
+            raise OSError(ctypes.get_errno(), "cachestat")
+    return counts[0]
+
+
+def make_cold(path):
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if cached_pages(path) != 0:
+        sys.exit(f"{path} stays in the page cache: cold cannot be measured here")
+
+
+def make_warm(path):
+    with open(path, "rb") as file:
+        while file.read(8 << 20):
+            pass
+    if cached_pages(path) < os.path.getsize(path) // mmap.PAGESIZE:
+        sys.exit(f"{path} does not stay in the page cache: warm cannot be measured here")
+
+
+def rss_bytes():
+    with open("/proc/self/status") as status:
+        lines = [line.split() for line in status]
+    return sum(int(line[1]) << 10 for line in lines if line[0] in ("RssAnon:", "RssFile:"))
+
+
+def read_windows(path, wrap, state, seed):
+    """Reads windows for a second in a process of its own: bytes a second, growth of memory."""
+    rows_in_all = os.path.getsize(path) // (COLUMNS * 4)
+    rows = WINDOW_BYTES // (COLUMNS * 4)
+    array = np.memmap(path, dtype=np.float32, mode="r", shape=(rows_in_all, COLUMNS))
+    view = wrap(array)
+    starts = list(range(0, rows_in_all - rows + 1, rows))
+    random.Random(seed).shuffle(starts)
+    before, total, started = rss_bytes(), 0, time.perf_counter()
+    while time.perf_counter() - started < SECONDS:
+        for start in starts:
+            total += np.array(view[start : start + rows]).nbytes
+            if time.perf_counter() - started >= SECONDS:
+                break
+        if state == "cold":
+            break  # a second pass would not be cold
+    return total / (time.perf_counter() - started), rss_bytes() - before
+
+
+def in_child(function, *args):
+    """Runs it in a forked child, so that its memory is its own."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(write_end, json.dumps(function(*args)).encode())
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(text)
+
+
+def ringmain_windows(ringmain, path, backend, state, seed):
+    """The same windows by `ringmain bench`, which verifies the cache state itself."""
+    with tempfile.TemporaryDirectory() as out:
+        command = [ringmain, "bench", "--file", path, "--workloads", "views", "--json"]
+        command += ["--backends", backend, "--cache", state, "--seed", str(seed)]
+        command += ["--repetitions", "1", "--seconds", str(SECONDS), "--out", out]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    (cell,) = json.loads(done.stdout)["cells"]
+    if not cell["valid"]:
+        sys.exit(f"{backend} {state}: {cell['invalid_reason']}")
+    memory = [cell["rss_anon_bytes"], cell["rss_file_bytes"]]
+    return cell["throughput_bytes_per_s"], sum(part["peak"] - part["start"] for part in memory)
+
+
+def main():
+    ringmain, path = sys.argv[1:]
+    peers = {"np.memmap": lambda array: array}
+    if ContiguousMemmap is None:
+        print("exca is not installed: left out")
+    else:
+        peers["exca"] = ContiguousMemmap
+    for state in ("cold", "warm"):
+        found = {name: [] for name in [*peers, *(f"ringmain {name}" for name in BACKENDS)]}
+        for seed in range(ROUNDS):
+            for name, wrap in peers.items():
+                make_cold(path) if state == "cold" else make_warm(path)
+                found[name].append(in_child(read_windows, path, wrap, state, seed))
+            for backend in BACKENDS:
+                result = ringmain_windows(ringmain, path, backend, state, seed)
+                found[f"ringmain {backend}"].append(result)
+        show(state, found)
+
+
+def show(state, found):
+    rates = {name: statistics.median(rate for rate, _ in runs) for name, runs in found.items()}
+    print(f"\n64 KiB windows, {state} (medians of {ROUNDS} interleaved rounds)")
+    print(f"{'':24} {'GB/s':>8} {'/ np.memmap':>12} {'memory':>10}")
+    for name, rate in rates.items():
+        grown = statistics.median(memory for _, memory in found[name])
+        ratio = rate / rates["np.memmap"]
+        print(f"{name:24} {rate / 1e9:8.3f} {ratio:12.2f} {grown / 2**20:+7.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()
