@@ -1,11 +1,12 @@
 //! A file as a backend's caller holds it: a name and an identity, not a descriptor.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use crate::{BackendKind, Error, Result};
+use crate::{BackendKind, Error, Result, sys};
 
 /// An opened file. Cheap to clone, and cheap to hold by the thousand: it keeps the path and the
 /// identity of the file, while the descriptor (or mapping) lives in the backend's bounded cache
@@ -77,6 +78,36 @@ impl FileHandle {
         self.shared.alignment
     }
 
+    /// What stands under the path now. Two equal stamps with `is_same_file`, taken before and after
+    /// a number of reads, say that these returned the bytes of one unchanged file.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, b"abc")?;
+    /// use ringmain_backends::{BackendKind, BackendOptions, ReadBackend, open_backend};
+    /// let backend = open_backend(BackendKind::Pread, &BackendOptions::default())?;
+    /// let file = backend.open(&path)?;
+    /// assert!(file.stamp()?.is_same_file);
+    /// std::fs::write(dir.path().join("b"), b"abc")?;
+    /// std::fs::rename(dir.path().join("b"), &path)?;
+    /// assert!(!file.stamp()?.is_same_file);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stamp(&self) -> io::Result<FileStamp> {
+        if let Some(contents) = self.contents() {
+            let len = contents.len() as u64;
+            return Ok(FileStamp { is_same_file: true, len, modified: None });
+        }
+        let metadata = self.path().metadata()?;
+        let found = sys::identity_at(self.path(), &metadata)?;
+        Ok(FileStamp {
+            is_same_file: found.is_some_and(|identity| identity == *self.identity()),
+            len: metadata.len(),
+            modified: metadata.modified().ok(),
+        })
+    }
+
     pub(crate) fn identity(&self) -> &FileIdentity {
         &self.shared.identity
     }
@@ -105,6 +136,18 @@ impl FileHandle {
         }
         Err(Error::ForeignHandle { backend, path: self.path().to_owned() })
     }
+}
+
+/// What [`FileHandle::stamp`] found under the path. A file that a `memory` backend holds is a copy,
+/// and so never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStamp {
+    /// Whether it is the file that was opened, and not another that has taken its place.
+    pub is_same_file: bool,
+    /// Its length in bytes.
+    pub len: u64,
+    /// When it was last written to, where the filesystem says.
+    pub modified: Option<SystemTime>,
 }
 
 /// A number for each backend instance, so that a handle can tell whose it is.

@@ -77,7 +77,7 @@ pub use capability::{BackendKind, Capabilities, Degradation};
 #[cfg(linux_direct)]
 pub use direct::DirectBackend;
 pub use error::{Error, Result};
-pub use file::{Alignment, FileHandle};
+pub use file::{Alignment, FileHandle, FileStamp};
 pub use handle_cache::HandleCacheStats;
 pub use memory::MemoryBackend;
 pub use mmap::{MappedRange, MmapBackend};

@@ -26,7 +26,8 @@
 //!
 //! # Features
 //! `uring`, `direct` and `tokio-uring` add the backends of those names on Linux. `ndarray` adds
-//! [`ContiguousMemmap`]`::to_ndarray`.
+//! [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards) batches, `serde` the states of
+//! shard sources.
 #![forbid(unsafe_code)]
 
 mod dtype;
@@ -39,10 +40,12 @@ pub mod fuzzing;
 mod index;
 mod layout;
 mod npy;
+mod prefetch;
 mod read;
 mod scatter;
 mod scratch;
 mod selection;
+pub mod shards;
 mod view;
 
 pub use dtype::{ByteOrder, DType, Kind};

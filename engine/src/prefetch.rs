@@ -1,0 +1,336 @@
+//! Reading ahead: a thread that does the next jobs of a schedule while the caller works.
+//!
+//! There is one prefetcher for everything that is read in a known order. A [`Schedule`] says what
+//! comes next and reads it; the prefetcher runs it on a thread of its own, keeps what was read and
+//! not yet taken within a window of bytes, and hands it over in order.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::process;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What is to be read, one job after the other. A clone goes on from the same place.
+pub(crate) trait Schedule: Clone + Send + 'static {
+    type Item: Send + 'static;
+    type Error: From<ReaderDied> + Send + 'static;
+
+    /// The bytes that the next job counts for; `None` when there is none.
+    fn next_bytes(&self) -> Option<usize>;
+
+    /// Does the next job, and as many after it as count for no more than `budget_bytes` together,
+    /// and moves on past those that were done. What they give is appended, also when a later one
+    /// fails: the error is that of the next job then. Never waits for buffers.
+    fn read(
+        &mut self,
+        budget_bytes: usize,
+        done: &mut Vec<Done<Self::Item>>,
+    ) -> Result<(), Self::Error>;
+
+    /// Moves on past the job that gave the item, which is the next one.
+    fn pass(&mut self, item: &Self::Item);
+
+    /// Whether the error only says that there is no buffer at the moment.
+    fn is_out_of_buffers(error: &Self::Error) -> bool;
+}
+
+/// A job that was done.
+pub(crate) struct Done<T> {
+    pub(crate) item: T,
+    /// What it counts for in the window.
+    pub(crate) bytes: usize,
+}
+
+/// The thread that reads has panicked.
+#[derive(Debug)]
+pub(crate) struct ReaderDied;
+
+/// How much is read ahead, and how long a caller waits for memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The bytes being read, and read and not yet taken: at most these. A job that is larger is
+    /// read when nothing else is. 0: nothing is read ahead, and there is no thread.
+    pub(crate) window_bytes: usize,
+    /// How long [`Prefetcher::next`] waits while others hold all buffers of the pool. The caller
+    /// may be the one who holds them, so it must not be for ever.
+    pub(crate) patience: Duration,
+}
+
+/// While there are no buffers the pool is asked again after this long, and then less often.
+const PAUSE_MIN: Duration = Duration::from_micros(250);
+const PAUSE_MAX: Duration = Duration::from_millis(8);
+
+/// Runs a schedule ahead of its consumer. Dropping it ends the thread, which finishes at most the
+/// one read it is at.
+pub(crate) struct Prefetcher<S: Schedule> {
+    /// Where the consumer is; the thread has a clone that runs ahead.
+    position: S,
+    limits: Limits,
+    reader: Option<Reader<S>>,
+    /// For reads without a thread.
+    done: Vec<Done<S::Item>>,
+}
+
+struct Reader<S: Schedule> {
+    shared: Arc<Shared<S>>,
+    thread: JoinHandle<()>,
+    /// A child process has this struct, but not the thread.
+    process_id: u32,
+}
+
+struct Shared<S: Schedule> {
+    state: Mutex<State<S>>,
+    /// The consumer waits here for a job, the thread for room.
+    is_filled: Condvar,
+    has_room: Condvar,
+}
+
+struct State<S: Schedule> {
+    ready: VecDeque<Done<S::Item>>,
+    ready_bytes: usize,
+    failure: Option<S::Error>,
+    /// The thread has ended, or is about to.
+    is_over: bool,
+    /// The consumer wants the thread to end.
+    is_cancelled: bool,
+    reader_waits: bool,
+    consumer_waits_since: Option<Instant>,
+}
+
+impl<S: Schedule> Prefetcher<S> {
+    /// Nothing is read until the first [`next`](Self::next).
+    pub(crate) fn new(position: S, limits: Limits) -> Self {
+        Self { position, limits, reader: None, done: Vec::new() }
+    }
+
+    /// The schedule where the consumer is: its next job is the one that `next` will give.
+    pub(crate) fn position(&self) -> &S {
+        &self.position
+    }
+
+    /// Drops what was read ahead and goes on from another place.
+    pub(crate) fn restart(&mut self, position: S) {
+        self.stop();
+        self.position = position;
+    }
+
+    /// The next job's outcome; `None` at the end. After an error the next call tries the same job
+    /// again.
+    pub(crate) fn next(&mut self) -> Option<Result<S::Item, S::Error>> {
+        self.position.next_bytes()?;
+        if !self.has_reader() && !self.start() {
+            return Some(self.read_here());
+        }
+        let outcome = self.reader.as_ref().map(Reader::take)?;
+        match &outcome {
+            Ok(item) => self.position.pass(item),
+            Err(_) => self.stop(),
+        }
+        Some(outcome)
+    }
+
+    fn has_reader(&mut self) -> bool {
+        if self.reader.as_ref().is_some_and(Reader::is_inherited) {
+            self.stop();
+        }
+        self.reader.is_some()
+    }
+
+    /// False if there is to be no thread, or none can be had.
+    fn start(&mut self) -> bool {
+        if self.limits.window_bytes == 0 {
+            return false;
+        }
+        let shared = Arc::new(Shared::new());
+        let (theirs, schedule, limits) = (Arc::clone(&shared), self.position.clone(), self.limits);
+        let thread = std::thread::Builder::new()
+            .name("ringmain-reader".into())
+            .spawn(move || run(&theirs, schedule, limits));
+        let Ok(thread) = thread else { return false };
+        self.reader = Some(Reader { shared, thread, process_id: process::id() });
+        true
+    }
+
+    fn stop(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.stop();
+        }
+    }
+
+    /// One job on the caller's thread.
+    fn read_here(&mut self) -> Result<S::Item, S::Error> {
+        let (started, mut pause) = (Instant::now(), PAUSE_MIN);
+        loop {
+            // A job done before a failure would be lost, so it is one at a time.
+            let outcome = self.position.read(0, &mut self.done);
+            if let Some(done) = self.done.pop() {
+                return Ok(done.item);
+            }
+            let error = match outcome {
+                Err(error) if !S::is_out_of_buffers(&error) => return Err(error),
+                Err(error) => error,
+                Ok(()) => return Err(ReaderDied.into()), // a schedule that breaks its promise
+            };
+            if started.elapsed() >= self.limits.patience {
+                return Err(error);
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+impl<S: Schedule> Drop for Prefetcher<S> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl<S: Schedule> Reader<S> {
+    fn is_inherited(&self) -> bool {
+        self.process_id != process::id()
+    }
+
+    fn take(&self) -> Result<S::Item, S::Error> {
+        let mut state = self.shared.lock();
+        loop {
+            if state.reader_waits {
+                self.shared.has_room.notify_one();
+            }
+            if let Some(done) = state.ready.pop_front() {
+                state.ready_bytes -= done.bytes;
+                state.consumer_waits_since = None;
+                return Ok(done.item);
+            }
+            if let Some(error) = state.failure.take() {
+                return Err(error);
+            }
+            if state.is_over {
+                return Err(ReaderDied.into());
+            }
+            state.consumer_waits_since.get_or_insert_with(Instant::now);
+            state = self.shared.is_filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn stop(self) {
+        if self.is_inherited() {
+            // The thread is the parent's, and may have held the lock when the process was copied.
+            mem::forget(self);
+            return;
+        }
+        self.shared.lock().is_cancelled = true;
+        self.shared.has_room.notify_one();
+        let _panicked = self.thread.join();
+    }
+}
+
+impl<S: Schedule> Shared<S> {
+    fn new() -> Self {
+        let state = State {
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            failure: None,
+            is_over: false,
+            is_cancelled: false,
+            reader_waits: false,
+            consumer_waits_since: None,
+        };
+        Self { state: Mutex::new(state), is_filled: Condvar::new(), has_room: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        // Nothing under the lock leaves it half changed, so a poisoned one is as good.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much may be read when a job of that size is next; `None` if nobody wants it any more.
+    ///
+    /// Waits until half of the window is free: many small jobs are then read together, while the
+    /// consumer is busy with the other half.
+    fn wait_for_room(&self, job_bytes: usize, window_bytes: usize) -> Option<usize> {
+        let mut state = self.lock();
+        while !state.is_cancelled {
+            let free = window_bytes.saturating_sub(state.ready_bytes);
+            if state.ready.is_empty() || (free >= job_bytes && free >= window_bytes / 2) {
+                return Some(free);
+            }
+            state.reader_waits = true;
+            state = self.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.reader_waits = false;
+        }
+        None
+    }
+
+    fn hand_over(&self, done: &mut Vec<Done<S::Item>>) {
+        if done.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        state.ready_bytes += done.iter().map(|done| done.bytes).sum::<usize>();
+        state.ready.extend(done.drain(..));
+        // Its next wait is for another job.
+        let waits = state.consumer_waits_since.take().is_some();
+        drop(state);
+        if waits {
+            self.is_filled.notify_one();
+        }
+    }
+
+    /// Waits until there may be buffers again. False if the consumer has waited long enough.
+    fn wait_for_buffers(&self, pause: Duration, patience: Duration) -> bool {
+        let mut state = self.lock();
+        let waited = state.consumer_waits_since.map_or(Duration::ZERO, |since| since.elapsed());
+        if state.is_cancelled {
+            return true; // and be told so where there is room
+        }
+        if waited >= patience && state.consumer_waits_since.is_some() {
+            return false;
+        }
+        state.reader_waits = true;
+        let woken = self.has_room.wait_timeout(state, pause);
+        woken.unwrap_or_else(PoisonError::into_inner).0.reader_waits = false;
+        true
+    }
+
+    fn end(&self, failure: Option<S::Error>) {
+        let mut state = self.lock();
+        state.is_over = true;
+        state.failure = state.failure.take().or(failure);
+        drop(state);
+        self.is_filled.notify_one();
+    }
+}
+
+/// Tells the consumer when the thread ends, also by a panic.
+struct EndOnDrop<'a, S: Schedule>(&'a Shared<S>);
+
+impl<S: Schedule> Drop for EndOnDrop<'_, S> {
+    fn drop(&mut self) {
+        self.0.end(None);
+    }
+}
+
+/// The thread.
+fn run<S: Schedule>(shared: &Shared<S>, mut schedule: S, limits: Limits) {
+    let _end = EndOnDrop(shared);
+    let (mut done, mut pause) = (Vec::new(), PAUSE_MIN);
+    while let Some(job_bytes) = schedule.next_bytes() {
+        let Some(budget_bytes) = shared.wait_for_room(job_bytes, limits.window_bytes) else {
+            return;
+        };
+        let outcome = schedule.read(budget_bytes, &mut done);
+        shared.hand_over(&mut done);
+        match outcome {
+            Ok(()) => pause = PAUSE_MIN,
+            Err(error) if S::is_out_of_buffers(&error) => {
+                if !shared.wait_for_buffers(pause, limits.patience) {
+                    return shared.end(Some(error));
+                }
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            Err(error) => return shared.end(Some(error)),
+        }
+    }
+}

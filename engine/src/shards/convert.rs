@@ -1,0 +1,98 @@
+//! From the values of the file to those that are delivered.
+
+use super::header::VALUE_BYTES;
+
+/// Values that are converted at a time: as much as stays in the first-level cache.
+const CHUNK_VALUES: usize = 2048;
+
+/// Converts `count` values from `raw_at` on to `f64` from `out_at` on, in one memory. What is
+/// converted is overwritten by what comes after: `raw_at` must be `out_at` plus at least 4 bytes for
+/// each value, so that the writer never overtakes the reader. Both are multiples of the sizes.
+pub(super) fn widen_in_place(bytes: &mut [u8], raw_at: usize, out_at: usize, count: usize) {
+    const OUT_BYTES: usize = size_of::<f64>();
+    debug_assert!(raw_at >= out_at + count * VALUE_BYTES);
+    let mut stage = [0f32; CHUNK_VALUES];
+    for first in (0..count).step_by(CHUNK_VALUES) {
+        let stage = &mut stage[..CHUNK_VALUES.min(count - first)];
+        let raw = &bytes[raw_at + first * VALUE_BYTES..][..stage.len() * VALUE_BYTES];
+        bytemuck::cast_slice_mut(stage).copy_from_slice(raw);
+        let out = &mut bytes[out_at + first * OUT_BYTES..][..stage.len() * OUT_BYTES];
+        widen_values(stage, bytemuck::cast_slice_mut(out));
+    }
+}
+
+/// Converts the bytes of a file, any number of them at any address, to `f64`.
+pub(super) fn widen(raw: &[u8], out: &mut [f64]) {
+    let mut stage = [0f32; CHUNK_VALUES];
+    for (raw, out) in raw.chunks(CHUNK_VALUES * VALUE_BYTES).zip(out.chunks_mut(CHUNK_VALUES)) {
+        match bytemuck::try_cast_slice(raw) {
+            Ok(values) => widen_values(values, out),
+            Err(_) => {
+                let stage = &mut stage[..out.len()];
+                bytemuck::cast_slice_mut(stage).copy_from_slice(raw);
+                widen_values(stage, out);
+            }
+        }
+    }
+}
+
+/// The one loop: the compiler makes vector instructions of it.
+fn widen_values(stored: &[f32], out: &mut [f64]) {
+    for (out, stored) in out.iter_mut().zip(stored) {
+        *out = f64::from(f32::from_bits(u32::from_le(stored.to_bits())));
+    }
+}
+
+/// Turns the values of a file into the machine's own, where these differ.
+pub(super) fn to_native(bytes: &mut [u8]) {
+    if cfg!(target_endian = "big") {
+        for value in bytes.chunks_exact_mut(VALUE_BYTES) {
+            value.reverse();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(count: usize, gap: usize) {
+        let value = |at: usize| (at as f32).sin() * 1e30;
+        let (out_at, raw_at) = (8, 8 + count * VALUE_BYTES + gap);
+        let mut bytes = vec![0u64; (raw_at + count * VALUE_BYTES).max(8 + count * 8).div_ceil(8)];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut bytes);
+        for at in 0..count {
+            bytes[raw_at + at * 4..][..4].copy_from_slice(&value(at).to_le_bytes());
+        }
+        let raw = bytes[raw_at..][..count * 4].to_vec();
+        widen_in_place(bytes, raw_at, out_at, count);
+        let out: &[f64] = bytemuck::cast_slice(&bytes[out_at..][..count * 8]);
+        assert!((0..count).all(|at| out[at].to_bits() == f64::from(value(at)).to_bits()));
+
+        let mut shifted = vec![0; raw.len() + 1];
+        shifted[1..].copy_from_slice(&raw);
+        let mut apart = vec![0.0; count];
+        widen(&shifted[1..], &mut apart);
+        assert_eq!(apart, out);
+    }
+
+    #[test]
+    fn values_survive_being_widened_where_they_lie() {
+        for count in [0, 1, 2, 3, 2047, 2048, 2049, 10_000] {
+            for gap in [0, 4, 508] {
+                check(count, gap);
+            }
+        }
+    }
+
+    #[test]
+    fn no_bit_of_a_number_is_lost() {
+        let specials = [0.0, -0.0, f32::MIN_POSITIVE / 2.0, f32::INFINITY, f32::NEG_INFINITY];
+        let raw: Vec<u8> = specials.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let mut out = vec![1.0; specials.len()];
+        widen(&raw, &mut out);
+        for (out, stored) in out.iter().zip(specials) {
+            assert_eq!(out.to_bits(), f64::from(stored).to_bits());
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The shards of a source: opened, checked, and where each row is in them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ringmain_backends::{FileHandle, FileStamp, ReadBackendExt};
+
+use super::ShardError;
+use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
+use super::order::mix;
+use crate::Engine;
+
+/// A shard with rows.
+#[derive(Debug)]
+pub(super) struct Shard {
+    pub(super) file: FileHandle,
+    /// The id of its first row.
+    pub(super) first_row: u64,
+    pub(super) rows: u64,
+    /// One past its last row's last byte.
+    pub(super) payload_end: u64,
+    stamp: FileStamp,
+}
+
+impl Shard {
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    pub(super) fn end_row(&self) -> u64 {
+        self.first_row + self.rows
+    }
+
+    /// Whether the file is still the one that was opened: an error if not.
+    ///
+    /// The backend would go on reading a replaced file's old contents, and the new ones of a file
+    /// that was written to in place. Neither is the corpus any more.
+    pub(super) fn check_unchanged(&self) -> Result<(), ShardError> {
+        let changed = |what| ShardError::Changed { path: self.path().to_owned(), what };
+        let now = match self.file.stamp() {
+            Ok(now) => now,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(changed("removed"));
+            }
+            Err(error) => return Err(ShardError::io(self.path(), "looking at the shard", error)),
+        };
+        if now == self.stamp {
+            return Ok(());
+        }
+        if !now.is_same_file {
+            return Err(changed("replaced"));
+        }
+        if now.len < self.payload_end {
+            return Err(self.truncated(now.len));
+        }
+        Err(changed("written to"))
+    }
+
+    pub(super) fn truncated(&self, actual: u64) -> ShardError {
+        ShardError::Truncated { path: self.path().to_owned(), expected: self.payload_end, actual }
+    }
+}
+
+/// An ordered list of shards of one width.
+#[derive(Debug)]
+pub(super) struct Corpus {
+    /// Those with rows.
+    pub(super) shards: Vec<Shard>,
+    pub(super) width: usize,
+    pub(super) rows: u64,
+    /// What errors name that concern no shard in particular.
+    pub(super) path: PathBuf,
+    /// Differs for corpora of other file names, rows or widths.
+    pub(super) fingerprint: u64,
+}
+
+impl Corpus {
+    pub(super) fn open<P: AsRef<Path>>(
+        engine: &Engine,
+        paths: impl IntoIterator<Item = P>,
+    ) -> Result<Self, ShardError> {
+        let mut corpus =
+            Self { shards: Vec::new(), width: 0, rows: 0, path: PathBuf::new(), fingerprint: 0 };
+        let mut width = None;
+        for path in paths {
+            let (path, first) = (path.as_ref(), width.is_none());
+            let (file, stamp, header) = open_shard(engine, path)?;
+            let found = usize::try_from(header.width)
+                .map_err(|_| ShardError::TooManyRows { path: path.to_owned() })?;
+            if first {
+                path.clone_into(&mut corpus.path);
+            }
+            let expected = *width.get_or_insert(found);
+            if found != expected {
+                let path = path.to_owned();
+                return Err(ShardError::WidthMismatch { path, expected, found });
+            }
+            corpus.add(path, file, stamp, header)?;
+        }
+        if corpus.rows == 0 {
+            let path = width.is_some().then_some(corpus.path);
+            return Err(ShardError::Empty { path });
+        }
+        corpus.width = width.unwrap_or(0);
+        Ok(corpus)
+    }
+
+    fn add(
+        &mut self,
+        path: &Path,
+        file: FileHandle,
+        stamp: FileStamp,
+        header: ShardHeader,
+    ) -> Result<(), ShardError> {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        let words = name.iter().map(|byte| u64::from(*byte)).chain([header.rows, header.width]);
+        self.fingerprint = words.fold(self.fingerprint, |hash, word| mix(hash ^ mix(word)));
+        if header.rows == 0 {
+            return Ok(());
+        }
+        let (first_row, rows) = (self.rows, header.rows);
+        self.rows = first_row
+            .checked_add(rows)
+            .ok_or_else(|| ShardError::TooManyRows { path: path.to_owned() })?;
+        // The header was checked against the file, so there is such a length.
+        let payload_end = header.file_len().unwrap_or(stamp.len);
+        self.shards.push(Shard { file, first_row, rows, payload_end, stamp });
+        Ok(())
+    }
+
+    /// The bytes of a row in the file.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.width.saturating_mul(VALUE_BYTES)
+    }
+
+    /// Which shard has the row; `hint` is tried first.
+    pub(super) fn shard_of(&self, row: u64, hint: usize) -> usize {
+        let has = |shard: &Shard| (shard.first_row..shard.end_row()).contains(&row);
+        if self.shards.get(hint).is_some_and(has) {
+            return hint;
+        }
+        self.shards.partition_point(|shard| shard.end_row() <= row)
+    }
+
+    /// Where a row of a shard begins in its file.
+    pub(super) fn offset(&self, shard: &Shard, row: u64) -> u64 {
+        HEADER_LEN as u64 + (row - shard.first_row) * self.row_bytes() as u64
+    }
+}
+
+/// The `*.shard` files of a directory in the order of the bytes of their names.
+pub(super) fn list_dir(dir: &Path) -> Result<Vec<PathBuf>, ShardError> {
+    let list_error = |error| ShardError::io(dir, "listing the shards of the directory", error);
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(list_error)? {
+        let path = entry.map_err(list_error)?.path();
+        if path.extension().is_some_and(|extension| extension == "shard") {
+            paths.push(path);
+        }
+    }
+    if paths.is_empty() {
+        return Err(ShardError::Empty { path: Some(dir.to_owned()) });
+    }
+    let name = |path: &PathBuf| path.file_name().map(|name| name.as_encoded_bytes().to_vec());
+    paths.sort_by_cached_key(name);
+    Ok(paths)
+}
+
+fn open_shard(
+    engine: &Engine,
+    path: &Path,
+) -> Result<(FileHandle, FileStamp, ShardHeader), ShardError> {
+    let backend = engine.backend();
+    let failed = |error| ShardError::backend(path, error);
+    let file = backend.open(path).map_err(failed)?;
+    let stamp =
+        file.stamp().map_err(|error| ShardError::io(path, "looking at the shard", error))?;
+    if !stamp.is_same_file {
+        return Err(ShardError::Changed { path: path.to_owned(), what: "replaced" });
+    }
+    let file_len = backend.len(&file).map_err(failed)?;
+    let mut bytes = [0; HEADER_LEN];
+    // At most HEADER_LEN, so it fits.
+    let head = &mut bytes[..file_len.min(HEADER_LEN as u64) as usize];
+    backend.read_exact_at(&file, 0, head).map_err(failed)?;
+    let header = ShardHeader::parse(head, file_len, path)?;
+    Ok((file, stamp, header))
+}

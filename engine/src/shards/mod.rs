@@ -1,0 +1,86 @@
+//! Batches of rows from `GAMSAE01` shards, at the speed of the device, in bounded memory.
+//!
+//! A corpus is an ordered list of shards of one width. [`ShardSource`] delivers its rows in batches
+//! through any backend, always in the same order, with the id of each row, as `f64` or as the `f32`
+//! that are stored; a thread reads ahead. [`ShardOptions`] choose the order (sequential, shuffled by
+//! row or by block), a rank's part, a list of rows, and the sizes.
+//!
+//! ```
+//! use ringmain::Engine;
+//! use ringmain::shards::{Order, ShardOptions, ShardWriter};
+//! # let dir = tempfile::tempdir()?;
+//! # let dir = dir.path();
+//! let mut writer = ShardWriter::create(dir.join("part-000.shard"), 4)?;
+//! writer.write(&(0..400).map(|value| value as f32).collect::<Vec<_>>())?;
+//! writer.finish()?;
+//!
+//! let mut source = ShardOptions::new()
+//!     .batch_rows(32)
+//!     .order(Order::Shuffled { seed: 1, epoch: 0 })
+//!     .open_dir(&Engine::new()?, dir)?;
+//! for epoch in 0..3 {
+//!     source.set_epoch(epoch);
+//!     for batch in &mut source {
+//!         let batch = batch?;
+//!         assert_eq!(batch.rows_f64().expect("f64 is the default").len(), batch.len() * 4);
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Memory
+//! A batch is one buffer of the engine's pool and goes back there when it is dropped: a steady loop
+//! allocates nothing. Batches that are held count against the engine's memory limit. When they are
+//! all of it, the next batch is waited for a while, as another thread may drop one, and then is
+//! [`ShardError::MemorySpent`]; nothing is lost, and the call can be repeated.
+//!
+//! # Fork
+//! A child process goes on where its parent stood, with a reading thread of its own.
+
+mod batch;
+mod convert;
+mod corpus;
+mod error;
+mod header;
+mod options;
+mod order;
+mod partition;
+mod schedule;
+mod source;
+mod state;
+mod writer;
+
+pub use batch::{Delivered, RowBatch};
+pub use error::ShardError;
+pub use header::{DTYPE_F32, HEADER_LEN, SHARD_MAGIC, ShardHeader};
+pub use options::ShardOptions;
+pub use order::Order;
+pub use partition::Partition;
+pub use source::ShardSource;
+pub use state::ShardState;
+#[cfg(feature = "ndarray")]
+pub use writer::encode_shard_array;
+pub use writer::{RowValue, ShardWriter, encode_shard_bytes};
+
+/// A source of rows in a fixed order that can be replayed.
+///
+/// - [`next_batch`](Self::next_batch) delivers rows with stable ids, in an order that depends on
+///   the source alone, until there are no more.
+/// - [`reset`](Self::reset) goes back to the first: the same sequence comes again.
+/// - The sizes are known before anything is read.
+pub trait CorpusRowSource {
+    /// All rows there are.
+    fn total_rows(&self) -> u64;
+
+    /// The columns of a row.
+    fn width(&self) -> usize;
+
+    /// The rows of a batch; some may have fewer.
+    fn batch_rows(&self) -> usize;
+
+    /// The next batch; `None` at the end.
+    fn next_batch(&mut self) -> Result<Option<RowBatch>, ShardError>;
+
+    /// Back to the first row.
+    fn reset(&mut self);
+}

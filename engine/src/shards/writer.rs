@@ -1,0 +1,237 @@
+//! Writing shards.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::ShardError;
+use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
+
+/// What is collected before it is written.
+const BUFFER_BYTES: usize = 1 << 20;
+
+mod sealed {
+    /// A value as it stands in a shard.
+    pub trait Stored: Copy {
+        fn stored(self) -> f32;
+    }
+}
+
+/// A value that can be written to a shard: `f32`, or `f64`, which is rounded to the nearest `f32`.
+pub trait RowValue: sealed::Stored {}
+
+impl sealed::Stored for f32 {
+    fn stored(self) -> f32 {
+        self
+    }
+}
+
+impl sealed::Stored for f64 {
+    fn stored(self) -> f32 {
+        self as f32
+    }
+}
+
+impl RowValue for f32 {}
+impl RowValue for f64 {}
+
+/// A whole shard in memory: rows of `width` values, one after the other.
+///
+/// ```
+/// let bytes = ringmain::shards::encode_shard_bytes(&[1.0f64, 2.0], 1)?;
+/// assert_eq!(bytes.len(), 32 + 2 * 4);
+/// # Ok::<(), ringmain::shards::ShardError>(())
+/// ```
+pub fn encode_shard_bytes<T: RowValue>(values: &[T], width: usize) -> Result<Vec<u8>, ShardError> {
+    let invalid = |reason| ShardError::InvalidRows { path: PathBuf::from("(in memory)"), reason };
+    let rows = whole_rows(values.len() as u64, width).map_err(invalid)?;
+    let header = ShardHeader { rows, width: width as u64 };
+    let mut bytes = Vec::with_capacity(HEADER_LEN + values.len() * VALUE_BYTES);
+    bytes.extend_from_slice(&header.to_bytes());
+    push_values(values, &mut bytes);
+    Ok(bytes)
+}
+
+/// A whole shard in memory, of the rows of an array.
+///
+/// ```
+/// use ndarray::array;
+/// use ringmain::shards::{encode_shard_array, encode_shard_bytes};
+/// let turned = array![[1.0f64, 3.0], [2.0, 4.0]].reversed_axes();
+/// assert_eq!(encode_shard_array(turned.view())?, encode_shard_bytes(&[1.0f32, 2.0, 3.0, 4.0], 2)?);
+/// # Ok::<(), ringmain::shards::ShardError>(())
+/// ```
+#[cfg(feature = "ndarray")]
+pub fn encode_shard_array<T: RowValue>(
+    rows: ndarray::ArrayView2<'_, T>,
+) -> Result<Vec<u8>, ShardError> {
+    let values: Vec<T> = rows.iter().copied().collect();
+    encode_shard_bytes(&values, rows.ncols())
+}
+
+/// The number of rows, or what is wrong.
+fn whole_rows(values: u64, width: usize) -> Result<u64, String> {
+    if width == 0 {
+        return Err("rows have at least one column".into());
+    }
+    if !values.is_multiple_of(width as u64) {
+        return Err(format!("{values} values are no whole number of rows of {width}"));
+    }
+    Ok(values / width as u64)
+}
+
+fn push_values<T: RowValue>(values: &[T], bytes: &mut Vec<u8>) {
+    bytes.extend(values.iter().flat_map(|value| value.stored().to_le_bytes()));
+}
+
+/// Writes a shard piece by piece.
+///
+/// Until [`finish`](Self::finish) the file has a temporary name in the same directory, which no
+/// `open_dir` takes for a shard. `finish` completes the header, waits until all of it is on the
+/// device and only then gives it its name: after a crash there is the whole shard or none. A
+/// writer that is dropped before removes its file.
+///
+/// ```
+/// use ringmain::shards::ShardWriter;
+/// # let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("part-000.shard");
+/// let mut writer = ShardWriter::create(&path, 3)?;
+/// writer.write(&[1.0f32, 2.0])?; // values come in any pieces
+/// writer.write(&[3.0f64])?;
+/// assert!(!path.exists());
+/// assert_eq!(writer.finish()?, 1);
+/// assert!(path.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a shard has its name only after `finish`"]
+pub struct ShardWriter {
+    path: PathBuf,
+    temporary: Temporary,
+    width: usize,
+    values: u64,
+    buffer: Vec<u8>,
+    /// What was written after a failure would not be where it belongs.
+    has_failed: bool,
+}
+
+/// A file that is removed unless it is kept.
+#[derive(Debug)]
+struct Temporary {
+    // Closed before it is removed: Windows wants it so.
+    file: Option<File>,
+    path: PathBuf,
+}
+
+impl ShardWriter {
+    /// Begins a shard of rows of `width` values. A shard that has the name already is replaced when
+    /// this one is finished.
+    pub fn create(path: impl AsRef<Path>, width: usize) -> Result<Self, ShardError> {
+        let path = path.as_ref().to_owned();
+        if let Err(reason) = whole_rows(0, width) {
+            return Err(ShardError::InvalidRows { path, reason });
+        }
+        let temporary = Temporary::create(&path)
+            .map_err(|error| ShardError::io(&path, "creating the shard's temporary file", error))?;
+        let mut buffer = Vec::with_capacity(BUFFER_BYTES + HEADER_LEN);
+        buffer.resize(HEADER_LEN, 0); // no magic: whoever finds it sees that it is no shard
+        Ok(Self { path, temporary, width, values: 0, buffer, has_failed: false })
+    }
+
+    /// Adds values: rows, or any part of them.
+    pub fn write<T: RowValue>(&mut self, values: &[T]) -> Result<(), ShardError> {
+        for piece in values.chunks(BUFFER_BYTES / VALUE_BYTES) {
+            push_values(piece, &mut self.buffer);
+            self.values += piece.len() as u64;
+            if self.buffer.len() >= BUFFER_BYTES {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many whole rows were written so far.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.values / self.width as u64
+    }
+
+    /// Completes the shard and gives it its name. Returns its rows.
+    pub fn finish(mut self) -> Result<u64, ShardError> {
+        self.flush()?;
+        let rows = whole_rows(self.values, self.width)
+            .map_err(|reason| ShardError::InvalidRows { path: self.path.clone(), reason })?;
+        let header = ShardHeader { rows, width: self.width as u64 };
+        self.temporary
+            .complete(&header.to_bytes(), &self.path)
+            .map_err(|error| ShardError::io(&self.path, "completing the shard", error))?;
+        Ok(rows)
+    }
+
+    fn flush(&mut self) -> Result<(), ShardError> {
+        if self.has_failed {
+            let reason = "an earlier write has failed; write the shard anew".to_owned();
+            return Err(ShardError::InvalidRows { path: self.path.clone(), reason });
+        }
+        let outcome = self.temporary.append(&self.buffer);
+        self.buffer.clear();
+        self.has_failed = outcome.is_err();
+        outcome.map_err(|error| ShardError::io(&self.path, "writing the shard", error))
+    }
+}
+
+impl Temporary {
+    /// A file beside `path`, of a name that nobody else has.
+    fn create(path: &Path) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        loop {
+            let mut temporary = name.to_owned();
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            temporary.push(format!(".{}-{number}.tmp", process::id()));
+            let temporary = path.with_file_name(temporary);
+            match File::create_new(&temporary) {
+                Ok(file) => return Ok(Self { file: Some(file), path: temporary }),
+                // Left by a process of that number that has crashed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(bytes))
+    }
+
+    fn complete(&mut self, header: &[u8], path: &Path) -> io::Result<()> {
+        if let Some(mut file) = self.file.take() {
+            file.seek(SeekFrom::Start(0))?;
+            file.write_all(header)?;
+            file.sync_all()?;
+        }
+        std::fs::rename(&self.path, path)?;
+        self.path.clear(); // it is no longer ours to remove
+        sync_directory(path);
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        drop(self.file.take());
+        if !self.path.as_os_str().is_empty() {
+            let _gone = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Makes the new name last. Not every system lets a directory be opened; where it does not, the
+/// name becomes durable when the system gets to it, still after the contents.
+fn sync_directory(path: &Path) {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    if let Ok(dir) = File::open(dir.unwrap_or(Path::new("."))) {
+        let _hint = dir.sync_all();
+    }
+}
