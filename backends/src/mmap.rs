@@ -147,10 +147,20 @@ enum Copied {
     No,
 }
 
-/// A range of a file in memory, without a copy. The mapping lives as long as this does.
+/// A range of a file in memory, without a copy. The mapping lives as long as this does; under
+/// [`Residency::Release`] the pages leave the process when it is dropped.
 pub struct MappedRange {
     mapping: Arc<Mapping>,
     range: Range<usize>,
+    residency: Residency,
+}
+
+impl Drop for MappedRange {
+    fn drop(&mut self) {
+        if self.residency == Residency::Release && !self.range.is_empty() {
+            self.mapping.release(self.range.clone());
+        }
+    }
 }
 
 impl MappedRange {
@@ -182,6 +192,40 @@ impl MappedRange {
     #[must_use]
     pub fn copy_to(&self, dst: &mut [u8]) -> bool {
         dst.len() == self.len() && self.mapping.copy(self.range.start, dst) != Copied::No
+    }
+
+    /// Hands out a copy of each block of `N` bytes with its number, in order, but not of what is
+    /// left at the end: to convert what is mapped on its way out, without a pass over memory for
+    /// the copy. False, and unspecified bytes in some blocks, if the file has lost pages of the
+    /// range. Truncation inside a page leaves zeros: if the last byte of the range can still be
+    /// *read* afterwards, there was none.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, b"0123456789")?;
+    /// use ringmain_backends::{BackendKind, BackendOptions, ReadBackend, open_backend};
+    /// let backend = open_backend(BackendKind::Mmap, &BackendOptions::default())?;
+    /// let range = backend.map(&backend.open(&path)?, 1..10)?.expect("mmap has ranges");
+    /// let mut blocks = Vec::new();
+    /// assert!(range.copy_blocks::<4>(|_, block| blocks.push(*block)));
+    /// assert_eq!(blocks, [*b"1234", *b"5678"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn copy_blocks<const N: usize>(&self, mut take: impl FnMut(usize, &[u8; N])) -> bool {
+        let Some(map) = &self.mapping.map else { return true };
+        if !self.mapping.is_sound() {
+            return false;
+        }
+        let bytes = &raw const map[self.range.clone()];
+        for at in 0..bytes.len() / N.max(1) {
+            // SAFETY: the block lies in the range, which lies in the mapping, and an array of bytes
+            // has no alignment. A page that is gone is handled by the guard, which is in force.
+            let block = unsafe { bytes.cast::<u8>().add(at * N).cast::<[u8; N]>().read() };
+            take(at, &block);
+        }
+        self.mapping.is_sound()
     }
 
     /// False once a load from the mapping has met a page that the file no longer has.
@@ -343,7 +387,8 @@ impl ReadBackend for MmapBackend {
         if start > end || end > pin.mapping.len() {
             return Err(past_end(file, range, &pin));
         }
-        Ok(Some(MappedRange { mapping: Arc::clone(&pin.mapping), range: start..end }))
+        let mapping = Arc::clone(&pin.mapping);
+        Ok(Some(MappedRange { mapping, range: start..end, residency: self.residency }))
     }
 }
 

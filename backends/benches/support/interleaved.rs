@@ -9,9 +9,14 @@ use std::time::{Duration, Instant};
 
 use ringmain_backends::probe::cached_pages;
 
-/// A file to read, and how often.
+/// Files to read, and how often.
 pub(crate) struct Bench {
+    /// The first file.
+    #[allow(dead_code)]
     pub(crate) path: PathBuf,
+    /// All files, for those who have several.
+    #[allow(dead_code)]
+    pub(crate) paths: Vec<PathBuf>,
     pub(crate) len: u64,
     pub(crate) rounds: usize,
     pub(crate) seconds: f64,
@@ -23,19 +28,30 @@ pub(crate) struct Bench {
 impl Bench {
     /// Takes `--dir DIR`, `--gib N`, `--rounds N`, `--seconds S` and `--only TEXT` from the
     /// command line and writes the file.
+    #[allow(dead_code)]
     pub(crate) fn from_arguments(gib: u64) -> Self {
+        Self::with_files(gib, |dir, len| {
+            let path = dir.join("noise.bin");
+            write_noise(&path, len);
+            vec![path]
+        })
+    }
+
+    /// As [`from_arguments`](Self::from_arguments), with files that `write` makes in a directory, of
+    /// so many bytes together.
+    pub(crate) fn with_files(gib: u64, write: impl FnOnce(&Path, u64) -> Vec<PathBuf>) -> Self {
         let argument = |name: &str| std::env::args().skip_while(|a| a != name).nth(1);
         let number = |name: &str, default: f64| {
             argument(name).map_or(default, |text| text.parse().expect("a number"))
         };
         let dir = argument("--dir").map_or_else(std::env::temp_dir, PathBuf::from);
         let dir = tempfile::tempdir_in(dir).unwrap();
-        let path = dir.path().join("noise.bin");
         let len = (number("--gib", gib as f64) as u64) << 30;
-        println!("writing {} GiB to {}", len >> 30, path.display());
-        write_noise(&path, len);
+        println!("writing {} GiB to {}", len >> 30, dir.path().display());
+        let paths = write(dir.path(), len);
         Self {
-            path,
+            path: paths[0].clone(),
+            paths,
             len,
             rounds: number("--rounds", 7.0) as usize,
             seconds: number("--seconds", 2.0),
@@ -91,12 +107,19 @@ impl Bench {
         bytes as f64 / start.elapsed().as_secs_f64()
     }
 
-    /// Drops the file from the page cache and sees to it that it is gone.
+    /// Drops the files from the page cache and sees to it that they are gone.
     pub(crate) fn make_cold(&self) {
-        let file = File::open(&self.path).unwrap();
-        // SAFETY: the descriptor is open; the call touches no memory.
-        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        assert_eq!(cached_pages(&self.path).unwrap(), 0, "the file is still in the page cache");
+        for path in &self.paths {
+            let file = File::open(path).unwrap();
+            // SAFETY: the descriptor is open; the call touches no memory.
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        }
+        assert_eq!(self.cached_pages(), 0, "the files are still in the page cache");
+    }
+
+    /// How many pages of the files are in the page cache.
+    pub(crate) fn cached_pages(&self) -> u64 {
+        self.paths.iter().map(|path| cached_pages(path).unwrap()).sum()
     }
 }
 
@@ -114,6 +137,7 @@ pub(crate) fn random(state: &mut u64, below: u64) -> u64 {
     *state % below
 }
 
+#[allow(dead_code)]
 fn write_noise(path: &Path, len: u64) {
     let mut file = File::create(path).unwrap();
     let mut state = 0x5EED;

@@ -1,5 +1,7 @@
 //! From the values of the file to those that are delivered.
 
+use ringmain_backends::MappedRange;
+
 use super::header::VALUE_BYTES;
 
 /// Values that are converted at a time: as much as stays in the first-level cache.
@@ -34,6 +36,25 @@ pub(super) fn widen(raw: &[u8], out: &mut [f64]) {
             }
         }
     }
+}
+
+/// Values that are taken out of a mapping at a time: as many as fit in a few registers.
+pub(super) const BLOCK_VALUES: usize = 16;
+
+/// Converts what is mapped, which has as many values as `out`, without a copy of it in between.
+/// False if the file has lost pages of it.
+pub(super) fn widen_mapped(mapped: &MappedRange, out: &mut [f64]) -> bool {
+    const BLOCK_BYTES: usize = BLOCK_VALUES * VALUE_BYTES;
+    let (blocks, rest) = out.as_chunks_mut::<BLOCK_VALUES>();
+    let is_intact = mapped.copy_blocks::<BLOCK_BYTES>(|at, block| {
+        let (stored, _) = block.as_chunks::<VALUE_BYTES>();
+        if let Some(out) = blocks.get_mut(at) {
+            for (out, stored) in out.iter_mut().zip(stored) {
+                *out = f64::from(f32::from_le_bytes(*stored));
+            }
+        }
+    });
+    is_intact && rest.is_empty()
 }
 
 /// The one loop: the compiler makes vector instructions of it.

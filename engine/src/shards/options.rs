@@ -164,6 +164,7 @@ impl ShardOptions {
         let len = self.row_ids.as_ref().map_or(corpus.rows, |ids| ids.len() as u64);
         let alignment = corpus.shards.iter().map(|shard| shard.file.alignment());
         let align = alignment.map(|align| align.offset.max(align.memory)).max().unwrap_or(1);
+        let capabilities = engine.backend().capabilities();
         let mut epoch = Epoch {
             engine: engine.clone(),
             corpus: Arc::clone(corpus),
@@ -172,7 +173,8 @@ impl ShardOptions {
             range: self.partition.range(len),
             batch_rows: 0,
             delivered: self.delivered,
-            is_queued: engine.backend().capabilities().depth_max > 1,
+            is_queued: capabilities.depth_max > 1,
+            is_mapped: capabilities.zero_copy,
             align: align.max(1),
         };
         epoch.batch_rows = self.choose_batch_rows(&epoch)?;

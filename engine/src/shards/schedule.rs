@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ringmain_backends::Read;
+use ringmain_backends::{Read, ReadBackendExt};
 
 use super::ShardError;
 use super::batch::{Delivered, RowBatch, Shape};
-use super::convert::widen;
+use super::convert::{BLOCK_VALUES, widen, widen_mapped};
 use super::corpus::Corpus;
 use super::header::VALUE_BYTES;
 use super::order::Sequence;
@@ -17,6 +17,9 @@ use crate::prefetch::{Done, Schedule};
 /// What is read at a time where a batch is converted on its way from the page cache: little
 /// enough to stay in the second-level cache, enough that the calls do not count.
 const CHUNK_BYTES: usize = 128 << 10;
+
+/// From this size on a run is converted straight from a mapping, if there is one.
+const MAPPED_BYTES_MIN: usize = 64 << 10;
 
 /// Batches that are read together at most, where many reads at once are no faster than one by one:
 /// then it is only to hand over several small ones at a time.
@@ -41,6 +44,8 @@ pub(super) struct Epoch {
     pub(super) delivered: Delivered,
     /// Whether the backend has many requests under way at once.
     pub(super) is_queued: bool,
+    /// Whether it has files in memory, and gives ranges of them without a copy.
+    pub(super) is_mapped: bool,
     /// The strictest alignment of all shards.
     pub(super) align: usize,
 }
@@ -222,7 +227,17 @@ impl BatchSchedule {
                 scratch.runs.clear();
                 push_runs(&epoch.corpus, batch.row_ids(), &mut scratch.runs);
                 note_shards(&scratch.runs, &mut scratch.touched, &mut scratch.is_touched);
-                let out = batch.rows_f64_mut();
+                let mut out = batch.rows_f64_mut();
+                // The one run of a batch in the order of the file, for the most part.
+                let mapped = match *scratch.runs {
+                    [run] => convert_mapped(epoch, run, out)?,
+                    _ => 0,
+                };
+                if let [run] = scratch.runs.as_mut_slice() {
+                    run.offset += (mapped * VALUE_BYTES) as u64;
+                    run.bytes -= mapped * VALUE_BYTES;
+                    out = &mut out[mapped..];
+                }
                 read_converting(epoch, &scratch.runs, &mut scratch.reads, &mut scratch.chunk, out)
             })
         };
@@ -337,6 +352,29 @@ fn read_whole(
     let outcome = epoch.engine.backend().read_batch(&mut reads);
     *memory = recycled(reads);
     outcome
+}
+
+/// Converts a run where the backend has it in memory, and says how many of its values: all but a
+/// few at its end, or none.
+fn convert_mapped(
+    epoch: &Epoch,
+    run: Run,
+    out: &mut [f64],
+) -> Result<usize, ringmain_backends::Error> {
+    let values = out.len() / BLOCK_VALUES * BLOCK_VALUES;
+    let bytes = values * VALUE_BYTES;
+    if !epoch.is_mapped || bytes < MAPPED_BYTES_MIN {
+        return Ok(0);
+    }
+    let (backend, file) = (epoch.engine.backend(), &epoch.corpus.shards[run.shard].file);
+    let end = run.offset + bytes as u64;
+    let Some(mapped) = backend.map(file, run.offset..end)? else { return Ok(0) };
+    let is_intact = widen_mapped(&mapped, &mut out[..values]);
+    drop(mapped);
+    // The file may have been truncated inside a page, which leaves zeros there. Then it has no
+    // last byte either; whoever reads it is told.
+    backend.read_exact_at(file, end - 1, &mut [0])?;
+    Ok(if is_intact { values } else { 0 })
 }
 
 /// Reads a little at a time and converts it while it is in the processor's cache: from the page

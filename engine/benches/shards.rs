@@ -1,0 +1,248 @@
+//! Shard batches against the reader they replace and against fio, on one corpus, in one run.
+//!
+//! ```text
+//! cargo bench -p ringmain --features direct,uring --bench shards -- \
+//!     [--dir DIR] [--gib N] [--rounds N] [--seconds S] [--only TEXT]
+//! ```
+//!
+//! Eight shards of rows of 4 KiB, 1024 rows a batch. The baseline does as that reader did: it maps
+//! every shard, touches a byte of each page of a batch, then upcasts it row by row into new memory.
+//! Sequential rounds are whole passes. Cold rounds drop all shards from the page cache and check
+//! with `cachestat(2)` that they are gone; rounds of a direct reader check afterwards that none of
+//! them has come back. Rates are bytes of the shards per second, whatever is delivered.
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[cfg(target_os = "linux")]
+#[path = "../../backends/benches/support/interleaved.rs"]
+mod interleaved;
+
+#[cfg(target_os = "linux")]
+fn main() {
+    linux::main();
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    println!("the comparisons need Linux");
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs::File;
+    use std::hint::black_box;
+    use std::num::NonZeroU64;
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+    use std::time::Instant;
+
+    use memmap2::Mmap;
+    use ringmain::shards::{Delivered, HEADER_LEN, Order, ShardOptions, ShardSource, ShardWriter};
+    use ringmain::{BackendKind, Engine};
+
+    use crate::interleaved::{Bench, random};
+
+    const SHARDS: u64 = 8;
+    const WIDTH: usize = 1024;
+    const ROW_BYTES: usize = WIDTH * 4;
+    const BATCH_ROWS: usize = 1024;
+    const PAGE_BYTES: usize = 4096;
+
+    pub(super) fn main() {
+        let bench = Bench::with_files(2, write_shards);
+        bench.print_head();
+        cold_f64(&bench);
+        cold_f32_against_fio(&bench);
+        for kind in [BackendKind::Mmap, BackendKind::Pread] {
+            warm_f64(&bench, kind);
+        }
+        let blocks = NonZeroU64::new(64).unwrap();
+        cold_shuffled(&bench, "rows of 4 KiB", Order::Shuffled { seed: 1, epoch: 0 });
+        let order = Order::BlockShuffled { seed: 1, epoch: 0, block_rows: blocks };
+        cold_shuffled(&bench, "blocks of 64 rows of 4 KiB", order);
+    }
+
+    /// Rows of plain numbers: conversions of subnormal ones would be another matter.
+    fn write_shards(dir: &Path, bytes: u64) -> Vec<PathBuf> {
+        let (mut state, mut row) = (0x5EED, vec![0f32; WIDTH]);
+        let write = |shard: u64| {
+            let path = dir.join(format!("part-{shard:03}.shard"));
+            let mut writer = ShardWriter::create(&path, WIDTH).unwrap();
+            for _ in 0..bytes / SHARDS / ROW_BYTES as u64 {
+                for value in &mut row {
+                    *value = random(&mut state, 1 << 24) as f32 / (1 << 23) as f32 - 1.0;
+                }
+                writer.write(&row).unwrap();
+            }
+            writer.finish().unwrap();
+            path
+        };
+        (0..SHARDS).map(write).collect()
+    }
+
+    fn open(bench: &Bench, kind: BackendKind, delivered: Delivered, order: Order) -> ShardSource {
+        let engine = Engine::builder().backend(kind).build().unwrap();
+        let options = ShardOptions::new().batch_rows(BATCH_ROWS).delivered(delivered).order(order);
+        options.open(&engine, &bench.paths).unwrap()
+    }
+
+    /// The bytes per second of a pass over the whole corpus.
+    fn pass(source: &mut ShardSource) -> f64 {
+        source.reset();
+        let (start, mut bytes) = (Instant::now(), 0);
+        while let Some(batch) = source.next_batch().unwrap() {
+            bytes += batch.len() * ROW_BYTES;
+            black_box(&batch);
+        }
+        bytes as f64 / start.elapsed().as_secs_f64()
+    }
+
+    /// The reader that is replaced.
+    struct Baseline {
+        maps: Vec<Mmap>,
+    }
+
+    impl Baseline {
+        fn open(bench: &Bench) -> Self {
+            let map = |path: &PathBuf| {
+                // SAFETY: nobody writes to the file.
+                unsafe { Mmap::map(&File::open(path).unwrap()).unwrap() }
+            };
+            Self { maps: bench.paths.iter().map(map).collect() }
+        }
+
+        fn rows_of_shard(&self) -> usize {
+            (self.maps[0].len() - HEADER_LEN) / ROW_BYTES
+        }
+
+        fn row(&self, row: usize) -> &[u8] {
+            let at = HEADER_LEN + row % self.rows_of_shard() * ROW_BYTES;
+            &self.maps[row / self.rows_of_shard()][at..at + ROW_BYTES]
+        }
+
+        /// A batch of rows, and what it allocates for them.
+        fn batch(&self, row_ids: Vec<u64>) -> usize {
+            for id in &row_ids {
+                self.row(*id as usize).iter().step_by(PAGE_BYTES).for_each(|byte| {
+                    // SAFETY: a reference is valid to read.
+                    unsafe { std::ptr::read_volatile(byte) };
+                });
+            }
+            let mut rows = vec![0f64; row_ids.len() * WIDTH];
+            for (id, out) in row_ids.iter().zip(rows.chunks_exact_mut(WIDTH)) {
+                let row = self.row(*id as usize);
+                for (column, out) in out.iter_mut().enumerate() {
+                    let lane = row[column * 4..column * 4 + 4].try_into().unwrap();
+                    *out = f64::from(f32::from_le_bytes(lane));
+                }
+            }
+            black_box((&rows, &row_ids));
+            rows.len() * 4
+        }
+
+        fn pass(&self) -> f64 {
+            let (start, mut bytes) = (Instant::now(), 0);
+            let rows = (self.rows_of_shard() * self.maps.len()) as u64;
+            for first in (0..rows).step_by(BATCH_ROWS) {
+                bytes += self.batch((first..rows.min(first + BATCH_ROWS as u64)).collect());
+            }
+            bytes as f64 / start.elapsed().as_secs_f64()
+        }
+    }
+
+    fn cold_f64(bench: &Bench) {
+        let mut source = open(bench, BackendKind::Uring, Delivered::F64, Order::Sequential);
+        bench.compare(
+            "cold, sequential, f64: uring / baseline",
+            &mut || {
+                bench.make_cold();
+                let rate = pass(&mut source);
+                assert_eq!(bench.cached_pages(), 0, "a direct read filled the page cache");
+                rate
+            },
+            &mut || {
+                bench.make_cold();
+                Baseline::open(bench).pass()
+            },
+        );
+    }
+
+    fn cold_f32_against_fio(bench: &Bench) {
+        let name = "cold, sequential, f32: uring / fio, direct, 1 MiB, io_uring at depth 8";
+        if Command::new("fio").arg("--version").output().is_err() {
+            println!("| {name} | - | fio is not installed | - | - |");
+            return;
+        }
+        let mut source = open(bench, BackendKind::Uring, Delivered::F32, Order::Sequential);
+        bench.compare(
+            name,
+            &mut || {
+                bench.make_cold();
+                pass(&mut source)
+            },
+            &mut || {
+                bench.make_cold();
+                fio(bench)
+            },
+        );
+    }
+
+    /// One pass over the same files.
+    fn fio(bench: &Bench) -> f64 {
+        let names: Vec<String> =
+            bench.paths.iter().map(|path| path.display().to_string()).collect();
+        let output = Command::new("fio")
+            .args(["--name=seq", "--readonly", "--rw=read", "--bs=1M", "--direct=1"])
+            .args(["--ioengine=io_uring", "--iodepth=8", "--file_service_type=sequential"])
+            .args(["--output-format=json", &format!("--filename={}", names.join(":"))])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let read = &report["jobs"][0]["read"];
+        assert!(read["io_bytes"].as_u64().unwrap() >= bench.len, "fio has not read everything");
+        read["bw_bytes"].as_f64().unwrap()
+    }
+
+    fn warm_f64(bench: &Bench, kind: BackendKind) {
+        let mut source = open(bench, kind, Delivered::F64, Order::Sequential);
+        let baseline = Baseline::open(bench);
+        // Both have seen every page before it counts.
+        pass(&mut source);
+        baseline.pass();
+        bench.compare(
+            &format!("warm, sequential, f64: {kind} / baseline"),
+            &mut || pass(&mut source),
+            &mut || baseline.pass(),
+        );
+    }
+
+    fn cold_shuffled(bench: &Bench, what: &str, order: Order) {
+        let mut source = open(bench, BackendKind::Uring, Delivered::F64, order);
+        // The same rows in the same order, found out beforehand.
+        let same = open(bench, BackendKind::Pread, Delivered::F32, order);
+        let ids: Vec<u64> = same.flat_map(|batch| batch.unwrap().row_ids().to_vec()).collect();
+        bench.compare(
+            &format!("cold, shuffled {what}, f64: uring / baseline"),
+            &mut || {
+                bench.make_cold();
+                source.reset();
+                let rate = bench.rate(|| match source.next_batch().unwrap() {
+                    Some(batch) => black_box(batch).len() * ROW_BYTES,
+                    None => {
+                        source.reset();
+                        0
+                    }
+                });
+                assert_eq!(bench.cached_pages(), 0, "a direct read filled the page cache");
+                rate
+            },
+            &mut || {
+                bench.make_cold();
+                let baseline = Baseline::open(bench);
+                // Small parts, as a whole batch may take longer than there is time.
+                let mut parts = ids.chunks(64);
+                bench.rate(|| baseline.batch(parts.next().expect("time is up before").to_vec()))
+            },
+        );
+    }
+}
