@@ -334,3 +334,6 @@ fn run<S: Schedule>(shared: &Shared<S>, mut schedule: S, limits: Limits) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

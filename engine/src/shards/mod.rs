@@ -45,6 +45,7 @@ mod header;
 mod options;
 mod order;
 mod partition;
+mod reading;
 mod schedule;
 mod source;
 mod state;

@@ -3,23 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ringmain_backends::{Read, ReadBackendExt};
-
 use super::ShardError;
 use super::batch::{Delivered, RowBatch, Shape};
-use super::convert::{BLOCK_VALUES, widen, widen_mapped};
 use super::corpus::Corpus;
-use super::header::VALUE_BYTES;
 use super::order::Sequence;
+use super::reading::ReadMemory;
 use crate::Engine;
 use crate::prefetch::{Done, Schedule};
-
-/// What is read at a time where a batch is converted on its way from the page cache: little
-/// enough to stay in the second-level cache, enough that the calls do not count.
-const CHUNK_BYTES: usize = 128 << 10;
-
-/// From this size on a run is converted straight from a mapping, if there is one.
-const MAPPED_BYTES_MIN: usize = 64 << 10;
 
 /// Batches that are read together at most, where many reads at once are no faster than one by one:
 /// then it is only to hand over several small ones at a time.
@@ -81,9 +71,18 @@ impl Epoch {
         }
     }
 
+    /// Whether values are read as they are, to be converted by who takes the batch, if at all.
+    ///
+    /// Device backends read best in large pieces, and converting on the consumer's thread overlaps
+    /// with them. What comes from the page cache is better converted while it is in the
+    /// processor's.
+    pub(super) fn holds_raw(&self) -> bool {
+        self.is_queued || self.delivered == Delivered::F32
+    }
+
     /// How a batch of so many rows lies in memory.
     pub(super) fn shape(&self, len: usize) -> Shape {
-        let holds_raw = self.is_queued || self.delivered == Delivered::F32;
+        let holds_raw = self.holds_raw();
         let (width, delivered) = (self.corpus.width, self.delivered);
         Shape { len, width, delivered, holds_raw, align: self.align }
     }
@@ -111,14 +110,6 @@ impl Epoch {
     }
 }
 
-/// A stretch of rows that lie in one shard one after the other.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    shard: usize,
-    offset: u64,
-    bytes: usize,
-}
-
 /// The batches from a position on.
 #[derive(Debug)]
 pub(super) struct BatchSchedule {
@@ -131,12 +122,7 @@ pub(super) struct BatchSchedule {
 #[derive(Debug, Default)]
 struct Scratch {
     staged: Vec<RowBatch>,
-    runs: Vec<Run>,
-    reads: Vec<Read<'static>>,
-    chunk: Vec<u8>,
-    /// The shards that were read, and for each shard whether it is among them.
-    touched: Vec<usize>,
-    is_touched: Vec<bool>,
+    reads: ReadMemory,
 }
 
 impl Clone for BatchSchedule {
@@ -213,42 +199,8 @@ impl BatchSchedule {
     /// Reads the first batches that were staged, and sees that their shards are unchanged.
     fn fill(&mut self, batches: usize) -> Result<(), ShardError> {
         let Self { epoch, scratch, .. } = self;
-        scratch.is_touched.resize(epoch.corpus.shards.len(), false);
-        let staged = &mut scratch.staged[..batches];
-        let outcome = if epoch.is_queued || epoch.delivered == Delivered::F32 {
-            scratch.runs.clear();
-            for batch in &*staged {
-                push_runs(&epoch.corpus, batch.row_ids(), &mut scratch.runs);
-            }
-            note_shards(&scratch.runs, &mut scratch.touched, &mut scratch.is_touched);
-            read_whole(epoch, staged, &scratch.runs, &mut scratch.reads)
-        } else {
-            staged.iter_mut().try_for_each(|batch| {
-                scratch.runs.clear();
-                push_runs(&epoch.corpus, batch.row_ids(), &mut scratch.runs);
-                note_shards(&scratch.runs, &mut scratch.touched, &mut scratch.is_touched);
-                let mut out = batch.rows_f64_mut();
-                // The one run of a batch in the order of the file, for the most part.
-                let mapped = match *scratch.runs {
-                    [run] => convert_mapped(epoch, run, out)?,
-                    _ => 0,
-                };
-                if let [run] = scratch.runs.as_mut_slice() {
-                    run.offset += (mapped * VALUE_BYTES) as u64;
-                    run.bytes -= mapped * VALUE_BYTES;
-                    out = &mut out[mapped..];
-                }
-                read_converting(epoch, &scratch.runs, &mut scratch.reads, &mut scratch.chunk, out)
-            })
-        };
-        let mut unchanged = Ok(());
-        for shard in scratch.touched.drain(..) {
-            scratch.is_touched[shard] = false;
-            if outcome.is_ok() && unchanged.is_ok() {
-                unchanged = epoch.corpus.shards[shard].check_unchanged();
-            }
-        }
-        outcome.map_err(|error| epoch.read_error(error)).and(unchanged)
+        let outcome = scratch.reads.fill(epoch, &mut scratch.staged[..batches]);
+        scratch.reads.check_shards(&epoch.corpus, outcome.map_err(|error| epoch.read_error(error)))
     }
 }
 
@@ -290,131 +242,4 @@ impl Schedule for BatchSchedule {
     fn is_out_of_buffers(error: &ShardError) -> bool {
         matches!(error, ShardError::MemorySpent { .. })
     }
-}
-
-/// Where the rows are, neighbours together.
-fn push_runs(corpus: &Corpus, row_ids: &[u64], runs: &mut Vec<Run>) {
-    let (row_bytes, mut shard) = (corpus.row_bytes(), 0);
-    let mut rest = row_ids;
-    while let Some(first) = rest.first() {
-        shard = corpus.shard_of(*first, shard);
-        let found = &corpus.shards[shard];
-        let follows = |(id, next): &(&u64, u64)| **id == *next && *next < found.end_row();
-        let rows = rest.iter().zip(*first..).take_while(follows).count().max(1);
-        let offset = corpus.offset(found, *first);
-        runs.push(Run { shard, offset, bytes: rows * row_bytes });
-        rest = &rest[rows..];
-    }
-}
-
-fn note_shards(runs: &[Run], touched: &mut Vec<usize>, is_touched: &mut [bool]) {
-    for run in runs {
-        if !std::mem::replace(&mut is_touched[run.shard], true) {
-            touched.push(run.shard);
-        }
-    }
-}
-
-/// Reads the values of all the batches at once, as they are in the files.
-fn read_whole(
-    epoch: &Epoch,
-    batches: &mut [RowBatch],
-    runs: &[Run],
-    memory: &mut Vec<Read<'static>>,
-) -> Result<(), ringmain_backends::Error> {
-    let shards = &epoch.corpus.shards;
-    let mut reads = recycled(std::mem::take(memory));
-    let mut runs = runs.iter();
-    for batch in batches {
-        let bytes = batch.len() * epoch.corpus.row_bytes();
-        let (lead, raw) = batch.raw_mut();
-        let mut left = bytes;
-        let mut rest = raw;
-        while left > 0 {
-            let Some(run) = runs.next() else { break };
-            let shard = &shards[run.shard];
-            if run.bytes == bytes {
-                // All of it in one piece: whole blocks, so that the device can write them there.
-                let start = run.offset - lead as u64;
-                let wanted = lead + bytes;
-                let to_end = usize::try_from(shard.payload_end - start).unwrap_or(wanted);
-                let wide = wanted.next_multiple_of(epoch.align).min(to_end).max(wanted);
-                let (dst, _) = rest.split_at_mut(wide);
-                reads.push(Read::new(&shard.file, start, dst));
-                break;
-            }
-            let skipped = if left == bytes { lead } else { 0 };
-            let (dst, tail) = rest[skipped..].split_at_mut(run.bytes);
-            reads.push(Read::new(&shard.file, run.offset, dst));
-            (rest, left) = (tail, left - run.bytes);
-        }
-    }
-    let outcome = epoch.engine.backend().read_batch(&mut reads);
-    *memory = recycled(reads);
-    outcome
-}
-
-/// Converts a run where the backend has it in memory, and says how many of its values: all but a
-/// few at its end, or none.
-fn convert_mapped(
-    epoch: &Epoch,
-    run: Run,
-    out: &mut [f64],
-) -> Result<usize, ringmain_backends::Error> {
-    let values = out.len() / BLOCK_VALUES * BLOCK_VALUES;
-    let bytes = values * VALUE_BYTES;
-    if !epoch.is_mapped || bytes < MAPPED_BYTES_MIN {
-        return Ok(0);
-    }
-    let (backend, file) = (epoch.engine.backend(), &epoch.corpus.shards[run.shard].file);
-    let end = run.offset + bytes as u64;
-    let Some(mapped) = backend.map(file, run.offset..end)? else { return Ok(0) };
-    let is_intact = widen_mapped(&mapped, &mut out[..values]);
-    drop(mapped);
-    // The file may have been truncated inside a page, which leaves zeros there. Then it has no
-    // last byte either; whoever reads it is told.
-    backend.read_exact_at(file, end - 1, &mut [0])?;
-    Ok(if is_intact { values } else { 0 })
-}
-
-/// Reads a little at a time and converts it while it is in the processor's cache: from the page
-/// cache this is one pass over memory less than reading first and converting then.
-fn read_converting(
-    epoch: &Epoch,
-    runs: &[Run],
-    memory: &mut Vec<Read<'static>>,
-    chunk: &mut Vec<u8>,
-    mut out: &mut [f64],
-) -> Result<(), ringmain_backends::Error> {
-    chunk.resize(CHUNK_BYTES, 0);
-    let (mut at, mut done_bytes) = (0, 0); // the run that is next, and what was read of it
-    while at < runs.len() {
-        let mut reads = recycled(std::mem::take(memory));
-        let mut free = chunk.as_mut_slice();
-        while let Some(run) = runs.get(at).filter(|_| !free.is_empty()) {
-            let bytes = (run.bytes - done_bytes).min(free.len());
-            let (dst, rest) = free.split_at_mut(bytes);
-            let offset = run.offset + done_bytes as u64;
-            reads.push(Read::new(&epoch.corpus.shards[run.shard].file, offset, dst));
-            free = rest;
-            done_bytes += bytes;
-            if done_bytes == run.bytes {
-                (at, done_bytes) = (at + 1, 0);
-            }
-        }
-        let filled = CHUNK_BYTES - free.len();
-        let outcome = epoch.engine.backend().read_batch(&mut reads);
-        *memory = recycled(reads);
-        outcome?;
-        let (values, rest) = out.split_at_mut(filled / VALUE_BYTES);
-        widen(&chunk[..filled], values);
-        out = rest;
-    }
-    Ok(())
-}
-
-/// The same memory for reads of another lifetime: collecting an emptied vector keeps it.
-fn recycled<'b>(mut reads: Vec<Read<'_>>) -> Vec<Read<'b>> {
-    reads.clear();
-    reads.into_iter().map(|_| unreachable!("the vector is empty")).collect()
 }

@@ -1,0 +1,195 @@
+//! The prefetcher over schedules that read nothing.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_millis(30);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Trouble {
+    Failed(usize),
+    NoBuffers,
+    Died,
+}
+
+impl From<ReaderDied> for Trouble {
+    fn from(_: ReaderDied) -> Self {
+        Self::Died
+    }
+}
+
+/// What the jobs do, and what was seen of them.
+#[derive(Default)]
+struct World {
+    /// The bytes of each job.
+    jobs: Vec<usize>,
+    fails_at: Option<usize>,
+    panics_at: Option<usize>,
+    /// While true there are no buffers.
+    is_spent: AtomicBool,
+    is_slow: bool,
+    /// Bytes that were read and not yet dropped by the consumer.
+    outstanding: AtomicUsize,
+    outstanding_max: AtomicUsize,
+    reads: AtomicUsize,
+}
+
+#[derive(Clone)]
+struct Jobs {
+    world: Arc<World>,
+    at: usize,
+}
+
+impl Schedule for Jobs {
+    type Item = usize;
+    type Error = Trouble;
+
+    fn next_bytes(&self) -> Option<usize> {
+        self.world.jobs.get(self.at).copied()
+    }
+
+    fn read(&mut self, budget_bytes: usize, done: &mut Vec<Done<usize>>) -> Result<(), Trouble> {
+        let mut group = 0;
+        while let Some(bytes) = self.next_bytes() {
+            group += bytes;
+            if !done.is_empty() && group > budget_bytes {
+                break;
+            }
+            if self.world.is_spent.load(Ordering::SeqCst) {
+                return if done.is_empty() { Err(Trouble::NoBuffers) } else { Ok(()) };
+            }
+            if self.world.fails_at == Some(self.at) {
+                return Err(Trouble::Failed(self.at));
+            }
+            assert_ne!(self.world.panics_at, Some(self.at), "as the test wants it");
+            let now = self.world.outstanding.fetch_add(bytes, Ordering::SeqCst) + bytes;
+            self.world.outstanding_max.fetch_max(now, Ordering::SeqCst);
+            self.world.reads.fetch_add(1, Ordering::SeqCst);
+            if self.world.is_slow {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            done.push(Done { item: self.at, bytes });
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, item: &usize) {
+        self.at = item + 1;
+    }
+
+    fn is_out_of_buffers(error: &Trouble) -> bool {
+        *error == Trouble::NoBuffers
+    }
+}
+
+fn prefetcher(world: World, window_bytes: usize) -> (Arc<World>, Prefetcher<Jobs>) {
+    let world = Arc::new(world);
+    let jobs = Jobs { world: Arc::clone(&world), at: 0 };
+    (world, Prefetcher::new(jobs, Limits { window_bytes, patience: PATIENCE }))
+}
+
+/// Takes a job, which is then no longer outstanding.
+fn take(world: &World, prefetcher: &mut Prefetcher<Jobs>) -> Option<Result<usize, Trouble>> {
+    let outcome = prefetcher.next();
+    if let Some(Ok(item)) = &outcome {
+        world.outstanding.fetch_sub(world.jobs[*item], Ordering::SeqCst);
+    }
+    outcome
+}
+
+#[test]
+fn jobs_come_in_order_and_within_the_window() {
+    for window_bytes in [0, 1, 10, 64, 100, 1 << 20] {
+        let jobs: Vec<usize> = (0..300).map(|at| 1 + at * 7 % 64).collect();
+        let (world, mut prefetcher) = prefetcher(World { jobs, ..World::default() }, window_bytes);
+        for expected in 0..300 {
+            assert_eq!(take(&world, &mut prefetcher), Some(Ok(expected)), "{window_bytes}");
+        }
+        assert_eq!(take(&world, &mut prefetcher), None);
+        // The window, or one job by itself; and one that is taken, which the test counts late.
+        let most = world.outstanding_max.load(Ordering::SeqCst);
+        assert!(most <= window_bytes.max(64) + 64, "{most} bytes with a window of {window_bytes}");
+        assert_eq!(world.reads.load(Ordering::SeqCst), 300, "a job was read twice");
+    }
+}
+
+/// The window is the limit also when nobody takes anything.
+#[test]
+fn an_idle_consumer_has_one_window_read_for_it() {
+    let (world, mut prefetcher) = prefetcher(World { jobs: vec![10; 100], ..World::default() }, 45);
+    take(&world, &mut prefetcher);
+    std::thread::sleep(Duration::from_millis(50));
+    let outstanding = world.outstanding.load(Ordering::SeqCst);
+    assert!((20..=45).contains(&outstanding), "{outstanding} bytes are read ahead");
+}
+
+#[test]
+fn a_failure_comes_in_its_turn_and_is_tried_again() {
+    for window_bytes in [0, 35] {
+        let world = World { jobs: vec![10; 9], fails_at: Some(5), ..World::default() };
+        let (world, mut prefetcher) = prefetcher(world, window_bytes);
+        for expected in 0..5 {
+            assert_eq!(take(&world, &mut prefetcher), Some(Ok(expected)));
+        }
+        for _ in 0..3 {
+            assert_eq!(take(&world, &mut prefetcher), Some(Err(Trouble::Failed(5))));
+        }
+        let after = Jobs { at: 6, ..prefetcher.position().clone() };
+        prefetcher.restart(after);
+        assert_eq!(take(&world, &mut prefetcher), Some(Ok(6)), "{window_bytes}");
+    }
+}
+
+#[test]
+fn a_panic_is_an_error_and_not_a_hang() {
+    let world = World { jobs: vec![10; 9], panics_at: Some(2), ..World::default() };
+    let (world, mut prefetcher) = prefetcher(world, 1);
+    assert_eq!(take(&world, &mut prefetcher), Some(Ok(0)));
+    assert_eq!(take(&world, &mut prefetcher), Some(Ok(1)));
+    assert_eq!(take(&world, &mut prefetcher), Some(Err(Trouble::Died)));
+    assert_eq!(take(&world, &mut prefetcher), Some(Err(Trouble::Died)), "the next tries again");
+}
+
+#[test]
+fn whoever_holds_all_buffers_is_told_after_a_while() {
+    for window_bytes in [0, 100] {
+        let (world, mut prefetcher) =
+            prefetcher(World { jobs: vec![10; 9], ..World::default() }, window_bytes);
+        world.is_spent.store(true, Ordering::SeqCst);
+        let start = Instant::now();
+        assert_eq!(take(&world, &mut prefetcher), Some(Err(Trouble::NoBuffers)));
+        assert!(start.elapsed() >= PATIENCE, "{window_bytes}: {:?}", start.elapsed());
+        world.is_spent.store(false, Ordering::SeqCst);
+        assert_eq!(take(&world, &mut prefetcher), Some(Ok(0)), "nothing was lost");
+    }
+}
+
+#[test]
+fn buffers_that_come_back_in_time_are_used() {
+    for window_bytes in [0, 100] {
+        let (world, mut prefetcher) =
+            prefetcher(World { jobs: vec![10; 9], ..World::default() }, window_bytes);
+        world.is_spent.store(true, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(PATIENCE / 6);
+                world.is_spent.store(false, Ordering::SeqCst);
+            });
+            assert_eq!(take(&world, &mut prefetcher), Some(Ok(0)));
+        });
+    }
+}
+
+#[test]
+fn dropping_it_ends_the_thread_at_once() {
+    let world = World { jobs: vec![10; 1000], is_slow: true, ..World::default() };
+    let (world, mut prefetcher) = prefetcher(world, 20);
+    take(&world, &mut prefetcher);
+    let start = Instant::now();
+    drop(prefetcher);
+    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    // The thread's clone of the schedule is gone with it.
+    assert_eq!(Arc::strong_count(&world), 1);
+}

@@ -1,0 +1,203 @@
+//! Reading the rows of batches: where they are in the shards, and into which memory they go.
+
+use std::mem;
+
+use ringmain_backends::{Read, ReadBackendExt, Result};
+
+use super::ShardError;
+use super::batch::RowBatch;
+use super::convert::{BLOCK_VALUES, widen, widen_mapped};
+use super::corpus::Corpus;
+use super::header::VALUE_BYTES;
+use super::schedule::Epoch;
+
+/// What is read at a time where a batch is converted on its way from the page cache: little
+/// enough to stay in the second-level cache, enough that the calls do not count.
+const CHUNK_BYTES: usize = 128 << 10;
+
+/// From this size on a run is converted straight from a mapping, if there is one.
+const MAPPED_BYTES_MIN: usize = 64 << 10;
+
+/// A stretch of rows that lie in one shard one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    shard: usize,
+    offset: u64,
+    bytes: usize,
+}
+
+/// What reading needs and keeps, so that a batch allocates nothing.
+#[derive(Debug, Default)]
+pub(super) struct ReadMemory {
+    runs: Vec<Run>,
+    reads: Vec<Read<'static>>,
+    chunk: Vec<u8>,
+    /// The shards that were read, and for each shard whether it is among them.
+    touched: Vec<usize>,
+    is_touched: Vec<bool>,
+}
+
+impl ReadMemory {
+    /// Reads the rows of the batches, whose ids are there.
+    pub(super) fn fill(&mut self, epoch: &Epoch, batches: &mut [RowBatch]) -> Result<()> {
+        self.is_touched.resize(epoch.corpus.shards.len(), false);
+        self.runs.clear();
+        if epoch.holds_raw() {
+            batches.iter().for_each(|batch| self.push_runs(&epoch.corpus, batch.row_ids()));
+            return read_whole(epoch, batches, &self.runs, &mut self.reads);
+        }
+        for batch in batches {
+            self.runs.clear();
+            self.push_runs(&epoch.corpus, batch.row_ids());
+            self.fill_converting(epoch, batch)?;
+        }
+        Ok(())
+    }
+
+    /// An error if a shard that was read is not what it was. After a failure only forgets them.
+    pub(super) fn check_shards(
+        &mut self,
+        corpus: &Corpus,
+        mut outcome: Result<(), ShardError>,
+    ) -> Result<(), ShardError> {
+        for shard in self.touched.drain(..) {
+            self.is_touched[shard] = false;
+            if outcome.is_ok() {
+                outcome = corpus.shards[shard].check_unchanged();
+            }
+        }
+        outcome
+    }
+
+    /// Finds out where the rows are, neighbours together.
+    fn push_runs(&mut self, corpus: &Corpus, row_ids: &[u64]) {
+        let (row_bytes, mut shard) = (corpus.row_bytes(), 0);
+        let mut rest = row_ids;
+        while let Some(first) = rest.first() {
+            shard = corpus.shard_of(*first, shard);
+            let found = &corpus.shards[shard];
+            let follows = |(id, next): &(&u64, u64)| **id == *next && *next < found.end_row();
+            let rows = rest.iter().zip(*first..).take_while(follows).count().max(1);
+            let offset = corpus.offset(found, *first);
+            self.runs.push(Run { shard, offset, bytes: rows * row_bytes });
+            if !mem::replace(&mut self.is_touched[shard], true) {
+                self.touched.push(shard);
+            }
+            rest = &rest[rows..];
+        }
+    }
+
+    /// Reads a batch and converts it on the way.
+    fn fill_converting(&mut self, epoch: &Epoch, batch: &mut RowBatch) -> Result<()> {
+        let mut out = batch.rows_f64_mut();
+        // A batch in the order of the file is one run.
+        if let [run] = self.runs.as_mut_slice() {
+            let values = convert_mapped(epoch, *run, out)?;
+            run.offset += (values * VALUE_BYTES) as u64;
+            run.bytes -= values * VALUE_BYTES;
+            out = &mut out[values..];
+        }
+        self.chunk.resize(CHUNK_BYTES, 0);
+        read_converting(epoch, &self.runs, &mut self.reads, &mut self.chunk, out)
+    }
+}
+
+/// Reads the values of all the batches at once, as they are in the files.
+fn read_whole(
+    epoch: &Epoch,
+    batches: &mut [RowBatch],
+    runs: &[Run],
+    memory: &mut Vec<Read<'static>>,
+) -> Result<()> {
+    let shards = &epoch.corpus.shards;
+    let mut reads = recycled(mem::take(memory));
+    let mut runs = runs.iter();
+    for batch in batches {
+        let bytes = batch.len() * epoch.corpus.row_bytes();
+        let (lead, raw) = batch.raw_mut();
+        let mut left = bytes;
+        let mut rest = raw;
+        while left > 0 {
+            let Some(run) = runs.next() else { break };
+            let shard = &shards[run.shard];
+            if run.bytes == bytes {
+                // All of it in one piece: whole blocks, so that the device can write them there.
+                let start = run.offset - lead as u64;
+                let wanted = lead + bytes;
+                let to_end = usize::try_from(shard.payload_end - start).unwrap_or(wanted);
+                let wide = wanted.next_multiple_of(epoch.align).min(to_end).max(wanted);
+                let (dst, _) = rest.split_at_mut(wide);
+                reads.push(Read::new(&shard.file, start, dst));
+                break;
+            }
+            let skipped = if left == bytes { lead } else { 0 };
+            let (dst, tail) = rest[skipped..].split_at_mut(run.bytes);
+            reads.push(Read::new(&shard.file, run.offset, dst));
+            (rest, left) = (tail, left - run.bytes);
+        }
+    }
+    let outcome = epoch.engine.backend().read_batch(&mut reads);
+    *memory = recycled(reads);
+    outcome
+}
+
+/// Converts a run where the backend has it in memory, and says how many of its values: all but a
+/// few at its end, or none.
+fn convert_mapped(epoch: &Epoch, run: Run, out: &mut [f64]) -> Result<usize> {
+    let values = out.len() / BLOCK_VALUES * BLOCK_VALUES;
+    let bytes = values * VALUE_BYTES;
+    if !epoch.is_mapped || bytes < MAPPED_BYTES_MIN {
+        return Ok(0);
+    }
+    let (backend, file) = (epoch.engine.backend(), &epoch.corpus.shards[run.shard].file);
+    let end = run.offset + bytes as u64;
+    let Some(mapped) = backend.map(file, run.offset..end)? else { return Ok(0) };
+    let is_intact = widen_mapped(&mapped, &mut out[..values]);
+    drop(mapped);
+    // The file may have been truncated inside a page, which leaves zeros there. Then it has no
+    // last byte either; whoever reads it is told.
+    backend.read_exact_at(file, end - 1, &mut [0])?;
+    Ok(if is_intact { values } else { 0 })
+}
+
+/// Reads a little at a time and converts it while it is in the processor's cache: from the page
+/// cache this is one pass over memory less than reading first and converting then.
+fn read_converting(
+    epoch: &Epoch,
+    runs: &[Run],
+    memory: &mut Vec<Read<'static>>,
+    chunk: &mut [u8],
+    mut out: &mut [f64],
+) -> Result<()> {
+    let (mut at, mut done_bytes) = (0, 0); // the run that is next, and what was read of it
+    while at < runs.len() {
+        let mut reads = recycled(mem::take(memory));
+        let mut free = &mut *chunk;
+        while let Some(run) = runs.get(at).filter(|_| !free.is_empty()) {
+            let bytes = (run.bytes - done_bytes).min(free.len());
+            let (dst, rest) = free.split_at_mut(bytes);
+            let offset = run.offset + done_bytes as u64;
+            reads.push(Read::new(&epoch.corpus.shards[run.shard].file, offset, dst));
+            free = rest;
+            done_bytes += bytes;
+            if done_bytes == run.bytes {
+                (at, done_bytes) = (at + 1, 0);
+            }
+        }
+        let left = free.len();
+        let outcome = epoch.engine.backend().read_batch(&mut reads);
+        *memory = recycled(reads);
+        outcome?;
+        let filled = chunk.len() - left;
+        let (values, rest) = out.split_at_mut(filled / VALUE_BYTES);
+        widen(&chunk[..filled], values);
+        out = rest;
+    }
+    Ok(())
+}
+
+/// The same memory for reads of another lifetime: collecting an emptied vector keeps it.
+fn recycled<'b>(mut reads: Vec<Read<'_>>) -> Vec<Read<'b>> {
+    reads.clear();
+    reads.into_iter().map(|_| unreachable!("the vector is empty")).collect()
+}

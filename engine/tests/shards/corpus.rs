@@ -1,0 +1,99 @@
+//! Corpora to read.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use ringmain::shards::{RowBatch, ShardSource, encode_shard_bytes};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use crate::support::temp_dir;
+
+/// Shards of known rows in a directory of their own.
+pub(crate) struct Corpus {
+    pub(crate) dir: TempDir,
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) rows: u64,
+}
+
+impl Corpus {
+    pub(crate) fn new(rows_of_shards: &[u64], width: usize) -> Self {
+        let dir = temp_dir();
+        let (mut paths, mut first_row) = (Vec::new(), 0);
+        for (at, rows) in rows_of_shards.iter().enumerate() {
+            let path = dir.path().join(format!("part-{at:03}.shard"));
+            write_shard(&path, first_row..first_row + rows, width);
+            first_row += rows;
+            paths.push(path);
+        }
+        Self { dir, paths, rows: first_row }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+/// A value that says which it is: no two of a corpus are equal.
+pub(crate) fn value(row: u64, column: usize, width: usize) -> f32 {
+    (row * width as u64 + column as u64) as f32 - 0.5
+}
+
+pub(crate) fn write_shard(path: &Path, rows: Range<u64>, width: usize) {
+    let row = |row: u64| (0..width).map(move |column| value(row, column, width));
+    let values: Vec<f32> = rows.flat_map(row).collect();
+    // Not by a writer, which waits for the device.
+    std::fs::write(path, encode_shard_bytes(&values, width).unwrap()).unwrap();
+    // Long ago, so that whatever writes to it later does so at another time.
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+}
+
+/// That the batch has the rows that it says.
+pub(crate) fn check_rows(batch: &RowBatch) {
+    let width = batch.width();
+    assert!(!batch.is_empty());
+    for (at, row) in batch.row_ids().iter().enumerate() {
+        for column in [0, width / 2, width - 1] {
+            let found = match (batch.rows_f64(), batch.rows_f32()) {
+                (Some(rows), None) => rows[at * width + column],
+                (None, Some(rows)) => f64::from(rows[at * width + column]),
+                both => panic!("{both:?}"),
+            };
+            assert_eq!(found, f64::from(value(*row, column, width)), "row {row}");
+        }
+    }
+}
+
+/// The ids of all rows that are left, with every row checked.
+pub(crate) fn drain(source: &mut ShardSource) -> Vec<u64> {
+    let mut row_ids = Vec::new();
+    while let Some(batch) = source.next_batch().unwrap() {
+        check_rows(&batch);
+        row_ids.extend_from_slice(batch.row_ids());
+    }
+    row_ids
+}
+
+/// A digest of all rows that are left and of their ids, each value as the `f64` that it is.
+pub(crate) fn digest(source: &mut ShardSource) -> String {
+    let mut hash = Sha256::new();
+    while let Some(batch) = source.next_batch().unwrap() {
+        let values = batch.len() * batch.width();
+        let value = |at: usize| match batch.rows_f64() {
+            Some(rows) => rows[at],
+            None => batch.rows_f32().unwrap()[at].into(),
+        };
+        // The ids after the values of each row, so that batches leave no trace.
+        for (row, id) in (0..values).step_by(batch.width()).zip(batch.row_ids()) {
+            (row..row + batch.width()).for_each(|at| hash.update(value(at).to_le_bytes()));
+            hash.update(id.to_le_bytes());
+        }
+    }
+    hex(&hash.finalize())
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

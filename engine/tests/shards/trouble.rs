@@ -1,0 +1,187 @@
+//! Shards that change under a source, and devices that fail: an error, never wrong rows.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use ringmain::backends::fault::Faults;
+use ringmain::shards::{Delivered, Order, ShardError, ShardOptions, ShardSource};
+use ringmain::{BackendKind, BackendOptions, Engine};
+
+use crate::corpus::{Corpus, check_rows, write_shard};
+use crate::support::engines_for;
+
+const WIDTH: usize = 125;
+const ROWS: u64 = 600;
+const ROW_BYTES: u64 = 500;
+
+/// What happens to the second shard.
+type Mishap = (&'static str, fn(&Path) -> std::io::Result<()>, fn(&ShardError) -> bool);
+
+const MISHAPS: [Mishap; 6] = [
+    ("truncated", |path| resize(path, 32 + ROW_BYTES * 300), is_truncated),
+    ("truncated by a byte", |path| resize(path, 32 + ROW_BYTES * ROWS - 1), is_truncated),
+    ("truncated to nothing", |path| resize(path, 0), is_truncated),
+    ("replaced", replace, |error| matches!(error, ShardError::Changed { what: "replaced", .. })),
+    (
+        "removed",
+        |path| std::fs::remove_file(path),
+        |error| matches!(error, ShardError::Changed { what: "removed", .. }),
+    ),
+    ("written to", overwrite, |error| {
+        matches!(error, ShardError::Changed { what: "written to", .. })
+    }),
+];
+
+fn resize(path: &Path, len: u64) -> std::io::Result<()> {
+    File::options().write(true).open(path)?.set_len(len)
+}
+
+fn is_truncated(error: &ShardError) -> bool {
+    matches!(error, ShardError::Truncated { .. })
+}
+
+/// By another of the same size and age.
+fn replace(path: &Path) -> std::io::Result<()> {
+    let other = path.with_extension("other");
+    write_shard(&other, 0..ROWS, WIDTH);
+    std::fs::rename(other, path)
+}
+
+/// Other values in the same place.
+fn overwrite(path: &Path) -> std::io::Result<()> {
+    let mut file = File::options().write(true).open(path)?;
+    file.seek(SeekFrom::Start(32 + ROW_BYTES * 400))?;
+    file.write_all(&[0x40; ROW_BYTES as usize * 100])
+}
+
+/// Right rows up to an error, which comes before the end.
+fn read_to_error(source: &mut ShardSource) -> ShardError {
+    loop {
+        match source.next_batch() {
+            Ok(Some(batch)) => check_rows(&batch),
+            Ok(None) => panic!("all rows were delivered"),
+            Err(error) => return error,
+        }
+    }
+}
+
+fn check_mishap(engine: &Engine, options: ShardOptions, (name, happen, fits): Mishap) {
+    let corpus = Corpus::new(&[ROWS, ROWS], WIDTH);
+    let mut source = options.open_dir(engine, corpus.path()).unwrap();
+    let what = format!("{name} on {}: {source:?}", engine.backend().kind());
+    if let Err(error) = happen(&corpus.paths[1]) {
+        assert!(cfg!(windows), "{what}: {error}"); // where a mapped file cannot be changed
+        return;
+    }
+    for _ in 0..2 {
+        let error = read_to_error(&mut source);
+        assert!(fits(&error), "{what}: {error:?}");
+        assert_eq!(error.path(), Some(&*corpus.paths[1]), "{what}");
+    }
+    assert!(source.by_ref().next().unwrap().is_err() && source.next().is_none(), "{what}");
+}
+
+#[test]
+fn a_shard_that_changes_after_it_was_opened_is_an_error() {
+    let probe = Corpus::new(&[1], 1);
+    for engine in engines_for(&probe.paths[0]) {
+        // It has copies of the files as they were.
+        if engine.backend().kind() == BackendKind::Memory {
+            continue;
+        }
+        for mishap in MISHAPS {
+            for delivered in [Delivered::F64, Delivered::F32] {
+                let options = ShardOptions::new().batch_rows(100).delivered(delivered);
+                check_mishap(&engine, options.clone(), mishap);
+                check_mishap(&engine, options.clone().prefetch_window_bytes(0), mishap);
+                let order = Order::Shuffled { seed: 1, epoch: 0 };
+                check_mishap(&engine, options.order(order), mishap);
+            }
+        }
+    }
+}
+
+/// Rows that were read before are right, and what comes after is not read.
+#[test]
+fn a_shard_that_changes_in_the_middle_of_an_epoch_is_an_error() {
+    for (name, happen, fits) in MISHAPS {
+        let corpus = Corpus::new(&[ROWS, ROWS], WIDTH);
+        let engine = Engine::new().unwrap();
+        let options = ShardOptions::new().batch_rows(50).prefetch_window_bytes(1);
+        let mut source = options.open_dir(&engine, corpus.path()).unwrap();
+        check_rows(&source.next_batch().unwrap().unwrap());
+        if happen(&corpus.paths[1]).is_ok() {
+            let error = read_to_error(&mut source);
+            assert!(fits(&error), "{name}: {error:?}");
+        }
+    }
+}
+
+/// Bytes that a mapping keeps for a file that has lost them are zeros: no row may be made of them.
+#[test]
+fn a_file_cut_while_it_is_read_delivers_no_zeros() {
+    let probe = Corpus::new(&[1], 1);
+    for engine in engines_for(&probe.paths[0]) {
+        let corpus = Corpus::new(&[4 * ROWS], WIDTH);
+        let options = ShardOptions::new().batch_rows(64).prefetch_window_bytes(1 << 20);
+        let mut source = options.open_dir(&engine, corpus.path()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                let _cut = resize(&corpus.paths[0], 32 + ROW_BYTES * ROWS + 777);
+            });
+            // To the end or to an error, but with right rows only.
+            while let Ok(Some(batch)) = source.next_batch() {
+                check_rows(&batch);
+            }
+        });
+    }
+}
+
+#[test]
+fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
+    let corpus = Corpus::new(&[ROWS], WIDTH);
+    for window_bytes in [0, 8 << 20] {
+        let eio_range = Some(32 + ROW_BYTES * 350..32 + ROW_BYTES * 351);
+        let faults = Some(Arc::new(Faults { eio_range, ..Faults::default() }));
+        let options = BackendOptions { faults, ..BackendOptions::default() };
+        let kind = BackendKind::Pread;
+        let engine = Engine::builder().backend(kind).options(options).build().unwrap();
+        let options = ShardOptions::new().batch_rows(100).prefetch_window_bytes(window_bytes);
+        let mut source = options.open_dir(&engine, corpus.path()).unwrap();
+        let mut row_ids = Vec::new();
+        for _ in 0..2 {
+            let error = loop {
+                match source.next_batch() {
+                    Ok(batch) => row_ids.extend_from_slice(batch.unwrap().row_ids()),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, ShardError::Backend { .. }), "{error}");
+            assert!(error.to_string().contains("part-000.shard"), "{error}");
+        }
+        assert!(row_ids.iter().copied().eq(0..300), "the batches before it, once");
+        source.skip_batches(1);
+        assert_eq!(source.next_batch().unwrap().unwrap().row_ids()[0], 400);
+    }
+}
+
+/// Short reads and interruptions are nobody's business up here.
+#[test]
+fn bad_luck_below_does_not_show() {
+    let corpus = Corpus::new(&[ROWS, 7, ROWS], WIDTH);
+    for kind in BackendKind::ALL {
+        let faults =
+            Faults { seed: 3, short_permille: 300, interrupt_permille: 200, ..Faults::default() };
+        let options =
+            BackendOptions { faults: Some(Arc::new(faults)), ..BackendOptions::default() };
+        let engine = Engine::builder().backend(kind).options(options).build();
+        let Some(engine) = crate::support::or_unavailable(kind, engine) else { continue };
+        let order = Order::Shuffled { seed: 4, epoch: 0 };
+        let options = ShardOptions::new().batch_rows(100).order(order);
+        let mut source = options.open_dir(&engine, corpus.path()).unwrap();
+        assert_eq!(crate::corpus::drain(&mut source).len() as u64, corpus.rows, "{kind}");
+    }
+}
