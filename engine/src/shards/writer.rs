@@ -83,7 +83,12 @@ fn whole_rows(values: u64, width: usize) -> Result<u64, String> {
 }
 
 fn push_values<T: RowValue>(values: &[T], bytes: &mut Vec<u8>) {
-    bytes.extend(values.iter().flat_map(|value| value.stored().to_le_bytes()));
+    let start = bytes.len();
+    bytes.resize(start + values.len() * VALUE_BYTES, 0);
+    let (places, _) = bytes[start..].as_chunks_mut::<VALUE_BYTES>();
+    for (place, value) in places.iter_mut().zip(values) {
+        *place = value.stored().to_le_bytes();
+    }
 }
 
 /// Writes a shard piece by piece.

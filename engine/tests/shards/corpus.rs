@@ -76,21 +76,30 @@ pub(crate) fn drain(source: &mut ShardSource) -> Vec<u64> {
     row_ids
 }
 
-/// A digest of all rows that are left and of their ids, each value as the `f64` that it is.
-pub(crate) fn digest(source: &mut ShardSource) -> String {
-    let mut hash = Sha256::new();
+/// All rows that are left, each with its id after it: the bits of the `f64` that its values are.
+/// Batches leave no trace in it.
+pub(crate) fn stream(source: &mut ShardSource) -> Vec<u64> {
+    let mut stream = Vec::new();
     while let Some(batch) = source.next_batch().unwrap() {
-        let values = batch.len() * batch.width();
-        let value = |at: usize| match batch.rows_f64() {
-            Some(rows) => rows[at],
-            None => batch.rows_f32().unwrap()[at].into(),
-        };
-        // The ids after the values of each row, so that batches leave no trace.
-        for (row, id) in (0..values).step_by(batch.width()).zip(batch.row_ids()) {
-            (row..row + batch.width()).for_each(|at| hash.update(value(at).to_le_bytes()));
-            hash.update(id.to_le_bytes());
+        let width = batch.width();
+        for (at, id) in batch.row_ids().iter().enumerate() {
+            let row = at * width..(at + 1) * width;
+            match (batch.rows_f64(), batch.rows_f32()) {
+                (Some(rows), _) => stream.extend(rows[row].iter().map(|value| value.to_bits())),
+                (_, Some(rows)) => {
+                    stream.extend(rows[row].iter().map(|value| f64::from(*value).to_bits()));
+                }
+                (None, None) => panic!("neither f64 nor f32"),
+            }
+            stream.push(*id);
         }
     }
+    stream
+}
+
+pub(crate) fn digest(stream: &[u64]) -> String {
+    let mut hash = Sha256::new();
+    stream.iter().for_each(|word| hash.update(word.to_le_bytes()));
     hex(&hash.finalize())
 }
 
