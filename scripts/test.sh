@@ -43,5 +43,7 @@ step set-up set_up
 step fmt cargo fmt --all --check
 step clippy cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 step tests cargo test --locked --workspace --all-features
+# With every feature it was tested above. Ringmain is no dependency of this form.
+step "embedded loader, by itself" cargo test --locked --package embedded-loader
 step rustdoc rustdoc
 step portable scripts/check-portable.sh
