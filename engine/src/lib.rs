@@ -24,6 +24,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`shards`] delivers batches of rows from `GAMSAE01` shards, in a fixed or a shuffled order, with a
+//! thread that reads ahead.
+//!
 //! # Features
 //! `uring`, `direct` and `tokio-uring` add the backends of those names on Linux. `ndarray` adds
 //! [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards) batches, `serde` the states of
