@@ -1,5 +1,8 @@
 //! The same batches with and without Ringmain: what is expected here knows nothing of either.
 
+// These lints spare functions marked `#[test]`, but not what such functions share.
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 
 use embedded_loader::Loader;
