@@ -212,7 +212,9 @@ impl RowBatch {
         ndarray::ArrayView2::from_shape((self.len, self.width), self.rows_f64()?).ok()
     }
 
-    fn row_bytes(&self) -> &[u8] {
+    /// The values row by row, as the bytes that they are in memory.
+    #[must_use]
+    pub fn row_bytes(&self) -> &[u8] {
         let bytes = self.len * self.width * self.delivered.value_bytes();
         &self.buffer[self.rows_at..][..bytes]
     }
