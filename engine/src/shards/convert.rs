@@ -7,20 +7,29 @@ use super::header::VALUE_BYTES;
 /// Values that are converted at a time: as much as stays in the first-level cache.
 const CHUNK_VALUES: usize = 2048;
 
+const OUT_BYTES: usize = size_of::<f64>();
+
 /// Converts `count` values from `raw_at` on to `f64` from `out_at` on, in one memory. What is
 /// converted is overwritten by what comes after: `raw_at` must be `out_at` plus at least 4 bytes for
 /// each value, so that the writer never overtakes the reader. Both are multiples of the sizes.
 pub(super) fn widen_in_place(bytes: &mut [u8], raw_at: usize, out_at: usize, count: usize) {
-    const OUT_BYTES: usize = size_of::<f64>();
     debug_assert!(raw_at >= out_at + count * VALUE_BYTES);
-    let mut stage = [0f32; CHUNK_VALUES];
-    for first in (0..count).step_by(CHUNK_VALUES) {
-        let stage = &mut stage[..CHUNK_VALUES.min(count - first)];
-        let raw = &bytes[raw_at + first * VALUE_BYTES..][..stage.len() * VALUE_BYTES];
-        bytemuck::cast_slice_mut(stage).copy_from_slice(raw);
-        let out = &mut bytes[out_at + first * OUT_BYTES..][..stage.len() * OUT_BYTES];
-        widen_values(stage, bytemuck::cast_slice_mut(out));
+    let mut done = 0;
+    // The first half of what is left never reaches the values of the second.
+    while count - done > CHUNK_VALUES {
+        let half = (count - done) / 2;
+        let (before, raw) = bytes.split_at_mut(raw_at + done * VALUE_BYTES);
+        let out = &mut before[out_at + done * OUT_BYTES..][..half * OUT_BYTES];
+        let stored = bytemuck::cast_slice(&raw[..half * VALUE_BYTES]);
+        widen_values(stored, bytemuck::cast_slice_mut(out));
+        done += half;
     }
+    let mut stage = [0f32; CHUNK_VALUES];
+    let stage = &mut stage[..count - done];
+    let raw = &bytes[raw_at + done * VALUE_BYTES..][..stage.len() * VALUE_BYTES];
+    bytemuck::cast_slice_mut(stage).copy_from_slice(raw);
+    let out = &mut bytes[out_at + done * OUT_BYTES..][..stage.len() * OUT_BYTES];
+    widen_values(stage, bytemuck::cast_slice_mut(out));
 }
 
 /// Converts the bytes of a file, any number of them at any address, to `f64`.
