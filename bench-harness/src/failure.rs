@@ -56,6 +56,9 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Engine(#[from] ringmain::Error),
 
+    #[error(transparent)]
+    Shard(#[from] ringmain::shards::ShardError),
+
     #[error("cannot read the task from standard input: {0}")]
     Task(#[source] io::Error),
 

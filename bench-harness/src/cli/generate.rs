@@ -18,6 +18,7 @@ pub(crate) struct GenArgs {
 pub(crate) enum GenKind {
     Raw(GenRawArgs),
     Npy(GenNpyArgs),
+    Shards(GenShardsArgs),
 }
 
 /// A file of random bytes
@@ -50,7 +51,31 @@ pub(crate) struct GenNpyArgs {
     pub(crate) seed: u64,
 }
 
+/// A corpus of GAMSAE01 shards, its values from -1 to 1
+#[derive(Debug, Args)]
+pub(crate) struct GenShardsArgs {
+    /// The folder to make them in; shards of the same names are replaced
+    pub(crate) dir: PathBuf,
+
+    /// Rows of all shards together
+    #[arg(long, value_name = "N", default_value_t = 262_144)]
+    pub(crate) rows: u64,
+
+    /// Columns of a row
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub(crate) width: usize,
+
+    /// How many shards
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) shards: u64,
+
+    /// What the values follow from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   ringmain gen raw data.bin --bytes 4GiB
-  ringmain gen npy array.npy --shape 1000,64,64 --seed 7";
+  ringmain gen npy array.npy --shape 1000,64,64 --seed 7
+  ringmain gen shards corpus --rows 500000 --width 512 --shards 16";

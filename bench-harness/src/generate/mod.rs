@@ -2,6 +2,7 @@
 
 mod npy;
 mod raw;
+mod shards;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,12 +13,14 @@ use crate::size::format_bytes;
 use crate::whole_file::{folder, write_whole_with};
 
 pub(crate) use raw::{RawBytes, write_raw};
+pub(crate) use shards::{ShardSizes, write_shards};
 
 /// `ringmain gen`.
 pub(crate) fn run(args: &GenArgs, out: &mut impl Write) -> Result<(), Failure> {
     let line = match &args.kind {
         GenKind::Raw(args) => raw::run(args)?,
         GenKind::Npy(args) => npy::run(args)?,
+        GenKind::Shards(args) => shards::run(args)?,
     };
     writeln!(out, "{line}").map_err(Failure::Output)
 }

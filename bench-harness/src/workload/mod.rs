@@ -7,6 +7,7 @@ mod order;
 mod rand;
 mod replay;
 mod seq;
+mod shards;
 mod views;
 
 use std::path::{Path, PathBuf};
@@ -20,10 +21,11 @@ use crate::progress::Progress;
 use crate::result::{CacheState, Setting};
 
 pub(crate) use order::{Permutation, mix};
+pub(crate) use shards::shard_files;
 
 /// Every workload, in the order of tables.
-pub(crate) const ALL: [&dyn Workload; 5] =
-    [&seq::Seq, &rand::Rand, &views::Views, &mixed::Mixed, &replay::Replay];
+pub(crate) const ALL: [&dyn Workload; 6] =
+    [&seq::Seq, &rand::Rand, &views::Views, &shards::Shards, &mixed::Mixed, &replay::Replay];
 
 /// A way of reading that loaders have.
 pub(crate) trait Workload: Sync {

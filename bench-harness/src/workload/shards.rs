@@ -1,0 +1,124 @@
+//! A training pass: the rows of a corpus of shards in batches, in order or shuffled.
+
+use std::path::{Path, PathBuf};
+
+use ringmain::shards::{Delivered, Order, RowBatch, ShardOptions, ShardSource};
+
+use super::{Done, Job, JobSpec, Workload, combinations, regular_files};
+use crate::failure::Failure;
+use crate::generate::{ShardSizes, write_shards};
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::result::Setting;
+
+/// The workload `shards`.
+#[derive(Debug)]
+pub(super) struct Shards;
+
+/// Rows of 4 KiB, in this many shards.
+const WIDTH: usize = 1024;
+const ROW_BYTES: u64 = WIDTH as u64 * 4;
+const SHARDS: u64 = 8;
+const BATCH_ROWS: u32 = 1024;
+
+/// The forms of it.
+const SEQUENTIAL: &str = "sequential";
+const SHUFFLED: &str = "shuffled";
+
+impl Workload for Shards {
+    fn name(&self) -> &'static str {
+        "shards"
+    }
+
+    fn about(&self) -> &'static str {
+        "delivers the rows of GAMSAE01 shards as f64, 1024 rows of 4 KiB at a time, in order and shuffled"
+    }
+
+    /// The rows are as long as they are, so a plan's block sizes say nothing here.
+    fn settings(&self, plan: &Plan) -> Vec<Setting> {
+        let plan = Plan { block_bytes: Vec::new(), ..plan.clone() };
+        let settings = combinations(&plan, &[(ROW_BYTES, BATCH_ROWS)]);
+        let variant = |name: &str, setting: Setting| Setting {
+            block_bytes: None,
+            variant: Some(name.to_owned()),
+            ..setting
+        };
+        let both =
+            |setting: Setting| [variant(SEQUENTIAL, setting.clone()), variant(SHUFFLED, setting)];
+        settings.into_iter().flat_map(both).collect()
+    }
+
+    /// Data of its own takes time to make: only for those who ask for it, or have some.
+    fn is_default(&self, plan: &Plan) -> bool {
+        plan.data.file.is_some() || plan.data.dir.is_some()
+    }
+
+    fn data_name(&self) -> &'static str {
+        "shards"
+    }
+
+    fn make_data(
+        &self,
+        dir: &Path,
+        bytes: u64,
+        seed: u64,
+        progress: &Progress,
+    ) -> Result<Vec<PathBuf>, Failure> {
+        let rows = (bytes / ROW_BYTES).max(1);
+        write_shards(dir, ShardSizes { rows, width: WIDTH, shards: SHARDS }, seed, progress)
+    }
+
+    fn own_files(&self, path: &Path) -> Result<Vec<PathBuf>, Failure> {
+        shard_files(path)
+    }
+
+    fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
+        let is_shuffled = job.setting.variant.as_deref() == Some(SHUFFLED);
+        let shuffled = Order::Shuffled { seed: job.seed, epoch: 0 };
+        let source = ShardOptions::new()
+            .batch_rows(job.setting.batch.unwrap_or(BATCH_ROWS).max(1) as usize)
+            .order(if is_shuffled { shuffled } else { Order::Sequential })
+            .delivered(Delivered::F64)
+            .partition(job.thread, job.threads)
+            .open(job.engine, job.files)?;
+        Ok(Box::new(Pass { source, last: None }))
+    }
+}
+
+/// The `*.shard` files of a folder, or the one file that is one.
+pub(crate) fn shard_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = regular_files(path)?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "shard"));
+    Ok(files)
+}
+
+#[derive(Debug)]
+struct Pass {
+    source: ShardSource,
+    last: Option<RowBatch>,
+}
+
+impl Job for Pass {
+    fn next(&mut self) -> Result<Option<Done>, Failure> {
+        // Its memory first, so that the next batch can have it.
+        self.last = None;
+        self.last = self.source.next_batch()?;
+        Ok(self.last.as_ref().map(|batch| {
+            // Bytes of the shards, so that rates compare with those of other workloads.
+            let bytes = batch.len() as u64 * batch.width() as u64 * 4;
+            let reads =
+                if self.source.order() == Order::Sequential { 1 } else { batch.len() as u64 };
+            Done { bytes, reads }
+        }))
+    }
+
+    fn last(&self) -> &[u8] {
+        self.last.as_ref().map_or(&[], RowBatch::row_bytes)
+    }
+
+    fn restart(&mut self) -> Result<(), Failure> {
+        self.last = None;
+        self.source.reset();
+        Ok(())
+    }
+}
