@@ -53,3 +53,23 @@ fn damage_and_absence_are_told() {
         .expect_failure(2, &["are free", "--bytes"]);
     assert!(!none.exists());
 }
+
+#[test]
+fn shards_are_made_and_recognised() {
+    let dir = tempfile::tempdir().unwrap();
+    let corpus = dir.path().join("corpus");
+    let sizes = ["gen", "shards", "--rows", "100", "--width", "6", "--shards", "3", "--seed", "2"];
+    let outcome = run(ringmain(sizes).arg(&corpus));
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let inspect = |path: &std::path::Path| -> Value {
+        let json = run(ringmain(["inspect", "--json"]).arg(path)).stdout_of_success();
+        serde_json::from_slice(&json).unwrap()
+    };
+    let (all, first) = (inspect(&corpus), inspect(&corpus.join("part-000.shard")));
+    assert_eq!((&all["format"], &all["shards"]), (&"GAMSAE01".into(), &3.into()));
+    assert_eq!((&all["rows"], &all["columns"]), (&100.into(), &6.into()));
+    assert_eq!((&first["rows"], &first["bytes"]), (&34.into(), &(32 + 34 * 24).into()));
+
+    fs::write(corpus.join("part-001.shard"), b"GAMSAE01 and no more").unwrap();
+    run(ringmain(["inspect"]).arg(&corpus)).expect_failure(1, &["part-001.shard", "truncated"]);
+}
