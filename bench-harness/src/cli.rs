@@ -32,6 +32,7 @@ pub(crate) enum Command {
     Gen(GenArgs),
     Inspect(InspectArgs),
     Cat(CatArgs),
+    Overhead(OverheadArgs),
     /// Prints the JSON Schema of run.json
     Schema,
     /// Measures one cell: started by `bench` for each.
@@ -132,6 +133,18 @@ pub(crate) struct InspectArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Tells what measuring itself costs, on warm reads of 4 KiB.
+#[derive(Debug, Args)]
+pub(crate) struct OverheadArgs {
+    /// How many rounds to take the median of
+    #[arg(long, value_name = "COUNT", default_value_t = 101)]
+    pub(crate) rounds: u32,
+
+    /// Where to make a file of 64 MiB for a moment [default: the current folder]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) scratch: Option<PathBuf>,
 }
 
 const INSPECT_EXAMPLES: &str = "\

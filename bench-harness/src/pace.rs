@@ -1,60 +1,65 @@
 //! When operations start.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::measure::Clock;
 
 /// How far ahead of its time a thread stops sleeping and watches the clock: a sleep may take this
 /// much longer than asked.
-const SPIN: Duration = Duration::from_micros(100);
+const SPIN_NS: u64 = 100_000;
 
 /// A closed loop starts each operation when the one before has ended; an open loop starts them at
 /// a given rate, so that the ones that wait behind a stall count its time as theirs.
 #[derive(Debug)]
 pub(crate) enum Pace {
     Closed,
-    Open { next: Instant, interval: Duration },
+    Open {
+        /// When the first one was meant to start.
+        start_ns: u64,
+        /// From one of this thread's to the next.
+        interval_ns: f64,
+        operations: u64,
+    },
 }
 
 impl Pace {
     /// For one thread of several that keep the rate together, taking turns.
-    pub(crate) fn new(
-        rate_per_s: Option<u64>,
-        threads: u64,
-        thread: u64,
-        started: Instant,
-    ) -> Self {
+    pub(crate) fn new(rate_per_s: Option<u64>, threads: u64, thread: u64, now_ns: u64) -> Self {
         let Some(rate) = rate_per_s else {
             return Self::Closed;
         };
-        let turn = Duration::from_secs_f64(1.0 / rate as f64);
-        let times = |count: u64| turn.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
-        Self::Open { next: started + times(thread), interval: times(threads) }
+        // Whole nanoseconds would be wrong by half at a thousand million a second.
+        let turn_ns = 1e9 / rate as f64;
+        Self::Open {
+            start_ns: now_ns + (turn_ns * thread as f64) as u64,
+            interval_ns: turn_ns * threads as f64,
+            operations: 0,
+        }
     }
 
-    /// Waits for the next operation's time, and says when it was meant to start. `now` is the end
-    /// of the one before.
+    /// Waits for the next operation's time, and says when it was meant to start. `now_ns` is the
+    /// end of the one before.
     #[inline]
-    pub(crate) fn wait(&mut self, now: Instant) -> Instant {
+    pub(crate) fn wait(&mut self, clock: &Clock, now_ns: u64) -> u64 {
         match self {
-            Self::Closed => now,
-            Self::Open { next, interval } => {
-                let intended = *next;
-                *next += *interval;
-                wait_until(intended);
-                intended
+            Self::Closed => now_ns,
+            Self::Open { start_ns, interval_ns, operations } => {
+                let intended_ns = *start_ns + (*interval_ns * *operations as f64) as u64;
+                *operations += 1;
+                wait_until(clock, intended_ns);
+                intended_ns
             }
         }
     }
 }
 
-fn wait_until(time: Instant) {
+fn wait_until(clock: &Clock, time_ns: u64) {
     loop {
-        let left = time.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        match left.checked_sub(SPIN) {
-            Some(sleep) => std::thread::sleep(sleep),
-            None => std::hint::spin_loop(),
+        let left_ns = time_ns.saturating_sub(clock.now_ns());
+        match left_ns.checked_sub(SPIN_NS) {
+            Some(sleep_ns) => std::thread::sleep(Duration::from_nanos(sleep_ns)),
+            None if left_ns > 0 => std::hint::spin_loop(),
+            None => return,
         }
     }
 }
@@ -65,25 +70,26 @@ mod tests {
 
     #[test]
     fn a_stall_counts_for_all_that_wait_behind_it() {
-        let started = Instant::now();
-        let mut pace = Pace::new(Some(1000), 1, 0, started);
-        let first = pace.wait(started);
+        let clock = Clock::start();
+        let mut pace = Pace::new(Some(1000), 1, 0, clock.now_ns());
+        let first_ns = pace.wait(&clock, 0);
         std::thread::sleep(Duration::from_millis(20));
         // Ten more were due during the stall: none waits, each counts from its own time.
-        for number in 1..=10u32 {
-            let intended = pace.wait(Instant::now());
-            assert_eq!(intended - first, Duration::from_millis(number.into()));
-            assert!(Instant::now() - intended >= Duration::from_millis(10));
+        for number in 1..=10 {
+            let intended_ns = pace.wait(&clock, 0);
+            assert_eq!(intended_ns - first_ns, number * 1_000_000);
+            assert!(clock.now_ns() - intended_ns >= 9_000_000);
         }
     }
 
     #[test]
     fn nothing_starts_early_and_threads_take_turns() {
-        let started = Instant::now();
+        let clock = Clock::start();
+        let now_ns = clock.now_ns();
         let starts: Vec<_> = (0..4)
-            .map(|thread| Pace::new(Some(200), 4, thread, started).wait(started) - started)
+            .map(|thread| Pace::new(Some(200), 4, thread, now_ns).wait(&clock, now_ns) - now_ns)
             .collect();
-        assert_eq!(starts, [0, 5, 10, 15].map(Duration::from_millis));
-        assert!(started.elapsed() >= Duration::from_millis(15));
+        assert_eq!(starts, [0, 5_000_000, 10_000_000, 15_000_000]);
+        assert!(clock.now_ns() - now_ns >= 15_000_000);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Barrier};
-use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, setrlimit};
 use ringmain::Engine;
@@ -12,9 +11,9 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::corrupt::Corrupting;
 use crate::export::histogram;
 use crate::failure::Failure;
-use crate::measure::{Latencies, RssSampler, TlbMisses, Usage, cache};
+use crate::measure::{Clock, Latencies, RssSampler, TlbMisses, Usage, cache, percentiles};
 use crate::pace::Pace;
-use crate::result::{CachedPages, Cell};
+use crate::result::{CacheState, CachedPages, Cell};
 use crate::task::{MemoryLimit, Task};
 use crate::workload::{self, Job, JobSpec};
 
@@ -33,6 +32,7 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
 
 /// Carries out one task in this process.
 fn measure(task: &Task) -> Result<Cell, Failure> {
+    let clock = Clock::start();
     let prepared = cache::prepare(&task.cached_files, task.cache)?;
     limit_memory(task)?;
     let engine = open_engine(task)?;
@@ -41,15 +41,16 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
     let tlb = TlbMisses::start();
     let rss = RssSampler::start()?;
     let usage = Usage::now();
-    let readings = read_on_threads(task, &mut jobs)?;
+    let readings = read_on_threads(task, &mut jobs, &clock)?;
     let usage = Usage::now().since(usage);
     let timeline = rss.finish();
     let dtlb_misses = tlb.finish();
     let cached_after = cache::cached_pages(&task.cached_files);
 
-    let mut total = Reading::new()?;
+    let mut total = Reading::new();
     readings.iter().for_each(|reading| total.add(reading));
-    let seconds = total.elapsed.as_secs_f64();
+    let latencies = total.latencies.to_histogram()?;
+    let seconds = total.elapsed_ns as f64 / 1e9;
     let leaked = leaked_into_cache(task.backend.is_direct(), prepared.cached_pages, cached_after);
     let invalid_reason = prepared.problem.or(leaked).or_else(|| total.problem());
     let throughput = if seconds > 0.0 { total.bytes as f64 / seconds } else { 0.0 };
@@ -67,8 +68,8 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
         operations: total.operations,
         seconds,
         throughput_bytes_per_s: throughput,
-        latency_ns: total.latencies.percentiles(),
-        latency_histogram: histogram::encode(&total.latencies.0)?,
+        latency_ns: percentiles(&latencies),
+        latency_histogram: histogram::encode(&latencies)?,
         rss_anon_bytes: timeline.anon,
         rss_file_bytes: timeline.file,
         rss_timeline: timeline.samples,
@@ -138,18 +139,17 @@ fn open_jobs(engine: &Engine, task: &Task) -> Result<Vec<Box<dyn Job>>, Failure>
 
 /// What one thread, or all of them together, read.
 #[derive(Debug)]
-struct Reading {
+pub(crate) struct Reading {
     bytes: u64,
     reads: u64,
     operations: u64,
-    elapsed: Duration,
+    elapsed_ns: u64,
     latencies: Latencies,
 }
 
 impl Reading {
-    fn new() -> Result<Self, Failure> {
-        let latencies = Latencies::new()?;
-        Ok(Self { bytes: 0, reads: 0, operations: 0, elapsed: Duration::ZERO, latencies })
+    fn new() -> Self {
+        Self { bytes: 0, reads: 0, operations: 0, elapsed_ns: 0, latencies: Latencies::new() }
     }
 
     /// Threads run at the same time: the slowest one's time is everybody's.
@@ -157,7 +157,7 @@ impl Reading {
         self.bytes += other.bytes;
         self.reads += other.reads;
         self.operations += other.operations;
-        self.elapsed = self.elapsed.max(other.elapsed);
+        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.latencies.merge(&other.latencies);
     }
 
@@ -167,9 +167,13 @@ impl Reading {
 }
 
 /// Runs every job on a thread of its own; a single one on this thread.
-fn read_on_threads(task: &Task, jobs: &mut [Box<dyn Job>]) -> Result<Vec<Reading>, Failure> {
+fn read_on_threads(
+    task: &Task,
+    jobs: &mut [Box<dyn Job>],
+    clock: &Clock,
+) -> Result<Vec<Reading>, Failure> {
     if let [job] = jobs {
-        return Ok(vec![read(task, job.as_mut(), 1, 0)?]);
+        return Ok(vec![read(task, job.as_mut(), clock, 1, 0)?]);
     }
     let threads = jobs.len() as u64;
     let barrier = Barrier::new(jobs.len());
@@ -181,7 +185,7 @@ fn read_on_threads(task: &Task, jobs: &mut [Box<dyn Job>]) -> Result<Vec<Reading
                 let barrier = &barrier;
                 scope.spawn(move || {
                     barrier.wait();
-                    read(task, job.as_mut(), threads, thread)
+                    read(task, job.as_mut(), clock, threads, thread)
                 })
             })
             .collect();
@@ -194,32 +198,38 @@ fn read_on_threads(task: &Task, jobs: &mut [Box<dyn Job>]) -> Result<Vec<Reading
 
 /// The measured loop. One look at the clock for each operation: the end of one is the start of the
 /// next, or, in an open loop, each starts when it was meant to.
-fn read(task: &Task, job: &mut dyn Job, threads: u64, thread: u64) -> Result<Reading, Failure> {
-    let mut reading = Reading::new()?;
+pub(crate) fn read(
+    task: &Task,
+    job: &mut dyn Job,
+    clock: &Clock,
+    threads: u64,
+    thread: u64,
+) -> Result<Reading, Failure> {
+    let mut reading = Reading::new();
     let limit = operations_of(task, threads, thread);
-    let may_repeat = task.cache == crate::result::CacheState::Warm;
-    let started = Instant::now();
-    let deadline = Duration::from_secs_f64(task.seconds);
-    let mut pace = Pace::new(task.setting.rate_per_s, threads, thread, started);
-    let mut ended = started;
-    while reading.operations < limit && ended - started < deadline {
-        let intended = pace.wait(ended);
-        let Some(done) = job.next()? else {
-            // A second pass over a cold file would not be cold.
-            if reading.operations == 0 || !may_repeat {
-                break;
-            }
+    let may_repeat = task.cache == CacheState::Warm;
+    let started_ns = clock.now_ns();
+    let deadline_ns = started_ns.saturating_add((task.seconds * 1e9) as u64);
+    let mut pace = Pace::new(task.setting.rate_per_s, threads, thread, started_ns);
+    let mut ended_ns = started_ns;
+    while reading.operations < limit && ended_ns < deadline_ns {
+        let intended_ns = pace.wait(clock, ended_ns);
+        let mut done = job.next()?;
+        // A second pass over a cold file would not be cold.
+        if done.is_none() && may_repeat {
             job.restart()?;
-            continue;
+            done = job.next()?;
+        }
+        let Some(done) = done else {
+            break;
         };
-        ended = Instant::now();
-        let latency_ns = u64::try_from((ended - intended).as_nanos()).unwrap_or(u64::MAX);
-        reading.latencies.record_ns(latency_ns);
+        ended_ns = clock.now_ns();
+        reading.latencies.record_ns(ended_ns.saturating_sub(intended_ns));
         reading.bytes += done.bytes;
         reading.reads += done.reads;
         reading.operations += 1;
     }
-    reading.elapsed = ended - started;
+    reading.elapsed_ns = ended_ns - started_ns;
     Ok(reading)
 }
 

@@ -1,12 +1,14 @@
 //! What is measured of a process, one instrument a file.
 
 pub(crate) mod cache;
+mod clock;
 mod latency;
 mod process;
 mod rss;
 mod tlb;
 
-pub(crate) use latency::Latencies;
+pub(crate) use clock::Clock;
+pub(crate) use latency::{Latencies, percentiles};
 pub(crate) use process::Usage;
 pub(crate) use rss::RssSampler;
 pub(crate) use tlb::TlbMisses;
