@@ -4,7 +4,7 @@
 #
 #   scripts/bench.sh [ARGUMENTS OF ringmain bench]
 #
-# Data is made in target/bench (1 GiB for each kind and cache state) and removed again; --scratch
+# Data is made in target/bench (512 MiB for each kind and cache state) and removed again; --scratch
 # puts it elsewhere. Not in /tmp by default: that is often tmpfs, where there is no device.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

@@ -17,7 +17,7 @@ use crate::plan::BackendChoice;
 use crate::progress::Progress;
 use crate::result::{CacheState, Setting};
 use crate::stats::median;
-use crate::task::Task;
+use crate::task::{Checked, Task};
 use crate::worker;
 use crate::workload::{self, Job, JobSpec, Permutation};
 
@@ -91,6 +91,7 @@ impl Bench {
             seed: 1,
             buffer_bytes: 1 << 20,
             memory_limit: None,
+            checked: Checked::of_repetition(0),
             corrupt: false,
         };
         let engine = Engine::builder().backend(task.backend.kind).build()?;

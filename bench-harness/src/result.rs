@@ -102,7 +102,8 @@ pub struct Cell {
     pub device_bytes: Option<u64>,
     /// Pages of the data in the page cache.
     pub cached_pages: CachedPages,
-    /// Of the bytes that the workload's first operations bring, in order. The same for all backends.
+    /// Of the bytes that the first operations bring, in order: the same for all backends in the
+    /// same repetition.
     pub checksum: String,
 }
 

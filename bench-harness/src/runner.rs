@@ -14,7 +14,7 @@ use crate::memory_limit::MemoryCage;
 use crate::plan::{BackendChoice, Plan};
 use crate::progress::Progress;
 use crate::result::Cell;
-use crate::task::Task;
+use crate::task::{Checked, Task};
 use crate::workload::{Permutation, Workload};
 
 /// Who reads in a cell.
@@ -59,6 +59,7 @@ impl Runner {
                         seed: plan.seed,
                         buffer_bytes: plan.buffer_bytes.0,
                         memory_limit: None,
+                        checked: Checked::of_repetition(0),
                         corrupt: false,
                     };
                     for backend in &plan.backends {
@@ -103,7 +104,8 @@ impl Runner {
                     return Ok(());
                 }
                 let (reader, task) = &self.cells[order.at(index) as usize];
-                let mut task = Task { repetition, ..task.clone() };
+                let checked = Checked::of_repetition(repetition);
+                let mut task = Task { repetition, checked, ..task.clone() };
                 task.memory_limit = cage.map(MemoryCage::limit);
                 task.corrupt = corrupt.is_some_and(|backend| backend == task.backend);
                 progress.message(&name_of(reader, &task));

@@ -26,9 +26,29 @@ pub(crate) struct Task {
     pub(crate) seed: u64,
     pub(crate) buffer_bytes: u64,
     pub(crate) memory_limit: Option<MemoryLimit>,
+    /// How much of what was read is read again for the checksum.
+    pub(crate) checked: Checked,
     /// For tests of the harness: the backend gives one wrong byte.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) corrupt: bool,
+}
+
+/// The most that each thread reads again for the checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Checked {
+    pub(crate) bytes: u64,
+    pub(crate) reads: u64,
+}
+
+impl Checked {
+    /// Thoroughly the first time; later a little, since cold reads of 4 KiB one by one would take
+    /// longer than what is measured.
+    pub(crate) fn of_repetition(repetition: u32) -> Self {
+        match repetition {
+            0 => Self { bytes: 32 << 20, reads: u64::MAX },
+            _ => Self { bytes: 8 << 20, reads: 512 },
+        }
+    }
 }
 
 /// How the memory of the child is limited.

@@ -12,12 +12,13 @@ const BUSY_SHARE_MAX: f64 = 0.10;
 const STEAL_SHARE_MAX: f64 = 0.05;
 /// All backends of a workload gave the same bytes; or which did not.
 pub(crate) fn same_bytes(run: &Run) -> Result<(), Failure> {
-    let mut groups: BTreeMap<Group, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Group, u32), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for cell in run.cells.iter().filter(|cell| !cell.checksum.is_empty()) {
-        let checksums = groups.entry(cell.group()).or_default();
+        let checksums = groups.entry((cell.group(), cell.repetition)).or_default();
         checksums.entry(&cell.checksum).or_default().push(&cell.backend);
     }
-    let Some((group, checksums)) = groups.into_iter().find(|(_, found)| found.len() > 1) else {
+    let Some(((group, _), checksums)) = groups.into_iter().find(|(_, found)| found.len() > 1)
+    else {
         return Ok(());
     };
     let told: Vec<String> = checksums.into_iter().map(|(sum, names)| told(sum, names)).collect();

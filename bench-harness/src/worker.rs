@@ -14,11 +14,8 @@ use crate::failure::Failure;
 use crate::measure::{Clock, Latencies, RssSampler, TlbMisses, Usage, cache, percentiles};
 use crate::pace::Pace;
 use crate::result::{CacheState, CachedPages, Cell};
-use crate::task::{MemoryLimit, Task};
+use crate::task::{Checked, MemoryLimit, Task};
 use crate::workload::{self, Job, JobSpec};
-
-/// How many bytes the checksum is taken over at most, for each thread.
-const CHECKSUM_BYTES: u64 = 32 << 20;
 
 /// Reads a task from standard input, carries it out and writes the cell to `out`.
 pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
@@ -80,7 +77,7 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
         dtlb_misses,
         device_bytes: usage.device_bytes,
         cached_pages: CachedPages { before: prepared.cached_pages, after: cached_after },
-        checksum: checksum(&mut jobs)?,
+        checksum: checksum(&mut jobs, task.checked)?,
     })
 }
 
@@ -243,16 +240,18 @@ fn operations_of(task: &Task, threads: u64, thread: u64) -> u64 {
 
 /// Reads the first operations of every thread again, this time looking at the bytes. Apart from
 /// the measurement, because it costs more than a warm read.
-fn checksum(jobs: &mut [Box<dyn Job>]) -> Result<String, Failure> {
+fn checksum(jobs: &mut [Box<dyn Job>], most: Checked) -> Result<String, Failure> {
     let mut digest = Xxh3::new();
     for job in jobs {
         job.restart()?;
-        let mut bytes = 0;
-        while bytes < CHECKSUM_BYTES
+        let (mut bytes, mut reads) = (0, 0);
+        while bytes < most.bytes
+            && reads < most.reads
             && let Some(done) = job.next()?
         {
             digest.update(job.last());
             bytes += done.bytes;
+            reads += done.reads;
         }
     }
     Ok(format!("xxh3:{:016x}", digest.digest()))

@@ -114,7 +114,7 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
     pub(crate) trace: Option<PathBuf>,
 
-    /// How much data to make for each kind and cache state [default: 1 GiB]
+    /// How much data to make for each kind and cache state [default: 512 MiB]
     #[arg(long, value_name = "BYTES")]
     pub(crate) bytes: Option<Bytes>,
 

@@ -107,7 +107,7 @@ impl Default for Plan {
 
 impl Default for DataPlan {
     fn default() -> Self {
-        Self { file: None, dir: None, scratch: None, trace: None, bytes: Bytes(1 << 30) }
+        Self { file: None, dir: None, scratch: None, trace: None, bytes: Bytes(512 << 20) }
     }
 }
 

@@ -48,11 +48,6 @@ impl Workload for Shards {
         settings.into_iter().flat_map(both).collect()
     }
 
-    /// Data of its own takes time to make: only for those who ask for it, or have some.
-    fn is_default(&self, plan: &Plan) -> bool {
-        plan.data.file.is_some() || plan.data.dir.is_some()
-    }
-
     fn data_name(&self) -> &'static str {
         "shards"
     }
