@@ -18,10 +18,10 @@ use crate::plan::{BackendChoice, Plan, render_plan};
 use crate::probe::probe_path;
 use crate::progress::{Progress, say};
 use crate::result::{Run, RunFolder, SCHEMA_VERSION, Skipped};
-use crate::runner::Runner;
+use crate::runner::{Runner, buffer_bytes};
 use crate::trace::Trace;
 use crate::workload::{JobSpec, Workload};
-use crate::{interrupt, save, trust, workload};
+use crate::{interrupt, save, trust, verify, workload};
 
 /// Measures what the arguments ask for, and says what to make of it.
 pub(crate) fn run(args: &BenchArgs, out: &mut impl Write) -> Result<(), Failure> {
@@ -37,73 +37,123 @@ pub(crate) fn run(args: &BenchArgs, out: &mut impl Write) -> Result<(), Failure>
         tell(&run, &folder, out)?;
     }
     trust::same_bytes(&run)?;
-    if run.complete { Ok(()) } else { Err(Failure::Interrupted) }
+    if !run.complete {
+        return Err(Failure::Interrupted);
+    }
+    if run.cells.iter().any(|cell| cell.valid) { Ok(()) } else { Err(Failure::NothingValid) }
 }
 
-/// Carries out a plan. The result is on the disk when it returns, whatever it returns.
+/// Carries out a plan. What was measured is on the disk when it returns, whatever it returns; if
+/// nothing was, nothing is.
 pub(crate) fn measure(
-    mut plan: Plan,
+    plan: Plan,
     out: Option<&Path>,
     corrupt: Option<BackendChoice>,
 ) -> Result<(Run, RunFolder), Failure> {
-    let stop = interrupt::stop_flag();
+    interrupt::handle();
+    let folder = save::make_folder(out)?;
+    let measured = measure_into(plan, &folder, corrupt);
+    if measured.is_err() {
+        save::remove_empty(&folder);
+    }
+    match measured {
+        Ok(run) => Ok((run, folder)),
+        Err(_) if interrupt::is_requested() => Err(Failure::Interrupted),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn measure_into(
+    mut plan: Plan,
+    folder: &RunFolder,
+    corrupt: Option<BackendChoice>,
+) -> Result<Run, Failure> {
     let mut workloads = workload::planned(&plan)?;
     let fio = Fio::find(&plan)?;
     let skipped = choose_backends(&mut plan)?;
     let data = DataSets::prepare(&plan, &mut workloads)?;
     try_out(&plan, &workloads, &data)?;
+    verify_all(&plan, &data, corrupt)?;
     let runner = Runner::new(&plan, &workloads, &data, &fio)?;
-    let cage = plan.memory_limit_bytes.map(|bytes| MemoryCage::new(bytes.0));
-    let folder = save::make_folder(out)?;
-
-    let started = Instant::now();
+    if runner.cells() == 0 {
+        let message = "these workloads have none of these cache states: nothing to measure".into();
+        return Err(Failure::Usage { message });
+    }
     let mut run = new_run(plan, skipped, data.sample());
+    run.host.fio = fio.first().and_then(|_| Fio::version());
+    let outcome = run_cells(&runner, &mut run, folder, corrupt);
+    data.remove()?;
+    outcome?;
+    Ok(run)
+}
+
+/// Measures every cell and saves the result, also when it was interrupted or went wrong.
+fn run_cells(
+    runner: &Runner,
+    run: &mut Run,
+    folder: &RunFolder,
+    corrupt: Option<BackendChoice>,
+) -> Result<(), Failure> {
+    let started = Instant::now();
     if let Some(trace) = &run.plan.data.trace {
         run.warnings.extend(Trace::open(trace)?.notes);
     }
+    let cage = run.plan.memory_limit_bytes.map(|bytes| MemoryCage::new(bytes.0));
     run.warnings.extend(cage.as_ref().and_then(|(_, warning)| warning.clone()));
+    let cage = cage.as_ref().map(|(cage, _)| cage);
     let busy = BusyMeter::start();
     let progress = Progress::steps("measuring", runner.cells());
-    let cage = cage.as_ref().map(|(cage, _)| cage);
-    let mut log = save::CellLog::create(&folder)?;
-    let outcome = runner.run(cage, corrupt, &stop, &progress, |cell| {
+    let mut log = save::CellLog::create(folder, run)?;
+    let outcome = runner.run(cage, corrupt, &progress, |cell| {
         log.append(&cell)?;
         run.cells.push(cell);
         Ok(())
     });
     progress.finish();
-
     run.elapsed_s = started.elapsed().as_secs_f64();
     run.complete = outcome.is_ok() && run.cells.len() as u64 == runner.cells();
     if let Some((others, steal)) = busy.shares() {
         run.host.load.busy_share = Some(others);
         run.host.load.steal_share = Some(steal);
     }
-    run.warnings.extend(trust::warnings(&run));
-    save::save(&run, &folder)?;
+    trust::discard_wrong_bytes(run);
+    run.warnings.extend(trust::warnings(run));
+    save::save(run, folder)?;
     log.remove()?;
-    data.remove()?;
-    outcome?;
-    Ok((run, folder))
+    outcome
+}
+
+/// Has every backend read all of the data once.
+fn verify_all(plan: &Plan, data: &DataSets, corrupt: Option<BackendChoice>) -> Result<(), Failure> {
+    // The files of a trace are only read where the trace says.
+    if plan.data.trace.is_some() {
+        return Ok(());
+    }
+    for files in data.kinds() {
+        verify::same_bytes(&plan.backends, files, corrupt)?;
+    }
+    Ok(())
 }
 
 /// Opens every job once, with the backend that works everywhere: data that is too small or damaged
 /// is told before a folder is made for the result.
 fn try_out(plan: &Plan, workloads: &[&dyn Workload], data: &DataSets) -> Result<(), Failure> {
-    let memory_limit_bytes = usize::try_from(plan.buffer_bytes.0).unwrap_or(usize::MAX);
-    let engine = Engine::builder()
-        .backend(BackendKind::Pread)
-        .memory_limit_bytes(memory_limit_bytes)
-        .build()?;
     for workload in workloads {
         let Some(cache) = workload.caches(plan).first().copied() else {
             continue;
         };
         for setting in &workload.settings(plan) {
+            let bytes = buffer_bytes(plan, setting);
+            let engine = &Engine::builder()
+                .backend(BackendKind::Pread)
+                .memory_limit_bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
+                .build()?;
             let files = data.files(*workload, cache);
-            let (seed, thread, threads) = (plan.seed, 0, 1);
-            let engine = &engine;
-            workload.open(&JobSpec { engine, setting, files, seed, thread, threads })?;
+            let (seed, threads) = (plan.seed, u64::from(setting.threads.unwrap_or(1)));
+            // All at once, as they will be: their buffers come out of one pool.
+            let open =
+                |thread| workload.open(&JobSpec { engine, setting, files, seed, thread, threads });
+            (0..threads).map(open).collect::<Result<Vec<_>, _>>()?;
         }
     }
     Ok(())
@@ -116,7 +166,7 @@ fn new_run(plan: Plan, skipped: Vec<Skipped>, sample: Option<&Path>) -> Run {
         started_at: save::utc(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()),
         elapsed_s: 0.0,
         complete: false,
-        command: std::env::args().collect(),
+        command: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
         plan,
         host: Host::describe(sample.unwrap_or(Path::new("."))),
         skipped,
@@ -161,7 +211,15 @@ fn probe_place(plan: &Plan) -> Result<Probe, Failure> {
     {
         return probe_path(file);
     }
-    probe_path(data.scratch.as_deref().unwrap_or(Path::new(".")))
+    let scratch = data.scratch.as_deref().unwrap_or(Path::new("."));
+    match std::fs::metadata(scratch) {
+        Ok(found) if found.is_dir() => probe_path(scratch),
+        Ok(_) => Err(Failure::ReadFile {
+            path: scratch.to_owned(),
+            source: std::io::ErrorKind::NotADirectory.into(),
+        }),
+        Err(source) => Err(Failure::ReadFile { path: scratch.to_owned(), source }),
+    }
 }
 
 /// The table, what to be careful about, and where the rest is.

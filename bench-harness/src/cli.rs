@@ -81,7 +81,7 @@ pub(crate) struct CatArgs {
 pub(crate) struct RecommendArgs {
     /// A result to go by, as `ringmain bench` writes it. Without it a benchmark is run, with the
     /// arguments of `bench`
-    #[arg(long, value_name = "RUN.json")]
+    #[arg(long, value_name = "RUN.json", conflicts_with = "MeasuredArgs")]
     pub(crate) from: Option<PathBuf>,
 
     #[command(flatten)]

@@ -7,9 +7,11 @@ use tempfile::TempDir;
 
 use crate::failure::Failure;
 use crate::generate::check_space;
+use crate::host::memory_available_bytes;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::result::CacheState;
+use crate::size::format_bytes_short;
 use crate::workload::Workload;
 
 /// The data of a run. Data that was made goes away with it.
@@ -48,6 +50,7 @@ impl DataSets {
             if files.is_empty() {
                 continue;
             }
+            check_own(workload.cached_files(&files)?, &workload.caches(plan))?;
             for cache in workload.caches(plan) {
                 sets.insert((workload.data_name(), cache), files.clone());
             }
@@ -96,6 +99,19 @@ impl DataSets {
         self.sets.get(&(workload.data_name(), cache)).map_or(&[], Vec::as_slice)
     }
 
+    /// One set of files for each kind of data, those that are warm where there are any: all copies
+    /// hold the same bytes.
+    pub(crate) fn kinds(&self) -> Vec<&[PathBuf]> {
+        let mut kinds: BTreeMap<&str, &[PathBuf]> = BTreeMap::new();
+        for ((name, cache), files) in &self.sets {
+            let is_first = !kinds.contains_key(name);
+            if is_first || *cache == CacheState::Warm {
+                kinds.insert(name, files);
+            }
+        }
+        kinds.into_values().collect()
+    }
+
     /// Any file of them, to try backends with.
     pub(crate) fn sample(&self) -> Option<&Path> {
         self.sets.values().flatten().next().map(PathBuf::as_path)
@@ -109,6 +125,30 @@ impl DataSets {
         let path = folder.path().to_owned();
         folder.close().map_err(|source| Failure::WriteFile { path, source })
     }
+}
+
+/// Refuses what could only fail later: names that no result can hold, and files that cannot be
+/// warm because they are larger than memory.
+fn check_own(files: Vec<PathBuf>, caches: &[CacheState]) -> Result<(), Failure> {
+    if let Some(path) = files.iter().find(|path| path.to_str().is_none()) {
+        let path = path.display();
+        let message = format!("{path}: a result can only tell of names that are UTF-8");
+        return Err(Failure::Usage { message });
+    }
+    let bytes: u64 =
+        files.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
+    let is_warmed = caches.iter().any(|cache| *cache != CacheState::Cold);
+    let available_bytes =
+        memory_available_bytes().filter(|available| is_warmed && bytes > *available);
+    if let Some(available) = available_bytes {
+        let message = format!(
+            "{} cannot be held warm in {} of free memory; measure with --cache cold",
+            format_bytes_short(bytes as f64),
+            format_bytes_short(available as f64)
+        );
+        return Err(Failure::Usage { message });
+    }
+    Ok(())
 }
 
 /// Where data is made: the folder asked for, or the current one.

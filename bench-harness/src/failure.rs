@@ -65,6 +65,10 @@ pub(crate) enum Failure {
     #[error("cannot start {what}: {source}")]
     Child { what: String, source: io::Error },
 
+    /// A child that was to measure or verify ended without an answer.
+    #[error("{message}")]
+    Worker { message: String, is_killed: bool },
+
     #[error("{what}: {message}")]
     Cell { what: String, message: String },
 
@@ -79,6 +83,9 @@ pub(crate) enum Failure {
 
     #[error("interrupted")]
     Interrupted,
+
+    #[error("not one cell counts; the warnings say why")]
+    NothingValid,
 
     #[error("cannot start a reader thread: {0}")]
     Thread(#[source] io::Error),

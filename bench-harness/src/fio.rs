@@ -2,11 +2,12 @@
 
 use std::process::{Command, Stdio};
 
+use ringmain::BackendKind;
 use serde::Deserialize;
 
 use crate::failure::Failure;
 use crate::measure::cache;
-use crate::plan::Plan;
+use crate::plan::{BackendChoice, Plan};
 use crate::result::{CacheState, CachedPages, Cell, CpuSeconds, Faults, Latency};
 use crate::task::Task;
 
@@ -24,11 +25,11 @@ const ENGINES: [(&str, bool); 4] =
 impl Fio {
     /// The ways to run it, or why it cannot be run.
     pub(crate) fn find(plan: &Plan) -> Result<Vec<Self>, Failure> {
-        if !plan.with_fio {
+        // Where the memory of the measured process is limited, fio's would not be.
+        if !plan.with_fio || plan.memory_limit_bytes.is_some() {
             return Ok(Vec::new());
         }
-        let found = Command::new("fio").arg("--version").stdout(Stdio::null()).status();
-        if !found.is_ok_and(|status| status.success()) {
+        if Self::version().is_none() {
             let message = "fio is not installed; install the package `fio`, or leave out \
                            --with-fio"
                 .into();
@@ -37,18 +38,36 @@ impl Fio {
         Ok(ENGINES.map(|(engine, is_direct)| Self { engine, is_direct }).to_vec())
     }
 
+    /// What `fio --version` says; `None` where it is not installed.
+    pub(crate) fn version() -> Option<String> {
+        let output = Command::new("fio").arg("--version").stderr(Stdio::null()).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    }
+
     /// `fio:psync`, `fio:io_uring`, `fio:io_uring-buffered`.
     pub(crate) fn name(&self) -> String {
         let buffered = if self.engine == "io_uring" && !self.is_direct { "-buffered" } else { "" };
         format!("fio:{}{buffered}", self.engine)
     }
 
-    /// It knows blocks of a single file, and no cache that is half warm.
+    /// The backend that reads likewise.
+    pub(crate) fn counterpart(&self) -> BackendChoice {
+        BackendChoice::plain(match self.engine {
+            "psync" => BackendKind::Pread,
+            "mmap" => BackendKind::Mmap,
+            _ => BackendKind::Uring,
+        })
+    }
+
+    /// It knows blocks of a single file, and no cache that is half warm. With several threads each
+    /// of its jobs would read the whole file again, which is other work.
     pub(crate) fn can_do(&self, task: &Task) -> bool {
         matches!(task.workload.as_str(), "seq" | "rand")
             && task.cached_files.len() == 1
             && task.cache != CacheState::Mixed
             && task.setting.rate_per_s.is_none()
+            && task.setting.threads.unwrap_or(1) == 1
     }
 
     /// Runs it for one cell, with as many requests in flight as the cell has at most.
@@ -68,16 +87,14 @@ impl Fio {
         let Some(job) = report.jobs.into_iter().next() else {
             return Err(failed("its output has no job".into()));
         };
-        let mut cell = Cell::failed(task, String::new());
+        let mut cell = Cell::empty(self.name(), task);
         job.fill(&mut cell);
-        cell.backend = self.name();
         cell.cached_pages = CachedPages {
             before: prepared.cached_pages,
             after: cache::cached_pages(&task.cached_files),
         };
-        cell.valid = prepared.problem.is_none() && cell.bytes > 0;
-        cell.invalid_reason =
-            prepared.problem.or_else(|| (cell.bytes == 0).then(|| "nothing was read".into()));
+        cell.invalid_reason = prepared.problem.or_else(|| too_short(&job.read));
+        cell.valid = cell.invalid_reason.is_none();
         Ok(cell)
     }
 
@@ -100,7 +117,9 @@ impl Fio {
             // Left to itself it would drop the cache that has just been prepared.
             "--invalidate=0".into(),
             "--fadvise_hint=0".into(),
-            "--group_reporting".into(),
+            // From the submission to the end, as the backends are measured.
+            "--clat_percentiles=0".into(),
+            "--lat_percentiles=1".into(),
             "--thread".into(),
             format!("--rw={mode}"),
             format!("--bs={block}"),
@@ -108,7 +127,6 @@ impl Fio {
             format!("--direct={}", u8::from(self.is_direct)),
             format!("--iodepth={depth}"),
             format!("--iodepth_batch_submit={depth}"),
-            format!("--numjobs={}", setting.threads.unwrap_or(1)),
             format!("--randseed={}", task.seed),
             format!("--runtime={}ms", (task.seconds * 1000.0).ceil() as u64),
         ]);
@@ -120,6 +138,12 @@ impl Fio {
         }
         command
     }
+}
+
+/// fio counts time in whole milliseconds.
+fn too_short(read: &Direction) -> Option<String> {
+    (read.io_bytes == 0 || read.runtime < 20)
+        .then(|| format!("fio ran for {} ms, too short for what it counts in", read.runtime))
 }
 
 /// What precedes the JSON are fio's notes.
@@ -148,11 +172,11 @@ struct Direction {
     total_ios: u64,
     bw_bytes: f64,
     runtime: u64,
-    clat_ns: CompletionLatency,
+    lat_ns: TotalLatency,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct CompletionLatency {
+struct TotalLatency {
     max: u64,
     #[serde(default)]
     percentile: std::collections::BTreeMap<String, u64>,
@@ -160,23 +184,23 @@ struct CompletionLatency {
 
 impl JobReport {
     fn fill(&self, cell: &mut Cell) {
-        // fio counts whole milliseconds; its bandwidth is of the same bytes and the exact time.
-        cell.seconds = match self.read.bw_bytes {
-            rate if rate > 0.0 => self.read.io_bytes as f64 / rate,
-            _ => self.read.runtime as f64 / 1000.0,
-        };
+        cell.seconds = self.read.runtime as f64 / 1000.0;
         cell.bytes = self.read.io_bytes;
         cell.reads = self.read.total_ios;
         cell.operations = self.read.total_ios;
         cell.throughput_bytes_per_s = self.read.bw_bytes;
-        let at = |name: &str| self.read.clat_ns.percentile.get(name).copied().unwrap_or(0);
-        cell.latency_ns = Latency {
-            p50: at("50.000000"),
-            p90: at("90.000000"),
-            p99: at("99.000000"),
-            p999: at("99.900000"),
-            max: self.read.clat_ns.max,
-        };
+        // Its latencies are of single reads; where the backends' are of batches they are another
+        // quantity, and left out.
+        if cell.setting.batch.unwrap_or(1) == 1 {
+            let at = |name: &str| self.read.lat_ns.percentile.get(name).copied().unwrap_or(0);
+            cell.latency_ns = Latency {
+                p50: at("50.000000"),
+                p90: at("90.000000"),
+                p99: at("99.000000"),
+                p999: at("99.900000"),
+                max: self.read.lat_ns.max,
+            };
+        }
         cell.cpu_s = CpuSeconds {
             user: self.usr_cpu / 100.0 * cell.seconds,
             system: self.sys_cpu / 100.0 * cell.seconds,

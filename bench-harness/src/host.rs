@@ -32,6 +32,9 @@ pub struct Host {
     pub transparent_huge_pages: Option<String>,
     /// The commit of the program that measured, where it was built in a repository.
     pub commit: Option<String>,
+    /// The fio that was measured beside.
+    #[serde(default)]
+    pub fio: Option<String>,
     /// Where the data lies.
     pub storage: Storage,
     /// How busy the machine was.
@@ -94,9 +97,10 @@ impl Host {
             cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
             governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             memory_bytes: memory("MemTotal"),
-            memory_available_bytes: memory("MemAvailable"),
+            memory_available_bytes: memory_available_bytes(),
             transparent_huge_pages: bracketed("/sys/kernel/mm/transparent_hugepage/enabled"),
             commit: option_env!("RINGMAIN_COMMIT").map(Into::into),
+            fio: None,
             storage: Storage::describe(path),
             load,
         }
@@ -248,6 +252,11 @@ fn field(path: &str, name: &str) -> Option<String> {
 fn memory(name: &str) -> Option<u64> {
     let kib = field("/proc/meminfo", name)?;
     kib.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Memory that programs and the page cache may still take.
+pub(crate) fn memory_available_bytes() -> Option<u64> {
+    memory("MemAvailable")
 }
 
 fn load_1m() -> Option<f64> {

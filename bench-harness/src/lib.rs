@@ -40,6 +40,7 @@ mod table;
 mod task;
 mod trace;
 mod trust;
+mod verify;
 mod whole_file;
 mod worker;
 mod workload;

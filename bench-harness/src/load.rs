@@ -23,7 +23,10 @@ pub(crate) fn load_run(path: &Path) -> Result<Run, Failure> {
 
 fn parse_run(bytes: &[u8]) -> Result<Run, String> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err("it is empty; a run writes it when its first cell ends".into());
+        return Err("it is empty; a run writes it when it ends".into());
+    }
+    if let Some((head, cells)) = split_log(bytes) {
+        return parse_log(head, cells);
     }
     let fields: Fields<'_> = serde_json::from_slice(bytes).map_err(not_a_result)?;
     let Some(version) = fields.get("schema_version") else {
@@ -35,6 +38,28 @@ fn parse_run(bytes: &[u8]) -> Result<Run, String> {
         .map_err(|_| format!("`schema_version` is {}, not a number", shortened(version.get())))?;
     check_version(version)?;
     serde_json::from_slice(bytes).map_err(not_a_result)
+}
+
+/// The log of a run that was ended by force: its head on the first line, a cell on each other.
+fn split_log(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let (head, cells) = (&bytes[..end], &bytes[end + 1..]);
+    let is_log = cells.first() == Some(&b'{') && head.starts_with(b"{") && head.ends_with(b"}");
+    is_log.then_some((head, cells))
+}
+
+fn parse_log(head: &[u8], cells: &[u8]) -> Result<Run, String> {
+    let mut run = parse_run(head)?;
+    let mut lines = cells.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).peekable();
+    while let Some(line) = lines.next() {
+        match serde_json::from_slice(line) {
+            Ok(cell) => run.cells.push(cell),
+            // The last line may have been cut off.
+            Err(_) if lines.peek().is_none() => {}
+            Err(error) => return Err(not_a_result(error)),
+        }
+    }
+    Ok(run)
 }
 
 fn check_version(version: u32) -> Result<(), String> {

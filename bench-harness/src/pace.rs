@@ -19,6 +19,8 @@ pub(crate) enum Pace {
         /// From one of this thread's to the next.
         interval_ns: f64,
         operations: u64,
+        /// Time spent watching the clock, which is nobody's work.
+        spun_ns: u64,
     },
 }
 
@@ -34,6 +36,15 @@ impl Pace {
             start_ns: now_ns + (turn_ns * thread as f64) as u64,
             interval_ns: turn_ns * threads as f64,
             operations: 0,
+            spun_ns: 0,
+        }
+    }
+
+    /// Processor time that went into waiting.
+    pub(crate) fn spun_ns(&self) -> u64 {
+        match self {
+            Self::Closed => 0,
+            Self::Open { spun_ns, .. } => *spun_ns,
         }
     }
 
@@ -43,25 +54,28 @@ impl Pace {
     pub(crate) fn wait(&mut self, clock: &Clock, now_ns: u64) -> u64 {
         match self {
             Self::Closed => now_ns,
-            Self::Open { start_ns, interval_ns, operations } => {
+            Self::Open { start_ns, interval_ns, operations, spun_ns } => {
                 let intended_ns = *start_ns + (*interval_ns * *operations as f64) as u64;
                 *operations += 1;
-                wait_until(clock, intended_ns);
+                *spun_ns += wait_until(clock, intended_ns);
                 intended_ns
             }
         }
     }
 }
 
-fn wait_until(clock: &Clock, time_ns: u64) {
-    loop {
-        let left_ns = time_ns.saturating_sub(clock.now_ns());
-        match left_ns.checked_sub(SPIN_NS) {
-            Some(sleep_ns) => std::thread::sleep(Duration::from_nanos(sleep_ns)),
-            None if left_ns > 0 => std::hint::spin_loop(),
-            None => return,
-        }
+/// Sleeps, then watches the clock; says for how long it watched.
+fn wait_until(clock: &Clock, time_ns: u64) -> u64 {
+    if let Some(sleep_ns) = time_ns.saturating_sub(clock.now_ns()).checked_sub(SPIN_NS) {
+        std::thread::sleep(Duration::from_nanos(sleep_ns));
     }
+    let watched_from_ns = clock.now_ns();
+    let mut now_ns = watched_from_ns;
+    while now_ns < time_ns {
+        std::hint::spin_loop();
+        now_ns = clock.now_ns();
+    }
+    now_ns - watched_from_ns
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub(crate) enum Progress {
 #[derive(Debug)]
 pub(crate) struct Lines {
     what: String,
+    message: String,
     done: u64,
     total: u64,
     shown: Instant,
@@ -46,6 +47,7 @@ impl Progress {
             let (what, now) = (what.to_owned(), Instant::now());
             return Self::Lines(Mutex::new(Lines {
                 what,
+                message: String::new(),
                 done: 0,
                 total,
                 shown: now,
@@ -62,8 +64,13 @@ impl Progress {
 
     /// Says what is being done now.
     pub(crate) fn message(&self, text: &str) {
-        if let Self::Bar(bar) = self {
-            bar.set_message(text.to_owned());
+        match self {
+            Self::Bar(bar) => bar.set_message(text.to_owned()),
+            Self::Lines(lines) => {
+                if let Ok(mut lines) = lines.lock() {
+                    text.clone_into(&mut lines.message);
+                }
+            }
         }
     }
 
@@ -96,7 +103,11 @@ impl Lines {
         let share = self.done as f64 / self.total.max(1) as f64;
         let elapsed = self.started.elapsed().as_secs_f64();
         let left = if share > 0.0 { elapsed / share - elapsed } else { 0.0 };
-        say(&format!("{}: {:.0} %, about {left:.0} s left", self.what, share * 100.0));
+        let now = match self.message.as_str() {
+            "" => String::new(),
+            message => format!(" · {message}"),
+        };
+        say(&format!("{}: {:.0} %, about {left:.0} s left{now}", self.what, share * 100.0));
     }
 }
 

@@ -50,7 +50,8 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// One measurement: a backend, a workload with its setting, a cache state, one repetition.
+/// One measurement: a backend, a workload with its setting, a cache state, one repetition. What
+/// fio does not tell (memory, context switches) is 0 in its cells.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// The backend, with its policy where it is not the default: `uring`, `uring+buffered`,

@@ -2,19 +2,22 @@
 //! repetition.
 
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Command, Output, Stdio};
+
+use serde::de::DeserializeOwned;
 
 use crate::data::DataSets;
 use crate::failure::Failure;
 use crate::fio::Fio;
+use crate::interrupt;
 use crate::memory_limit::MemoryCage;
 use crate::plan::{BackendChoice, Plan};
 use crate::progress::Progress;
-use crate::result::Cell;
-use crate::task::{Checked, Task};
+use crate::result::{Cell, Setting};
+use crate::size::Bytes;
+use crate::task::{Checked, Task, WorkOrder};
 use crate::workload::{Permutation, Workload};
 
 /// Who reads in a cell.
@@ -57,7 +60,7 @@ impl Runner {
                         seconds: plan.seconds,
                         operations: plan.operations,
                         seed: plan.seed,
-                        buffer_bytes: plan.buffer_bytes.0,
+                        buffer_bytes: buffer_bytes(plan, &setting),
                         memory_limit: None,
                         checked: Checked::of_repetition(0),
                         corrupt: false,
@@ -65,11 +68,10 @@ impl Runner {
                     for backend in &plan.backends {
                         cells.push((Reader::Backend(*backend), task(*backend)));
                     }
-                    // Any backend will do for the task: fio does not look at it.
-                    let fio_task = plan.backends.first().map(|backend| task(*backend));
-                    for (fio, task) in fio.iter().zip(fio_task.iter().cycle()) {
-                        if fio.can_do(task) {
-                            cells.push((Reader::Fio(fio.clone()), task.clone()));
+                    for fio in fio {
+                        let task = task(fio.counterpart());
+                        if fio.can_do(&task) {
+                            cells.push((Reader::Fio(fio.clone()), task));
                         }
                     }
                 }
@@ -84,12 +86,11 @@ impl Runner {
     }
 
     /// Measures everything, handing over each cell as soon as it is there. Ends early, without an
-    /// error, when `stop` is set.
+    /// error, when the user wants it to.
     pub(crate) fn run(
         &self,
         cage: Option<&MemoryCage>,
         corrupt: Option<BackendChoice>,
-        stop: &Arc<AtomicBool>,
         progress: &Progress,
         mut done: impl FnMut(Cell) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
@@ -100,7 +101,7 @@ impl Runner {
                 self.seed.wrapping_add(u64::from(repetition)),
             );
             for index in 0..self.cells.len() as u64 {
-                if stop.load(Ordering::Relaxed) {
+                if interrupt::is_requested() {
                     return Ok(());
                 }
                 let (reader, task) = &self.cells[order.at(index) as usize];
@@ -108,15 +109,18 @@ impl Runner {
                 let mut task = Task { repetition, checked, ..task.clone() };
                 task.memory_limit = cage.map(MemoryCage::limit);
                 task.corrupt = corrupt.is_some_and(|backend| backend == task.backend);
-                progress.message(&name_of(reader, &task));
+                let name = reader.name();
+                progress.message(&format!("{}: {name}", task.group()));
                 let cell = match reader {
                     Reader::Backend(_) => run_child(&task),
                     Reader::Fio(fio) => fio.run(&task),
                 };
                 match cell {
                     Ok(cell) => done(cell)?,
-                    Err(_) if stop.load(Ordering::Relaxed) => return Ok(()),
-                    Err(failure) => return Err(failure),
+                    Err(_) if interrupt::is_requested() => return Ok(()),
+                    // The request makes no sense: no other cell would fare better.
+                    Err(failure @ Failure::Usage { .. }) => return Err(failure),
+                    Err(failure) => done(Cell::failed(name, &task, failure.to_string()))?,
                 }
                 progress.advance(1);
             }
@@ -125,54 +129,92 @@ impl Runner {
     }
 }
 
-fn name_of(reader: &Reader, task: &Task) -> String {
-    let name = match reader {
-        Reader::Backend(backend) => backend.to_string(),
-        Reader::Fio(fio) => fio.name(),
-    };
-    let group = crate::result::Group {
-        workload: task.workload.clone(),
-        setting: task.setting.clone(),
-        cache: task.cache,
-    };
-    format!("{group}: {name}")
+/// Memory for the engine's buffers: what the plan says, or enough for all threads' batches.
+pub(crate) fn buffer_bytes(plan: &Plan, setting: &Setting) -> u64 {
+    if let Some(Bytes(bytes)) = plan.buffer_bytes {
+        return bytes;
+    }
+    let threads = u64::from(setting.threads.unwrap_or(1));
+    let block = setting.block_bytes.unwrap_or(0);
+    let batches = block.saturating_mul(setting.batch.unwrap_or(1).into()).saturating_mul(threads);
+    // An engine hands out half of its memory and reads through the other.
+    BUFFER_BYTES_MIN.saturating_mul(threads).max(batches.saturating_mul(4))
 }
 
-/// Starts this program again to carry out one task.
+const BUFFER_BYTES_MIN: u64 = 64 << 20;
+
+impl Reader {
+    fn name(&self) -> String {
+        match self {
+            Self::Backend(backend) => backend.to_string(),
+            Self::Fio(fio) => fio.name(),
+        }
+    }
+}
+
+/// Has a child measure one cell.
 fn run_child(task: &Task) -> Result<Cell, Failure> {
+    match ask_child(&WorkOrder::Measure(Box::new(task.clone()))) {
+        // Under a memory limit that the kernel ends the process, or refuses it memory, is a result.
+        Err(Failure::Worker { message, is_killed }) if task.memory_limit.is_some() => {
+            let how = if is_killed { "did not survive" } else { "failed under" };
+            let reason = format!("{how} the memory limit: {message}");
+            Ok(Cell::failed(task.backend.to_string(), task, reason))
+        }
+        outcome => outcome,
+    }
+}
+
+/// Starts this program again to carry out one order.
+pub(crate) fn ask_child<T: DeserializeOwned>(order: &WorkOrder) -> Result<T, Failure> {
     let program = this_program()?;
+    let failed = |source| Failure::Child { what: program.display().to_string(), source };
     let mut child = Command::new(&program)
         .arg("worker")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|source| Failure::Child { what: program.display().to_string(), source })?;
-    let text = serde_json::to_vec(task)?;
+        .map_err(failed)?;
+    interrupt::watch_child(child.id());
+    let text = serde_json::to_vec(order)?;
     if let Some(mut stdin) = child.stdin.take() {
         // A child that died before reading it is reported below, with what it said.
         let _ = stdin.write_all(&text);
     }
-    let output = child
-        .wait_with_output()
-        .map_err(|source| Failure::Child { what: program.display().to_string(), source })?;
+    let output = child.wait_with_output();
+    interrupt::watch_child(0);
+    let output = output.map_err(failed)?;
     if output.status.success() {
         return Ok(serde_json::from_slice(&output.stdout)?);
     }
+    Err(failure_of(&output))
+}
+
+/// Why a child ended without an answer.
+fn failure_of(output: &Output) -> Failure {
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.trim().trim_start_matches("error: ");
-    let what = format!("{} of {}", task.backend, task.workload);
-    // Under a memory limit the kernel may end the process: that is a result.
-    if task.memory_limit.is_some() {
-        return Ok(Cell::failed(
-            task,
-            format!("did not survive the memory limit: {}", output.status),
-        ));
+    let signal = output.status.signal();
+    if matches!(signal, Some(signals::INT | signals::TERM | signals::HUP)) {
+        interrupt::request();
+        return Failure::Interrupted;
     }
-    match output.status.code() {
-        Some(2) => Err(Failure::Usage { message: said.to_owned() }),
-        _ => Err(Failure::Cell { what, message: format!("{said} ({})", output.status) }),
+    if output.status.code() == Some(2) {
+        return Failure::Usage { message: said.to_owned() };
     }
+    let message = if said.is_empty() { output.status.to_string() } else { said.to_owned() };
+    Failure::Worker { message, is_killed: signal == Some(signals::KILL) }
+}
+
+/// Their numbers, as a status tells them.
+mod signals {
+    use nix::sys::signal::Signal;
+
+    pub(super) const HUP: i32 = Signal::SIGHUP as i32;
+    pub(super) const INT: i32 = Signal::SIGINT as i32;
+    pub(super) const KILL: i32 = Signal::SIGKILL as i32;
+    pub(super) const TERM: i32 = Signal::SIGTERM as i32;
 }
 
 /// The program itself, even if its file was replaced meanwhile.

@@ -1,7 +1,7 @@
 //! The folder of a run: each cell as soon as it ends, everything at the end.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,16 +11,43 @@ use crate::recommend::recommend;
 use crate::result::{Cell, Run, RunFolder};
 use crate::whole_file::write_whole;
 
-/// Makes the folder: the one asked for, or `ringmain-results/<time>`.
+/// Makes the folder: the one asked for, or `ringmain-results/<time>`. A result that is there stays.
 pub(crate) fn make_folder(asked: Option<&Path>) -> Result<RunFolder, Failure> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let path = match asked {
-        Some(path) => path.to_owned(),
-        None => Path::new("ringmain-results").join(utc(now).replace(':', "-")),
+    let failed = |path: &Path, source: io::Error| Failure::Usage {
+        message: format!("cannot make the folder {} for the result: {source}", path.display()),
     };
-    std::fs::create_dir_all(&path)
-        .map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
-    Ok(RunFolder { path })
+    if let Some(path) = asked {
+        std::fs::create_dir_all(path).map_err(|source| failed(path, source))?;
+        let folder = RunFolder { path: path.to_owned() };
+        if folder.run_json().exists() {
+            let message =
+                format!("{} is there already; name another --out", folder.run_json().display());
+            return Err(Failure::Usage { message });
+        }
+        return Ok(folder);
+    }
+    let parent = Path::new("ringmain-results");
+    std::fs::create_dir_all(parent).map_err(|source| failed(parent, source))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let name = utc(now).replace(':', "-");
+    // Another run may have begun in the same second.
+    for number in 1..100 {
+        let suffix = if number > 1 { format!("-{number}") } else { String::new() };
+        let path = parent.join(format!("{name}{suffix}"));
+        match std::fs::create_dir(&path) {
+            Ok(()) => return Ok(RunFolder { path }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(source) => return Err(failed(&path, source)),
+        }
+    }
+    Err(failed(parent, io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Takes back a folder in which nothing came to lie.
+pub(crate) fn remove_empty(folder: &RunFolder) {
+    // Fails where there is something, and that is what is wanted.
+    let _ = std::fs::remove_dir(&folder.path);
+    let _ = folder.path.parent().map(std::fs::remove_dir);
 }
 
 /// Writes `run.json` and `report.html`, each under its name only when complete.
@@ -30,7 +57,8 @@ pub(crate) fn save(run: &Run, folder: &RunFolder) -> Result<(), Failure> {
     write_whole(&folder.report_html(), &report.export(run)?)
 }
 
-/// The cells measured so far, one JSON object a line, for a run that is ended by force.
+/// The run so far, for one that is ended by force: the run without cells, then a cell a line. Every
+/// command that takes a result takes this too.
 #[derive(Debug)]
 pub(crate) struct CellLog {
     path: PathBuf,
@@ -38,15 +66,20 @@ pub(crate) struct CellLog {
 }
 
 impl CellLog {
-    pub(crate) fn create(folder: &RunFolder) -> Result<Self, Failure> {
+    pub(crate) fn create(folder: &RunFolder, run: &Run) -> Result<Self, Failure> {
         let path = folder.path.join("cells.jsonl");
-        let file = OpenOptions::new().create(true).write(true).truncate(true).open(&path);
-        let file = file.map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
-        Ok(Self { path, file })
+        let file = File::create(&path)
+            .map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
+        let mut log = Self { path, file };
+        log.line(serde_json::to_vec(run)?)?;
+        Ok(log)
     }
 
     pub(crate) fn append(&mut self, cell: &Cell) -> Result<(), Failure> {
-        let mut line = serde_json::to_vec(cell)?;
+        self.line(serde_json::to_vec(cell)?)
+    }
+
+    fn line(&mut self, mut line: Vec<u8>) -> Result<(), Failure> {
         line.push(b'\n');
         let failed = |source| Failure::WriteFile { path: self.path.clone(), source };
         self.file.write_all(&line).map_err(failed)

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::BackendChoice;
 use crate::result::{
-    CacheState, CachedPages, Cell, ContextSwitches, CpuSeconds, Faults, Latency, Resident, Setting,
+    CacheState, CachedPages, Cell, ContextSwitches, CpuSeconds, Faults, Group, Latency, Resident,
+    Setting,
 };
 
 /// Everything the child process needs; it gets it as JSON on its standard input.
@@ -30,6 +31,32 @@ pub(crate) struct Task {
     pub(crate) checked: Checked,
     /// For tests of the harness: the backend gives one wrong byte.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) corrupt: bool,
+}
+
+impl Task {
+    /// What its cell is compared within.
+    pub(crate) fn group(&self) -> Group {
+        let Self { workload, setting, cache, .. } = self;
+        Group { workload: workload.clone(), setting: setting.clone(), cache: *cache }
+    }
+}
+
+/// What a child process is started for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum WorkOrder {
+    /// One cell; the answer is a [`Cell`].
+    Measure(Box<Task>),
+    /// A whole look at the data; the answer is a list of digests.
+    Verify(VerifyTask),
+}
+
+/// All bytes of some files, read by one backend.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct VerifyTask {
+    pub(crate) backend: BackendChoice,
+    pub(crate) files: Vec<PathBuf>,
+    /// As for [`Task`].
     pub(crate) corrupt: bool,
 }
 
@@ -62,15 +89,20 @@ pub(crate) enum MemoryLimit {
 
 impl Cell {
     /// A cell without numbers, and why it has none.
-    pub(crate) fn failed(task: &Task, reason: String) -> Self {
+    pub(crate) fn failed(backend: String, task: &Task, reason: String) -> Self {
+        Self { valid: false, invalid_reason: Some(reason), ..Self::empty(backend, task) }
+    }
+
+    /// A cell that counts and has no numbers yet.
+    pub(crate) fn empty(backend: String, task: &Task) -> Self {
         Self {
-            backend: task.backend.to_string(),
+            backend,
             workload: task.workload.clone(),
             setting: task.setting.clone(),
             cache: task.cache,
             repetition: task.repetition,
-            valid: false,
-            invalid_reason: Some(reason),
+            valid: true,
+            invalid_reason: None,
             bytes: 0,
             reads: 0,
             operations: 0,

@@ -29,6 +29,20 @@ pub(crate) fn same_bytes(run: &Run) -> Result<(), Failure> {
     Err(Failure::WrongBytes { message })
 }
 
+/// Takes the cells of groups in which backends return different bytes out of the running.
+pub(crate) fn discard_wrong_bytes(run: &mut Run) {
+    let Err(failure) = same_bytes(run) else {
+        return;
+    };
+    let reason = failure.to_string();
+    for cell in &mut run.cells {
+        if cell.valid && reason.starts_with(&format!("{}: ", cell.group())) {
+            cell.valid = false;
+            cell.invalid_reason = Some("backends return different bytes".into());
+        }
+    }
+}
+
 /// `xxh3:0123 from pread, uring`.
 fn told(checksum: &str, mut backends: Vec<&str>) -> String {
     backends.sort_unstable();
@@ -65,6 +79,30 @@ pub(crate) fn warnings(run: &Run) -> Vec<String> {
     for (reason, count) in reasons {
         warnings.push(format!("{count} cells do not count: {reason}"));
     }
+    warnings.extend(missed_rates(run));
     warnings.extend(spread_warning(run));
     warnings
+}
+
+/// Of the rate asked for, a backend reached less than this.
+const RATE_SHARE_MIN: f64 = 0.95;
+
+/// Where an open loop could not keep its rate, latencies only tell how long it went on.
+fn missed_rates(run: &Run) -> Option<String> {
+    let missed = run.cells.iter().filter(|cell| {
+        let reached = cell.operations as f64 / cell.seconds.max(1e-9);
+        let asked = cell.setting.rate_per_s.map(|rate| rate as f64);
+        cell.valid && asked.is_some_and(|asked| reached < asked * RATE_SHARE_MIN)
+    });
+    let mut told: Vec<String> =
+        missed.map(|cell| format!("{} in {}", cell.backend, cell.group())).collect();
+    told.sort_unstable();
+    told.dedup();
+    (!told.is_empty()).then(|| {
+        format!(
+            "the rate asked for was not reached by {}: their latencies grow with the length of \
+             the measurement and rank nothing",
+            told.join("; ")
+        )
+    })
 }

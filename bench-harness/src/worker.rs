@@ -1,7 +1,7 @@
 //! The measured process: one cell, from the cache state to the checksum.
 
 use std::io::{Read, Write};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use nix::sys::resource::{Resource, setrlimit};
 use ringmain::Engine;
@@ -13,44 +13,49 @@ use crate::export::histogram;
 use crate::failure::Failure;
 use crate::measure::{Clock, Latencies, RssSampler, TlbMisses, Usage, cache, percentiles};
 use crate::pace::Pace;
+use crate::plan::BackendChoice;
 use crate::result::{CacheState, CachedPages, Cell};
-use crate::task::{Checked, MemoryLimit, Task};
+use crate::task::{Checked, MemoryLimit, Task, WorkOrder};
+use crate::verify;
 use crate::workload::{self, Job, JobSpec};
 
-/// Reads a task from standard input, carries it out and writes the cell to `out`.
+/// Reads an order from standard input, carries it out and writes the answer to `out`.
 pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
+    // A worker whose parent is gone has nobody to answer to.
+    let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(Failure::Task)?;
-    let task: Task = serde_json::from_str(&text)?;
-    let cell = measure(&task)?;
-    serde_json::to_writer(&mut *out, &cell)?;
+    match serde_json::from_str(&text)? {
+        WorkOrder::Measure(task) => serde_json::to_writer(&mut *out, &measure(&task)?)?,
+        WorkOrder::Verify(task) => serde_json::to_writer(&mut *out, &verify::digests(&task)?)?,
+    }
     out.write_all(b"\n").map_err(Failure::Output)
 }
 
 /// Carries out one task in this process.
 fn measure(task: &Task) -> Result<Cell, Failure> {
     let clock = Clock::start();
-    let prepared = cache::prepare(&task.cached_files, task.cache)?;
     limit_memory(task)?;
+    prepare_cache(task)?;
+    // Before the engine, whose threads it is to count as well.
+    let tlb = TlbMisses::start();
     let engine = open_engine(task)?;
     let mut jobs = open_jobs(&engine, task)?;
+    let prepared = cache::settle(&task.cached_files, task.cache)?;
 
-    let tlb = TlbMisses::start();
     let rss = RssSampler::start()?;
     let usage = Usage::now();
-    let readings = read_on_threads(task, &mut jobs, &clock)?;
-    let usage = Usage::now().since(usage);
+    let reading = read_on_threads(task, &mut jobs, &clock)?;
+    let mut usage = Usage::now().since(usage);
     let timeline = rss.finish();
     let dtlb_misses = tlb.finish();
     let cached_after = cache::cached_pages(&task.cached_files);
 
-    let mut total = Reading::new();
-    readings.iter().for_each(|reading| total.add(reading));
-    let latencies = total.latencies.to_histogram()?;
-    let seconds = total.elapsed_ns as f64 / 1e9;
+    usage.cpu_s.user = (usage.cpu_s.user - reading.spun_ns as f64 / 1e9).max(0.0);
     let leaked = leaked_into_cache(task.backend.is_direct(), prepared.cached_pages, cached_after);
-    let invalid_reason = prepared.problem.or(leaked).or_else(|| total.problem());
-    let throughput = if seconds > 0.0 { total.bytes as f64 / seconds } else { 0.0 };
+    let invalid_reason = prepared.problem.or(leaked).or_else(|| reading.problem());
+    let latencies = reading.latencies.to_histogram()?;
+    let seconds = reading.elapsed_ns as f64 / 1e9;
     let cpu_s = usage.cpu_s.user + usage.cpu_s.system;
     Ok(Cell {
         backend: task.backend.to_string(),
@@ -60,11 +65,11 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
         repetition: task.repetition,
         valid: invalid_reason.is_none(),
         invalid_reason,
-        bytes: total.bytes,
-        reads: total.reads,
-        operations: total.operations,
+        bytes: reading.bytes,
+        reads: reading.reads,
+        operations: reading.operations,
         seconds,
-        throughput_bytes_per_s: throughput,
+        throughput_bytes_per_s: per(reading.bytes as f64, seconds),
         latency_ns: percentiles(&latencies),
         latency_histogram: histogram::encode(&latencies)?,
         rss_anon_bytes: timeline.anon,
@@ -72,13 +77,26 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
         rss_timeline: timeline.samples,
         faults: usage.faults,
         cpu_s: usage.cpu_s,
-        cpu_s_per_gb: if total.bytes > 0 { cpu_s / (total.bytes as f64 / 1e9) } else { 0.0 },
+        cpu_s_per_gb: per(cpu_s, reading.bytes as f64 / 1e9),
         context_switches: usage.context_switches,
         dtlb_misses,
         device_bytes: usage.device_bytes,
         cached_pages: CachedPages { before: prepared.cached_pages, after: cached_after },
         checksum: checksum(&mut jobs, task.checked)?,
     })
+}
+
+/// A ratio that is a number even where nothing was read: results hold no infinities.
+fn per(amount: f64, of: f64) -> f64 {
+    if of > 0.0 { amount / of } else { 0.0 }
+}
+
+/// Under a memory limit the pages are to count as this process's, so it warms them itself.
+fn prepare_cache(task: &Task) -> Result<(), Failure> {
+    if task.memory_limit.is_some() {
+        cache::forget(&task.cached_files)?;
+    }
+    cache::prepare(&task.cached_files, task.cache).map(drop)
 }
 
 /// What reads past the page cache must leave it as it was.
@@ -106,20 +124,36 @@ fn limit_memory(task: &Task) -> Result<(), Failure> {
 
 fn open_engine(task: &Task) -> Result<Engine, Failure> {
     let mut options = BackendOptions::default();
-    task.backend.apply(&mut options);
     if let Some(depth) = task.setting.depth {
         options.depth_max = depth as usize;
         // `direct` keeps as many requests in flight as it has threads.
         options.threads_max = options.threads_max.min(depth as usize);
     }
     let memory_limit_bytes = usize::try_from(task.buffer_bytes).unwrap_or(usize::MAX);
+    build_engine(task.backend, options, memory_limit_bytes, task.corrupt)
+}
+
+/// The backend as it is by default.
+pub(crate) fn open_backend_of(backend: BackendChoice, corrupt: bool) -> Result<Engine, Failure> {
+    build_engine(backend, BackendOptions::default(), 64 << 20, corrupt)
+}
+
+fn build_engine(
+    backend: BackendChoice,
+    mut options: BackendOptions,
+    memory_limit_bytes: usize,
+    corrupt: bool,
+) -> Result<Engine, Failure> {
+    backend.apply(&mut options);
     let mut builder = Engine::builder()
         .options(options.clone())
-        .backend(task.backend.kind)
-        .memory_limit_bytes(memory_limit_bytes);
-    if task.corrupt {
-        let backend = open_backend(task.backend.kind, &options)?;
-        builder = builder.with_backend(Arc::new(Corrupting(backend)));
+        .backend(backend.kind)
+        .memory_limit_bytes(memory_limit_bytes)
+        // `auto` is to be measured as it is for everybody.
+        .ignore_profile();
+    if corrupt {
+        let opened = open_backend(backend.kind, &options)?;
+        builder = builder.with_backend(Arc::new(Corrupting(opened)));
     }
     Ok(builder.build()?)
 }
@@ -141,12 +175,14 @@ pub(crate) struct Reading {
     reads: u64,
     operations: u64,
     elapsed_ns: u64,
+    spun_ns: u64,
     latencies: Latencies,
 }
 
 impl Reading {
     fn new() -> Self {
-        Self { bytes: 0, reads: 0, operations: 0, elapsed_ns: 0, latencies: Latencies::new() }
+        let latencies = Latencies::new();
+        Self { bytes: 0, reads: 0, operations: 0, elapsed_ns: 0, spun_ns: 0, latencies }
     }
 
     /// Threads run at the same time: the slowest one's time is everybody's.
@@ -155,6 +191,7 @@ impl Reading {
         self.reads += other.reads;
         self.operations += other.operations;
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        self.spun_ns += other.spun_ns;
         self.latencies.merge(&other.latencies);
     }
 
@@ -168,29 +205,67 @@ fn read_on_threads(
     task: &Task,
     jobs: &mut [Box<dyn Job>],
     clock: &Clock,
-) -> Result<Vec<Reading>, Failure> {
+) -> Result<Reading, Failure> {
     if let [job] = jobs {
-        return Ok(vec![read(task, job.as_mut(), clock, 1, 0)?]);
+        return read(task, job.as_mut(), clock, 1, 0);
     }
     let threads = jobs.len() as u64;
-    let barrier = Barrier::new(jobs.len());
+    let gate = Gate::default();
     std::thread::scope(|scope| {
-        let handles: Vec<_> = jobs
-            .iter_mut()
-            .zip(0..)
-            .map(|(job, thread)| {
-                let barrier = &barrier;
-                scope.spawn(move || {
-                    barrier.wait();
-                    read(task, job.as_mut(), clock, threads, thread)
-                })
-            })
-            .collect();
-        handles
-            .into_iter()
-            .map(|handle| handle.join().unwrap_or(Err(Failure::ThreadPanicked)))
-            .collect()
+        let mut handles = Vec::new();
+        for (job, thread) in jobs.iter_mut().zip(0..) {
+            let gate = &gate;
+            let work = move || match gate.wait() {
+                Signal::Start => read(task, job.as_mut(), clock, threads, thread),
+                Signal::GiveUp => Ok(Reading::new()),
+            };
+            match std::thread::Builder::new().spawn_scoped(scope, work) {
+                Ok(handle) => handles.push(handle),
+                Err(source) => {
+                    gate.open(Signal::GiveUp);
+                    return Err(Failure::Thread(source));
+                }
+            }
+        }
+        gate.open(Signal::Start);
+        let mut total = Reading::new();
+        for handle in handles {
+            total.add(&handle.join().unwrap_or(Err(Failure::ThreadPanicked))?);
+        }
+        Ok(total)
     })
+}
+
+/// What the threads wait for, so that they start together or not at all.
+#[derive(Debug, Default)]
+struct Gate {
+    signal: Mutex<Option<Signal>>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Signal {
+    Start,
+    GiveUp,
+}
+
+impl Gate {
+    fn open(&self, signal: Signal) {
+        *self.signal.lock().unwrap_or_else(PoisonError::into_inner) = Some(signal);
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) -> Signal {
+        let mut signal = self.signal.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match *signal {
+                Some(signal) => return signal,
+                None => {
+                    signal = self.changed.wait(signal).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
 }
 
 /// The measured loop. One look at the clock for each operation: the end of one is the start of the
@@ -227,6 +302,7 @@ pub(crate) fn read(
         reading.operations += 1;
     }
     reading.elapsed_ns = ended_ns - started_ns;
+    reading.spun_ns = pace.spun_ns();
     Ok(reading)
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) workloads: Option<Vec<String>>,
 
-    /// Cache states: cold, warm [default: both]
+    /// Cache states: cold and warm for every workload, mixed for `mixed` [default: all]
     #[arg(long, value_name = "STATES", value_delimiter = ',')]
     pub(crate) cache: Option<Vec<CacheState>>,
 
@@ -94,7 +94,7 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<Bytes>,
 
-    /// Memory for the buffers of the engine [default: 64 MiB]
+    /// Memory for the buffers of the engine [default: 64 MiB a thread]
     #[arg(long, value_name = "BYTES")]
     pub(crate) buffer_bytes: Option<Bytes>,
 
@@ -151,7 +151,7 @@ impl MeasuredArgs {
         put(&mut plan.threads, set.threads);
         put(&mut plan.seconds, set.seconds);
         put(&mut plan.repetitions, set.repetitions);
-        put(&mut plan.buffer_bytes, set.buffer_bytes);
+        plan.buffer_bytes = set.buffer_bytes.or(plan.buffer_bytes);
         put(&mut plan.seed, set.seed);
         put(&mut plan.data.bytes, set.bytes);
         plan.operations = set.operations.or(plan.operations);
@@ -162,8 +162,14 @@ impl MeasuredArgs {
         if set.file.is_some() || set.dir.is_some() || set.trace.is_some() {
             (plan.data.file, plan.data.dir, plan.data.trace) = (set.file, set.dir, set.trace);
         }
-        plan.check()?;
-        Ok(plan)
+        plan.backends.dedup();
+        match (plan.check(), &self.plan) {
+            (Ok(()), _) => Ok(plan),
+            (Err(Failure::Usage { message }), Some(path)) => {
+                Err(Failure::Plan { path: path.clone(), message })
+            }
+            (Err(failure), _) => Err(failure),
+        }
     }
 }
 

@@ -89,6 +89,12 @@ impl<'a> BackendSummary<'a> {
     /// repetition where single latencies are not known.
     pub(crate) fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
         if let Some(histogram) = &self.histogram {
+            // Of fifty operations none is the slowest of a thousand.
+            if (histogram.len() as f64) * (1.0 - percentile.quantile()) < 1.0
+                && percentile != Percentile::Max
+            {
+                return None;
+            }
             return Some(histogram.value_at_quantile(percentile.quantile()) as f64);
         }
         self.median(|cell| percentile.of(cell) as f64).filter(|ns| *ns > 0.0)

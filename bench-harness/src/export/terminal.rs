@@ -4,7 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::Exporter;
-use super::format::{bytes, count, nanoseconds, percent};
+use super::format::{self, bytes, count, nanoseconds, percent};
 use super::summary::{BackendSummary, GroupSummary, Percentile, growth, summarize};
 use crate::failure::Failure;
 use crate::result::{Cell, Run};
@@ -21,8 +21,10 @@ impl Exporter for Terminal {
     }
 }
 
-const HEADER: [&str; 10] =
-    ["backend", "GB/s", "range", "reads/s", "p50", "p99", "p99.9", "anon", "file", "CPU s/GB"];
+const HEADER: [&str; 11] = [
+    "backend", "median", "range", "reads/s", "p50", "p99", "p99.9", "anon", "file", "CPU s/GB",
+    "device",
+];
 
 fn table(group: &GroupSummary<'_>) -> Table {
     let mut table = Table::new();
@@ -58,8 +60,8 @@ fn row(backend: &BackendSummary<'_>, fio: Option<f64>) -> Vec<String> {
     };
     let mut row = vec![
         format!("{}{invalid}", backend.name),
-        format!("{:.2}", rate.median / 1e9),
-        format!("{:.2}–{:.2}", rate.min / 1e9, rate.max / 1e9),
+        format::rate(rate.median),
+        format!("{}–{}", format::rate(rate.min), format::rate(rate.max)),
         known(backend.median(|cell| cell.reads as f64 / cell.seconds.max(1e-9)), |n| {
             count(n as u64)
         }),
@@ -70,6 +72,10 @@ fn row(backend: &BackendSummary<'_>, fio: Option<f64>) -> Vec<String> {
         grown(|cell| growth(&cell.rss_file_bytes) as f64),
         known(backend.median(|cell| cell.cpu_s_per_gb), |cpu_s| format!("{cpu_s:.2}")),
     ];
+    // What the device delivered, of what was asked for.
+    let device = backend.median_of_known(|cell| cell.device_bytes);
+    let asked = backend.median(|cell| cell.bytes as f64).filter(|bytes| *bytes > 0.0);
+    row.push(known(device.zip(asked).map(|(device, asked)| device / asked), percent));
     row.extend(fio.map(|fio| percent(rate.median / fio)));
     row
 }

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use crate::cli::{GenArgs, GenKind};
 use crate::failure::Failure;
-use crate::size::format_bytes;
+use crate::interrupt;
+use crate::size::{format_bytes, format_bytes_short};
 use crate::whole_file::{folder, write_whole_with};
 
 pub(crate) use raw::{RawBytes, write_raw};
@@ -17,6 +18,7 @@ pub(crate) use shards::{ShardSizes, write_shards};
 
 /// `ringmain gen`.
 pub(crate) fn run(args: &GenArgs, out: &mut impl Write) -> Result<(), Failure> {
+    interrupt::handle();
     let line = match &args.kind {
         GenKind::Raw(args) => raw::run(args)?,
         GenKind::Npy(args) => npy::run(args)?,
@@ -32,7 +34,10 @@ pub(crate) fn write_data(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
     check_space(&folder(path), bytes)?;
-    write_whole_with(path, write)
+    match write_whole_with(path, write) {
+        Err(_) if interrupt::is_requested() => Err(Failure::Interrupted),
+        outcome => outcome,
+    }
 }
 
 /// Refuses to fill a disk: so much, and a little for everybody else, must be free.
@@ -45,11 +50,10 @@ pub(crate) fn check_space(dir: &Path, bytes: u64) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!(
-        "{} are needed in {} and {} are free; ask for less (--bytes) or for another place \
-         (--scratch)",
+        "{} are needed in {} and {} are free; ask for less (--bytes) or for another place",
         format_bytes(bytes),
         dir.display(),
-        format_bytes(free_bytes)
+        format_bytes_short(free_bytes as f64)
     );
     Err(Failure::Usage { message })
 }

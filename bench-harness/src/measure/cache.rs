@@ -11,7 +11,17 @@ use ringmain::backends::probe::{cached_pages_in, drop_cached};
 use crate::failure::Failure;
 use crate::result::CacheState;
 
-const PAGE_BYTES: u64 = 4096;
+/// What opening the files may bring into the page cache: the pages around a header that a mapping
+/// holds, sixteen for each file.
+const HEADER_PAGES: u64 = 16;
+/// And never more than this part of the data: one in so many pages.
+const OPENED_SHARE_MAX: u64 = 10;
+
+/// Bytes of a page of this kernel.
+fn page_bytes() -> u64 {
+    let found = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
+    found.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0).unwrap_or(4096)
+}
 
 /// Whether the cache is as wanted.
 #[derive(Debug)]
@@ -33,6 +43,28 @@ pub(crate) fn prepare(files: &[PathBuf], state: CacheState) -> Result<Prepared, 
         prepared.problem = prepared.problem.or(problem);
     }
     Ok(prepared)
+}
+
+/// Forgets all of the files, so that whoever warms them next pays for their pages.
+pub(crate) fn forget(files: &[PathBuf]) -> Result<(), Failure> {
+    prepare(files, CacheState::Cold).map(drop)
+}
+
+/// Looks again once the files are open, just before the clock starts: a backend that reads ahead
+/// when it opens a file must not be measured as cold. Headers that were read are dropped again.
+pub(crate) fn settle(files: &[PathBuf], state: CacheState) -> Result<Prepared, Failure> {
+    let mut settled = prepare(files, state)?;
+    if state == CacheState::Cold
+        && let Some(pages) = settled.cached_pages
+    {
+        let total_bytes: u64 =
+            files.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
+        let share_max = total_bytes.div_ceil(page_bytes()) / OPENED_SHARE_MAX;
+        if pages <= share_max.min(HEADER_PAGES * files.len() as u64) {
+            settled.problem = None;
+        }
+    }
+    Ok(settled)
 }
 
 /// Pages of all files that are cached; `None` where the kernel does not tell.
@@ -58,7 +90,7 @@ fn warm_len(len: u64, state: CacheState) -> u64 {
     match state {
         CacheState::Cold => 0,
         CacheState::Warm => len,
-        CacheState::Mixed => (len / 2).next_multiple_of(PAGE_BYTES).min(len),
+        CacheState::Mixed => (len / 2).next_multiple_of(page_bytes()).min(len),
     }
 }
 
@@ -72,7 +104,7 @@ fn verify(path: &Path, file: &File, warm_len: u64, len: u64) -> (Option<u64>, Op
             return (None, Some(problem));
         }
     };
-    let wanted = warm_len.div_ceil(PAGE_BYTES);
+    let wanted = warm_len.div_ceil(page_bytes());
     let problem = if cold_pages > 0 {
         Some(format!(
             "{cold_pages} pages of {} stay in the page cache: somebody has them mapped or \
@@ -96,7 +128,7 @@ fn warm(file: &File, range: Range<u64>) -> io::Result<()> {
     let mut bytes = vec![0; 1 << 20];
     for start in range.clone().step_by(STEP_BYTES as usize) {
         let step = start..range.end.min(start + STEP_BYTES);
-        let pages = (step.end - step.start).div_ceil(PAGE_BYTES);
+        let pages = (step.end - step.start).div_ceil(page_bytes());
         if cached_pages_in(file, step.clone()).is_ok_and(|cached| cached >= pages) {
             continue;
         }

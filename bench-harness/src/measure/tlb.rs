@@ -12,7 +12,10 @@ impl TlbMisses {
     pub(crate) fn start() -> Self {
         let event =
             Cache { which: CacheId::DTLB, operation: CacheOp::READ, result: CacheResult::MISS };
-        let mut counter = Builder::new(event).inherit(true).build().ok();
+        // The kernel's part too, where it may be counted: `pread` copies there, `mmap` does not.
+        let open =
+            |excluded| Builder::new(event.clone()).inherit(true).exclude_kernel(excluded).build();
+        let mut counter = open(false).or_else(|_| open(true)).ok();
         // Virtual machines often let a counter be made and refuse to run it.
         if counter.as_mut().is_some_and(|counter| counter.enable().is_err()) {
             counter = None;

@@ -50,8 +50,10 @@ pub struct Plan {
     /// be had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<Bytes>,
-    /// Memory for the buffers of the engine.
-    pub buffer_bytes: Bytes,
+    /// Memory for the buffers of the engine. Without it: 64 MiB a thread, or more where batches
+    /// are large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer_bytes: Option<Bytes>,
     /// From which data, order and offsets follow.
     pub seed: u64,
     /// Also run fio on the same file.
@@ -87,7 +89,7 @@ impl Default for Plan {
         Self {
             backends: Vec::new(),
             workloads: Vec::new(),
-            caches: vec![CacheState::Cold, CacheState::Warm],
+            caches: vec![CacheState::Cold, CacheState::Warm, CacheState::Mixed],
             block_bytes: Vec::new(),
             batches: Vec::new(),
             depths: Vec::new(),
@@ -97,7 +99,7 @@ impl Default for Plan {
             repetitions: 5,
             rate_per_s: None,
             memory_limit_bytes: None,
-            buffer_bytes: Bytes(64 << 20),
+            buffer_bytes: None,
             seed: 1,
             with_fio: false,
             data: DataPlan::default(),
@@ -110,6 +112,12 @@ impl Default for DataPlan {
         Self { file: None, dir: None, scratch: None, trace: None, bytes: Bytes(512 << 20) }
     }
 }
+
+/// Less makes no run.
+const BUFFER_BYTES_MIN: u64 = 1 << 20;
+const DATA_BYTES_MIN: u64 = 1 << 20;
+/// The workload that reads a trace.
+const REPLAY: &str = "replay";
 
 impl Plan {
     /// Refuses what cannot be carried out, before anything is made or opened.
@@ -131,7 +139,23 @@ impl Plan {
             }
         }
         if !self.seconds.is_finite() || self.seconds <= 0.0 || self.seconds > 86400.0 {
-            return Err(usage(format!("{} seconds: it must be from 0 to 86400", self.seconds)));
+            let seconds = self.seconds;
+            return Err(usage(format!(
+                "{seconds:?} seconds: it must be more than 0, 86400 at most"
+            )));
+        }
+        if self.buffer_bytes.is_some_and(|Bytes(bytes)| bytes < BUFFER_BYTES_MIN) {
+            return Err(usage("the engine needs at least 1 MiB for its buffers".into()));
+        }
+        if self.data.bytes.0 < DATA_BYTES_MIN {
+            return Err(usage("at least 1 MiB of data is needed".into()));
+        }
+        let replays = self.workloads.iter().any(|name| name == REPLAY);
+        if replays && self.data.trace.is_none() {
+            return Err(usage(format!("the workload `{REPLAY}` needs a --trace to replay")));
+        }
+        if self.data.trace.is_some() && self.workloads.iter().any(|name| name != REPLAY) {
+            return Err(usage(format!("a trace is for the workload `{REPLAY}` alone")));
         }
         if self.rate_per_s == Some(0) || self.operations == Some(0) {
             return Err(usage("a rate or a count of 0 would measure nothing".into()));

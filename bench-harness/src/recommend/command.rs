@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ringmain_backends::{BackendOptions, CachePolicy, Profile, Residency};
+use ringmain_backends::{BackendKind, BackendOptions, CachePolicy, Profile, Residency};
 
 use super::{Overall, Recommendation, recommend};
 use crate::bench::run_for_recommendation;
@@ -68,6 +68,9 @@ fn profile(run: &Run, overall: &Overall) -> Result<Profile, Failure> {
         .way
         .choice()
         .ok_or_else(|| usage(format!("`{name}` is no backend of this version")))?;
+    if matches!(choice.kind, BackendKind::Auto | BackendKind::Memory) {
+        return Err(usage(format!("`{name}` is no choice for `auto` to take: nothing was saved")));
+    }
     let mut options = BackendOptions::default();
     choice.apply(&mut options);
     let started_at = &run.started_at;

@@ -57,7 +57,7 @@ impl Blocks {
             true => Order::Random(Permutation::new(blocks, spec.seed)),
             false => Order::Sequential,
         };
-        let buffer = spec.engine.pool().take(block_bytes * batch).map_err(|source| {
+        let buffer = spec.engine.pool().try_take(block_bytes * batch).map_err(|source| {
             let message = format!(
                 "a batch of {batch} blocks of {block_bytes} bytes needs more memory than \
                  --buffer-bytes allows: {source}"

@@ -23,8 +23,8 @@ impl Workload for Mixed {
         combinations(plan, &[(64 << 10, 32)])
     }
 
-    fn caches(&self, _: &Plan) -> Vec<CacheState> {
-        vec![CacheState::Mixed]
+    fn caches(&self, plan: &Plan) -> Vec<CacheState> {
+        plan.caches.iter().copied().filter(|cache| *cache == CacheState::Mixed).collect()
     }
 
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {

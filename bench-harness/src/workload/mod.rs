@@ -40,7 +40,7 @@ pub(crate) trait Workload: Sync {
 
     /// The cache states it is measured in.
     fn caches(&self, plan: &Plan) -> Vec<CacheState> {
-        plan.caches.clone()
+        plan.caches.iter().copied().filter(|cache| *cache != CacheState::Mixed).collect()
     }
 
     /// Whether it takes part in a run that does not name it.

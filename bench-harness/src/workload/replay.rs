@@ -86,7 +86,7 @@ impl Player {
             .map(|at| trace.reads_of(at * group..(at + 1) * group).iter().map(|r| r.bytes).sum())
             .max();
         let largest_bytes = usize::try_from(largest.unwrap_or(0u64)).unwrap_or(usize::MAX);
-        let buffer = spec.engine.pool().take(largest_bytes).map_err(|source| {
+        let buffer = spec.engine.pool().try_take(largest_bytes).map_err(|source| {
             let message = format!(
                 "a batch of {} has {largest_bytes} bytes, more than --buffer-bytes allows: \
                  {source}",

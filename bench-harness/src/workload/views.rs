@@ -68,7 +68,7 @@ impl Loader {
             return Err(Failure::Usage { message });
         }
         let window_bytes = usize::try_from(rows_per_window * ROW_BYTES).unwrap_or(usize::MAX);
-        let buffer = spec.engine.pool().take(window_bytes.saturating_mul(batch))?;
+        let buffer = spec.engine.pool().try_take(window_bytes.saturating_mul(batch))?;
         Ok(Self {
             engine: spec.engine.clone(),
             arrays,
