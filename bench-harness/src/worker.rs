@@ -54,7 +54,7 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
     usage.cpu_s.user = (usage.cpu_s.user - reading.spun_ns as f64 / 1e9).max(0.0);
     let leaked = leaked_into_cache(task.backend.is_direct(), prepared.cached_pages, cached_after);
     let invalid_reason = prepared.problem.or(leaked).or_else(|| reading.problem());
-    let latencies = reading.latencies.to_histogram()?;
+    let latencies = reading.latencies.to_histogram(&clock)?;
     let seconds = reading.elapsed_ns as f64 / 1e9;
     let cpu_s = usage.cpu_s.user + usage.cpu_s.system;
     Ok(Cell {
@@ -280,12 +280,13 @@ pub(crate) fn read(
     let mut reading = Reading::new();
     let limit = operations_of(task, threads, thread);
     let may_repeat = task.cache == CacheState::Warm;
-    let started_ns = clock.now_ns();
-    let deadline_ns = started_ns.saturating_add((task.seconds * 1e9) as u64);
-    let mut pace = Pace::new(task.setting.rate_per_s, threads, thread, started_ns);
-    let mut ended_ns = started_ns;
-    while reading.operations < limit && ended_ns < deadline_ns {
-        let intended_ns = pace.wait(clock, ended_ns);
+    let started = clock.ticks();
+    let deadline = started.saturating_add(clock.from_ns(task.seconds * 1e9));
+    let rate = task.setting.rate_per_s;
+    let mut pace = rate.map(|rate| Pace::new(clock, rate, threads, thread, started));
+    let mut ended = started;
+    while reading.operations < limit && ended < deadline {
+        let intended = pace.as_mut().map_or(ended, Pace::wait);
         let mut done = job.next()?;
         // A second pass over a cold file would not be cold.
         if done.is_none() && may_repeat {
@@ -295,14 +296,14 @@ pub(crate) fn read(
         let Some(done) = done else {
             break;
         };
-        ended_ns = clock.now_ns();
-        reading.latencies.record_ns(ended_ns.saturating_sub(intended_ns));
+        ended = clock.ticks();
+        reading.latencies.record(ended.saturating_sub(intended));
         reading.bytes += done.bytes;
         reading.reads += done.reads;
         reading.operations += 1;
     }
-    reading.elapsed_ns = ended_ns - started_ns;
-    reading.spun_ns = pace.spun_ns();
+    reading.elapsed_ns = clock.to_ns(ended - started);
+    reading.spun_ns = pace.map_or(0, |pace| pace.spun_ns());
     Ok(reading)
 }
 
