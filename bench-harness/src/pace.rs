@@ -27,10 +27,10 @@ impl Pace {
     /// For one thread of several that keep the rate together, taking turns.
     pub(crate) fn new(clock: &Clock, rate_per_s: u64, threads: u64, thread: u64, now: u64) -> Self {
         let turn_ns = 1e9 / rate_per_s as f64;
-        let second = clock.from_ns(1e9) as f64;
+        let second = clock.in_ticks(1e9) as f64;
         Self {
             clock: *clock,
-            start: now + clock.from_ns(turn_ns * thread as f64),
+            start: now + clock.in_ticks(turn_ns * thread as f64),
             interval: second / rate_per_s as f64 * threads as f64,
             operations: 0,
             spun: 0,

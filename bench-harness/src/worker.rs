@@ -281,7 +281,7 @@ pub(crate) fn read(
     let limit = operations_of(task, threads, thread);
     let may_repeat = task.cache == CacheState::Warm;
     let started = clock.ticks();
-    let deadline = started.saturating_add(clock.from_ns(task.seconds * 1e9));
+    let deadline = started.saturating_add(clock.in_ticks(task.seconds * 1e9));
     let rate = task.setting.rate_per_s;
     let mut pace = rate.map(|rate| Pace::new(clock, rate, threads, thread, started));
     let mut ended = started;

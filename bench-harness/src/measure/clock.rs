@@ -52,7 +52,7 @@ impl Clock {
     }
 
     /// How many ticks that is.
-    pub(crate) fn from_ns(self, ns: f64) -> u64 {
+    pub(crate) fn in_ticks(self, ns: f64) -> u64 {
         (ns / self.ns_per_tick) as u64
     }
 }
@@ -97,7 +97,7 @@ mod tests {
         let exact_ns = started.elapsed().as_nanos() as f64;
         let found_ns = clock.to_ns(clock.ticks() - start) as f64;
         assert!((found_ns / exact_ns - 1.0).abs() < 0.01, "{found_ns} ns for {exact_ns}");
-        assert!(clock.to_ns(clock.from_ns(1e9)).abs_diff(1_000_000_000) < 10);
+        assert!(clock.to_ns(clock.in_ticks(1e9)).abs_diff(1_000_000_000) < 10);
     }
 
     #[test]

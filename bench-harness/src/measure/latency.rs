@@ -84,7 +84,7 @@ mod tests {
     fn threads_are_put_together() {
         let clock = Clock::start();
         let (mut a, mut b) = (Latencies::new(), Latencies::new());
-        let ticks = |us: u64| clock.from_ns(us as f64 * 1000.0);
+        let ticks = |us: u64| clock.in_ticks(us as f64 * 1000.0);
         (1..=500).for_each(|us| a.record(ticks(us)));
         (501..=1000).for_each(|us| b.record(ticks(us)));
         a.merge(&b);

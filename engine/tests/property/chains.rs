@@ -180,7 +180,7 @@ fn run_chain(spec: &Spec, ops: &[Op], mut view: ContiguousMemmap) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(windows) { 48 } else { 256 }))]
 
     #[test]
     fn chains_of_operations_do_what_ndarray_does(

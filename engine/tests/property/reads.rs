@@ -90,7 +90,7 @@ fn check_many(engine: &Engine, specs: &[(Spec, Vec<Index>, bool)]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(windows) { 48 } else { 256 }))]
 
     #[test]
     fn selections_are_what_ndarray_selects(
@@ -114,7 +114,7 @@ proptest! {
 
 proptest! {
     // Each is as much as a hundred of the others.
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(windows) { 8 } else { 32 }))]
 
     #[test]
     fn selections_of_large_arrays_are_what_ndarray_selects(
