@@ -158,7 +158,7 @@ fn thread_child() {
     let start = Instant::now();
     drop(source);
     assert_eq!(readers(), 0);
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 
     let mut source = options().open_dir(&engine, &dir).unwrap();
     for _ in 0..20 {

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_millis(30);
+/// Long beside what a loaded machine takes to wake a thread.
+const PATIENCE: Duration = Duration::from_millis(1500);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Trouble {
@@ -120,9 +121,13 @@ fn jobs_come_in_order_and_within_the_window() {
 fn an_idle_consumer_has_one_window_read_for_it() {
     let (world, mut prefetcher) = prefetcher(World { jobs: vec![10; 100], ..World::default() }, 45);
     take(&world, &mut prefetcher);
+    let (start, outstanding) = (Instant::now(), || world.outstanding.load(Ordering::SeqCst));
+    while outstanding() < 20 {
+        assert!(start.elapsed() < Duration::from_secs(20), "{} bytes", outstanding());
+        std::thread::sleep(Duration::from_millis(1));
+    }
     std::thread::sleep(Duration::from_millis(50));
-    let outstanding = world.outstanding.load(Ordering::SeqCst);
-    assert!((20..=45).contains(&outstanding), "{outstanding} bytes are read ahead");
+    assert!(outstanding() <= 45, "{} bytes are read ahead", outstanding());
 }
 
 #[test]
@@ -174,7 +179,7 @@ fn buffers_that_come_back_in_time_are_used() {
         world.is_spent.store(true, Ordering::SeqCst);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(PATIENCE / 6);
+                std::thread::sleep(PATIENCE / 30);
                 world.is_spent.store(false, Ordering::SeqCst);
             });
             assert_eq!(take(&world, &mut prefetcher), Some(Ok(0)));
@@ -184,12 +189,13 @@ fn buffers_that_come_back_in_time_are_used() {
 
 #[test]
 fn dropping_it_ends_the_thread_at_once() {
-    let world = World { jobs: vec![10; 1000], is_slow: true, ..World::default() };
+    // All of them would take twenty seconds.
+    let world = World { jobs: vec![10; 10_000], is_slow: true, ..World::default() };
     let (world, mut prefetcher) = prefetcher(world, 20);
     take(&world, &mut prefetcher);
     let start = Instant::now();
     drop(prefetcher);
-    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     // The thread's clone of the schedule is gone with it.
     assert_eq!(Arc::strong_count(&world), 1);
 }

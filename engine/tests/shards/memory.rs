@@ -105,5 +105,5 @@ fn a_source_is_dropped_while_the_memory_is_spent() {
     }
     let start = Instant::now();
     drop(source);
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
