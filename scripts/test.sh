@@ -9,14 +9,14 @@ trap report_end EXIT
 # What `auto` takes must follow from the machine, not from what the user once measured on it.
 export RINGMAIN_PROFILE=off
 
-# strace refuses system calls to the tests; Chromium opens the report; the rest makes the
-# filesystems they mount as root.
+# strace refuses system calls to the tests; Chromium opens the report; fio is measured beside; the
+# rest makes the filesystems they mount as root.
 set_up() {
     need_rust
     need_component rustfmt fmt
     need_component clippy clippy
     install_missing strace=strace xfsprogs=mkfs.xfs btrfs-progs=mkfs.btrfs \
-        squashfs-tools=mksquashfs mount=losetup util-linux=setpriv chromium=chromium
+        squashfs-tools=mksquashfs mount=losetup util-linux=setpriv chromium=chromium fio=fio
     make_venv
 }
 

@@ -12,7 +12,7 @@ use crate::result::{CacheState, CachedPages, Cell, CpuSeconds, Faults, Latency};
 use crate::task::Task;
 
 /// One way in which fio reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fio {
     engine: &'static str,
     is_direct: bool,
@@ -62,7 +62,7 @@ impl Fio {
 
     /// It knows blocks of a single file, and no cache that is half warm. With several threads each
     /// of its jobs would read the whole file again, which is other work.
-    pub(crate) fn can_do(&self, task: &Task) -> bool {
+    pub(crate) fn can_do(task: &Task) -> bool {
         matches!(task.workload.as_str(), "seq" | "rand")
             && task.cached_files.len() == 1
             && task.cache != CacheState::Mixed

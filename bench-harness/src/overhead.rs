@@ -7,17 +7,17 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ringmain::{BackendKind, Engine};
+use ringmain::Engine;
 
 use crate::cli::OverheadArgs;
 use crate::failure::Failure;
 use crate::generate::write_raw;
 use crate::measure::{Clock, cache};
-use crate::plan::BackendChoice;
+use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::result::{CacheState, Setting};
 use crate::stats::median;
-use crate::task::{Checked, Task};
+use crate::task::Task;
 use crate::worker;
 use crate::workload::{self, Job, JobSpec, Permutation};
 
@@ -79,20 +79,13 @@ impl Bench {
     fn open(path: &Path) -> Result<Self, Failure> {
         let setting = Setting { block_bytes: Some(BLOCK_BYTES), ..Setting::default() };
         let task = Task {
-            backend: BackendChoice::plain(BackendKind::Pread),
             workload: "rand".into(),
             setting,
             cache: CacheState::Warm,
-            repetition: 0,
             files: vec![path.to_owned()],
-            cached_files: vec![path.to_owned()],
             seconds: 3600.0,
             operations: Some(OPERATIONS),
-            seed: 1,
-            buffer_bytes: 1 << 20,
-            memory_limit: None,
-            checked: Checked::of_repetition(0),
-            corrupt: false,
+            ..Task::blank(&Plan::default(), 1 << 20)
         };
         let engine = Engine::builder().backend(task.backend.kind).build()?;
         let (setting, files, seed) = (&task.setting, &task.files, task.seed);

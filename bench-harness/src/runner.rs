@@ -21,7 +21,7 @@ use crate::task::{Checked, Task, WorkOrder};
 use crate::workload::{Permutation, Workload};
 
 /// Who reads in a cell.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
     Backend(BackendChoice),
     Fio(Fio),
@@ -36,7 +36,7 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// Multiplies out workloads, settings, cache states and backends.
+    /// Multiplies out workloads, cache states, settings and backends.
     pub(crate) fn new(
         plan: &Plan,
         workloads: &[&dyn Workload],
@@ -54,26 +54,14 @@ impl Runner {
                         workload: workload.name().into(),
                         setting: setting.clone(),
                         cache,
-                        repetition: 0,
                         files: files.to_vec(),
                         cached_files: cached_files.clone(),
-                        seconds: plan.seconds,
-                        operations: plan.operations,
-                        seed: plan.seed,
-                        buffer_bytes: buffer_bytes(plan, &setting),
-                        memory_limit: None,
-                        checked: Checked::of_repetition(0),
-                        corrupt: false,
+                        ..Task::blank(plan, buffer_bytes(plan, &setting))
                     };
-                    for backend in &plan.backends {
-                        cells.push((Reader::Backend(*backend), task(*backend)));
-                    }
-                    for fio in fio {
-                        let task = task(fio.counterpart());
-                        if fio.can_do(&task) {
-                            cells.push((Reader::Fio(fio.clone()), task));
-                        }
-                    }
+                    let backends = plan.backends.iter();
+                    cells.extend(backends.map(|b| (Reader::Backend(*b), task(*b))));
+                    let fio = fio.iter().map(|fio| (Reader::Fio(*fio), task(fio.counterpart())));
+                    cells.extend(fio.filter(|(_, task)| Fio::can_do(task)));
                 }
             }
         }
@@ -94,33 +82,26 @@ impl Runner {
         progress: &Progress,
         mut done: impl FnMut(Cell) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        let count = self.cells.len() as u64;
         for repetition in 0..self.repetitions {
             // A keyed permutation of the cells: drift hits all backends alike.
-            let order = Permutation::new(
-                self.cells.len() as u64,
-                self.seed.wrapping_add(u64::from(repetition)),
-            );
-            for index in 0..self.cells.len() as u64 {
-                if interrupt::is_requested() {
-                    return Ok(());
-                }
+            let order = Permutation::new(count, self.seed.wrapping_add(u64::from(repetition)));
+            for index in 0..count {
                 let (reader, task) = &self.cells[order.at(index) as usize];
-                let checked = Checked::of_repetition(repetition);
-                let mut task = Task { repetition, checked, ..task.clone() };
-                task.memory_limit = cage.map(MemoryCage::limit);
-                task.corrupt = corrupt.is_some_and(|backend| backend == task.backend);
-                let name = reader.name();
-                progress.message(&format!("{}: {name}", task.group()));
-                let cell = match reader {
-                    Reader::Backend(_) => run_child(&task),
-                    Reader::Fio(fio) => fio.run(&task),
+                let task = Task {
+                    repetition,
+                    checked: Checked::of_repetition(repetition),
+                    memory_limit: cage.map(MemoryCage::limit),
+                    corrupt: corrupt == Some(task.backend),
+                    ..task.clone()
                 };
-                match cell {
+                progress.message(&format!("{}: {}", task.group(), reader.name()));
+                match reader.measure(&task) {
+                    _ if interrupt::is_requested() => return Ok(()),
                     Ok(cell) => done(cell)?,
-                    Err(_) if interrupt::is_requested() => return Ok(()),
                     // The request makes no sense: no other cell would fare better.
                     Err(failure @ Failure::Usage { .. }) => return Err(failure),
-                    Err(failure) => done(Cell::failed(name, &task, failure.to_string()))?,
+                    Err(failure) => done(Cell::failed(reader.name(), &task, failure.to_string()))?,
                 }
                 progress.advance(1);
             }
@@ -148,6 +129,13 @@ impl Reader {
         match self {
             Self::Backend(backend) => backend.to_string(),
             Self::Fio(fio) => fio.name(),
+        }
+    }
+
+    fn measure(&self, task: &Task) -> Result<Cell, Failure> {
+        match self {
+            Self::Backend(_) => run_child(task),
+            Self::Fio(fio) => fio.run(task),
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use ringmain::BackendKind;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::BackendChoice;
+use crate::plan::{BackendChoice, Plan};
 use crate::result::{
     CacheState, CachedPages, Cell, ContextSwitches, CpuSeconds, Faults, Group, Latency, Resident,
     Setting,
@@ -35,6 +36,26 @@ pub(crate) struct Task {
 }
 
 impl Task {
+    /// What all cells of a plan have in common; the rest is still to be filled in.
+    pub(crate) fn blank(plan: &Plan, buffer_bytes: u64) -> Self {
+        Self {
+            backend: BackendChoice::plain(BackendKind::Pread),
+            workload: String::new(),
+            setting: Setting::default(),
+            cache: CacheState::Cold,
+            repetition: 0,
+            files: Vec::new(),
+            cached_files: Vec::new(),
+            seconds: plan.seconds,
+            operations: plan.operations,
+            seed: plan.seed,
+            buffer_bytes,
+            memory_limit: None,
+            checked: Checked::of_repetition(0),
+            corrupt: false,
+        }
+    }
+
     /// What its cell is compared within.
     pub(crate) fn group(&self) -> Group {
         let Self { workload, setting, cache, .. } = self;

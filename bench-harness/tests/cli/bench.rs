@@ -386,3 +386,64 @@ fn a_memory_limit_holds_or_the_cell_says_so() {
         assert!(cell["invalid_reason"].to_string().contains("memory limit"), "{cell}");
     }
 }
+
+#[test]
+fn a_trace_is_replayed_in_its_batches() {
+    let place = Place::new();
+    let data = place.path("data");
+    make_file(&data, 1 << 20);
+    let name = data.to_str().unwrap();
+    let mut log = format!("fio version 2 iolog\n{name} add\n{name} open\n");
+    for block in [5, 3, 9, 200, 0] {
+        log += &format!("{name} read {} 4096\n", block * 4096);
+    }
+    fs::write(place.path("trace"), log + name + " write 0 512\n").unwrap();
+    let args = ["--trace", "trace", "--backends", "pread,mmap,uring", "--cache", "cold", "--json"];
+    let result = json_of(run(&mut place.bench_own(&[&args[..], &["--batch", "1,2"]].concat())));
+    assert_eq!(cells(&result).len(), 3 * 2);
+    for cell in cells(&result) {
+        assert_eq!((&cell["reads"], &cell["bytes"]), (&5.into(), &(5 * 4096).into()), "{cell}");
+        let operations = if cell["setting"]["batch"] == 1 { 5 } else { 3 };
+        assert_eq!(cell["operations"], operations, "{cell}");
+    }
+    assert!(result["warnings"].to_string().contains("1 write"), "{result:#}");
+
+    fs::write(place.path("bad"), "fio version 2 iolog\na add\na open\na read x 4096\n").unwrap();
+    let outcome = run(&mut place.bench_own(&["--trace", "bad", "--out", "2"]));
+    outcome.expect_failure(2, &["line 4, column 8", "an offset"]);
+}
+
+/// False, loudly, where there is no fio; that is a failure in CI.
+fn has_fio() -> bool {
+    let has = Command::new("fio").arg("--version").output().is_ok_and(|out| out.status.success());
+    if !has {
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must have fio");
+        crate::faults::say("SKIPPED: fio is not installed");
+    }
+    has
+}
+
+#[test]
+fn fio_stands_beside_the_backends() {
+    if !has_fio() {
+        return;
+    }
+    let place = Place::new();
+    let args =
+        ["--with-fio", "--workloads", "rand,views", "--backends", "pread", "--cache", "warm"];
+    let more = ["--seconds", "0.1", "--repetitions", "1", "--json"];
+    let result = json_of(run(&mut place.bench(&[&args[..], &more].concat())));
+    assert!(result["host"]["fio"].as_str().unwrap().starts_with("fio-"), "{}", result["host"]);
+    let fio: Vec<&Value> = cells(&result)
+        .iter()
+        .filter(|c| c["backend"].as_str().unwrap().starts_with("fio:"))
+        .collect();
+    assert_eq!(fio.len(), 2 * 4, "two settings of rand, and nothing of views");
+    for cell in fio {
+        assert_eq!(cell["valid"], true, "{cell}");
+        assert!(cell["throughput_bytes_per_s"].as_f64().unwrap() > 0.0, "{cell}");
+        // Latencies of single reads stand only beside those of single reads.
+        let is_single = cell["setting"]["batch"] == 1;
+        assert_eq!(cell["latency_ns"]["p50"].as_u64().unwrap() > 0, is_single, "{cell}");
+    }
+}

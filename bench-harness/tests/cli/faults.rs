@@ -31,7 +31,7 @@ fn is_available(backend: &str, data: &Data) -> bool {
 }
 
 /// Past the test runner, which hides what a test that passes prints through macros.
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap();
 }
 
