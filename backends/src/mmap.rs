@@ -13,6 +13,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use memmap2::{Mmap, MmapOptions};
 
@@ -98,10 +99,12 @@ impl Mapping {
             return Copied::No;
         }
         // SAFETY: the range lies in the mapping (checked above) and `dst` is memory of ours, so
-        // they cannot overlap. A page that is gone is handled by the guard, which is in force.
+        // they cannot overlap. A page that is gone is handled by the guard, which is in force; the
+        // fence below keeps the loads before the question whether it had to.
         unsafe {
             std::ptr::copy_nonoverlapping(map.as_ptr().add(start), dst.as_mut_ptr(), dst.len());
         }
+        compiler_fence(Ordering::SeqCst);
         let is_cut = has_zero_at_page_end(map, start, start + dst.len());
         match (self.is_sound(), is_cut) {
             (false, _) => Copied::No,
@@ -221,10 +224,13 @@ impl MappedRange {
         let bytes = &raw const map[self.range.clone()];
         for at in 0..bytes.len() / N.max(1) {
             // SAFETY: the block lies in the range, which lies in the mapping, and an array of bytes
-            // has no alignment. A page that is gone is handled by the guard, which is in force.
+            // has no alignment. A page that is gone is handled by the guard, which is in force; the
+            // fence below keeps the loads before the question whether it had to.
             let block = unsafe { bytes.cast::<u8>().add(at * N).cast::<[u8; N]>().read() };
             take(at, &block);
         }
+        // The handler runs on this thread, so a fence for the compiler is enough.
+        compiler_fence(Ordering::SeqCst);
         self.mapping.is_sound()
     }
 
