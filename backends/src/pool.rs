@@ -127,6 +127,13 @@ impl BufferPool {
         self.options.when_spent
     }
 
+    /// The memory that a buffer of `len` bytes counts for: sizes are rounded up, by a quarter at
+    /// most, so that a buffer fits the next request too.
+    #[must_use]
+    pub fn capacity_for(&self, len: usize) -> usize {
+        class_bytes(len).min(self.options.limit_bytes.max(len))
+    }
+
     /// The hard limit.
     #[must_use]
     pub fn limit_bytes(&self) -> usize {

@@ -10,6 +10,7 @@ use ringmain_backends::{
 };
 
 use crate::layout::Layout;
+use crate::reserve::Reserve;
 use crate::view::Source;
 use crate::{ContiguousMemmap, DType, Error, Result};
 
@@ -38,11 +39,20 @@ struct Shared {
     recording: Option<Recording>,
     /// What is handed out, and scratch memory.
     pool: BufferPool,
+    /// A little memory for what would make a buffer of the pool a size larger.
+    small: Option<BufferPool>,
+    /// What of the pool is kept for whom.
+    reserve: Reserve,
     memory_limit_bytes: usize,
 }
 
 /// A page for each of the two pools.
 const MEMORY_LIMIT_BYTES_MIN: usize = 2 * 4096;
+
+/// The part of the memory that is for small things beside large buffers, where it is a few pages:
+/// 1 MiB of 64.
+const SMALL_PART: usize = 64;
+const SMALL_BYTES_MIN: usize = 16 << 10;
 
 /// How an [`Engine`] is to behave.
 #[derive(Clone, Debug)]
@@ -190,14 +200,18 @@ impl EngineBuilder {
         // as the backend may need another to read them through.
         let new_pool =
             |limit_bytes| BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() });
-        self.options.pool = Some(new_pool(memory_limit_bytes / 2)?);
+        let small_bytes =
+            Some(memory_limit_bytes / SMALL_PART).filter(|bytes| *bytes >= SMALL_BYTES_MIN);
+        self.options.pool = Some(new_pool(memory_limit_bytes / 2 - small_bytes.unwrap_or(0))?);
         let pool = new_pool(memory_limit_bytes - memory_limit_bytes / 2)?;
+        let small = small_bytes.map(new_pool).transpose()?;
+        let reserve = Reserve::new(pool.clone());
         self.options.profile = self.profile;
         let backend = match self.backend {
             Some(backend) => backend,
             None => open_backend(self.kind, &self.options)?,
         };
-        let shared = Shared { backend, recording: None, pool, memory_limit_bytes };
+        let shared = Shared { backend, recording: None, pool, small, reserve, memory_limit_bytes };
         let engine = Engine { shared: Arc::new(shared) };
         match self.record {
             Some(path) => engine.record(path),
@@ -253,6 +267,8 @@ impl Engine {
             backend: Arc::new(RecordingBackend::new(inner, recording.clone())),
             recording: Some(recording),
             pool: self.shared.pool.clone(),
+            small: self.shared.small.clone(),
+            reserve: self.shared.reserve.clone(),
             memory_limit_bytes: self.shared.memory_limit_bytes,
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -274,6 +290,16 @@ impl Engine {
     #[must_use]
     pub fn pool(&self) -> &BufferPool {
         &self.shared.pool
+    }
+
+    /// The pool for small things beside large buffers, if there is one.
+    pub(crate) fn small_pool(&self) -> Option<&BufferPool> {
+        self.shared.small.as_ref()
+    }
+
+    /// What of the pool is kept for whom.
+    pub(crate) fn reserve(&self) -> &Reserve {
+        &self.shared.reserve
     }
 
     /// Whether two engines are clones of each other.

@@ -1,11 +1,8 @@
 //! The way in for the targets in `fuzz/`. No part of the interface: it may change at any time.
 #![allow(missing_docs)]
 
-use std::path::Path;
-
 use crate::layout::Layout;
 use crate::npy::parse_header;
-use crate::shards::{ShardError, ShardHeader};
 use crate::{DType, Index, Result};
 
 /// What a `.npy` file says of itself, as `open_npy` understands it, and the bytes it says so in.
@@ -14,12 +11,6 @@ pub fn npy_header(bytes: &[u8]) -> Result<(DType, Result<Arrangement>, u64), Str
     let (dtype, offset) = (header.dtype, header.data_offset);
     let layout = Layout::array(offset, &header.shape, dtype.itemsize(), header.fortran);
     Ok((dtype, layout.map(Arrangement), offset))
-}
-
-/// What a shard's first bytes say, and how long its file must be for them to be true.
-pub fn shard_header(bytes: &[u8], file_len: u64) -> Result<(u64, u64, Option<u64>), ShardError> {
-    let header = ShardHeader::parse(bytes, file_len, Path::new("fuzzed"))?;
-    Ok((header.rows, header.width, header.file_len()))
 }
 
 /// The arithmetic of a view without a file behind it.

@@ -45,6 +45,7 @@ mod layout;
 mod npy;
 mod prefetch;
 mod read;
+mod reserve;
 mod scatter;
 mod scratch;
 mod selection;

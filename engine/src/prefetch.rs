@@ -11,28 +11,38 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::reserve::Need;
+
 /// What is to be read, one job after the other. A clone goes on from the same place.
 pub(crate) trait Schedule: Clone + Send + 'static {
     type Item: Send + 'static;
-    type Error: From<ReaderDied> + Send + 'static;
+    type Error: Send + 'static;
 
     /// The bytes that the next job counts for; `None` when there is none.
     fn next_bytes(&self) -> Option<usize>;
 
-    /// Does the next job, and as many after it as count for no more than `budget_bytes` together,
-    /// and moves on past those that were done. What they give is appended, also when a later one
-    /// fails: the error is that of the next job then. Never waits for buffers.
-    fn read(
-        &mut self,
-        budget_bytes: usize,
-        done: &mut Vec<Done<Self::Item>>,
-    ) -> Result<(), Self::Error>;
+    /// Does the next job, and as many after it as there is room for, or fewer, and moves on past
+    /// those that were done. What they give is appended, also when a later one fails: the error is
+    /// that of the next job then. Never waits for buffers.
+    fn read(&mut self, room: Room, done: &mut Vec<Done<Self::Item>>) -> Result<(), Self::Error>;
 
     /// Moves on past the job that gave the item, which is the next one.
     fn pass(&mut self, item: &Self::Item);
 
     /// Whether the error only says that there is no buffer at the moment.
     fn is_out_of_buffers(error: &Self::Error) -> bool;
+
+    /// The error that the thread which reads has panicked.
+    fn reader_died(&self) -> Self::Error;
+}
+
+/// What may be read now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Jobs after the next one count for no more than this, together with it.
+    pub(crate) budget_bytes: usize,
+    /// Whether the consumer waits for the next one.
+    pub(crate) need: Need,
 }
 
 /// A job that was done.
@@ -41,10 +51,6 @@ pub(crate) struct Done<T> {
     /// What it counts for in the window.
     pub(crate) bytes: usize,
 }
-
-/// The thread that reads has panicked.
-#[derive(Debug)]
-pub(crate) struct ReaderDied;
 
 /// How much is read ahead, and how long a caller waits for memory.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +129,7 @@ impl<S: Schedule> Prefetcher<S> {
             return Some(self.read_here());
         }
         let outcome = self.reader.as_ref().map(Reader::take)?;
+        let outcome = outcome.map_err(|error| error.unwrap_or_else(|| self.position.reader_died()));
         match &outcome {
             Ok(item) => self.position.pass(item),
             Err(_) => self.stop(),
@@ -161,16 +168,17 @@ impl<S: Schedule> Prefetcher<S> {
     /// One job on the caller's thread.
     fn read_here(&mut self) -> Result<S::Item, S::Error> {
         let (started, mut pause) = (Instant::now(), PAUSE_MIN);
+        // A job done before a failure would be lost, so it is one at a time.
+        let room = Room { budget_bytes: 0, need: Need::Awaited };
         loop {
-            // A job done before a failure would be lost, so it is one at a time.
-            let outcome = self.position.read(0, &mut self.done);
+            let outcome = self.position.read(room, &mut self.done);
             if let Some(done) = self.done.pop() {
                 return Ok(done.item);
             }
             let error = match outcome {
                 Err(error) if !S::is_out_of_buffers(&error) => return Err(error),
                 Err(error) => error,
-                Ok(()) => return Err(ReaderDied.into()), // a schedule that breaks its promise
+                Ok(()) => return Err(self.position.reader_died()), // a schedule that breaks its promise
             };
             if started.elapsed() >= self.limits.patience {
                 return Err(error);
@@ -192,7 +200,8 @@ impl<S: Schedule> Reader<S> {
         self.process_id != process::id()
     }
 
-    fn take(&self) -> Result<S::Item, S::Error> {
+    /// An error of `None` says that the thread has panicked.
+    fn take(&self) -> Result<S::Item, Option<S::Error>> {
         let mut state = self.shared.lock();
         loop {
             if state.reader_waits {
@@ -204,10 +213,10 @@ impl<S: Schedule> Reader<S> {
                 return Ok(done.item);
             }
             if let Some(error) = state.failure.take() {
-                return Err(error);
+                return Err(Some(error));
             }
             if state.is_over {
-                return Err(ReaderDied.into());
+                return Err(None);
             }
             state.consumer_waits_since.get_or_insert_with(Instant::now);
             state = self.shared.is_filled.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -249,12 +258,14 @@ impl<S: Schedule> Shared<S> {
     ///
     /// Waits until half of the window is free: many small jobs are then read together, while the
     /// consumer is busy with the other half.
-    fn wait_for_room(&self, job_bytes: usize, window_bytes: usize) -> Option<usize> {
+    fn wait_for_room(&self, job_bytes: usize, window_bytes: usize) -> Option<Room> {
         let mut state = self.lock();
         while !state.is_cancelled {
             let free = window_bytes.saturating_sub(state.ready_bytes);
             if state.ready.is_empty() || (free >= job_bytes && free >= window_bytes / 2) {
-                return Some(free);
+                let is_awaited = state.consumer_waits_since.is_some();
+                let need = if is_awaited { Need::Awaited } else { Need::Ahead };
+                return Some(Room { budget_bytes: free, need });
             }
             state.reader_waits = true;
             state = self.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -279,11 +290,14 @@ impl<S: Schedule> Shared<S> {
     }
 
     /// Waits until there may be buffers again. False if the consumer has waited long enough.
-    fn wait_for_buffers(&self, pause: Duration, patience: Duration) -> bool {
+    fn wait_for_buffers(&self, need: Need, pause: Duration, patience: Duration) -> bool {
         let mut state = self.lock();
         let waited = state.consumer_waits_since.map_or(Duration::ZERO, |since| since.elapsed());
         if state.is_cancelled {
             return true; // and be told so where there is room
+        }
+        if need == Need::Ahead && state.consumer_waits_since.is_some() {
+            return true; // it is needed by now, and may be had
         }
         if waited >= patience && state.consumer_waits_since.is_some() {
             return false;
@@ -317,15 +331,15 @@ fn run<S: Schedule>(shared: &Shared<S>, mut schedule: S, limits: Limits) {
     let _end = EndOnDrop(shared);
     let (mut done, mut pause) = (Vec::new(), PAUSE_MIN);
     while let Some(job_bytes) = schedule.next_bytes() {
-        let Some(budget_bytes) = shared.wait_for_room(job_bytes, limits.window_bytes) else {
+        let Some(room) = shared.wait_for_room(job_bytes, limits.window_bytes) else {
             return;
         };
-        let outcome = schedule.read(budget_bytes, &mut done);
+        let outcome = schedule.read(room, &mut done);
         shared.hand_over(&mut done);
         match outcome {
             Ok(()) => pause = PAUSE_MIN,
             Err(error) if S::is_out_of_buffers(&error) => {
-                if !shared.wait_for_buffers(pause, limits.patience) {
+                if !shared.wait_for_buffers(room.need, pause, limits.patience) {
                     return shared.end(Some(error));
                 }
                 pause = (pause * 2).min(PAUSE_MAX);

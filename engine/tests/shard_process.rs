@@ -182,6 +182,26 @@ fn readers() -> usize {
         .count()
 }
 
+/// Shards of relative paths were gone when the program changed its working directory.
+#[test]
+fn a_source_does_not_depend_on_the_working_directory() {
+    let dir = support::temp_dir();
+    write_corpus(dir.path(), ROWS / 8);
+    for kind in kinds(dir.path()) {
+        run_child("directory_child", dir.path(), kind, Residency::Release);
+    }
+}
+
+#[test]
+#[ignore = "changes the working directory of its process"]
+fn directory_child() {
+    let Some((engine, dir)) = child_engine() else { return };
+    std::env::set_current_dir(&dir).unwrap();
+    let mut source = options().open(&engine, ["part-000.shard", "part-001.shard"]).unwrap();
+    std::env::set_current_dir("/").unwrap();
+    check_rest(&mut source);
+}
+
 #[test]
 fn a_child_goes_on_where_its_parent_stood() {
     let dir = support::temp_dir();

@@ -14,12 +14,6 @@ enum Trouble {
     Died,
 }
 
-impl From<ReaderDied> for Trouble {
-    fn from(_: ReaderDied) -> Self {
-        Self::Died
-    }
-}
-
 /// What the jobs do, and what was seen of them.
 #[derive(Default)]
 struct World {
@@ -50,11 +44,11 @@ impl Schedule for Jobs {
         self.world.jobs.get(self.at).copied()
     }
 
-    fn read(&mut self, budget_bytes: usize, done: &mut Vec<Done<usize>>) -> Result<(), Trouble> {
+    fn read(&mut self, room: Room, done: &mut Vec<Done<usize>>) -> Result<(), Trouble> {
         let mut group = 0;
         while let Some(bytes) = self.next_bytes() {
             group += bytes;
-            if !done.is_empty() && group > budget_bytes {
+            if !done.is_empty() && group > room.budget_bytes {
                 break;
             }
             if self.world.is_spent.load(Ordering::SeqCst) {
@@ -82,6 +76,10 @@ impl Schedule for Jobs {
 
     fn is_out_of_buffers(error: &Trouble) -> bool {
         *error == Trouble::NoBuffers
+    }
+
+    fn reader_died(&self) -> Trouble {
+        Trouble::Died
     }
 }
 

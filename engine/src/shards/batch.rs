@@ -1,24 +1,31 @@
-//! A batch of rows, in one buffer of the engine's pool.
+//! A batch of rows, in a buffer of the engine's pool.
 //!
-//! The buffer holds the row ids, then the rows. A batch that is to be converted has the values of
-//! the file behind the place where the rows will stand, far enough that the conversion does not
-//! overtake itself:
+//! The buffer begins with the rows. A batch that is to be converted has the values of the file in
+//! the first half of where its rows will stand, and is converted from its end:
 //!
 //! ```text
-//! f32   | ids | rows as the file has them |
-//! f64   | ids | rows, from the values at the end | values of the file |
+//! f32   | lead | rows as the file has them | ids |
+//! f64   | lead | values of the file |            |    before
+//!       | rows                            | ids |    after
 //! ```
 //!
-//! Rows as the file has them are placed so that address and offset agree modulo the alignment of
-//! the device, and the device writes straight to where they are delivered.
+//! Values are placed so that address and offset agree modulo the alignment of the device, and the
+//! device writes straight to where they are delivered. Row ids that would make the buffer a size
+//! larger are in a small one of their own: 1024 rows of 1024 `f64` are 8 MiB, and with 8 KiB of ids
+//! they would count for 10.
 
 use std::fmt;
-use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use ringmain_backends::{Buffer, BufferPool};
+use ringmain_backends::{Buffer, BufferPool, PoolOptions};
 
+use super::ShardError;
 use super::convert::{to_native, widen_in_place};
 use super::header::VALUE_BYTES;
+use super::writer::{RowValue, whole_rows};
+use crate::Engine;
+use crate::reserve::{Claim, Need, Share};
 
 /// The type in which values are delivered. They are stored as `f32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -46,6 +53,11 @@ impl Delivered {
 const ROWS_ALIGN: usize = 64;
 /// The bytes of a row id.
 const ID_BYTES: usize = 8;
+/// The least that a pool can have.
+const BUFFER_BYTES_MIN: usize = 4096;
+/// Ids have a buffer of their own only if they are at most this part of the rows: the pool of small
+/// buffers is a 32nd of that for batches.
+const APART_PART: usize = 64;
 
 /// Some rows and their ids. The memory goes back to the engine's pool when the batch is dropped.
 ///
@@ -65,21 +77,25 @@ const ID_BYTES: usize = 8;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RowBatch {
+    // Dropped before the buffer; see `Share::take`.
+    _claim: Option<Claim>,
     buffer: Buffer,
+    ids: Ids,
     len: usize,
     width: usize,
     delivered: Delivered,
     rows_at: usize,
-    raw: Option<Raw>,
+    /// One past what the rows, and reading them, need of the buffer.
+    rows_end: usize,
+    /// While the values are those of the file, the bytes before them that are read with them.
+    raw_lead: Option<usize>,
 }
 
-/// Where the values of the file are to be read to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Raw {
-    /// The first value.
-    at: usize,
-    /// So many bytes before it can be read with it.
-    lead: usize,
+/// Where the row ids are.
+enum Ids {
+    /// In the buffer, from there on.
+    Behind(usize),
+    Apart(Buffer),
 }
 
 /// How a batch is to be laid out.
@@ -99,49 +115,122 @@ impl Shape {
         self.len.saturating_mul(self.width)
     }
 
-    /// The memory of a batch.
-    pub(super) fn bytes(&self) -> usize {
-        let (_, _, end) = self.places(self.align - 1);
-        end
+    /// The memory of a batch in the engine's pool.
+    pub(super) fn bytes(&self, engine: &Engine) -> usize {
+        let rows_end = self.rows_end(self.align.saturating_sub(1));
+        if self.has_ids_apart(engine, rows_end) { rows_end } else { self.whole(rows_end) }
     }
 
-    /// Where the rows, the read and the end of memory are, for values whose offset in the file is
-    /// `lead` more than a multiple of the alignment.
-    fn places(&self, lead: usize) -> (usize, usize, usize) {
+    /// The memory of the rows and of reading them, for values whose offset in the file is `lead`
+    /// more than a multiple of the alignment.
+    fn rows_end(&self, lead: usize) -> usize {
         let raw_bytes = self.values().saturating_mul(VALUE_BYTES);
-        let up = |bytes: usize, align: usize| {
-            bytes.checked_next_multiple_of(align.max(ROWS_ALIGN)).unwrap_or(usize::MAX)
+        let up = |bytes: usize| {
+            bytes.checked_next_multiple_of(self.align.max(ROWS_ALIGN)).unwrap_or(usize::MAX)
         };
-        let first = up(self.len.saturating_mul(ID_BYTES), self.align);
+        let widened = self.values().saturating_mul(size_of::<f64>());
         // The device may write whole blocks, a little more than is wanted.
-        let read_bytes = up(raw_bytes.saturating_add(lead), self.align);
         match (self.delivered, self.holds_raw) {
-            (Delivered::F32, _) => (first + lead, first, first.saturating_add(read_bytes)),
-            (Delivered::F64, true) => {
-                let read_at = up(first.saturating_add(raw_bytes), self.align);
-                (first, read_at, read_at.saturating_add(read_bytes))
-            }
-            (Delivered::F64, false) => {
-                (first, first, first.saturating_add(raw_bytes.saturating_mul(2)))
-            }
+            (Delivered::F32, _) => up(raw_bytes.saturating_add(lead)),
+            (Delivered::F64, true) => widened.max(up(raw_bytes.saturating_add(lead))),
+            (Delivered::F64, false) => widened,
         }
+    }
+
+    fn id_bytes(&self) -> usize {
+        self.len.saturating_mul(ID_BYTES)
+    }
+
+    /// The memory of rows and ids together.
+    fn whole(&self, rows_end: usize) -> usize {
+        ids_at(rows_end).saturating_add(self.id_bytes())
+    }
+
+    /// Whether the ids have a buffer of their own: where they would make the other one larger, and
+    /// are few beside the rows.
+    fn has_ids_apart(&self, engine: &Engine, rows_end: usize) -> bool {
+        let pool = engine.pool();
+        let is_larger = pool.capacity_for(self.whole(rows_end)) > pool.capacity_for(rows_end);
+        is_larger && engine.small_pool().is_some() && self.id_bytes() <= rows_end / APART_PART
     }
 }
 
+fn ids_at(rows_end: usize) -> usize {
+    rows_end.checked_next_multiple_of(ID_BYTES).unwrap_or(usize::MAX)
+}
+
 impl RowBatch {
+    /// Rows that come from elsewhere, with their ids: for sources that are not made of shards. They
+    /// are copied, to memory beside that of any engine, and delivered in the type they have.
+    ///
+    /// ```
+    /// use ringmain::shards::{Delivered, RowBatch};
+    /// let batch = RowBatch::from_rows(&[7, 9], &[1.0f32, 2.0, 3.0, 4.0], 2)?;
+    /// assert_eq!((batch.row_ids(), batch.len()), (&[7, 9][..], 2));
+    /// assert_eq!(batch.delivered(), Delivered::F32);
+    /// # Ok::<(), ringmain::shards::ShardError>(())
+    /// ```
+    pub fn from_rows<T: RowValue>(
+        row_ids: &[u64],
+        values: &[T],
+        width: usize,
+    ) -> Result<Self, ShardError> {
+        let path = || PathBuf::from("(in memory)");
+        let invalid = |reason| ShardError::InvalidRows { path: path(), reason };
+        let rows = whole_rows(values.len() as u64, width).map_err(invalid)?;
+        if rows != row_ids.len() as u64 {
+            return Err(invalid(format!("{rows} rows have {} ids", row_ids.len())));
+        }
+        let (delivered, bytes) = T::delivered_bytes(values);
+        let at = ids_at(bytes.len());
+        let len_bytes = at.saturating_add(size_of_val(row_ids));
+        let limit_bytes = len_bytes.max(BUFFER_BYTES_MIN);
+        let mut buffer = BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() })
+            .and_then(|pool| pool.try_take(len_bytes))
+            .map_err(|error| ShardError::backend(&path(), error))?;
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        buffer[at..].copy_from_slice(bytemuck::cast_slice(row_ids));
+        Ok(Self {
+            _claim: None,
+            ids: Ids::Behind(at),
+            len: row_ids.len(),
+            width,
+            delivered,
+            rows_at: 0,
+            rows_end: bytes.len(),
+            raw_lead: None,
+            buffer,
+        })
+    }
+
     /// A batch with unspecified contents, for values that begin at `offset` in the file.
     pub(super) fn take(
-        pool: &BufferPool,
+        engine: &Engine,
+        share: &Arc<Share>,
+        need: Need,
         shape: Shape,
         offset: u64,
     ) -> Result<Self, ringmain_backends::Error> {
         // An alignment is a small power of two, or 1.
         let lead = if shape.holds_raw { (offset % shape.align as u64) as usize } else { 0 };
-        let (rows_at, read_at, end) = shape.places(lead);
-        let raw = shape.holds_raw.then_some(Raw { at: read_at + lead, lead });
+        let rows_end = shape.rows_end(lead);
+        let small = engine.small_pool().filter(|_| shape.has_ids_apart(engine, rows_end));
+        let apart = small.and_then(|pool| pool.try_take(shape.id_bytes()).ok());
+        // When the small buffers are all in use, behind the rows after all.
+        let bytes = if apart.is_some() { rows_end } else { shape.whole(rows_end) };
+        let (claim, buffer) = share.take(bytes, need)?;
         let Shape { len, width, delivered, .. } = shape;
-        let buffer = pool.try_take(end)?;
-        Ok(Self { buffer, len, width, delivered, rows_at, raw })
+        Ok(Self {
+            _claim: Some(claim),
+            buffer,
+            ids: apart.map_or_else(|| Ids::Behind(ids_at(rows_end)), Ids::Apart),
+            len,
+            width,
+            delivered,
+            rows_at: if delivered == Delivered::F32 { lead } else { 0 },
+            rows_end,
+            raw_lead: shape.holds_raw.then_some(lead),
+        })
     }
 
     /// How many rows.
@@ -171,7 +260,11 @@ impl RowBatch {
     /// The id of each row: its place in the concatenation of all shards.
     #[must_use]
     pub fn row_ids(&self) -> &[u64] {
-        bytemuck::cast_slice(&self.buffer[..self.len * ID_BYTES])
+        let bytes = match &self.ids {
+            Ids::Behind(at) => &self.buffer[*at..],
+            Ids::Apart(ids) => ids,
+        };
+        bytemuck::cast_slice(&bytes[..self.len * ID_BYTES])
     }
 
     /// The values row by row, if they were asked for as `f32`.
@@ -220,14 +313,18 @@ impl RowBatch {
     }
 
     pub(super) fn row_ids_mut(&mut self) -> &mut [u64] {
-        bytemuck::cast_slice_mut(&mut self.buffer[..self.len * ID_BYTES])
+        let bytes = match &mut self.ids {
+            Ids::Behind(at) => &mut self.buffer[*at..],
+            Ids::Apart(ids) => ids,
+        };
+        bytemuck::cast_slice_mut(&mut bytes[..self.len * ID_BYTES])
     }
 
     /// The memory to read the file's values to, with `lead` bytes before the first value and all
     /// there is after the last; nothing if they are converted on the way.
     pub(super) fn raw_mut(&mut self) -> (usize, &mut [u8]) {
-        match self.raw {
-            Some(Raw { at, lead }) => (lead, &mut self.buffer[at - lead..]),
+        match self.raw_lead {
+            Some(lead) => (lead, &mut self.buffer[..self.rows_end]),
             None => (0, &mut []),
         }
     }
@@ -240,14 +337,11 @@ impl RowBatch {
 
     /// Makes the values of the file the values to be delivered.
     pub(super) fn convert(&mut self) {
-        let Some(raw) = self.raw.take() else { return };
+        let Some(lead) = self.raw_lead.take() else { return };
         let values = self.len * self.width;
         match self.delivered {
-            Delivered::F64 => widen_in_place(&mut self.buffer, raw.at, self.rows_at, values),
-            Delivered::F32 => {
-                let range: Range<usize> = raw.at..raw.at + values * VALUE_BYTES;
-                to_native(&mut self.buffer[range]);
-            }
+            Delivered::F64 => widen_in_place(&mut self.buffer[..self.rows_end], lead, values),
+            Delivered::F32 => to_native(&mut self.buffer[lead..][..values * VALUE_BYTES]),
         }
     }
 }

@@ -9,27 +9,34 @@ const CHUNK_VALUES: usize = 2048;
 
 const OUT_BYTES: usize = size_of::<f64>();
 
-/// Converts `count` values from `raw_at` on to `f64` from `out_at` on, in one memory. What is
-/// converted is overwritten by what comes after: `raw_at` must be `out_at` plus at least 4 bytes for
-/// each value, so that the writer never overtakes the reader. Both are multiples of the sizes.
-pub(super) fn widen_in_place(bytes: &mut [u8], raw_at: usize, out_at: usize, count: usize) {
-    debug_assert!(raw_at >= out_at + count * VALUE_BYTES);
-    let mut done = 0;
-    // The first half of what is left never reaches the values of the second.
-    while count - done > CHUNK_VALUES {
-        let half = (count - done) / 2;
-        let (before, raw) = bytes.split_at_mut(raw_at + done * VALUE_BYTES);
-        let out = &mut before[out_at + done * OUT_BYTES..][..half * OUT_BYTES];
-        let stored = bytemuck::cast_slice(&raw[..half * VALUE_BYTES]);
-        widen_values(stored, bytemuck::cast_slice_mut(out));
-        done += half;
+/// With more bytes than this before the values they are moved to the start first. No device known
+/// has blocks of more.
+const LEAD_BYTES_MAX: usize = CHUNK_VALUES / 2 * VALUE_BYTES;
+
+/// Converts `count` values, which begin `lead` bytes from the start, to `f64` from the start on. The
+/// last come first: what is converted is overwritten by what came after it, never by what is still
+/// to come. `lead` is a multiple of 4.
+pub(super) fn widen_in_place(bytes: &mut [u8], mut lead: usize, count: usize) {
+    if lead > LEAD_BYTES_MAX {
+        bytes.copy_within(lead..lead + count * VALUE_BYTES, 0);
+        lead = 0;
+    }
+    let mut left = count;
+    while left > CHUNK_VALUES {
+        // From here on the results lie behind all values that are left; below `left`, as the lead
+        // is no more than half a chunk of values.
+        let first = (lead / VALUE_BYTES + left).div_ceil(2);
+        let (raw, out) = bytes.split_at_mut(first * OUT_BYTES);
+        let raw = &raw[lead + first * VALUE_BYTES..lead + left * VALUE_BYTES];
+        let out = &mut out[..(left - first) * OUT_BYTES];
+        widen_values(bytemuck::cast_slice(raw), bytemuck::cast_slice_mut(out));
+        left = first;
     }
     let mut stage = [0f32; CHUNK_VALUES];
-    let stage = &mut stage[..count - done];
-    let raw = &bytes[raw_at + done * VALUE_BYTES..][..stage.len() * VALUE_BYTES];
+    let stage = &mut stage[..left];
+    let raw = &bytes[lead..][..left * VALUE_BYTES];
     bytemuck::cast_slice_mut(stage).copy_from_slice(raw);
-    let out = &mut bytes[out_at + done * OUT_BYTES..][..stage.len() * OUT_BYTES];
-    widen_values(stage, bytemuck::cast_slice_mut(out));
+    widen_values(stage, bytemuck::cast_slice_mut(&mut bytes[..left * OUT_BYTES]));
 }
 
 /// Converts the bytes of a file, any number of them at any address, to `f64`.
@@ -86,17 +93,16 @@ pub(super) fn to_native(bytes: &mut [u8]) {
 mod tests {
     use super::*;
 
-    fn check(count: usize, gap: usize) {
+    fn check(count: usize, lead: usize) {
         let value = |at: usize| (at as f32).sin() * 1e30;
-        let (out_at, raw_at) = (8, 8 + count * VALUE_BYTES + gap);
-        let mut bytes = vec![0u64; (raw_at + count * VALUE_BYTES).max(8 + count * 8).div_ceil(8)];
+        let mut bytes = vec![0u64; (lead + count * VALUE_BYTES).max(count * 8).div_ceil(8)];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut bytes);
         for at in 0..count {
-            bytes[raw_at + at * 4..][..4].copy_from_slice(&value(at).to_le_bytes());
+            bytes[lead + at * 4..][..4].copy_from_slice(&value(at).to_le_bytes());
         }
-        let raw = bytes[raw_at..][..count * 4].to_vec();
-        widen_in_place(bytes, raw_at, out_at, count);
-        let out: &[f64] = bytemuck::cast_slice(&bytes[out_at..][..count * 8]);
+        let raw = bytes[lead..][..count * 4].to_vec();
+        widen_in_place(bytes, lead, count);
+        let out: &[f64] = bytemuck::cast_slice(&bytes[..count * 8]);
         assert!((0..count).all(|at| out[at].to_bits() == f64::from(value(at)).to_bits()));
 
         let mut shifted = vec![0; raw.len() + 1];
@@ -109,8 +115,8 @@ mod tests {
     #[test]
     fn values_survive_being_widened_where_they_lie() {
         for count in [0, 1, 2, 3, 2047, 2048, 2049, 10_000] {
-            for gap in [0, 4, 508] {
-                check(count, gap);
+            for lead in [0, 4, 508, 4092, 4096, 8188, 65_532] {
+                check(count, lead);
             }
         }
     }

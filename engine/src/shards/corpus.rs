@@ -70,7 +70,7 @@ pub(super) struct Corpus {
     pub(super) rows: u64,
     /// What errors name that concern no shard in particular.
     pub(super) path: PathBuf,
-    /// Differs for corpora of other file names, rows or widths.
+    /// Differs for corpora of other file names, rows or widths, or other first values of a shard.
     pub(super) fingerprint: u64,
 }
 
@@ -83,8 +83,10 @@ impl Corpus {
             Self { shards: Vec::new(), width: 0, rows: 0, path: PathBuf::new(), fingerprint: 0 };
         let mut width = None;
         for path in paths {
-            let (path, first) = (path.as_ref(), width.is_none());
-            let (file, stamp, header) = open_shard(engine, path)?;
+            // Shards are opened again and looked at later, whatever the working directory is then.
+            let path = absolute(path.as_ref())?;
+            let (path, first) = (path.as_path(), width.is_none());
+            let Opened { file, stamp, header, sample } = open_shard(engine, path)?;
             let found = usize::try_from(header.width)
                 .map_err(|_| ShardError::TooManyRows { path: path.to_owned() })?;
             if first {
@@ -95,6 +97,7 @@ impl Corpus {
                 let path = path.to_owned();
                 return Err(ShardError::WidthMismatch { path, expected, found });
             }
+            corpus.mix_in(path, header, sample);
             corpus.add(path, file, stamp, header)?;
         }
         if corpus.rows == 0 {
@@ -105,6 +108,15 @@ impl Corpus {
         Ok(corpus)
     }
 
+    /// Makes the fingerprint one of that shard too. Not of its time of writing: a corpus that was
+    /// copied is the same.
+    fn mix_in(&mut self, path: &Path, header: ShardHeader, sample: u64) {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        let sizes = [name.len() as u64, header.rows, header.width, sample];
+        let words = sizes.into_iter().chain(name.iter().map(|byte| u64::from(*byte)));
+        self.fingerprint = words.fold(self.fingerprint, |hash, word| mix(hash ^ mix(word)));
+    }
+
     fn add(
         &mut self,
         path: &Path,
@@ -112,9 +124,6 @@ impl Corpus {
         stamp: FileStamp,
         header: ShardHeader,
     ) -> Result<(), ShardError> {
-        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        let words = name.iter().map(|byte| u64::from(*byte)).chain([header.rows, header.width]);
-        self.fingerprint = words.fold(self.fingerprint, |hash, word| mix(hash ^ mix(word)));
         if header.rows == 0 {
             return Ok(());
         }
@@ -148,8 +157,9 @@ impl Corpus {
     }
 }
 
-/// The `*.shard` files of a directory in the order of the bytes of their names.
-pub(super) fn list_dir(dir: &Path) -> Result<Vec<PathBuf>, ShardError> {
+/// The `*.shard` files of a directory in the order of the bytes of their names: those that `open_dir`
+/// opens. That there are none is [`ShardError::Empty`].
+pub fn list_shards(dir: &Path) -> Result<Vec<PathBuf>, ShardError> {
     let list_error = |error| ShardError::io(dir, "listing the shards of the directory", error);
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(list_error)? {
@@ -166,10 +176,26 @@ pub(super) fn list_dir(dir: &Path) -> Result<Vec<PathBuf>, ShardError> {
     Ok(paths)
 }
 
-fn open_shard(
-    engine: &Engine,
-    path: &Path,
-) -> Result<(FileHandle, FileStamp, ShardHeader), ShardError> {
+/// The path from the root; that of a file in memory is whatever name it has.
+fn absolute(path: &Path) -> Result<PathBuf, ShardError> {
+    let found = std::path::absolute(path)
+        .map_err(|error| ShardError::io(path, "finding the working directory", error))?;
+    Ok(if found.exists() { found } else { path.to_owned() })
+}
+
+/// A shard that was looked at.
+struct Opened {
+    file: FileHandle,
+    stamp: FileStamp,
+    header: ShardHeader,
+    /// Follows from its first values.
+    sample: u64,
+}
+
+/// So much of the values goes into the fingerprint; it is read with the header.
+const SAMPLE_BYTES: usize = 224;
+
+fn open_shard(engine: &Engine, path: &Path) -> Result<Opened, ShardError> {
     let backend = engine.backend();
     let failed = |error| ShardError::backend(path, error);
     let file = backend.open(path).map_err(failed)?;
@@ -179,10 +205,14 @@ fn open_shard(
         return Err(ShardError::Changed { path: path.to_owned(), what: "replaced" });
     }
     let file_len = backend.len(&file).map_err(failed)?;
-    let mut bytes = [0; HEADER_LEN];
-    // At most HEADER_LEN, so it fits.
-    let head = &mut bytes[..file_len.min(HEADER_LEN as u64) as usize];
-    backend.read_exact_at(&file, 0, head).map_err(failed)?;
-    let header = ShardHeader::parse(head, file_len, path)?;
-    Ok((file, stamp, header))
+    let mut bytes = [0; HEADER_LEN + SAMPLE_BYTES];
+    // At most that many, so it fits.
+    let head_bytes = file_len.min(bytes.len() as u64) as usize;
+    backend.read_exact_at(&file, 0, &mut bytes[..head_bytes]).map_err(failed)?;
+    let header = ShardHeader::parse(&bytes[..head_bytes], file_len, path)?;
+    // What is behind the last row is none of the corpus' business.
+    let payload = header.file_len().unwrap_or(0).min(head_bytes as u64) as usize;
+    let sample = &bytes[HEADER_LEN.min(payload)..payload];
+    let sample = sample.iter().fold(0, |hash, byte| mix(hash ^ mix(u64::from(*byte) + 1)));
+    Ok(Opened { file, stamp, header, sample })
 }

@@ -3,8 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::prefetch::ReaderDied;
-
 /// Why shards could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -21,7 +19,7 @@ pub enum ShardError {
     },
 
     /// The backend could not open or read a shard.
-    #[error("{}: {source}", path.display())]
+    #[error("{}{source}", path_unless_named(path, source))]
     Backend {
         /// The shard.
         path: PathBuf,
@@ -107,11 +105,13 @@ pub enum ShardError {
         what: &'static str,
     },
 
-    /// All buffers of the engine are held by batches that were not dropped.
+    /// All buffers of the engine are held: by batches that were not dropped, by views, or by what
+    /// other sources had read ahead before this one was opened.
     #[error(
         "no memory for a batch of {}: {in_use_bytes} of {limit_bytes} bytes of the engine's \
-         buffers are held; drop batches sooner, raise the engine's memory limit or lower \
-         batch_rows", path.display()
+         buffers are held, by batches that were not dropped or by what other sources have read \
+         ahead; drop batches sooner, raise the engine's memory limit, or lower batch_rows or \
+         prefetch_window_bytes", path.display()
     )]
     MemorySpent {
         /// A shard of the batch.
@@ -169,8 +169,14 @@ pub enum ShardError {
     },
 
     /// The thread that reads ahead has panicked. The next batch starts another.
-    #[error("the thread that reads ahead has panicked; see its message on standard error")]
-    ReaderPanicked,
+    #[error(
+        "{}: the thread that reads ahead has panicked; see its message on standard error",
+        path.display()
+    )]
+    ReaderPanicked {
+        /// The first shard.
+        path: PathBuf,
+    },
 }
 
 impl ShardError {
@@ -191,9 +197,9 @@ impl ShardError {
             | Self::InvalidOption { path, .. }
             | Self::NoSuchRow { path, .. }
             | Self::StateMismatch { path, .. }
-            | Self::InvalidRows { path, .. } => Some(path),
+            | Self::InvalidRows { path, .. }
+            | Self::ReaderPanicked { path } => Some(path),
             Self::Empty { path } => path.as_deref(),
-            Self::ReaderPanicked => None,
         }
     }
 
@@ -214,12 +220,30 @@ impl ShardError {
     }
 }
 
-impl From<ReaderDied> for ShardError {
-    fn from(_: ReaderDied) -> Self {
-        Self::ReaderPanicked
-    }
+/// What comes before an error that does not name the file itself.
+fn path_unless_named(path: &Path, source: &ringmain_backends::Error) -> String {
+    if source.path() == Some(path) { String::new() } else { format!("{}: ", path.display()) }
 }
 
 fn display_or(path: Option<&Path>, otherwise: &str) -> String {
     path.map_or_else(|| otherwise.to_owned(), |path| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_named_once() {
+        use ringmain_backends::{BackendKind, Error};
+        let path = PathBuf::from("part-000.shard");
+        let (backend, what) = (BackendKind::Pread, "directory");
+        let named = Error::NotAFile { backend, path: path.clone(), what };
+        let unnamed =
+            Error::OutOfMemory { requested_bytes: 1, source: io::ErrorKind::OutOfMemory.into() };
+        for source in [named, unnamed] {
+            let text = ShardError::backend(&path, source).to_string();
+            assert_eq!(text.matches("part-000.shard").count(), 1, "{text}");
+        }
+    }
 }

@@ -29,8 +29,12 @@
 //! ```
 //!
 //! # Memory
-//! A batch is one buffer of the engine's pool and goes back there when it is dropped: a steady loop
-//! allocates nothing. Batches that are held count against the engine's memory limit. When they are
+//! A batch is a buffer of the engine's pool and goes back there when it is dropped: a steady loop
+//! allocates nothing. What is read ahead leaves memory for one batch of every other source of the
+//! engine that has none, so one that pauses does not keep the others from reading; sources that are to
+//! run together are best opened before the first of them reads.
+//!
+//! Batches that are held count against the engine's memory limit. When they are
 //! all of it, the next batch is waited for a while, as another thread may drop one, and then is
 //! [`ShardError::MemorySpent`]; nothing is lost, and the call can be repeated.
 //!
@@ -52,6 +56,7 @@ mod state;
 mod writer;
 
 pub use batch::{Delivered, RowBatch};
+pub use corpus::list_shards;
 pub use error::ShardError;
 pub use header::{DTYPE_F32, HEADER_LEN, SHARD_MAGIC, ShardHeader};
 pub use options::ShardOptions;
@@ -63,7 +68,8 @@ pub use state::ShardState;
 pub use writer::encode_shard_array;
 pub use writer::{RowValue, ShardWriter, encode_shard_bytes};
 
-/// A source of rows in a fixed order that can be replayed.
+/// A source of rows in a fixed order that can be replayed. Others can have one too: their batches
+/// are made by [`RowBatch::from_rows`].
 ///
 /// - [`next_batch`](Self::next_batch) delivers rows with stable ids, in an order that depends on
 ///   the source alone, until there are no more.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::batch::Delivered;
-use super::corpus::{Corpus, list_dir};
+use super::corpus::{Corpus, list_shards};
 use super::order::{Order, Sequence};
 use super::partition::Partition;
 use super::schedule::Epoch;
@@ -76,8 +76,9 @@ impl ShardOptions {
         Self::default()
     }
 
-    /// Rows of a batch at most. The default is 1024, or fewer where eight batches of that would
-    /// not fit in the engine's buffers.
+    /// Rows of a batch at most; more than there are is no error. The default is 1024, or fewer where
+    /// eight batches of so many `f64` rows would not fit in the engine's buffers: it depends on the
+    /// width and on the memory limit alone. Two batches must fit.
     pub fn batch_rows(mut self, rows: usize) -> Self {
         self.batch_rows = Some(rows);
         self
@@ -134,7 +135,7 @@ impl ShardOptions {
         paths: impl IntoIterator<Item = P>,
     ) -> Result<ShardSource, ShardError> {
         let corpus = Arc::new(Corpus::open(engine, paths)?);
-        let epoch = self.epoch(engine, &corpus, self.order)?;
+        let epoch = self.epoch(engine, &corpus)?;
         let limits =
             Limits { window_bytes: self.prefetch_window_bytes, patience: self.memory_patience };
         Ok(ShardSource::new(self, epoch, limits))
@@ -147,19 +148,14 @@ impl ShardOptions {
         dir: impl AsRef<Path>,
     ) -> Result<ShardSource, ShardError> {
         let dir = dir.as_ref();
-        self.open(engine, list_dir(dir)?).map_err(|error| match error {
+        self.open(engine, list_shards(dir)?).map_err(|error| match error {
             ShardError::Empty { .. } => ShardError::Empty { path: Some(dir.to_owned()) },
             error => error,
         })
     }
 
-    /// An epoch over the corpus in that order, if the options allow one.
-    pub(super) fn epoch(
-        &self,
-        engine: &Engine,
-        corpus: &Arc<Corpus>,
-        order: Order,
-    ) -> Result<Arc<Epoch>, ShardError> {
+    /// An epoch over the corpus, if the options allow one.
+    fn epoch(&self, engine: &Engine, corpus: &Arc<Corpus>) -> Result<Arc<Epoch>, ShardError> {
         self.check(corpus)?;
         let len = self.row_ids.as_ref().map_or(corpus.rows, |ids| ids.len() as u64);
         let alignment = corpus.shards.iter().map(|shard| shard.file.alignment());
@@ -169,15 +165,18 @@ impl ShardOptions {
             engine: engine.clone(),
             corpus: Arc::clone(corpus),
             ids: self.row_ids.clone(),
-            sequence: Sequence::new(order, len),
+            sequence: Sequence::new(self.order, len),
             range: self.partition.range(len),
             batch_rows: 0,
+            share: engine.reserve().share(0),
             delivered: self.delivered,
             is_queued: capabilities.depth_max > 1,
             is_mapped: capabilities.zero_copy,
             align: align.max(1),
         };
         epoch.batch_rows = self.choose_batch_rows(&epoch)?;
+        let largest = epoch.shape(epoch.largest_batch(epoch.batch_rows));
+        epoch.share = engine.reserve().share(largest.bytes(engine));
         Ok(Arc::new(epoch))
     }
 
@@ -211,15 +210,15 @@ impl ShardOptions {
     /// that is read.
     fn choose_batch_rows(&self, epoch: &Epoch) -> Result<usize, ShardError> {
         let limit_bytes = epoch.engine.pool().limit_bytes();
-        let corpus_rows = usize::try_from(epoch.corpus.rows).unwrap_or(usize::MAX);
-        let row_bytes = epoch.shape(1).bytes().max(epoch.shape(2).bytes() / 2).max(1);
         let rows = self.batch_rows.unwrap_or_else(|| {
-            let fitting = limit_bytes / BATCHES_DEFAULT / row_bytes;
-            BATCH_ROWS_DEFAULT.min(fitting).min(corpus_rows).max(1)
+            // Of the width and the limit alone, so that a loader that moves to another backend or
+            // type has the same batches.
+            let row_bytes = epoch.corpus.width.saturating_mul(size_of::<f64>()).max(1);
+            BATCH_ROWS_DEFAULT.min(limit_bytes / BATCHES_DEFAULT / row_bytes).max(1)
         });
-        // The pool rounds sizes up by a quarter at most.
-        let bytes = epoch.shape(rows).bytes();
-        let fits = bytes.saturating_add(bytes / 4).saturating_mul(2) <= limit_bytes;
+        let bytes = epoch.shape(epoch.largest_batch(rows)).bytes(&epoch.engine);
+        let counted = epoch.engine.pool().capacity_for(bytes);
+        let fits = counted.saturating_mul(2) <= limit_bytes;
         if rows > 0 && fits {
             return Ok(rows);
         }
@@ -227,7 +226,7 @@ impl ShardOptions {
             "a batch has at least one row".to_owned()
         } else {
             format!(
-                "two batches of {bytes} bytes do not fit in the engine's {limit_bytes} bytes of \
+                "two batches of {counted} bytes do not fit in the engine's {limit_bytes} bytes of \
                  buffers (half of its memory limit); lower it or raise memory_limit_bytes"
             )
         };

@@ -9,12 +9,15 @@ use super::corpus::Corpus;
 use super::order::Sequence;
 use super::reading::ReadMemory;
 use crate::Engine;
-use crate::prefetch::{Done, Schedule};
+use crate::prefetch::{Done, Room, Schedule};
+use crate::reserve::{Need, Share};
 
 /// Batches that are read together at most, where many reads at once are no faster than one by one:
 /// then it is only to hand over several small ones at a time.
 const PLAIN_GROUP_BYTES: usize = 256 << 10;
-/// And anywhere.
+/// And anywhere: enough to keep any device busy, and little enough that whoever drops the source, or
+/// moves it, waits for milliseconds only.
+const GROUP_BYTES_MAX: usize = 2 << 20;
 const GROUP_BATCHES_MAX: usize = 256;
 
 /// A batch counts for so much of the window at least: it has a page of memory.
@@ -31,6 +34,8 @@ pub(super) struct Epoch {
     /// The positions of this rank.
     pub(super) range: Range<u64>,
     pub(super) batch_rows: usize,
+    /// Memory for one batch that other sources leave.
+    pub(super) share: Arc<Share>,
     pub(super) delivered: Delivered,
     /// Whether the backend has many requests under way at once.
     pub(super) is_queued: bool,
@@ -80,6 +85,20 @@ impl Epoch {
         self.is_queued || self.delivered == Delivered::F32
     }
 
+    /// What a batch of so many rows counts for in the window.
+    fn window_bytes(&self, len: usize) -> usize {
+        len.saturating_mul(self.corpus.row_bytes()).max(BATCH_BYTES_MIN)
+    }
+
+    /// The rows of the largest batch that can occur when `batch_rows` are asked for.
+    pub(super) fn largest_batch(&self, batch_rows: usize) -> usize {
+        let mut rows = self.range.end.saturating_sub(self.range.start);
+        if self.sequence.is_straight() {
+            rows = rows.min(self.corpus.shards.iter().map(|shard| shard.rows).max().unwrap_or(0));
+        }
+        usize::try_from(rows).unwrap_or(usize::MAX).min(batch_rows).max(1)
+    }
+
     /// How a batch of so many rows lies in memory.
     pub(super) fn shape(&self, len: usize) -> Shape {
         let holds_raw = self.holds_raw();
@@ -88,12 +107,12 @@ impl Epoch {
     }
 
     /// Memory for the batch at a position, with its row ids.
-    fn stage(&self, at: u64, len: usize) -> Result<RowBatch, ShardError> {
+    fn stage(&self, at: u64, len: usize, need: Need) -> Result<RowBatch, ShardError> {
         let mut first = [0];
         self.fill_row_ids(at, &mut first);
         let shard = &self.corpus.shards[self.corpus.shard_of(first[0], 0)];
         let offset = self.corpus.offset(shard, first[0]);
-        let mut batch = RowBatch::take(self.engine.pool(), self.shape(len), offset)
+        let mut batch = RowBatch::take(&self.engine, &self.share, need, self.shape(len), offset)
             .map_err(|error| ShardError::backend(shard.path(), error))?;
         self.fill_row_ids(at, batch.row_ids_mut());
         Ok(batch)
@@ -161,18 +180,19 @@ impl BatchSchedule {
     }
 
     /// Takes memory for the next batch, and for those after it that may be read with it.
-    fn stage(&mut self, budget_bytes: usize) -> Result<(), ShardError> {
-        let group_bytes =
-            if self.epoch.is_queued { budget_bytes } else { budget_bytes.min(PLAIN_GROUP_BYTES) };
+    fn stage(&mut self, room: Room) -> Result<(), ShardError> {
+        let most = if self.epoch.is_queued { GROUP_BYTES_MAX } else { PLAIN_GROUP_BYTES };
+        let group_bytes = room.budget_bytes.min(most);
         let (mut at, mut bytes) = (self.at, 0);
         while self.scratch.staged.len() < GROUP_BATCHES_MAX {
             let len = self.epoch.batch_len(at);
-            bytes += self.window_bytes(len);
+            bytes += self.epoch.window_bytes(len);
             let is_first = self.scratch.staged.is_empty();
             if len == 0 || (!is_first && bytes > group_bytes) {
                 break;
             }
-            match self.epoch.stage(at, len) {
+            let need = if is_first { room.need } else { Need::Ahead };
+            match self.epoch.stage(at, len, need) {
                 Ok(batch) => self.scratch.staged.push(batch),
                 Err(error) if is_first => return Err(error),
                 Err(_) => break, // read what there is memory for
@@ -182,16 +202,11 @@ impl BatchSchedule {
         Ok(())
     }
 
-    fn window_bytes(&self, len: usize) -> usize {
-        len.saturating_mul(self.epoch.corpus.row_bytes()).max(BATCH_BYTES_MIN)
-    }
-
     /// Hands out the first batches that were staged.
     fn deliver(&mut self, batches: usize, done: &mut Vec<Done<RowBatch>>) {
         for batch in self.scratch.staged.drain(..batches) {
             self.at += batch.len() as u64;
-            let row_bytes = self.epoch.corpus.row_bytes();
-            let bytes = batch.len().saturating_mul(row_bytes).max(BATCH_BYTES_MIN);
+            let bytes = self.epoch.window_bytes(batch.len());
             done.push(Done { item: batch, bytes });
         }
     }
@@ -210,16 +225,12 @@ impl Schedule for BatchSchedule {
 
     fn next_bytes(&self) -> Option<usize> {
         let len = self.epoch.batch_len(self.at);
-        (len > 0).then(|| self.window_bytes(len))
+        (len > 0).then(|| self.epoch.window_bytes(len))
     }
 
-    fn read(
-        &mut self,
-        budget_bytes: usize,
-        done: &mut Vec<Done<RowBatch>>,
-    ) -> Result<(), ShardError> {
+    fn read(&mut self, room: Room, done: &mut Vec<Done<RowBatch>>) -> Result<(), ShardError> {
         self.scratch.staged.clear();
-        self.stage(budget_bytes)?;
+        self.stage(room)?;
         let batches = self.scratch.staged.len();
         match self.fill(batches) {
             Ok(()) => self.deliver(batches, done),
@@ -241,5 +252,9 @@ impl Schedule for BatchSchedule {
 
     fn is_out_of_buffers(error: &ShardError) -> bool {
         matches!(error, ShardError::MemorySpent { .. })
+    }
+
+    fn reader_died(&self) -> ShardError {
+        ShardError::ReaderPanicked { path: self.epoch.corpus.path.clone() }
     }
 }

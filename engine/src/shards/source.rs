@@ -107,10 +107,11 @@ impl ShardSource {
         self.options.order
     }
 
-    /// The next batch; `None` at the end of the epoch.
+    /// The next batch; `None` at the end of the epoch. After an error it tries the same batch again.
     pub fn next_batch(&mut self) -> Result<Option<RowBatch>, ShardError> {
         let Some(outcome) = self.prefetcher.next() else { return Ok(None) };
         let mut batch = outcome?;
+        self.has_failed = false;
         batch.convert();
         Ok(Some(batch))
     }
@@ -237,8 +238,9 @@ impl CorpusRowSource for ShardSource {
     }
 }
 
-/// The batches that are left in this epoch. An error is the last item, so that a loop which passes
-/// over errors ends.
+/// The batches that are left in this epoch. After an error it has ended, so that a loop which passes
+/// over errors does too, until [`next_batch`](ShardSource::next_batch) succeeds or the source is
+/// moved (`reset`, `seek`, `skip_batches`, …); then it goes on from there.
 impl Iterator for ShardSource {
     type Item = Result<RowBatch, ShardError>;
 

@@ -13,7 +13,7 @@ use super::schedule::Epoch;
 pub struct ShardState {
     /// What the numbers below mean.
     version: u32,
-    /// The shards' names, rows and width.
+    /// The shards' names, rows, width and first values.
     corpus: u64,
     /// Order, partition and list of rows, but not the epoch.
     options: u64,
@@ -59,7 +59,7 @@ impl ShardState {
             return refuse("it is of another version of this library");
         }
         if self.corpus != epoch.corpus.fingerprint {
-            return refuse("the shards have other names, rows or columns");
+            return refuse("the shards have other names, rows, columns or first values");
         }
         if self.options != fingerprint(options) {
             return refuse("the order, the partition or the list of rows is another");

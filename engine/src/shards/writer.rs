@@ -1,5 +1,6 @@
 //! Writing shards.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -7,15 +8,24 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ShardError;
+use super::batch::Delivered;
 use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 
 /// What is collected before it is written.
 const BUFFER_BYTES: usize = 1 << 20;
 
+/// The longest name of a file, on nearly all systems.
+const NAME_BYTES_MAX: usize = 255;
+
 mod sealed {
+    use super::Delivered;
+
     /// A value as it stands in a shard.
     pub trait Stored: Copy {
         fn stored(self) -> f32;
+
+        /// The values as a batch has them.
+        fn delivered_bytes(values: &[Self]) -> (Delivered, &[u8]);
     }
 }
 
@@ -26,11 +36,19 @@ impl sealed::Stored for f32 {
     fn stored(self) -> f32 {
         self
     }
+
+    fn delivered_bytes(values: &[Self]) -> (Delivered, &[u8]) {
+        (Delivered::F32, bytemuck::cast_slice(values))
+    }
 }
 
 impl sealed::Stored for f64 {
     fn stored(self) -> f32 {
         self as f32
+    }
+
+    fn delivered_bytes(values: &[Self]) -> (Delivered, &[u8]) {
+        (Delivered::F64, bytemuck::cast_slice(values))
     }
 }
 
@@ -72,7 +90,7 @@ pub fn encode_shard_array<T: RowValue>(
 }
 
 /// The number of rows, or what is wrong.
-fn whole_rows(values: u64, width: usize) -> Result<u64, String> {
+pub(super) fn whole_rows(values: u64, width: usize) -> Result<u64, String> {
     if width == 0 {
         return Err("rows have at least one column".into());
     }
@@ -147,10 +165,15 @@ impl ShardWriter {
 
     /// Adds values: rows, or any part of them.
     pub fn write<T: RowValue>(&mut self, values: &[T]) -> Result<(), ShardError> {
-        for piece in values.chunks(BUFFER_BYTES / VALUE_BYTES) {
+        let mut rest = values;
+        while !rest.is_empty() {
+            // Never more than the buffer has room for, so that it stays the size it has.
+            let room = self.buffer.capacity().saturating_sub(self.buffer.len()) / VALUE_BYTES;
+            let (piece, after) = rest.split_at(room.min(rest.len()));
             push_values(piece, &mut self.buffer);
             self.values += piece.len() as u64;
-            if self.buffer.len() >= BUFFER_BYTES {
+            rest = after;
+            if self.buffer.capacity() - self.buffer.len() < VALUE_BYTES {
                 self.flush()?;
             }
         }
@@ -193,10 +216,9 @@ impl Temporary {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         loop {
-            let mut temporary = name.to_owned();
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            temporary.push(format!(".{}-{number}.tmp", process::id()));
-            let temporary = path.with_file_name(temporary);
+            let suffix = format!(".{}-{number}.tmp", process::id());
+            let temporary = path.with_file_name(temporary_name(name, &suffix));
             match File::create_new(&temporary) {
                 Ok(file) => return Ok(Self { file: Some(file), path: temporary }),
                 // Left by a process of that number that has crashed.
@@ -218,8 +240,7 @@ impl Temporary {
         }
         std::fs::rename(&self.path, path)?;
         self.path.clear(); // it is no longer ours to remove
-        sync_directory(path);
-        Ok(())
+        sync_directory(path)
     }
 }
 
@@ -232,11 +253,60 @@ impl Drop for Temporary {
     }
 }
 
-/// Makes the new name last. Not every system lets a directory be opened; where it does not, the
-/// name becomes durable when the system gets to it, still after the contents.
-fn sync_directory(path: &Path) {
+/// The name with a suffix, or another short name where that would be longer than names can be.
+fn temporary_name(name: &OsStr, suffix: &str) -> OsString {
+    let fits = name.len() + suffix.len() <= NAME_BYTES_MAX;
+    let mut temporary = if fits { name.to_owned() } else { OsString::from("shard") };
+    temporary.push(suffix);
+    temporary
+}
+
+/// Makes the new name last. Some systems let no directory be opened, and some file systems none be
+/// synced (FUSE, network shares): there the name becomes durable when the system gets to it, still
+/// after the contents. Any other failure may mean that the name is lost, and is told.
+fn sync_directory(path: &Path) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    if let Ok(dir) = File::open(dir.unwrap_or(Path::new("."))) {
-        let _hint = dir.sync_all();
+    let synced = File::open(dir.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());
+    synced.or_else(|error| if is_no_sync(&error) { Ok(()) } else { Err(error) })
+}
+
+fn is_no_sync(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    // A directory that may be written to but not read cannot be opened for this.
+    cfg!(not(unix)) || matches!(error.kind(), InvalidInput | Unsupported | PermissionDenied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_to_sync_is_told_unless_there_is_no_such_thing() {
+        assert!(is_no_sync(&io::ErrorKind::InvalidInput.into()));
+        assert_eq!(is_no_sync(&io::ErrorKind::StorageFull.into()), cfg!(not(unix)));
+        let gone = Path::new("/no/such/directory/a.shard");
+        assert_eq!(sync_directory(gone).is_err(), cfg!(unix));
+    }
+
+    #[test]
+    fn the_buffer_stays_the_size_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = ShardWriter::create(dir.path().join("a.shard"), 1).unwrap();
+        let before = writer.buffer.capacity();
+        for values in [1, 262_143, 262_144, 7, 600_000] {
+            writer.write(&vec![1.0f32; values]).unwrap();
+            assert_eq!(writer.buffer.capacity(), before);
+        }
+        assert_eq!(writer.finish().unwrap(), 1_124_295);
+    }
+
+    #[test]
+    fn a_name_may_be_as_long_as_names_can_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(format!("{}.shard", "a".repeat(NAME_BYTES_MAX - 6)));
+        let mut writer = ShardWriter::create(&path, 1).unwrap();
+        writer.write(&[1.0f32]).unwrap();
+        writer.finish().unwrap();
+        assert!(path.exists());
     }
 }

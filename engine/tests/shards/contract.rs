@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU64;
 
-use ringmain::shards::{CorpusRowSource, Delivered, Order, ShardOptions, ShardSource};
+use ringmain::shards::{
+    CorpusRowSource, Delivered, Order, RowBatch, ShardError, ShardOptions, ShardSource,
+};
 use ringmain::{Engine, Residency};
 
 use crate::corpus::{Corpus, digest, drain, stream};
@@ -169,4 +171,51 @@ fn batches_are_arrays() {
     let options = ShardOptions::new().delivered(Delivered::F32);
     let batch = options.open(&engine, [&path]).unwrap().next().unwrap().unwrap();
     assert_eq!(batch.view_f32().unwrap(), rows.mapv(|value| value as f32));
+}
+
+/// One that is made of numbers, for those who know only the trait.
+struct Counted {
+    next: u64,
+}
+
+impl CorpusRowSource for Counted {
+    fn total_rows(&self) -> u64 {
+        5
+    }
+
+    fn width(&self) -> usize {
+        2
+    }
+
+    fn batch_rows(&self) -> usize {
+        2
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RowBatch>, ShardError> {
+        let ids: Vec<u64> = (self.next..5).take(2).collect();
+        self.next += ids.len() as u64;
+        let values: Vec<f64> = ids.iter().flat_map(|id| [*id as f64, 0.5]).collect();
+        let batch = (!ids.is_empty()).then(|| RowBatch::from_rows(&ids, &values, 2));
+        batch.transpose()
+    }
+
+    fn reset(&mut self) {
+        self.next = 0;
+    }
+}
+
+#[test]
+fn others_can_be_sources_too() {
+    let mut source: Box<dyn CorpusRowSource> = Box::new(Counted { next: 0 });
+    let mut sizes = Vec::new();
+    while let Some(batch) = source.next_batch().unwrap() {
+        assert_eq!(batch.rows_f64().unwrap()[0], batch.row_ids()[0] as f64);
+        assert_eq!((batch.rows_f32(), batch.width()), (None, 2));
+        sizes.push(batch.len());
+    }
+    assert_eq!(sizes, [2, 2, 1]);
+    for (ids, values, width) in [(&[1u64][..], &[1.0f32; 3][..], 2), (&[1, 2], &[1.0], 1)] {
+        assert!(RowBatch::from_rows(ids, values, width).is_err());
+    }
+    assert!(RowBatch::from_rows::<f32>(&[], &[], 1).unwrap().is_empty());
 }

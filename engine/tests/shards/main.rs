@@ -8,6 +8,7 @@ mod contract;
 mod corpus;
 mod memory;
 mod model;
+mod sharing;
 #[path = "../support/mod.rs"]
 mod support;
 mod trouble;

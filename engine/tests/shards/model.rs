@@ -226,6 +226,13 @@ fn a_state_of_another_source_is_refused() {
     refuses(options().order(Order::Sequential), &corpus);
     refuses(options().partition(1, 2), &corpus);
     refuses(options().only_rows([1, 2]), &corpus);
+
+    // The same names and sizes, but other values; a copy is the same, though it is younger.
+    let same = Corpus::new(&[9, 9], 2);
+    let mut source = options().open_dir(&engine, same.path()).unwrap();
+    source.resume(&state).unwrap();
+    crate::corpus::write_shard(&same.paths[1], 100..109, 2);
+    refuses(options(), &same);
 }
 
 #[cfg(feature = "serde")]

@@ -195,3 +195,22 @@ fn bad_luck_below_does_not_show() {
         assert_eq!(crate::corpus::drain(&mut source).len() as u64, corpus.rows, "{kind}");
     }
 }
+
+/// After an error the iterator stayed at its end, though batches came again.
+#[test]
+fn the_iterator_goes_on_once_a_batch_has_come() {
+    let corpus = Corpus::new(&[300], WIDTH);
+    let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
+    let options = ShardOptions::new().batch_rows(100).prefetch_window_bytes(0);
+    let options = options.memory_patience(std::time::Duration::ZERO);
+    let mut source = options.open_dir(&engine, corpus.path()).unwrap();
+    let mut held = Vec::new();
+    while let Ok(buffer) = engine.pool().try_take(4096) {
+        held.push(buffer);
+    }
+    assert!(matches!(source.next(), Some(Err(ShardError::MemorySpent { .. }))));
+    assert!(source.next().is_none(), "a loop that passes over errors ends");
+    drop(held);
+    assert_eq!(source.next_batch().unwrap().unwrap().row_ids()[0], 0);
+    assert_eq!(source.map(|batch| batch.unwrap().len()).sum::<usize>(), 200);
+}

@@ -113,7 +113,6 @@ fn options_that_cannot_work_are_refused() {
         error
     };
     refused(ShardOptions::new().batch_rows(0), "at least one row");
-    refused(ShardOptions::new().batch_rows(1_000_000), "memory_limit_bytes");
     refused(ShardOptions::new().partition(2, 2), "rank 2 of 2");
     refused(ShardOptions::new().partition(0, 0), "rank 0 of 0");
     refused(ShardOptions::new().only_rows([]), "empty list");

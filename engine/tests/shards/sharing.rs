@@ -1,0 +1,111 @@
+//! Sources that share the memory of one engine, and what a batch counts for in it.
+
+use std::time::{Duration, Instant};
+
+use ringmain::Engine;
+use ringmain::shards::{Delivered, ShardError, ShardOptions, ShardSource};
+
+use crate::corpus::{Corpus, check_rows, drain};
+use crate::support::{engines_for, engines_with};
+
+/// Rows of 4 KiB, or 8 as `f64`.
+const WIDTH: usize = 1024;
+
+fn open(engine: &Engine, corpus: &Corpus, batch_rows: usize) -> ShardSource {
+    ShardOptions::new()
+        .batch_rows(batch_rows)
+        .memory_patience(Duration::from_millis(500))
+        .open_dir(engine, corpus.path())
+        .unwrap()
+}
+
+/// One that had paused kept all memory for what it had read ahead, and the others failed.
+#[test]
+fn a_source_that_pauses_does_not_starve_the_others() {
+    let corpus = Corpus::new(&[300], WIDTH);
+    // Four batches of 128 KiB.
+    let small = |builder: ringmain::EngineBuilder| builder.memory_limit_bytes(1 << 20);
+    for engine in engines_with(&corpus.paths[0], small) {
+        for sources in [2, 4] {
+            let mut sources: Vec<_> = (0..sources).map(|_| open(&engine, &corpus, 16)).collect();
+            let mut held = Vec::new();
+            for source in &mut sources {
+                held.push(source.next_batch().unwrap().unwrap());
+                // Its reader does what it can, and then nobody asks it for more.
+                std::thread::sleep(Duration::from_millis(30));
+            }
+            held.iter().for_each(check_rows);
+            let last = sources.last_mut().unwrap();
+            held.pop();
+            assert_eq!(drain(last).len(), 300 - 16, "{}", engine.backend().kind());
+            assert_eq!(engine.pool().stats().limit_bytes, 512 << 10);
+        }
+    }
+}
+
+/// Two have room to read ahead, and do.
+#[test]
+fn sources_read_ahead_where_all_have_room() {
+    let corpus = Corpus::new(&[300], WIDTH);
+    let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
+    let mut sources = [open(&engine, &corpus, 16), open(&engine, &corpus, 16)];
+    let _held: Vec<_> = sources.iter_mut().map(|source| source.next_batch().unwrap()).collect();
+    let start = Instant::now();
+    while engine.pool().stats().in_use_bytes < 512 << 10 {
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", engine.pool().stats());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The ids made a batch of 8 MiB count for 10, of which three fit where four could.
+#[test]
+fn a_batch_counts_for_its_rows_and_not_for_the_next_size() {
+    let corpus = Corpus::new(&[1024], WIDTH);
+    for engine in engines_for(&corpus.paths[0]) {
+        let mut source = ShardOptions::new()
+            .batch_rows(1024)
+            .prefetch_window_bytes(0)
+            .open_dir(&engine, corpus.path())
+            .unwrap();
+        let batch = source.next_batch().unwrap().unwrap();
+        check_rows(&batch);
+        assert!(batch.row_ids().iter().copied().eq(0..1024));
+        let in_use = engine.pool().stats().in_use_bytes;
+        assert_eq!(in_use, 8 << 20, "{}", engine.backend().kind());
+    }
+}
+
+/// It depended on the alignment of the backend and on the type.
+#[test]
+fn the_default_batch_is_the_same_on_every_backend() {
+    let corpus = Corpus::new(&[600], WIDTH);
+    for engine in engines_for(&corpus.paths[0]) {
+        for delivered in [Delivered::F64, Delivered::F32] {
+            let options = ShardOptions::new().delivered(delivered);
+            let source = options.open_dir(&engine, corpus.path()).unwrap();
+            assert_eq!(source.batch_rows(), 512, "{} {delivered:?}", engine.backend().kind());
+        }
+    }
+}
+
+/// More rows than there are was an error for lack of memory, and in debug builds a panic.
+#[test]
+fn a_batch_may_be_larger_than_the_corpus() {
+    let corpus = Corpus::new(&[30, 20], 3);
+    for engine in engines_for(&corpus.paths[0]) {
+        for delivered in [Delivered::F64, Delivered::F32] {
+            let options = ShardOptions::new().batch_rows(usize::MAX).delivered(delivered);
+            let mut source = options.open_dir(&engine, corpus.path()).unwrap();
+            assert_eq!(source.batch_rows(), usize::MAX);
+            assert_eq!(drain(&mut source).len(), 50);
+        }
+    }
+    let large = Corpus::new(&[300], WIDTH);
+    let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
+    let error = ShardOptions::new()
+        .batch_rows(usize::MAX)
+        .open_dir(&engine, large.path())
+        .map(|_| ())
+        .unwrap_err();
+    assert!(matches!(error, ShardError::InvalidOption { option: "batch_rows", .. }), "{error}");
+}
