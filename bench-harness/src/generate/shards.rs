@@ -10,6 +10,11 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::size::format_bytes;
+use crate::workload::shard_files;
+
+/// A row is made in memory: 256 MiB of it.
+const WIDTH_MAX: usize = 1 << 26;
+const NAME_DIGITS_MIN: usize = 3;
 
 /// How large a corpus is, and how it is divided.
 #[derive(Clone, Copy, Debug)]
@@ -20,10 +25,11 @@ pub(crate) struct ShardSizes {
 }
 
 pub(super) fn run(args: &GenShardsArgs) -> Result<String, Failure> {
-    let sizes = ShardSizes { rows: args.rows, width: args.width, shards: args.shards.max(1) };
+    let sizes = ShardSizes { rows: args.rows, width: args.width, shards: args.shards };
     let bytes = sizes.bytes()?;
     std::fs::create_dir_all(&args.dir)
         .map_err(|source| Failure::WriteFile { path: args.dir.clone(), source })?;
+    check_others(&args.dir, sizes)?;
     check_space(&args.dir, bytes)?;
     let progress = Progress::bytes("writing", bytes);
     write_shards(&args.dir, sizes, args.seed, &progress)?;
@@ -39,6 +45,14 @@ pub(super) fn run(args: &GenShardsArgs) -> Result<String, Failure> {
 
 impl ShardSizes {
     fn bytes(&self) -> Result<u64, Failure> {
+        if self.shards == 0 || self.width == 0 {
+            let message = "a corpus has at least one shard, and its rows at least one column";
+            return Err(Failure::Usage { message: message.to_owned() });
+        }
+        if self.width > WIDTH_MAX {
+            let message = format!("{} columns are too many; {WIDTH_MAX} can be made", self.width);
+            return Err(Failure::Usage { message });
+        }
         let values = self.rows.checked_mul(self.width as u64);
         let bytes = values.and_then(|values| values.checked_mul(4));
         let headers = self.shards.checked_mul(HEADER_LEN as u64);
@@ -50,9 +64,38 @@ impl ShardSizes {
         )
     }
 
+    /// The name of a shard. All have as many digits as the last, so that the order of the names is
+    /// that of the rows.
+    fn name_of(&self, shard: u64) -> String {
+        let digits = self.shards.saturating_sub(1).to_string().len().max(NAME_DIGITS_MIN);
+        format!("part-{shard:0digits$}.shard")
+    }
+
     /// The rows of a shard: the same number in each, but for one more in the first ones.
     fn rows_of(&self, shard: u64) -> u64 {
         self.rows / self.shards + u64::from(shard < self.rows % self.shards)
+    }
+}
+
+/// An error if there are shards that this corpus would not replace: they would be taken for a part
+/// of it.
+fn check_others(dir: &Path, sizes: ShardSizes) -> Result<(), Failure> {
+    let is_own = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let number = name.strip_prefix("part-").and_then(|name| name.strip_suffix(".shard"));
+        let shard = number.and_then(|number| number.parse().ok());
+        shard.is_some_and(|shard| shard < sizes.shards && name == sizes.name_of(shard))
+    };
+    match shard_files(dir)?.iter().find(|path| !is_own(path)) {
+        None => Ok(()),
+        Some(other) => {
+            let other = other.display();
+            let message = format!(
+                "{other} is there already and would become a part of the corpus; remove it or \
+                 choose another folder"
+            );
+            Err(Failure::Usage { message })
+        }
     }
 }
 
@@ -70,7 +113,7 @@ pub(crate) fn write_shards(
     let mut row = vec![0f32; sizes.width];
     let mut paths = Vec::new();
     for shard in 0..sizes.shards {
-        let path = dir.join(format!("part-{shard:03}.shard"));
+        let path = dir.join(sizes.name_of(shard));
         let failed = |error: ShardError| Failure::from(error);
         let mut writer = ShardWriter::create(&path, sizes.width).map_err(failed)?;
         for _ in 0..sizes.rows_of(shard) {
@@ -119,5 +162,20 @@ mod tests {
     fn too_many_rows_are_refused() {
         let sizes = ShardSizes { rows: u64::MAX, width: 8, shards: 1 };
         assert!(sizes.bytes().is_err());
+        for (width, shards) in [(99_999_999_999_999, 1), (0, 1), (8, 0)] {
+            assert!(ShardSizes { rows: 0, width, shards }.bytes().is_err(), "{width} {shards}");
+        }
+    }
+
+    /// `part-1000` came before `part-101`, and its rows with it.
+    #[test]
+    fn the_order_of_the_names_is_that_of_the_rows() {
+        for shards in [1, 999, 1000, 1001, 10_001] {
+            let sizes = ShardSizes { rows: 0, width: 1, shards };
+            let names: Vec<String> = (0..shards).map(|shard| sizes.name_of(shard)).collect();
+            assert!(names.is_sorted(), "{shards}");
+        }
+        let sizes = ShardSizes { rows: 0, width: 1, shards: 1000 };
+        assert_eq!(sizes.name_of(7), "part-007.shard");
     }
 }

@@ -9,22 +9,32 @@ use serde_json::{Map, json};
 
 use super::Inspection;
 use crate::failure::Failure;
-use crate::workload::shard_files;
+use crate::workload::{is_shard_name, shard_files};
 
+/// A directory is one of shards or nothing; a file is a shard if its name says so, whatever is in
+/// it, or its first bytes do.
 pub(super) fn inspect(engine: &Engine, path: &Path) -> Option<Result<Inspection, Failure>> {
     if path.is_dir() {
-        let has_shards = shard_files(path).is_ok_and(|files| !files.is_empty());
-        return has_shards.then(|| describe_dir(engine, path));
+        return Some(describe_dir(engine, path));
     }
+    (is_shard_name(path) || has_magic(engine, path)).then(|| describe(engine, path, &[path]))
+}
+
+fn has_magic(engine: &Engine, path: &Path) -> bool {
     let backend = engine.backend();
-    let file = backend.open(path).ok()?;
     let mut magic = [0; SHARD_MAGIC.len()];
-    backend.read_exact_at(&file, 0, &mut magic).ok()?;
-    (magic == SHARD_MAGIC).then(|| describe(engine, path, &[path]))
+    let read = backend.open(path).and_then(|file| backend.read_exact_at(&file, 0, &mut magic));
+    read.is_ok() && magic == SHARD_MAGIC
 }
 
 fn describe_dir(engine: &Engine, dir: &Path) -> Result<Inspection, Failure> {
-    describe(engine, dir, &shard_files(dir)?)
+    let files = shard_files(dir)?;
+    if files.is_empty() {
+        let dir = dir.display();
+        let message = format!("{dir} is a directory without *.shard files; name a file in it");
+        return Err(Failure::Usage { message });
+    }
+    describe(engine, dir, &files)
 }
 
 fn describe(

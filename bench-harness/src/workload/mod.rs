@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::result::{CacheState, Setting};
 
 pub(crate) use order::{Permutation, mix};
-pub(crate) use shards::shard_files;
+pub(crate) use shards::{is_shard_name, shard_files};
 
 /// Every workload, in the order of tables.
 pub(crate) const ALL: [&dyn Workload; 6] =

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use ringmain::shards::{Delivered, Order, RowBatch, ShardOptions, ShardSource};
+use ringmain::shards::{
+    Delivered, Order, RowBatch, ShardError, ShardOptions, ShardSource, list_shards,
+};
 
-use super::{Done, Job, JobSpec, Workload, combinations, regular_files};
+use super::{Done, Job, JobSpec, Workload, combinations};
 use crate::failure::Failure;
 use crate::generate::{ShardSizes, write_shards};
 use crate::plan::Plan;
@@ -80,11 +82,22 @@ impl Workload for Shards {
     }
 }
 
-/// The `*.shard` files of a folder, or the one file that is one.
+/// The shards that `open_dir` would open in a folder, or the one file that is one; none if there are
+/// none.
 pub(crate) fn shard_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let mut files = regular_files(path)?;
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "shard"));
-    Ok(files)
+    let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
+    if std::fs::metadata(path).map_err(failed)?.is_file() {
+        let file = Some(path.to_owned()).filter(|path| is_shard_name(path));
+        return Ok(file.into_iter().collect());
+    }
+    match list_shards(path) {
+        Err(ShardError::Empty { .. }) => Ok(Vec::new()),
+        listed => Ok(listed?),
+    }
+}
+
+pub(crate) fn is_shard_name(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "shard")
 }
 
 #[derive(Debug)]

@@ -73,3 +73,36 @@ fn shards_are_made_and_recognised() {
     fs::write(corpus.join("part-001.shard"), b"GAMSAE01 and no more").unwrap();
     run(ringmain(["inspect"]).arg(&corpus)).expect_failure(1, &["part-001.shard", "truncated"]);
 }
+
+/// A shard with a bad beginning was `raw`, and a folder was listed otherwise than `open_dir` does.
+#[test]
+fn what_has_the_name_of_a_shard_is_one_or_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let inspect = |path: &std::path::Path| run(ringmain(["inspect"]).arg(path));
+    inspect(dir.path()).expect_failure(2, &["without *.shard files"]);
+    let (bad, empty) = (dir.path().join("magic.shard"), dir.path().join("empty.shard"));
+    fs::write(&bad, [b'x'; 100]).unwrap();
+    inspect(&bad).expect_failure(1, &["magic.shard", "is no shard"]);
+    fs::write(&empty, b"").unwrap();
+    inspect(&empty).expect_failure(1, &["empty.shard", "truncated"]);
+    fs::remove_file(&bad).unwrap();
+    inspect(dir.path()).expect_failure(1, &["empty.shard", "truncated"]);
+    fs::remove_file(&empty).unwrap();
+    fs::create_dir(dir.path().join("sub.shard")).unwrap();
+    inspect(dir.path()).expect_failure(1, &["sub.shard", "directory"]);
+}
+
+#[test]
+fn a_corpus_that_cannot_be_made_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let make = |shards: &str, width: &str| {
+        let sizes = ["gen", "shards", "--rows", "10", "--width", width, "--shards", shards];
+        run(ringmain(sizes).arg(dir.path()))
+    };
+    make("0", "4").expect_failure(2, &["at least one shard"]);
+    make("2", "99999999999999").expect_failure(2, &["columns are too many"]);
+    make("3", "4").stdout_of_success();
+    make("3", "4").stdout_of_success();
+    // The third would be taken for one of the two.
+    make("2", "4").expect_failure(2, &["part-002.shard", "is there already"]);
+}
