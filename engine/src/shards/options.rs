@@ -155,7 +155,11 @@ impl ShardOptions {
     }
 
     /// An epoch over the corpus, if the options allow one.
-    fn epoch(&self, engine: &Engine, corpus: &Arc<Corpus>) -> Result<Arc<Epoch>, ShardError> {
+    pub(super) fn epoch(
+        &self,
+        engine: &Engine,
+        corpus: &Arc<Corpus>,
+    ) -> Result<Arc<Epoch>, ShardError> {
         self.check(corpus)?;
         let len = self.row_ids.as_ref().map_or(corpus.rows, |ids| ids.len() as u64);
         let alignment = corpus.shards.iter().map(|shard| shard.file.alignment());

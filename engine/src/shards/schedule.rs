@@ -54,14 +54,18 @@ impl Epoch {
             return len;
         }
         // In the order of the file a batch ends with its shard.
+        len.min(usize::try_from(self.shard_end(at) - at).unwrap_or(len))
+    }
+
+    /// One past the last position of the shard that a position of the sequential order is in, or of
+    /// this rank's part.
+    fn shard_end(&self, at: u64) -> u64 {
         let shard = &self.corpus.shards[self.corpus.shard_of(self.row_at(at), 0)];
-        match &self.ids {
-            None => len.min(usize::try_from(shard.end_row() - at).unwrap_or(len)),
-            Some(ids) => {
-                let ids = &ids[at as usize..][..len];
-                ids.partition_point(|id| *id < shard.end_row())
-            }
-        }
+        let end = match &self.ids {
+            None => shard.end_row(),
+            Some(ids) => ids.partition_point(|id| *id < shard.end_row()) as u64,
+        };
+        end.min(self.range.end)
     }
 
     /// The row at a position of the sequential order.
@@ -171,10 +175,12 @@ impl BatchSchedule {
             let rows = batches.saturating_mul(epoch.batch_rows as u64);
             return at.saturating_add(rows).min(epoch.range.end);
         }
-        let mut left = batches;
+        // Shard by shard: there may be millions of batches.
+        let (mut left, batch_rows) = (batches, epoch.batch_rows as u64);
         while left > 0 && at < epoch.range.end {
-            at += epoch.batch_len(at) as u64;
-            left -= 1;
+            let rows = epoch.shard_end(at) - at;
+            at += rows.min(left.saturating_mul(batch_rows));
+            left = left.saturating_sub(rows.div_ceil(batch_rows));
         }
         at
     }
@@ -256,5 +262,28 @@ impl Schedule for BatchSchedule {
 
     fn reader_died(&self) -> ShardError {
         ShardError::ReaderPanicked { path: self.epoch.corpus.path.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shards::{ShardOptions, encode_shard_bytes};
+
+    /// Whoever dropped a source waited for all of the window to be read.
+    #[test]
+    fn a_group_of_reads_is_small_whatever_the_window() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.shard");
+        std::fs::write(&path, encode_shard_bytes(&vec![0f32; 1 << 20], 1024).unwrap()).unwrap();
+        let engine = Engine::new().unwrap();
+        let corpus = Arc::new(Corpus::open(&engine, [&path]).unwrap());
+        let options = ShardOptions::new().batch_rows(16).delivered(Delivered::F32);
+        let epoch = options.epoch(&engine, &corpus).unwrap();
+        let epoch = Arc::new(Epoch { is_queued: true, ..(*epoch).clone() });
+        let (mut schedule, mut done) = (BatchSchedule::new(epoch, 0), Vec::new());
+        let room = Room { budget_bytes: 64 << 20, need: Need::Awaited };
+        schedule.read(room, &mut done).unwrap();
+        assert_eq!(done.iter().map(|done| done.bytes).sum::<usize>(), 2 << 20);
     }
 }
