@@ -47,6 +47,23 @@ fn all_rows_come_in_order_in_batches_that_end_with_their_shards() {
     assert_eq!((next, sizes), (36, vec![8, 2, 8, 8, 8, 1, 1]));
 }
 
+/// A large number stands for all rows of a shard, in both forms.
+#[test]
+fn a_batch_may_be_larger_than_the_corpus() {
+    let dir = tempfile::tempdir().unwrap();
+    write_shard(&dir.path().join("a.shard"), 0..10);
+    write_shard(&dir.path().join("b.shard"), 10..13);
+    for batch_rows in [11, 1 << 40, usize::MAX] {
+        let mut loader = Loader::open(dir.path(), batch_rows).unwrap();
+        let mut sizes = Vec::new();
+        while let Some(batch) = loader.next_batch().unwrap() {
+            sizes.push(batch.row_ids().len());
+        }
+        assert_eq!(sizes, [10, 3]);
+    }
+    assert!(Loader::open(dir.path(), 0).is_err());
+}
+
 #[test]
 fn what_is_no_shard_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
