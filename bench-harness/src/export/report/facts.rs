@@ -22,7 +22,10 @@ pub(crate) fn header(run: &Run, recommendation: &[String]) -> String {
         );
         if !rest.is_empty() {
             let items = rest.iter().map(|line| format!("<li>{}</li>", escape(line)));
-            html += &format!("<ul>{}</ul>", items.collect::<String>());
+            html += &format!(
+                "<details><summary>Each workload, and why</summary><ul>{}</ul></details>",
+                items.collect::<String>()
+            );
         }
         html += "</section>\n";
     }
