@@ -51,10 +51,11 @@ pub(crate) fn measure(
     corrupt: Option<BackendChoice>,
 ) -> Result<(Run, RunFolder), Failure> {
     interrupt::handle();
+    let missing = save::missing_folders(out);
     let folder = save::make_folder(out)?;
     let measured = measure_into(plan, &folder, corrupt);
     if measured.is_err() {
-        save::remove_empty(&folder);
+        save::remove_empty(&folder, &missing);
     }
     match measured {
         Ok(run) => Ok((run, folder)),

@@ -11,6 +11,9 @@ use crate::recommend::recommend;
 use crate::result::{Cell, Run, RunFolder};
 use crate::whole_file::write_whole;
 
+/// Where results go unless the user says otherwise.
+const RESULTS: &str = "ringmain-results";
+
 /// Makes the folder: the one asked for, or `ringmain-results/<time>`. A result that is there stays.
 pub(crate) fn make_folder(asked: Option<&Path>) -> Result<RunFolder, Failure> {
     let failed = |path: &Path, source: io::Error| Failure::Usage {
@@ -26,7 +29,7 @@ pub(crate) fn make_folder(asked: Option<&Path>) -> Result<RunFolder, Failure> {
         }
         return Ok(folder);
     }
-    let parent = Path::new("ringmain-results");
+    let parent = Path::new(RESULTS);
     std::fs::create_dir_all(parent).map_err(|source| failed(parent, source))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = utc(now).replace(':', "-");
@@ -43,11 +46,20 @@ pub(crate) fn make_folder(asked: Option<&Path>) -> Result<RunFolder, Failure> {
     Err(failed(parent, io::ErrorKind::AlreadyExists.into()))
 }
 
-/// Takes back a folder in which nothing came to lie.
-pub(crate) fn remove_empty(folder: &RunFolder) {
-    // Fails where there is something, and that is what is wanted.
-    let _ = std::fs::remove_dir(&folder.path);
-    let _ = folder.path.parent().map(std::fs::remove_dir);
+/// The folders of a path that are not there yet, the outermost last.
+pub(crate) fn missing_folders(asked: Option<&Path>) -> Vec<PathBuf> {
+    let path = asked.unwrap_or(Path::new(RESULTS));
+    let folders = path.ancestors().filter(|folder| !folder.as_os_str().is_empty());
+    folders.take_while(|folder| !folder.exists()).map(Path::to_owned).collect()
+}
+
+/// Takes back a folder in which nothing came to lie, and those that were made for it.
+pub(crate) fn remove_empty(folder: &RunFolder, made: &[PathBuf]) {
+    let own = [&folder.path].into_iter().filter(|path| path.starts_with(RESULTS));
+    for path in own.chain(made) {
+        // Fails where there is something, and that is what is wanted.
+        let _ = std::fs::remove_dir(path);
+    }
 }
 
 /// Writes `run.json` and `report.html`, each under its name only when complete.

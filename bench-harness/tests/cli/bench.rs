@@ -164,6 +164,14 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         }
         assert_eq!(place.names(), ["bad.toml", "small"], "{args:?}");
     }
+    // A folder of the user's own stays, empty as it is; one that was made for nothing does not.
+    fs::create_dir(place.path("own")).unwrap();
+    for out in ["own", "own/a/b"] {
+        let args = ["bench", "--file", "small", "--workloads", "rand", "--out", out];
+        let outcome = run(ringmain(args).current_dir(place.dir.path()));
+        assert_eq!(outcome.code, Some(2), "{}", outcome.stderr);
+        assert_eq!(fs::read_dir(place.path("own")).unwrap().count(), 0);
+    }
 }
 
 #[test]
