@@ -7,7 +7,7 @@ set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 trap report_end EXIT
 
-results=$root/ringmain-results/reproduced
+results=$root/ringmain-results/reproduced-$(date -u +%Y-%m-%dT%H-%M-%SZ)
 mkdir -p -- "$results"
 
 # keep NAME COMMAND...: shows what a command prints and keeps it.

@@ -10,15 +10,10 @@ use crate::result::{Group, Run};
 const BUSY_SHARE_MAX: f64 = 0.10;
 /// The hypervisor taking away more than this does too.
 const STEAL_SHARE_MAX: f64 = 0.05;
+
 /// All backends of a workload gave the same bytes; or which did not.
 pub(crate) fn same_bytes(run: &Run) -> Result<(), Failure> {
-    let mut groups: BTreeMap<(Group, u32), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
-    for cell in run.cells.iter().filter(|cell| !cell.checksum.is_empty()) {
-        let checksums = groups.entry((cell.group(), cell.repetition)).or_default();
-        checksums.entry(&cell.checksum).or_default().push(&cell.backend);
-    }
-    let Some(((group, _), checksums)) = groups.into_iter().find(|(_, found)| found.len() > 1)
-    else {
+    let Some((group, checksums)) = differing(run).into_iter().next() else {
         return Ok(());
     };
     let told: Vec<String> = checksums.into_iter().map(|(sum, names)| told(sum, names)).collect();
@@ -31,16 +26,25 @@ pub(crate) fn same_bytes(run: &Run) -> Result<(), Failure> {
 
 /// Takes the cells of groups in which backends return different bytes out of the running.
 pub(crate) fn discard_wrong_bytes(run: &mut Run) {
-    let Err(failure) = same_bytes(run) else {
-        return;
-    };
-    let reason = failure.to_string();
-    for cell in &mut run.cells {
-        if cell.valid && reason.starts_with(&format!("{}: ", cell.group())) {
-            cell.valid = false;
-            cell.invalid_reason = Some("backends return different bytes".into());
-        }
+    let groups: Vec<Group> = differing(run).into_iter().map(|(group, _)| group).collect();
+    for cell in run.cells.iter_mut().filter(|cell| groups.contains(&cell.group())) {
+        cell.valid = false;
+        cell.invalid_reason = Some("backends return different bytes".into());
     }
+}
+
+/// Who returned which bytes.
+type Checksums<'a> = BTreeMap<&'a str, Vec<&'a str>>;
+
+/// The groups in which the checksums of one repetition differ.
+fn differing(run: &Run) -> Vec<(Group, Checksums<'_>)> {
+    let mut groups: BTreeMap<(Group, u32), Checksums<'_>> = BTreeMap::new();
+    for cell in run.cells.iter().filter(|cell| !cell.checksum.is_empty()) {
+        let checksums = groups.entry((cell.group(), cell.repetition)).or_default();
+        checksums.entry(&cell.checksum).or_default().push(&cell.backend);
+    }
+    let differing = groups.into_iter().filter(|(_, checksums)| checksums.len() > 1);
+    differing.map(|((group, _), checksums)| (group, checksums)).collect()
 }
 
 /// `xxh3:0123 from pread, uring`.
@@ -105,4 +109,26 @@ fn missed_rates(run: &Run) -> Option<String> {
             told.join("; ")
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock::{cell, run};
+    use crate::result::CacheState::{Cold, Warm};
+
+    #[test]
+    fn a_group_with_different_bytes_is_out_and_no_other() {
+        let mut all = vec![cell("pread", Cold, 0, 1e9), cell("uring", Cold, 0, 2e9)];
+        all.extend([cell("pread", Warm, 0, 1e9), cell("uring", Warm, 0, 2e9)]);
+        all[1].checksum = "01".into();
+        let mut run = run(all);
+        let message = same_bytes(&run).unwrap_err().to_string();
+        assert!(
+            message.contains("00 from pread") && message.contains("01 from uring"),
+            "{message}"
+        );
+        discard_wrong_bytes(&mut run);
+        assert!(run.cells.iter().all(|cell| cell.valid == (cell.cache == Warm)));
+    }
 }

@@ -53,7 +53,8 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
 
     usage.cpu_s.user = (usage.cpu_s.user - reading.spun_ns as f64 / 1e9).max(0.0);
     let leaked = leaked_into_cache(task.backend.is_direct(), prepared.cached_pages, cached_after);
-    let invalid_reason = prepared.problem.or(leaked).or_else(|| reading.problem());
+    let hidden = not_from_the_device(task.cache, reading.bytes, usage.device_bytes);
+    let invalid_reason = prepared.problem.or(leaked).or(hidden).or_else(|| reading.problem());
     let latencies = reading.latencies.to_histogram(&clock)?;
     let seconds = reading.elapsed_ns as f64 / 1e9;
     let cpu_s = usage.cpu_s.user + usage.cpu_s.system;
@@ -97,6 +98,19 @@ fn prepare_cache(task: &Task) -> Result<(), Failure> {
         cache::forget(&task.cached_files)?;
     }
     cache::prepare(&task.cached_files, task.cache).map(drop)
+}
+
+/// Cold bytes come from the device: a backend that took the file into memory of its own when it was
+/// opened (`memory`, or one that reads ahead) leaves an empty page cache and yet is not cold. A tenth
+/// is enough, since filesystems may compress.
+fn not_from_the_device(cache: CacheState, bytes: u64, device_bytes: Option<u64>) -> Option<String> {
+    let device_bytes = device_bytes.filter(|_| cache == CacheState::Cold)?;
+    (device_bytes < bytes / 10).then(|| {
+        format!(
+            "the device delivered {device_bytes} of {bytes} bytes: the rest was in memory, or is \
+             not stored at all"
+        )
+    })
 }
 
 /// What reads past the page cache must leave it as it was.
@@ -337,6 +351,14 @@ fn checksum(jobs: &mut [Box<dyn Job>], most: Checked) -> Result<String, Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_does_not_come_from_the_device_is_not_cold() {
+        assert_eq!(not_from_the_device(CacheState::Cold, 1000, Some(1000)), None);
+        assert_eq!(not_from_the_device(CacheState::Warm, 1000, Some(0)), None);
+        assert_eq!(not_from_the_device(CacheState::Cold, 1000, None), None);
+        assert!(not_from_the_device(CacheState::Cold, 1000, Some(0)).is_some());
+    }
 
     #[test]
     fn what_should_go_past_the_cache_and_does_not_is_told() {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Figures;
 use super::ranking::{Samples, Way, best_of};
-use crate::result::{Cell, Group, Resident, Run, Setting};
+use crate::export::summary::growth;
+use crate::result::{Cell, Group, Run, Setting};
 use crate::stats::median;
 
 /// Memory that grew by so much more than that of the leanest way of the same contest grew with the
@@ -96,11 +97,9 @@ fn figures_of(way: Way, cells: &[&Cell]) -> Figures {
         way,
         throughput_bytes_per_s: of(|cell| cell.throughput_bytes_per_s),
         latency_ns_p99: of(|cell| cell.latency_ns.p99 as f64),
-        rss_growth_bytes: of(|cell| growth(&cell.rss_anon_bytes) + growth(&cell.rss_file_bytes)),
+        rss_growth_bytes: of(|cell| {
+            growth(&cell.rss_anon_bytes) as f64 + growth(&cell.rss_file_bytes) as f64
+        }),
         repetitions: cells.len(),
     }
-}
-
-fn growth(resident: &Resident) -> f64 {
-    resident.peak.saturating_sub(resident.start) as f64
 }

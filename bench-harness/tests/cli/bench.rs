@@ -198,6 +198,15 @@ fn a_cache_that_is_secretly_warm_is_caught() {
 }
 
 #[test]
+fn a_backend_that_keeps_the_file_in_memory_is_not_cold() {
+    let place = Place::new();
+    let args = ["--backends", "memory,pread", "--workloads", "rand", "--cache", "cold", "--json"];
+    for cell in cells(&json_of(run(&mut place.bench(&args)))) {
+        assert_eq!(cell["valid"], cell["backend"] == "pread", "{cell}");
+    }
+}
+
+#[test]
 fn one_wrong_byte_fails_the_run() {
     let place = Place::new();
     for args in [["--workloads", "seq", "--cache", "warm"], ["--workloads", "rand", "--seed", "2"]]
