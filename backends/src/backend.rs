@@ -234,18 +234,14 @@ pub trait ReadBackendExt: ReadBackend {
         if len == 0 {
             return pool.take(0);
         }
-        let align = file.alignment().offset.max(file.alignment().memory);
-        // `align` is a power of two that a page is a multiple of, or 1: the remainder fits.
-        let lead = (offset % align as u64) as usize;
-        let mut whole_len = lead.saturating_add(len);
-        if align > 1 {
-            // Widen the tail too, but never past the end of the file: that would be an error.
-            let to_end = self.len(file)?.saturating_sub(offset - lead as u64);
-            let wide_len = whole_len.checked_next_multiple_of(align).unwrap_or(whole_len) as u64;
-            whole_len = whole_len.max(usize::try_from(wide_len.min(to_end)).unwrap_or(0));
-        }
+        let end = offset.saturating_add(len as u64);
+        let file_len = if file.alignment().block() > 1 { self.len(file)? } else { end };
+        let blocks = file.blocks_around(offset..end, file_len);
+        // Both are less than a block longer than what was asked for.
+        let lead = (offset - blocks.start) as usize;
+        let whole_len = lead.saturating_add(len).max((blocks.end - blocks.start) as usize);
         let mut buffer = pool.take(whole_len)?;
-        self.read_exact_at(file, offset - lead as u64, &mut buffer)?;
+        self.read_exact_at(file, blocks.start, &mut buffer)?;
         buffer.narrow(lead..lead + len);
         Ok(buffer)
     }

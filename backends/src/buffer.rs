@@ -8,7 +8,7 @@ use std::sync::Arc;
 use memmap2::MmapMut;
 
 use crate::pool::Shelf;
-use crate::sys;
+use crate::{Error, Result, sys};
 
 /// From this size on a buffer is aligned to, and asks for, huge pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -53,7 +53,8 @@ impl AlignedMemory {
     }
 }
 
-/// A buffer of a [`BufferPool`](crate::BufferPool): bytes that go back to it when dropped.
+/// A buffer of a [`BufferPool`](crate::BufferPool): bytes that go back to it when dropped. Or one
+/// [of its own](Buffer::unpooled).
 ///
 /// It is aligned to 4096 bytes, or 2 MiB when it is that large. Its first contents are whatever
 /// its last user left.
@@ -61,12 +62,30 @@ pub struct Buffer {
     // `None` only while dropping.
     memory: Option<AlignedMemory>,
     view: Range<usize>,
-    home: Arc<Shelf>,
+    home: Option<Arc<Shelf>>,
 }
 
 impl Buffer {
     pub(crate) fn new(memory: AlignedMemory, len: usize, home: Arc<Shelf>) -> Self {
-        Self { memory: Some(memory), view: 0..len, home }
+        Self { memory: Some(memory), view: 0..len, home: Some(home) }
+    }
+
+    /// A buffer that belongs to no pool: as much memory as asked for, to the page, which goes back
+    /// to the operating system when it is dropped. For what is kept, and not read again and again.
+    ///
+    /// ```
+    /// use ringmain_backends::Buffer;
+    ///
+    /// let weights = Buffer::unpooled(100_000)?;
+    /// assert_eq!((weights.len(), weights.capacity()), (100_000, 102_400));
+    /// # Ok::<(), ringmain_backends::Error>(())
+    /// ```
+    pub fn unpooled(len: usize) -> Result<Self> {
+        let out_of_memory = |source| Error::OutOfMemory { requested_bytes: len, source };
+        let capacity = len.max(1).checked_next_multiple_of(PAGE_BYTES);
+        let capacity = capacity.ok_or_else(|| out_of_memory(io::ErrorKind::OutOfMemory.into()))?;
+        let memory = AlignedMemory::new(capacity).map_err(out_of_memory)?;
+        Ok(Self { memory: Some(memory), view: 0..len, home: None })
     }
 
     /// Keeps only this part of what the buffer shows. The memory behind it stays the same.
@@ -103,8 +122,10 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take() {
-            self.home.put_back(memory);
+        if let Some(home) = &self.home
+            && let Some(memory) = self.memory.take()
+        {
+            home.put_back(memory);
         }
     }
 }

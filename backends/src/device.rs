@@ -324,7 +324,7 @@ pub(crate) fn open_file(
                 Error::Open { backend: kind, path: path.into(), source }
             })?;
             let alignment = sys::direct_alignment(&file);
-            if alignment.offset.max(alignment.memory) > limits.bounce_bytes.min(4096) {
+            if alignment.block() > limits.bounce_bytes.min(4096) {
                 let reason = format!(
                     "O_DIRECT needs {alignment:?} here, more than a page or than the pool's and \
                      the chunk's {} bytes",

@@ -208,6 +208,15 @@ impl Error {
         }
     }
 
+    /// Which read of its batch failed.
+    #[must_use]
+    pub fn index(&self) -> Option<usize> {
+        match self {
+            Self::Read { index, .. } | Self::PastEnd { index, .. } => Some(*index),
+            _ => None,
+        }
+    }
+
     /// The operating system's error number, where one is behind it.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {

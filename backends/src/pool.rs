@@ -131,7 +131,14 @@ impl BufferPool {
     /// most, so that a buffer fits the next request too.
     #[must_use]
     pub fn capacity_for(&self, len: usize) -> usize {
-        class_bytes(len).min(self.options.limit_bytes.max(len))
+        Self::capacity_of(len).min(self.options.limit_bytes.max(len))
+    }
+
+    /// As [`capacity_for`](Self::capacity_for), in a pool that is large enough: to find out how
+    /// large it must be.
+    #[must_use]
+    pub fn capacity_of(len: usize) -> usize {
+        class_bytes(len)
     }
 
     /// The hard limit.

@@ -50,7 +50,10 @@ mod scatter;
 mod scratch;
 mod selection;
 pub mod shards;
+mod steady;
 mod view;
+#[cfg(feature = "safetensors")]
+pub mod weights;
 
 pub use dtype::{ByteOrder, DType, Kind};
 pub use element::{Element, F8};

@@ -90,7 +90,7 @@ impl AsyncFile {
         if len > 0 && offset.checked_add(len as u64).is_none_or(|end| end > last_end) {
             return Err(failed(Shortfall::PastEnd(self.file_len()?)));
         }
-        let align = self.device.alignment().offset.max(self.device.alignment().memory);
+        let align = self.device.alignment().block();
         // `align` is at most a page, so the remainder fits and the sum does not overflow.
         let lead = (offset % align as u64) as usize;
         let needed = if len == 0 { 0 } else { lead + len };

@@ -1,25 +1,24 @@
 //! The shards of a source: opened, checked, and where each row is in them.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
-use ringmain_backends::{FileHandle, FileStamp, ReadBackendExt};
+use ringmain_backends::ReadBackendExt;
 
 use super::ShardError;
 use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 use super::order::mix;
 use crate::Engine;
+use crate::steady::{Change, SteadyFile};
 
 /// A shard with rows.
 #[derive(Debug)]
 pub(super) struct Shard {
-    pub(super) file: FileHandle,
+    pub(super) file: SteadyFile,
     /// The id of its first row.
     pub(super) first_row: u64,
     pub(super) rows: u64,
     /// One past its last row's last byte.
     pub(super) payload_end: u64,
-    stamp: FileStamp,
 }
 
 impl Shard {
@@ -32,28 +31,12 @@ impl Shard {
     }
 
     /// Whether the file is still the one that was opened: an error if not.
-    ///
-    /// The backend would go on reading a replaced file's old contents, and the new ones of a file
-    /// that was written to in place. Neither is the corpus any more.
     pub(super) fn check_unchanged(&self) -> Result<(), ShardError> {
-        let changed = |what| ShardError::Changed { path: self.path().to_owned(), what };
-        let now = match self.file.stamp() {
-            Ok(now) => now,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(changed("removed"));
-            }
-            Err(error) => return Err(ShardError::io(self.path(), "looking at the shard", error)),
-        };
-        if now == self.stamp {
-            return Ok(());
-        }
-        if !now.is_same_file {
-            return Err(changed("replaced"));
-        }
-        if now.len < self.payload_end {
-            return Err(self.truncated(now.len));
-        }
-        Err(changed("written to"))
+        self.file.check().map_err(|change| match change {
+            Change::Cut { len } if len < self.payload_end => self.truncated(len),
+            Change::Cut { .. } => changed(self.path(), Change::Written),
+            change => changed(self.path(), change),
+        })
     }
 
     pub(super) fn truncated(&self, actual: u64) -> ShardError {
@@ -86,7 +69,7 @@ impl Corpus {
             // Shards are opened again and looked at later, whatever the working directory is then.
             let path = absolute(path.as_ref())?;
             let (path, first) = (path.as_path(), width.is_none());
-            let Opened { file, stamp, header, sample } = open_shard(engine, path)?;
+            let Opened { file, header, sample } = open_shard(engine, path)?;
             let found = usize::try_from(header.width)
                 .map_err(|_| ShardError::TooManyRows { path: path.to_owned() })?;
             if first {
@@ -98,7 +81,7 @@ impl Corpus {
                 return Err(ShardError::WidthMismatch { path, expected, found });
             }
             corpus.mix_in(path, header, sample);
-            corpus.add(path, file, stamp, header)?;
+            corpus.add(path, file, header)?;
         }
         if corpus.rows == 0 {
             let path = width.is_some().then_some(corpus.path);
@@ -120,8 +103,7 @@ impl Corpus {
     fn add(
         &mut self,
         path: &Path,
-        file: FileHandle,
-        stamp: FileStamp,
+        file: SteadyFile,
         header: ShardHeader,
     ) -> Result<(), ShardError> {
         if header.rows == 0 {
@@ -132,8 +114,8 @@ impl Corpus {
             .checked_add(rows)
             .ok_or_else(|| ShardError::TooManyRows { path: path.to_owned() })?;
         // The header was checked against the file, so there is such a length.
-        let payload_end = header.file_len().unwrap_or(stamp.len);
-        self.shards.push(Shard { file, first_row, rows, payload_end, stamp });
+        let payload_end = header.file_len().unwrap_or(file.len());
+        self.shards.push(Shard { file, first_row, rows, payload_end });
         Ok(())
     }
 
@@ -185,11 +167,17 @@ fn absolute(path: &Path) -> Result<PathBuf, ShardError> {
 
 /// A shard that was looked at.
 struct Opened {
-    file: FileHandle,
-    stamp: FileStamp,
+    file: SteadyFile,
     header: ShardHeader,
     /// Follows from its first values.
     sample: u64,
+}
+
+fn changed(path: &Path, change: Change) -> ShardError {
+    match change {
+        Change::Unknown(error) => ShardError::io(path, "looking at the shard", error),
+        change => ShardError::Changed { path: path.to_owned(), what: change.participle() },
+    }
 }
 
 /// So much of the values goes into the fingerprint; it is read with the header.
@@ -199,11 +187,7 @@ fn open_shard(engine: &Engine, path: &Path) -> Result<Opened, ShardError> {
     let backend = engine.backend();
     let failed = |error| ShardError::backend(path, error);
     let file = backend.open(path).map_err(failed)?;
-    let stamp =
-        file.stamp().map_err(|error| ShardError::io(path, "looking at the shard", error))?;
-    if !stamp.is_same_file {
-        return Err(ShardError::Changed { path: path.to_owned(), what: "replaced" });
-    }
+    let file = SteadyFile::new(file).map_err(|change| changed(path, change))?;
     let file_len = backend.len(&file).map_err(failed)?;
     let mut bytes = [0; HEADER_LEN + SAMPLE_BYTES];
     // At most that many, so it fits.
@@ -214,5 +198,5 @@ fn open_shard(engine: &Engine, path: &Path) -> Result<Opened, ShardError> {
     let payload = header.file_len().unwrap_or(0).min(head_bytes as u64) as usize;
     let sample = &bytes[HEADER_LEN.min(payload)..payload];
     let sample = sample.iter().fold(0, |hash, byte| mix(hash ^ mix(u64::from(*byte) + 1)));
-    Ok(Opened { file, stamp, header, sample })
+    Ok(Opened { file, header, sample })
 }

@@ -163,7 +163,7 @@ impl ShardOptions {
         self.check(corpus)?;
         let len = self.row_ids.as_ref().map_or(corpus.rows, |ids| ids.len() as u64);
         let alignment = corpus.shards.iter().map(|shard| shard.file.alignment());
-        let align = alignment.map(|align| align.offset.max(align.memory)).max().unwrap_or(1);
+        let align = alignment.map(|align| align.block()).max().unwrap_or(1);
         let capabilities = engine.backend().capabilities();
         let mut epoch = Epoch {
             engine: engine.clone(),

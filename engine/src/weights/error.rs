@@ -1,0 +1,357 @@
+//! What can go wrong with weights. Every error names the file, and the tensor where there is one.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Dtype;
+
+/// Why weights could not be opened or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WeightsError {
+    /// A file or directory could not be looked at.
+    #[error("{}: {action}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// The backend could not open or read a file.
+    #[error("{}{}{source}", path_unless_named(path, source), of_tensor(tensor.as_deref()))]
+    Backend {
+        /// The file.
+        path: PathBuf,
+        /// The tensor that was being read.
+        tensor: Option<String>,
+        /// What the backend said.
+        source: Box<ringmain_backends::Error>,
+    },
+
+    /// The header, or the file, cannot be one of safetensors.
+    #[error("{} is no safetensors file: {reason}", path.display())]
+    BadHeader {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// The header says something of a tensor that cannot be.
+    #[error("{}: tensor `{tensor}`: {fault}", path.display())]
+    BadTensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// What is wrong with it.
+        fault: TensorFault,
+    },
+
+    /// The index of a model of several files cannot be used.
+    #[error("{}: {reason}", path.display())]
+    BadIndex {
+        /// The index.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// The index names a file that is not there.
+    #[error(
+        "{} says that tensor `{tensor}` is in {}, which does not exist; download the model again",
+        path.display(), file.display()
+    )]
+    MissingFile {
+        /// The index.
+        path: PathBuf,
+        /// A tensor that should be in it.
+        tensor: String,
+        /// The file.
+        file: PathBuf,
+    },
+
+    /// The index names a tensor that is not in its file.
+    #[error(
+        "{} says that tensor `{tensor}` is in {}, which has no tensor of that name",
+        path.display(), file.display()
+    )]
+    MissingTensor {
+        /// The index.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The file.
+        file: PathBuf,
+    },
+
+    /// A directory holds no weights, or no one can say which ones are meant.
+    #[error("{}: {reason}", path.display())]
+    NoModel {
+        /// The directory.
+        path: PathBuf,
+        /// What was looked for.
+        reason: String,
+    },
+
+    /// There is no such tensor.
+    #[error("{} has no tensor `{tensor}`{}", path.display(), did_you_mean(similar.as_deref()))]
+    NoSuchTensor {
+        /// The file, or the index of the model.
+        path: PathBuf,
+        /// The name asked for.
+        tensor: String,
+        /// A name that is nearly the same.
+        similar: Option<String>,
+    },
+
+    /// Rows that the tensor does not have, or that do not begin and end with whole bytes.
+    #[error("{}: rows {begin}..{end} of tensor `{tensor}`: {reason}", path.display())]
+    BadRows {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The first row asked for.
+        begin: usize,
+        /// One past the last.
+        end: usize,
+        /// Why not.
+        reason: String,
+    },
+
+    /// The elements are no whole bytes, so that there is no array view of them.
+    #[error(
+        "{}: tensor `{tensor}` holds {dtype}, elements of {} bits; `read` and `read_rows` give its \
+         bytes", path.display(), dtype.bitsize()
+    )]
+    SubByte {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// What its elements are.
+        dtype: Dtype,
+    },
+
+    /// The elements are of another type than asked for, or lie so that they are no slice of it.
+    #[error("tensor `{tensor}` holds {dtype}: {reason}")]
+    WrongType {
+        /// The tensor.
+        tensor: String,
+        /// What its elements are.
+        dtype: Dtype,
+        /// What is wrong with the type asked for.
+        reason: String,
+    },
+
+    /// The memory to read into has another size than the tensor.
+    #[error("{}: tensor `{tensor}` has {needed} bytes, the memory for it {given}", path.display())]
+    BufferSize {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The tensor's bytes.
+        needed: usize,
+        /// The bytes given.
+        given: usize,
+    },
+
+    /// The file is not the one that was opened, or was written to since.
+    #[error(
+        "{} was {what} after it was opened, so what was read may be of two versions; open it again",
+        path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What happened to it: "replaced", "truncated", "written to", "removed".
+        what: &'static str,
+    },
+
+    /// The pool given for the tensors is spent.
+    #[error(
+        "{}: no memory for tensor `{tensor}`: {in_use_bytes} of {limit_bytes} bytes of the pool are \
+         held; drop tensors sooner, or give the pool as much as `Weights::pool_bytes` says",
+        path.display()
+    )]
+    PoolSpent {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The bytes that are held.
+        in_use_bytes: usize,
+        /// The bytes there are.
+        limit_bytes: usize,
+    },
+
+    /// The thread that reads ahead has panicked.
+    #[error(
+        "{}: the thread that reads ahead has panicked; see its message on standard error",
+        path.display()
+    )]
+    ReaderPanicked {
+        /// The file, or the index of the model.
+        path: PathBuf,
+    },
+}
+
+/// What a header says of a tensor that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorFault {
+    /// The name is there twice.
+    #[error("it is there twice")]
+    Twice,
+    /// The format has no such type.
+    #[error("there is no type `{dtype}`, in this version at least")]
+    UnknownDtype {
+        /// The type's name.
+        dtype: String,
+    },
+    /// It ends before it begins.
+    #[error("it ends at {end}, before it begins at {begin}")]
+    Reversed {
+        /// Its first byte, counted from the end of the header.
+        begin: u64,
+        /// One past its last.
+        end: u64,
+    },
+    /// It reaches out of the file.
+    #[error("it ends at {end} of {data_len} bytes of data; the file is cut short, fetch it again")]
+    OutsideFile {
+        /// One past its last byte, counted from the end of the header.
+        end: u64,
+        /// How many bytes follow the header.
+        data_len: u64,
+    },
+    /// It begins in the tensor before it.
+    #[error("it begins at {begin}, where the tensor before it reaches to {covered}")]
+    Overlap {
+        /// Its first byte.
+        begin: u64,
+        /// One past the last byte of the tensor before it.
+        covered: u64,
+    },
+    /// There are bytes before it that belong to no tensor.
+    #[error("it begins at {begin}, but the bytes from {covered} on belong to no tensor")]
+    Hole {
+        /// Its first byte.
+        begin: u64,
+        /// One past the last byte of the tensor before it.
+        covered: u64,
+    },
+    /// Its shape has more elements than can be counted.
+    #[error("shape {shape:?} of {dtype} is larger than any file")]
+    Overflow {
+        /// What its elements are.
+        dtype: Dtype,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
+    /// Its elements do not fill whole bytes.
+    #[error("shape {shape:?} of {dtype} is no whole number of bytes")]
+    PartByte {
+        /// What its elements are.
+        dtype: Dtype,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
+    /// Its shape and its place in the file disagree.
+    #[error("shape {shape:?} of {dtype} has {expected} bytes, its place in the file {actual}")]
+    WrongSize {
+        /// What its elements are.
+        dtype: Dtype,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// The bytes of that many elements.
+        expected: u64,
+        /// The bytes between its offsets.
+        actual: u64,
+    },
+}
+
+impl WeightsError {
+    /// The file the error speaks of, if it is about one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Io { path, .. }
+            | Self::Backend { path, .. }
+            | Self::BadHeader { path, .. }
+            | Self::BadTensor { path, .. }
+            | Self::BadIndex { path, .. }
+            | Self::MissingFile { path, .. }
+            | Self::MissingTensor { path, .. }
+            | Self::NoModel { path, .. }
+            | Self::NoSuchTensor { path, .. }
+            | Self::BadRows { path, .. }
+            | Self::SubByte { path, .. }
+            | Self::BufferSize { path, .. }
+            | Self::Changed { path, .. }
+            | Self::PoolSpent { path, .. }
+            | Self::ReaderPanicked { path } => Some(path),
+            Self::WrongType { .. } => None,
+        }
+    }
+
+    /// The tensor the error speaks of, if it is about one.
+    #[must_use]
+    pub fn tensor(&self) -> Option<&str> {
+        match self {
+            Self::Backend { tensor, .. } => tensor.as_deref(),
+            Self::BadTensor { tensor, .. }
+            | Self::MissingFile { tensor, .. }
+            | Self::MissingTensor { tensor, .. }
+            | Self::NoSuchTensor { tensor, .. }
+            | Self::BadRows { tensor, .. }
+            | Self::SubByte { tensor, .. }
+            | Self::WrongType { tensor, .. }
+            | Self::BufferSize { tensor, .. }
+            | Self::PoolSpent { tensor, .. } => Some(tensor),
+            _ => None,
+        }
+    }
+
+    pub(super) fn io(path: &Path, action: &'static str, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), action, source }
+    }
+
+    pub(super) fn backend(
+        path: &Path,
+        tensor: Option<&str>,
+        source: ringmain_backends::Error,
+    ) -> Self {
+        use ringmain_backends::Error;
+        match (source, tensor) {
+            (Error::PoolExhausted { in_use_bytes, limit_bytes, .. }, Some(tensor)) => {
+                let (path, tensor) = (path.to_owned(), tensor.to_owned());
+                Self::PoolSpent { path, tensor, in_use_bytes, limit_bytes }
+            }
+            (Error::Replaced { path, .. }, _) => Self::Changed { path, what: "replaced" },
+            (source, tensor) => Self::Backend {
+                path: path.to_owned(),
+                tensor: tensor.map(str::to_owned),
+                source: Box::new(source),
+            },
+        }
+    }
+}
+
+/// What comes before an error that does not name the file itself.
+fn path_unless_named(path: &Path, source: &ringmain_backends::Error) -> String {
+    if source.path() == Some(path) { String::new() } else { format!("{}: ", path.display()) }
+}
+
+fn of_tensor(tensor: Option<&str>) -> String {
+    tensor.map(|tensor| format!("tensor `{tensor}`: ")).unwrap_or_default()
+}
+
+fn did_you_mean(similar: Option<&str>) -> String {
+    similar.map(|similar| format!("; there is `{similar}`")).unwrap_or_default()
+}

@@ -1,0 +1,209 @@
+//! Which files a model is made of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::{Error as _, MapAccess, Visitor};
+
+use super::WeightsError;
+
+/// The name that tools give the index of a model of several files.
+const INDEX_NAME: &str = "model.safetensors.index.json";
+const INDEX_SUFFIX: &str = ".safetensors.index.json";
+/// And a model of one.
+const FILE_NAME: &str = "model.safetensors";
+const FILE_SUFFIX: &str = ".safetensors";
+
+/// Where a model is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Model {
+    Files(Vec<PathBuf>),
+    /// In the files that an index names.
+    Index(PathBuf),
+}
+
+/// What a path means: a file, an index, or a directory that holds either.
+pub(super) fn locate(path: &Path) -> Result<Model, WeightsError> {
+    if !path.is_dir() {
+        let is_index = path.extension().is_some_and(|extension| extension == "json");
+        let path = path.to_owned();
+        return Ok(if is_index { Model::Index(path) } else { Model::Files(vec![path]) });
+    }
+    let names = file_names(path)?;
+    let ending = |suffix: &'static str| {
+        names.iter().filter(move |name| name.ends_with(suffix)).collect::<Vec<_>>()
+    };
+    let (indexes, files) = (ending(INDEX_SUFFIX), ending(FILE_SUFFIX));
+    let no_model = |reason| WeightsError::NoModel { path: path.to_owned(), reason };
+    if names.contains(INDEX_NAME) {
+        return Ok(Model::Index(path.join(INDEX_NAME)));
+    }
+    match indexes.as_slice() {
+        [] if names.contains(FILE_NAME) => Ok(Model::Files(vec![path.join(FILE_NAME)])),
+        [] if files.is_empty() => {
+            Err(no_model("there is no *.safetensors file in this directory".into()))
+        }
+        [] => Ok(Model::Files(files.into_iter().map(|name| path.join(name)).collect())),
+        [index] => Ok(Model::Index(path.join(index))),
+        _ => Err(no_model(format!("there are several indexes; give one of them: {indexes:?}"))),
+    }
+}
+
+/// Sorted, so that the order of files is the same everywhere.
+fn file_names(dir: &Path) -> Result<BTreeSet<String>, WeightsError> {
+    let failed = |source| WeightsError::io(dir, "listing the directory", source);
+    let mut names = BTreeSet::new();
+    for entry in dir.read_dir().map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        // A name that is not Unicode is none of those looked for.
+        names.extend(name.into_string().ok());
+    }
+    Ok(names)
+}
+
+/// What an index says: the tensors of each file, both in order.
+#[derive(Debug)]
+pub(super) struct Index {
+    pub(super) files: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Json {
+    weight_map: WeightMap,
+}
+
+/// Tensor and file, with whatever is there twice.
+struct WeightMap(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for WeightMap {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(WeightMapVisitor)
+    }
+}
+
+struct WeightMapVisitor;
+
+impl<'de> Visitor<'de> for WeightMapVisitor {
+    type Value = WeightMap;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of tensors and the files that they are in")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WeightMap, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(tensor) = map.next_key::<String>()? {
+            let file = map.next_value();
+            let named = |error| A::Error::custom(format_args!("tensor `{tensor}`: {error}"));
+            let file = file.map_err(named)?;
+            entries.push((tensor, file));
+        }
+        Ok(WeightMap(entries))
+    }
+}
+
+impl Index {
+    pub(super) fn parse(json: &[u8], path: &Path) -> Result<Self, WeightsError> {
+        let bad = |reason| WeightsError::BadIndex { path: path.to_owned(), reason };
+        let parsed = serde_json::from_slice::<Json>(json);
+        let parsed = parsed.map_err(|error| bad(format!("it is no index of a model: {error}")))?;
+        let WeightMap(mut entries) = parsed.weight_map;
+        entries.sort();
+        if let Some(twice) = entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(bad(format!("tensor `{}` is there twice", twice[0].0)));
+        }
+        let mut files = BTreeMap::<String, Vec<String>>::new();
+        for (tensor, file) in entries {
+            if !is_below(&file) {
+                let reason = format!(
+                    "tensor `{tensor}` is said to be in `{file}`; only files beside the index, or \
+                     in folders beside it, are read"
+                );
+                return Err(bad(reason));
+            }
+            files.entry(file).or_default().push(tensor);
+        }
+        Ok(Self { files })
+    }
+}
+
+/// Whether a name leads to a file below the index's own directory: one that is downloaded must
+/// not be able to name others.
+fn is_below(name: &str) -> bool {
+    let is_name = |part| matches!(part, Component::Normal(_));
+    !name.is_empty() && Path::new(name).components().all(is_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> Result<Index, WeightsError> {
+        Index::parse(json.as_bytes(), Path::new("m.safetensors.index.json"))
+    }
+
+    #[test]
+    fn tensors_are_found_by_file() {
+        let json = r#"{"metadata":{"total_size":3},"weight_map":{"b":"2","c":"1","a":"2"}}"#;
+        let files: Vec<_> = parse(json).unwrap().files.into_iter().collect();
+        let expected = [("1", vec!["c"]), ("2", vec!["a", "b"])];
+        for ((file, tensors), (name, names)) in files.iter().zip(expected) {
+            assert_eq!((file.as_str(), tensors.as_slice()), (name, &names.map_owned()[..]));
+        }
+        assert_eq!(files.len(), 2);
+    }
+
+    trait MapOwned {
+        fn map_owned(self) -> Vec<String>;
+    }
+
+    impl MapOwned for Vec<&str> {
+        fn map_owned(self) -> Vec<String> {
+            self.into_iter().map(str::to_owned).collect()
+        }
+    }
+
+    #[test]
+    fn a_bad_index_says_what_is_wrong() {
+        let cases = [
+            ("", "no index"),
+            ("[]", "no index"),
+            ("{}", "weight_map"),
+            (r#"{"weight_map":[]}"#, "an object of tensors"),
+            (r#"{"weight_map":{"a":1}}"#, "tensor `a`"),
+            (r#"{"weight_map":{"a":"1","a":"2"}}"#, "tensor `a` is there twice"),
+            (r#"{"weight_map":{"a":"../1"}}"#, "beside the index"),
+            (r#"{"weight_map":{"a":"/etc/passwd"}}"#, "beside the index"),
+            (r#"{"weight_map":{"a":""}}"#, "beside the index"),
+        ];
+        for (json, expected) in cases {
+            let error = parse(json).unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains("index.json"), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_its_index_or_its_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str| std::fs::write(dir.path().join(name), "").unwrap();
+        let missing = locate(dir.path()).unwrap_err();
+        assert!(matches!(missing, WeightsError::NoModel { .. }), "{missing}");
+        write("b.safetensors");
+        write("a.safetensors");
+        let paths = |names: &[&str]| names.iter().map(|name| dir.path().join(name)).collect();
+        let both = Model::Files(paths(&["a.safetensors", "b.safetensors"]));
+        assert_eq!(locate(dir.path()).unwrap(), both);
+        write("model.safetensors");
+        assert_eq!(locate(dir.path()).unwrap(), Model::Files(paths(&["model.safetensors"])));
+        write("x.safetensors.index.json");
+        let index = |name| Model::Index(dir.path().join(name));
+        assert_eq!(locate(dir.path()).unwrap(), index("x.safetensors.index.json"));
+        write("y.safetensors.index.json");
+        let several = locate(dir.path()).unwrap_err().to_string();
+        assert!(several.contains("several indexes"), "{several}");
+        write("model.safetensors.index.json");
+        assert_eq!(locate(dir.path()).unwrap(), index("model.safetensors.index.json"));
+    }
+}

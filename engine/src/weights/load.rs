@@ -1,0 +1,231 @@
+//! Loading a model: its tensors one after the other, while the next ones are read.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_backends::BufferPool;
+
+use super::read::{Memory, Piece};
+use super::{Tensor, Weights, WeightsError};
+use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
+
+/// Read ahead by default: enough that the device always has work, even when tensors are large.
+const WINDOW_BYTES: usize = 128 << 20;
+
+/// How long a tensor waits for a pool whose memory the caller holds.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How [`Weights::load`] is to go about it.
+#[derive(Default)]
+#[must_use = "options do nothing until `Weights::load`"]
+pub struct LoadOptions {
+    window_bytes: Option<usize>,
+    names: Option<Vec<String>>,
+    pool: Option<BufferPool>,
+    progress: Option<Box<dyn FnMut(LoadProgress) + Send>>,
+}
+
+/// How far a load has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadProgress {
+    /// The tensors handed out, the one that follows included.
+    pub tensors_done: usize,
+    /// The tensors to load.
+    pub tensors: usize,
+    /// The bytes of those handed out.
+    pub bytes_done: u64,
+    /// The bytes of all.
+    pub bytes: u64,
+}
+
+impl LoadOptions {
+    /// All tensors, fresh memory, 128 MiB read ahead.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The bytes that are being read, or were read and not yet handed out. A tensor that is larger
+    /// is read by itself. 0: nothing is read ahead.
+    pub fn window_bytes(mut self, bytes: usize) -> Self {
+        self.window_bytes = Some(bytes);
+        self
+    }
+
+    /// Only these tensors. They still come in the order of the files.
+    pub fn only<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.names = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Memory from this pool, to which it returns when a tensor is dropped. Its limit must allow for
+    /// the tensors that are held and for the window.
+    pub fn pool(mut self, pool: &BufferPool) -> Self {
+        self.pool = Some(pool.clone());
+        self
+    }
+
+    /// Called before each tensor is handed out.
+    pub fn progress(mut self, report: impl FnMut(LoadProgress) + Send + 'static) -> Self {
+        self.progress = Some(Box::new(report));
+        self
+    }
+}
+
+impl fmt::Debug for LoadOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { window_bytes, names, pool, .. } = self;
+        f.debug_struct("LoadOptions")
+            .field("window_bytes", window_bytes)
+            .field("names", names)
+            .field("pool", pool)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Weights {
+    /// Hands out the tensors in the order of the files, while a thread reads the next ones. Memory
+    /// is that of the tensors the caller keeps, plus the window.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("model.safetensors");
+    /// # let json = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},
+    /// #     "b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}"#;
+    /// # std::fs::write(&path, [&(json.len() as u64).to_le_bytes(), json.as_bytes(), b"abc"].concat())?;
+    /// use ringmain::{Engine, weights::{LoadOptions, Weights}};
+    /// let weights = Weights::open(&Engine::new()?, &path)?;
+    /// let progress = |done: ringmain::weights::LoadProgress| {
+    ///     println!("{} of {} bytes", done.bytes_done, done.bytes);
+    /// };
+    /// for tensor in weights.load(LoadOptions::new().progress(progress))? {
+    ///     let tensor = tensor?;
+    ///     println!("{}: {} bytes", tensor.name(), tensor.bytes().len()); // to the device, say
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn load(&self, options: LoadOptions) -> Result<Load, WeightsError> {
+        let mut numbers: Vec<usize> = match &options.names {
+            None => (0..self.len()).collect(),
+            Some(names) => names.iter().map(|name| self.find(name)).collect::<Result<_, _>>()?,
+        };
+        numbers.sort_unstable();
+        numbers.dedup();
+        let bytes = numbers.iter().map(|at| self.shared.tensors[*at].nbytes() as u64).sum();
+        let progress =
+            LoadProgress { tensors_done: 0, tensors: numbers.len(), bytes_done: 0, bytes };
+        let memory = options.pool.map_or(Memory::Fresh, Memory::Pool);
+        let schedule = Tensors { weights: self.clone(), numbers: numbers.into(), at: 0, memory };
+        let window_bytes = options.window_bytes.unwrap_or(WINDOW_BYTES);
+        let limits = Limits { window_bytes, patience: PATIENCE };
+        let tensors = Some(Prefetcher::new(schedule, limits));
+        Ok(Load { tensors, progress, report: options.progress })
+    }
+}
+
+/// The tensors of [`Weights::load`]. Ends after the first error. Dropping it ends the thread, which
+/// finishes at most the one read it is at.
+pub struct Load {
+    /// `None` after an error.
+    tensors: Option<Prefetcher<Tensors>>,
+    progress: LoadProgress,
+    report: Option<Box<dyn FnMut(LoadProgress) + Send>>,
+}
+
+impl Load {
+    /// How far it has come.
+    #[must_use]
+    pub fn progress(&self) -> LoadProgress {
+        self.progress
+    }
+}
+
+impl Iterator for Load {
+    type Item = Result<Tensor, WeightsError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let outcome = self.tensors.as_mut()?.next()?;
+        match &outcome {
+            Ok(tensor) => {
+                self.progress.tensors_done += 1;
+                self.progress.bytes_done += tensor.bytes().len() as u64;
+                if let Some(report) = &mut self.report {
+                    report(self.progress);
+                }
+            }
+            Err(_) => self.tensors = None,
+        }
+        Some(outcome)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.progress.tensors - self.progress.tensors_done))
+    }
+}
+
+impl fmt::Debug for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Load").field("progress", &self.progress).finish_non_exhaustive()
+    }
+}
+
+/// The tensors from one on.
+#[derive(Clone)]
+struct Tensors {
+    weights: Weights,
+    /// Which, in the order of the files.
+    numbers: Arc<[usize]>,
+    at: usize,
+    memory: Memory,
+}
+
+impl Tensors {
+    /// The tensors from the next one on, each with the bytes of memory it needs.
+    fn ahead(&self) -> impl Iterator<Item = (Piece, usize)> {
+        let shared = &self.weights.shared;
+        self.numbers[self.at..].iter().map(|at| {
+            let info = &shared.tensors[*at];
+            let piece = Piece::whole(info);
+            let bytes = BufferPool::capacity_of(piece.memory_bytes(&shared.files[info.file()]));
+            (piece, bytes)
+        })
+    }
+}
+
+impl Schedule for Tensors {
+    type Item = Tensor;
+    type Error = WeightsError;
+
+    fn next_bytes(&self) -> Option<usize> {
+        self.ahead().next().map(|(_, bytes)| bytes)
+    }
+
+    fn read(&mut self, room: Room, done: &mut Vec<Done<Tensor>>) -> Result<(), WeightsError> {
+        let (mut pieces, mut sizes, mut total) = (Vec::new(), Vec::new(), 0usize);
+        for (piece, bytes) in self.ahead() {
+            total = total.saturating_add(bytes);
+            if !pieces.is_empty() && total > room.budget_bytes {
+                break;
+            }
+            pieces.push(piece);
+            sizes.push(bytes);
+        }
+        let tensors = self.weights.read_pieces(pieces, &self.memory, false)?;
+        self.at += tensors.len();
+        let items = tensors.into_iter().zip(sizes);
+        done.extend(items.map(|(item, bytes)| Done { item, bytes }));
+        Ok(())
+    }
+
+    fn pass(&mut self, _tensor: &Tensor) {
+        self.at += 1;
+    }
+
+    fn is_out_of_buffers(error: &WeightsError) -> bool {
+        matches!(error, WeightsError::PoolSpent { .. })
+    }
+
+    fn reader_died(&self) -> WeightsError {
+        WeightsError::ReaderPanicked { path: self.weights.path().to_owned() }
+    }
+}

@@ -1,0 +1,347 @@
+//! The weights of a model: which tensors there are, and in which files.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ringmain_backends::{MappedRange, ReadBackend, ReadBackendExt};
+
+use super::header::{self, HEADER_BYTES_MAX, Header, LENGTH_BYTES};
+use super::index::{Index, Model, locate};
+use super::{TensorInfo, WeightsError};
+use crate::layout::Layout;
+use crate::steady::{Change, SteadyFile};
+use crate::view::Source;
+use crate::{ContiguousMemmap, Engine};
+
+/// So much of a file is read at first: the header of a few hundred tensors.
+const START_BYTES: u64 = 32 << 10;
+
+/// The tensors of a safetensors file, or of a model of several, read through an [`Engine`].
+///
+/// Opening reads the headers alone. Tensors are read one by one ([`read`](Self::read)), many as one
+/// batch ([`read_many`](Self::read_many)), in part ([`view`](Self::view),
+/// [`read_rows`](Self::read_rows)), or all in the order of the files with a thread that reads ahead
+/// ([`load`](Self::load)).
+///
+/// The memory of tensors is the caller's and does not count against the engine's limit. A file that
+/// is written to, cut short or replaced after it was opened is [`WeightsError::Changed`] at the next
+/// read.
+///
+/// Cheap to clone; clones share everything.
+///
+/// ```
+/// use ringmain::{Engine, weights::Weights};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("model.safetensors");
+/// # let json = r#"{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
+/// # let numbers: Vec<u8> = (0..6).flat_map(|i| (i as f32).to_le_bytes()).collect();
+/// # std::fs::write(&path, [&(json.len() as u64).to_le_bytes(), json.as_bytes(), &numbers].concat())?;
+///
+/// let weights = Weights::open(&Engine::new()?, &path)?;
+/// for tensor in weights.tensors() {
+///     println!("{} {} {:?}", tensor.name(), tensor.dtype(), tensor.shape());
+/// }
+/// let w = weights.read("w")?;
+/// assert_eq!(w.as_slice::<f32>()?, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+/// let second_row = weights.view("w")?.at(1)?.read_vec::<f32>()?;
+/// assert_eq!(second_row, [3.0, 4.0, 5.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Weights {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) engine: Engine,
+    /// What was opened, for messages.
+    pub(super) path: PathBuf,
+    pub(super) files: Vec<WeightFile>,
+    /// By file, and by place in it.
+    pub(super) tensors: Vec<Arc<TensorInfo>>,
+    /// The numbers of the tensors, by name.
+    by_name: Vec<usize>,
+}
+
+/// One file of a model.
+#[derive(Debug)]
+pub struct WeightFile {
+    pub(super) file: SteadyFile,
+    metadata: BTreeMap<String, String>,
+}
+
+impl WeightFile {
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// The length of the file in bytes.
+    #[must_use]
+    pub fn file_len(&self) -> u64 {
+        self.file.len()
+    }
+
+    /// What the header says beside tensors (`__metadata__`).
+    #[must_use]
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// An error if the file is not what it was.
+    pub(super) fn check_unchanged(&self) -> Result<(), WeightsError> {
+        self.file.check().map_err(|change| changed(self.path(), change))
+    }
+}
+
+fn changed(path: &Path, change: Change) -> WeightsError {
+    match change {
+        Change::Unknown(error) => WeightsError::io(path, "looking at the file", error),
+        change => WeightsError::Changed { path: path.to_owned(), what: change.participle() },
+    }
+}
+
+impl Weights {
+    /// Opens a safetensors file, the index of a model of several (`….index.json`), or a directory
+    /// that holds either.
+    ///
+    /// With an index the tensors that it names are the model's. A directory without one is all its
+    /// `*.safetensors` files, or `model.safetensors` alone if that is there.
+    pub fn open(engine: &Engine, path: impl AsRef<Path>) -> Result<Self, WeightsError> {
+        let path = path.as_ref();
+        match locate(path)? {
+            Model::Files(paths) => Self::open_files(engine, path, &paths),
+            Model::Index(index) => Self::open_index(engine, &index),
+        }
+    }
+
+    fn open_files(engine: &Engine, path: &Path, paths: &[PathBuf]) -> Result<Self, WeightsError> {
+        let (mut files, mut tensors) = (Vec::new(), Vec::new());
+        for (number, path) in paths.iter().enumerate() {
+            let (file, header) = open_file(engine, path, number)?;
+            tensors.extend(header.tensors.into_iter().map(Arc::new));
+            files.push(WeightFile { file, metadata: header.metadata });
+        }
+        Self::new(engine, path, files, tensors)
+    }
+
+    fn open_index(engine: &Engine, path: &Path) -> Result<Self, WeightsError> {
+        let index = Index::parse(&read_index(engine, path)?, path)?;
+        let (mut files, mut tensors) = (Vec::new(), Vec::new());
+        for (number, (name, wanted)) in index.files.into_iter().enumerate() {
+            let at = path.with_file_name(name);
+            let missing_file = |error| missing_file(error, path, &wanted, &at);
+            let (file, header) = open_file(engine, &at, number).map_err(missing_file)?;
+            let found: HashSet<_> = header.tensors.iter().map(TensorInfo::name).collect();
+            if let Some(tensor) = wanted.iter().find(|name| !found.contains(name.as_str())) {
+                let (path, tensor) = (path.to_owned(), tensor.clone());
+                return Err(WeightsError::MissingTensor { path, tensor, file: at });
+            }
+            let wanted: HashSet<_> = wanted.iter().map(String::as_str).collect();
+            let is_wanted = |info: &TensorInfo| wanted.contains(info.name());
+            tensors.extend(header.tensors.into_iter().filter(is_wanted).map(Arc::new));
+            files.push(WeightFile { file, metadata: header.metadata });
+        }
+        Self::new(engine, path, files, tensors)
+    }
+
+    fn new(
+        engine: &Engine,
+        path: &Path,
+        files: Vec<WeightFile>,
+        tensors: Vec<Arc<TensorInfo>>,
+    ) -> Result<Self, WeightsError> {
+        let mut by_name: Vec<_> = (0..tensors.len()).collect();
+        by_name.sort_by_key(|at| tensors[*at].name());
+        let is_twice = |pair: &&[usize]| tensors[pair[0]].name() == tensors[pair[1]].name();
+        if let Some(twice) = by_name.windows(2).find(is_twice) {
+            let (a, b) = (&tensors[twice[0]], &tensors[twice[1]]);
+            let reason = format!(
+                "tensor `{}` is both in {} and in {}; open one of them, or an index",
+                a.name(),
+                files[a.file()].path().display(),
+                files[b.file()].path().display()
+            );
+            return Err(WeightsError::NoModel { path: path.to_owned(), reason });
+        }
+        let shared =
+            Shared { engine: engine.clone(), path: path.to_owned(), files, tensors, by_name };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// What was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// The engine that reads.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    /// The files, each with its metadata.
+    #[must_use]
+    pub fn files(&self) -> &[WeightFile] {
+        &self.shared.files
+    }
+
+    /// All tensors, in the order of the files and of their places in them.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = &TensorInfo> {
+        self.shared.tensors.iter().map(AsRef::as_ref)
+    }
+
+    /// How many tensors.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.tensors.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shared.tensors.is_empty()
+    }
+
+    /// The bytes of all tensors.
+    #[must_use]
+    pub fn nbytes(&self) -> u64 {
+        self.tensors().map(|info| info.nbytes() as u64).sum()
+    }
+
+    /// What the header says of a tensor.
+    pub fn info(&self, name: &str) -> Result<&TensorInfo, WeightsError> {
+        self.find(name).map(|at| &*self.shared.tensors[at])
+    }
+
+    /// The number of a tensor.
+    pub(super) fn find(&self, name: &str) -> Result<usize, WeightsError> {
+        let Shared { tensors, by_name, .. } = &*self.shared;
+        let found = by_name.binary_search_by_key(&name, |at| tensors[*at].name());
+        found.map(|found| by_name[found]).map_err(|_| WeightsError::NoSuchTensor {
+            path: self.path().to_owned(),
+            tensor: name.to_owned(),
+            similar: self.similar(name),
+        })
+    }
+
+    /// A name that may have been meant: one of the same letters, or that ends or begins like it.
+    fn similar(&self, name: &str) -> Option<String> {
+        let mut names = self.tensors().map(TensorInfo::name);
+        let is_like = |other: &&str| {
+            other.eq_ignore_ascii_case(name)
+                || (!name.is_empty() && (other.ends_with(name) || name.ends_with(other)))
+        };
+        names.find(is_like).map(str::to_owned)
+    }
+
+    /// An array view of a tensor: slices of it are arithmetic, and only what is selected is read.
+    ///
+    /// [`WeightsError::SubByte`] for elements of less than a byte.
+    pub fn view(&self, name: &str) -> Result<ContiguousMemmap, WeightsError> {
+        let info = &self.shared.tensors[self.find(name)?];
+        let file = &self.shared.files[info.file()];
+        let Some(kind) = info.kind() else {
+            let (path, tensor) = (file.path().to_owned(), name.to_owned());
+            return Err(WeightsError::SubByte { path, tensor, dtype: info.dtype() });
+        };
+        file.check_unchanged()?;
+        let layout = Layout::array(info.offset(), info.shape(), kind.itemsize(), false);
+        // The header's check has counted the bytes.
+        let layout = layout.map_err(|error| WeightsError::BadHeader {
+            path: file.path().to_owned(),
+            reason: error.to_string(),
+        })?;
+        let source = Source { engine: self.engine().clone(), file: (*file.file).clone() };
+        Ok(ContiguousMemmap::new(Arc::new(source), kind.into(), layout))
+    }
+
+    /// The bytes of a tensor in memory without a copy, on a backend that has files in memory
+    /// (`mmap`); `None` on others.
+    pub fn map(&self, name: &str) -> Result<Option<MappedRange>, WeightsError> {
+        let info = &self.shared.tensors[self.find(name)?];
+        let file = &self.shared.files[info.file()];
+        let range = info.offset()..info.offset() + info.nbytes() as u64;
+        let mapped = self.engine().backend().map(&file.file, range);
+        mapped.map_err(|error| WeightsError::backend(file.path(), Some(name), error))
+    }
+
+    /// Says that a tensor will be read soon: a hint, for backends that go through the page cache.
+    pub fn prefetch(&self, name: &str) -> Result<(), WeightsError> {
+        let info = &self.shared.tensors[self.find(name)?];
+        let file = &self.shared.files[info.file()];
+        let range = info.offset()..info.offset() + info.nbytes() as u64;
+        let hinted = self.engine().backend().prefetch(&file.file, range);
+        hinted.map_err(|error| WeightsError::backend(file.path(), Some(name), error))
+    }
+}
+
+impl fmt::Debug for Weights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, tensors) = (self.path().display(), self.len());
+        write!(f, "Weights({path}, {tensors} tensors in {} files)", self.files().len())
+    }
+}
+
+/// Opens a file and reads its header.
+fn open_file(
+    engine: &Engine,
+    path: &Path,
+    number: usize,
+) -> Result<(SteadyFile, Header), WeightsError> {
+    let backend = engine.backend();
+    let failed = |error| WeightsError::backend(path, None, error);
+    let file = SteadyFile::new(backend.open(path).map_err(failed)?);
+    let file = file.map_err(|change| changed(path, change))?;
+    let file_len = file.len();
+    let mut bytes = read_start(backend, &file, file_len.min(START_BYTES)).map_err(failed)?;
+    let header_bytes = header::header_bytes(&bytes, file_len, path)?;
+    let data_start = LENGTH_BYTES as u64 + header_bytes;
+    if data_start > bytes.len() as u64 {
+        bytes = read_start(backend, &file, data_start).map_err(failed)?;
+    }
+    let json = &bytes[LENGTH_BYTES..data_start as usize];
+    let header = header::parse(json, file_len - data_start, number, path)?;
+    file.check().map_err(|change| changed(path, change))?;
+    Ok((file, header))
+}
+
+/// At most as much as a header may have.
+fn read_start(
+    backend: &dyn ReadBackend,
+    file: &SteadyFile,
+    len: u64,
+) -> ringmain_backends::Result<Vec<u8>> {
+    backend.read_to_vec(file, 0, usize::try_from(len).unwrap_or(usize::MAX))
+}
+
+fn read_index(engine: &Engine, path: &Path) -> Result<Vec<u8>, WeightsError> {
+    let backend = engine.backend();
+    let failed = |error| WeightsError::backend(path, None, error);
+    let file = SteadyFile::new(backend.open(path).map_err(failed)?);
+    let file = file.map_err(|change| changed(path, change))?;
+    if file.len() > HEADER_BYTES_MAX {
+        let reason = format!("it has {} bytes, too many for an index", file.len());
+        return Err(WeightsError::BadIndex { path: path.to_owned(), reason });
+    }
+    read_start(backend, &file, file.len()).map_err(failed)
+}
+
+/// The error that a file of a model could not be opened: whose index named it, if it is not there.
+fn missing_file(error: WeightsError, index: &Path, wanted: &[String], file: &Path) -> WeightsError {
+    let WeightsError::Backend { source, .. } = &error else { return error };
+    if !is_not_found(source) {
+        return error;
+    }
+    let tensor = wanted.first().cloned().unwrap_or_default();
+    WeightsError::MissingFile { path: index.to_owned(), tensor, file: file.to_owned() }
+}
+
+fn is_not_found(error: &ringmain_backends::Error) -> bool {
+    use ringmain_backends::Error;
+    matches!(error, Error::Open { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+}

@@ -1,0 +1,261 @@
+//! Reading tensors: where they go in memory, and many of them as one batch.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ringmain_backends::{Buffer, BufferPool, Read};
+
+use super::model::WeightFile;
+use super::{Tensor, TensorInfo, Weights, WeightsError};
+
+/// Where the memory of tensors comes from.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Memory {
+    /// From the operating system, and back to it when a tensor is dropped.
+    #[default]
+    Fresh,
+    /// From a pool, and back to it: pages that were used before need not be zeroed again.
+    Pool(BufferPool),
+}
+
+impl Memory {
+    fn take(&self, len: usize, can_wait: bool) -> ringmain_backends::Result<Buffer> {
+        match self {
+            Self::Fresh => Buffer::unpooled(len),
+            Self::Pool(pool) if can_wait => pool.take(len),
+            Self::Pool(pool) => pool.try_take(len),
+        }
+    }
+}
+
+/// A tensor, or rows of one, that is to be read.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    info: Arc<TensorInfo>,
+    shape: Vec<usize>,
+    offset: u64,
+    nbytes: usize,
+}
+
+impl Piece {
+    pub(super) fn whole(info: &Arc<TensorInfo>) -> Self {
+        let (shape, offset, nbytes) = (info.shape().to_vec(), info.offset(), info.nbytes());
+        Self { info: Arc::clone(info), shape, offset, nbytes }
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.nbytes as u64
+    }
+
+    /// What is read of the file: whole blocks, so that the device can write them where they are to
+    /// be. Unless the elements would then not be aligned in memory, as they are not in the file.
+    fn blocks(&self, file: &WeightFile) -> Range<u64> {
+        let item_bytes = (self.info.dtype().bitsize() / 8).max(1) as u64;
+        if self.nbytes == 0 || !self.offset.is_multiple_of(item_bytes) {
+            return self.range();
+        }
+        file.file.blocks_around(self.range(), file.file.len())
+    }
+
+    /// The bytes of memory it is read into.
+    pub(super) fn memory_bytes(&self, file: &WeightFile) -> usize {
+        let blocks = self.blocks(file);
+        // A tensor's bytes, which were counted in a `usize`, and less than two blocks.
+        usize::try_from(blocks.end - blocks.start).unwrap_or(usize::MAX)
+    }
+}
+
+/// A piece with the memory that it is read into.
+struct Placed {
+    piece: Piece,
+    blocks: Range<u64>,
+    buffer: Buffer,
+}
+
+impl Placed {
+    fn finish(mut self) -> Tensor {
+        let lead = (self.piece.offset - self.blocks.start) as usize; // less than a block
+        self.buffer.narrow(lead..lead + self.piece.nbytes);
+        Tensor::new(self.piece.info, self.piece.shape, self.buffer)
+    }
+}
+
+impl Weights {
+    /// Reads a tensor into memory of its own.
+    pub fn read(&self, name: &str) -> Result<Tensor, WeightsError> {
+        let mut tensors = self.read_many(&[name])?;
+        tensors.pop().ok_or_else(|| self.no_such(name))
+    }
+
+    /// Reads many tensors as one batch, each into memory of its own; they come in the order asked.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("model.safetensors");
+    /// # let json = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},
+    /// #     "b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}"#;
+    /// # std::fs::write(&path, [&(json.len() as u64).to_le_bytes(), json.as_bytes(), b"abc"].concat())?;
+    /// use ringmain::{Engine, weights::Weights};
+    /// let weights = Weights::open(&Engine::new()?, &path)?;
+    /// let tensors = weights.read_many(&["b", "a"])?;
+    /// assert_eq!((tensors[0].bytes(), tensors[1].bytes()), (&b"c"[..], &b"ab"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_many<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<Tensor>, WeightsError> {
+        let piece = |name: &S| Ok(Piece::whole(&self.shared.tensors[self.find(name.as_ref())?]));
+        let pieces = names.iter().map(piece).collect::<Result<Vec<_>, _>>()?;
+        self.read_pieces(pieces, &Memory::Fresh, true)
+    }
+
+    /// Reads all tensors as one batch. [`load`](Self::load) hands them out while the next are read.
+    pub fn read_all(&self) -> Result<Vec<Tensor>, WeightsError> {
+        let pieces = self.shared.tensors.iter().map(Piece::whole).collect();
+        self.read_pieces(pieces, &Memory::Fresh, true)
+    }
+
+    /// As [`read_all`](Self::read_all), into memory of a pool, to which it returns when the tensors
+    /// are dropped: the next model of the same shape then needs no fresh memory, which is dear.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("model.safetensors");
+    /// # let json = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
+    /// # std::fs::write(&path, [&(json.len() as u64).to_le_bytes(), json.as_bytes(), b"ab"].concat())?;
+    /// use ringmain::{BufferPool, Engine, backends::PoolOptions, weights::Weights};
+    /// let weights = Weights::open(&Engine::new()?, &path)?;
+    /// let limit_bytes = weights.pool_bytes();
+    /// let pool = BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() })?;
+    /// for _ in 0..3 {
+    ///     assert_eq!(weights.read_all_from(&pool)?[0].bytes(), b"ab");
+    /// }
+    /// assert_eq!((pool.stats().fresh, pool.stats().recycled), (1, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_all_from(&self, pool: &BufferPool) -> Result<Vec<Tensor>, WeightsError> {
+        let pieces = self.shared.tensors.iter().map(Piece::whole).collect();
+        self.read_pieces(pieces, &Memory::Pool(pool.clone()), true)
+    }
+
+    /// The limit for a pool that is to hold all tensors at once.
+    #[must_use]
+    pub fn pool_bytes(&self) -> usize {
+        let capacity = |info: &Arc<TensorInfo>| {
+            let piece = Piece::whole(info);
+            BufferPool::capacity_of(piece.memory_bytes(&self.shared.files[info.file()]))
+        };
+        self.shared.tensors.iter().map(capacity).fold(0, usize::saturating_add).max(4096)
+    }
+
+    /// Reads a tensor into memory of just its size.
+    pub fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<(), WeightsError> {
+        self.read_many_into(&mut [(name, dst)])
+    }
+
+    /// Reads many tensors as one batch, each into memory of just its size.
+    ///
+    /// Memory whose address agrees with [`TensorInfo::offset`] modulo the device's block is written
+    /// to by the device itself; other memory costs a copy on `direct` and `uring`.
+    pub fn read_many_into(&self, wanted: &mut [(&str, &mut [u8])]) -> Result<(), WeightsError> {
+        let mut found = Vec::with_capacity(wanted.len());
+        for (name, dst) in &*wanted {
+            let info = &self.shared.tensors[self.find(name)?];
+            if info.nbytes() != dst.len() {
+                let path = self.shared.files[info.file()].path().to_owned();
+                let (needed, given) = (info.nbytes(), dst.len());
+                let tensor = (*name).to_owned();
+                return Err(WeightsError::BufferSize { path, tensor, needed, given });
+            }
+            found.push(info);
+        }
+        let mut order: Vec<_> = wanted.iter_mut().zip(found).collect();
+        order.sort_by_key(|(_, info)| (info.file(), info.offset()));
+        let infos: Vec<_> = order.iter().map(|(_, info)| *info).collect();
+        let mut reads = Vec::with_capacity(order.len());
+        for ((_, dst), info) in order {
+            reads.push(Read::new(&self.shared.files[info.file()].file, info.offset(), dst));
+        }
+        self.read_batch(&mut reads, &infos)
+    }
+
+    /// Reads some rows of a tensor: elements of its first axis. For every type, as long as the rows
+    /// are whole bytes; [`view`](Self::view) has all other selections.
+    pub fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Tensor, WeightsError> {
+        let info = &self.shared.tensors[self.find(name)?];
+        let bad = |reason: String| WeightsError::BadRows {
+            path: self.shared.files[info.file()].path().to_owned(),
+            tensor: name.to_owned(),
+            begin: rows.start,
+            end: rows.end,
+            reason,
+        };
+        let Some(len) = info.shape().first() else {
+            return Err(bad("it is a scalar, without rows".into()));
+        };
+        if rows.start > rows.end || rows.end > *len {
+            return Err(bad(format!("it has {len} rows")));
+        }
+        let row_bits = info.row_bits();
+        // At most the bits of the tensor, which the header's check has counted.
+        let (begin_bits, end_bits) = (rows.start * row_bits, rows.end * row_bits);
+        if !begin_bits.is_multiple_of(8) || !end_bits.is_multiple_of(8) {
+            return Err(bad(format!("a row of {row_bits} bits, and these are no whole bytes")));
+        }
+        let mut piece = Piece::whole(info);
+        piece.shape[0] = rows.len();
+        piece.offset += (begin_bits / 8) as u64;
+        piece.nbytes = (end_bits - begin_bits) / 8;
+        let mut tensors = self.read_pieces(vec![piece], &Memory::Fresh, true)?;
+        tensors.pop().ok_or_else(|| self.no_such(name))
+    }
+
+    /// Reads pieces as one batch; they come in the order given.
+    pub(super) fn read_pieces(
+        &self,
+        pieces: Vec<Piece>,
+        memory: &Memory,
+        can_wait: bool,
+    ) -> Result<Vec<Tensor>, WeightsError> {
+        let files = &self.shared.files;
+        let place = |piece: Piece| {
+            let file = &files[piece.info.file()];
+            let buffer = memory.take(piece.memory_bytes(file), can_wait).map_err(|error| {
+                WeightsError::backend(file.path(), Some(piece.info.name()), error)
+            })?;
+            Ok(Placed { blocks: piece.blocks(file), piece, buffer })
+        };
+        let mut placed = pieces.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        let mut order: Vec<_> = placed.iter_mut().collect();
+        order.sort_by_key(|placed| (placed.piece.info.file(), placed.blocks.start));
+        let infos: Vec<_> = order.iter().map(|placed| Arc::clone(&placed.piece.info)).collect();
+        let mut reads = Vec::with_capacity(order.len());
+        for Placed { piece, blocks, buffer } in order {
+            reads.push(Read::new(&files[piece.info.file()].file, blocks.start, buffer));
+        }
+        self.read_batch(&mut reads, &infos.iter().collect::<Vec<_>>())?;
+        drop(reads);
+        Ok(placed.into_iter().map(Placed::finish).collect())
+    }
+
+    /// Reads a batch, sorted by file, and makes sure that the files are what they were.
+    fn read_batch(
+        &self,
+        reads: &mut [Read<'_>],
+        infos: &[&Arc<TensorInfo>],
+    ) -> Result<(), WeightsError> {
+        let outcome = self.engine().backend().read_batch(reads);
+        // A file that was cut short or replaced is the reason for whatever went wrong.
+        for same in infos.chunk_by(|a, b| a.file() == b.file()) {
+            self.shared.files[same[0].file()].check_unchanged()?;
+        }
+        outcome.map_err(|error| {
+            let info = error.index().and_then(|index| infos.get(index));
+            let path = info.map_or(self.path(), |info| self.shared.files[info.file()].path());
+            WeightsError::backend(path, info.map(|info| info.name()), error)
+        })
+    }
+
+    fn no_such(&self, name: &str) -> WeightsError {
+        let (path, tensor) = (self.path().to_owned(), name.to_owned());
+        WeightsError::NoSuchTensor { path, tensor, similar: None }
+    }
+}
