@@ -1,0 +1,193 @@
+//! What the ways of loading promise: order, types, progress, memory that is used again.
+
+use std::sync::{Arc, Mutex};
+
+use ringmain::backends::{PoolOptions, WhenSpent};
+use ringmain::weights::{Dtype, LoadOptions, LoadProgress, Tensor, Weights, WeightsError};
+use ringmain::{BackendKind, BufferPool, Engine};
+
+use crate::model::{Model, bytes_of};
+use crate::support::engines_for;
+
+fn names<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Vec<String> {
+    tensors.into_iter().map(|tensor| tensor.name().to_owned()).collect()
+}
+
+#[test]
+fn tensors_come_in_the_order_of_the_file_with_their_bytes() {
+    let model = Model::of_bytes(40, 5000);
+    for engine in engines_for(&model.path()) {
+        let weights = Weights::open(&engine, model.path()).unwrap();
+        for window_bytes in [0, 1, 20_000, 1 << 20] {
+            let load = weights.load(LoadOptions::new().window_bytes(window_bytes)).unwrap();
+            let tensors: Vec<_> = load.collect::<Result<_, _>>().unwrap();
+            let expected: Vec<_> = model.specs.iter().map(|spec| spec.0.clone()).collect();
+            assert_eq!(names(&tensors), expected);
+            for tensor in &tensors {
+                assert_eq!(tensor.bytes(), bytes_of(tensor.name(), tensor.bytes().len()));
+            }
+        }
+    }
+}
+
+#[test]
+fn only_some_are_loaded_once_each_and_progress_is_told() {
+    let model = Model::of_bytes(10, 3000);
+    let weights = Weights::open(&Engine::new().unwrap(), model.path()).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let report = {
+        let told = Arc::clone(&told);
+        move |progress: LoadProgress| told.lock().unwrap().push(progress)
+    };
+    let wanted = ["layer.7.weight", "layer.2.weight", "layer.7.weight"];
+    let mut load = weights.load(LoadOptions::new().only(wanted).progress(report)).unwrap();
+    let tensors: Vec<_> = load.by_ref().map(Result::unwrap).collect();
+    assert_eq!(names(&tensors), ["layer.2.weight", "layer.7.weight"]);
+    let sizes: Vec<_> = tensors.iter().map(|tensor| tensor.bytes().len() as u64).collect();
+    let bytes = sizes[0] + sizes[1];
+    let told = told.lock().unwrap();
+    let first = LoadProgress { tensors_done: 1, tensors: 2, bytes_done: sizes[0], bytes };
+    assert_eq!(*told, [first, LoadProgress { tensors_done: 2, bytes_done: bytes, ..first }]);
+    assert_eq!(load.progress(), told[1]);
+    let missing = weights.load(LoadOptions::new().only(["layer.77.weight"])).unwrap_err();
+    assert!(matches!(missing, WeightsError::NoSuchTensor { .. }), "{missing}");
+}
+
+#[test]
+fn elements_less_than_a_byte_are_read_by_their_bits() {
+    let specs = vec![
+        ("f4".to_owned(), "F4", vec![6, 8], 24),
+        ("f6".to_owned(), "F6_E2M3", vec![8, 2, 3], 36),
+        ("odd".to_owned(), "F4", vec![4, 3], 6),
+        ("other".to_owned(), "F6_E3M2", vec![4], 3),
+    ];
+    let model = Model::new(specs);
+    for engine in engines_for(&model.path()) {
+        let weights = Weights::open(&engine, model.path()).unwrap();
+        for (name, _, shape, nbytes) in &model.specs {
+            let tensor = weights.read(name).unwrap();
+            assert_eq!(
+                (tensor.shape(), tensor.bytes()),
+                (&shape[..], &bytes_of(name, *nbytes)[..])
+            );
+            let view = weights.view(name).unwrap_err();
+            assert!(matches!(view, WeightsError::SubByte { .. }), "{view}");
+            assert!(tensor.as_slice::<u8>().is_err() && tensor.to_vec::<u8>().is_err());
+        }
+        assert_eq!(weights.info("f4").unwrap().dtype(), Dtype::F4);
+        let rows = weights.read_rows("f4", 1..3).unwrap();
+        assert_eq!((rows.shape(), rows.bytes()), (&[2, 8][..], &bytes_of("f4", 24)[4..12]));
+        let rows = weights.read_rows("f6", 2..6).unwrap();
+        assert_eq!((rows.shape(), rows.bytes()), (&[4, 2, 3][..], &bytes_of("f6", 36)[9..27]));
+        // Three elements of four bits: every second row begins inside a byte.
+        assert_eq!(weights.read_rows("odd", 2..4).unwrap().bytes(), &bytes_of("odd", 6)[3..]);
+        let split = weights.read_rows("odd", 1..3).unwrap_err();
+        assert!(matches!(split, WeightsError::BadRows { begin: 1, end: 3, .. }), "{split}");
+    }
+}
+
+#[test]
+fn elements_are_aligned_even_where_the_file_has_them_askew() {
+    // One byte before them: in the file they begin at odd offsets.
+    let specs = vec![
+        ("pad".to_owned(), "U8", vec![1], 1),
+        ("f32".to_owned(), "F32", vec![3000], 12_000),
+        ("f64".to_owned(), "F64", vec![2, 5], 80),
+    ];
+    let model = Model::new(specs);
+    for engine in engines_for(&model.path()) {
+        let weights = Weights::open(&engine, model.path()).unwrap();
+        let (small, large) = (weights.read("f32").unwrap(), weights.read("f64").unwrap());
+        let values = small.as_slice::<f32>().unwrap();
+        assert_eq!(small.to_vec::<f32>().unwrap().len(), 3000);
+        assert_eq!(bytemuck_bytes(values), bytes_of("f32", 12_000));
+        assert_eq!(large.as_slice::<f64>().unwrap().len(), 10);
+        let other = small.as_slice::<i32>().unwrap_err();
+        assert!(matches!(other, WeightsError::WrongType { .. }), "{other}");
+    }
+}
+
+fn bytemuck_bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+#[test]
+fn memory_of_a_pool_is_used_again_and_its_limit_is_kept() {
+    let model = Model::of_bytes(12, 50_000);
+    for engine in engines_for(&model.path()) {
+        let weights = Weights::open(&engine, model.path()).unwrap();
+        let limit_bytes = weights.pool_bytes();
+        let pool = BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() }).unwrap();
+        for _ in 0..3 {
+            let load = weights.load(LoadOptions::new().pool(&pool).window_bytes(100_000)).unwrap();
+            let tensors: Vec<_> = load.map(Result::unwrap).collect();
+            assert!(pool.stats().in_use_bytes <= limit_bytes);
+            assert_eq!(tensors.len(), 12);
+        }
+        assert_eq!(pool.stats().fresh, 12, "{}: {:?}", engine.backend().kind(), pool.stats());
+    }
+}
+
+/// A caller who holds all of a small pool gets an error that says so, and can go on.
+#[test]
+fn a_pool_that_is_spent_is_an_error_and_not_for_ever() {
+    let model = Model::of_bytes(6, 50_000);
+    let engine = Engine::builder().backend(BackendKind::Pread).build().unwrap();
+    let weights = Weights::open(&engine, model.path()).unwrap();
+    let options = PoolOptions { limit_bytes: 100_000, when_spent: WhenSpent::Fail };
+    let pool = BufferPool::new(options).unwrap();
+    let spent = weights.read_all_from(&pool).unwrap_err();
+    assert!(matches!(spent, WeightsError::PoolSpent { limit_bytes: 100_000, .. }), "{spent}");
+    assert_eq!(pool.stats().in_use_bytes, 0);
+    // One at a time there is room.
+    let load = weights.load(LoadOptions::new().pool(&pool).window_bytes(1)).unwrap();
+    assert_eq!(load.map(|tensor| tensor.unwrap().bytes().len()).count(), 6);
+}
+
+#[test]
+fn rows_outside_the_tensor_are_an_error() {
+    let specs = vec![
+        ("w".to_owned(), "U8", vec![4, 2], 8),
+        ("scalar".to_owned(), "F32", vec![], 4),
+        ("empty".to_owned(), "F32", vec![0, 3], 0),
+    ];
+    let model = Model::new(specs);
+    let weights = Weights::open(&Engine::new().unwrap(), model.path()).unwrap();
+    #[allow(clippy::reversed_empty_ranges)] // on purpose
+    for (name, rows) in [("w", 0..5), ("w", 3..1), ("w", 5..5), ("scalar", 0..1), ("empty", 0..1)] {
+        let error = weights.read_rows(name, rows).unwrap_err();
+        assert!(matches!(error, WeightsError::BadRows { .. }), "{error}");
+    }
+    assert_eq!(weights.read_rows("w", 4..4).unwrap().shape(), [0, 2]);
+    assert!(weights.read_rows("empty", 0..0).unwrap().bytes().is_empty());
+    assert_eq!(weights.read("scalar").unwrap().shape(), [0usize; 0]);
+}
+
+#[test]
+fn a_wrong_name_or_size_says_what_would_be_right() {
+    let model = Model::of_bytes(3, 10);
+    let weights = Weights::open(&Engine::new().unwrap(), model.path()).unwrap();
+    let error = weights.read("Layer.1.weight").unwrap_err();
+    assert_eq!(error.tensor(), Some("Layer.1.weight"));
+    assert!(error.to_string().contains("there is `layer.1.weight`"), "{error}");
+    let error = weights.read_into("layer.0.weight", &mut [0; 9]).unwrap_err();
+    assert!(matches!(error, WeightsError::BufferSize { needed: 10, given: 9, .. }), "{error}");
+}
+
+/// Two views of what is mapped, without a copy; and none on backends that do not map.
+#[test]
+fn mapped_tensors_have_their_bytes() {
+    let model = Model::of_bytes(3, 10_000);
+    for engine in engines_for(&model.path()) {
+        let weights = Weights::open(&engine, model.path()).unwrap();
+        let mapped = weights.map("layer.2.weight").unwrap();
+        let is_mmap = engine.backend().kind() == BackendKind::Mmap;
+        assert_eq!(mapped.is_some(), is_mmap, "{}", engine.backend().kind());
+        if let Some(range) = mapped {
+            let mut bytes = vec![0; range.len()];
+            assert!(range.copy_to(&mut bytes));
+            assert_eq!(bytes, bytes_of("layer.2.weight", bytes.len()));
+        }
+        weights.prefetch("layer.1.weight").unwrap();
+    }
+}
