@@ -32,7 +32,6 @@ mod linux {
     use std::hint::black_box;
     use std::num::NonZeroU64;
     use std::path::{Path, PathBuf};
-    use std::process::Command;
     use std::time::Instant;
 
     use memmap2::Mmap;
@@ -168,8 +167,7 @@ mod linux {
 
     fn cold_f32_against_fio(bench: &Bench) {
         let name = "cold, sequential, f32: uring / fio, direct, 1 MiB, io_uring at depth 8";
-        if Command::new("fio").arg("--version").output().is_err() {
-            println!("| {name} | - | fio is not installed | - | - |");
+        if !bench.has_fio(name) {
             return;
         }
         let mut source = open(bench, BackendKind::Uring, Delivered::F32, Order::Sequential);
@@ -181,26 +179,9 @@ mod linux {
             },
             &mut || {
                 bench.make_cold();
-                fio(bench)
+                bench.fio_sequential()
             },
         );
-    }
-
-    /// One pass over the same files.
-    fn fio(bench: &Bench) -> f64 {
-        let names: Vec<String> =
-            bench.paths.iter().map(|path| path.display().to_string()).collect();
-        let output = Command::new("fio")
-            .args(["--name=seq", "--readonly", "--rw=read", "--bs=1M", "--direct=1"])
-            .args(["--ioengine=io_uring", "--iodepth=8", "--file_service_type=sequential"])
-            .args(["--output-format=json", &format!("--filename={}", names.join(":"))])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let read = &report["jobs"][0]["read"];
-        assert!(read["io_bytes"].as_u64().unwrap() >= bench.len, "fio has not read everything");
-        read["bw_bytes"].as_f64().unwrap()
     }
 
     fn warm_f64(bench: &Bench, kind: BackendKind) {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ringmain_backends::probe::cached_pages;
@@ -17,8 +18,10 @@ pub(crate) struct Bench {
     /// All files, for those who have several.
     #[allow(dead_code)]
     pub(crate) paths: Vec<PathBuf>,
+    #[allow(dead_code)]
     pub(crate) len: u64,
     pub(crate) rounds: usize,
+    #[allow(dead_code)]
     pub(crate) seconds: f64,
     /// Only comparisons whose name contains this.
     only: String,
@@ -99,6 +102,7 @@ impl Bench {
     }
 
     /// Calls `step` until the time is up; it returns the bytes it read.
+    #[allow(dead_code)]
     pub(crate) fn rate(&self, mut step: impl FnMut() -> usize) -> f64 {
         let (start, mut bytes) = (Instant::now(), 0);
         while start.elapsed() < Duration::from_secs_f64(self.seconds) {
@@ -115,6 +119,35 @@ impl Bench {
             unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         }
         assert_eq!(self.cached_pages(), 0, "the files are still in the page cache");
+    }
+
+    /// Whether fio is there to compare with; a row says so if not.
+    #[allow(dead_code)]
+    pub(crate) fn has_fio(&self, name: &str) -> bool {
+        let found = Command::new("fio").arg("--version").output().is_ok();
+        if !found && name.contains(&self.only) {
+            println!("| {name} | - | fio is not installed | - | - |");
+        }
+        found
+    }
+
+    /// One pass of fio over the files: direct, 1 MiB, io_uring at depth 8.
+    #[allow(dead_code)]
+    pub(crate) fn fio_sequential(&self) -> f64 {
+        let names: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
+        let output = Command::new("fio")
+            .args(["--name=seq", "--readonly", "--rw=read", "--bs=1M", "--direct=1"])
+            .args(["--ioengine=io_uring", "--iodepth=8", "--file_service_type=sequential"])
+            .args(["--output-format=json", &format!("--filename={}", names.join(":"))])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let read = &report["jobs"][0]["read"];
+        // fio leaves out a last block that is no whole one.
+        let whole = self.paths.iter().map(|path| path.metadata().unwrap().len() >> 20 << 20);
+        assert!(read["io_bytes"].as_u64().unwrap() >= whole.sum(), "fio has not read everything");
+        read["bw_bytes"].as_f64().unwrap()
     }
 
     /// How many pages of the files are in the page cache.

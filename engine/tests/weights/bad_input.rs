@@ -48,7 +48,8 @@ fn tensors_that_cannot_be_are_named() {
         format!(r#"{{"dtype":"{dtype}","shape":{shape},"data_offsets":{offsets}}}"#)
     };
     let (a, b) = (entry("U8", "[4]", "[0,4]"), entry("U8", "[4]", "[2,6]"));
-    let cases: [(String, fn(&TensorFault) -> bool); 4] = [
+    type Fits = fn(&TensorFault) -> bool;
+    let cases: [(String, Fits); 4] = [
         (format!(r#"{{"w":{a},"x":{b}}}"#), |fault| matches!(fault, TensorFault::Overlap { .. })),
         (format!(r#"{{"w":{a},"x":{a},"x":{a}}}"#), |fault| *fault == TensorFault::Twice),
         (

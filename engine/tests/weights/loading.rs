@@ -141,7 +141,7 @@ fn a_pool_that_is_spent_is_an_error_and_not_for_ever() {
     assert_eq!(pool.stats().in_use_bytes, 0);
     // One at a time there is room.
     let load = weights.load(LoadOptions::new().pool(&pool).window_bytes(1)).unwrap();
-    assert_eq!(load.map(|tensor| tensor.unwrap().bytes().len()).count(), 6);
+    assert_eq!(load.filter(|tensor| tensor.is_ok()).count(), 6);
 }
 
 #[test]
