@@ -138,16 +138,19 @@ impl Bench {
         let output = Command::new("fio")
             .args(["--name=seq", "--readonly", "--rw=read", "--bs=1M", "--direct=1"])
             .args(["--ioengine=io_uring", "--iodepth=8", "--file_service_type=sequential"])
-            .args(["--output-format=json", &format!("--filename={}", names.join(":"))])
+            .args(["--output-format=terse", &format!("--filename={}", names.join(":"))])
             .output()
             .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let read = &report["jobs"][0]["read"];
-        // fio leaves out a last block that is no whole one.
-        let whole = self.paths.iter().map(|path| path.metadata().unwrap().len() >> 20 << 20);
-        assert!(read["io_bytes"].as_u64().unwrap() >= whole.sum(), "fio has not read everything");
-        read["bw_bytes"].as_f64().unwrap()
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        // Fields 6 and 7 of the terse format: KiB read, and KiB read per second.
+        let field = |at: usize| text.split(';').nth(at).and_then(|field| field.parse::<f64>().ok());
+        let (Some(kib), Some(kib_per_second)) = (field(5), field(6)) else {
+            panic!("fio said: {text} {}", String::from_utf8_lossy(&output.stderr));
+        };
+        // It leaves out a last block that is no whole one.
+        let whole = self.paths.iter().map(|path| path.metadata().unwrap().len() >> 20 << 10);
+        assert!(kib >= whole.sum::<u64>() as f64, "fio has not read everything");
+        kib_per_second * 1024.0
     }
 
     /// How many pages of the files are in the page cache.
