@@ -114,8 +114,7 @@ mod linux {
     }
 
     fn against_fio(bench: &Bench, pattern: &Pattern) {
-        if Command::new("fio").arg("--version").output().is_err() {
-            println!("| {} | - | fio is not installed | - | - |", pattern.name);
+        if !bench.has_fio(pattern.name) {
             return;
         }
         let mut uring = Batches::new(bench, pattern.block, pattern.batch, pattern.depth);
