@@ -51,6 +51,8 @@ mod scratch;
 mod selection;
 pub mod shards;
 mod view;
+#[cfg(feature = "safetensors")]
+pub mod weights;
 
 pub use dtype::{ByteOrder, DType, Kind};
 pub use element::{Element, F8};
