@@ -19,9 +19,9 @@ const ADVICES: [MmapAdvice; 5] = [
 /// What only some platforms can do is told apart from what went wrong.
 fn assert_done_or_unsupported(outcome: Result<(), WeightsError>) {
     match outcome {
-        Ok(()) => assert!(cfg!(unix)),
-        Err(WeightsError::Unsupported { .. }) => assert!(!cfg!(target_os = "linux")),
-        Err(error) => panic!("{error}"),
+        Ok(()) if cfg!(unix) => {}
+        Err(WeightsError::Unsupported { .. }) if cfg!(windows) => {}
+        outcome => panic!("{outcome:?}"),
     }
 }
 
@@ -33,8 +33,9 @@ fn advice_changes_no_byte() {
     let weights = MappedWeights::open(&path, promise()).unwrap();
     for advice in ADVICES {
         assert_done_or_unsupported(weights.advise(advice));
-        for range in [5..9000, 0..0, bytes.len()..usize::MAX, usize::MAX - 1..usize::MAX] {
-            assert_done_or_unsupported(weights.advise_range(advice, range));
+        assert_done_or_unsupported(weights.advise_range(advice, 5..9000));
+        for nothing in [0..0, bytes.len()..usize::MAX, usize::MAX - 1..usize::MAX] {
+            weights.advise_range(advice, nothing).unwrap();
         }
         assert_eq!(weights.as_bytes(), bytes, "after {advice:?}");
     }
