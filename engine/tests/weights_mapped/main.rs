@@ -1,7 +1,7 @@
 //! Mapped weights, the ways to read weights, and the cache of mappings.
 #![cfg(feature = "safetensors")]
 // These lints spare functions marked `#[test]`, but not what such functions share.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod cache;
 mod concurrency;

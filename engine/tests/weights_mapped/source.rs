@@ -87,7 +87,7 @@ fn tensors_that_the_pool_has_no_room_for_have_memory_of_their_own() {
 
 /// A backend that writes down who reads what, and can be slow.
 #[derive(Debug)]
-struct Watched {
+pub(crate) struct Watched {
     inner: Arc<dyn ReadBackend>,
     reads: Mutex<Vec<(Option<String>, Range<u64>)>>,
     delay: Duration,
@@ -125,7 +125,7 @@ impl ReadBackend for Watched {
     }
 }
 
-fn watched(path: &Path, delay: Duration) -> (Arc<Watched>, Engine, WeightSource) {
+pub(crate) fn watched(path: &Path, delay: Duration) -> (Arc<Watched>, Engine, WeightSource) {
     let inner = open_backend(BackendKind::Pread, &BackendOptions::default()).unwrap();
     let backend = Arc::new(Watched { inner, reads: Mutex::default(), delay });
     let shared: Arc<dyn ReadBackend> = Arc::clone(&backend) as _;

@@ -7,12 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ringmain::weights::{
     MappedWeights, MmapAdvice, MmapOptions, Prepared, WeightCache, WeightSource, Wish,
 };
 
+use crate::source::watched;
 use crate::support::temp_dir;
 use crate::{promise, write_file};
 
@@ -65,8 +66,6 @@ pub(crate) fn told() -> Option<(PathBuf, u64)> {
 }
 
 pub(crate) fn answer(number: u64) {
-    // Standard output is how the child answers.
-    #![allow(clippy::print_stdout)]
     println!("\n{ANSWER}{number}");
 }
 
@@ -162,6 +161,52 @@ fn a_mapping_is_read_ahead_by_the_kernel() {
         assert!(since.elapsed().as_secs() < 30, "{} pages", cached_pages(&weights));
     }
     assert_eq!(mapping_bytes(&path, "Rss:"), 0, "nobody has touched them");
+}
+
+/// A child has the source, but not the threads that read ahead for it.
+#[test]
+fn a_forked_child_reads_for_itself() {
+    let dir = temp_dir();
+    write_file(&dir.path().join("model-0.safetensors"), 1 << 20);
+    assert_eq!(in_child("system::fork_child", dir.path(), 0), 0);
+}
+
+#[test]
+#[ignore = "forks, in a process of its own that another test starts"]
+fn fork_child() {
+    let Some((dir, _)) = told() else { return };
+    let bytes = std::fs::read(model(&dir, 0)).unwrap();
+    // So slow that all four are being read at the fork.
+    let (_, _, source) = watched(&model(&dir, 0), Duration::from_millis(200));
+    for at in 0..4 {
+        assert_eq!(source.prepare_tensor(at << 10, 100_000).unwrap(), Prepared::Started);
+    }
+    // SAFETY: the child reads, compares and ends; it takes no lock that another thread may hold.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: a child that waits for the parent's threads is ended.
+        unsafe { libc::alarm(20) };
+        let is_right = (0..4).all(|at: usize| {
+            let offset = at << 10;
+            source.prepare_tensor(offset, 100_000).is_ok()
+                && source
+                    .get_tensor_bytes(offset, 100_000)
+                    .is_ok_and(|got| *got == bytes[offset..][..100_000])
+        });
+        drop(source);
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(i32::from(!is_right)) };
+    }
+    let mut status = -1;
+    // SAFETY: the pointer is to a live integer.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    for at in 0..4 {
+        assert_eq!(
+            *source.get_tensor_bytes(at << 10, 100_000).unwrap(),
+            bytes[at << 10..][..100_000]
+        );
+    }
+    answer(status.unsigned_abs().into());
 }
 
 /// A lock is a wish as an option, and an error as a call.
