@@ -1,18 +1,16 @@
 //! Weights through whatever serves the file best.
 
 use std::fmt;
-use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ringmain_backends::{
-    BackendKind, BackendOptions, Buffer, Error, FileHandle, ReadBackendExt, open_backend,
-};
+use ringmain_backends::{BackendKind, BackendOptions, Error, ReadBackendExt, open_backend};
 
-use super::read_ahead::{ReadAhead, buffer_for, read_to};
-use super::{GdsProbe, MappedWeights, MmapAdvice, Unchanging, WeightsError, probe_gds};
+use super::advised::Advised;
+use super::reader::Reader;
+use super::tensor_bytes::{Memory, TensorBytes};
+use super::{GdsProbe, MappedWeights, Unchanging, WeightsError, probe_gds};
 use crate::Engine;
-use crate::reserve::Need;
 
 /// Which way is tried first. Whatever maps needs the promise that is explained at [`Unchanging`].
 #[derive(Clone, Debug)]
@@ -73,8 +71,9 @@ pub enum Prepared {
     InMemory,
     /// The bytes are on their way.
     Started,
-    /// There was no memory to read them ahead; the backend was told that they will be wanted, which
-    /// means something where it reads through the page cache.
+    /// Too much is being read ahead already, or there is no memory for it: only the first bytes of a
+    /// mapping are on their way. A backend was told that the bytes will be wanted, which means
+    /// something where it reads through the page cache.
     Hinted,
     /// This platform cannot read a mapping ahead.
     Unsupported,
@@ -109,17 +108,9 @@ pub struct WeightSource {
 
 #[derive(Debug)]
 enum Held {
-    Mmap(Arc<MappedWeights>),
+    Mmap(Advised),
     Buffer(Vec<u8>),
     Backend(Reader),
-}
-
-#[derive(Debug)]
-struct Reader {
-    engine: Engine,
-    file: FileHandle,
-    len: u64,
-    ahead: ReadAhead,
 }
 
 impl WeightSource {
@@ -174,7 +165,7 @@ impl WeightSource {
     #[must_use]
     pub fn from_mapped(weights: Arc<MappedWeights>) -> Self {
         let path = weights.path().to_owned();
-        Self { path, held: Held::Mmap(weights), passed_over: Vec::new() }
+        Self { path, held: Held::Mmap(Advised::new(weights)), passed_over: Vec::new() }
     }
 
     /// Weights that are in memory already. The name stands for the path in errors.
@@ -221,7 +212,7 @@ impl WeightSource {
     #[must_use]
     pub fn size(&self) -> u64 {
         match &self.held {
-            Held::Mmap(weights) => weights.size() as u64,
+            Held::Mmap(mapped) => mapped.weights.size() as u64,
             Held::Buffer(bytes) => bytes.len() as u64,
             Held::Backend(reader) => reader.len,
         }
@@ -231,7 +222,7 @@ impl WeightSource {
     #[must_use]
     pub fn mapped(&self) -> Option<&Arc<MappedWeights>> {
         match &self.held {
-            Held::Mmap(weights) => Some(weights),
+            Held::Mmap(mapped) => Some(&mapped.weights),
             _ => None,
         }
     }
@@ -246,7 +237,7 @@ impl WeightSource {
     ) -> Result<TensorBytes<'_>, WeightsError> {
         let range = WeightsError::check_range(&self.path, offset, len, self.size())?;
         let memory = match &self.held {
-            Held::Mmap(weights) => Memory::Borrowed(&weights.as_bytes()[range]),
+            Held::Mmap(mapped) => Memory::Borrowed(&mapped.weights.as_bytes()[range]),
             Held::Buffer(bytes) => Memory::Borrowed(&bytes[range]),
             Held::Backend(reader) => {
                 reader.get(range).map_err(|error| WeightsError::backend(&self.path, error))?
@@ -256,18 +247,14 @@ impl WeightSource {
     }
 
     /// Begins to read what [`get_tensor_bytes`](Self::get_tensor_bytes) with the same offset and
-    /// length will be asked for, and does not wait for it. The kernel reads a mapping ahead. For a
-    /// backend a thread reads into memory of the engine's pool: up to four ranges, of which those
-    /// that nobody asked for give way to later ones.
+    /// length will be asked for, and does not wait for it. A thread tells the kernel to read a mapping
+    /// ahead; for a backend it reads into memory of the engine's pool. Up to four ranges, of which
+    /// those that nobody asked for give way to later ones.
     pub fn prepare_tensor(&self, offset: usize, len: usize) -> Result<Prepared, WeightsError> {
         let range = WeightsError::check_range(&self.path, offset, len, self.size())?;
         match &self.held {
             Held::Buffer(_) => Ok(Prepared::InMemory),
-            Held::Mmap(weights) => match weights.advise_range(MmapAdvice::WillNeed, range) {
-                Ok(()) => Ok(Prepared::Started),
-                Err(WeightsError::Unsupported { .. }) => Ok(Prepared::Unsupported),
-                Err(error) => Err(error),
-            },
+            Held::Mmap(mapped) => mapped.prepare(range),
             Held::Backend(reader) => {
                 reader.prepare(range).map_err(|error| WeightsError::backend(&self.path, error))
             }
@@ -286,42 +273,6 @@ impl fmt::Display for WeightSource {
             write!(f, "; not by {}: {reason}", kind.name())?;
         }
         Ok(())
-    }
-}
-
-impl Reader {
-    fn open(path: &Path, engine: Engine) -> Result<Self, WeightsError> {
-        let opened = engine.backend().open(path).and_then(|file| {
-            let len = engine.backend().len(&file)?;
-            Ok((file, len))
-        });
-        let (file, len) = opened.map_err(|error| WeightsError::backend(path, error))?;
-        Ok(Self { engine, file, len, ahead: ReadAhead::new() })
-    }
-
-    fn get(&self, range: Range<usize>) -> Result<Memory<'static>, Error> {
-        if let Some(buffer) = self.ahead.take(&range) {
-            return Ok(Memory::Pooled(buffer));
-        }
-        match buffer_for(&self.engine, &self.file, &range, Need::Awaited) {
-            Ok(buffer) => read_to(&self.engine, &self.file, &range, buffer).map(Memory::Pooled),
-            Err(Error::PoolExhausted { .. }) => {
-                let (offset, len) = (range.start as u64, range.len());
-                self.engine.backend().read_to_vec(&self.file, offset, len).map(Memory::Own)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn prepare(&self, range: Range<usize>) -> Result<Prepared, Error> {
-        if range.is_empty() {
-            return Ok(Prepared::InMemory);
-        }
-        if self.ahead.start(&self.engine, &self.file, range.clone()) {
-            return Ok(Prepared::Started);
-        }
-        self.engine.backend().prefetch(&self.file, range.start as u64..range.end as u64)?;
-        Ok(Prepared::Hinted)
     }
 }
 
@@ -349,46 +300,6 @@ fn is_mapping_refused(error: &WeightsError) -> bool {
         WeightsError::Unsupported { .. }
             | WeightsError::Backend { source: Error::Mapping { .. }, .. }
     )
-}
-
-/// The bytes of a tensor: a part of the mapping or the buffer, or memory that they were read into.
-pub struct TensorBytes<'a> {
-    memory: Memory<'a>,
-}
-
-enum Memory<'a> {
-    Borrowed(&'a [u8]),
-    Pooled(Buffer),
-    Own(Vec<u8>),
-}
-
-impl Deref for TensorBytes<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match &self.memory {
-            Memory::Borrowed(bytes) => bytes,
-            Memory::Pooled(buffer) => buffer,
-            Memory::Own(bytes) => bytes,
-        }
-    }
-}
-
-impl AsRef<[u8]> for TensorBytes<'_> {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
-impl fmt::Debug for TensorBytes<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let memory = match self.memory {
-            Memory::Borrowed(_) => "borrowed",
-            Memory::Pooled(_) => "pooled",
-            Memory::Own(_) => "own",
-        };
-        f.debug_struct("TensorBytes").field("memory", &memory).field("len", &self.len()).finish()
-    }
 }
 
 #[cfg(test)]
