@@ -170,6 +170,25 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// The operating system refused something that was asked of a mapped file, or has no such thing
+    /// ([`io::ErrorKind::Unsupported`]).
+    #[error(
+        "mmap: cannot {operation} {len} bytes at offset {offset} of {}: {}{}",
+        path.display(), named(source), mapping_hint(operation, source)
+    )]
+    Mapping {
+        /// What was tried: "map", "lock", "populate", …
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Where the range begins.
+        offset: usize,
+        /// How long it is.
+        len: usize,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
     /// No backend has that name.
     #[error("there is no backend `{name}`{}", suggestion_text(suggestion.as_ref()))]
     UnknownBackend {
@@ -192,6 +211,7 @@ impl Error {
             | Self::Replaced { path, .. }
             | Self::FileUnsupported { path, .. }
             | Self::Record { path, .. }
+            | Self::Mapping { path, .. }
             | Self::ForeignHandle { path, .. } => Some(path),
             _ => None,
         }
@@ -224,6 +244,7 @@ impl Error {
             Self::Open { source, .. }
             | Self::Read { source, .. }
             | Self::Record { source, .. }
+            | Self::Mapping { source, .. }
             | Self::OutOfMemory { source, .. } => source.raw_os_error(),
             _ => None,
         }
@@ -320,9 +341,37 @@ fn read_hint(source: &io::Error) -> &'static str {
     }
 }
 
+/// The way out for what is refused to a mapping.
+fn mapping_hint(operation: &str, source: &io::Error) -> String {
+    match (operation, crate::sys::errno_name(source)) {
+        ("lock", Some("ENOMEM" | "EPERM" | "EAGAIN")) => {
+            let limit = crate::sys::memlock_limit_bytes()
+                .map_or_else(|| "no limit".to_owned(), |bytes| format!("{bytes} bytes"));
+            format!(
+                "; RLIMIT_MEMLOCK allows {limit} for all that is locked: raise it (`ulimit -l`) \
+                 or lock less"
+            )
+        }
+        ("map", Some("ENOMEM")) => {
+            "; there is no address space for it, or vm.max_map_count is reached".into()
+        }
+        ("release", Some("EINVAL")) => "; pages that are locked stay: unlock them first".into(),
+        _ => String::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_lock_names_the_limit_and_the_way_out() {
+        let text = mapping_hint("lock", &io::Error::from_raw_os_error(12));
+        if cfg!(unix) {
+            assert!(text.contains("RLIMIT_MEMLOCK") && text.contains("ulimit -l"), "{text}");
+        }
+        assert_eq!(mapping_hint("lock", &io::ErrorKind::Unsupported.into()), "");
+    }
 
     #[test]
     fn read_error_says_file_place_and_cause() {

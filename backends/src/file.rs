@@ -1,5 +1,6 @@
 //! A file as a backend's caller holds it: a name and an identity, not a descriptor.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -174,6 +175,56 @@ pub struct FileStamp {
     pub modified: Option<SystemTime>,
 }
 
+/// Which file stands under a path, and in which state: who it is, how long, and when it was last
+/// written to. Equal versions are one unchanged file, but for a writer who keeps the length and
+/// sets the time back, or writes twice within the filesystem's clock (a few milliseconds).
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let (path, link) = (dir.path().join("a"), dir.path().join("b"));
+/// use ringmain_backends::FileVersion;
+/// std::fs::write(&path, b"abc")?;
+/// std::fs::hard_link(&path, &link)?;
+/// assert_eq!(FileVersion::at(&path)?, FileVersion::at(&link)?);
+/// std::fs::write(&path, b"abcd")?;
+/// assert_eq!(FileVersion::at(&path)?.len(), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FileVersion {
+    identity: FileIdentity,
+    len: u64,
+    modified: Option<SystemTime>,
+}
+
+impl FileVersion {
+    /// What stands under the path now; an error if that is no regular file.
+    pub fn at(path: &Path) -> Result<Self> {
+        let backend = BackendKind::Mmap; // the one whose files are versioned
+        let open_error = |source| Error::Open { backend, path: path.into(), source };
+        let metadata = path.metadata().map_err(open_error)?;
+        // Asked before opening: opening a pipe would wait for a writer.
+        if let Some(what) = sys::not_a_file(metadata.file_type()) {
+            return Err(Error::NotAFile { backend, path: path.into(), what });
+        }
+        let identity = sys::identity_at(path, &metadata).map_err(open_error)?.unwrap_or_default();
+        Ok(Self { identity, len: metadata.len(), modified: metadata.modified().ok() })
+    }
+
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let identity = sys::identity(file, &metadata)?;
+        Ok(Self { identity, len: metadata.len(), modified: metadata.modified().ok() })
+    }
+
+    /// The file's length in bytes.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)] // a version is no collection
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+}
+
 /// A number for each backend instance, so that a handle can tell whose it is.
 pub(crate) fn next_owner() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -182,7 +233,7 @@ pub(crate) fn next_owner() -> u64 {
 
 /// What tells one file from another that later stands under the same path. The time of birth is
 /// part of it because a filesystem may hand a deleted file's inode number to the next one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FileIdentity {
     pub(crate) volume: u64,
     pub(crate) index: u64,

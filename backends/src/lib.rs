@@ -51,6 +51,7 @@ mod error;
 mod failure;
 pub mod fault;
 mod file;
+mod gds;
 mod handle_cache;
 #[cfg(any(linux_uring, linux_tokio_uring))]
 mod lanes;
@@ -77,10 +78,11 @@ pub use capability::{BackendKind, Capabilities, Degradation};
 #[cfg(linux_direct)]
 pub use direct::DirectBackend;
 pub use error::{Error, Result};
-pub use file::{Alignment, FileHandle, FileStamp};
+pub use file::{Alignment, FileHandle, FileStamp, FileVersion};
+pub use gds::{GdsProbe, probe_gds};
 pub use handle_cache::HandleCacheStats;
 pub use memory::MemoryBackend;
-pub use mmap::{MappedRange, MmapBackend};
+pub use mmap::{FileMap, MapAdvice, MappedRange, MmapBackend, Unchanging};
 pub use open::open_backend;
 pub use options::{BackendOptions, CachePolicy, Residency};
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};

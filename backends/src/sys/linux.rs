@@ -7,8 +7,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use memmap2::MmapMut;
+use memmap2::{Mmap, MmapMut};
 
+use super::{PREFETCH_STEP_BYTES, file_len};
 use crate::file::Alignment;
 
 /// `RWF_DONTCACHE`, since Linux 6.14: the pages a read brings in leave the cache with it.
@@ -81,9 +82,14 @@ pub(crate) fn supports_uncached(file: &File) -> io::Result<()> {
     read_uncached(file, &mut [0], far).map(drop)
 }
 
-/// Asks the page cache to read the range ahead.
+/// Asks the page cache to read the range ahead, in steps that the kernel does not cut short.
 pub(crate) fn prefetch_cached(file: &File, range: Range<u64>) -> io::Result<()> {
-    advise_cached(file, range, libc::POSIX_FADV_WILLNEED)
+    let end = range.end.min(file_len(file)?);
+    for at in (range.start..end).step_by(PREFETCH_STEP_BYTES) {
+        let step = at..end.min(at + PREFETCH_STEP_BYTES as u64);
+        advise_cached(file, step, libc::POSIX_FADV_WILLNEED)?;
+    }
+    Ok(())
 }
 
 /// Drops the range's clean pages from the page cache.
@@ -127,4 +133,15 @@ pub(crate) fn cached_pages(file: &File, range: Range<u64>) -> io::Result<u64> {
 /// Asks for huge pages; a wish, so its failure does not matter.
 pub(crate) fn advise_huge_pages(map: &MmapMut, start: usize, len: usize) {
     let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
+}
+
+/// Asks for huge pages under a file mapping, which only some filesystems can give.
+pub(crate) fn advise_huge_pages_mapped(map: &Mmap) -> io::Result<()> {
+    map.advise(memmap2::Advice::HugePage)
+}
+
+/// Brings the pages of a range in, and into the page tables (since Linux 5.14; `EINVAL` before).
+/// `EFAULT` where a load would raise `SIGBUS`.
+pub(crate) fn populate_mapped(map: &Mmap, start: usize, len: usize) -> io::Result<()> {
+    map.advise_range(memmap2::Advice::PopulateRead, start, len)
 }

@@ -3,7 +3,11 @@
 mod per_process;
 
 #[cfg(target_os = "linux")]
+mod cuda;
+#[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_os = "linux")]
+pub(crate) use cuda::{count_cuda_devices, load_cufile};
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
 
@@ -29,6 +33,12 @@ pub(crate) use windows::*;
 pub(crate) use per_process::PerProcess;
 
 use std::fs::FileType;
+
+/// A single request to read ahead brings in no more than the device's `read_ahead_kb`, or its largest
+/// transfer (`force_page_cache_ra`): 8 of 512 MiB where that is 8192, the rest is dropped without
+/// a word. The usual 128 KiB at a time brings in all of it, at 3.7 GB/s there.
+#[cfg(unix)]
+pub(crate) const PREFETCH_STEP_BYTES: usize = 128 << 10;
 
 /// Why a path cannot be read by position, or `None` for a regular file.
 pub(crate) fn not_a_file(file_type: FileType) -> Option<&'static str> {

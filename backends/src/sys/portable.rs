@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use memmap2::MmapMut;
+use memmap2::{Mmap, MmapMut};
 
 use crate::file::Alignment;
 
@@ -44,3 +44,20 @@ pub(crate) fn cached_pages(_file: &File, _range: Range<u64>) -> io::Result<u64> 
 }
 
 pub(crate) fn advise_huge_pages(_map: &MmapMut, _start: usize, _len: usize) {}
+
+pub(crate) fn advise_huge_pages_mapped(_map: &Mmap) -> io::Result<()> {
+    unsupported()
+}
+
+/// The caller touches the pages.
+pub(crate) fn populate_mapped(_map: &Mmap, _start: usize, _len: usize) -> io::Result<()> {
+    unsupported()
+}
+
+pub(crate) fn load_cufile() -> Result<(), String> {
+    Err("it exists for Linux only".into())
+}
+
+pub(crate) fn count_cuda_devices() -> Result<u32, String> {
+    Err("GPUDirect Storage exists for Linux only".into())
+}

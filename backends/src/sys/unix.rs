@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{Mmap, UncheckedAdvice};
 
+use super::PREFETCH_STEP_BYTES;
+use crate::MapAdvice;
 use crate::file::FileIdentity;
 
 /// Reads up to `dst.len()` bytes at `offset`; 0 at the end of the file.
@@ -101,9 +103,40 @@ pub(crate) fn release_mapped(map: &Mmap, start: usize, len: usize) -> io::Result
     unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) }
 }
 
-/// Asks for the range of a mapping to be read ahead.
+/// Asks for the range of a mapping to be read ahead, in steps that the kernel does not cut short.
 pub(crate) fn prefetch_mapped(map: &Mmap, start: usize, len: usize) -> io::Result<()> {
-    map.advise_range(memmap2::Advice::WillNeed, start, len)
+    let end = start + len;
+    for at in (start..end).step_by(PREFETCH_STEP_BYTES) {
+        map.advise_range(memmap2::Advice::WillNeed, at, PREFETCH_STEP_BYTES.min(end - at))?;
+    }
+    Ok(())
+}
+
+/// Says how the range of a mapping will be used.
+pub(crate) fn advise_mapped(
+    map: &Mmap,
+    advice: MapAdvice,
+    start: usize,
+    len: usize,
+) -> io::Result<()> {
+    let advice = match advice {
+        MapAdvice::Normal => memmap2::Advice::Normal,
+        MapAdvice::Sequential => memmap2::Advice::Sequential,
+        MapAdvice::Random => memmap2::Advice::Random,
+        MapAdvice::WillNeed => return prefetch_mapped(map, start, len),
+        MapAdvice::DontNeed => return release_mapped(map, start, len),
+    };
+    map.advise_range(advice, start, len)
+}
+
+/// Keeps the mapping's pages in memory.
+pub(crate) fn lock_mapped(map: &Mmap) -> io::Result<()> {
+    map.lock()
+}
+
+/// Lets them go again.
+pub(crate) fn unlock_mapped(map: &Mmap) -> io::Result<()> {
+    map.unlock()
 }
 
 /// The symbolic name of the errors that have a way out or a special treatment.

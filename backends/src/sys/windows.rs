@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
+use crate::MapAdvice;
 use crate::file::FileIdentity;
 
 /// Reads up to `dst.len()` bytes at `offset`; 0 at the end of the file.
@@ -66,6 +67,25 @@ pub(crate) fn release_mapped(_map: &Mmap, _start: usize, _len: usize) -> io::Res
 
 pub(crate) fn prefetch_mapped(_map: &Mmap, _start: usize, _len: usize) -> io::Result<()> {
     Ok(())
+}
+
+/// There is nothing like `madvise`.
+pub(crate) fn advise_mapped(
+    _map: &Mmap,
+    _advice: MapAdvice,
+    _start: usize,
+    _len: usize,
+) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// `VirtualLock` keeps pages in the working set, whose size would have to be raised first.
+pub(crate) fn lock_mapped(_map: &Mmap) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn unlock_mapped(_map: &Mmap) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 pub(crate) fn errno_name(error: &io::Error) -> Option<&'static str> {

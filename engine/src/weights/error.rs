@@ -190,6 +190,47 @@ pub enum WeightsError {
         limit_bytes: usize,
     },
 
+    /// This platform has no such thing.
+    #[error("{}: this platform cannot {operation} a mapped file", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// What was asked for.
+        operation: &'static str,
+    },
+
+    /// The range does not lie in the file.
+    #[error(
+        "{}: {len} bytes at offset {offset} are not in the file, which has {file_len} bytes",
+        path.display()
+    )]
+    Outside {
+        /// The file.
+        path: PathBuf,
+        /// Where the range begins.
+        offset: u64,
+        /// How long it is.
+        len: u64,
+        /// How long the file is.
+        file_len: u64,
+    },
+
+    /// The cache has no room, and nothing that it may drop.
+    #[error(
+        "{}: no room for {requested_bytes} bytes in a cache of {limit_bytes}: {}",
+        path.display(), cache_full(*requested_bytes, *limit_bytes, *held_bytes)
+    )]
+    CacheFull {
+        /// The file that was to be mapped.
+        path: PathBuf,
+        /// Its bytes.
+        requested_bytes: u64,
+        /// The cache's limit.
+        limit_bytes: u64,
+        /// The bytes of mappings that are in use, locked or just being opened.
+        held_bytes: u64,
+    },
+
     /// The thread that reads ahead has panicked.
     #[error(
         "{}: the thread that reads ahead has panicked; see its message on standard error",
@@ -295,6 +336,9 @@ impl WeightsError {
             | Self::BufferSize { path, .. }
             | Self::Changed { path, .. }
             | Self::PoolSpent { path, .. }
+            | Self::Unsupported { path, .. }
+            | Self::Outside { path, .. }
+            | Self::CacheFull { path, .. }
             | Self::ReaderPanicked { path } => Some(path),
             Self::WrongType { .. } => None,
         }
@@ -318,11 +362,25 @@ impl WeightsError {
         }
     }
 
+    /// What the backend said, if the error came from one.
+    #[must_use]
+    pub fn backend_error(&self) -> Option<&ringmain_backends::Error> {
+        match self {
+            Self::Backend { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
     pub(super) fn io(path: &Path, action: &'static str, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), action, source }
     }
 
-    pub(super) fn backend(
+    pub(super) fn backend(path: &Path, source: ringmain_backends::Error) -> Self {
+        Self::reading(path, None, source)
+    }
+
+    /// What a backend said of a file, or of one of its tensors.
+    pub(super) fn reading(
         path: &Path,
         tensor: Option<&str>,
         source: ringmain_backends::Error,
@@ -333,12 +391,35 @@ impl WeightsError {
                 let (path, tensor) = (path.to_owned(), tensor.to_owned());
                 Self::PoolSpent { path, tensor, in_use_bytes, limit_bytes }
             }
+            (Error::Mapping { operation, source, .. }, _)
+                if source.kind() == io::ErrorKind::Unsupported =>
+            {
+                Self::Unsupported { path: path.to_owned(), operation }
+            }
             (Error::Replaced { path, .. }, _) => Self::Changed { path, what: "replaced" },
             (source, tensor) => Self::Backend {
                 path: path.to_owned(),
                 tensor: tensor.map(str::to_owned),
                 source: Box::new(source),
             },
+        }
+    }
+
+    /// The range, if it lies in a file of that length.
+    pub(super) fn check_range(
+        path: &Path,
+        offset: usize,
+        len: usize,
+        file_len: u64,
+    ) -> Result<std::ops::Range<usize>, Self> {
+        match offset.checked_add(len) {
+            Some(end) if end as u64 <= file_len => Ok(offset..end),
+            _ => Err(Self::Outside {
+                path: path.to_owned(),
+                offset: offset as u64,
+                len: len as u64,
+                file_len,
+            }),
         }
     }
 }
@@ -354,4 +435,14 @@ fn of_tensor(tensor: Option<&str>) -> String {
 
 fn did_you_mean(similar: Option<&str>) -> String {
     similar.map(|similar| format!("; there is `{similar}`")).unwrap_or_default()
+}
+
+fn cache_full(requested_bytes: u64, limit_bytes: u64, held_bytes: u64) -> String {
+    if requested_bytes > limit_bytes {
+        return "the file alone is larger; raise the limit, or map it without the cache".into();
+    }
+    format!(
+        "{held_bytes} bytes are in use, locked or being opened; drop what is not needed any \
+         more, or raise the limit"
+    )
 }

@@ -262,12 +262,28 @@ impl Weights {
 
     /// The bytes of a tensor in memory without a copy, on a backend that has files in memory
     /// (`mmap`); `None` on others.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("model.safetensors");
+    /// # let json = r#"{"w":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
+    /// # std::fs::write(&path, [&(json.len() as u64).to_le_bytes(), json.as_bytes(), b"abcd"].concat())?;
+    /// use ringmain::{Engine, weights::{Unchanging, Weights}};
+    ///
+    /// let engine = Engine::builder().backend("mmap".parse()?).build()?;
+    /// let weights = Weights::open(&engine, &path)?;
+    /// let w = weights.map("w")?.ok_or("mmap has files in memory")?;
+    /// // SAFETY: the models of this program are written once, and only ever replaced by renaming.
+    /// let unchanging = unsafe { Unchanging::promise() };
+    /// assert_eq!(w.as_slice(unchanging), b"abcd");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn map(&self, name: &str) -> Result<Option<MappedRange>, WeightsError> {
         let info = &self.shared.tensors[self.find(name)?];
         let file = &self.shared.files[info.file()];
         let range = info.offset()..info.offset() + info.nbytes() as u64;
         let mapped = self.engine().backend().map(&file.file, range);
-        mapped.map_err(|error| WeightsError::backend(file.path(), Some(name), error))
+        mapped.map_err(|error| WeightsError::reading(file.path(), Some(name), error))
     }
 
     /// Says that a tensor will be read soon: a hint, for backends that go through the page cache.
@@ -276,7 +292,7 @@ impl Weights {
         let file = &self.shared.files[info.file()];
         let range = info.offset()..info.offset() + info.nbytes() as u64;
         let hinted = self.engine().backend().prefetch(&file.file, range);
-        hinted.map_err(|error| WeightsError::backend(file.path(), Some(name), error))
+        hinted.map_err(|error| WeightsError::reading(file.path(), Some(name), error))
     }
 }
 
@@ -294,7 +310,7 @@ fn open_file(
     number: usize,
 ) -> Result<(SteadyFile, Header), WeightsError> {
     let backend = engine.backend();
-    let failed = |error| WeightsError::backend(path, None, error);
+    let failed = |error| WeightsError::backend(path, error);
     let file = SteadyFile::new(backend.open(path).map_err(failed)?);
     let file = file.map_err(|change| changed(path, change))?;
     let file_len = file.len();
@@ -321,7 +337,7 @@ fn read_start(
 
 fn read_index(engine: &Engine, path: &Path) -> Result<Vec<u8>, WeightsError> {
     let backend = engine.backend();
-    let failed = |error| WeightsError::backend(path, None, error);
+    let failed = |error| WeightsError::backend(path, error);
     let file = SteadyFile::new(backend.open(path).map_err(failed)?);
     let file = file.map_err(|change| changed(path, change))?;
     if file.len() > HEADER_BYTES_MAX {
@@ -333,8 +349,7 @@ fn read_index(engine: &Engine, path: &Path) -> Result<Vec<u8>, WeightsError> {
 
 /// The error that a file of a model could not be opened: whose index named it, if it is not there.
 fn missing_file(error: WeightsError, index: &Path, wanted: &[String], file: &Path) -> WeightsError {
-    let WeightsError::Backend { source, .. } = &error else { return error };
-    if !is_not_found(source) {
+    if !error.backend_error().is_some_and(is_not_found) {
         return error;
     }
     let tensor = wanted.first().cloned().unwrap_or_default();

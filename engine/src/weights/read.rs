@@ -219,7 +219,7 @@ impl Weights {
         let place = |piece: Piece| {
             let file = &files[piece.info.file()];
             let buffer = memory.take(piece.memory_bytes(file), can_wait).map_err(|error| {
-                WeightsError::backend(file.path(), Some(piece.info.name()), error)
+                WeightsError::reading(file.path(), Some(piece.info.name()), error)
             })?;
             Ok(Placed { blocks: piece.blocks(file), piece, buffer })
         };
@@ -250,7 +250,7 @@ impl Weights {
         outcome.map_err(|error| {
             let info = error.index().and_then(|index| infos.get(index));
             let path = info.map_or(self.path(), |info| self.shared.files[info.file()].path());
-            WeightsError::backend(path, info.map(|info| info.name()), error)
+            WeightsError::reading(path, info.map(|info| info.name()), error)
         })
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::Error;
+use crate::Unchanging;
 use crate::conformance::rig::{Rig, open};
 
 pub(in crate::conformance) fn zero_copy(rig: &Rig<'_>) {
@@ -34,7 +35,7 @@ pub(in crate::conformance) fn zero_copy(rig: &Rig<'_>) {
         assert!(copy == data.bytes(*start, copy.len()), "{} bytes at {start}", copy.len());
         assert!(!mapped.copy_to(&mut vec![0; copy.len() + 1]), "another length was taken");
         // SAFETY: nobody writes to the file any more.
-        assert!(unsafe { mapped.as_slice() } == copy);
+        assert!(mapped.as_slice(unsafe { Unchanging::promise() }) == copy);
     }
 }
 
@@ -51,7 +52,7 @@ pub(in crate::conformance) fn truncated_under_a_mapped_range(rig: &Rig<'_>) {
         assert!(!mapped.copy_to(&mut vec![0; 50_001]), "the end is gone");
         assert!(!mapped.is_intact());
         // SAFETY: nobody writes to the file any more.
-        let lost = unsafe { mapped.as_slice() }[40_000];
+        let lost = mapped.as_slice(unsafe { Unchanging::promise() })[40_000];
         assert_eq!(lost, 0);
         // The damage is that mapping's: the backend reads what there is.
         let data = data.truncated_to(0).grown_to(20_000);

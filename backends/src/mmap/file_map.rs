@@ -1,0 +1,301 @@
+//! A whole file as a slice, for files that nobody writes to.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::KIND;
+use super::mapping::Mapping;
+use crate::handle_cache::open_plain;
+use crate::{Error, FileVersion, Result, sys};
+
+/// The promise that mapped files do not change, made once, where a program knows it.
+///
+/// A [`FileMap`] hands out the bytes of a file as a `&[u8]`. Rust takes memory behind a `&[u8]` for
+/// constant, and the memory of a mapping is the file: whoever writes to the file, in this process or
+/// another, changes it. No check and no lock can rule that out, so somebody has to answer for it,
+/// and writes down that they do with the one `unsafe` that this takes.
+///
+/// Files that are *replaced*, by writing another and renaming it over the first as tools that
+/// download models do, keep the promise: the mapping goes on showing the old file.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("weights.bin");
+/// # std::fs::write(&path, b"0123456789")?;
+/// use ringmain_backends::{FileMap, Unchanging};
+///
+/// // SAFETY: the models of this program are written once, and only ever replaced by renaming.
+/// let unchanging = unsafe { Unchanging::promise() };
+/// let map = FileMap::open(&path, unchanging)?;
+/// assert_eq!(&map.as_slice()[3..6], b"345");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Unchanging(());
+
+impl Unchanging {
+    /// Makes the promise.
+    ///
+    /// # Safety
+    /// Nobody, in any process, writes to or truncates a file that is mapped with this promise,
+    /// while it is mapped.
+    ///
+    /// Truncation breaks the promise too, but does not end the process: the lost bytes read as
+    /// zeros, and [`FileMap::is_intact`] becomes false. (Unless the program takes the handler of
+    /// `SIGBUS` away: then it is ended, as any program with a mapping is.)
+    #[must_use]
+    pub const unsafe fn promise() -> Self {
+        Self(())
+    }
+}
+
+/// How a range of a mapping will be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapAdvice {
+    /// As any other: the system reads a little ahead of a fault.
+    Normal,
+    /// From the front to the back: it reads far ahead.
+    Sequential,
+    /// Here and there: it reads what is asked for.
+    Random,
+    /// Soon: it begins to read all of it, and does not wait.
+    WillNeed,
+    /// Not for now: the pages leave the process. What the page cache keeps it keeps, and the next
+    /// access brings them back.
+    DontNeed,
+}
+
+/// One call populates no more than this, so that a signal is not kept waiting for minutes.
+const POPULATE_STEP_BYTES: usize = 16 << 20;
+
+/// A file in memory, read-only, as long as it was when it was opened. See [`Unchanging`] for what
+/// that takes. It keeps the file open.
+pub struct FileMap {
+    path: PathBuf,
+    version: FileVersion,
+    file: File,
+    mapping: Mapping,
+    /// One `lock` or `unlock` at a time.
+    locking: Mutex<()>,
+    is_locked: AtomicBool,
+}
+
+impl FileMap {
+    /// Maps the file under the path. Nothing is read until it is asked for.
+    pub fn open(path: &Path, unchanging: Unchanging) -> Result<Self> {
+        let (file, version) = open_file(path)?;
+        Self::new(path, file, version, unchanging)
+    }
+
+    /// Maps the file under the path if it is still the one that was looked at, and as long; else
+    /// [`Error::Replaced`]. Never more than [`FileVersion::len`] bytes are mapped.
+    pub fn open_version(
+        path: &Path,
+        version: &FileVersion,
+        unchanging: Unchanging,
+    ) -> Result<Self> {
+        let (file, found) = open_file(path)?;
+        if found != *version {
+            return Err(Error::Replaced { backend: KIND, path: path.into(), offset: 0 });
+        }
+        Self::new(path, file, found, unchanging)
+    }
+
+    fn new(path: &Path, file: File, version: FileVersion, _: Unchanging) -> Result<Self> {
+        let len = usize::try_from(version.len()).unwrap_or(usize::MAX);
+        let mapping = Mapping::of_len(&file, version.len()).map_err(|source| {
+            let path = path.to_owned();
+            Error::Mapping { operation: "map", path, offset: 0, len, source }
+        })?;
+        let (locking, is_locked) = (Mutex::new(()), AtomicBool::new(false));
+        Ok(Self { path: path.to_owned(), version, file, mapping, locking, is_locked })
+    }
+
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file as it was when it was mapped.
+    #[must_use]
+    pub fn version(&self) -> &FileVersion {
+        &self.version
+    }
+
+    /// How many bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.mapping.len()
+    }
+
+    /// True for an empty file.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of the file: constant, as whoever made the [`Unchanging`] has promised.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        self.mapping.map.as_deref().unwrap_or(&[])
+    }
+
+    /// Whether the file still has all bytes that were mapped, and none was lost in between. Asks the
+    /// file, so not for a hot loop.
+    #[must_use]
+    pub fn is_intact(&self) -> bool {
+        let has_all = |len| len >= self.len() as u64;
+        !self.mapping.is_damaged() && sys::file_len(&self.file).is_ok_and(has_all)
+    }
+
+    /// Whether the path still leads to this file, and it is as it was.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        FileVersion::at(&self.path).is_ok_and(|version| version == self.version)
+    }
+
+    /// Says how the range will be used. What reaches past the end is left out.
+    pub fn advise(&self, advice: MapAdvice, range: Range<usize>) -> Result<()> {
+        let operation = match advice {
+            MapAdvice::WillNeed => "read ahead",
+            MapAdvice::DontNeed => "release",
+            _ => "give advice for",
+        };
+        let range = self.clamp(range);
+        let Some(map) = self.mapping.map.as_ref().filter(|_| !range.is_empty()) else {
+            return Ok(());
+        };
+        let (start, len) = (range.start, range.len());
+        sys::advise_mapped(map, advice, start, len)
+            .map_err(|source| self.error(operation, range, source))
+    }
+
+    /// Wishes for huge pages: the kernel may use them where the filesystem can, and need not.
+    pub fn advise_huge_pages(&self) -> Result<()> {
+        let Some(map) = &self.mapping.map else { return Ok(()) };
+        sys::advise_huge_pages_mapped(map)
+            .map_err(|source| self.error("ask for huge pages for", 0..self.len(), source))
+    }
+
+    /// Brings the pages of the range in and makes them resident, and returns when they are. What
+    /// reaches past the end is left out. [`Error::PastEnd`] if the file has lost some of them.
+    pub fn populate(&self, range: Range<usize>) -> Result<()> {
+        let range = self.clamp(range);
+        let Some(map) = self.mapping.map.as_ref().filter(|_| !range.is_empty()) else {
+            return Ok(());
+        };
+        for start in range.clone().step_by(POPULATE_STEP_BYTES) {
+            let step = start..range.end.min(start + POPULATE_STEP_BYTES);
+            self.populate_step(map, step)?;
+        }
+        if self.mapping.is_damaged() { Err(self.lost(range)) } else { Ok(()) }
+    }
+
+    fn populate_step(&self, map: &memmap2::Mmap, step: Range<usize>) -> Result<()> {
+        let Err(source) = sys::populate_mapped(map, step.start, step.len()) else {
+            return Ok(());
+        };
+        let is_unknown = source.kind() == io::ErrorKind::Unsupported
+            || sys::errno_name(&source) == Some("EINVAL");
+        match sys::errno_name(&source) {
+            _ if is_unknown => self.touch(step),
+            Some("EFAULT") if !self.is_intact() => Err(self.lost(step)),
+            _ => Err(self.error("populate", step, source)),
+        }
+    }
+
+    /// Loads a byte of each page.
+    fn touch(&self, range: Range<usize>) -> Result<()> {
+        if self.mapping.touch(range.clone()) {
+            return Ok(());
+        }
+        if !self.is_intact() {
+            return Err(self.lost(range));
+        }
+        let reason = "the program has replaced the handler of SIGBUS, which a lost page needs";
+        Err(self.error("populate", range, io::Error::other(reason)))
+    }
+
+    /// Keeps all pages in memory, after they were read. [`unlock`](Self::unlock) undoes it, however
+    /// often it was called, and so does dropping the map.
+    pub fn lock(&self) -> Result<()> {
+        let _one = self.locking.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(map) = &self.mapping.map {
+            sys::lock_mapped(map).map_err(|source| {
+                // Pages that could not be brought in leave the range marked as locked.
+                let _undone = sys::unlock_mapped(map);
+                self.is_locked.store(false, Ordering::SeqCst);
+                self.error("lock", 0..self.len(), source)
+            })?;
+        }
+        self.is_locked.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Lets the system page out what it likes again. Nothing happens to a map that is not locked.
+    pub fn unlock(&self) -> Result<()> {
+        let _one = self.locking.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(map) = self.mapping.map.as_ref().filter(|_| self.is_locked()) {
+            sys::unlock_mapped(map)
+                .map_err(|source| self.error("unlock", 0..self.len(), source))?;
+        }
+        self.is_locked.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Whether the last of [`lock`](Self::lock) and [`unlock`](Self::unlock) that worked was the
+    /// first.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.is_locked.load(Ordering::SeqCst)
+    }
+
+    fn clamp(&self, range: Range<usize>) -> Range<usize> {
+        range.start.min(self.len())..range.end.min(self.len())
+    }
+
+    fn lost(&self, range: Range<usize>) -> Error {
+        Error::PastEnd {
+            backend: KIND,
+            path: self.path.clone(),
+            offset: range.start as u64,
+            len: range.len(),
+            index: 0,
+            file_len: sys::file_len(&self.file).unwrap_or(0),
+        }
+    }
+
+    fn error(&self, operation: &'static str, range: Range<usize>, source: io::Error) -> Error {
+        let (offset, len) = (range.start, range.len());
+        Error::Mapping { operation, path: self.path.clone(), offset, len, source }
+    }
+}
+
+impl fmt::Debug for FileMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileMap")
+            .field("path", &self.path)
+            .field("len", &self.len())
+            .field("is_locked", &self.is_locked())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The file under the path, and as what it was opened.
+fn open_file(path: &Path) -> Result<(File, FileVersion)> {
+    // Looked at before it is opened: opening a pipe would wait for a writer.
+    FileVersion::at(path)?;
+    let file = open_plain(KIND, path)?;
+    let open_error = |source| Error::Open { backend: KIND, path: path.into(), source };
+    let version = FileVersion::of(&file).map_err(open_error)?;
+    Ok((file, version))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+use super::*;
+
+fn promise() -> Unchanging {
+    // SAFETY: no slice is held while a test changes its file.
+    unsafe { Unchanging::promise() }
+}
+
+fn file(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("weights.bin");
+    std::fs::write(&path, bytes).unwrap();
+    (dir, path)
+}
+
+#[test]
+fn populate_and_touch_bring_every_page_in() {
+    let bytes: Vec<u8> = (0..3 << 20).map(|at| (at % 251) as u8).collect();
+    let (_dir, path) = file(&bytes);
+    let map = FileMap::open(&path, promise()).unwrap();
+    map.populate(5..usize::MAX).unwrap();
+    map.touch(0..map.len()).unwrap();
+    assert_eq!(map.as_slice(), bytes);
+    assert!(map.is_intact() && map.is_current());
+}
+
+/// Where `MADV_POPULATE_READ` is not known, as on Linux before 5.14, pages are touched.
+#[cfg(unix)]
+#[test]
+fn a_file_that_was_truncated_is_no_success() {
+    for populate in [FileMap::populate, FileMap::touch] {
+        let (_dir, path) = file(&[7; 64 << 10]);
+        let map = FileMap::open(&path, promise()).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_len(8 << 10).unwrap();
+        let error = populate(&map, 0..map.len()).unwrap_err();
+        assert!(matches!(error, Error::PastEnd { file_len: 8192, .. }), "{error:?}");
+        assert!(!map.is_intact() && !map.is_current());
+        // Damage stays, even if the file has grown again.
+        map.touch(32 << 10..33 << 10).unwrap_err();
+        file.set_len(64 << 10).unwrap();
+        assert!(!map.is_intact());
+        assert!(map.populate(0..4096).is_err());
+    }
+}
+
+#[test]
+fn another_version_is_not_mapped() {
+    let (dir, path) = file(b"one");
+    let version = FileVersion::at(&path).unwrap();
+    assert_eq!(FileMap::open_version(&path, &version, promise()).unwrap().as_slice(), b"one");
+    let next = dir.path().join("next");
+    std::fs::write(&next, b"two").unwrap();
+    std::fs::rename(&next, &path).unwrap();
+    let error = FileMap::open_version(&path, &version, promise()).unwrap_err();
+    assert!(matches!(error, Error::Replaced { .. }), "{error:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_lock_is_undone_once_and_for_all() {
+    let (_dir, path) = file(&[7; 8 << 10]);
+    let map = FileMap::open(&path, promise()).unwrap();
+    map.unlock().unwrap();
+    map.lock().unwrap();
+    map.lock().unwrap();
+    assert!(map.is_locked());
+    // The kernel does not let go of locked pages.
+    let error = map.advise(MapAdvice::DontNeed, 0..4096).unwrap_err();
+    assert!(error.to_string().contains("unlock"), "{error}");
+    map.unlock().unwrap();
+    assert!(!map.is_locked());
+    map.advise(MapAdvice::DontNeed, 0..4096).unwrap();
+    assert_eq!(map.as_slice()[..4096], [7; 4096]);
+}
+
+/// A single `MADV_WILLNEED` reads no more than the device's read-ahead (8 MiB of 512 where it was
+/// measured, 128 KiB by default), and the rest of the range stayed cold.
+#[cfg(target_os = "linux")]
+#[test]
+fn all_of_a_range_is_read_ahead() {
+    // Beside the test program: `/tmp` may be in memory, where nothing is ever cold.
+    let program = std::env::current_exe().unwrap();
+    let dir = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+    let path = dir.path().join("weights.bin");
+    let len = 24 << 20;
+    std::fs::write(&path, vec![7; len]).unwrap();
+    let file = File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    let cached = || sys::cached_pages(&file, 0..len as u64).unwrap();
+    let map = FileMap::open(&path, promise()).unwrap();
+    let by_map = || map.advise(MapAdvice::WillNeed, 0..len).unwrap();
+    let by_file = || sys::prefetch_cached(&file, 0..u64::MAX).unwrap();
+    for prefetch in [&by_map as &dyn Fn(), &by_file] {
+        // What is on its way into the cache cannot be dropped yet.
+        let since = std::time::Instant::now();
+        while cached() > 0 {
+            assert!(since.elapsed().as_secs() < 30, "{} pages stay", cached());
+            sys::release_cached(&file, 0..u64::MAX).unwrap();
+        }
+        prefetch();
+        // Pages stand in the cache as soon as their read has begun.
+        assert_eq!(cached(), (len >> 12) as u64);
+    }
+}

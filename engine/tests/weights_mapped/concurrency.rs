@@ -1,0 +1,162 @@
+//! The cache's bound, while many threads do what they like.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use ringmain::weights::{WeightCache, WeightsError};
+
+use crate::promise;
+use crate::support::temp_dir;
+
+const FILES: u64 = 24;
+const THREADS: u64 = 8;
+
+/// Numbers that look random, the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+fn path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number}.safetensors"))
+}
+
+/// A file that begins and ends with its number, and is a hole in between.
+fn write_sparse(path: &Path, number: u64, len: u64) {
+    let mut file = File::create(path).unwrap();
+    file.write_all(&number.to_le_bytes()).unwrap();
+    file.seek(SeekFrom::Start(len - 8)).unwrap();
+    file.write_all(&number.to_le_bytes()).unwrap();
+}
+
+/// What the threads may do beside opening and holding.
+#[derive(Clone, Copy, PartialEq)]
+enum Mischief {
+    /// Locking, and files that are replaced meanwhile.
+    LockAndReplace,
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    None,
+}
+
+/// Runs the threads. `look` is called all the time by one more.
+fn run(dir: &Path, unit_bytes: u64, limit_bytes: u64, mischief: Mischief, look: impl Fn() + Sync) {
+    for number in 0..FILES {
+        write_sparse(&path(dir, number), number, unit_bytes * (1 + number % 4));
+    }
+    let cache = WeightCache::new(limit_bytes, promise());
+    let (is_over, looks) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let (cache, is_over, looks, look) = (&cache, &is_over, &looks, &look);
+        scope.spawn(move || {
+            while !is_over.load(Ordering::SeqCst) {
+                let stats = cache.stats();
+                assert!(stats.total_size <= limit_bytes, "{stats:?}");
+                look();
+                looks.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        if mischief == Mischief::LockAndReplace && cfg!(unix) {
+            scope.spawn(move || replace(dir, unit_bytes, is_over));
+        }
+        let workers: Vec<_> = (0..THREADS)
+            .map(|seed| scope.spawn(move || work(cache, dir, seed + 1, mischief)))
+            .collect();
+        let outcomes: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        // Also if one has failed, as the scope waits for all.
+        is_over.store(true, Ordering::SeqCst);
+        let opened: u64 = outcomes.into_iter().map(|outcome| outcome.unwrap()).sum();
+        assert!(opened > 100, "the threads have hardly opened anything: {opened}");
+    });
+    assert!(looks.into_inner() > 10);
+    cache.clear();
+    let stats = cache.stats();
+    assert_eq!((stats.entries, stats.total_size), (0, 0), "nothing is held any more");
+    assert!(stats.hits > 0 && stats.misses > 0 && stats.evictions > 0, "{stats:?}");
+}
+
+fn work(cache: &WeightCache, dir: &Path, seed: u64, mischief: Mischief) -> u64 {
+    let (mut numbers, mut held, mut opened) = (Numbers(seed * 0x9E37_79B9), Vec::new(), 0);
+    for _ in 0..400 {
+        let number = numbers.below(FILES);
+        match cache.get_or_open(path(dir, number)) {
+            Ok(weights) => {
+                for offset in [0, weights.size() - 8] {
+                    assert_eq!(weights.slice(offset, 8).unwrap(), number.to_le_bytes());
+                }
+                if mischief == Mischief::LockAndReplace && cfg!(unix) && numbers.below(4) == 0 {
+                    weights.lock_in_memory().unwrap();
+                    thread::yield_now();
+                    weights.unlock().unwrap();
+                }
+                held.push(weights);
+                opened += 1;
+            }
+            Err(WeightsError::CacheFull { .. }) => held.clear(),
+            Err(error) => panic!("{error}"),
+        }
+        match numbers.below(40) {
+            0 => drop(cache.clear()),
+            1..3 => drop(cache.evict_lru(numbers.below(1 << 20))),
+            3..20 if !held.is_empty() => {
+                held.swap_remove(numbers.below(held.len() as u64) as usize);
+            }
+            _ => {}
+        }
+        held.truncate(2);
+    }
+    opened
+}
+
+/// Puts new files in the place of old ones, of other sizes.
+fn replace(dir: &Path, unit_bytes: u64, is_over: &AtomicBool) {
+    let (next, mut numbers) = (dir.join("next"), Numbers(77));
+    while !is_over.load(Ordering::SeqCst) {
+        let number = numbers.below(FILES);
+        write_sparse(&next, number, unit_bytes * (1 + numbers.below(4)));
+        std::fs::rename(&next, path(dir, number)).unwrap();
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn the_bound_holds_at_every_moment() {
+    let dir = temp_dir();
+    run(dir.path(), 16 << 10, 200 << 10, Mischief::LockAndReplace, || {});
+}
+
+/// The same of the address space, whose size the kernel tells as one number. The files are holes of
+/// gigabytes, so that nothing else the process maps matters.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_bound_holds_for_what_is_really_mapped() {
+    let dir = temp_dir();
+    let limit_bytes = 50 << 30;
+    let most = crate::system::in_child("concurrency::address_space_child", dir.path(), limit_bytes);
+    assert!(most <= limit_bytes + (3 << 30), "{} MiB were mapped", most >> 20);
+    assert!(most >= limit_bytes / 2, "only {} MiB were seen", most >> 20);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "the measurement itself, which another test starts in a process of its own"]
+fn address_space_child() {
+    let Some((dir, limit_bytes)) = crate::system::told() else { return };
+    let mapped_bytes = || {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        pages.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 4096
+    };
+    let (before, most) = (mapped_bytes(), AtomicU64::new(0));
+    run(&dir, 4 << 30, limit_bytes, Mischief::None, || {
+        most.fetch_max(mapped_bytes() - before, Ordering::SeqCst);
+    });
+    crate::system::answer(most.into_inner());
+}

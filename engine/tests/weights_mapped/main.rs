@@ -1,0 +1,37 @@
+//! Mapped weights, the ways to read weights, and the cache of mappings.
+#![cfg(feature = "safetensors")]
+// These lints spare functions marked `#[test]`, but not what such functions share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod cache;
+mod concurrency;
+mod mapped;
+mod seed_steps;
+mod source;
+#[path = "../support/mod.rs"]
+mod support;
+#[cfg(target_os = "linux")]
+mod system;
+
+use std::path::{Path, PathBuf};
+
+use ringmain::weights::Unchanging;
+
+/// What is written to a file that is mapped is written by tests that look for the consequences, and
+/// hold no slice of it meanwhile.
+fn promise() -> Unchanging {
+    // SAFETY: as said above.
+    unsafe { Unchanging::promise() }
+}
+
+/// A file that `safetensors` itself has written.
+fn vector(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/safetensors").join(name)
+}
+
+/// A file with bytes that differ from place to place.
+fn write_file(path: &Path, len: usize) -> Vec<u8> {
+    let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8 ^ (at >> 12) as u8).collect();
+    std::fs::write(path, &bytes).unwrap();
+    bytes
+}

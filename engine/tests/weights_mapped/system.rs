@@ -1,0 +1,249 @@
+//! What Linux says of the process: its mappings, its memory, its limits. Measurements that other tests
+//! would disturb, or that would disturb them, are made in a process of their own.
+
+use std::ffi::CString;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ringmain::weights::{
+    MappedWeights, MmapAdvice, MmapOptions, Prepared, WeightCache, WeightSource, Wish,
+};
+
+use crate::source::watched;
+use crate::support::temp_dir;
+use crate::{promise, write_file};
+
+pub(crate) const MODELS: u64 = 12;
+pub(crate) const MODEL_BYTES: u64 = 16 << 20;
+
+/// What a child is told.
+const CHILD_DIR: &str = "RINGMAIN_WEIGHTS_DIR";
+const CHILD_LIMIT: &str = "RINGMAIN_WEIGHTS_LIMIT_BYTES";
+/// What it answers, before the number.
+const ANSWER: &str = "answer: ";
+
+/// How many mappings and descriptors this process has of the file.
+pub(crate) fn uses_of(path: &Path) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mapped = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap())).count();
+    let files = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    mapped + files.filter(|fd| fd.path().read_link().is_ok_and(|to| to == path)).count()
+}
+
+pub(crate) fn make_pipe(path: &Path) {
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: the path ends with a NUL.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+}
+
+/// A number that `/proc/self/smaps` has for the file's mapping, in bytes.
+fn mapping_bytes(path: &Path, field: &str) -> usize {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut lines = smaps.lines().skip_while(|line| !line.ends_with(path.to_str().unwrap()));
+    let line = lines.find(|line| line.starts_with(field)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+}
+
+/// Runs an ignored test of this program in a process of its own.
+pub(crate) fn in_child(test: &str, dir: &Path, limit_bytes: u64) -> u64 {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
+    let output = command.env(CHILD_DIR, dir).env(CHILD_LIMIT, limit_bytes.to_string()).output();
+    let output = output.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text.lines().find_map(|line| line.split_once(ANSWER)).unwrap().1.parse().unwrap()
+}
+
+/// What [`in_child`] has told; `None` if somebody runs ignored tests by hand.
+pub(crate) fn told() -> Option<(PathBuf, u64)> {
+    let limit_bytes = std::env::var(CHILD_LIMIT).ok()?.parse().unwrap();
+    Some((std::env::var_os(CHILD_DIR)?.into(), limit_bytes))
+}
+
+pub(crate) fn answer(number: u64) {
+    println!("\n{ANSWER}{number}");
+}
+
+fn status_bytes(fields: &[&str]) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let lines = status.lines().filter(|line| fields.iter().any(|field| line.starts_with(field)));
+    lines.map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10).sum()
+}
+
+fn model(dir: &Path, at: u64) -> PathBuf {
+    dir.join(format!("model-{at}.safetensors"))
+}
+
+/// Real bytes: the pages of a hole would all be one.
+pub(crate) fn write_models(dir: &Path) {
+    for at in 0..MODELS {
+        std::fs::write(model(dir, at), vec![at as u8 + 1; MODEL_BYTES as usize]).unwrap();
+    }
+}
+
+/// How much a process grows that loads all models through a cache.
+pub(crate) fn loading_growth_bytes(dir: &Path, limit_bytes: u64) -> u64 {
+    in_child("system::loading_child", dir, limit_bytes)
+}
+
+#[test]
+#[ignore = "the measurement itself, which another test starts in a process of its own"]
+fn loading_child() {
+    let Some((dir, limit_bytes)) = told() else { return };
+    let resident_bytes = || status_bytes(&["RssAnon:", "RssFile:"]);
+    let cache = WeightCache::new(limit_bytes, promise());
+    let (before_bytes, mut most_bytes) = (resident_bytes(), 0);
+    for at in 0..MODELS {
+        let weights = cache.get_or_open(model(&dir, at)).unwrap();
+        let pages = weights.as_bytes().iter().step_by(4096);
+        assert!(pages.clone().all(|byte| u64::from(*byte) == at + 1));
+        most_bytes = resident_bytes().max(most_bytes);
+    }
+    answer(most_bytes.saturating_sub(before_bytes));
+}
+
+#[test]
+fn populate_release_and_lock_do_so() {
+    let (dir, len) = (temp_dir(), 1 << 20);
+    let path = dir.path().join("resident.safetensors");
+    let bytes = write_file(&path, len);
+    let weights = MappedWeights::open(&path, promise()).unwrap();
+    assert_eq!(mapping_bytes(&path, "Rss:"), 0);
+    weights.populate_range(0..len / 2).unwrap();
+    // Where the cache holds large folios, all of one is mapped.
+    assert!(mapping_bytes(&path, "Rss:") >= len / 2);
+    weights.populate().unwrap();
+    assert_eq!(mapping_bytes(&path, "Rss:"), len);
+    weights.advise(MmapAdvice::DontNeed).unwrap();
+    assert_eq!(mapping_bytes(&path, "Rss:"), 0);
+    weights.lock_in_memory().unwrap();
+    assert!(weights.is_locked());
+    assert_eq!((mapping_bytes(&path, "Rss:"), mapping_bytes(&path, "Locked:")), (len, len));
+    weights.unlock().unwrap();
+    assert!(!weights.is_locked());
+    assert_eq!(mapping_bytes(&path, "Locked:"), 0);
+    assert_eq!(weights.as_bytes(), bytes);
+}
+
+/// Whether each page of the mapping is in the page cache.
+fn cached_pages(weights: &MappedWeights) -> usize {
+    let bytes = weights.as_bytes();
+    let mut pages = vec![0u8; bytes.len().div_ceil(4096)];
+    // SAFETY: the range is a mapping, and there is a byte for each of its pages.
+    let outcome =
+        unsafe { libc::mincore(bytes.as_ptr().cast_mut().cast(), bytes.len(), pages.as_mut_ptr()) };
+    assert_eq!(outcome, 0);
+    pages.iter().filter(|page| **page & 1 == 1).count()
+}
+
+#[test]
+fn a_mapping_is_read_ahead_by_the_kernel() {
+    let (dir, len) = (temp_dir(), 4 << 20);
+    let path = dir.path().join("cold.safetensors");
+    write_file(&path, len);
+    let file = std::fs::File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    // SAFETY: the descriptor is open.
+    let outcome = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    assert_eq!(outcome, 0);
+    let weights = Arc::new(MappedWeights::open(&path, promise()).unwrap());
+    assert_eq!(cached_pages(&weights), 0, "the file is not cold");
+    let source = WeightSource::from_mapped(Arc::clone(&weights));
+    assert_eq!(source.prepare_tensor(1 << 20, 2 << 20).unwrap(), Prepared::Started);
+    // They count when they have arrived.
+    let since = Instant::now();
+    while cached_pages(&weights) < 512 {
+        assert!(since.elapsed().as_secs() < 30, "{} pages", cached_pages(&weights));
+    }
+    assert_eq!(mapping_bytes(&path, "Rss:"), 0, "nobody has touched them");
+}
+
+/// A child has the source, but not the threads that read ahead for it.
+#[test]
+fn a_forked_child_reads_for_itself() {
+    let dir = temp_dir();
+    write_file(&dir.path().join("model-0.safetensors"), 1 << 20);
+    assert_eq!(in_child("system::fork_child", dir.path(), 0), 0);
+}
+
+#[test]
+#[ignore = "forks, in a process of its own that another test starts"]
+fn fork_child() {
+    let Some((dir, _)) = told() else { return };
+    let bytes = std::fs::read(model(&dir, 0)).unwrap();
+    // So slow that all four are being read at the fork.
+    let (_, _, source) = watched(&model(&dir, 0), Duration::from_millis(200));
+    for at in 0..4 {
+        assert_eq!(source.prepare_tensor(at << 10, 100_000).unwrap(), Prepared::Started);
+    }
+    // SAFETY: the child reads, compares and ends; it takes no lock that another thread may hold.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: a child that waits for the parent's threads is ended.
+        unsafe { libc::alarm(20) };
+        let is_right = (0..4).all(|at: usize| {
+            let offset = at << 10;
+            source.prepare_tensor(offset, 100_000).is_ok()
+                && source
+                    .get_tensor_bytes(offset, 100_000)
+                    .is_ok_and(|got| *got == bytes[offset..][..100_000])
+        });
+        drop(source);
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(i32::from(!is_right)) };
+    }
+    let mut status = -1;
+    // SAFETY: the pointer is to a live integer.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    for at in 0..4 {
+        assert_eq!(
+            *source.get_tensor_bytes(at << 10, 100_000).unwrap(),
+            bytes[at << 10..][..100_000]
+        );
+    }
+    answer(status.unsigned_abs().into());
+}
+
+/// A lock is a wish as an option, and an error as a call.
+#[test]
+fn a_lock_beyond_the_limit_is_told_with_the_way_out() {
+    let dir = temp_dir();
+    write_file(&dir.path().join("model-0.safetensors"), 1 << 20);
+    assert_eq!(in_child("system::memlock_child", dir.path(), 64 << 10), 1);
+}
+
+#[test]
+#[ignore = "changes the limits of its process, which another test starts"]
+fn memlock_child() {
+    let Some((dir, limit_bytes)) = told() else { return };
+    let limit = libc::rlimit { rlim_cur: limit_bytes, rlim_max: limit_bytes };
+    // SAFETY: a plain value is passed in.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) }, 0);
+    drop_capabilities();
+    let options = MmapOptions::new().lock().populate();
+    let weights = MappedWeights::open_with_options(model(&dir, 0), &options, promise()).unwrap();
+    let unmet: Vec<_> = weights.unmet().iter().map(|unmet| unmet.wish).collect();
+    assert_eq!(unmet, [Wish::Lock]);
+    assert_eq!(mapping_bytes(&model(&dir, 0), "Rss:"), 1 << 20, "populated all the same");
+    let error = weights.lock_in_memory().unwrap_err().to_string();
+    for part in ["model-0.safetensors", "ENOMEM", "65536 bytes", "ulimit -l"] {
+        assert!(error.contains(part), "`{part}` is missing in: {error}");
+    }
+    assert!(!weights.is_locked());
+    assert_eq!(mapping_bytes(&model(&dir, 0), "Locked:"), 0);
+    answer(1);
+}
+
+/// Root may lock what it likes (`CAP_IPC_LOCK`).
+fn drop_capabilities() {
+    const VERSION_3: u32 = 0x2008_0522;
+    let (header, none) = ([VERSION_3, 0], [0u32; 6]);
+    // SAFETY: both pointers are to live values of the layout that capset(2) documents.
+    let outcome = unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const none) };
+    assert_eq!(outcome, 0);
+}
