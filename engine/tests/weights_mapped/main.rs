@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod cache;
-// Not under Wine, which loses wake-ups between threads that wait for the same address.
+// It passes under Wine too, but takes a minute there.
 #[cfg(unix)]
 mod concurrency;
 mod mapped;
