@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use ringmain::weights::{MappedWeights, WeightCache, WeightsError};
 use tempfile::TempDir;
 
@@ -123,10 +124,12 @@ fn a_file_that_cannot_be_opened_leaves_nothing_behind() {
         assert_eq!((cache.stats().entries, cache.stats().total_size), (0, 0));
     }
     cache.get_or_open(files.path(0)).unwrap();
-    // Nor does one that is gone.
-    std::fs::remove_file(files.path(0)).unwrap();
-    cache.get_or_open(files.path(0)).unwrap_err();
-    assert_eq!((cache.stats().entries, cache.stats().total_size), (0, 0));
+    // Nor does one that is gone. Windows does not let a mapped file go.
+    if cfg!(unix) {
+        std::fs::remove_file(files.path(0)).unwrap();
+        cache.get_or_open(files.path(0)).unwrap_err();
+        assert_eq!((cache.stats().entries, cache.stats().total_size), (0, 0));
+    }
 }
 
 /// Windows does not let a mapped file be replaced.
@@ -266,13 +269,15 @@ impl Model {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
-
-    /// The order in which mappings go is that of a list that is kept by hand.
-    #[test]
-    fn the_least_recently_used_goes_first(acts in proptest::collection::vec(act(), 1..60)) {
-        let files = Files::new(&SIZES);
+/// The order in which mappings go is that of a list that is kept by hand.
+#[test]
+fn the_least_recently_used_goes_first() {
+    let files = Files::new(&SIZES);
+    // Under Wine a file takes milliseconds to open.
+    let cases = if cfg!(windows) { 4 } else { 48 };
+    let config = ProptestConfig { cases, failure_persistence: None, ..Default::default() };
+    let acts = proptest::collection::vec(act(), 1..60);
+    let outcome = TestRunner::new(config).run(&acts, |acts| {
         let cache = WeightCache::new(LIMIT_BYTES as u64, promise());
         let (mut model, mut held) = (Model::default(), Vec::<(usize, Arc<MappedWeights>)>::new());
         for act in acts {
@@ -322,9 +327,12 @@ proptest! {
         // Which ones are left, in the order in which they go.
         held.clear();
         model.held.clear();
-        let left = model.order.iter().filter(|file| !model.locked.contains(file) && SIZES[**file] > 0);
+        let left =
+            model.order.iter().filter(|file| !model.locked.contains(file) && SIZES[**file] > 0);
         for file in left.copied().collect::<Vec<_>>() {
             prop_assert_eq!(cache.evict_lru(1), model.evict(1), "{}", file);
         }
-    }
+        Ok(())
+    });
+    outcome.unwrap();
 }

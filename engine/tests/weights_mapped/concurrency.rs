@@ -64,7 +64,7 @@ fn run(dir: &Path, unit_bytes: u64, limit_bytes: u64, mischief: Mischief, look: 
                 looks.fetch_add(1, Ordering::SeqCst);
             }
         });
-        if mischief == Mischief::LockAndReplace && cfg!(unix) {
+        if mischief == Mischief::LockAndReplace {
             scope.spawn(move || replace(dir, unit_bytes, is_over));
         }
         let workers: Vec<_> = (0..THREADS)
@@ -92,7 +92,7 @@ fn work(cache: &WeightCache, dir: &Path, seed: u64, mischief: Mischief) -> u64 {
                 for offset in [0, weights.size() - 8] {
                     assert_eq!(weights.slice(offset, 8).unwrap(), number.to_le_bytes());
                 }
-                if mischief == Mischief::LockAndReplace && cfg!(unix) && numbers.below(4) == 0 {
+                if mischief == Mischief::LockAndReplace && numbers.below(4) == 0 {
                     weights.lock_in_memory().unwrap();
                     thread::yield_now();
                     weights.unlock().unwrap();
