@@ -47,6 +47,8 @@ pub mod fuzzing;
 mod index;
 mod layout;
 mod npy;
+mod partition;
+mod permutation;
 mod prefetch;
 mod read;
 mod reserve;

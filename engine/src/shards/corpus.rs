@@ -7,8 +7,8 @@ use ringmain_backends::{FileHandle, FileStamp, ReadBackendExt};
 
 use super::ShardError;
 use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
-use super::order::mix;
 use crate::Engine;
+use crate::permutation::mix;
 
 /// A shard with rows.
 #[derive(Debug)]
