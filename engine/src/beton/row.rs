@@ -208,6 +208,17 @@ impl RowLayout {
         true
     }
 
+    /// The fields whose values are in the pages, or may be.
+    pub(super) fn paged(&self) -> Vec<usize> {
+        let is_paged = |slot: &Slot| !matches!(slot.form, Form::Float | Form::Int);
+        self.slots.iter().enumerate().filter(|(_, slot)| is_paged(slot)).map(|(at, _)| at).collect()
+    }
+
+    /// The bytes of a field's member.
+    pub(super) fn member_bytes(&self, field: usize) -> usize {
+        self.slots[field].bytes
+    }
+
     /// Where a custom field's handler says that the rest of a value is.
     pub(super) fn custom_region(&self, row: &[u8], field: usize) -> Option<MemberRegion> {
         let slot = &self.slots[field];
