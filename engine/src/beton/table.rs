@@ -92,8 +92,8 @@ impl Table {
         let mut last: Option<(usize, u64)> = None; // who reaches farthest, and where to
         for at in 0..self.entries.len() {
             let Entry { ptr, size, flaw, .. } = self.entries[at];
-            // What lies outside the pages is no region, so it disturbs nobody.
-            if size == 0 || flaw == Flaw::OutsidePages {
+            // What cannot be a region disturbs nobody.
+            if size == 0 || flaw != Flaw::None {
                 continue;
             }
             let end = ptr + u64::from(size);

@@ -4,7 +4,10 @@
 // These lints spare functions marked `#[test]`, but not what such functions share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod damage;
+mod epochs;
 mod expected;
+mod made;
 #[path = "../support/mod.rs"]
 mod support;
 mod vectors;
