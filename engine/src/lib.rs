@@ -32,7 +32,8 @@
 //! # Features
 //! `uring`, `direct` and `tokio-uring` add the backends of those names on Linux. `ndarray` adds
 //! [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards) batches, `serde` the states of
-//! shard sources and of epochs, `beton` FFCV's datasets.
+//! shard sources and of epochs, `beton` FFCV's datasets and `jpeg`
+//! decoding their images.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "beton")]

@@ -15,6 +15,8 @@ mod field;
 mod fill;
 mod handler;
 mod header;
+#[cfg(feature = "jpeg")]
+mod jpeg;
 mod memory;
 mod options;
 mod os_cache;

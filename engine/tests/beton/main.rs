@@ -7,6 +7,8 @@
 mod damage;
 mod epochs;
 mod expected;
+#[cfg(feature = "jpeg")]
+mod jpeg;
 mod made;
 #[path = "../support/mod.rs"]
 mod support;
