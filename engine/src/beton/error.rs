@@ -177,6 +177,50 @@ pub enum BetonError {
         page_bytes: u64,
     },
 
+    /// The maker of samples has failed.
+    #[error("{}: sample {sample} could not be made: {source}", path.display())]
+    Source {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// Which sample.
+        sample: u64,
+        /// What its maker said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    /// An iterator has yielded more or fewer samples than it was said to.
+    #[error(
+        "{}: {declared} samples were declared, and {} came; declare as many as there are",
+        path.display(), count_of(*found, *declared)
+    )]
+    WrongCount {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// How many there should have been.
+        declared: u64,
+        /// How many there were; one more than declared if there were more.
+        found: u64,
+    },
+
+    /// A thread that makes samples has panicked.
+    #[error("{}: a thread that makes samples has panicked: {message}", path.display())]
+    WriterPanicked {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// What it said.
+        message: String,
+    },
+
+    /// The file cannot be written past the page cache.
+    #[error(
+        "{}: the filesystem of its folder refuses O_DIRECT; write it without `direct`, or elsewhere",
+        path.display()
+    )]
+    NoDirect {
+        /// The file that was to be written.
+        path: PathBuf,
+    },
+
     /// All buffers of the engine are held: by batches that were not dropped, or by others.
     #[error(
         "{}: no memory for {what} of {needed_bytes} bytes: {in_use_bytes} of {limit_bytes} bytes of \
@@ -344,6 +388,10 @@ impl BetonError {
             | Self::BadSample { path, .. }
             | Self::InvalidSample { path, .. }
             | Self::SampleTooLarge { path, .. }
+            | Self::Source { path, .. }
+            | Self::WrongCount { path, .. }
+            | Self::WriterPanicked { path, .. }
+            | Self::NoDirect { path }
             | Self::MemorySpent { path, .. }
             | Self::InvalidOption { path, .. }
             | Self::StateMismatch { path, .. }
@@ -358,6 +406,7 @@ impl BetonError {
             Self::NoSuchSample { sample, .. }
             | Self::BadSample { sample, .. }
             | Self::InvalidSample { sample, .. }
+            | Self::Source { sample, .. }
             | Self::SampleTooLarge { sample, .. } => Some(*sample),
             _ => None,
         }
@@ -366,6 +415,10 @@ impl BetonError {
     pub(super) fn backend(path: &Path, source: ringmain_backends::Error) -> Self {
         Self::Backend { path: path.to_owned(), source }
     }
+}
+
+fn count_of(found: u64, declared: u64) -> String {
+    if found > declared { "more".to_owned() } else { format!("only {found}") }
 }
 
 /// What comes before an error that does not name the file itself.

@@ -31,6 +31,7 @@ mod state;
 mod table;
 mod traversal;
 mod value;
+mod writer;
 
 pub use alloc::{ALLOCATION_LEN, Allocation};
 pub use array::ArraySpec;
@@ -52,3 +53,7 @@ pub use traversal::Traversal;
 pub use value::{Array, Image, Value};
 
 pub use crate::partition::Partition;
+pub use writer::{
+    BetonWriter, CustomRegion, RegionAlignment, SampleBuilder, SampleError, WriteProgress,
+    WriteReport,
+};
