@@ -1,5 +1,6 @@
 //! Test data, from a seed. A new kind is a file here and a line in the command.
 
+mod beton;
 mod npy;
 mod raw;
 mod shards;
@@ -23,6 +24,7 @@ pub(crate) fn run(args: &GenArgs, out: &mut impl Write) -> Result<(), Failure> {
         GenKind::Raw(args) => raw::run(args)?,
         GenKind::Npy(args) => npy::run(args)?,
         GenKind::Shards(args) => shards::run(args)?,
+        GenKind::Beton(args) => beton::run(args)?,
     };
     writeln!(out, "{line}").map_err(Failure::Output)
 }

@@ -106,3 +106,43 @@ fn a_corpus_that_cannot_be_made_is_refused() {
     // The third would be taken for one of the two.
     make("2", "4").expect_failure(2, &["part-002.shard", "is there already"]);
 }
+
+fn gen_beton(path: &std::path::Path, args: &[&str]) -> crate::support::Outcome {
+    run(ringmain(["gen", "beton"]).arg(path).args(args))
+}
+
+#[test]
+fn a_dataset_is_the_same_for_any_number_of_workers() {
+    let dir = tempfile::tempdir().unwrap();
+    let fields = "int,float,bytes,json,ndarray,tensor,image";
+    let made = |name: &str, workers: &str, align: &str| {
+        let path = dir.path().join(name);
+        let sizes = ["--samples", "300", "--sample-bytes", "20k", "--fields", fields, "--varied"];
+        let how = ["--page-size", "2MiB", "--workers", workers, "--align", align];
+        let outcome = gen_beton(&path, &[&sizes[..], &how, &["--deterministic"]].concat());
+        let line = String::from_utf8(outcome.stdout_of_success()).unwrap();
+        assert!(line.contains("300 samples"), "{line}");
+        fs::read(path).unwrap()
+    };
+    let one = made("a.beton", "1", "0");
+    assert_eq!(u16::from_le_bytes([one[0], one[1]]), 2);
+    assert!(one == made("b.beton", "3", "0"));
+    assert!(one != made("c.beton", "3", "4096"));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn a_dataset_that_cannot_be_made_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.beton");
+    let refused = |args: &[&str], code, parts: &[&str]| {
+        gen_beton(&path, &[&["--samples", "9"], args].concat()).expect_failure(code, parts);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    };
+    refused(&["--page-size", "3MiB"], 1, &["a.beton", "page_bytes", "power of two"]);
+    refused(&["--page-size", "8GiB"], 2, &["--page-size"]);
+    refused(&["--sample-bytes", "9MiB"], 1, &["sample ", "9437184 bytes", "larger pages"]);
+    refused(&["--align", "100"], 2, &["--align", "4096"]);
+    refused(&["--fields", "int,film"], 2, &["film", "image"]);
+    gen_beton(&path, &["--samples", "99999999999"]).expect_failure(2, &["are free"]);
+}

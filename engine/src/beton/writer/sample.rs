@@ -134,20 +134,37 @@ impl<'a> SampleBuilder<'a> {
         bytes: &[u8],
     ) -> Result<&mut Self, BetonError> {
         let field = self.expect("an image", |kind| matches!(kind, FieldKind::RgbImage))?;
-        let expected = u64::from(width) * u64::from(height) * 3;
-        if bytes.len() as u64 != expected || expected == 0 {
+        if Some(bytes.len()) != raw_bytes(width, height) {
             let len = bytes.len();
             let reason = format!("{len} bytes are no raw image of {width} × {height} pixels");
             return Err(self.invalid(field, reason));
         }
-        self.image(field, ImageMode::Raw, (width, height), bytes)
+        self.image(field, ImageMode::Raw, (width, height), bytes.len(), copied(bytes))
+    }
+
+    /// A raw image, which `fill` writes to where it belongs. What is there before is unspecified. It
+    /// is not called for a sample that is too large.
+    pub fn image_raw_with(
+        &mut self,
+        width: u16,
+        height: u16,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), SampleError>,
+    ) -> Result<&mut Self, BetonError> {
+        let field = self.expect("an image", |kind| matches!(kind, FieldKind::RgbImage))?;
+        match raw_bytes(width, height) {
+            Some(len) => self.image(field, ImageMode::Raw, (width, height), len, fill),
+            None => {
+                let reason = format!("an image of {width} × {height} pixels cannot be");
+                Err(self.invalid(field, reason))
+            }
+        }
     }
 
     /// An image as a JPEG file, which is kept as it is. Its size is read from it.
     pub fn image_jpeg(&mut self, bytes: &[u8]) -> Result<&mut Self, BetonError> {
         let field = self.expect("an image", |kind| matches!(kind, FieldKind::RgbImage))?;
         match jpeg::dimensions(bytes) {
-            Some(size) => self.image(field, ImageMode::Jpeg, size, bytes),
+            Some(size) => self.image(field, ImageMode::Jpeg, size, bytes.len(), copied(bytes)),
             None => Err(self.invalid(field, "the bytes are no JPEG image".to_owned())),
         }
     }
@@ -203,9 +220,10 @@ impl<'a> SampleBuilder<'a> {
         field: usize,
         mode: ImageMode,
         (width, height): (u16, u16),
-        bytes: &[u8],
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), SampleError>,
     ) -> Result<&mut Self, BetonError> {
-        self.region(field, bytes.len(), 0, copied(bytes))?;
+        self.region(field, len, 0, fill)?;
         self.put(field, Member::Image { mode: mode.id(), width, height, ptr: 0 })
     }
 
@@ -293,6 +311,12 @@ pub(super) fn source_error(path: &Path, sample: u64, source: SampleError) -> Bet
         Ok(error) => *error,
         Err(source) => BetonError::Source { path: path.to_owned(), sample, source },
     }
+}
+
+/// The bytes of a raw image; `None` for one that has none, or more than there are.
+fn raw_bytes(width: u16, height: u16) -> Option<usize> {
+    let pixels = usize::from(width).checked_mul(usize::from(height))?;
+    pixels.checked_mul(3).filter(|bytes| *bytes > 0)
 }
 
 fn copied(bytes: &[u8]) -> impl FnOnce(&mut [u8]) -> Result<(), SampleError> {
