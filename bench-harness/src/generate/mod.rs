@@ -14,6 +14,7 @@ use crate::interrupt;
 use crate::size::{format_bytes, format_bytes_short};
 use crate::whole_file::{folder, write_whole_with};
 
+pub(crate) use beton::{BetonSpec, write_beton};
 pub(crate) use raw::{RawBytes, write_raw};
 pub(crate) use shards::{ShardSizes, write_shards};
 

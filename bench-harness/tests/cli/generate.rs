@@ -74,6 +74,22 @@ fn shards_are_made_and_recognised() {
     run(ringmain(["inspect"]).arg(&corpus)).expect_failure(1, &["part-001.shard", "truncated"]);
 }
 
+#[test]
+fn datasets_are_made_and_recognised() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.beton");
+    let sizes = ["gen", "beton", "--samples", "50", "--sample-bytes", "5000", "--align", "4096"];
+    let outcome = run(ringmain(sizes).args(["--page-size", "2MiB"]).arg(&path));
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let json = run(ringmain(["inspect", "--json"]).arg(&path)).stdout_of_success();
+    let found: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!((&found["format"], &found["samples"]), (&"beton".into(), &50.into()));
+    assert_eq!((&found["page_bytes"], &found["damaged_samples"]), (&(2 << 20).into(), &0.into()));
+    assert!(found["region_alignment"].as_u64().unwrap() >= 4096, "{found}");
+    fs::write(&path, b"no dataset at all, whatever its name").unwrap();
+    run(ringmain(["inspect"]).arg(&path)).expect_failure(1, &["a.beton", "only version 2"]);
+}
+
 /// A shard with a bad beginning was `raw`, and a folder was listed otherwise than `open_dir` does.
 #[test]
 fn what_has_the_name_of_a_shard_is_one_or_an_error() {

@@ -55,6 +55,10 @@ impl Dataset {
         let rows = source.rows(&layout)?;
         let table = source.table(&pages, regions)?;
         let fingerprint = fingerprint(&head, &fields, &table);
+        if backend.capabilities().zero_copy {
+            // All of it was copied, and need not be mapped too.
+            backend.release(&file, 0..file_len).map_err(failed)?;
+        }
         let paged = layout.paged();
         let engine = engine.clone();
         Ok(Self {
