@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::epoch_options::SampleOptions;
 use super::schedule::{BatchSchedule, Epoch};
 use super::state::SampleState;
-use super::traversal::Sequence;
 use super::{Batch, BetonError, Traversal};
 use crate::prefetch::{Limits, Prefetcher};
 
@@ -142,7 +141,7 @@ impl SampleSource {
     /// The present epoch with its samples in another order.
     fn epoch_in_order(&self, traversal: Traversal) -> Arc<Epoch> {
         let now = self.epoch();
-        let sequence = Sequence::new(traversal, &now.dataset);
+        let sequence = now.sequence.for_epoch(traversal, &now.dataset);
         Arc::new(Epoch { sequence, ..(**now).clone() })
     }
 

@@ -78,9 +78,21 @@ impl Sequence {
         match traversal {
             Traversal::Sequential => Self::Straight,
             Traversal::Random { seed, epoch } => Self::Random(Permutation::new(len, seed, epoch)),
-            Traversal::QuasiRandom { seed, epoch, open_pages } => Self::Quasi(Arc::new(
-                Quasi::new(ByPage::of(dataset), seed, epoch, open_pages.get()),
-            )),
+            Traversal::QuasiRandom { seed, epoch, open_pages } => {
+                let by_page = Arc::new(ByPage::of(dataset));
+                Self::Quasi(Arc::new(Quasi::new(by_page, seed, epoch, open_pages.get())))
+            }
+        }
+    }
+
+    /// The order of another pass over the same dataset, with what this one knows of it.
+    pub(super) fn for_epoch(&self, traversal: Traversal, dataset: &Dataset) -> Self {
+        match (self, traversal) {
+            (Self::Quasi(quasi), Traversal::QuasiRandom { seed, epoch, open_pages }) => {
+                let by_page = Arc::clone(&quasi.by_page);
+                Self::Quasi(Arc::new(Quasi::new(by_page, seed, epoch, open_pages.get())))
+            }
+            _ => Self::new(traversal, dataset),
         }
     }
 
@@ -131,7 +143,7 @@ impl ByPage {
 /// Pages in random order, and the samples of each group of pages in random order.
 #[derive(Debug)]
 pub(super) struct Quasi {
-    by_page: ByPage,
+    by_page: Arc<ByPage>,
     pages: Permutation,
     /// Where the samples of each page would begin, were they in the order of the pages.
     starts: Vec<u64>,
@@ -141,7 +153,7 @@ pub(super) struct Quasi {
 }
 
 impl Quasi {
-    fn new(by_page: ByPage, seed: u64, epoch: u64, open_pages: u64) -> Self {
+    fn new(by_page: Arc<ByPage>, seed: u64, epoch: u64, open_pages: u64) -> Self {
         let count = by_page.starts.len() as u64 - 1;
         let pages = Permutation::new(count, seed, epoch);
         let mut starts = vec![0];
@@ -193,7 +205,8 @@ mod tests {
     use super::*;
 
     fn quasi(pages: &[u64], seed: u64, epoch: u64, open_pages: u64) -> Vec<u64> {
-        let quasi = Quasi::new(ByPage::new(pages.iter().copied()), seed, epoch, open_pages);
+        let quasi =
+            Quasi::new(Arc::new(ByPage::new(pages.iter().copied())), seed, epoch, open_pages);
         let mut out = vec![0; pages.len()];
         quasi.fill(0, &mut out);
         out
@@ -238,7 +251,7 @@ mod tests {
             distinct.dedup();
             prop_assert_eq!(seen, distinct, "a page was opened twice");
             let from = from % all.len();
-            let order = Quasi::new(ByPage::new(pages.iter().copied()), seed, epoch, open_pages);
+            let order = Quasi::new(Arc::new(ByPage::new(pages.iter().copied())), seed, epoch, open_pages);
             let mut rest = vec![0; all.len() - from];
             order.fill(from as u64, &mut rest);
             prop_assert_eq!(&rest[..], &all[from..]);
