@@ -59,6 +59,7 @@ mod memory;
 mod mmap;
 mod open;
 mod options;
+mod output;
 #[cfg(any(linux_direct, linux_uring, linux_tokio_uring, test))]
 mod plan;
 mod pool;
@@ -85,6 +86,7 @@ pub use memory::MemoryBackend;
 pub use mmap::{FileMap, MapAdvice, MappedRange, MmapBackend, Unchanging};
 pub use open::open_backend;
 pub use options::{BackendOptions, CachePolicy, Residency};
+pub use output::OutputFile;
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
 pub use positional::PositionalBackend;
 pub use profile::{Profile, ProfileError, ProfileSource};

@@ -12,7 +12,9 @@ use crate::report::ReportArgs;
 use crate::size::parse_bytes;
 
 pub(crate) use bench::{BenchArgs, MeasuredArgs};
-pub(crate) use generate::{GenArgs, GenKind, GenNpyArgs, GenRawArgs, GenShardsArgs};
+pub(crate) use generate::{
+    BetonField, GenArgs, GenBetonArgs, GenKind, GenNpyArgs, GenRawArgs, GenShardsArgs,
+};
 
 /// Reads big files as fast as the device delivers, and says which way of reading is best here.
 #[derive(Debug, Parser)]

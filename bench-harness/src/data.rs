@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -81,7 +82,7 @@ impl DataSets {
             .prefix(".ringmain-data-")
             .tempdir_in(&dir)
             .map_err(|source| Failure::WriteFile { path: dir, source })?;
-        let progress = Progress::bytes("making data", total_bytes);
+        let progress = Arc::new(Progress::bytes("making data", total_bytes));
         let mut sets = BTreeMap::new();
         for ((name, cache), workload) in wanted {
             let path = folder.path().join(format!("{name}-{cache}"));

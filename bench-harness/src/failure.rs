@@ -59,6 +59,9 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Shard(#[from] ringmain::shards::ShardError),
 
+    #[error(transparent)]
+    Beton(#[from] ringmain::beton::BetonError),
+
     #[error("cannot read the task from standard input: {0}")]
     Task(#[source] io::Error),
 

@@ -27,12 +27,17 @@
 //! [`shards`] delivers batches of rows from `GAMSAE01` shards, in a fixed or a shuffled order, with a
 //! thread that reads ahead.
 //!
+//! `beton`, behind the feature of that name, has FFCV's datasets.
+//!
 //! # Features
 //! `uring`, `direct` and `tokio-uring` add the backends of those names on Linux. `ndarray` adds
 //! [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards) batches, `serde` the states of
-//! shard sources.
+//! shard sources and of epochs, `beton` FFCV's datasets and `jpeg`
+//! decoding their images.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "beton")]
+pub mod beton;
 mod dtype;
 mod element;
 mod engine;
@@ -43,6 +48,8 @@ pub mod fuzzing;
 mod index;
 mod layout;
 mod npy;
+mod partition;
+mod permutation;
 mod prefetch;
 mod read;
 mod reserve;

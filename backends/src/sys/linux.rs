@@ -23,6 +23,29 @@ pub(crate) fn open_direct(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)
 }
 
+/// Opens a file that is there for `O_DIRECT` writes; `Unsupported` where the filesystem has none.
+pub(crate) fn open_direct_write(path: &Path) -> io::Result<File> {
+    let opened = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path);
+    opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => io::ErrorKind::Unsupported.into(),
+        _ => error,
+    })
+}
+
+/// Begins to write the dirty pages of the range to the device, without waiting. A hint: an error
+/// that the device has for them is told by the next `fsync`.
+pub(crate) fn start_writeback(file: &File, range: Range<u64>) {
+    let (Ok(start), Ok(end)) = (i64::try_from(range.start), i64::try_from(range.end)) else {
+        return;
+    };
+    if end > start {
+        // SAFETY: the descriptor is open; the call touches no memory of ours.
+        unsafe {
+            libc::sync_file_range(file.as_raw_fd(), start, end - start, libc::SYNC_FILE_RANGE_WRITE)
+        };
+    }
+}
+
 /// Whether the filesystem lets the file be opened with `O_DIRECT`.
 pub(crate) fn supports_direct(path: &Path) -> bool {
     open_direct(path).is_ok()

@@ -17,6 +17,13 @@ pub(crate) fn supports_direct(_path: &Path) -> bool {
     false
 }
 
+pub(crate) fn open_direct_write(_path: &Path) -> io::Result<File> {
+    unsupported()
+}
+
+/// When it is written is left to the operating system.
+pub(crate) fn start_writeback(_file: &File, _range: Range<u64>) {}
+
 pub(crate) fn direct_alignment(_file: &File) -> Alignment {
     Alignment::NONE
 }

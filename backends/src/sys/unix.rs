@@ -19,6 +19,11 @@ pub(crate) fn read_at(file: &File, dst: &mut [u8], offset: u64) -> io::Result<us
     file.read_at(dst, offset)
 }
 
+/// Writes up to `src.len()` bytes at `offset`.
+pub(crate) fn write_at(file: &File, src: &[u8], offset: u64) -> io::Result<usize> {
+    file.write_at(src, offset)
+}
+
 /// Who the file is, from what `stat` said of it.
 pub(crate) fn identity(_file: &File, metadata: &Metadata) -> io::Result<FileIdentity> {
     Ok(identity_of_metadata(metadata))

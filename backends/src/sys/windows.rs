@@ -15,6 +15,11 @@ pub(crate) fn read_at(file: &File, dst: &mut [u8], offset: u64) -> io::Result<us
     file.seek_read(dst, offset)
 }
 
+/// Writes up to `src.len()` bytes at `offset`.
+pub(crate) fn write_at(file: &File, src: &[u8], offset: u64) -> io::Result<usize> {
+    file.seek_write(src, offset)
+}
+
 /// Who the file is: its volume and its index on it.
 pub(crate) fn identity(file: &File, _metadata: &Metadata) -> io::Result<FileIdentity> {
     let information = winapi_util::file::information(file)?;

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use std::fmt;
+
+use clap::{Args, Subcommand, ValueEnum};
+use ringmain::beton::RegionAlignment;
 
 use crate::size::Bytes;
 
@@ -19,6 +22,7 @@ pub(crate) enum GenKind {
     Raw(GenRawArgs),
     Npy(GenNpyArgs),
     Shards(GenShardsArgs),
+    Beton(GenBetonArgs),
 }
 
 /// A file of random bytes
@@ -74,8 +78,119 @@ pub(crate) struct GenShardsArgs {
     pub(crate) seed: u64,
 }
 
+/// An FFCV dataset (.beton) of random samples
+#[derive(Debug, Args)]
+#[command(after_help = BETON_EXAMPLES)]
+pub(crate) struct GenBetonArgs {
+    /// The file to make; one that is there is replaced
+    pub(crate) path: PathBuf,
+
+    /// How many samples
+    #[arg(long, value_name = "N", default_value_t = 22_000)]
+    pub(crate) samples: u64,
+
+    /// The bytes of a sample, which its bytes, arrays, tensors and images share
+    #[arg(long, value_name = "N", default_value = "48KiB")]
+    pub(crate) sample_bytes: Bytes,
+
+    /// The fields of a sample, in this order; a kind may come more than once
+    #[arg(
+        long,
+        value_name = "KINDS",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "bytes,int"
+    )]
+    pub(crate) fields: Vec<BetonField>,
+
+    /// Bytes fields of all sizes, from nothing to twice their share
+    #[arg(long)]
+    pub(crate) varied: bool,
+
+    /// The bytes of a page: a power of two, 2MiB or more; a sample must fit in one
+    #[arg(long, value_name = "N", default_value = "8MiB")]
+    pub(crate) page_size: Bytes,
+
+    /// What the places of regions are multiples of; 0: packed, as FFCV does
+    #[arg(long, value_name = "BYTES", value_enum, default_value = "0")]
+    pub(crate) align: BetonAlign,
+
+    /// How many threads make samples [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<usize>,
+
+    /// The same file, byte by byte, for any number of workers
+    #[arg(long)]
+    pub(crate) deterministic: bool,
+
+    /// Write past the page cache (O_DIRECT)
+    #[arg(long)]
+    pub(crate) direct: bool,
+
+    /// What the samples follow from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// What a field of a dataset holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BetonField {
+    Int,
+    Float,
+    Bytes,
+    Json,
+    Ndarray,
+    Tensor,
+    Image,
+}
+
+impl BetonField {
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Int, Self::Float, Self::Bytes, Self::Json, Self::Ndarray, Self::Tensor, Self::Image];
+
+    /// Whether it has a share of the bytes of a sample.
+    pub(crate) fn has_share(self) -> bool {
+        matches!(self, Self::Bytes | Self::Ndarray | Self::Tensor | Self::Image)
+    }
+}
+
+impl fmt::Display for BetonField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum BetonAlign {
+    #[value(name = "0")]
+    Packed,
+    #[value(name = "512")]
+    Sector,
+    #[value(name = "4096")]
+    Block,
+}
+
+impl BetonAlign {
+    pub(crate) fn alignment(self) -> RegionAlignment {
+        match self {
+            Self::Packed => RegionAlignment::Packed,
+            Self::Sector => RegionAlignment::Sector,
+            Self::Block => RegionAlignment::Block,
+        }
+    }
+}
+
+const BETON_EXAMPLES: &str = "\
+Examples:
+  ringmain gen beton train.beton --samples 50000
+  ringmain gen beton mixed.beton --fields image,json,int,float --sample-bytes 12k --varied
+  ringmain gen beton aligned.beton --align 4096 --page-size 16MiB --workers 4 --deterministic";
+
 const EXAMPLES: &str = "\
 Examples:
   ringmain gen raw data.bin --bytes 4GiB
   ringmain gen npy array.npy --shape 1000,64,64 --seed 7
-  ringmain gen shards corpus --rows 500000 --width 512 --shards 16";
+  ringmain gen shards corpus --rows 500000 --width 512 --shards 16
+  ringmain gen beton train.beton --samples 50000 --sample-bytes 48KiB";

@@ -1,5 +1,6 @@
 //! Test data, from a seed. A new kind is a file here and a line in the command.
 
+mod beton;
 mod npy;
 mod raw;
 mod shards;
@@ -13,6 +14,7 @@ use crate::interrupt;
 use crate::size::{format_bytes, format_bytes_short};
 use crate::whole_file::{folder, write_whole_with};
 
+pub(crate) use beton::{BetonSpec, write_beton};
 pub(crate) use raw::{RawBytes, write_raw};
 pub(crate) use shards::{ShardSizes, write_shards};
 
@@ -23,6 +25,7 @@ pub(crate) fn run(args: &GenArgs, out: &mut impl Write) -> Result<(), Failure> {
         GenKind::Raw(args) => raw::run(args)?,
         GenKind::Npy(args) => npy::run(args)?,
         GenKind::Shards(args) => shards::run(args)?,
+        GenKind::Beton(args) => beton::run(args)?,
     };
     writeln!(out, "{line}").map_err(Failure::Output)
 }

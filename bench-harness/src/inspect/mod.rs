@@ -1,5 +1,6 @@
 //! `ringmain inspect`: what is in a file. A new format is a file here and a line in [`FORMATS`].
 
+mod beton;
 mod npy;
 mod shards;
 mod trace;
@@ -30,7 +31,7 @@ pub(crate) struct Inspection {
 /// Looks at a file: `None` if it is of another format.
 type Format = fn(&Engine, &Path) -> Option<Result<Inspection, Failure>>;
 
-const FORMATS: [Format; 3] = [npy::inspect, shards::inspect, trace::inspect];
+const FORMATS: [Format; 4] = [npy::inspect, shards::inspect, trace::inspect, beton::inspect];
 
 pub(crate) fn run(args: &InspectArgs, out: &mut impl Write) -> Result<(), Failure> {
     let found = inspect(&args.path)?;

@@ -6,11 +6,13 @@ mod mixed;
 mod order;
 mod rand;
 mod replay;
+mod samples;
 mod seq;
 mod shards;
 mod views;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ringmain::Engine;
 
@@ -21,11 +23,19 @@ use crate::progress::Progress;
 use crate::result::{CacheState, Setting};
 
 pub(crate) use order::{Permutation, mix};
+pub(crate) use samples::is_beton_name;
 pub(crate) use shards::{is_shard_name, shard_files};
 
 /// Every workload, in the order of tables.
-pub(crate) const ALL: [&dyn Workload; 6] =
-    [&seq::Seq, &rand::Rand, &views::Views, &shards::Shards, &mixed::Mixed, &replay::Replay];
+pub(crate) const ALL: [&dyn Workload; 7] = [
+    &seq::Seq,
+    &rand::Rand,
+    &views::Views,
+    &shards::Shards,
+    &samples::Samples,
+    &mixed::Mixed,
+    &replay::Replay,
+];
 
 /// A way of reading that loaders have.
 pub(crate) trait Workload: Sync {
@@ -59,7 +69,7 @@ pub(crate) trait Workload: Sync {
         dir: &Path,
         bytes: u64,
         seed: u64,
-        progress: &Progress,
+        progress: &Arc<Progress>,
     ) -> Result<Vec<PathBuf>, Failure> {
         let path = dir.join("raw.bin");
         write_raw(&path, bytes, seed, progress)?;

@@ -1,6 +1,7 @@
 //! A training pass: the rows of a corpus of shards in batches, in order or shuffled.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ringmain::shards::{
     Delivered, Order, RowBatch, ShardError, ShardOptions, ShardSource, list_shards,
@@ -59,7 +60,7 @@ impl Workload for Shards {
         dir: &Path,
         bytes: u64,
         seed: u64,
-        progress: &Progress,
+        progress: &Arc<Progress>,
     ) -> Result<Vec<PathBuf>, Failure> {
         let rows = (bytes / ROW_BYTES).max(1);
         write_shards(dir, ShardSizes { rows, width: WIDTH, shards: SHARDS }, seed, progress)

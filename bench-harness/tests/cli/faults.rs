@@ -133,3 +133,31 @@ fn probe_says_why_there_are_no_rings() {
     assert_eq!(auto["rejected"][0]["backend"], "uring");
     assert!(says_why(&auto["rejected"][0]["reason"]) && says_why(&auto["reason"]), "{auto:#}");
 }
+
+/// A full disk, a broken one, and one that says so only at the end: nothing is left in any case.
+#[test]
+fn a_dataset_that_cannot_be_written_leaves_nothing() {
+    if !can_inject() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.beton");
+    let sizes = ["gen", "beton", "--samples", "400", "--page-size", "2MiB", "--workers", "2"];
+    for how in ["--direct", "--deterministic"] {
+        let args = [&sizes[..], &[how, path.to_str().unwrap()]].concat();
+        for (fault, message) in [
+            ("pwrite64:error=ENOSPC:when=5", "No space left"),
+            ("pwrite64:error=EIO:when=9", "Input/output error"),
+            ("fsync:error=EIO:when=1", "Input/output error"),
+            ("rename:error=EIO", "Input/output error"),
+        ] {
+            let outcome = run_injected(&["-e", &format!("inject={fault}")], &args);
+            outcome.expect_failure(1, &["a.beton", message]);
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{fault}");
+        }
+        // What is cut off or interrupted goes on.
+        let inject = ["-e", "inject=pwrite64:error=EINTR:when=2+3"];
+        run_injected(&inject, &args).stdout_of_success();
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -74,6 +74,22 @@ fn shards_are_made_and_recognised() {
     run(ringmain(["inspect"]).arg(&corpus)).expect_failure(1, &["part-001.shard", "truncated"]);
 }
 
+#[test]
+fn datasets_are_made_and_recognised() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.beton");
+    let sizes = ["gen", "beton", "--samples", "50", "--sample-bytes", "5000", "--align", "4096"];
+    let outcome = run(ringmain(sizes).args(["--page-size", "2MiB"]).arg(&path));
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let json = run(ringmain(["inspect", "--json"]).arg(&path)).stdout_of_success();
+    let found: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!((&found["format"], &found["samples"]), (&"beton".into(), &50.into()));
+    assert_eq!((&found["page_bytes"], &found["damaged_samples"]), (&(2 << 20).into(), &0.into()));
+    assert!(found["region_alignment"].as_u64().unwrap() >= 4096, "{found}");
+    fs::write(&path, b"no dataset at all, whatever its name").unwrap();
+    run(ringmain(["inspect"]).arg(&path)).expect_failure(1, &["a.beton", "only version 2"]);
+}
+
 /// A shard with a bad beginning was `raw`, and a folder was listed otherwise than `open_dir` does.
 #[test]
 fn what_has_the_name_of_a_shard_is_one_or_an_error() {
@@ -105,4 +121,44 @@ fn a_corpus_that_cannot_be_made_is_refused() {
     make("3", "4").stdout_of_success();
     // The third would be taken for one of the two.
     make("2", "4").expect_failure(2, &["part-002.shard", "is there already"]);
+}
+
+fn gen_beton(path: &std::path::Path, args: &[&str]) -> crate::support::Outcome {
+    run(ringmain(["gen", "beton"]).arg(path).args(args))
+}
+
+#[test]
+fn a_dataset_is_the_same_for_any_number_of_workers() {
+    let dir = tempfile::tempdir().unwrap();
+    let fields = "int,float,bytes,json,ndarray,tensor,image";
+    let made = |name: &str, workers: &str, align: &str| {
+        let path = dir.path().join(name);
+        let sizes = ["--samples", "300", "--sample-bytes", "20k", "--fields", fields, "--varied"];
+        let how = ["--page-size", "2MiB", "--workers", workers, "--align", align];
+        let outcome = gen_beton(&path, &[&sizes[..], &how, &["--deterministic"]].concat());
+        let line = String::from_utf8(outcome.stdout_of_success()).unwrap();
+        assert!(line.contains("300 samples"), "{line}");
+        fs::read(path).unwrap()
+    };
+    let one = made("a.beton", "1", "0");
+    assert_eq!(u16::from_le_bytes([one[0], one[1]]), 2);
+    assert!(one == made("b.beton", "3", "0"));
+    assert!(one != made("c.beton", "3", "4096"));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn a_dataset_that_cannot_be_made_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.beton");
+    let refused = |args: &[&str], code, parts: &[&str]| {
+        gen_beton(&path, &[&["--samples", "9"], args].concat()).expect_failure(code, parts);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    };
+    refused(&["--page-size", "3MiB"], 1, &["a.beton", "page_bytes", "power of two"]);
+    refused(&["--page-size", "8GiB"], 2, &["--page-size"]);
+    refused(&["--sample-bytes", "9MiB"], 1, &["sample ", "9437184 bytes", "larger pages"]);
+    refused(&["--align", "100"], 2, &["--align", "4096"]);
+    refused(&["--fields", "int,film"], 2, &["film", "image"]);
+    gen_beton(&path, &["--samples", "99999999999"]).expect_failure(2, &["are free"]);
 }

@@ -6,8 +6,8 @@ use ringmain_backends::ReadBackendExt;
 
 use super::ShardError;
 use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
-use super::order::mix;
 use crate::Engine;
+use crate::permutation::mix;
 use crate::steady::{Change, SteadyFile};
 
 /// A shard with rows.

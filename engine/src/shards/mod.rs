@@ -48,7 +48,6 @@ mod error;
 mod header;
 mod options;
 mod order;
-mod partition;
 mod reading;
 mod schedule;
 mod source;
@@ -61,12 +60,13 @@ pub use error::ShardError;
 pub use header::{DTYPE_F32, HEADER_LEN, SHARD_MAGIC, ShardHeader};
 pub use options::ShardOptions;
 pub use order::Order;
-pub use partition::Partition;
 pub use source::ShardSource;
 pub use state::ShardState;
 #[cfg(feature = "ndarray")]
 pub use writer::encode_shard_array;
 pub use writer::{RowValue, ShardWriter, encode_shard_bytes};
+
+pub use crate::partition::Partition;
 
 /// A source of rows in a fixed order that can be replayed. Others can have one too: their batches
 /// are made by [`RowBatch::from_rows`].

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::batch::Delivered;
 use super::corpus::{Corpus, list_shards};
 use super::order::{Order, Sequence};
-use super::partition::Partition;
 use super::schedule::Epoch;
 use super::{ShardError, ShardSource};
 use crate::Engine;
+use crate::partition::Partition;
 use crate::prefetch::Limits;
 
 /// The seed contract's batch, where the engine has the memory for several of them.

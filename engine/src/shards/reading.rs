@@ -10,6 +10,7 @@ use super::convert::{BLOCK_VALUES, widen, widen_mapped};
 use super::corpus::Corpus;
 use super::header::VALUE_BYTES;
 use super::schedule::Epoch;
+use crate::read::recycled;
 
 /// What is read at a time where a batch is converted on its way from the page cache: little
 /// enough to stay in the second-level cache, enough that the calls do not count.
@@ -194,10 +195,4 @@ fn read_converting(
         out = rest;
     }
     Ok(())
-}
-
-/// The same memory for reads of another lifetime: collecting an emptied vector keeps it.
-fn recycled<'b>(mut reads: Vec<Read<'_>>) -> Vec<Read<'b>> {
-    reads.clear();
-    reads.into_iter().map(|_| unreachable!("the vector is empty")).collect()
 }

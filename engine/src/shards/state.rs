@@ -2,9 +2,10 @@
 
 use super::ShardError;
 use super::options::ShardOptions;
-use super::order::{Order, mix};
-use super::partition::Partition;
+use super::order::Order;
 use super::schedule::Epoch;
+use crate::partition::Partition;
+use crate::permutation::mix;
 
 /// A place in an epoch of a [`ShardSource`](super::ShardSource). With the feature `serde` it can be
 /// written and read; it has a few dozen bytes, whatever the corpus.

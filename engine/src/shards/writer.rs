@@ -1,11 +1,8 @@
 //! Writing shards.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use ringmain_backends::OutputFile;
 
 use super::ShardError;
 use super::batch::Delivered;
@@ -13,9 +10,6 @@ use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 
 /// What is collected before it is written.
 const BUFFER_BYTES: usize = 1 << 20;
-
-/// The longest name of a file, on nearly all systems.
-const NAME_BYTES_MAX: usize = 255;
 
 mod sealed {
     use super::Delivered;
@@ -132,20 +126,14 @@ fn push_values<T: RowValue>(values: &[T], bytes: &mut Vec<u8>) {
 #[must_use = "a shard has its name only after `finish`"]
 pub struct ShardWriter {
     path: PathBuf,
-    temporary: Temporary,
+    file: OutputFile,
+    /// Where the buffer goes.
+    offset: u64,
     width: usize,
     values: u64,
     buffer: Vec<u8>,
     /// What was written after a failure would not be where it belongs.
     has_failed: bool,
-}
-
-/// A file that is removed unless it is kept.
-#[derive(Debug)]
-struct Temporary {
-    // Closed before it is removed: Windows wants it so.
-    file: Option<File>,
-    path: PathBuf,
 }
 
 impl ShardWriter {
@@ -156,11 +144,11 @@ impl ShardWriter {
         if let Err(reason) = whole_rows(0, width) {
             return Err(ShardError::InvalidRows { path, reason });
         }
-        let temporary = Temporary::create(&path)
+        let file = OutputFile::create(&path)
             .map_err(|error| ShardError::io(&path, "creating the shard's temporary file", error))?;
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + HEADER_LEN);
         buffer.resize(HEADER_LEN, 0); // no magic: whoever finds it sees that it is no shard
-        Ok(Self { path, temporary, width, values: 0, buffer, has_failed: false })
+        Ok(Self { path, file, offset: 0, width, values: 0, buffer, has_failed: false })
     }
 
     /// Adds values: rows, or any part of them.
@@ -192,8 +180,9 @@ impl ShardWriter {
         let rows = whole_rows(self.values, self.width)
             .map_err(|reason| ShardError::InvalidRows { path: self.path.clone(), reason })?;
         let header = ShardHeader { rows, width: self.width as u64 };
-        self.temporary
-            .complete(&header.to_bytes(), &self.path)
+        let completed = self.file.write_all_at(&header.to_bytes(), 0);
+        completed
+            .and_then(|()| self.file.complete())
             .map_err(|error| ShardError::io(&self.path, "completing the shard", error))?;
         Ok(rows)
     }
@@ -203,90 +192,17 @@ impl ShardWriter {
             let reason = "an earlier write has failed; write the shard anew".to_owned();
             return Err(ShardError::InvalidRows { path: self.path.clone(), reason });
         }
-        let outcome = self.temporary.append(&self.buffer);
+        let outcome = self.file.write_all_at(&self.buffer, self.offset);
+        self.offset += self.buffer.len() as u64;
         self.buffer.clear();
         self.has_failed = outcome.is_err();
         outcome.map_err(|error| ShardError::io(&self.path, "writing the shard", error))
     }
 }
 
-impl Temporary {
-    /// A file beside `path`, of a name that nobody else has.
-    fn create(path: &Path) -> io::Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let suffix = format!(".{}-{number}.tmp", process::id());
-            let temporary = path.with_file_name(temporary_name(name, &suffix));
-            match File::create_new(&temporary) {
-                Ok(file) => return Ok(Self { file: Some(file), path: temporary }),
-                // Left by a process of that number that has crashed.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.as_mut().map_or(Ok(()), |file| file.write_all(bytes))
-    }
-
-    fn complete(&mut self, header: &[u8], path: &Path) -> io::Result<()> {
-        if let Some(mut file) = self.file.take() {
-            file.seek(SeekFrom::Start(0))?;
-            file.write_all(header)?;
-            file.sync_all()?;
-        }
-        std::fs::rename(&self.path, path)?;
-        self.path.clear(); // it is no longer ours to remove
-        sync_directory(path)
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        drop(self.file.take());
-        if !self.path.as_os_str().is_empty() {
-            let _gone = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// The name with a suffix, or another short name where that would be longer than names can be.
-fn temporary_name(name: &OsStr, suffix: &str) -> OsString {
-    let fits = name.len() + suffix.len() <= NAME_BYTES_MAX;
-    let mut temporary = if fits { name.to_owned() } else { OsString::from("shard") };
-    temporary.push(suffix);
-    temporary
-}
-
-/// Makes the new name last. Some systems let no directory be opened, and some file systems none be
-/// synced (FUSE, network shares): there the name becomes durable when the system gets to it, still
-/// after the contents. Any other failure may mean that the name is lost, and is told.
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let synced = File::open(dir.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());
-    synced.or_else(|error| if is_no_sync(&error) { Ok(()) } else { Err(error) })
-}
-
-fn is_no_sync(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
-    // A directory that may be written to but not read cannot be opened for this.
-    cfg!(not(unix)) || matches!(error.kind(), InvalidInput | Unsupported | PermissionDenied)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_failure_to_sync_is_told_unless_there_is_no_such_thing() {
-        assert!(is_no_sync(&io::ErrorKind::InvalidInput.into()));
-        assert_eq!(is_no_sync(&io::ErrorKind::StorageFull.into()), cfg!(not(unix)));
-        let gone = Path::new("/no/such/directory/a.shard");
-        assert_eq!(sync_directory(gone).is_err(), cfg!(unix));
-    }
 
     #[test]
     fn the_buffer_stays_the_size_it_has() {
@@ -298,15 +214,5 @@ mod tests {
             assert_eq!(writer.buffer.capacity(), before);
         }
         assert_eq!(writer.finish().unwrap(), 1_124_295);
-    }
-
-    #[test]
-    fn a_name_may_be_as_long_as_names_can_be() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(format!("{}.shard", "a".repeat(NAME_BYTES_MAX - 6)));
-        let mut writer = ShardWriter::create(&path, 1).unwrap();
-        writer.write(&[1.0f32]).unwrap();
-        writer.finish().unwrap();
-        assert!(path.exists());
     }
 }

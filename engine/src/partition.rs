@@ -4,10 +4,10 @@ use std::ops::Range;
 
 /// One of `world` ranks, each of which delivers its part of every epoch.
 ///
-/// The parts are ranges of positions in the order: together they are all rows, no row is in two,
-/// and their sizes differ by one row at most. In sequential order a rank so reads one contiguous
-/// stretch of the corpus; its batches are cut at the ends of shards, like everybody's. In a shuffled
-/// order its part is a random sample, another one in each epoch.
+/// The parts are ranges of positions in the order: together they are all rows or samples, none is in
+/// two, and their sizes differ by one at most. In sequential order a rank so reads one contiguous
+/// stretch; of shards its batches are cut at the ends of those, like everybody's. In a shuffled order
+/// its part is a random selection, another one in each epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Partition {
     /// Which one, from 0.
@@ -24,12 +24,12 @@ impl Default for Partition {
 }
 
 impl Partition {
-    pub(super) fn is_valid(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         self.rank < self.world
     }
 
     /// The positions of this rank among `len`.
-    pub(super) fn range(&self, len: u64) -> Range<u64> {
+    pub(crate) fn range(&self, len: u64) -> Range<u64> {
         let start_of = |rank: u64| {
             let start = u128::from(len) * u128::from(rank) / u128::from(self.world.max(1));
             u64::try_from(start).unwrap_or(len).min(len)

@@ -1,0 +1,264 @@
+//! A file that is there whole or not at all, written by position.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::sys;
+
+/// The longest name of a file, on nearly all systems.
+const NAME_BYTES_MAX: usize = 255;
+
+/// A file that is being made.
+///
+/// Until [`complete`](Self::complete) it has a temporary name in the same directory. `complete`
+/// waits until all of it is on the device and only then gives it its name, in place of a file that
+/// has the name already: after a crash there is the whole file or none. One that is dropped before
+/// is removed. Threads may write to it side by side.
+///
+/// ```
+/// use ringmain_backends::OutputFile;
+/// # let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("data.bin");
+/// let file = OutputFile::create(&path)?;
+/// file.write_all_at(b"world", 6)?;
+/// file.write_all_at(b"hello ", 0)?;
+/// assert!(!path.exists());
+/// file.complete()?;
+/// assert_eq!(std::fs::read(&path)?, b"hello world");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a file has its name only after `complete`"]
+pub struct OutputFile {
+    // Closed before it is removed: Windows wants it so.
+    file: Option<File>,
+    direct: Option<Direct>,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+/// The same file past the page cache.
+#[derive(Debug)]
+struct Direct {
+    file: File,
+    memory: usize,
+    offset: usize,
+}
+
+impl OutputFile {
+    /// Begins a file beside `path`, of a name that nobody else has.
+    pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let path = path.as_ref().to_owned();
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let suffix = format!(".{}-{number}.tmp", process::id());
+            let temporary = path.with_file_name(temporary_name(name, &suffix));
+            let options = OpenOptions::new().read(true).write(true).create_new(true).to_owned();
+            match options.open(&temporary) {
+                Ok(file) => return Ok(Self { file: Some(file), direct: None, temporary, path }),
+                // Left by a process of that number that has crashed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The same, and what is aligned is written past the page cache (`O_DIRECT`).
+    /// [`Unsupported`](io::ErrorKind::Unsupported) where the system or the filesystem has no such
+    /// thing.
+    pub fn create_direct(path: impl AsRef<Path>) -> io::Result<Self> {
+        let mut output = Self::create(path)?;
+        let file = sys::open_direct_write(&output.temporary)?;
+        let alignment = sys::direct_alignment(&file);
+        output.direct = Some(Direct { file, memory: alignment.memory, offset: alignment.offset });
+        Ok(output)
+    }
+
+    /// What offset and length of a write must be multiples of to go past the page cache; 1 if it goes
+    /// through it anyway.
+    #[must_use]
+    pub fn alignment(&self) -> usize {
+        self.direct.as_ref().map_or(1, |direct| direct.offset)
+    }
+
+    /// Writes all the bytes at an offset; what lies between the end and the offset becomes zeros.
+    pub fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match sys::write_at(self.file_for(bytes, offset)?, bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    offset += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what was written before.
+    pub fn read_exact_at(&self, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match sys::read_at(self.buffered()?, bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    bytes = &mut bytes[read..];
+                    offset += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the system to begin writing this part to the device, so that less is left for
+    /// [`complete`](Self::complete). A hint: an error of the device is told by `complete`.
+    pub fn start_writeback(&self, range: Range<u64>) {
+        if self.direct.is_none()
+            && let Some(file) = &self.file
+        {
+            sys::start_writeback(file, range);
+        }
+    }
+
+    /// Makes the file last and gives it its name.
+    pub fn complete(mut self) -> io::Result<()> {
+        self.buffered()?.sync_all()?;
+        self.close();
+        std::fs::rename(&self.temporary, &self.path)?;
+        self.temporary.clear(); // it is no longer ours to remove
+        sync_directory(&self.path)
+    }
+
+    fn close(&mut self) {
+        self.direct = None;
+        self.file = None;
+    }
+
+    fn buffered(&self) -> io::Result<&File> {
+        // There until `complete` or `drop`, which are the last to see it.
+        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn file_for(&self, bytes: &[u8], offset: u64) -> io::Result<&File> {
+        match &self.direct {
+            Some(direct)
+                if offset.is_multiple_of(direct.offset as u64)
+                    && bytes.len().is_multiple_of(direct.offset)
+                    && bytes.as_ptr().addr().is_multiple_of(direct.memory) =>
+            {
+                Ok(&direct.file)
+            }
+            _ => self.buffered(),
+        }
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        self.close();
+        if !self.temporary.as_os_str().is_empty() {
+            let _gone = std::fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// The name with a suffix, or another short name where that would be longer than names can be.
+fn temporary_name(name: &OsStr, suffix: &str) -> OsString {
+    let fits = name.len() + suffix.len() <= NAME_BYTES_MAX;
+    let mut temporary = if fits { name.to_owned() } else { OsString::from("ringmain") };
+    temporary.push(suffix);
+    temporary
+}
+
+/// Makes the new name last. Some systems let no directory be opened, and some file systems none be
+/// synced (FUSE, network shares): there the name becomes durable when the system gets to it, still
+/// after the contents. Any other failure may mean that the name is lost, and is told.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let synced = File::open(dir.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());
+    synced.or_else(|error| if is_no_sync(&error) { Ok(()) } else { Err(error) })
+}
+
+fn is_no_sync(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    // A directory that may be written to but not read cannot be opened for this.
+    cfg!(not(unix)) || matches!(error.kind(), InvalidInput | Unsupported | PermissionDenied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BufferPool, PoolOptions};
+
+    fn names(dir: &Path) -> Vec<OsString> {
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn a_failure_to_sync_is_told_unless_there_is_no_such_thing() {
+        assert!(is_no_sync(&io::ErrorKind::InvalidInput.into()));
+        assert_eq!(is_no_sync(&io::ErrorKind::StorageFull.into()), cfg!(not(unix)));
+        let gone = Path::new("/no/such/directory/a.shard");
+        assert_eq!(sync_directory(gone).is_err(), cfg!(unix));
+    }
+
+    #[test]
+    fn a_name_may_be_as_long_as_names_can_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a".repeat(NAME_BYTES_MAX));
+        let file = OutputFile::create(&path).unwrap();
+        file.write_all_at(b"x", 0).unwrap();
+        file.complete().unwrap();
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn what_is_not_completed_leaves_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, b"old").unwrap();
+        let file = OutputFile::create(&path).unwrap();
+        file.write_all_at(b"new", 0).unwrap();
+        assert_eq!(names(dir.path()).len(), 2);
+        let mut back = [0; 2];
+        file.read_exact_at(&mut back, 1).unwrap();
+        assert_eq!(&back, b"ew");
+        assert!(file.read_exact_at(&mut back, 2).is_err());
+        drop(file);
+        assert_eq!(names(dir.path()), ["a"]);
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+    }
+
+    #[test]
+    fn direct_writes_of_any_size_arrive() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let file = match OutputFile::create_direct(&path) {
+            Ok(file) => file,
+            Err(error) => {
+                assert!(matches!(error.kind(), io::ErrorKind::Unsupported), "{error}");
+                assert!(names(dir.path()).is_empty());
+                return;
+            }
+        };
+        let mut bytes = BufferPool::new(PoolOptions::default()).unwrap().take(1 << 20).unwrap();
+        bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % 251) as u8);
+        file.write_all_at(&bytes, 1 << 20).unwrap();
+        file.write_all_at(&bytes[..5000], 0).unwrap();
+        file.write_all_at(&bytes[1..4097], 8192).unwrap();
+        file.complete().unwrap();
+        let found = std::fs::read(&path).unwrap();
+        assert!(found[1 << 20..] == bytes[..] && found[..5000] == bytes[..5000]);
+        assert!(found[8192..12288] == bytes[1..4097] && found[5000..8192].iter().all(|b| *b == 0));
+    }
+}

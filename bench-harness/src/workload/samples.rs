@@ -1,0 +1,163 @@
+//! A training pass over a dataset: batches of samples in random order.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ringmain::beton::{
+    Batch, BetonReader, PAGE_BYTES_DEFAULT, RegionAlignment, SampleOptions, SampleSource, Traversal,
+};
+
+use super::{Done, Job, JobSpec, Workload, combinations, regular_files};
+use crate::cli::BetonField;
+use crate::failure::Failure;
+use crate::generate::{BetonSpec, write_beton};
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::result::Setting;
+
+/// The workload `samples`.
+#[derive(Debug)]
+pub(super) struct Samples;
+
+/// Those of the issue that ffcv was measured with: 128 × 128 RGB.
+const SAMPLE_BYTES: u64 = 48 << 10;
+const BATCH_SIZE: u32 = 256;
+
+/// The forms of it.
+const SEQUENTIAL: &str = "sequential";
+const RANDOM: &str = "random";
+
+impl Workload for Samples {
+    fn name(&self) -> &'static str {
+        "samples"
+    }
+
+    fn about(&self) -> &'static str {
+        "delivers the samples of a .beton dataset, 256 of 48 KiB at a time, in order and at random"
+    }
+
+    /// The samples are as large as they are, so a plan's block sizes say nothing here.
+    fn settings(&self, plan: &Plan) -> Vec<Setting> {
+        let plan = Plan { block_bytes: Vec::new(), ..plan.clone() };
+        let settings = combinations(&plan, &[(SAMPLE_BYTES, BATCH_SIZE)]);
+        let variant = |name: &str, setting: Setting| Setting {
+            block_bytes: None,
+            variant: Some(name.to_owned()),
+            ..setting
+        };
+        let both =
+            |setting: Setting| [variant(SEQUENTIAL, setting.clone()), variant(RANDOM, setting)];
+        settings.into_iter().flat_map(both).collect()
+    }
+
+    fn data_name(&self) -> &'static str {
+        "beton"
+    }
+
+    fn make_data(
+        &self,
+        dir: &Path,
+        bytes: u64,
+        seed: u64,
+        progress: &Arc<Progress>,
+    ) -> Result<Vec<PathBuf>, Failure> {
+        // The copies for the cache states must be the same file.
+        let spec = BetonSpec {
+            samples: (bytes / SAMPLE_BYTES).max(1),
+            sample_bytes: SAMPLE_BYTES,
+            fields: vec![BetonField::Int, BetonField::Ndarray],
+            is_varied: false,
+            page_bytes: PAGE_BYTES_DEFAULT,
+            alignment: RegionAlignment::Packed,
+            workers: None,
+            is_deterministic: true,
+            is_direct: false,
+            seed,
+        };
+        let path = dir.join("samples.beton");
+        write_beton(&path, &spec, progress)?;
+        Ok(vec![path])
+    }
+
+    fn own_files(&self, path: &Path) -> Result<Vec<PathBuf>, Failure> {
+        beton_files(path)
+    }
+
+    fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
+        let is_random = job.setting.variant.as_deref() == Some(RANDOM);
+        let random = Traversal::Random { seed: job.seed, epoch: 0 };
+        let options = SampleOptions::new()
+            .batch_size(job.setting.batch.unwrap_or(BATCH_SIZE).max(1) as usize)
+            .traversal(if is_random { random } else { Traversal::Sequential })
+            .partition(job.thread, job.threads);
+        let mut sources = Vec::new();
+        for file in job.files {
+            sources.push(options.clone().start(&BetonReader::open(job.engine, file)?)?);
+        }
+        Ok(Box::new(Pass { sources, at: 0, last: None }))
+    }
+}
+
+/// The datasets of a folder by name, or the one file that is one; none if there are none.
+fn beton_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = regular_files(path)?;
+    files.retain(|file| is_beton_name(file));
+    Ok(files)
+}
+
+pub(crate) fn is_beton_name(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "beton")
+}
+
+/// One dataset after the other.
+#[derive(Debug)]
+struct Pass {
+    sources: Vec<SampleSource>,
+    at: usize,
+    last: Option<Batch>,
+}
+
+impl Job for Pass {
+    fn next(&mut self) -> Result<Option<Done>, Failure> {
+        // Its memory first, so that the next batch can have it.
+        self.last = None;
+        while let Some(source) = self.sources.get_mut(self.at) {
+            if let Some(batch) = source.next_batch()? {
+                let done = size_of_batch(&batch);
+                self.last = Some(batch);
+                return Ok(Some(done));
+            }
+            self.at += 1;
+        }
+        Ok(None)
+    }
+
+    fn last(&self) -> &[u8] {
+        self.last.as_ref().map_or(&[], largest_column)
+    }
+
+    fn restart(&mut self) -> Result<(), Failure> {
+        (self.at, self.last) = (0, None);
+        self.sources.iter_mut().for_each(SampleSource::reset);
+        Ok(())
+    }
+}
+
+/// The bytes of the columns that come from the pages, and how many regions they are.
+fn size_of_batch(batch: &Batch) -> Done {
+    let columns = (0..batch.fields().len()).filter_map(|field| column(batch, field));
+    let sizes = columns.map(|bytes| (bytes.len() as u64, batch.len() as u64));
+    let sum = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
+    Done { bytes: sum.0, reads: sum.1 }
+}
+
+/// The column with the most bytes: that of the images or arrays.
+fn largest_column(batch: &Batch) -> &[u8] {
+    let columns = (0..batch.fields().len()).filter_map(|field| column(batch, field));
+    columns.max_by_key(|bytes| bytes.len()).unwrap_or_default()
+}
+
+fn column(batch: &Batch, field: usize) -> Option<&[u8]> {
+    let arrays = batch.arrays(field).map(|arrays| arrays.bytes);
+    arrays.or_else(|| batch.blobs(field).map(|blobs| blobs.bytes))
+}

@@ -1,0 +1,311 @@
+//! A batch of samples, in one buffer of the engine's pool.
+//!
+//! The buffer has everything, so that a batch allocates nothing: the ids of the samples, where the
+//! column of each field is, and the columns one after the other.
+//!
+//! ```text
+//! | ids | places | column | column | …
+//! float, int   | values |
+//! array        | arrays, one after the other |
+//! bytes, JSON  | offsets, one more than samples | bytes |
+//! image        | offsets | mode, width, height | bytes |
+//! custom       | offsets | members of the rows | bytes |
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use ringmain_backends::Buffer;
+
+use super::dataset::Dataset;
+use super::{Array, BetonError, Damage, Field, FieldKind, Image, ImageMode, Value};
+use crate::DType;
+use crate::reserve::Claim;
+
+/// The bytes of an id, an offset, a place, a number.
+pub(super) const WORD: usize = 8;
+/// Columns begin at a multiple of this: the line of a cache.
+const COLUMN_ALIGN: usize = 64;
+
+/// Where a column is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Column {
+    /// Its beginning: offsets, or what else comes before the data.
+    pub(super) at: usize,
+    /// Between the two: the forms of images, the members of custom fields.
+    pub(super) extra_at: usize,
+    pub(super) data_at: usize,
+    pub(super) end: usize,
+}
+
+/// The bytes before the columns.
+pub(super) fn head_bytes(dataset: &Dataset, len: usize) -> usize {
+    len.saturating_add(2 * dataset.fields.len()).saturating_mul(WORD)
+}
+
+impl Column {
+    /// The column of a field behind `start`, for `len` samples that have `data_bytes` together.
+    pub(super) fn new(
+        dataset: &Dataset,
+        field: usize,
+        start: usize,
+        len: usize,
+        data_bytes: usize,
+    ) -> Self {
+        let up = |at: usize, align| at.checked_next_multiple_of(align).unwrap_or(usize::MAX);
+        let kind = dataset.fields[field].kind();
+        let align = match kind.array() {
+            Some(spec) => array_align(dataset, spec.nbytes()),
+            None => COLUMN_ALIGN,
+        };
+        let at = up(start, align);
+        let offsets =
+            if has_offsets(kind) { len.saturating_add(1).saturating_mul(WORD) } else { 0 };
+        let extra = match kind {
+            FieldKind::RgbImage => WORD,
+            FieldKind::Custom { .. } => dataset.layout.member_bytes(field),
+            _ => 0,
+        };
+        let extra_at = at.saturating_add(offsets);
+        let data_at = up(extra_at.saturating_add(len.saturating_mul(extra)), align);
+        Self { at, extra_at, data_at, end: data_at.saturating_add(data_bytes) }
+    }
+}
+
+/// Arrays that are whole blocks of the device are placed so that it can write them there.
+fn array_align(dataset: &Dataset, nbytes: usize) -> usize {
+    let alignment = dataset.file.alignment();
+    let device = alignment.memory.max(alignment.offset);
+    if nbytes.is_multiple_of(device) { device.max(COLUMN_ALIGN) } else { COLUMN_ALIGN }
+}
+
+pub(super) fn has_offsets(kind: &FieldKind) -> bool {
+    !matches!(
+        kind,
+        FieldKind::Float | FieldKind::Int | FieldKind::NdArray(_) | FieldKind::TorchTensor(_)
+    )
+}
+
+/// Some samples. Fields of one size are one array over the batch; the others have offsets. The
+/// memory goes back to the engine's pool when the batch is dropped.
+pub struct Batch {
+    // Dropped before the buffer; see `Share::take`.
+    pub(super) _claim: Option<Claim>,
+    pub(super) buffer: Buffer,
+    pub(super) dataset: Arc<Dataset>,
+    pub(super) len: usize,
+}
+
+/// The arrays of a field: one of shape `(batch, …)` in C order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrays<'a> {
+    /// What the elements are.
+    pub dtype: DType,
+    /// The shape of each sample's.
+    pub shape: &'a [usize],
+    /// All elements, as the file has them.
+    pub bytes: &'a [u8],
+}
+
+/// Values of a field that have different sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blobs<'a> {
+    /// Where each begins in `bytes`, and where the last one ends: one more than samples.
+    pub offsets: &'a [u64],
+    /// All of them, one after the other.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Blobs<'a> {
+    /// The bytes of one sample; `None` if there is no such sample.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Option<&'a [u8]> {
+        let (start, end) = (*self.offsets.get(at)?, *self.offsets.get(at.checked_add(1)?)?);
+        self.bytes.get(start as usize..end as usize)
+    }
+}
+
+impl Batch {
+    /// How many samples.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a batch without samples.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The ids of the samples, in the order of the batch.
+    #[must_use]
+    pub fn ids(&self) -> &[u64] {
+        self.words(0, self.len)
+    }
+
+    /// The fields, in the order of the file.
+    #[must_use]
+    pub fn fields(&self) -> &[Field] {
+        &self.dataset.fields
+    }
+
+    /// The number of the field of that name.
+    pub fn field_index(&self, name: &str) -> Result<usize, BetonError> {
+        self.dataset.field_index(name)
+    }
+
+    /// The bytes of memory that it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// The values of a float field; `None` if it is none.
+    #[must_use]
+    pub fn floats(&self, field: usize) -> Option<&[f64]> {
+        let is_float = *self.kind(field)? == FieldKind::Float;
+        is_float.then(|| {
+            bytemuck::cast_slice(&self.buffer[self.column(field).data_at..][..self.len * WORD])
+        })
+    }
+
+    /// The values of an int field; `None` if it is none.
+    #[must_use]
+    pub fn ints(&self, field: usize) -> Option<&[i64]> {
+        let is_int = *self.kind(field)? == FieldKind::Int;
+        is_int.then(|| {
+            bytemuck::cast_slice(&self.buffer[self.column(field).data_at..][..self.len * WORD])
+        })
+    }
+
+    /// The arrays of a field as one; `None` if it has no arrays.
+    #[must_use]
+    pub fn arrays(&self, field: usize) -> Option<Arrays<'_>> {
+        let spec = self.kind(field)?.array()?;
+        let bytes = &self.buffer[self.column(field).data_at..][..self.len * spec.nbytes()];
+        Some(Arrays { dtype: spec.dtype(), shape: spec.shape(), bytes })
+    }
+
+    /// The bytes of a field whose values have different sizes: bytes, JSON with the NUL at its end,
+    /// images, custom ones. `None` for others.
+    #[must_use]
+    pub fn blobs(&self, field: usize) -> Option<Blobs<'_>> {
+        if !has_offsets(self.kind(field)?) {
+            return None;
+        }
+        let column = self.column(field);
+        let offsets = self.words(column.at, self.len + 1);
+        let bytes = offsets.last().map_or(0, |end| *end as usize);
+        Some(Blobs { offsets, bytes: &self.buffer[column.data_at..][..bytes] })
+    }
+
+    /// One value: of the sample at that place of the batch, and of that field. JSON that is no text
+    /// is an error.
+    ///
+    /// # Panics
+    /// If there is no such sample in the batch, or no such field.
+    pub fn value(&self, at: usize, field: usize) -> Result<Value<'_>, BetonError> {
+        assert!(at < self.len, "sample {at} of a batch of {}", self.len);
+        let column = self.column(field);
+        let kind = self.dataset.fields[field].kind();
+        let blob = || self.blobs(field).and_then(|blobs| blobs.get(at)).unwrap_or_default();
+        let word = |start: usize| self.words(start + at * WORD, 1)[0];
+        Ok(match kind {
+            FieldKind::Float => Value::Float(f64::from_bits(word(column.data_at))),
+            FieldKind::Int => Value::Int(word(column.data_at).cast_signed()),
+            FieldKind::Bytes => Value::Bytes(blob()),
+            FieldKind::NdArray(spec) | FieldKind::TorchTensor(spec) => {
+                let bytes = &self.buffer[column.data_at + at * spec.nbytes()..][..spec.nbytes()];
+                Value::Array(Array { dtype: spec.dtype(), shape: spec.shape(), bytes })
+            }
+            FieldKind::Json => Value::Json(
+                json_text(blob())
+                    .map_err(|damage| self.dataset.damaged(self.ids()[at], field, damage))?,
+            ),
+            FieldKind::RgbImage => {
+                let (mode, width, height) = image_form(word(column.extra_at));
+                Value::Image(Image { mode, width, height, bytes: blob() })
+            }
+            FieldKind::Custom { .. } => {
+                let bytes = self.dataset.layout.member_bytes(field);
+                let member = &self.buffer[column.extra_at + at * bytes..][..bytes];
+                Value::Custom { member, bytes: blob() }
+            }
+        })
+    }
+
+    fn kind(&self, field: usize) -> Option<&FieldKind> {
+        self.dataset.fields.get(field).map(Field::kind)
+    }
+
+    /// Where a field's column is: its beginning and its data are written down.
+    fn column(&self, field: usize) -> Column {
+        let place = self.words((self.len + 2 * field) * WORD, 2);
+        let (at, data_at) = (place[0] as usize, place[1] as usize);
+        let offsets = if has_offsets(self.dataset.fields[field].kind()) { self.len + 1 } else { 0 };
+        Column { at, extra_at: at + offsets * WORD, data_at, end: data_at }
+    }
+
+    fn words(&self, at: usize, count: usize) -> &[u64] {
+        bytemuck::cast_slice(&self.buffer[at..at + count * WORD])
+    }
+
+    pub(super) fn words_mut(&mut self, at: usize, count: usize) -> &mut [u64] {
+        bytemuck::cast_slice_mut(&mut self.buffer[at..at + count * WORD])
+    }
+
+    pub(super) fn set_place(&mut self, field: usize, column: Column) {
+        let at = (self.len + 2 * field) * WORD;
+        self.words_mut(at, 2).copy_from_slice(&[column.at as u64, column.data_at as u64]);
+    }
+}
+
+/// An image's form in one word.
+pub(super) fn image_word(mode: u8, width: u16, height: u16) -> u64 {
+    u64::from(mode) | u64::from(width) << 16 | u64::from(height) << 32
+}
+
+fn image_form(word: u64) -> (ImageMode, u16, u16) {
+    // Another mode is found before the image is read.
+    let mode = ImageMode::from_id(word as u8).unwrap_or(ImageMode::Raw);
+    (mode, (word >> 16) as u16, (word >> 32) as u16)
+}
+
+/// The text, without the one NUL that FFCV ends it with.
+fn json_text(bytes: &[u8]) -> Result<&str, Damage> {
+    let text = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+    std::str::from_utf8(text).map_err(|_| Damage::NotUtf8)
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("len", &self.len)
+            .field("fields", &self.dataset.fields.len())
+            .field("memory_bytes", &self.memory_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_of_images_fit_in_a_word() {
+        for (mode, width, height) in [(0, 0, 0), (1, u16::MAX, 1), (0, 1, u16::MAX)] {
+            let (found, w, h) = image_form(image_word(mode, width, height));
+            assert_eq!((found.id(), w, h), (mode, width, height));
+        }
+    }
+
+    #[test]
+    fn one_nul_is_taken_off() {
+        assert_eq!(json_text(b"{}\0"), Ok("{}"));
+        assert_eq!(json_text(b"{}"), Ok("{}"));
+        assert_eq!(json_text(b"{}\0\0"), Ok("{}\0"));
+        assert_eq!(json_text(b""), Ok(""));
+        assert_eq!(json_text(b"\xff\0"), Err(Damage::NotUtf8));
+    }
+}

@@ -1,0 +1,283 @@
+//! An opened dataset: what the file says of itself, checked, and where every sample is.
+
+use std::path::{Path, PathBuf};
+
+use ringmain_backends::{FileHandle, ReadBackendExt};
+
+use super::header::Header;
+use super::options::ReaderOptions;
+use super::row::{Member, RowLayout};
+use super::table::{Pages, Region, Table};
+use super::{
+    ALLOCATION_LEN, Allocation, BetonError, Damage, FIELD_LEN, Field, HEADER_LEN, ImageMode,
+};
+use crate::Engine;
+use crate::permutation::mix;
+use crate::read::vec_of;
+
+/// What readers and epochs share.
+#[derive(Debug)]
+pub(super) struct Dataset {
+    pub(super) engine: Engine,
+    pub(super) file: FileHandle,
+    pub(super) path: PathBuf,
+    pub(super) header: Header,
+    pub(super) fields: Vec<Field>,
+    pub(super) layout: RowLayout,
+    /// Which fields have a region in the pages.
+    pub(super) paged: Vec<usize>,
+    pub(super) pages: Pages,
+    pub(super) table: Table,
+    rows: Vec<u8>,
+    /// What tells this dataset from others.
+    pub(super) fingerprint: u64,
+}
+
+impl Dataset {
+    pub(super) fn open(
+        engine: &Engine,
+        path: &Path,
+        options: &ReaderOptions,
+    ) -> Result<Self, BetonError> {
+        let backend = engine.backend();
+        let failed = |error| BetonError::backend(path, error);
+        let file = backend.open(path).map_err(failed)?;
+        let path = file.path().to_owned();
+        let failed = |error| BetonError::backend(&path, error);
+        let file_len = backend.len(&file).map_err(failed)?;
+        let head_len = file_len.min(HEADER_LEN as u64) as usize;
+        let head = backend.read_to_vec(&file, 0, head_len).map_err(failed)?;
+        let header = Header::decode(&head, file_len, &path)?;
+        let source = Source { engine, file: &file, path: &path, file_len, header: &header };
+        let fields = source.fields(options)?;
+        let layout = RowLayout::new(&fields, &options.handlers, &path)?;
+        let (pages, regions) = source.places(&layout, options)?;
+        let rows = source.rows(&layout)?;
+        let table = source.table(&pages, regions)?;
+        let fingerprint = fingerprint(&head, &fields, &table);
+        if backend.capabilities().zero_copy {
+            // All of it was copied, and need not be mapped too.
+            backend.release(&file, 0..file_len).map_err(failed)?;
+        }
+        let paged = layout.paged();
+        let engine = engine.clone();
+        Ok(Self {
+            engine,
+            path,
+            header,
+            fields,
+            layout,
+            paged,
+            pages,
+            table,
+            rows,
+            fingerprint,
+            file,
+        })
+    }
+
+    pub(super) fn check_id(&self, sample: u64) -> Result<(), BetonError> {
+        let (path, samples) = (&self.path, self.header.samples);
+        if sample < samples {
+            return Ok(());
+        }
+        Err(BetonError::NoSuchSample { path: path.clone(), sample, samples })
+    }
+
+    /// The metadata of a sample, which must be one.
+    pub(super) fn row(&self, sample: u64) -> &[u8] {
+        let bytes = self.layout.row_bytes();
+        // All rows are in memory, so their numbers are small.
+        &self.rows[sample as usize * bytes..][..bytes]
+    }
+
+    /// The region of a sample's field, as its metadata has it; `None` if there is none.
+    pub(super) fn region(&self, sample: u64, field: usize) -> Result<Option<Region>, BetonError> {
+        let found = self.find(sample, field);
+        found.map_err(|damage| self.damaged(sample, field, damage))
+    }
+
+    fn find(&self, sample: u64, field: usize) -> Result<Option<Region>, Damage> {
+        let row = self.row(sample);
+        let (ptr, size) = match self.layout.member(row, field) {
+            Member::Float(_) | Member::Int(_) => return Ok(None),
+            Member::Blob { ptr, size } => (ptr, Some(size)),
+            Member::Array { ptr } => {
+                (ptr, self.fields[field].kind().array().map(|spec| spec.nbytes() as u64))
+            }
+            Member::Image { mode, width, height, ptr } => match ImageMode::from_id(mode) {
+                Some(ImageMode::Jpeg) => (ptr, None),
+                Some(ImageMode::Raw) => (ptr, Some(u64::from(width) * u64::from(height) * 3)),
+                None => return Err(Damage::BadImageMode { mode }),
+            },
+            Member::Custom(_) => match self.layout.custom_region(row, field) {
+                Some(region) => (region.ptr, region.size),
+                None => return Ok(None),
+            },
+        };
+        self.table.find(sample, ptr, size).map(Some)
+    }
+
+    /// Where a field says that its region begins, right or not.
+    pub(super) fn pointer(&self, sample: u64, field: usize) -> Option<u64> {
+        let row = self.row(sample);
+        match self.layout.member(row, field) {
+            Member::Float(_) | Member::Int(_) => None,
+            Member::Blob { ptr, size } => (size > 0).then_some(ptr),
+            Member::Array { ptr } | Member::Image { ptr, .. } => Some(ptr),
+            Member::Custom(_) => self.layout.custom_region(row, field).map(|region| region.ptr),
+        }
+    }
+
+    pub(super) fn damaged(&self, sample: u64, field: usize, damage: Damage) -> BetonError {
+        let field = self.fields[field].name().to_owned();
+        BetonError::BadSample { path: self.path.clone(), sample, field, damage }
+    }
+
+    pub(super) fn read_error(&self, error: ringmain_backends::Error) -> BetonError {
+        BetonError::backend(&self.path, error)
+    }
+
+    /// That there was no memory, or what else was the matter.
+    pub(super) fn memory_error(
+        &self,
+        what: &'static str,
+        needed_bytes: usize,
+        error: ringmain_backends::Error,
+    ) -> BetonError {
+        let path = self.path.clone();
+        match error {
+            ringmain_backends::Error::PoolExhausted { in_use_bytes, limit_bytes, .. } => {
+                BetonError::MemorySpent { path, what, needed_bytes, in_use_bytes, limit_bytes }
+            }
+            error => BetonError::backend(&path, error),
+        }
+    }
+
+    /// The number of a field.
+    pub(super) fn field_index(&self, name: &str) -> Result<usize, BetonError> {
+        let found = self.fields.iter().position(|field| field.name() == name);
+        found.ok_or_else(|| BetonError::NoSuchField {
+            path: self.path.clone(),
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// A file that is being opened.
+struct Source<'a> {
+    engine: &'a Engine,
+    file: &'a FileHandle,
+    path: &'a Path,
+    file_len: u64,
+    header: &'a Header,
+}
+
+impl Source<'_> {
+    fn truncated(&self, what: &'static str, expected: Option<u64>) -> BetonError {
+        let (path, actual) = (self.path.to_owned(), self.file_len);
+        BetonError::Truncated { path, what, expected: expected.unwrap_or(u64::MAX), actual }
+    }
+
+    fn fields(&self, options: &ReaderOptions) -> Result<Vec<Field>, BetonError> {
+        let end = self.header.metadata_at();
+        if end > self.file_len {
+            return Err(self.truncated("fields", Some(end)));
+        }
+        let is_handled = |name: &str, id: u8| options.handlers.find(name, id).is_some();
+        // At most 65535 descriptors, one at a time: they are 68 MB together.
+        let mut bytes = [0; FIELD_LEN];
+        (0..usize::from(self.header.fields))
+            .map(|index| {
+                let at = (HEADER_LEN + index * FIELD_LEN) as u64;
+                self.read(at, &mut bytes)?;
+                Field::decode(&bytes, index, is_handled, self.path)
+            })
+            .collect()
+    }
+
+    /// Where the pages are, and how many regions there are, if that is in the file and in bounds.
+    fn places(
+        &self,
+        layout: &RowLayout,
+        options: &ReaderOptions,
+    ) -> Result<(Pages, usize), BetonError> {
+        let (header, row_bytes) = (self.header, layout.row_bytes() as u64);
+        let rows_end = header.metadata_end(row_bytes).filter(|end| *end <= self.file_len);
+        let Some(rows_end) = rows_end else {
+            return Err(self.truncated("metadata", header.metadata_end(row_bytes)));
+        };
+        let at = header.alloc_table_ptr;
+        let bad = |reason| Err(BetonError::BadTable { path: self.path.to_owned(), reason });
+        if at < rows_end || at > self.file_len {
+            let len = self.file_len;
+            return bad(format!("it begins at {at}, and must between {rows_end} and {len}"));
+        }
+        let table_bytes = self.file_len - at;
+        if !table_bytes.is_multiple_of(ALLOCATION_LEN as u64) {
+            return bad(format!("{table_bytes} bytes are no whole number of rows"));
+        }
+        let needed_bytes = (rows_end - header.metadata_at()).saturating_add(table_bytes);
+        let limit_bytes = options.index_limit_bytes;
+        let regions = usize::try_from(table_bytes / ALLOCATION_LEN as u64);
+        let (Ok(regions), true) = (regions, needed_bytes <= limit_bytes) else {
+            let path = self.path.to_owned();
+            return Err(BetonError::IndexTooLarge { path, needed_bytes, limit_bytes });
+        };
+        let page_bytes = u64::from(header.page_bytes);
+        // A dataset of numbers alone has no pages, and its table may come before where they were.
+        let start = rows_end.checked_next_multiple_of(page_bytes).unwrap_or(u64::MAX).min(at);
+        Ok((Pages { range: start..at, page_bytes }, regions))
+    }
+
+    fn rows(&self, layout: &RowLayout) -> Result<Vec<u8>, BetonError> {
+        // Inside the file and below the limit: this was checked.
+        let len = usize::try_from(self.header.samples).unwrap_or(usize::MAX);
+        let len = len.saturating_mul(layout.row_bytes());
+        let mut rows = vec_of(len).map_err(|_| self.no_memory(len as u64))?;
+        self.read(self.header.metadata_at(), &mut rows)?;
+        Ok(rows)
+    }
+
+    fn table(&self, pages: &Pages, regions: usize) -> Result<Table, BetonError> {
+        let bytes = regions.saturating_mul(ALLOCATION_LEN);
+        let no_memory = || self.no_memory(bytes as u64);
+        let mut table = Table::with_room(regions).ok_or_else(no_memory)?;
+        let mut scratch = self.engine.scratch(bytes).map_err(|_| no_memory())?;
+        let part_max = (scratch.len() / ALLOCATION_LEN).max(1);
+        for first in (0..regions).step_by(part_max) {
+            let len = part_max.min(regions - first) * ALLOCATION_LEN;
+            let at = self.header.alloc_table_ptr + (first * ALLOCATION_LEN) as u64;
+            self.read(at, &mut scratch[..len])?;
+            for row in scratch[..len].as_chunks::<ALLOCATION_LEN>().0 {
+                table.push(Allocation::decode(row), pages);
+            }
+        }
+        table.finish();
+        Ok(table)
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<(), BetonError> {
+        let read = self.engine.backend().read_exact_at(self.file, at, dst);
+        read.map_err(|error| BetonError::backend(self.path, error))
+    }
+
+    fn no_memory(&self, needed_bytes: u64) -> BetonError {
+        let source = ringmain_backends::Error::OutOfMemory {
+            requested_bytes: usize::try_from(needed_bytes).unwrap_or(usize::MAX),
+            source: std::io::ErrorKind::OutOfMemory.into(),
+        };
+        BetonError::backend(self.path, source)
+    }
+}
+
+/// Differs for datasets with another header, other fields or other regions.
+fn fingerprint(head: &[u8], fields: &[Field], table: &Table) -> u64 {
+    let hash = |hash: u64, bytes: &[u8]| {
+        bytes.iter().fold(hash, |hash, byte| mix(hash ^ u64::from(*byte)))
+    };
+    let names = fields.iter().fold(hash(0, head), |sum, field| {
+        hash(mix(sum ^ u64::from(field.kind().type_id())), field.name().as_bytes())
+    });
+    mix(names ^ mix(table.bytes) ^ table.len() as u64)
+}

@@ -1,0 +1,250 @@
+//! Fields and their descriptors.
+
+use std::path::Path;
+
+use super::{ArraySpec, BetonError};
+
+/// The bytes of a name.
+pub const NAME_LEN: usize = 16;
+/// The bytes of a field's arguments.
+pub const ARGUMENTS_LEN: usize = 1024;
+
+const NAME_AT: usize = 1;
+const ARGUMENTS_AT: usize = NAME_AT + NAME_LEN;
+/// The bytes of a descriptor.
+pub const FIELD_LEN: usize = ARGUMENTS_AT + ARGUMENTS_LEN;
+
+const FLOAT: u8 = 0;
+const INT: u8 = 1;
+const RGB_IMAGE: u8 = 2;
+const BYTES: u8 = 3;
+const ND_ARRAY: u8 = 4;
+const JSON: u8 = 5;
+const TORCH_TENSOR: u8 = 6;
+
+/// What a field holds in every sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FieldKind {
+    /// An `f64`, in the row.
+    Float,
+    /// An `i64`, in the row.
+    Int,
+    /// An image: JPEG, or raw RGB.
+    RgbImage,
+    /// Any number of bytes.
+    Bytes,
+    /// An array that has the same shape in every sample.
+    NdArray(ArraySpec),
+    /// Text that is JSON.
+    Json,
+    /// An array that FFCV delivers as a tensor; the same bytes as [`NdArray`](Self::NdArray).
+    TorchTensor(ArraySpec),
+    /// Something that only a [`FieldHandler`](super::FieldHandler) knows.
+    Custom {
+        /// FFCV's own are below 7; it writes 255 for those of its users.
+        type_id: u8,
+    },
+}
+
+impl FieldKind {
+    /// The number of the type in the file.
+    #[must_use]
+    pub fn type_id(&self) -> u8 {
+        match self {
+            Self::Float => FLOAT,
+            Self::Int => INT,
+            Self::RgbImage => RGB_IMAGE,
+            Self::Bytes => BYTES,
+            Self::NdArray(_) => ND_ARRAY,
+            Self::Json => JSON,
+            Self::TorchTensor(_) => TORCH_TENSOR,
+            Self::Custom { type_id } => *type_id,
+        }
+    }
+
+    /// The form of its arrays, if it has some.
+    #[must_use]
+    pub fn array(&self) -> Option<&ArraySpec> {
+        match self {
+            Self::NdArray(spec) | Self::TorchTensor(spec) => Some(spec),
+            _ => None,
+        }
+    }
+}
+
+/// A field of a dataset: its name, what it holds, and the bytes that say so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    name: String,
+    kind: FieldKind,
+    arguments: Box<[u8; ARGUMENTS_LEN]>,
+}
+
+impl Field {
+    /// A field to be written. The name is ASCII of up to 16 bytes; an error says what is wrong. A
+    /// custom one has no arguments; see [`with_arguments`](Self::with_arguments).
+    ///
+    /// ```
+    /// use ringmain::beton::{Field, FieldKind};
+    /// let field = Field::new("label", FieldKind::Int)?;
+    /// assert_eq!((field.name(), field.kind().type_id()), ("label", 1));
+    /// assert!(Field::new("a name that is too long", FieldKind::Int).is_err());
+    /// # Ok::<(), String>(())
+    /// ```
+    pub fn new(name: &str, kind: FieldKind) -> Result<Self, String> {
+        if name.len() > NAME_LEN || !name.is_ascii() || name.contains('\0') {
+            return Err(format!("a name is ASCII of up to {NAME_LEN} bytes, and `{name}` is not"));
+        }
+        if let FieldKind::Custom { type_id: 0..=TORCH_TENSOR } = kind {
+            return Err(format!("the type id {} is FFCV's own", kind.type_id()));
+        }
+        let arguments = match kind.array() {
+            Some(spec) => spec.encode()?,
+            None => [0; ARGUMENTS_LEN],
+        };
+        Ok(Self { name: name.to_owned(), kind, arguments: Box::new(arguments) })
+    }
+
+    /// A custom field to be written, with its arguments: up to 1024 bytes.
+    pub fn with_arguments(name: &str, type_id: u8, arguments: &[u8]) -> Result<Self, String> {
+        let mut field = Self::new(name, FieldKind::Custom { type_id })?;
+        let Some(out) = field.arguments.get_mut(..arguments.len()) else {
+            let len = arguments.len();
+            return Err(format!("{len} bytes of arguments, where {ARGUMENTS_LEN} are the most"));
+        };
+        out.copy_from_slice(arguments);
+        Ok(field)
+    }
+
+    /// Understands the descriptor of the field `index`. An array whose arguments cannot be
+    /// understood is an error unless it `is_handled` by the caller, to whom all fields are custom.
+    pub(super) fn decode(
+        bytes: &[u8; FIELD_LEN],
+        index: usize,
+        is_handled: impl FnOnce(&str, u8) -> bool,
+        path: &Path,
+    ) -> Result<Self, BetonError> {
+        let (type_id, stored) = (bytes[0], &bytes[NAME_AT..ARGUMENTS_AT]);
+        let end = stored.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let name = String::from_utf8_lossy(&stored[..end]).into_owned();
+        let bad = |reason| BetonError::BadField {
+            path: path.to_owned(),
+            index,
+            name: name.clone(),
+            reason,
+        };
+        if !stored[..end].iter().all(|byte| byte.is_ascii() && *byte != 0) {
+            return Err(bad("its name is not ASCII".to_owned()));
+        }
+        let arguments: [u8; ARGUMENTS_LEN] = super::header::part(bytes, ARGUMENTS_AT);
+        let kind = match type_id {
+            _ if is_handled(&name, type_id) => FieldKind::Custom { type_id },
+            FLOAT => FieldKind::Float,
+            INT => FieldKind::Int,
+            RGB_IMAGE => FieldKind::RgbImage,
+            BYTES => FieldKind::Bytes,
+            ND_ARRAY => FieldKind::NdArray(ArraySpec::decode(&arguments).map_err(bad)?),
+            JSON => FieldKind::Json,
+            TORCH_TENSOR => FieldKind::TorchTensor(ArraySpec::decode(&arguments).map_err(bad)?),
+            type_id => FieldKind::Custom { type_id },
+        };
+        Ok(Self { name, kind, arguments: Box::new(arguments) })
+    }
+
+    /// The bytes of the descriptor.
+    #[must_use]
+    pub fn encode(&self) -> [u8; FIELD_LEN] {
+        let mut bytes = [0; FIELD_LEN];
+        bytes[0] = self.kind.type_id();
+        bytes[NAME_AT..NAME_AT + self.name.len()].copy_from_slice(self.name.as_bytes());
+        bytes[ARGUMENTS_AT..].copy_from_slice(&*self.arguments);
+        bytes
+    }
+
+    /// Its name. FFCV cuts longer ones to 16 bytes, so two may be the same.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn kind(&self) -> &FieldKind {
+        &self.kind
+    }
+
+    /// The bytes that its type has for its own use.
+    #[must_use]
+    pub fn arguments(&self) -> &[u8; ARGUMENTS_LEN] {
+        &self.arguments
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Kind;
+
+    fn decode(bytes: &[u8; FIELD_LEN]) -> Result<Field, BetonError> {
+        Field::decode(bytes, 3, |_, _| false, Path::new("a"))
+    }
+
+    proptest! {
+        #[test]
+        fn a_descriptor_comes_back_as_it_was_written(
+            name in "[ -~]{0,16}", which in 0usize..9, shape in proptest::collection::vec(1usize..9, 0..4),
+            arguments in proptest::collection::vec(any::<u8>(), 0..=ARGUMENTS_LEN),
+        ) {
+            let spec = ArraySpec::new(Kind::U16.into(), &shape).unwrap();
+            let field = match which {
+                0 => Field::new(&name, FieldKind::Float),
+                1 => Field::new(&name, FieldKind::Int),
+                2 => Field::new(&name, FieldKind::RgbImage),
+                3 => Field::new(&name, FieldKind::Bytes),
+                4 => Field::new(&name, FieldKind::NdArray(spec)),
+                5 => Field::new(&name, FieldKind::Json),
+                6 => Field::new(&name, FieldKind::TorchTensor(spec)),
+                7 => Field::with_arguments(&name, 255, &arguments),
+                _ => Field::with_arguments(&name, 100, &arguments),
+            }.unwrap();
+            prop_assert_eq!(decode(&field.encode()).unwrap(), field);
+        }
+    }
+
+    #[test]
+    fn names_that_are_no_ascii_are_refused() {
+        for (name, is_good) in [
+            (*b"sixteen letters!", true),
+            (*b"label\0\0\0\0\0\0\0\0\0\0\0", true),
+            ([0; 16], true),
+            (*b"label\0more\0\0\0\0\0\0", false),
+            (*b"\xff\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", false),
+            (*b"na\xc3\xafve\0\0\0\0\0\0\0\0\0\0", false),
+        ] {
+            let mut bytes = Field::new("", FieldKind::Int).unwrap().encode();
+            bytes[NAME_AT..ARGUMENTS_AT].copy_from_slice(&name);
+            match decode(&bytes) {
+                Ok(field) => assert!(is_good, "{field:?}"),
+                Err(BetonError::BadField { index: 3, .. }) => assert!(!is_good),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(Field::new("ä", FieldKind::Int).is_err());
+        assert!(Field::new("a\0b", FieldKind::Int).is_err());
+        assert!(Field::with_arguments("a", 255, &[0; ARGUMENTS_LEN + 1]).is_err());
+        assert!(Field::with_arguments("a", 6, &[]).is_err());
+    }
+
+    /// A structured array is an error, but not to whoever knows what to do with it.
+    #[test]
+    fn what_a_handler_is_there_for_is_not_looked_at() {
+        let mut bytes = Field::new("a", FieldKind::Int).unwrap().encode();
+        bytes[0] = ND_ARRAY;
+        assert!(matches!(decode(&bytes), Err(BetonError::BadField { .. })));
+        let field = Field::decode(&bytes, 0, |name, id| (name, id) == ("a", 4), Path::new("a"));
+        assert_eq!(*field.unwrap().kind(), FieldKind::Custom { type_id: 4 });
+    }
+}

@@ -1,0 +1,182 @@
+//! Making a batch: where its samples are, memory for them, and reading them.
+
+use std::mem;
+use std::sync::Arc;
+
+use ringmain_backends::{Buffer, Read};
+
+use super::BetonError;
+use super::batch::{Batch, Column, WORD, has_offsets, head_bytes, image_word};
+use super::dataset::Dataset;
+use super::row::Member;
+use super::table::Region;
+use crate::read::recycled;
+use crate::reserve::Claim;
+
+/// What is to be done with a sample that is damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Damaged {
+    /// It is an error that names it.
+    #[default]
+    Fail,
+    /// The batch is without it.
+    LeaveOut,
+}
+
+/// A region and where in the batch's buffer it goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) region: Region,
+    pub(super) dst: usize,
+}
+
+/// What making a batch needs and keeps, so that it allocates nothing.
+#[derive(Debug, Default)]
+pub(super) struct FillMemory {
+    ids: Vec<u64>,
+    /// For each sample the regions of its paged fields.
+    regions: Vec<Region>,
+    columns: Vec<Column>,
+    /// Where the regions go, in the order of their places in the buffer.
+    pub(super) pieces: Vec<Piece>,
+    reads: Vec<Read<'static>>,
+}
+
+impl FillMemory {
+    /// Finds the samples, and says how many bytes a batch of them takes.
+    pub(super) fn locate(
+        &mut self,
+        dataset: &Dataset,
+        ids: &[u64],
+        damaged: Damaged,
+    ) -> Result<usize, BetonError> {
+        self.ids.clear();
+        self.regions.clear();
+        for id in ids {
+            dataset.check_id(*id)?;
+            let before = self.regions.len();
+            match self.locate_one(dataset, *id) {
+                Ok(()) => self.ids.push(*id),
+                Err(_) if damaged == Damaged::LeaveOut => self.regions.truncate(before),
+                Err(error) => return Err(error),
+            }
+        }
+        self.place_columns(dataset);
+        Ok(self.columns.last().map_or(head_bytes(dataset, 0), |last| last.end))
+    }
+
+    fn locate_one(&mut self, dataset: &Dataset, id: u64) -> Result<(), BetonError> {
+        for field in &dataset.paged {
+            let region = dataset.region(id, *field)?;
+            self.regions.push(region.unwrap_or(Region { ptr: 0, size: 0 }));
+        }
+        Ok(())
+    }
+
+    fn place_columns(&mut self, dataset: &Dataset) {
+        let (len, paged) = (self.ids.len(), dataset.paged.len());
+        let mut end = head_bytes(dataset, len);
+        let mut paged_before = 0;
+        self.columns.clear();
+        for field in 0..dataset.fields.len() {
+            let data_bytes = if dataset.paged.get(paged_before) == Some(&field) {
+                let regions = self.regions.iter().skip(paged_before).step_by(paged);
+                paged_before += 1;
+                regions.map(|region| region.size).fold(0, usize::saturating_add)
+            } else {
+                len.saturating_mul(WORD)
+            };
+            let column = Column::new(dataset, field, end, len, data_bytes);
+            end = column.end;
+            self.columns.push(column);
+        }
+    }
+
+    /// The samples that [`locate`](Self::locate) found, in memory of the size that it said: with all
+    /// but what is in the pages, which goes to [`pieces`](Self::pieces).
+    pub(super) fn stage(
+        &mut self,
+        dataset: &Arc<Dataset>,
+        claim: Option<Claim>,
+        buffer: Buffer,
+    ) -> Batch {
+        let len = self.ids.len();
+        let mut batch = Batch { _claim: claim, buffer, dataset: Arc::clone(dataset), len };
+        batch.words_mut(0, len).copy_from_slice(&self.ids);
+        self.pieces.clear();
+        let mut paged_before = 0;
+        for field in 0..self.columns.len() {
+            let column = self.columns[field];
+            batch.set_place(field, column);
+            if dataset.paged.get(paged_before) == Some(&field) {
+                self.stage_paged(&mut batch, field, paged_before);
+                paged_before += 1;
+            } else {
+                stage_numbers(&mut batch, field, column.data_at, &self.ids);
+            }
+        }
+        batch
+    }
+
+    fn stage_paged(&mut self, batch: &mut Batch, field: usize, paged_before: usize) {
+        let dataset = Arc::clone(&batch.dataset);
+        let (column, paged) = (self.columns[field], dataset.paged.len());
+        let offsets = has_offsets(dataset.fields[field].kind());
+        let mut dst = column.data_at;
+        for (at, id) in self.ids.iter().enumerate() {
+            let region = self.regions[at * paged + paged_before];
+            if offsets {
+                let next = at + 1;
+                let end = (dst + region.size - column.data_at) as u64;
+                batch.words_mut(column.at + next * WORD, 1)[0] = end;
+            }
+            match dataset.layout.member(dataset.row(*id), field) {
+                Member::Image { mode, width, height, .. } => {
+                    let word = image_word(mode, width, height);
+                    batch.words_mut(column.extra_at + at * WORD, 1)[0] = word;
+                }
+                Member::Custom(bytes) => {
+                    let start = column.extra_at + at * bytes.len();
+                    batch.buffer[start..start + bytes.len()].copy_from_slice(bytes);
+                }
+                _ => {}
+            }
+            if region.size > 0 {
+                self.pieces.push(Piece { region, dst });
+                dst += region.size;
+            }
+        }
+        if offsets {
+            batch.words_mut(column.at, 1)[0] = 0;
+        }
+    }
+
+    /// Reads all regions of the batch at once.
+    pub(super) fn read(&mut self, batch: &mut Batch) -> Result<(), BetonError> {
+        let dataset = &batch.dataset;
+        let mut reads = recycled(mem::take(&mut self.reads));
+        let (mut rest, mut done) = (&mut batch.buffer[..], 0);
+        for piece in &self.pieces {
+            // Their places go up.
+            let (_, tail) = rest.split_at_mut(piece.dst - done);
+            let (dst, tail) = tail.split_at_mut(piece.region.size);
+            reads.push(Read::new(&dataset.file, piece.region.ptr, dst));
+            (rest, done) = (tail, piece.dst + piece.region.size);
+        }
+        let outcome = dataset.engine.backend().read_batch(&mut reads);
+        self.reads = recycled(reads);
+        outcome.map_err(|error| dataset.read_error(error))
+    }
+}
+
+fn stage_numbers(batch: &mut Batch, field: usize, at: usize, ids: &[u64]) {
+    let dataset = Arc::clone(&batch.dataset);
+    for (out, id) in batch.words_mut(at, ids.len()).iter_mut().zip(ids) {
+        *out = match dataset.layout.member(dataset.row(*id), field) {
+            Member::Float(value) => value.to_bits(),
+            Member::Int(value) => value.cast_unsigned(),
+            _ => 0,
+        };
+    }
+}

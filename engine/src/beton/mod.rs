@@ -1,0 +1,101 @@
+//! FFCV's `.beton` datasets, version 2: read through any backend, and written by many threads.
+//!
+//! A dataset is a number of samples, each with one value for every field. [`BetonReader`] reads
+//! samples by their ids; [`SampleSource`] delivers batches of them, epoch after epoch, while a thread
+//! reads ahead; [`BetonWriter`] makes such files.
+//!
+//! ```
+//! use ringmain::beton::{
+//!     ArraySpec, BetonReader, BetonWriter, Field, FieldKind, SampleOptions, Traversal, Value,
+//! };
+//! use ringmain::{Engine, Kind};
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("train.beton");
+//! let pixels = ArraySpec::new(Kind::U8.into(), &[2, 3])?;
+//! let fields =
+//!     [Field::new("label", FieldKind::Int)?, Field::new("pixels", FieldKind::NdArray(pixels))?];
+//! BetonWriter::new(fields).write_indexed(&path, 100, |id, sample| {
+//!     sample.int(id as i64 % 10)?.array(&[id as u8; 6])?;
+//!     Ok(())
+//! })?;
+//!
+//! let reader = BetonReader::open(&Engine::new()?, &path)?;
+//! assert_eq!(reader.read_sample(42)?.get("label")?, Value::Int(2));
+//!
+//! let options = SampleOptions::new().batch_size(32);
+//! let mut source = options.traversal(Traversal::Random { seed: 1, epoch: 0 }).start(&reader)?;
+//! while let Some(batch) = source.next_batch()? {
+//!     // Fields of one size are one array over the batch; others have offsets.
+//!     let labels = batch.ints(0).expect("a field of ints");
+//!     let pixels = batch.arrays(1).expect("a field of arrays");
+//!     assert_eq!(pixels.bytes.len(), labels.len() * 6);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The file
+//! One after the other: a [`Header`], a descriptor of each [`Field`], one row of metadata for each
+//! sample ([`RowLayout`]), pages with what does not fit in a row, and a table of all regions of the
+//! pages ([`Allocation`]). `docs/formats.md` has the bytes.
+//!
+//! # Memory
+//! A reader holds metadata and allocation table. A batch is a buffer of the engine's pool and goes
+//! back there when it is dropped: a steady loop allocates nothing. [`MemoryManager`] says where bytes
+//! are kept on their way.
+//!
+//! # Damage
+//! What is wrong with the whole file is an error when it is opened. What is wrong with one sample is
+//! [`BetonError::BadSample`] when that is read; the others can be read all the same.
+
+mod alloc;
+mod array;
+mod batch;
+mod dataset;
+mod epoch_options;
+mod error;
+mod field;
+mod fill;
+mod handler;
+mod header;
+#[cfg(feature = "jpeg")]
+mod jpeg;
+mod memory;
+mod options;
+mod os_cache;
+mod page_schedule;
+mod pager;
+mod reader;
+mod row;
+mod sample;
+mod schedule;
+mod source;
+mod state;
+mod table;
+mod traversal;
+mod value;
+mod writer;
+
+pub use alloc::{ALLOCATION_LEN, Allocation};
+pub use array::ArraySpec;
+pub use batch::{Arrays, Batch, Blobs};
+pub use epoch_options::SampleOptions;
+pub use error::{BetonError, Damage};
+pub use field::{ARGUMENTS_LEN, FIELD_LEN, Field, FieldKind, NAME_LEN};
+pub use fill::Damaged;
+pub use handler::{FieldHandler, Handlers, MemberRegion};
+pub use header::{HEADER_LEN, Header, PAGE_BYTES_DEFAULT, PAGE_BYTES_MIN, VERSION};
+pub use memory::MemoryManager;
+pub use options::ReaderOptions;
+pub use reader::BetonReader;
+pub use row::{ImageMode, Member, RowLayout};
+pub use sample::{MappedSample, Sample};
+pub use source::SampleSource;
+pub use state::SampleState;
+pub use traversal::Traversal;
+pub use value::{Array, Image, Value};
+
+pub use crate::partition::Partition;
+pub use writer::{
+    BetonWriter, CustomRegion, RegionAlignment, SampleBuilder, SampleError, WriteProgress,
+    WriteReport,
+};

@@ -1,0 +1,208 @@
+//! The reader.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use super::dataset::Dataset;
+use super::fill::{Damaged, FillMemory};
+use super::{Batch, BetonError, Field, MappedSample, Member, ReaderOptions, Sample};
+use crate::Engine;
+
+/// How many batches are read at once without allocating.
+const MEMORIES_MAX: usize = 16;
+
+/// Reads the samples of a dataset, through any backend. Cheap to clone, and usable from any number
+/// of threads.
+///
+/// Opening reads and checks the header, the fields, the metadata and the allocation table, which
+/// stay in memory ([`ReaderOptions::index_limit_bytes`]). What is wrong with the file as a whole is
+/// an error then; what is wrong with one sample is an error when that is read, and the others can be
+/// read all the same.
+///
+/// ```no_run
+/// use ringmain::Engine;
+/// use ringmain::beton::{BetonReader, Value};
+///
+/// let reader = BetonReader::open(&Engine::new()?, "train.beton")?;
+/// let sample = reader.read_sample(7)?;
+/// if let Value::Int(label) = sample.get("label")? {
+///     println!("sample {} has the label {label}", sample.id());
+/// }
+/// // All regions of all samples as one batch of reads.
+/// let batch = reader.read_batch(&[3, 141, 59])?;
+/// println!("{:?}", batch.ints(reader.field_index("label")?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct BetonReader {
+    dataset: Arc<Dataset>,
+    /// Only ever tried, never waited for: a lock could be held by another thread while the process
+    /// forks.
+    memories: Arc<Mutex<Vec<FillMemory>>>,
+}
+
+impl BetonReader {
+    /// Opens a dataset whose fields are all of FFCV's own types; [`ReaderOptions`] has more.
+    pub fn open(engine: &Engine, path: impl AsRef<Path>) -> Result<Self, BetonError> {
+        ReaderOptions::new().open(engine, path)
+    }
+
+    pub(super) fn open_with(
+        engine: &Engine,
+        path: &Path,
+        options: &ReaderOptions,
+    ) -> Result<Self, BetonError> {
+        let dataset = Arc::new(Dataset::open(engine, path, options)?);
+        Ok(Self { dataset, memories: Arc::default() })
+    }
+
+    pub(super) fn dataset(&self) -> &Arc<Dataset> {
+        &self.dataset
+    }
+
+    /// How many samples there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.dataset.header.samples
+    }
+
+    /// True for a dataset without samples.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The fields, in the order of the file.
+    #[must_use]
+    pub fn fields(&self) -> &[Field] {
+        &self.dataset.fields
+    }
+
+    /// The number of the field of that name; the first, if several have it.
+    pub fn field_index(&self, name: &str) -> Result<usize, BetonError> {
+        self.dataset.field_index(name)
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.dataset.path
+    }
+
+    /// The bytes of a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        self.dataset.pages.page_bytes
+    }
+
+    /// How many pages there are.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.dataset.pages.count()
+    }
+
+    /// How many regions the allocation table has.
+    #[must_use]
+    pub fn regions(&self) -> usize {
+        self.dataset.table.len()
+    }
+
+    /// The bytes of all regions.
+    #[must_use]
+    pub fn region_bytes(&self) -> u64 {
+        self.dataset.table.bytes
+    }
+
+    /// The largest power of two that all regions begin at a multiple of: 512 or 4096 in a file
+    /// that was aligned for direct reads. 0 if there are no regions.
+    #[must_use]
+    pub fn region_alignment(&self) -> u64 {
+        self.dataset.table.alignment
+    }
+
+    /// What the metadata says of a sample's field. Nothing is read.
+    ///
+    /// # Panics
+    /// If there is no such field.
+    pub fn member(&self, sample: u64, field: usize) -> Result<Member<'_>, BetonError> {
+        self.dataset.check_id(sample)?;
+        Ok(self.dataset.layout.member(self.dataset.row(sample), field))
+    }
+
+    /// An error if the sample is damaged, as far as metadata and allocation table tell. Nothing is
+    /// read.
+    pub fn check_sample(&self, sample: u64) -> Result<(), BetonError> {
+        self.dataset.check_id(sample)?;
+        let mut fields = self.dataset.paged.iter();
+        fields.try_for_each(|field| self.dataset.region(sample, *field).map(drop))
+    }
+
+    /// Reads one sample.
+    pub fn read_sample(&self, sample: u64) -> Result<Sample, BetonError> {
+        Ok(Sample { batch: self.read_batch(&[sample])? })
+    }
+
+    /// Reads some samples, all their regions as one batch, in the order of the ids, of which some
+    /// may be the same. The first sample that is damaged is an error, and then nothing was read.
+    pub fn read_batch(&self, ids: &[u64]) -> Result<Batch, BetonError> {
+        let mut memory = self.take_memory();
+        let batch = self.read_with(&mut memory, ids);
+        self.keep_memory(memory);
+        batch
+    }
+
+    fn read_with(&self, memory: &mut FillMemory, ids: &[u64]) -> Result<Batch, BetonError> {
+        let dataset = &self.dataset;
+        let bytes = memory.locate(dataset, ids, Damaged::Fail)?;
+        let buffer = dataset.engine.pool().take(bytes);
+        let buffer = buffer.map_err(|error| dataset.memory_error("a batch", bytes, error))?;
+        let mut batch = memory.stage(dataset, None, buffer);
+        memory.read(&mut batch)?;
+        Ok(batch)
+    }
+
+    /// The regions of a sample without a copy, on a backend that has files in memory (`mmap`);
+    /// `None` on others.
+    pub fn map_sample(&self, sample: u64) -> Result<Option<MappedSample>, BetonError> {
+        self.dataset.check_id(sample)?;
+        let (dataset, backend) = (&self.dataset, self.dataset.engine.backend());
+        if !backend.capabilities().zero_copy {
+            return Ok(None);
+        }
+        let mut regions = Vec::new();
+        for field in 0..dataset.fields.len() {
+            let region = dataset.region(sample, field)?.filter(|region| region.size > 0);
+            let mapped = region.map(|region| {
+                backend.map(&dataset.file, region.ptr..region.ptr + region.size as u64)
+            });
+            let mapped = mapped.transpose().map_err(|error| dataset.read_error(error))?;
+            regions.push(mapped.flatten());
+        }
+        Ok(Some(MappedSample { id: sample, regions }))
+    }
+
+    fn take_memory(&self) -> FillMemory {
+        let kept = self.memories.try_lock().ok().and_then(|mut memories| memories.pop());
+        kept.unwrap_or_default()
+    }
+
+    fn keep_memory(&self, memory: FillMemory) {
+        if let Ok(mut memories) = self.memories.try_lock()
+            && memories.len() < MEMORIES_MAX
+        {
+            memories.push(memory);
+        }
+    }
+}
+
+impl fmt::Debug for BetonReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BetonReader")
+            .field("path", &self.dataset.path)
+            .field("samples", &self.len())
+            .field("fields", &self.dataset.fields.len())
+            .field("pages", &self.pages())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,191 @@
+//! The batches of an epoch: which samples are next, and reading them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::dataset::Dataset;
+use super::fill::{Damaged, FillMemory};
+use super::memory::MemoryManager;
+use super::os_cache::Hints;
+use super::page_schedule::PageSchedule;
+use super::pager::{Pager, batch_pages};
+use super::traversal::Sequence;
+use super::{Batch, BetonError};
+use crate::prefetch::{Done, Room, Schedule};
+use crate::reserve::Share;
+
+/// What stays the same during an epoch.
+#[derive(Clone, Debug)]
+pub(super) struct Epoch {
+    pub(super) dataset: Arc<Dataset>,
+    pub(super) sequence: Sequence,
+    /// The positions of this rank.
+    pub(super) range: Range<u64>,
+    pub(super) batch_size: usize,
+    pub(super) drop_last: bool,
+    pub(super) damaged: Damaged,
+    pub(super) memory: MemoryManager,
+    /// Memory for one batch that others leave.
+    pub(super) share: Arc<Share>,
+    /// What a batch is expected to take.
+    pub(super) batch_bytes: usize,
+}
+
+impl Epoch {
+    /// How many samples the batch at a position has.
+    pub(super) fn batch_len(&self, at: u64) -> usize {
+        let left = self.range.end.saturating_sub(at);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(self.batch_size);
+        if len < self.batch_size && self.drop_last { 0 } else { len }
+    }
+
+    /// The samples of the batch at a position.
+    fn ids(&self, at: u64, ids: &mut Vec<u64>) {
+        ids.clear();
+        ids.resize(self.batch_len(at), 0);
+        self.sequence.fill(at, ids);
+    }
+
+    /// Which pages the batches from a position on need, and when.
+    fn page_schedule(&self, from: u64, slots: usize) -> PageSchedule {
+        let (mut batches, mut ids, mut at) = (Vec::new(), Vec::new(), from);
+        loop {
+            self.ids(at, &mut ids);
+            if ids.is_empty() {
+                return PageSchedule::new(&batches, slots);
+            }
+            batches.push(batch_pages(&self.dataset, &ids));
+            at += ids.len() as u64;
+        }
+    }
+}
+
+/// A batch, and how many samples of the order it stands for: more than it has, if damaged ones were
+/// left out.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    pub(super) batch: Batch,
+    pub(super) positions: usize,
+}
+
+/// The batches from a position on. A clone has the position, but none of the memory.
+#[derive(Debug)]
+pub(super) struct BatchSchedule {
+    epoch: Arc<Epoch>,
+    at: u64,
+    /// Where the first batch began.
+    from: u64,
+    ids: Vec<u64>,
+    fill: FillMemory,
+    keeper: Keeper,
+}
+
+/// What the memory manager needs and keeps.
+#[derive(Clone, Debug)]
+enum Keeper {
+    Direct,
+    OsCache {
+        hints: Hints,
+        /// Up to which position samples were asked for.
+        asked: u64,
+    },
+    ProcessCache(Pager),
+}
+
+impl Clone for BatchSchedule {
+    fn clone(&self) -> Self {
+        let (ids, fill) = <_>::default();
+        let (epoch, keeper) = (Arc::clone(&self.epoch), self.keeper.clone());
+        Self { epoch, at: self.at, from: self.from, ids, fill, keeper }
+    }
+}
+
+impl BatchSchedule {
+    pub(super) fn new(epoch: Arc<Epoch>, at: u64) -> Self {
+        let keeper = match epoch.memory {
+            MemoryManager::Direct => Keeper::Direct,
+            MemoryManager::OsCache => Keeper::OsCache { hints: Hints::default(), asked: at },
+            MemoryManager::ProcessCache { pages } => {
+                Keeper::ProcessCache(Pager::new(Arc::new(epoch.page_schedule(at, pages.get()))))
+            }
+        };
+        let (ids, fill) = <_>::default();
+        Self { epoch, at, from: at, ids, fill, keeper }
+    }
+
+    pub(super) fn epoch(&self) -> &Arc<Epoch> {
+        &self.epoch
+    }
+
+    /// The position of the next sample.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    fn read_next(&mut self, room: Room) -> Result<(Delivery, usize), BetonError> {
+        let epoch = Arc::clone(&self.epoch);
+        let dataset = &epoch.dataset;
+        epoch.ids(self.at, &mut self.ids);
+        let positions = self.ids.len();
+        let bytes = self.fill.locate(dataset, &self.ids, epoch.damaged)?;
+        let (claim, buffer) = epoch
+            .share
+            .take(bytes, room.need)
+            .map_err(|error| dataset.memory_error("a batch", bytes, error))?;
+        let mut batch = self.fill.stage(dataset, Some(claim), buffer);
+        self.fill_batch(&epoch, &mut batch)?;
+        Ok((Delivery { batch, positions }, bytes))
+    }
+
+    fn fill_batch(&mut self, epoch: &Epoch, batch: &mut Batch) -> Result<(), BetonError> {
+        let number = (self.at - self.from) / epoch.batch_size as u64;
+        match &mut self.keeper {
+            Keeper::Direct => self.fill.read(batch),
+            Keeper::OsCache { hints, asked } => {
+                if *asked <= self.at {
+                    hints.ask(&epoch.dataset, &self.ids)?;
+                }
+                let next = self.at + self.ids.len() as u64;
+                epoch.ids(next, &mut self.ids);
+                hints.ask(&epoch.dataset, &self.ids)?;
+                *asked = next + self.ids.len() as u64;
+                self.fill.read(batch)?;
+                hints.have_read(&epoch.dataset, batch.memory_bytes())
+            }
+            Keeper::ProcessCache(pager) => {
+                let number = usize::try_from(number).unwrap_or(usize::MAX);
+                let copied = pager.fill(number, batch, &self.fill.pieces)?;
+                // A handler that changed its mind: the schedule did not know of this region.
+                if copied < self.fill.pieces.len() { self.fill.read(batch) } else { Ok(()) }
+            }
+        }
+    }
+}
+
+impl Schedule for BatchSchedule {
+    type Item = Delivery;
+    type Error = BetonError;
+
+    fn next_bytes(&self) -> Option<usize> {
+        (self.epoch.batch_len(self.at) > 0).then_some(self.epoch.batch_bytes)
+    }
+
+    fn read(&mut self, room: Room, done: &mut Vec<Done<Delivery>>) -> Result<(), BetonError> {
+        let (item, bytes) = self.read_next(room)?;
+        self.pass(&item);
+        done.push(Done { item, bytes });
+        Ok(())
+    }
+
+    fn pass(&mut self, delivery: &Delivery) {
+        self.at += delivery.positions as u64;
+    }
+
+    fn is_out_of_buffers(error: &BetonError) -> bool {
+        matches!(error, BetonError::MemorySpent { .. })
+    }
+
+    fn reader_died(&self) -> BetonError {
+        BetonError::ReaderPanicked { path: self.epoch.dataset.path.clone() }
+    }
+}

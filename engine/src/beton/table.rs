@@ -1,0 +1,237 @@
+//! The regions of the pages, sorted, so that a pointer finds its size and its owner.
+
+use std::ops::Range;
+
+use super::{Allocation, Damage};
+
+/// Where the pages are, and how large each is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pages {
+    pub(super) range: Range<u64>,
+    pub(super) page_bytes: u64,
+}
+
+impl Pages {
+    /// How many there are; the last may be cut.
+    pub(super) fn count(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start).div_ceil(self.page_bytes)
+    }
+
+    /// Which page, from 0, a byte of the file is in.
+    pub(super) fn page_of(&self, ptr: u64) -> Option<u64> {
+        self.range.contains(&ptr).then(|| (ptr - self.range.start) / self.page_bytes)
+    }
+
+    /// The bytes of a page.
+    pub(super) fn range_of(&self, page: u64) -> Range<u64> {
+        let start = self.range.start + page * self.page_bytes;
+        start..(start + self.page_bytes).min(self.range.end)
+    }
+}
+
+/// A region that is as it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    pub(super) ptr: u64,
+    pub(super) size: usize,
+}
+
+/// All regions by where they begin. As large as in the file: 24 bytes each.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    entries: Vec<Entry>,
+    /// The bytes of all regions that can be read.
+    pub(super) bytes: u64,
+    /// What all regions that can be read begin at a multiple of; 0 if there are none.
+    pub(super) alignment: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    ptr: u64,
+    sample: u64,
+    /// A page has less than 4 GiB. More than that is no region, and the number does not matter.
+    size: u32,
+    flaw: Flaw,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    None,
+    OutsidePages,
+    CrossesPage,
+    Overlaps,
+}
+
+impl Table {
+    /// An empty table with room for so many regions; `None` if there is no memory for them.
+    pub(super) fn with_room(regions: usize) -> Option<Self> {
+        let mut entries = Vec::new();
+        entries.try_reserve_exact(regions).ok()?;
+        Some(Self { entries, ..Self::default() })
+    }
+
+    /// Adds a row as the file has it.
+    pub(super) fn push(&mut self, row: Allocation, pages: &Pages) {
+        let Allocation { sample, ptr, size } = row;
+        let flaw = match row.end() {
+            Some(end) if end <= pages.range.end && ptr >= pages.range.start => {
+                let last = end.saturating_sub(1).max(ptr);
+                let crosses = size > 0 && pages.page_of(ptr) != pages.page_of(last);
+                if crosses { Flaw::CrossesPage } else { Flaw::None }
+            }
+            _ => Flaw::OutsidePages,
+        };
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        self.entries.push(Entry { ptr, sample, size, flaw });
+    }
+
+    /// Sorts the regions and finds those that share bytes, when all are there.
+    pub(super) fn finish(&mut self) {
+        self.entries.sort_unstable_by_key(|entry| (entry.ptr, entry.size));
+        let mut last: Option<(usize, u64)> = None; // who reaches farthest, and where to
+        for at in 0..self.entries.len() {
+            let Entry { ptr, size, flaw, .. } = self.entries[at];
+            // What cannot be a region disturbs nobody.
+            if size == 0 || flaw != Flaw::None {
+                continue;
+            }
+            let end = ptr + u64::from(size);
+            if let Some((other, other_end)) = last
+                && ptr < other_end
+            {
+                self.entries[other].flaw = Flaw::Overlaps;
+                self.entries[at].flaw = Flaw::Overlaps;
+            }
+            if last.is_none_or(|(_, other_end)| end > other_end) {
+                last = Some((at, end));
+            }
+        }
+        let good = self.entries.iter().filter(|entry| entry.flaw == Flaw::None && entry.size > 0);
+        let (mut bytes, mut bits) = (0, 0);
+        for entry in good {
+            bytes += u64::from(entry.size);
+            bits |= entry.ptr;
+        }
+        (self.bytes, self.alignment) =
+            (bytes, if bits == 0 { 0 } else { bits & bits.wrapping_neg() });
+    }
+
+    /// How many regions there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The region of that sample at `ptr`, of that size if it is known. One of no bytes need not be
+    /// in the table.
+    pub(super) fn find(&self, sample: u64, ptr: u64, size: Option<u64>) -> Result<Region, Damage> {
+        if size == Some(0) {
+            return Ok(Region { ptr, size: 0 });
+        }
+        // The last one that begins there: others there have no bytes, or it is flawed.
+        let after = self.entries.partition_point(|entry| entry.ptr <= ptr);
+        let found =
+            after.checked_sub(1).map(|at| self.entries[at]).filter(|entry| entry.ptr == ptr);
+        let Some(entry) = found else { return Err(Damage::NotAllocated { ptr }) };
+        let found = u64::from(entry.size);
+        match entry.flaw {
+            _ if entry.sample != sample => Err(Damage::ForeignRegion { ptr, owner: entry.sample }),
+            Flaw::OutsidePages => Err(Damage::OutsidePages { ptr, size: found }),
+            Flaw::CrossesPage => Err(Damage::CrossesPage { ptr, size: found }),
+            Flaw::Overlaps => Err(Damage::Overlaps { ptr, size: found }),
+            Flaw::None => match size {
+                Some(expected) if expected != found => {
+                    Err(Damage::WrongSize { ptr, expected, found })
+                }
+                // Less than 4 GiB, which a target with smaller addresses could not read anyway.
+                _ => Ok(Region { ptr, size: usize::try_from(found).unwrap_or(usize::MAX) }),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAGE: u64 = 1000;
+
+    fn pages() -> Pages {
+        Pages { range: 1000..5000, page_bytes: PAGE }
+    }
+
+    fn table(rows: &[(u64, u64, u64)]) -> Table {
+        let mut table = Table::with_room(rows.len()).unwrap();
+        for (sample, ptr, size) in rows {
+            table.push(Allocation { sample: *sample, ptr: *ptr, size: *size }, &pages());
+        }
+        table.finish();
+        table
+    }
+
+    #[test]
+    fn a_region_is_found_by_its_pointer_with_its_owner() {
+        let table = table(&[(7, 1500, 100), (3, 1000, 400), (9, 1400, 0), (9, 1400, 100)]);
+        assert_eq!(table.find(3, 1000, None), Ok(Region { ptr: 1000, size: 400 }));
+        assert_eq!(table.find(7, 1500, Some(100)), Ok(Region { ptr: 1500, size: 100 }));
+        assert_eq!(table.find(9, 1400, None), Ok(Region { ptr: 1400, size: 100 }));
+        assert_eq!(table.find(9, 0, Some(0)), Ok(Region { ptr: 0, size: 0 }));
+        assert_eq!(table.find(3, 1001, None), Err(Damage::NotAllocated { ptr: 1001 }));
+        assert_eq!(table.find(3, 0, None), Err(Damage::NotAllocated { ptr: 0 }));
+        assert_eq!(table.find(3, 1500, None), Err(Damage::ForeignRegion { ptr: 1500, owner: 7 }));
+        let wrong = Damage::WrongSize { ptr: 1500, expected: 99, found: 100 };
+        assert_eq!(table.find(7, 1500, Some(99)), Err(wrong));
+        assert_eq!((table.bytes, table.alignment), (600, 4));
+    }
+
+    #[test]
+    fn regions_out_of_place_are_flawed() {
+        let table = table(&[
+            (0, 999, 1),
+            (1, 4999, 2),
+            (2, 1999, 2),
+            (3, u64::MAX, 2),
+            (4, 3000, u64::MAX - 3000),
+            (5, 4000, 1000),
+            (6, 2001, 99),
+        ]);
+        assert!(matches!(table.find(0, 999, None), Err(Damage::OutsidePages { .. })));
+        assert!(matches!(table.find(1, 4999, None), Err(Damage::OutsidePages { .. })));
+        assert!(matches!(table.find(2, 1999, None), Err(Damage::CrossesPage { .. })));
+        assert!(matches!(table.find(3, u64::MAX, None), Err(Damage::OutsidePages { .. })));
+        assert!(matches!(table.find(4, 3000, None), Err(Damage::OutsidePages { .. })));
+        assert!(table.find(5, 4000, None).is_ok() && table.find(6, 2001, None).is_ok());
+    }
+
+    proptest! {
+        /// As comparing every two of them says.
+        #[test]
+        fn regions_that_share_bytes_are_flawed(
+            regions in proptest::collection::vec((0u64..50, 0u64..12), 0..14),
+        ) {
+            let rows: Vec<_> =
+                regions.iter().zip(0..).map(|((at, size), id)| (id, 2000 + at, *size)).collect();
+            let table = table(&rows);
+            for (id, ptr, size) in &rows {
+                let overlaps = rows.iter().any(|(other, at, len)| {
+                    id != other && *size > 0 && *len > 0 && *at < ptr + size && *ptr < at + len
+                });
+                // Of those that begin at one place only the largest can be found.
+                let is_hidden = rows.iter().any(|(other, at, len)| {
+                    id != other && at == ptr && (len, other) > (size, id)
+                });
+                if !is_hidden && rows.iter().all(|(other, at, len)| other == id || (at, len) != (ptr, size)) {
+                    let found = table.find(*id, *ptr, None);
+                    let expected = if overlaps {
+                        Err(Damage::Overlaps { ptr: *ptr, size: *size })
+                    } else {
+                        Ok(Region { ptr: *ptr, size: *size as usize })
+                    };
+                    prop_assert_eq!(found, expected);
+                }
+            }
+        }
+    }
+}

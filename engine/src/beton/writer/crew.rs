@@ -1,0 +1,148 @@
+//! The threads that make samples and write them.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use ringmain_backends::BufferPool;
+
+use super::super::BetonError;
+use super::builder::{ProgressFn, WriteProgress};
+use super::dataset::Dataset;
+use super::desk::Desk;
+use super::feed::Feed;
+use super::order::Order;
+use super::sample::{SampleBuilder, source_error};
+
+/// The most samples that are handed out at a time.
+const CHUNK_SAMPLES_MAX: u64 = 256;
+
+/// Workers of one dataset.
+pub(super) struct Crew<'a> {
+    dataset: &'a Dataset,
+    order: Option<&'a Order>,
+    pool: &'a BufferPool,
+    align: usize,
+    progress: Option<&'a ProgressFn>,
+    done: Done,
+    is_stopped: AtomicBool,
+    failure: Mutex<Option<BetonError>>,
+}
+
+/// What is done so far.
+#[derive(Debug, Default)]
+struct Done {
+    samples: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl<'a> Crew<'a> {
+    pub(super) fn new(
+        dataset: &'a Dataset,
+        order: Option<&'a Order>,
+        pool: &'a BufferPool,
+        align: usize,
+        progress: Option<&'a ProgressFn>,
+    ) -> Self {
+        let (done, failure) = (Done::default(), Mutex::default());
+        let is_stopped = AtomicBool::new(false);
+        Self { dataset, order, pool, align, progress, done, is_stopped, failure }
+    }
+
+    /// Makes all samples and writes their pages. The first failure of a worker stops all.
+    pub(super) fn run(&self, workers: usize, feed: &impl Feed) -> Result<(), BetonError> {
+        thread::scope(|scope| {
+            for worker in 0..workers {
+                let thread = thread::Builder::new().name(format!("beton-writer-{worker}"));
+                if let Err(error) = thread.spawn_scoped(scope, || self.work(feed)) {
+                    self.fail(self.dataset.io("starting a thread", error));
+                }
+            }
+        });
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (failure, self.order) {
+            (Some(failure), _) => Err(failure),
+            (None, Some(order)) => order.finish(self.dataset),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn work(&self, feed: &impl Feed) {
+        // Unwind safe: nobody looks at what was shared after a failure.
+        match catch_unwind(AssertUnwindSafe(|| self.make_all(feed))) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.fail(error),
+            Err(panic) => {
+                let (path, message) = (self.dataset.path().to_owned(), message_of(&*panic));
+                self.fail(BetonError::WriterPanicked { path, message });
+            }
+        }
+    }
+
+    fn make_all<F: Feed>(&self, feed: &F) -> Result<(), BetonError> {
+        let page = self.dataset.new_page(self.pool, self.align)?;
+        let mut desk = Desk::new(self.dataset, self.order, page);
+        let mut items = Vec::new();
+        while !self.is_stopped() {
+            let Some(chunk) = feed.next_chunk(self.chunk_samples(), &mut items)? else {
+                return desk.finish();
+            };
+            desk.begin_chunk(chunk.number, chunk.first);
+            let samples = items.len() as u64;
+            for (id, item) in (chunk.first..).zip(items.drain(..)) {
+                if self.is_stopped() {
+                    return Ok(());
+                }
+                desk.begin_sample();
+                let mut sample = SampleBuilder::new(&mut desk, id);
+                feed.make(item, &mut sample)
+                    .map_err(|error| source_error(self.dataset.path(), id, error))?;
+                sample.finish()?;
+                desk.end_sample()?;
+            }
+            let bytes = desk.end_chunk()?;
+            self.tell(samples, bytes);
+        }
+        Ok(())
+    }
+
+    /// So many that half a page of them is made at a time, by the mean of those before: a worker
+    /// that waits for its turn has room for its whole chunk as a rule.
+    fn chunk_samples(&self) -> usize {
+        let (samples, bytes) = (&self.done.samples, &self.done.bytes);
+        let (samples, bytes) = (samples.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
+        let mean_bytes = bytes.checked_div(samples).unwrap_or(u64::MAX).max(1);
+        (self.dataset.page_bytes() as u64 / 2 / mean_bytes).clamp(1, CHUNK_SAMPLES_MAX) as usize
+    }
+
+    fn tell(&self, samples: u64, bytes: u64) {
+        let samples = self.done.samples.fetch_add(samples, Ordering::Relaxed) + samples;
+        let bytes = self.done.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if let Some(progress) = self.progress {
+            progress(WriteProgress { samples, bytes });
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the first failure and stops everybody.
+    fn fail(&self, error: BetonError) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(error);
+        drop(failure);
+        self.is_stopped.store(true, Ordering::Relaxed);
+        if let Some(order) = self.order {
+            order.stop();
+        }
+    }
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("(no message)").to_owned()
+}

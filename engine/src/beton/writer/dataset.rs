@@ -1,0 +1,200 @@
+//! The file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ringmain_backends::{BufferPool, OutputFile};
+
+use super::super::{BetonError, FIELD_LEN, Field, HEADER_LEN, Handlers, Header, Member, RowLayout};
+use super::allocator::PageAllocator;
+use super::builder::WriteReport;
+use super::page::Page;
+
+/// What of the table is in memory while it is copied.
+const COPY_BYTES: usize = 1 << 20;
+
+/// A dataset on its way to its file. Threads write to it side by side, each to its own parts.
+#[derive(Debug)]
+pub(super) struct Dataset {
+    path: PathBuf,
+    fields: Vec<Field>,
+    header: Header,
+    layout: RowLayout,
+    allocator: PageAllocator,
+    file: OutputFile,
+    /// The allocation table belongs behind the last page, wherever that will be: until then it is in
+    /// a file of its own, so that memory does not grow with the samples.
+    table: OutputFile,
+    table_bytes: AtomicU64,
+}
+
+impl Dataset {
+    /// Begins a file. The header stays empty until the end: who finds the file before sees that it
+    /// is no dataset.
+    pub(super) fn create(
+        path: &Path,
+        fields: &[Field],
+        handlers: &Handlers,
+        header: Header,
+        create: impl FnOnce(&Path) -> Result<OutputFile, BetonError>,
+    ) -> Result<Self, BetonError> {
+        let layout = RowLayout::new(fields, handlers, path)?;
+        let Some(allocator) = PageAllocator::new(&header, layout.row_bytes()) else {
+            let (option, value) = ("samples", header.samples.to_string());
+            let reason = "no file can be that large".to_owned();
+            return Err(BetonError::InvalidOption { path: path.to_owned(), option, value, reason });
+        };
+        let file = create(path)?;
+        let table = OutputFile::create(path)
+            .map_err(|error| io_error(path, "creating a temporary file for the table", error))?;
+        let dataset = Self {
+            path: path.to_owned(),
+            fields: fields.to_vec(),
+            header,
+            layout,
+            allocator,
+            file,
+            table,
+            table_bytes: AtomicU64::new(0),
+        };
+        let mut descriptors = Vec::with_capacity(HEADER_LEN + fields.len() * FIELD_LEN);
+        descriptors.resize(HEADER_LEN, 0);
+        fields.iter().for_each(|field| descriptors.extend_from_slice(&field.encode()));
+        dataset.write(&dataset.file, &descriptors, 0, "writing the fields")?;
+        Ok(dataset)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    pub(super) fn row_bytes(&self) -> usize {
+        self.layout.row_bytes()
+    }
+
+    pub(super) fn page_bytes(&self) -> usize {
+        self.header.page_bytes as usize
+    }
+
+    pub(super) fn put(&self, row: &mut [u8], field: usize, member: Member<'_>) -> bool {
+        self.layout.put(row, field, member)
+    }
+
+    /// Tells a row where a region of a field is.
+    pub(super) fn set_ptr(&self, row: &mut [u8], field: usize, ptr_at: usize, ptr: u64) {
+        let member = match self.layout.member(row, field) {
+            Member::Blob { size, .. } => Member::Blob { ptr, size },
+            Member::Array { .. } => Member::Array { ptr },
+            Member::Image { mode, width, height, .. } => Member::Image { mode, width, height, ptr },
+            Member::Custom(_) => {
+                let at = self.layout.member_at(field) + ptr_at;
+                row[at..at + 8].copy_from_slice(&ptr.to_le_bytes());
+                return;
+            }
+            Member::Float(_) | Member::Int(_) => return,
+        };
+        let is_put = self.layout.put(row, field, member);
+        debug_assert!(is_put, "a member of the form that was there");
+    }
+
+    /// An empty page with memory from the pool.
+    pub(super) fn new_page(&self, pool: &BufferPool, align: usize) -> Result<Page, BetonError> {
+        let buffer = pool.take(self.page_bytes());
+        let buffer =
+            buffer.map_err(|source| BetonError::Backend { path: self.path.clone(), source })?;
+        Ok(Page::new(buffer, align))
+    }
+
+    /// Where the next page begins.
+    pub(super) fn claim_page(&self) -> Result<u64, BetonError> {
+        let claimed = self.allocator.claim();
+        claimed.ok_or_else(|| self.io("claiming a page", io::ErrorKind::FileTooLarge.into()))
+    }
+
+    /// Writes the first `used` bytes of a page. What is not used of it becomes a hole in the file.
+    pub(super) fn write_page(
+        &self,
+        page: &mut Page,
+        used: usize,
+        at: u64,
+    ) -> Result<(), BetonError> {
+        page.with_padded(used, self.file.alignment(), |bytes| {
+            self.write(&self.file, bytes, at, "writing a page")?;
+            self.file.start_writeback(at..at + bytes.len() as u64);
+            Ok(())
+        })
+    }
+
+    /// Writes the rows of samples that follow one another.
+    pub(super) fn write_rows(&self, first: u64, rows: &[u8]) -> Result<(), BetonError> {
+        // No overflow: the pages begin behind the last row.
+        let at = self.header.metadata_at() + first * self.row_bytes() as u64;
+        self.write(&self.file, rows, at, "writing the metadata")
+    }
+
+    /// A part of the table of so many bytes, which is the caller's alone.
+    pub(super) fn claim_table(&self, bytes: usize) -> u64 {
+        self.table_bytes.fetch_add(bytes as u64, Ordering::Relaxed)
+    }
+
+    /// Writes a part of the table.
+    pub(super) fn write_table(&self, at: u64, rows: &[u8]) -> Result<(), BetonError> {
+        self.write(&self.table, rows, at, "writing the allocation table")
+    }
+
+    /// Everything is written but the table and the header. Gives the file its name.
+    pub(super) fn finish(self) -> Result<WriteReport, BetonError> {
+        let pages = self.allocator.claimed();
+        // As in FFCV's files, there is no page without a region.
+        let table_at = match pages {
+            0 => self.header.metadata_at() + self.header.samples * self.row_bytes() as u64,
+            _ => self.allocator.end(),
+        };
+        let table_bytes = self.table_bytes.load(Ordering::Relaxed);
+        self.copy_table(table_at, table_bytes)?;
+        let header = Header { alloc_table_ptr: table_at, ..self.header };
+        self.write(&self.file, &header.encode(), 0, "writing the header")?;
+        let report =
+            WriteReport { samples: header.samples, pages, file_bytes: table_at + table_bytes };
+        let Self { path, file, .. } = self;
+        file.complete().map_err(|error| io_error(&path, "completing the dataset", error))?;
+        Ok(report)
+    }
+
+    fn copy_table(&self, to: u64, bytes: u64) -> Result<(), BetonError> {
+        let mut part = vec![0; usize::try_from(bytes).unwrap_or(COPY_BYTES).min(COPY_BYTES)];
+        let mut done = 0;
+        while done < bytes {
+            let len = usize::try_from(bytes - done).unwrap_or(COPY_BYTES).min(part.len());
+            self.table
+                .read_exact_at(&mut part[..len], done)
+                .map_err(|error| self.io("reading the table back", error))?;
+            self.write(&self.file, &part[..len], to + done, "writing the allocation table")?;
+            done += len as u64;
+        }
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        file: &OutputFile,
+        bytes: &[u8],
+        at: u64,
+        action: &'static str,
+    ) -> Result<(), BetonError> {
+        file.write_all_at(bytes, at).map_err(|error| self.io(action, error))
+    }
+
+    pub(super) fn io(&self, action: &'static str, source: io::Error) -> BetonError {
+        io_error(&self.path, action, source)
+    }
+}
+
+pub(super) fn io_error(path: &Path, action: &'static str, source: io::Error) -> BetonError {
+    BetonError::Io { path: path.to_owned(), action, source }
+}

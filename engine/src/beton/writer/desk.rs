@@ -1,0 +1,248 @@
+//! Where a worker packs its samples.
+
+use std::ops::Range;
+use std::path::Path;
+
+use super::super::{Allocation, BetonError, Field, Member};
+use super::dataset::Dataset;
+use super::order::{FullPage, Order};
+use super::page::Page;
+use super::sample::Packing;
+
+/// The samples of a chunk on their way to the file.
+///
+/// Without an order the page is one of the file's, and a sample has its place as soon as it is
+/// whole. With one the page is only where samples wait for their turn.
+#[derive(Debug)]
+pub(super) struct Desk<'a> {
+    dataset: &'a Dataset,
+    order: Option<&'a Order>,
+    page: Page,
+    /// Where the page is in the file, once it is needed.
+    page_at: Option<u64>,
+    /// The end of the last whole sample in the page.
+    packed: usize,
+    chunk: Chunk,
+    sample: Unfinished,
+}
+
+/// Samples that follow one another, and the parts of the file that belong to them.
+#[derive(Debug, Default)]
+struct Chunk {
+    number: u64,
+    first: u64,
+    /// The samples that were begun.
+    samples: usize,
+    /// Their rows of metadata.
+    rows: Vec<u8>,
+    /// Rows of the allocation table.
+    table: Vec<u8>,
+    /// The samples in the page that have no place yet, and their regions.
+    waiting: Vec<Packed>,
+    regions: Vec<Region>,
+    /// The bytes of all regions.
+    bytes: u64,
+}
+
+/// A sample that is whole.
+#[derive(Debug)]
+pub(super) struct Packed {
+    /// Which of the chunk it is.
+    row: usize,
+    /// Its part of the page.
+    pub(super) span: Range<usize>,
+    /// Its part of the regions.
+    regions: Range<usize>,
+}
+
+#[derive(Debug)]
+struct Region {
+    field: usize,
+    ptr_at: usize,
+    start: usize,
+    len: usize,
+}
+
+/// The sample that is being made.
+#[derive(Debug, Default)]
+struct Unfinished {
+    /// Where in the page it begins.
+    start: usize,
+    /// Its first region.
+    region: usize,
+    /// The bytes that it needs, as they would lie in a page of its own.
+    needed_bytes: u64,
+    is_too_large: bool,
+}
+
+impl<'a> Desk<'a> {
+    pub(super) fn new(dataset: &'a Dataset, order: Option<&'a Order>, page: Page) -> Self {
+        let (chunk, sample) = (Chunk::default(), Unfinished::default());
+        Self { dataset, order, page, page_at: None, packed: 0, chunk, sample }
+    }
+
+    pub(super) fn begin_chunk(&mut self, number: u64, first: u64) {
+        (self.chunk.number, self.chunk.first) = (number, first);
+        (self.chunk.samples, self.chunk.bytes) = (0, 0);
+        self.chunk.rows.clear();
+        self.chunk.table.clear();
+    }
+
+    pub(super) fn begin_sample(&mut self) {
+        let rows = self.chunk.rows.len() + self.dataset.row_bytes();
+        self.chunk.rows.resize(rows, 0);
+        self.chunk.samples += 1;
+        let (start, region) = (self.page.next_start(), self.chunk.regions.len());
+        self.sample = Unfinished { start, region, ..Unfinished::default() };
+    }
+
+    /// The sample is whole.
+    pub(super) fn end_sample(&mut self) -> Result<(), BetonError> {
+        let row = self.chunk.samples - 1;
+        if self.sample.is_too_large {
+            return Err(BetonError::SampleTooLarge {
+                path: self.dataset.path().to_owned(),
+                sample: self.chunk.first + row as u64,
+                sample_bytes: self.sample.needed_bytes,
+                page_bytes: self.dataset.page_bytes() as u64,
+            });
+        }
+        let regions = self.sample.region..self.chunk.regions.len();
+        if regions.is_empty() {
+            return Ok(());
+        }
+        let span = self.sample.start..self.page.used();
+        self.packed = span.end;
+        let packed = Packed { row, span, regions };
+        if self.order.is_some() {
+            self.chunk.waiting.push(packed);
+            return Ok(());
+        }
+        let page_at = match self.page_at {
+            Some(page_at) => page_at,
+            None => *self.page_at.insert(self.dataset.claim_page()?),
+        };
+        let at = page_at + packed.span.start as u64;
+        self.chunk.place(self.dataset, &packed, at);
+        self.chunk.regions.clear();
+        Ok(())
+    }
+
+    /// All samples of the chunk are whole: its rows can be written. Returns the bytes of its
+    /// regions.
+    pub(super) fn end_chunk(&mut self) -> Result<u64, BetonError> {
+        let table_at = match self.order {
+            None => self.dataset.claim_table(self.chunk.table.len()),
+            Some(order) => {
+                let full = self.place_waiting(order)?;
+                let table_at = self.dataset.claim_table(self.chunk.table.len());
+                order.pass_on(self.chunk.number);
+                full.map_or(Ok(()), |full| full.write(self.dataset))?;
+                self.chunk.regions.clear();
+                self.page.restart_from(self.page.used());
+                self.packed = 0;
+                table_at
+            }
+        };
+        self.dataset.write_rows(self.chunk.first, &self.chunk.rows)?;
+        self.dataset.write_table(table_at, &self.chunk.table)?;
+        Ok(self.chunk.bytes)
+    }
+
+    /// Nothing more will come.
+    pub(super) fn finish(&mut self) -> Result<(), BetonError> {
+        match self.page_at.take() {
+            Some(page_at) => self.dataset.write_page(&mut self.page, self.packed, page_at),
+            None => Ok(()),
+        }
+    }
+
+    /// Hands the whole samples of the page on and keeps only what there is of the next.
+    fn turn_page(&mut self) -> Result<(), BetonError> {
+        match self.order {
+            None => self.finish()?,
+            // The turn is kept: the chunk goes on.
+            Some(order) => {
+                self.place_waiting(order)?.map_or(Ok(()), |full| full.write(self.dataset))?;
+            }
+        }
+        let kept = self.sample.region..self.chunk.regions.len();
+        self.chunk.regions[kept.clone()]
+            .iter_mut()
+            .for_each(|region| region.start -= self.sample.start);
+        self.chunk.regions.drain(..kept.start);
+        self.page.restart_from(self.sample.start);
+        (self.sample.start, self.sample.region, self.packed) = (0, 0, 0);
+        Ok(())
+    }
+
+    /// Waits for the chunk's turn and gives all whole samples their places. Returns the page that
+    /// became full by it.
+    fn place_waiting(&mut self, order: &Order) -> Result<Option<FullPage>, BetonError> {
+        let mut waiting = std::mem::take(&mut self.chunk.waiting);
+        let (page, chunk, dataset) = (&self.page, &mut self.chunk, self.dataset);
+        let number = chunk.number;
+        let full = order.place(dataset, number, page, &waiting, |packed, at| {
+            chunk.place(dataset, packed, at);
+        });
+        waiting.clear();
+        self.chunk.waiting = waiting;
+        full
+    }
+}
+
+impl Chunk {
+    /// Writes down where the regions of a sample are: its span begins at `at` in the file.
+    fn place(&mut self, dataset: &Dataset, packed: &Packed, at: u64) {
+        let row_bytes = dataset.row_bytes();
+        let row = &mut self.rows[packed.row * row_bytes..][..row_bytes];
+        for region in &self.regions[packed.regions.clone()] {
+            let ptr = at + (region.start - packed.span.start) as u64;
+            dataset.set_ptr(row, region.field, region.ptr_at, ptr);
+            let (sample, size) = (self.first + packed.row as u64, region.len as u64);
+            self.table.extend_from_slice(&Allocation { sample, ptr, size }.encode());
+            self.bytes += size;
+        }
+    }
+}
+
+impl Packing for Desk<'_> {
+    fn path(&self) -> &Path {
+        self.dataset.path()
+    }
+
+    fn fields(&self) -> &[Field] {
+        self.dataset.fields()
+    }
+
+    fn room(
+        &mut self,
+        field: usize,
+        len: usize,
+        ptr_at: usize,
+    ) -> Result<Option<&mut [u8]>, BetonError> {
+        // Counted to its end even if it is too large, for the message.
+        let needed = self.sample.needed_bytes.next_multiple_of(self.page.align() as u64);
+        self.sample.needed_bytes = needed.saturating_add(len.max(1) as u64);
+        if self.sample.is_too_large {
+            return Ok(None);
+        }
+        let mut start = self.page.reserve(len);
+        if start.is_none() && self.sample.start > 0 {
+            self.turn_page()?;
+            start = self.page.reserve(len);
+        }
+        let Some(start) = start else {
+            self.sample.is_too_large = true;
+            return Ok(None);
+        };
+        self.chunk.regions.push(Region { field, ptr_at, start, len });
+        Ok(Some(self.page.bytes_mut(start..start + len)))
+    }
+
+    fn put(&mut self, field: usize, member: Member<'_>) -> bool {
+        let row_bytes = self.dataset.row_bytes();
+        let row = self.chunk.rows.len() - row_bytes;
+        self.dataset.put(&mut self.chunk.rows[row..], field, member)
+    }
+}

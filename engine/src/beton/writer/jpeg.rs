@@ -1,0 +1,59 @@
+//! The size of a JPEG image, as its own bytes tell it.
+
+/// Width and height; `None` if the bytes are no JPEG, or end before they say.
+pub(super) fn dimensions(bytes: &[u8]) -> Option<(u16, u16)> {
+    let mut rest = bytes.strip_prefix(&[0xFF, 0xD8])?;
+    loop {
+        rest = rest.strip_prefix(&[0xFF])?;
+        let (marker, after) = rest.split_first()?;
+        match marker {
+            0xFF => continue,                               // fill bytes
+            0x01 | 0xD0..=0xD7 => rest = after,             // markers without a length
+            0xC4 | 0xC8 | 0xCC => rest = segment(after)?.1, // tables, among the frames' numbers
+            0xC0..=0xCF => {
+                let (frame, _) = segment(after)?;
+                let number = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+                return Some((number(3)?, number(1)?)).filter(|(w, h)| *w > 0 && *h > 0);
+            }
+            0xD9 | 0xDA => return None, // the image, or its end, before a frame
+            _ => rest = segment(after)?.1,
+        }
+    }
+}
+
+/// The bytes of a segment behind its length, and what follows.
+fn segment(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let len = usize::from(u16::from_be_bytes(*bytes.first_chunk()?));
+    Some((bytes.get(2..len)?, bytes.get(len..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The beginning of a file as libjpeg writes it: a JFIF segment, a table, a baseline frame.
+    fn sample() -> Vec<u8> {
+        let mut bytes = vec![0xFF, 0xD8, 0xFF, 0xE0, 0, 4, 1, 2];
+        bytes.extend([0xFF, 0xC4, 0, 3, 9]);
+        bytes.extend([0xFF, 0xFF, 0xC0, 0, 11, 8, 0x01, 0x02, 0x03, 0x04, 1, 1, 0x11, 0]);
+        bytes
+    }
+
+    #[test]
+    fn the_frame_tells_the_size() {
+        assert_eq!(dimensions(&sample()), Some((0x0304, 0x0102)));
+    }
+
+    #[test]
+    fn what_is_cut_off_or_something_else_has_none() {
+        let whole = sample();
+        for len in 0..whole.len() {
+            assert_eq!(dimensions(&whole[..len]), None, "{len}");
+        }
+        assert_eq!(dimensions(b"\x89PNG\r\n"), None);
+        assert_eq!(dimensions(&[0xFF, 0xD8, 0xFF, 0xD9]), None);
+        let mut none = whole.clone();
+        none[19..23].fill(0);
+        assert_eq!(dimensions(&none), None);
+    }
+}

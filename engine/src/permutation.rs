@@ -1,0 +1,108 @@
+//! A shuffle: a keyed bijection, not a list. What is at a position, and the position of what, are
+//! computed when they are asked for. The algorithm is written down in `docs/design.md`; it never
+//! changes, so that an epoch is the same on every machine and in every version.
+
+/// Rounds of the Feistel network. Four make it hard to tell from random for a computer with a lot
+/// of time; the rest is for the small halves that small corpora have.
+const ROUNDS: usize = 8;
+
+/// The golden ratio's fraction, as in splitmix64.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A bijection of `0..len` onto itself, by a balanced Feistel network over the next even power of
+/// two, applied again while the result lies outside (cycle walking).
+#[derive(Clone, Debug)]
+pub(crate) struct Permutation {
+    len: u64,
+    half_bits: u32,
+    keys: [u64; ROUNDS],
+}
+
+impl Permutation {
+    pub(crate) fn new(len: u64, seed: u64, epoch: u64) -> Self {
+        let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
+        let half_bits = bits.div_ceil(2).max(1);
+        let mut state = mix(seed) ^ mix(epoch.wrapping_add(GOLDEN));
+        let keys = std::array::from_fn(|_| {
+            state = state.wrapping_add(GOLDEN);
+            mix(state)
+        });
+        Self { len, half_bits, keys }
+    }
+
+    /// The value at a position, both below `len`.
+    pub(crate) fn at(&self, position: u64) -> u64 {
+        self.walk(position, |left, right| {
+            self.keys
+                .iter()
+                .fold((left, right), |(left, right), key| (right, left ^ self.round(*key, right)))
+        })
+    }
+
+    /// The position of a value.
+    pub(crate) fn position_of(&self, value: u64) -> u64 {
+        self.walk(value, |left, right| {
+            self.keys
+                .iter()
+                .rev()
+                .fold((left, right), |(left, right), key| (right ^ self.round(*key, left), left))
+        })
+    }
+
+    /// Applies a bijection of pairs of halves until the result is below `len`: as it began below,
+    /// its cycle comes back there. The power of two is less than four times `len`, so it takes
+    /// less than four steps on average.
+    fn walk(&self, from: u64, step: impl Fn(u64, u64) -> (u64, u64)) -> u64 {
+        if from >= self.len {
+            return from;
+        }
+        let mut value = from;
+        loop {
+            let (left, right) = step(value >> self.half_bits, value & self.mask());
+            value = left << self.half_bits | right;
+            if value < self.len {
+                return value;
+            }
+        }
+    }
+
+    fn round(&self, key: u64, half: u64) -> u64 {
+        mix(half.wrapping_add(key)) & self.mask()
+    }
+
+    fn mask(&self) -> u64 {
+        (1 << self.half_bits) - 1
+    }
+}
+
+/// splitmix64's finaliser.
+pub(crate) fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Never change this.
+    #[test]
+    fn the_order_is_pinned() {
+        assert_eq!(Permutation::new(1_000_000_000, 1, 0).at(999_999_999), PINNED_LARGE);
+    }
+
+    const PINNED_LARGE: u64 = 17_043_702;
+
+    proptest! {
+        #[test]
+        fn a_huge_permutation_is_invertible(len in 1u64.., seed: u64, at: u64) {
+            let permutation = Permutation::new(len, seed, 0);
+            let value = permutation.at(at % len);
+            prop_assert!(value < len);
+            prop_assert_eq!(permutation.position_of(value), at % len);
+        }
+    }
+}

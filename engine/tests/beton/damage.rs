@@ -1,0 +1,400 @@
+//! Files that lie, and devices that fail: a typed error that says where, and the rest can be read.
+
+use std::sync::Arc;
+
+use ringmain::backends::fault::Faults;
+use ringmain::beton::{
+    Allocation, BetonError, BetonReader, Damage, Damaged, Field, FieldHandler, FieldKind,
+    HEADER_LEN, Header, MemberRegion, MemoryManager, ReaderOptions, SampleOptions, Traversal,
+    Value,
+};
+use ringmain::{BackendKind, BackendOptions, Engine};
+
+use crate::expected::{check_batch, vector};
+use crate::made::{Made, PAGE, check};
+use crate::support::{engines_for, or_unavailable};
+
+const SAMPLES: u64 = 60;
+
+fn open(made: &Made) -> Result<BetonReader, BetonError> {
+    BetonReader::open(&Engine::new().unwrap(), &made.file().path)
+}
+
+/// Opens a file of these bytes.
+fn open_bytes(bytes: &[u8]) -> Result<BetonReader, BetonError> {
+    let memory = ringmain::backends::MemoryBackend::new();
+    memory.insert("bad.beton", bytes);
+    let engine = Engine::builder().with_backend(Arc::new(memory)).build().unwrap();
+    let outcome = BetonReader::open(&engine, "bad.beton");
+    if let Err(error) = &outcome {
+        let is_named = error.to_string().matches("bad.beton").count() == 1;
+        assert!(is_named && error.path().ends_with("bad.beton"), "{error}");
+    }
+    outcome
+}
+
+#[test]
+fn what_is_no_dataset_is_refused() {
+    let bytes = std::fs::read(vector()).unwrap();
+    let with = |at: usize, patch: &[u8]| {
+        let mut bytes = bytes.clone();
+        bytes[at..at + patch.len()].copy_from_slice(patch);
+        open_bytes(&bytes).unwrap_err()
+    };
+    assert!(matches!(open_bytes(b"").unwrap_err(), BetonError::Truncated { actual: 0, .. }));
+    assert!(matches!(open_bytes(&bytes[..23]).unwrap_err(), BetonError::Truncated { .. }));
+    assert!(matches!(with(0, &[3, 0]), BetonError::BadVersion { version: 3, .. }));
+    assert!(matches!(with(4, &[0, 0, 16, 0]), BetonError::BadHeader { .. }), "pages of 1 MiB");
+    assert!(matches!(with(4, &[1, 0, 32, 0]), BetonError::BadHeader { .. }), "no power of two");
+    assert!(matches!(with(2, &[0, 0]), BetonError::BadHeader { .. }), "no fields");
+    let cut = open_bytes(&bytes[..HEADER_LEN + 6 * 1041 - 1]).unwrap_err();
+    assert!(matches!(cut, BetonError::Truncated { what: "fields", .. }), "{cut}");
+    let error = with(2, &[255, 255]);
+    assert!(matches!(
+        error,
+        BetonError::Truncated { what: "fields", .. } | BetonError::BadField { .. }
+    ));
+    for samples in [1 << 20, u64::MAX, u64::MAX / 72, 1 << 60] {
+        let error = with(8, &u64::to_le_bytes(samples));
+        assert!(matches!(error, BetonError::Truncated { what: "metadata", .. }), "{error}");
+    }
+    for table in [0, 24, 6270, u64::MAX, 6_320_257, 6_291_457] {
+        let error = with(16, &u64::to_le_bytes(table));
+        assert!(matches!(error, BetonError::BadTable { .. }), "{table}: {error}");
+    }
+    let cut = open_bytes(&bytes[..bytes.len() - 1]).unwrap_err();
+    assert!(matches!(cut, BetonError::BadTable { .. }), "{cut}");
+}
+
+#[test]
+fn fields_that_cannot_be_are_refused_by_name() {
+    let bytes = std::fs::read(vector()).unwrap();
+    let field = |index: usize, at: usize, patch: &[u8]| {
+        let (mut bytes, at) = (bytes.clone(), HEADER_LEN + index * 1041 + at);
+        bytes[at..at + patch.len()].copy_from_slice(patch);
+        open_bytes(&bytes).unwrap_err()
+    };
+    let error = field(1, 1, b"\xe9");
+    assert!(matches!(error, BetonError::BadField { index: 1, .. }), "{error}");
+    let error = field(3, 17, &u64::MAX.to_le_bytes());
+    assert!(
+        matches!(&error, BetonError::BadField { index: 3, name, .. } if name == "mat"),
+        "{error}"
+    );
+    let error = field(3, 17 + 256, &u64::MAX.to_le_bytes());
+    assert!(matches!(error, BetonError::BadField { index: 3, .. }), "{error}");
+    let error = field(2, 0, &[255]);
+    assert!(matches!(error, BetonError::UnknownType { index: 2, type_id: 255, .. }), "{error}");
+    assert!(error.to_string().contains("blob"), "{error}");
+}
+
+#[test]
+fn an_index_larger_than_allowed_is_refused() {
+    let engine = Engine::new().unwrap();
+    let error = ReaderOptions::new().index_limit_bytes(50_399).open(&engine, vector()).unwrap_err();
+    let fits = matches!(
+        error,
+        BetonError::IndexTooLarge { needed_bytes: 50_400, limit_bytes: 50_399, .. }
+    );
+    assert!(fits, "{error}");
+    assert!(ReaderOptions::new().index_limit_bytes(50_400).open(&engine, vector()).is_ok());
+}
+
+/// What is done to sample 20, and what is then said of it; some do harm to sample 21 too.
+type Harm = (&'static str, fn(&mut Made), fn(&Damage) -> bool);
+
+const HARMS: [Harm; 8] = [
+    (
+        "a pointer that the table lacks",
+        |made| made.table.retain(|row| row.sample != 20),
+        |damage| matches!(damage, Damage::NotAllocated { .. }),
+    ),
+    (
+        "a pointer to another's region",
+        |made| {
+            let row = *made.bytes_row(21);
+            made.set_bytes(20, row.ptr, row.size);
+        },
+        |damage| matches!(damage, Damage::ForeignRegion { owner: 21, .. }),
+    ),
+    (
+        "a pointer out of the file",
+        |made| {
+            made.set_bytes(20, u64::MAX - 10, 100);
+            *made.bytes_row(20) = Allocation { sample: 20, ptr: u64::MAX - 10, size: 100 };
+        },
+        |damage| matches!(damage, Damage::OutsidePages { .. }),
+    ),
+    (
+        "a region in the metadata",
+        |made| {
+            made.set_bytes(20, 24, 100);
+            *made.bytes_row(20) = Allocation { sample: 20, ptr: 24, size: 100 };
+        },
+        |damage| matches!(damage, Damage::OutsidePages { ptr: 24, size: 100 }),
+    ),
+    (
+        "a region over the end of a page",
+        |made| {
+            let ptr = 2 * PAGE - 50;
+            made.set_bytes(20, ptr, 100);
+            *made.bytes_row(20) = Allocation { sample: 20, ptr, size: 100 };
+        },
+        |damage| matches!(damage, Damage::CrossesPage { size: 100, .. }),
+    ),
+    (
+        "a region that shares bytes with another",
+        |made| {
+            let ptr = made.bytes_row(21).ptr + 1;
+            made.set_bytes(20, ptr, 100);
+            *made.bytes_row(20) = Allocation { sample: 20, ptr, size: 100 };
+        },
+        |damage| matches!(damage, Damage::Overlaps { size: 100, .. }),
+    ),
+    (
+        "another size in the table",
+        |made| made.bytes_row(20).size -= 1,
+        |damage| matches!(damage, Damage::WrongSize { .. }),
+    ),
+    (
+        "an array of another size",
+        |made| {
+            let mut rows = made.table.iter_mut();
+            rows.find(|row| row.sample == 20).unwrap().size = 1023;
+        },
+        |damage| matches!(damage, Damage::WrongSize { expected: 1024, found: 1023, .. }),
+    ),
+];
+
+#[test]
+fn a_damaged_sample_is_told_and_the_others_are_read() {
+    for (at, (name, harm, fits)) in HARMS.into_iter().enumerate() {
+        let mut made = Made::new(SAMPLES, 3);
+        harm(&mut made);
+        let file = made.file();
+        // It is found before anything is read, so one backend is enough for most.
+        let engines = engines_for(&file.path).into_iter().take(if at == 0 { 99 } else { 1 });
+        for engine in engines {
+            let reader = BetonReader::open(&engine, &file.path).unwrap();
+            let mut damaged = Vec::new();
+            for id in 0..SAMPLES {
+                match reader.read_sample(id) {
+                    Ok(sample) => check(sample.as_batch(), name),
+                    Err(BetonError::BadSample { sample, field, damage, .. }) => {
+                        assert!(sample == id && (field == "bytes" || field == "array"), "{name}");
+                        assert!(id != 20 || fits(&damage), "{name}: {damage}");
+                        assert!(reader.check_sample(id).is_err());
+                        assert!(!matches!(reader.map_sample(id), Ok(Some(_))));
+                        damaged.push(id);
+                    }
+                    Err(error) => panic!("{name}: {error}"),
+                }
+            }
+            // Who shares bytes with another is as suspect.
+            assert!(damaged == [20] || (damaged == [20, 21] && name.contains("shares")), "{name}");
+            let error = reader.read_batch(&[0, 20, 1]).unwrap_err();
+            assert_eq!(error.sample(), Some(20), "{name}");
+            check_epochs(&reader, &damaged, name);
+        }
+    }
+}
+
+fn check_epochs(reader: &BetonReader, damaged: &[u64], name: &str) {
+    let cache = MemoryManager::ProcessCache { pages: 2.try_into().unwrap() };
+    for memory in [MemoryManager::Direct, cache] {
+        let options = SampleOptions::new().batch_size(8).memory_manager(memory);
+        let options = options.traversal(Traversal::Random { seed: 1, epoch: 0 });
+        let mut source = options.clone().damaged(Damaged::LeaveOut).start(reader).unwrap();
+        let mut seen = Vec::new();
+        for batch in source.by_ref() {
+            let batch = batch.unwrap();
+            check(&batch, name);
+            seen.extend_from_slice(batch.ids());
+        }
+        assert_eq!(source.left_out(), damaged.len() as u64, "{name}");
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq((0..SAMPLES).filter(|id| !damaged.contains(id))), "{name}");
+        // Told twice, passed over, and gone on.
+        let mut source = options.start(reader).unwrap();
+        let (mut seen, mut errors) = (0, 0);
+        while source.remaining_samples() > 0 {
+            match source.next_batch() {
+                Ok(batch) => seen += batch.map_or(0, |batch| batch.len() as u64),
+                Err(error) => {
+                    assert!(error.sample().is_some_and(|id| damaged.contains(&id)), "{error}");
+                    let again = source.next_batch().unwrap_err();
+                    assert_eq!(again.sample(), error.sample());
+                    let left = source.remaining_samples();
+                    source.skip_batches(1);
+                    errors += left - source.remaining_samples();
+                }
+            }
+        }
+        assert!(seen + errors == SAMPLES && errors > 0, "{name}: {seen} and {errors}");
+    }
+}
+
+#[test]
+fn modes_and_text_that_cannot_be_are_told() {
+    let mut bytes = std::fs::read(vector()).unwrap();
+    let rows_at = HEADER_LEN + 6 * 1041;
+    bytes[rows_at + 7 * 72 + 56] = 2; // the mode of the image of sample 7
+    let meta_at = u64::from_le_bytes(bytes[rows_at + 8 * 72 + 40..][..8].try_into().unwrap());
+    bytes[meta_at as usize] = 0xff; // the JSON of sample 8
+    bytes[rows_at + 56 + 1] += 1; // the width of sample 0, which is raw
+    let reader = open_bytes(&bytes).unwrap();
+    let damage = |id| match reader.read_sample(id).map(|sample| sample.get("meta").map(drop)) {
+        Err(BetonError::BadSample { damage, field, .. })
+        | Ok(Err(BetonError::BadSample { damage, field, .. })) => (damage, field),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(damage(7), (Damage::BadImageMode { mode: 2 }, "img".to_owned()));
+    assert_eq!(damage(8), (Damage::NotUtf8, "meta".to_owned()));
+    assert!(matches!(damage(0), (Damage::WrongSize { expected: 486, found: 432, .. }, _)));
+    check_batch(&reader.read_batch(&[1, 2, 3]).unwrap(), "the others");
+}
+
+/// Bytes with their length before them, in FFCV's own way of custom fields.
+#[derive(Debug)]
+struct Blob;
+
+impl FieldHandler for Blob {
+    fn member_bytes(&self) -> usize {
+        16
+    }
+
+    fn region(&self, member: &[u8]) -> Option<MemberRegion> {
+        let ptr = u64::from_le_bytes(*member.first_chunk()?);
+        Some(MemberRegion { ptr, size: None })
+    }
+}
+
+#[test]
+fn a_custom_field_is_read_by_its_handler() {
+    let mut bytes = std::fs::read(vector()).unwrap();
+    let plain = open_bytes(&bytes).unwrap();
+    bytes[HEADER_LEN + 2 * 1041] = 255;
+    let memory = ringmain::backends::MemoryBackend::new();
+    memory.insert("a", bytes);
+    let engine = Engine::builder().with_backend(Arc::new(memory)).build().unwrap();
+    let by_type = ReaderOptions::new().handle_type(255, Blob);
+    let by_name = ReaderOptions::new().handle_name("blob", Blob);
+    for options in [by_type, by_name] {
+        let reader = options.open(&engine, "a").unwrap();
+        assert_eq!(*reader.fields()[2].kind(), FieldKind::Custom { type_id: 255 });
+        let cache = MemoryManager::ProcessCache { pages: 1.try_into().unwrap() };
+        let sources = [MemoryManager::Direct, cache]
+            .map(|memory| SampleOptions::new().memory_manager(memory).start(&reader).unwrap());
+        for batch in sources.into_iter().flatten() {
+            let batch = batch.unwrap();
+            for (at, id) in batch.ids().iter().enumerate() {
+                let Value::Custom { member, bytes } = batch.value(at, 2).unwrap() else { panic!() };
+                let sample = plain.read_sample(*id).unwrap();
+                assert_eq!(sample.value(2).unwrap(), Value::Bytes(bytes));
+                assert_eq!(member.len(), 16);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dataset_without_pages_or_samples_is_one() {
+    let engine = Engine::new().unwrap();
+    let made = Made::new(0, 1).file();
+    let reader = BetonReader::open(&engine, &made.path).unwrap();
+    assert!(reader.is_empty());
+    let mut source = SampleOptions::new().start(&reader).unwrap();
+    assert!(source.next_batch().unwrap().is_none());
+    // Numbers alone: FFCV's table is at the end of the metadata then, and empty.
+    let field = Field::new("label", FieldKind::Int).unwrap();
+    let mut bytes = Vec::new();
+    let alloc_table_ptr = 24 + 1041 + 5 * 8;
+    let header = Header { fields: 1, page_bytes: 8 << 20, samples: 5, alloc_table_ptr };
+    bytes.extend_from_slice(&header.encode());
+    bytes.extend_from_slice(&field.encode());
+    (10..15i64).for_each(|label| bytes.extend_from_slice(&label.to_le_bytes()));
+    let reader = open_bytes(&bytes).unwrap();
+    assert_eq!((reader.pages(), reader.regions(), reader.region_alignment()), (0, 0, 0));
+    let cache = MemoryManager::ProcessCache { pages: 1.try_into().unwrap() };
+    let quasi = Traversal::QuasiRandom { seed: 1, epoch: 0, open_pages: 1.try_into().unwrap() };
+    let options = SampleOptions::new().traversal(quasi).memory_manager(cache);
+    let batch = options.start(&reader).unwrap().next().unwrap().unwrap();
+    let labels: Vec<i64> = batch.ids().iter().map(|id| *id as i64 + 10).collect();
+    assert_eq!(batch.ints(0).unwrap(), labels);
+    drop(open(&Made::new(1, 1)).unwrap());
+}
+
+/// Short reads and interruptions are nobody's business up here.
+#[test]
+fn bad_luck_below_does_not_show() {
+    for kind in BackendKind::ALL {
+        let faults =
+            Faults { seed: 3, short_permille: 300, interrupt_permille: 200, ..Faults::default() };
+        let options =
+            BackendOptions { faults: Some(Arc::new(faults)), ..BackendOptions::default() };
+        let engine = Engine::builder().backend(kind).options(options).build().and_then(|engine| {
+            engine.backend().open(&vector())?;
+            Ok(engine)
+        });
+        let Some(engine) = or_unavailable(kind, engine) else { continue };
+        let reader = BetonReader::open(&engine, vector()).unwrap();
+        for batch in SampleOptions::new().batch_size(100).start(&reader).unwrap() {
+            check_batch(&batch.unwrap(), kind.name());
+        }
+    }
+}
+
+#[test]
+fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
+    let made = Made::new(200, 4);
+    let file = made.file();
+    let ptr = made.table.iter().find(|row| row.sample == 101).unwrap().ptr;
+    for window_bytes in [0, 8 << 20] {
+        let faults = Faults { eio_range: Some(ptr..ptr + 1), ..Faults::default() };
+        let options =
+            BackendOptions { faults: Some(Arc::new(faults)), ..BackendOptions::default() };
+        let kind = BackendKind::Pread;
+        let engine = Engine::builder().backend(kind).options(options).build().unwrap();
+        let reader = BetonReader::open(&engine, &file.path).unwrap();
+        let options = SampleOptions::new().batch_size(50).prefetch_window_bytes(window_bytes);
+        let mut source = options.damaged(Damaged::LeaveOut).start(&reader).unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let error = loop {
+                match source.next_batch() {
+                    Ok(batch) => seen.extend_from_slice(batch.unwrap().ids()),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, BetonError::Backend { .. }), "{error}");
+            assert!(error.to_string().contains("made.beton"), "{error}");
+        }
+        assert!(seen.iter().copied().eq(0..100), "the batches before it, once");
+        source.skip_batches(1);
+        assert_eq!(source.next_batch().unwrap().unwrap().ids()[0], 150);
+        assert!(reader.read_sample(101).is_err() && reader.read_sample(102).is_ok());
+    }
+}
+
+/// A file that is cut after it was opened is an error, not zeros.
+#[test]
+fn a_file_cut_under_a_reader_is_an_error() {
+    let made = Made::new(100, 2);
+    let probe = made.file();
+    for engine in engines_for(&probe.path) {
+        if engine.backend().kind() == BackendKind::Memory {
+            continue; // it has a copy
+        }
+        let file = made.file();
+        let reader = BetonReader::open(&engine, &file.path).unwrap();
+        let opened = std::fs::File::options().write(true).open(&file.path).unwrap();
+        if let Err(error) = opened.set_len(made.header.alloc_table_ptr - 2 * PAGE) {
+            // Only there can a mapped file not be changed.
+            assert_eq!(std::env::consts::OS, "windows", "{error}");
+            continue;
+        }
+        for id in 0..100 {
+            assert!(matches!(reader.read_sample(id), Err(BetonError::Backend { .. })));
+        }
+    }
+}

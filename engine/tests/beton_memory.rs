@@ -1,0 +1,111 @@
+//! A process that goes over a dataset again and again stays as small as it was, by every memory
+//! manager. One test by itself, since what others touch would count.
+#![cfg(all(target_os = "linux", feature = "beton"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+
+use ringmain::beton::{
+    Allocation, ArraySpec, BetonReader, Field, FieldKind, Handlers, Header, Member, MemoryManager,
+    RowLayout, SampleOptions, Traversal,
+};
+use ringmain::{BackendKind, Engine, Kind, Residency};
+
+const PAGE: u64 = 2 << 20;
+const PAGES: u64 = 96;
+const SAMPLE_BYTES: usize = 48 << 10;
+const SAMPLES_OF_PAGE: u64 = PAGE / SAMPLE_BYTES as u64;
+const LIMIT_BYTES: usize = 24 << 20;
+/// Beside the pool: the metadata, stacks, code, and what the OS cache has mapped at a time, with
+/// the neighbours that a fault brings along.
+const SLACK_BYTES: u64 = 72 << 20;
+
+#[test]
+fn epochs_do_not_make_the_process_grow() {
+    let dir = support::temp_dir();
+    let path = dir.path().join("large.beton");
+    write(&path);
+    let cache = MemoryManager::ProcessCache { pages: 3.try_into().unwrap() };
+    for (kind, memory) in [
+        (BackendKind::Pread, MemoryManager::Direct),
+        (BackendKind::Pread, cache),
+        (BackendKind::Mmap, MemoryManager::OsCache),
+    ] {
+        let engine = Engine::builder().backend(kind).residency(Residency::Keep);
+        let engine = engine.memory_limit_bytes(LIMIT_BYTES).build().unwrap();
+        let reader = BetonReader::open(&engine, &path).unwrap();
+        let open_pages = 1.try_into().unwrap();
+        let quasi = Traversal::QuasiRandom { seed: 1, epoch: 0, open_pages };
+        let options = SampleOptions::new().memory_manager(memory).traversal(quasi).batch_size(32);
+        let mut source = options.start(&reader).unwrap();
+        let (before, mut most) = (resident_bytes(), 0);
+        for epoch in 0..2 {
+            source.set_epoch(epoch);
+            let mut samples = 0;
+            while let Some(batch) = source.next_batch().unwrap() {
+                for (id, array) in batch
+                    .ids()
+                    .iter()
+                    .zip(batch.arrays(0).unwrap().bytes.chunks_exact(SAMPLE_BYTES))
+                {
+                    assert!(array[..8] == id.to_le_bytes() && array[SAMPLE_BYTES - 1] == 0x5A);
+                    samples += 1;
+                }
+                most = resident_bytes().max(most);
+                let stats = engine.pool().stats();
+                assert!(stats.in_use_bytes + stats.idle_bytes <= LIMIT_BYTES / 2, "{stats:?}");
+            }
+            assert_eq!(samples, PAGES * SAMPLES_OF_PAGE);
+        }
+        let growth = most.saturating_sub(before);
+        assert!(growth <= LIMIT_BYTES as u64 + SLACK_BYTES, "{memory:?} grew by {growth} bytes");
+    }
+}
+
+/// Real bytes, as the pages of a hole would all be one.
+fn write(path: &Path) {
+    let spec = ArraySpec::new(Kind::U8.into(), &[SAMPLE_BYTES]).unwrap();
+    let fields = [Field::new("array", FieldKind::NdArray(spec)).unwrap()];
+    let layout = RowLayout::new(&fields, &Handlers::new(), path).unwrap();
+    let samples = PAGES * SAMPLES_OF_PAGE;
+    let mut header = Header { fields: 1, page_bytes: PAGE as u32, samples, alloc_table_ptr: 0 };
+    let pages_at = header.pages_at(layout.row_bytes() as u64).unwrap();
+    header.alloc_table_ptr = pages_at + PAGES * PAGE;
+    let mut file = File::create(path).unwrap();
+    file.write_all(&header.encode()).unwrap();
+    file.write_all(&fields[0].encode()).unwrap();
+    let ptr_of = |sample| {
+        pages_at + sample / SAMPLES_OF_PAGE * PAGE + sample % SAMPLES_OF_PAGE * SAMPLE_BYTES as u64
+    };
+    let mut row = vec![0; layout.row_bytes()];
+    for sample in 0..samples {
+        assert!(layout.put(&mut row, 0, Member::Array { ptr: ptr_of(sample) }));
+        file.write_all(&row).unwrap();
+    }
+    let mut bytes = vec![0x5A; SAMPLE_BYTES];
+    for sample in 0..samples {
+        file.seek(SeekFrom::Start(ptr_of(sample))).unwrap();
+        bytes[..8].copy_from_slice(&sample.to_le_bytes());
+        file.write_all(&bytes).unwrap();
+    }
+    file.set_len(header.alloc_table_ptr).unwrap();
+    file.seek(SeekFrom::End(0)).unwrap();
+    for sample in 0..samples {
+        let row = Allocation { sample, ptr: ptr_of(sample), size: SAMPLE_BYTES as u64 };
+        file.write_all(&row.encode()).unwrap();
+    }
+}
+
+/// What the process has allocated and touched, and the pages of files that it has mapped and touched.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let kib = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    (kib("RssAnon:") + kib("RssFile:")) << 10
+}

@@ -1,0 +1,238 @@
+//! Samples as values, and a file taken apart by its bytes alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use ringmain::Kind;
+use ringmain::beton::{
+    ALLOCATION_LEN, Allocation, ArraySpec, BetonWriter, CustomRegion, FIELD_LEN, Field,
+    FieldHandler, FieldKind, HEADER_LEN, Handlers, Header, Member, MemberRegion, RegionAlignment,
+    RowLayout, SampleBuilder, SampleError, WriteReport,
+};
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Int(i64),
+    Float(f64),
+    Bytes(Vec<u8>),
+    Json(String),
+    Array(Vec<u8>),
+    Raw(u16, u16, Vec<u8>),
+    Jpeg(Vec<u8>),
+    Custom(u32, Option<Vec<u8>>),
+}
+
+impl Value {
+    pub(crate) fn give(&self, to: &mut SampleBuilder<'_>) -> Result<(), SampleError> {
+        match self {
+            Self::Int(value) => to.int(*value)?,
+            Self::Float(value) => to.float(*value)?,
+            Self::Bytes(bytes) => to.bytes(bytes)?,
+            Self::Json(text) => to.json(text)?,
+            Self::Array(bytes) => to.array(bytes)?,
+            Self::Raw(width, height, bytes) => to.image_raw(*width, *height, bytes)?,
+            Self::Jpeg(bytes) => to.image_jpeg(bytes)?,
+            Self::Custom(number, region) => {
+                let mut member = number.to_le_bytes().to_vec();
+                member.resize(12, 0);
+                let region = region.as_ref().map(|bytes| CustomRegion { bytes, ptr_at: 4 });
+                to.custom(&member, region)?
+            }
+        };
+        Ok(())
+    }
+}
+
+pub(crate) fn give_all(values: &[Value], to: &mut SampleBuilder<'_>) -> Result<(), SampleError> {
+    values.iter().try_for_each(|value| value.give(to))
+}
+
+/// A number of 32 bits, and where the rest is, or 0.
+#[derive(Debug)]
+pub(crate) struct Opaque;
+
+impl FieldHandler for Opaque {
+    fn member_bytes(&self) -> usize {
+        12
+    }
+
+    fn region(&self, member: &[u8]) -> Option<MemberRegion> {
+        let ptr = u64::from_le_bytes(*member.last_chunk()?);
+        (ptr != 0).then_some(MemberRegion { ptr, size: None })
+    }
+}
+
+pub(crate) fn handlers() -> Handlers {
+    Handlers::new().for_type(255, Opaque)
+}
+
+/// A field of each kind.
+pub(crate) fn all_fields() -> Vec<Field> {
+    let array = ArraySpec::new(Kind::F32.into(), &[2, 3]).unwrap();
+    let tensor = ArraySpec::new(Kind::I16.into(), &[5]).unwrap();
+    let kinds = [
+        FieldKind::Int,
+        FieldKind::RgbImage,
+        FieldKind::Float,
+        FieldKind::Bytes,
+        FieldKind::NdArray(array),
+        FieldKind::Json,
+        FieldKind::TorchTensor(tensor),
+        FieldKind::Custom { type_id: 255 },
+    ];
+    let field = |(at, kind)| Field::new(&format!("field{at}"), kind).unwrap();
+    kinds.into_iter().enumerate().map(field).collect()
+}
+
+/// The least that is a JPEG as far as a dataset is concerned, and `len` bytes more.
+pub(crate) fn jpeg(width: u16, height: u16, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0xFF, 0xD8, 0xFF, 0xC0, 0, 11, 8];
+    bytes.extend(height.to_be_bytes());
+    bytes.extend(width.to_be_bytes());
+    bytes.extend([1, 1, 0x11, 0]);
+    bytes.resize(bytes.len() + len, 0x55);
+    bytes
+}
+
+pub(crate) fn writer(fields: Vec<Field>) -> BetonWriter {
+    BetonWriter::new(fields).handlers(handlers()).page_bytes(2 << 20)
+}
+
+/// A field `data` of bytes.
+pub(crate) fn bytes_field() -> Vec<Field> {
+    vec![Field::new("data", FieldKind::Bytes).unwrap()]
+}
+
+/// Samples of one bytes field, of these sizes; each has bytes of its own.
+pub(crate) fn blobs(sizes: &[usize]) -> Vec<Vec<Value>> {
+    let blob = |(at, size): (usize, &usize)| vec![Value::Bytes(vec![at as u8 + 1; *size])];
+    sizes.iter().enumerate().map(blob).collect()
+}
+
+/// Writes the samples and takes the file apart: they must be the same.
+pub(crate) fn round_trip(
+    path: &Path,
+    writer: &BetonWriter,
+    fields: &[Field],
+    alignment: RegionAlignment,
+    samples: &[Vec<Value>],
+) -> (WriteReport, File) {
+    let report = writer
+        .write_indexed(path, samples.len() as u64, |id, to| give_all(&samples[id as usize], to))
+        .unwrap();
+    let file = File::take_apart(&std::fs::read(path).unwrap(), fields, alignment);
+    assert_eq!(report.file_bytes, std::fs::metadata(path).unwrap().len());
+    assert_eq!(report.samples, samples.len() as u64);
+    assert!(file.samples == samples, "{} samples come back as others", samples.len());
+    (report, file)
+}
+
+/// What a file says, every part of it checked.
+pub(crate) struct File {
+    pub(crate) header: Header,
+    pub(crate) samples: Vec<Vec<Value>>,
+    /// In the order of the table.
+    pub(crate) table: Vec<Allocation>,
+}
+
+impl File {
+    pub(crate) fn take_apart(bytes: &[u8], fields: &[Field], alignment: RegionAlignment) -> Self {
+        let header = Header::decode(bytes, bytes.len() as u64, Path::new("a")).unwrap();
+        assert_eq!(usize::from(header.fields), fields.len());
+        for (at, field) in fields.iter().enumerate() {
+            let descriptor = &bytes[HEADER_LEN + at * FIELD_LEN..][..FIELD_LEN];
+            assert!(descriptor == field.encode(), "field {at}");
+        }
+        let table = &bytes[header.alloc_table_ptr as usize..];
+        let (rows, rest) = table.as_chunks::<ALLOCATION_LEN>();
+        assert!(rest.is_empty());
+        let table: Vec<Allocation> = rows.iter().map(Allocation::decode).collect();
+        check_places(&header, &table, alignment);
+        let sizes: BTreeMap<u64, Allocation> = table.iter().map(|row| (row.ptr, *row)).collect();
+        assert_eq!(sizes.len(), table.len(), "two regions begin at one place");
+        let layout = RowLayout::new(fields, &handlers(), Path::new("a")).unwrap();
+        let pages_at = header.pages_at(layout.row_bytes() as u64).unwrap();
+        assert!(table.iter().all(|row| row.ptr >= pages_at));
+        let mut named = BTreeSet::new();
+        let mut samples = Vec::new();
+        for sample in 0..header.samples {
+            let at = header.metadata_at() as usize + sample as usize * layout.row_bytes();
+            let row = &bytes[at..at + layout.row_bytes()];
+            let mut region = |ptr: u64| {
+                let found = sizes[&ptr];
+                assert_eq!(found.sample, sample);
+                assert!(named.insert(ptr), "two values are at {ptr}");
+                bytes[ptr as usize..][..found.size as usize].to_vec()
+            };
+            let value = |(at, field): (usize, &Field)| match layout.member(row, at) {
+                Member::Int(value) => Value::Int(value),
+                Member::Float(value) => Value::Float(value),
+                Member::Array { ptr } => Value::Array(region(ptr)),
+                Member::Image { mode: 1, width, height, ptr } => {
+                    Value::Raw(width, height, region(ptr))
+                }
+                Member::Image { width, height, ptr, .. } => {
+                    let bytes = region(ptr);
+                    assert_eq!(jpeg(width, height, bytes.len() - 15), bytes);
+                    Value::Jpeg(bytes)
+                }
+                Member::Blob { ptr, size } => {
+                    let bytes = region(ptr);
+                    assert_eq!(bytes.len() as u64, size);
+                    if *field.kind() == FieldKind::Json {
+                        let text = bytes.strip_suffix(&[0]).unwrap().to_vec();
+                        Value::Json(String::from_utf8(text).unwrap())
+                    } else {
+                        Value::Bytes(bytes)
+                    }
+                }
+                Member::Custom(member) => {
+                    let number = u32::from_le_bytes(*member.first_chunk().unwrap());
+                    let ptr = u64::from_le_bytes(*member.last_chunk().unwrap());
+                    Value::Custom(number, (ptr != 0).then(|| region(ptr)))
+                }
+            };
+            samples.push(fields.iter().enumerate().map(value).collect());
+        }
+        assert_eq!(named.len(), table.len(), "a region that nobody names");
+        check_rest_is_zeros(bytes, pages_at, &header, &table);
+        Self { header, samples, table }
+    }
+
+    /// The page of a sample that has one.
+    pub(crate) fn page_of(&self, sample: u64) -> u64 {
+        let region = self.table.iter().find(|row| row.sample == sample).unwrap();
+        region.ptr / u64::from(self.header.page_bytes)
+    }
+}
+
+fn check_places(header: &Header, table: &[Allocation], alignment: RegionAlignment) {
+    let page_bytes = u64::from(header.page_bytes);
+    let mut pages = BTreeMap::new();
+    for row in table {
+        assert_eq!(row.ptr % alignment.bytes() as u64, 0, "{row:?}");
+        let page = row.ptr / page_bytes;
+        // Also an empty one is inside.
+        assert!(row.ptr % page_bytes + row.size.max(1) <= page_bytes, "{row:?}");
+        assert_eq!(*pages.entry(row.sample).or_insert(page), page, "{row:?}");
+    }
+    let mut sorted = table.to_vec();
+    sorted.sort_by_key(|row| row.ptr);
+    assert!(sorted.windows(2).all(|rows| rows[0].ptr + rows[0].size.max(1) <= rows[1].ptr));
+    let last = sorted.last().map(|row| row.ptr / page_bytes + 1);
+    if let Some(end) = last {
+        assert_eq!(header.alloc_table_ptr, end * page_bytes, "no page is empty");
+    }
+}
+
+/// What is not a region must not be what was in memory before.
+fn check_rest_is_zeros(bytes: &[u8], pages_at: u64, header: &Header, table: &[Allocation]) {
+    if table.is_empty() {
+        return;
+    }
+    let mut rest = bytes[pages_at as usize..header.alloc_table_ptr as usize].to_vec();
+    for row in table {
+        rest[(row.ptr - pages_at) as usize..][..row.size as usize].fill(0);
+    }
+    assert!(rest == vec![0; rest.len()], "something lies between the regions");
+}

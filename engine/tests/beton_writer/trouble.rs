@@ -1,0 +1,214 @@
+//! What goes wrong is told, and leaves nothing behind.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ringmain::Kind;
+use ringmain::beton::{
+    ArraySpec, BetonError, BetonWriter, CustomRegion, Field, FieldKind, SampleBuilder, SampleError,
+    WriteReport,
+};
+
+use crate::model::{all_fields, bytes_field, give_all, writer};
+use crate::support::temp_dir;
+
+fn is_empty(dir: &Path) -> bool {
+    std::fs::read_dir(dir).unwrap().count() == 0
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("no such picture")]
+struct NoPicture;
+
+#[test]
+fn an_error_of_the_source_stops_all_and_is_returned() {
+    for is_deterministic in [false, true] {
+        let dir = temp_dir();
+        let made = AtomicU64::new(0);
+        let writer = writer(bytes_field()).workers(4).deterministic(is_deterministic);
+        let error = writer
+            .write_indexed(dir.path().join("a.beton"), 1_000_000, |id, to| {
+                made.fetch_add(1, Ordering::Relaxed);
+                to.bytes(&[1; 1000])?;
+                if id == 5000 { Err(NoPicture.into()) } else { Ok(()) }
+            })
+            .unwrap_err();
+        assert_eq!(error.sample(), Some(5000));
+        let BetonError::Source { source, .. } = &error else { panic!("{error}") };
+        assert!(source.is::<NoPicture>());
+        assert!(error.to_string().contains("no such picture"), "{error}");
+        assert!(made.load(Ordering::Relaxed) < 500_000);
+        assert!(is_empty(dir.path()));
+    }
+}
+
+#[test]
+fn a_panic_of_the_source_stops_all_and_is_returned() {
+    for is_deterministic in [false, true] {
+        let dir = temp_dir();
+        let started = Instant::now();
+        let error = writer(bytes_field())
+            .workers(4)
+            .deterministic(is_deterministic)
+            .write_indexed(dir.path().join("a.beton"), 1000, |id, to| {
+                assert_ne!(id, 7, "seven");
+                std::thread::sleep(Duration::from_millis(20));
+                to.bytes(&[1; 1000])?;
+                Ok(())
+            })
+            .unwrap_err();
+        let BetonError::WriterPanicked { message, .. } = &error else { panic!("{error}") };
+        assert!(message.contains("seven"), "{message}");
+        assert!(is_empty(dir.path()));
+        assert!(started.elapsed() < Duration::from_secs(4), "the others went on");
+    }
+}
+
+#[test]
+fn a_panic_of_the_iterator_is_returned() {
+    let dir = temp_dir();
+    let items = (0..100).inspect(|at| assert_ne!(*at, 50, "fifty"));
+    let outcome = writer(bytes_field()).workers(3).deterministic(true).write_iter(
+        dir.path().join("a.beton"),
+        100,
+        items,
+        |_, to| {
+            to.bytes(b"x")?;
+            Ok(())
+        },
+    );
+    let error = outcome.unwrap_err();
+    assert!(matches!(&error, BetonError::WriterPanicked { .. }), "{error}");
+    assert!(is_empty(dir.path()));
+}
+
+/// One sample, made so.
+fn write_one(
+    fields: Vec<Field>,
+    make: impl Fn(&mut SampleBuilder<'_>) -> Result<(), SampleError> + Sync,
+) -> Result<WriteReport, BetonError> {
+    let dir = temp_dir();
+    let outcome =
+        writer(fields).write_indexed(dir.path().join("a.beton"), 1, |_, sample| make(sample));
+    assert_eq!(outcome.is_err(), is_empty(dir.path()));
+    outcome
+}
+
+fn check_refused(
+    kind: FieldKind,
+    part: &str,
+    make: impl Fn(&mut SampleBuilder<'_>) -> Result<(), SampleError> + Sync,
+) {
+    let error = write_one(vec![Field::new("it", kind).unwrap()], make).unwrap_err();
+    let is_named = matches!(&error, BetonError::InvalidSample { sample: 0, field, .. }
+        if field == "it" || field.is_empty());
+    assert!(is_named && error.to_string().contains(part), "`{part}`: {error}");
+}
+
+#[test]
+fn values_that_do_not_fit_their_field_are_refused() {
+    let spec = || ArraySpec::new(Kind::F32.into(), &[2]).unwrap();
+    let custom = || FieldKind::Custom { type_id: 255 };
+    check_refused(FieldKind::Int, "a float was given", |to| Ok(to.float(1.0).map(drop)?));
+    check_refused(FieldKind::Float, "an int was given", |to| Ok(to.int(1).map(drop)?));
+    check_refused(FieldKind::Json, "bytes was given", |to| Ok(to.bytes(b"1").map(drop)?));
+    check_refused(FieldKind::Json, "no JSON", |to| Ok(to.json("{").map(drop)?));
+    check_refused(FieldKind::Json, "no JSON", |to| Ok(to.json("1\0").map(drop)?));
+    check_refused(FieldKind::NdArray(spec()), "have 8", |to| Ok(to.array(&[0; 7]).map(drop)?));
+    check_refused(FieldKind::RgbImage, "no raw", |to| {
+        Ok(to.image_raw(2, 2, &[0; 11]).map(drop)?)
+    });
+    check_refused(FieldKind::RgbImage, "no raw", |to| Ok(to.image_raw(0, 2, &[]).map(drop)?));
+    check_refused(FieldKind::RgbImage, "no JPEG", |to| Ok(to.image_jpeg(b"\x89PNG").map(drop)?));
+    check_refused(custom(), "another size", |to| Ok(to.custom(&[0; 11], None).map(drop)?));
+    check_refused(custom(), "not inside", |to| {
+        let region = CustomRegion { bytes: b"x", ptr_at: 5 };
+        Ok(to.custom(&[0; 12], Some(region)).map(drop)?)
+    });
+    check_refused(FieldKind::Int, "no value", |_| Ok(()));
+    check_refused(FieldKind::Int, "too many", |to| Ok(to.int(1)?.int(2).map(drop)?));
+    // Also if its maker does not mind.
+    check_refused(FieldKind::Int, "refused before", |to| {
+        let _ = to.float(1.0);
+        Ok(())
+    });
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let dir = temp_dir();
+    let path = dir.path().join("a.beton");
+    let write = |writer: BetonWriter| writer.write_indexed(&path, 1, |_, _| Ok(())).unwrap_err();
+    for page_bytes in [0, 1 << 20, 3 << 20, u32::MAX] {
+        let error = write(BetonWriter::new(bytes_field()).page_bytes(page_bytes));
+        assert!(
+            matches!(&error, BetonError::InvalidOption { option: "page_bytes", .. }),
+            "{error}"
+        );
+    }
+    let error = write(BetonWriter::new([]));
+    assert!(matches!(&error, BetonError::InvalidOption { option: "fields", .. }), "{error}");
+    let twice = [bytes_field(), bytes_field()].concat();
+    assert!(write(BetonWriter::new(twice)).to_string().contains("data"));
+    let error = write(BetonWriter::new(all_fields()));
+    assert!(matches!(&error, BetonError::UnknownType { type_id: 255, .. }), "{error}");
+    let scalar = FieldKind::NdArray(ArraySpec::new(Kind::F32.into(), &[]).unwrap());
+    let error = write(BetonWriter::new([Field::new("a", scalar).unwrap()]));
+    assert!(matches!(&error, BetonError::BadField { index: 0, .. }), "{error}");
+    let many = BetonWriter::new(bytes_field()).write_indexed(&path, u64::MAX, |_, _| Ok(()));
+    let error = many.unwrap_err();
+    assert!(matches!(&error, BetonError::InvalidOption { option: "samples", .. }), "{error}");
+    assert!(is_empty(dir.path()));
+}
+
+#[test]
+fn a_place_that_is_none_is_refused() {
+    let dir = temp_dir();
+    let write = |path: &Path| {
+        writer(all_fields()).write_indexed(path, 1, |_, to| give_all(&[], to)).unwrap_err()
+    };
+    for path in [dir.path().join("no/where.beton"), "/".into()] {
+        let error = write(&path);
+        assert!(matches!(&error, BetonError::Io { .. }), "{error}");
+        assert_eq!(error.path(), path);
+    }
+}
+
+/// The child of the test below: the shell has set the limit.
+#[test]
+#[ignore = "run by `a_file_that_cannot_grow_is_told`"]
+#[cfg(unix)]
+fn child_that_cannot_write_much() {
+    let dir = std::env::var_os("RINGMAIN_BETON_DIR").unwrap();
+    for is_deterministic in [false, true] {
+        let path = Path::new(&dir).join("a.beton");
+        let error = writer(bytes_field())
+            .workers(2)
+            .deterministic(is_deterministic)
+            .write_indexed(path, 1000, |_, to| Ok(to.bytes(&[1; 50_000]).map(drop)?))
+            .unwrap_err();
+        assert!(matches!(&error, BetonError::Io { action: "writing a page", .. }), "{error}");
+        assert!(error.to_string().contains("a.beton"), "{error}");
+        assert!(is_empty(Path::new(&dir)));
+    }
+}
+
+/// A full disk, as far as the writer can tell.
+#[test]
+#[cfg(unix)]
+fn a_file_that_cannot_grow_is_told() {
+    let dir = temp_dir();
+    let test = std::env::current_exe().unwrap();
+    // 8 MiB, in blocks of 512 bytes or of 1024.
+    let script = "trap '' XFSZ; ulimit -f 16384; exec \"$0\" \"$@\"";
+    let output = std::process::Command::new("sh")
+        .args(["-c", script])
+        .arg(test)
+        .args(["--exact", "trouble::child_that_cannot_write_much", "--ignored"])
+        .env("RINGMAIN_BETON_DIR", dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
