@@ -1,0 +1,152 @@
+//! The one place where errors become exceptions: Python's own kinds, with our messages.
+
+use std::path::Path;
+
+use pyo3::PyErr;
+use pyo3::exceptions::{
+    PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError,
+};
+use ringmain::backends;
+use ringmain::shards::ShardError;
+use ringmain::weights::WeightsError;
+
+/// What every fallible call of this crate returns.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// An exception to be raised. Every error of the engine turns into it by `?`.
+#[derive(Debug)]
+pub(crate) struct Failure(PyErr);
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        failure.0
+    }
+}
+
+impl From<PyErr> for Failure {
+    fn from(error: PyErr) -> Self {
+        Self(error)
+    }
+}
+
+/// What a downcast says that failed.
+impl From<pyo3::CastError<'_, '_>> for Failure {
+    fn from(error: pyo3::CastError<'_, '_>) -> Self {
+        Self(error.into())
+    }
+}
+
+impl Failure {
+    pub(crate) fn value(message: impl Into<String>) -> Self {
+        Self(PyValueError::new_err(message.into()))
+    }
+
+    pub(crate) fn type_(message: impl Into<String>) -> Self {
+        Self(PyTypeError::new_err(message.into()))
+    }
+
+    pub(crate) fn index(message: impl Into<String>) -> Self {
+        Self(PyIndexError::new_err(message.into()))
+    }
+
+    /// `OSError` picks its own subclass by the number: `FileNotFoundError`, `PermissionError`, …
+    fn os(errno: i32, message: String, path: Option<&Path>) -> Self {
+        Self(match path {
+            Some(path) => PyOSError::new_err((errno, message, path.as_os_str().to_owned())),
+            None => PyOSError::new_err((errno, message)),
+        })
+    }
+}
+
+impl From<backends::Error> for Failure {
+    fn from(error: backends::Error) -> Self {
+        from_backend(&error, error.to_string(), error.path())
+    }
+}
+
+/// The kind is the backend's, the message may say more.
+fn from_backend(error: &backends::Error, message: String, path: Option<&Path>) -> Failure {
+    use backends::Error as E;
+    match error {
+        E::Open { source, .. } | E::Read { source, .. } | E::Record { source, .. } => {
+            Failure::os(source.raw_os_error().unwrap_or(libc::EIO), message, path)
+        }
+        E::NotAFile { what, .. } => {
+            let errno = if *what == "directory" { libc::EISDIR } else { libc::EINVAL };
+            Failure::os(errno, message, path)
+        }
+        E::PastEnd { .. } => Failure::os(libc::ENODATA, message, path),
+        E::Replaced { .. } => Failure::os(libc::ESTALE, message, path),
+        E::Unavailable { .. } | E::FileUnsupported { .. } => {
+            Failure::os(libc::EOPNOTSUPP, message, path)
+        }
+        E::PoolExhausted { .. } | E::OutOfMemory { .. } => Failure(PyMemoryError::new_err(message)),
+        E::InvalidOption { .. } | E::UnknownBackend { .. } => Failure::value(message),
+        _ => Failure(PyRuntimeError::new_err(message)),
+    }
+}
+
+impl From<ringmain::Error> for Failure {
+    fn from(error: ringmain::Error) -> Self {
+        use ringmain::Error as E;
+        let message = error.to_string();
+        match error {
+            E::Backend(error) => error.into(),
+            E::IndexOutOfRange { .. } | E::TooManyIndices { .. } | E::InvalidIndex { .. } => {
+                Self::index(message)
+            }
+            E::NonContiguous { .. }
+            | E::UnknownDType { .. }
+            | E::DTypeMismatch { .. }
+            | E::NoConversion { .. } => Self::type_(message),
+            E::Shape { .. }
+            | E::Overflow { .. }
+            | E::BufferSize { .. }
+            | E::OutsideFile { .. }
+            | E::Format { .. } => Self::value(message),
+            E::OutOfMemory { .. } => Self(PyMemoryError::new_err(message)),
+            _ => Self(PyRuntimeError::new_err(message)),
+        }
+    }
+}
+
+impl From<ShardError> for Failure {
+    fn from(error: ShardError) -> Self {
+        use ShardError as E;
+        let message = error.to_string();
+        match &error {
+            E::Io { source, path, .. } => {
+                Self::os(source.raw_os_error().unwrap_or(libc::EIO), message, Some(path))
+            }
+            E::Backend { source, path } => from_backend(source, message, Some(path)),
+            E::Changed { path, .. } => Self::os(libc::ESTALE, message, Some(path)),
+            E::MemorySpent { .. } => Self(PyMemoryError::new_err(message)),
+            E::NoSuchRow { .. } => Self::index(message),
+            E::ReaderPanicked { .. } => Self(PyRuntimeError::new_err(message)),
+            // The rest is a file that is no shard, or an option or state that does not fit.
+            _ => Self::value(message),
+        }
+    }
+}
+
+impl From<WeightsError> for Failure {
+    fn from(error: WeightsError) -> Self {
+        use WeightsError as E;
+        let message = error.to_string();
+        match &error {
+            E::Io { source, path, .. } => {
+                Self::os(source.raw_os_error().unwrap_or(libc::EIO), message, Some(path))
+            }
+            E::Backend { source, path, .. } => from_backend(source, message, Some(path)),
+            E::MissingFile { file, .. } => Self::os(libc::ENOENT, message, Some(file)),
+            E::Changed { path, .. } => Self::os(libc::ESTALE, message, Some(path)),
+            E::PoolSpent { .. } => Self(PyMemoryError::new_err(message)),
+            E::NoSuchTensor { .. } => Self(PyKeyError::new_err(message)),
+            E::BadRows { .. } => Self::index(message),
+            E::SubByte { .. } | E::WrongType { .. } => Self::type_(message),
+            E::ReaderPanicked { .. } => Self(PyRuntimeError::new_err(message)),
+            // The rest is a file that is no model.
+            _ => Self::value(message),
+        }
+    }
+}
