@@ -27,6 +27,7 @@ pub(crate) struct PyEngine {
 
 /// What was asked for: all that a pickle carries.
 #[derive(Clone, Debug, FromPyObject, IntoPyObject)]
+#[pyo3(from_item_all)]
 pub(crate) struct Options {
     backend: String,
     memory_limit: Option<usize>,

@@ -98,7 +98,10 @@ fn is_fancy(part: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Python cuts the slice to the axis, so that numbers of any size are numbers of ours.
 fn parse_slice(slice: &Bound<'_, PySlice>, len: usize) -> Result<Index> {
     let cut = slice.indices(isize::try_from(len).unwrap_or(isize::MAX))?;
+    if cut.slicelength == 0 {
+        return Ok(Index::slice(Some(0), Some(0), 1));
+    }
     // Before the beginning means "to the beginning" only when it is left open.
     let stop = (cut.stop >= 0).then_some(cut.stop as i64);
-    Ok(Index::slice(Some(cut.start.max(0) as i64), stop, cut.step as i64))
+    Ok(Index::slice(Some(cut.start as i64), stop, cut.step as i64))
 }

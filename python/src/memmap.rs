@@ -189,6 +189,12 @@ pub(crate) fn view_as<'py>(
 ) -> Result<Bound<'py, View>> {
     let py = descr.py();
     let (old, new) = (view.descr.bind(py).itemsize(), descr.itemsize());
+    if new < old && !old.is_multiple_of(new) {
+        return Err(Failure::value(
+            "When changing to a smaller dtype, its size must be a divisor of the size of original \
+             dtype",
+        ));
+    }
     let is_grouped = dtype::stand_in(new).is_none();
     let array = if old == new { view.array.clone() } else { regroup(view, new)? };
     let (source, descr) = (Arc::clone(&view.source), descr.clone().unbind());

@@ -1,6 +1,7 @@
 //! Reading what is not one range of bytes, by NumPy's rules.
 
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArray};
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 use ringmain::Select;
 
@@ -10,6 +11,20 @@ use crate::gil::{detached, in_parts};
 use crate::key::Basic;
 use crate::memmap;
 use crate::view::View;
+
+/// What is to be read of a view. `None` is a key, as it is in NumPy.
+pub(crate) enum Selection<'py> {
+    Everything,
+    Key(Bound<'py, PyAny>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Selection<'py> {
+    type Error = PyErr;
+
+    fn extract(key: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self::Key(key.to_owned()))
+    }
+}
 
 /// The selection in an array of its own, or in `out`.
 pub(crate) fn read<'py>(

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray};
-use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ringmain::{ContiguousMemmap, Error};
@@ -17,7 +16,7 @@ use crate::gil::detached;
 use crate::key::Basic;
 use crate::memmap;
 use crate::operators::NoArithmetic;
-use crate::selection;
+use crate::selection::{self, Selection};
 use crate::source::Source;
 
 /// A view of an array in a file: slicing and reshaping are free, reading is file I/O.
@@ -148,22 +147,22 @@ impl View {
     }
 
     /// Reads a selection, by NumPy's rules for any index: strided, reversed and fancy ones too.
-    #[pyo3(signature = (selection=None, out=None))]
+    #[pyo3(signature = (selection=Selection::Everything, out=None))]
     fn read<'py>(
         &self,
         py: Python<'py>,
-        selection: Option<&Bound<'py, PyAny>>,
+        selection: Selection<'py>,
         out: Option<Bound<'py, PyUntypedArray>>,
     ) -> Result<Bound<'py, PyAny>> {
         match (selection, out) {
-            (None, None) => Ok(self.read_all(py)?.into_any()),
-            (None, Some(out)) => {
+            (Selection::Everything, None) => Ok(self.read_all(py)?.into_any()),
+            (Selection::Everything, Some(out)) => {
                 array::check_out(&out, self.descr.bind(py), self.lengths())?;
                 // SAFETY: just checked; the caller has given it to be filled.
                 self.read_into(py, unsafe { array::bytes_mut(&out) })?;
                 Ok(out.into_any())
             }
-            (Some(key), out) => selection::read(self, py, key, out),
+            (Selection::Key(key), out) => selection::read(self, py, &key, out),
         }
     }
 
@@ -262,23 +261,6 @@ impl View {
         let Some(given) = dtype else { return self.derive(py, self.array.clone()) };
         let descr = dtype::parse(given)?;
         memmap::view_as(self, &descr)
-    }
-
-    fn __getattr__(&self, py: Python<'_>, name: &str) -> Result<Py<PyAny>> {
-        // NumPy asks for these two at every `np.asarray`, and for nothing but a yes or no.
-        if name == "__array_interface__" || name == "__array_struct__" {
-            return Err(PyAttributeError::new_err(name.to_owned()).into());
-        }
-        let known = py.get_type::<PyUntypedArray>().hasattr(name)?;
-        Err(PyAttributeError::new_err(if known {
-            format!(
-                "ContiguousMemmap does not support '.{name}' directly — use np.asarray(arr).{name} \
-                 to read data first."
-            )
-        } else {
-            format!("'ContiguousMemmap' has no attribute '{name}'")
-        })
-        .into())
     }
 
     /// Where it is and how it is read; whoever unpickles it opens the file anew.
@@ -420,10 +402,14 @@ impl View {
     }
 
     fn reshaped<'py>(&self, py: Python<'py>, mut shape: Vec<i64>) -> Result<Bound<'py, Self>> {
-        let counted: i64 = shape.iter().filter(|len| **len != -1).product();
+        let known = shape.iter().filter(|len| **len != -1);
+        let counted = known.fold(1i64, |product, len| product.saturating_mul(*len));
         let size = self.size() as i64;
-        let fits =
-            if shape.contains(&-1) { counted != 0 && size % counted == 0 } else { counted == size };
+        let fits = match shape.iter().filter(|len| **len == -1).count() {
+            0 => counted == size,
+            1 => counted != 0 && size % counted == 0,
+            _ => false,
+        };
         if self.is_grouped {
             shape.push(self.array.shape().last().copied().unwrap_or(1) as i64);
         }
