@@ -3,7 +3,7 @@
 use numpy::{PyArrayDescrMethods, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use ringmain::{ContiguousMemmap, Engine};
+use ringmain::ContiguousMemmap;
 
 use crate::array;
 use crate::engine::PyEngine;
@@ -176,17 +176,35 @@ fn read_group(
             .count()
             .max(1);
         let (now, later) = rest.split_at(count);
-        let arrays: Vec<ContiguousMemmap> = now.iter().map(|at| views[*at].array.clone()).collect();
+        let now: Vec<&View> = now.iter().map(|at| views[*at]).collect();
         let mut dst: Vec<&mut [u8]> =
-            now.iter().map(|at| std::mem::take(&mut parts[*at])).collect();
-        if count == 1 {
-            views[*first].read_into(py, dst[0])?;
-        } else {
-            let engine: &Engine = &engine.engine;
-            detached(py, || engine.read_many_into(&arrays, &mut dst))?;
+            rest[..count].iter().map(|at| std::mem::take(&mut parts[*at])).collect();
+        match &mut dst[..] {
+            [one] => now[0].read_into(py, one)?,
+            many => detached(py, || read_batch(engine, &now, many))?,
         }
         py.check_signals()?;
         rest = later;
     }
     Ok(())
+}
+
+/// What the page cache has is copied from there, the rest is one batch of the device.
+fn read_batch(engine: &PyEngine, views: &[&View], dst: &mut [&mut [u8]]) -> Result<()> {
+    let Some(cached) = &engine.cached else {
+        let arrays: Vec<ContiguousMemmap> = views.iter().map(|view| view.array.clone()).collect();
+        return Ok(engine.engine.read_many_into(&arrays, dst)?);
+    };
+    let (mut resident, mut arrays, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+    for (view, dst) in views.iter().zip(dst) {
+        match view.resident(dst) {
+            Ok(read) => resident.push(read),
+            Err(dst) => {
+                arrays.push(view.array.clone());
+                rest.push(dst);
+            }
+        }
+    }
+    cached.backend().read_batch(&mut resident)?;
+    Ok(engine.engine.read_many_into(&arrays, &mut rest)?)
 }

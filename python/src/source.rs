@@ -3,8 +3,9 @@
 //! `auto` reads batches past the page cache, which is the fastest for cold data. A single read is
 //! another matter: what the page cache has is copied from there in microseconds. So a source asks
 //! it first (`cachestat(2)`, about a microsecond): what is there goes by `pread`, the rest to the
-//! device. Small reads go by `pread` either way: the device takes as long for a page as for a
-//! kilobyte, and the page is there the next time.
+//! device. Small single reads go by `pread` either way: the device takes as long for a page as for
+//! a kilobyte, and the page is there the next time. Of a batch, what the page cache lacks goes to
+//! the device whatever its size, as there it is the number of requests in flight that counts.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use pyo3::prelude::*;
 use ringmain::backends::probe::cached_pages_in;
-use ringmain::backends::{FileHandle, ReadBackendExt};
+use ringmain::backends::{FileHandle, Read, ReadBackendExt};
 use ringmain::{Buffer, Engine};
 
 use crate::array;
@@ -95,6 +96,21 @@ impl Source {
         Ok(buffer)
     }
 
+    /// The read of a range for the backend of the engine that [`PyEngine::cached`] is, if the page
+    /// cache has all of it: of a batch, only what it has is read through it, whatever the size.
+    pub(crate) fn resident<'a>(
+        &'a self,
+        offset: u64,
+        dst: &'a mut [u8],
+    ) -> Result<Read<'a>, &'a mut [u8]> {
+        match &self.cached {
+            Some(cached) if cached.is_resident(offset, dst.len()) == Some(true) => {
+                Ok(Read::new(&cached.reader.file, offset, dst))
+            }
+            _ => Err(dst),
+        }
+    }
+
     /// Who reads the range best.
     fn reader(&self, offset: u64, len: usize) -> &Reader {
         match &self.cached {
@@ -119,13 +135,15 @@ impl Cached {
     /// Whether the range is to be read this way: it is small, or in the page cache, or nobody can
     /// tell.
     fn has(&self, offset: u64, len: usize) -> bool {
-        if len < SMALL_BYTES_MAX {
-            return true;
-        }
-        let Some(file) = &self.asked else { return true };
+        len < SMALL_BYTES_MAX || self.is_resident(offset, len).unwrap_or(true)
+    }
+
+    /// Whether the page cache has all of the range; `None` if nobody can tell.
+    fn is_resident(&self, offset: u64, len: usize) -> Option<bool> {
+        let file = self.asked.as_ref()?;
         let end = offset + len as u64;
         let pages = end.div_ceil(self.page_bytes) - offset / self.page_bytes;
-        cached_pages_in(file, offset..end).is_ok_and(|cached| cached >= pages)
+        cached_pages_in(file, offset..end).ok().map(|cached| cached >= pages)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use ringmain::backends::Read;
 use ringmain::{ContiguousMemmap, Error};
 
 use crate::array::{self, POOLED_BYTES_MIN, tuple_text};
@@ -365,6 +366,15 @@ impl View {
     /// All elements, in C order.
     pub(crate) fn read_into(&self, py: Python<'_>, dst: &mut [u8]) -> Result<()> {
         self.read_part(py, &self.array, dst)
+    }
+
+    /// The read of all elements out of the page cache, if it has them and in this order.
+    pub(crate) fn resident<'a>(&'a self, dst: &'a mut [u8]) -> Result<Read<'a>, &'a mut [u8]> {
+        if is_c_order(&self.array) {
+            self.source.resident(self.array.offset(), dst)
+        } else {
+            Err(dst)
+        }
     }
 
     /// As [`read_into`](Self::read_into), of a part.
