@@ -31,12 +31,12 @@ make_venv() {
         'hdrhistogram~=0.10.3' 'jsonschema~=4.20'
 }
 
-# The Python package, optimised as it is shipped, in an environment of its own. Torch is several
-# gigabytes: its tests run where it is installed, and pytest says when not.
+# The Python package, in an environment of its own. Torch is several gigabytes: its tests run where
+# it is installed, and pytest says when not.
 python_tests() {
     local venv=$target/python
-    need_venv "$venv" maturin numpy exca pytest hypothesis ml_dtypes
-    (cd python && VIRTUAL_ENV=$venv "$venv/bin/maturin" develop --locked --release --quiet)
+    build_python "$venv"
+    need_venv "$venv" exca pytest hypothesis ml_dtypes
     "$venv/bin/python" -m pytest --quiet python/tests
 }
 

@@ -12,11 +12,13 @@
 //! | `key`, `selection` | indices by NumPy's rules |
 //! | `source` | a file, and which way its bytes are read |
 //! | `read_many` | many views as one batch |
+//! | `command` | the `ringmain` command |
 //! | `gil` | reads without the interpreter lock, in parts that Ctrl-C can end |
 //!
 //! `unsafe` is where memory changes hands with NumPy: `array`.
 
 mod array;
+mod command;
 mod dtype;
 mod engine;
 mod error;
@@ -33,6 +35,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _ringmain {
+    #[pymodule_export]
+    use super::command::_run_command;
     #[pymodule_export]
     use super::engine::{_engine, PyEngine, probe};
     #[pymodule_export]
