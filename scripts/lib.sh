@@ -121,3 +121,10 @@ need_venv() {
             "$1/bin/pip" --quiet --disable-pip-version-check install "$package"
     done
 }
+
+# build_python VENV: the Python package, optimised as it is shipped, in a virtual environment.
+build_python() {
+    need_rust
+    need_venv "$1" maturin numpy
+    (cd python && VIRTUAL_ENV=$1 "$1/bin/maturin" develop --locked --release --quiet)
+}

@@ -31,6 +31,15 @@ make_venv() {
         'hdrhistogram~=0.10.3' 'jsonschema~=4.20'
 }
 
+# The Python package, in an environment of its own. Torch is several gigabytes: its tests run where
+# it is installed, and pytest says when not.
+python_tests() {
+    local venv=$target/python
+    build_python "$venv"
+    need_venv "$venv" exca pytest hypothesis ml_dtypes
+    "$venv/bin/python" -m pytest --quiet python/tests
+}
+
 rustdoc() {
     RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -D warnings" \
         cargo doc --locked --workspace --all-features --no-deps
@@ -46,4 +55,5 @@ step tests cargo test --locked --workspace --all-features
 # With every feature it was tested above. Ringmain is no dependency of this form.
 step "embedded loader, by itself" cargo test --locked --package embedded-loader
 step rustdoc rustdoc
+step python python_tests
 step portable scripts/check-portable.sh

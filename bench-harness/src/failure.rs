@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use crate::export::histogram::HistogramError;
 
@@ -118,14 +117,14 @@ impl Failure {
 }
 
 /// Says on standard error what went wrong, if anything.
-pub(crate) fn exit_code(outcome: Result<(), Failure>) -> ExitCode {
+pub(crate) fn exit_code(outcome: Result<(), Failure>) -> u8 {
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) if failure.is_reader_gone() => ExitCode::SUCCESS,
+        Ok(()) => 0,
+        Err(failure) if failure.is_reader_gone() => 0,
         Err(failure) => {
             // With standard error closed too there is nobody left to tell; the code still does.
             let _ = writeln!(io::stderr(), "error: {}", with_causes(&failure));
-            ExitCode::from(failure.code())
+            failure.code()
         }
     }
 }

@@ -52,6 +52,7 @@ extern crate self as ringmain_bench;
 #[path = "../tests/fixture/mod.rs"]
 mod fixture;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -61,7 +62,16 @@ use crate::cli::{Cli, Command};
 /// Runs the command that the arguments of the process ask for.
 #[must_use]
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    ExitCode::from(run(std::env::args_os(), Vec::new()))
+}
+
+/// Runs the command that the arguments ask for, the first being the name of the program, and returns
+/// its exit code. `program` starts it again, where it is not the executable of this process but
+/// something that the executable was told to load: the command, and its first arguments.
+#[must_use]
+pub fn run(args: impl IntoIterator<Item = OsString>, program: Vec<OsString>) -> u8 {
+    runner::start_again_by(program);
+    let command = Cli::parse_from(args).command;
     let outcome = output::stdout().and_then(|mut out| match command {
         Command::Probe(args) => probe::run(&args, &mut out),
         Command::Bench(args) => bench::run(&args, &mut out),

@@ -1,10 +1,12 @@
 //! Carries out a plan: every cell in a fresh process, repeated, in an order shuffled anew for each
 //! repetition.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
 
@@ -155,9 +157,10 @@ fn run_child(task: &Task) -> Result<Cell, Failure> {
 
 /// Starts this program again to carry out one order.
 pub(crate) fn ask_child<T: DeserializeOwned>(order: &WorkOrder) -> Result<T, Failure> {
-    let program = this_program()?;
-    let failed = |source| Failure::Child { what: program.display().to_string(), source };
-    let mut child = Command::new(&program)
+    let mut command = this_program()?;
+    let what = command.get_program().display().to_string();
+    let failed = |source| Failure::Child { what: what.clone(), source };
+    let mut child = command
         .arg("worker")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -205,11 +208,25 @@ mod signals {
     pub(super) const TERM: i32 = Signal::SIGTERM as i32;
 }
 
-/// The program itself, even if its file was replaced meanwhile.
-fn this_program() -> Result<PathBuf, Failure> {
+/// What starts this program, where that is not its own executable.
+static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Says how this program is started. Nothing: by its own executable. What was said first holds.
+pub(crate) fn start_again_by(program: Vec<OsString>) {
+    let _ = PROGRAM.set(program);
+}
+
+fn this_program() -> Result<Command, Failure> {
+    if let Some([program, first @ ..]) = PROGRAM.get().map(Vec::as_slice) {
+        let mut command = Command::new(program);
+        command.args(first);
+        return Ok(command);
+    }
+    // The program itself, even if its file was replaced meanwhile.
     let link = PathBuf::from("/proc/self/exe");
     if link.exists() {
-        return Ok(link);
+        return Ok(Command::new(link));
     }
-    std::env::current_exe().map_err(|source| Failure::Child { what: "ringmain".into(), source })
+    let path = std::env::current_exe();
+    path.map(Command::new).map_err(|source| Failure::Child { what: "ringmain".into(), source })
 }

@@ -63,6 +63,20 @@ pub(crate) fn empty<'py>(
     unsafe { new_array(descr, shape, ptr::null_mut()) }
 }
 
+/// An array to be filled: a large one over memory of the pool, a small one over NumPy's.
+pub(crate) fn new<'py>(
+    pool: &BufferPool,
+    descr: &Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+) -> Result<Bound<'py, PyUntypedArray>> {
+    let bytes = shape.iter().try_fold(descr.itemsize(), |bytes, len| bytes.checked_mul(*len));
+    match bytes {
+        Some(bytes) if bytes >= POOLED_BYTES_MIN => from_buffer(take(pool, bytes)?, descr, shape),
+        // More than can be counted is NumPy's to refuse.
+        _ => empty(descr, shape),
+    }
+}
+
 /// # Safety
 /// `data` is null, or valid for the bytes of such an array for as long as it lives.
 unsafe fn new_array<'py>(
@@ -102,7 +116,7 @@ unsafe fn new_array<'py>(
 /// that does sees old or new bytes.
 #[allow(clippy::mut_from_ref)] // what `# Safety` is about
 pub(crate) unsafe fn bytes_mut<'a>(array: &'a Bound<'_, PyUntypedArray>) -> &'a mut [u8] {
-    let len = array.len() * array.dtype().itemsize();
+    let len = nbytes(array);
     if len == 0 {
         return &mut [];
     }
@@ -115,6 +129,11 @@ pub(crate) unsafe fn bytes_mut<'a>(array: &'a Bound<'_, PyUntypedArray>) -> &'a 
 pub(crate) fn address(array: &Bound<'_, PyUntypedArray>) -> usize {
     // SAFETY: the object is alive and its layout NumPy's.
     unsafe { (*array.as_array_ptr()).fields.data.addr() }
+}
+
+/// The bytes of all elements.
+pub(crate) fn nbytes(array: &Bound<'_, PyUntypedArray>) -> usize {
+    array.len() * array.dtype().itemsize()
 }
 
 /// Refuses an `out` that cannot take elements of this type and shape as they come.

@@ -9,6 +9,7 @@ use ringmain::{BackendKind, Engine, Residency};
 
 use crate::error::{Failure, Result};
 use crate::gil::detached;
+use crate::source::Residence;
 
 /// Reads files through one backend, within one memory limit.
 #[pyclass(frozen, module = "ringmain", name = "Engine", weakref)]
@@ -17,12 +18,17 @@ pub(crate) struct PyEngine {
     pub(crate) engine: Engine,
     /// Reads what is in the page cache; with a backend that goes past it.
     pub(crate) cached: Option<Engine>,
+    /// Asks the page cache what it has.
+    pub(crate) residence: Residence,
     options: Options,
+    /// Says which engine it is, in whatever process.
+    token: String,
 }
 
 /// What was asked for: all that a pickle carries.
-#[derive(Clone, Debug)]
-struct Options {
+#[derive(Clone, Debug, FromPyObject, IntoPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Options {
     backend: String,
     memory_limit: Option<usize>,
     depth: Option<usize>,
@@ -76,7 +82,7 @@ impl PyEngine {
     ) -> Result<Self> {
         let backend = backend.to_owned();
         let options = Options { backend, memory_limit, depth, chunk_bytes, residency, open_files };
-        detached(py, || Self::open(options))
+        Self::open(py, options, None)
     }
 
     /// Which backend reads, what it can do, and what it had to do without: a line for people.
@@ -108,13 +114,29 @@ impl PyEngine {
         Ok(dict)
     }
 
+    /// The options only. However many views of one engine a process unpickles, it makes one engine.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, (String, Options))> {
+        let make = py.import("ringmain._ringmain")?.getattr("_engine")?;
+        Ok((make, (self.token.clone(), self.options.clone())))
+    }
+
     fn __repr__(&self) -> String {
         format!("Engine({})", self.describe())
     }
 }
 
 impl PyEngine {
-    fn open(options: Options) -> Result<Self> {
+    fn open(py: Python<'_>, options: Options, token: Option<String>) -> Result<Self> {
+        let page_bytes = py.import("mmap")?.getattr("PAGESIZE")?.extract()?;
+        let token = match token {
+            Some(token) => token,
+            None => py.import("uuid")?.call_method0("uuid4")?.str()?.to_string(),
+        };
+        let (engine, cached) = detached(py, || Self::engines(&options))?;
+        Ok(Self { engine, cached, residence: Residence::new(page_bytes), options, token })
+    }
+
+    fn engines(options: &Options) -> Result<(Engine, Option<Engine>)> {
         let kind: BackendKind = options.backend.parse()?;
         let engine = options.build(kind)?;
         let cached =
@@ -125,12 +147,17 @@ impl PyEngine {
             } else {
                 None
             };
-        Ok(Self { engine, cached, options })
+        Ok((engine, cached))
+    }
+
+    /// What a view's pickle says of its engine: nothing if it is the default one.
+    pub(crate) fn for_pickle(py: Python<'_>, engine: &Py<Self>) -> Option<Py<Self>> {
+        let is_default = DEFAULT.get(py).is_some_and(|default| default.is(engine));
+        (!is_default).then(|| engine.clone_ref(py))
     }
 
     /// The engine given, or the one that is shared by all who give none.
     pub(crate) fn or_default(py: Python<'_>, given: Option<Bound<'_, Self>>) -> Result<Py<Self>> {
-        static DEFAULT: PyOnceLock<Py<PyEngine>> = PyOnceLock::new();
         if let Some(engine) = given {
             return Ok(engine.unbind());
         }
@@ -139,6 +166,24 @@ impl PyEngine {
         };
         Ok(DEFAULT.get_or_try_init(py, make)?.clone_ref(py))
     }
+}
+
+/// The engine that all share who ask for none.
+static DEFAULT: PyOnceLock<Py<PyEngine>> = PyOnceLock::new();
+
+/// The engine of a pickle: the one that it was, where it is still alive, else one like it.
+#[pyfunction]
+pub(crate) fn _engine(py: Python<'_>, token: String, options: Options) -> Result<Bound<'_, PyAny>> {
+    static KNOWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let new_dict = || py.import("weakref")?.call_method0("WeakValueDictionary").map(Bound::unbind);
+    let known = KNOWN.get_or_try_init(py, new_dict)?.bind(py);
+    let found = known.call_method1("get", (&token,))?;
+    if !found.is_none() {
+        return Ok(found);
+    }
+    let engine = Bound::new(py, PyEngine::open(py, options, Some(token.clone()))?)?;
+    known.set_item(token, &engine)?;
+    Ok(engine.into_any())
 }
 
 /// What this kernel, the filesystem of `path` and each backend on it can do, found by trying.

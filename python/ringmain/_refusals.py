@@ -1,0 +1,27 @@
+"""Attributes of arrays that views do not have, and say so."""
+
+import numpy as np
+
+
+class _Refusal:
+    """Stands for a method of np.ndarray on the class of views.
+
+    A `__getattr__` would do as well, but be called whenever NumPy asks a view for what it need not
+    have, twice for each `np.asarray`: several times the price of the read.
+    """
+
+    def __init__(self, name):
+        self._name = name
+
+    def __get__(self, instance, owner=None):
+        raise AttributeError(
+            f"ContiguousMemmap does not support '.{self._name}' directly — use "
+            f"np.asarray(arr).{self._name} to read data first."
+        )
+
+
+def install(view_type):
+    """Refuses every public attribute of arrays that the type does not have."""
+    for name in dir(np.ndarray):
+        if not name.startswith("_") and not hasattr(view_type, name):
+            setattr(view_type, name, _Refusal(name))

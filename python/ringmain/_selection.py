@@ -1,0 +1,137 @@
+"""NumPy's rules for indices with lists, masks and arrays, without the array."""
+
+from math import prod
+
+import numpy as np
+
+
+def plan(shape, strides, key):
+    """What a fancy key selects of a view whose strides are counted in elements.
+
+    Returns the places of runs of elements, counted in runs from the first element of the view;
+    how many elements a run has; and the shape of the result.
+    """
+    parts = _expand(key if isinstance(key, tuple) else (key,), len(shape))
+    axes = _axes(parts, shape, strides)
+    # The last axes that are taken whole and lie in the file one after the other are one run.
+    run = []
+    while isinstance(axes[-1], _Whole) and axes[-1].stride == prod(run):
+        run.insert(0, axes.pop().length)
+    groups = _groups(axes)
+    lengths = [length for group in groups for length in group.shape]
+    result = (*lengths, *run)
+    if 0 in result:
+        return np.empty(0, np.int64), 1, result
+    places, dims = np.zeros(1, np.int64), len(lengths)
+    for group in groups:
+        dims -= group.ndim
+        places = places + group.reshape(group.shape + (1,) * dims)
+    places = np.broadcast_to(places, lengths or (1,)).ravel()
+    return places // prod(run), prod(run), result
+
+
+class _Whole:
+    """An axis of which everything is taken, in order."""
+
+    def __init__(self, length, stride):
+        self.length, self.stride = length, stride
+
+    def distances(self):
+        return np.arange(self.length) * self.stride
+
+
+class _Some:
+    """An axis of which a slice is taken; or a new one, which is one element long."""
+
+    def __init__(self, taken, stride):
+        self.taken, self.stride = taken, stride
+
+    def distances(self):
+        return np.asarray(self.taken, np.int64) * self.stride
+
+
+class _Listed:
+    """An axis of which elements are taken by their indices."""
+
+    def __init__(self, indices, stride):
+        self.indices, self.stride = indices, stride
+
+
+def _expand(parts, ndim):
+    """The parts with a mask as one list for each of its axes, and the ellipsis as whole axes."""
+    expanded = []
+    for part in parts:
+        if part is None or part is Ellipsis or isinstance(part, slice):
+            expanded.append(part)
+            continue
+        indices = np.asarray(part)
+        if indices.size == 0 and isinstance(part, (list, tuple)):
+            indices = indices.astype(np.intp)
+        if indices.dtype == bool:
+            if indices.ndim == 0:
+                raise TypeError("a single True or False selects no axis — use None, or an empty list")
+            expanded += list(zip(indices.nonzero(), indices.shape))
+        elif indices.dtype.kind in "iu":
+            expanded.append((indices, None))
+        else:
+            raise IndexError("arrays used as indices must be of integer (or boolean) type")
+    if sum(part is Ellipsis for part in expanded) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    used = sum(part is not None and part is not Ellipsis for part in expanded)
+    if used > ndim:
+        raise IndexError(f"too many indices: {used} were given for a view of {ndim} axes")
+    whole = [slice(None)] * (ndim - used)
+    for at, part in enumerate(expanded):
+        if part is Ellipsis:
+            return expanded[:at] + whole + expanded[at + 1 :]
+    return expanded + whole
+
+
+def _axes(parts, shape, strides):
+    axes, axis = [], 0
+    for part in parts:
+        if part is None:
+            axes.append(_Some([0], 0))
+            continue
+        length, stride = shape[axis], strides[axis]
+        if isinstance(part, slice):
+            taken = range(length)[part]
+            whole = taken == range(length) and length > 1
+            axes.append(_Whole(length, stride) if whole else _Some(taken, stride))
+        else:
+            indices, mask_length = part
+            if mask_length not in (None, length):
+                raise IndexError(
+                    f"boolean index did not match indexed array along axis {axis}; size of axis is "
+                    f"{length} but size of corresponding boolean axis is {mask_length}"
+                )
+            axes.append(_Listed(_resolve(indices, length, axis), stride))
+        axis += 1
+    return axes
+
+
+def _resolve(indices, length, axis):
+    """Counted from the beginning, and all of them there."""
+    indices = indices.astype(np.int64)
+    wrong = indices[(indices < -length) | (indices >= length)]
+    if wrong.size:
+        raise IndexError(f"index {wrong.flat[0]} is out of bounds for axis {axis} with size {length}")
+    return np.where(indices < 0, indices + length, indices)
+
+
+def _groups(axes):
+    """The distances along each dimension of the result; lists are broadcast into one group, which
+    stands where they do, or first if other axes are between them."""
+    at = [place for place, axis in enumerate(axes) if isinstance(axis, _Listed)]
+    try:
+        listed = sum(axes[place].indices * axes[place].stride for place in at)
+    except ValueError:
+        shapes = " ".join(str(axes[place].indices.shape) for place in at)
+        raise IndexError(
+            f"shape mismatch: indexing arrays could not be broadcast together with shapes {shapes}"
+        ) from None
+    groups = [axis.distances() for axis in axes[: at[0]]]
+    others = [axis.distances() for axis in axes[at[0] :] if not isinstance(axis, _Listed)]
+    together = at[-1] - at[0] == len(at) - 1
+    first, rest = ([], groups) if not together else (groups, [])
+    return [*first, np.asarray(listed, np.int64), *rest, *others]

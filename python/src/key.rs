@@ -1,0 +1,107 @@
+//! What stands between the brackets, by NumPy's rules.
+
+use numpy::PyUntypedArray;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
+use ringmain::Index;
+use smallvec::SmallVec;
+
+use crate::error::{Failure, Result};
+
+/// Integers, slices, new axes and an ellipsis.
+#[derive(Debug)]
+pub(crate) struct Basic {
+    pub(crate) indices: SmallVec<[Index; 6]>,
+    /// With one, what is left of all axes is an array, not an element.
+    pub(crate) has_ellipsis: bool,
+}
+
+impl Basic {
+    /// The key of a view of that shape; `None` if there are lists, masks or arrays in it.
+    pub(crate) fn parse(key: &Bound<'_, PyAny>, shape: &[usize]) -> Result<Option<Self>> {
+        let mut basic = Self { indices: SmallVec::new(), has_ellipsis: false };
+        let Ok(parts) = key.cast::<PyTuple>() else {
+            let part = Part::parse(key, shape.first())?;
+            return Ok(basic.push(part).then_some(basic));
+        };
+        let mut axis = 0;
+        for (at, part) in parts.iter().enumerate() {
+            let part = Part::parse(&part, shape.get(axis))?;
+            match part {
+                Part::Index(Index::At(_) | Index::Slice { .. }) => axis += 1,
+                Part::Index(Index::Ellipsis) => {
+                    // What follows counts from the last axis.
+                    let after = parts.iter().skip(at + 1).filter(|part| !part.is_none()).count();
+                    axis = shape.len().saturating_sub(after).max(axis);
+                }
+                _ => {}
+            }
+            if !basic.push(part) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(basic))
+    }
+
+    /// False if the part is none of ours.
+    fn push(&mut self, part: Part) -> bool {
+        let Part::Index(index) = part else { return false };
+        self.has_ellipsis |= index == Index::Ellipsis;
+        self.indices.push(index);
+        true
+    }
+}
+
+enum Part {
+    Index(Index),
+    Fancy,
+}
+
+impl Part {
+    /// `len` is that of the axis it stands for; there may be none, which is told when it is used.
+    fn parse(part: &Bound<'_, PyAny>, len: Option<&usize>) -> Result<Self> {
+        if let Ok(slice) = part.cast::<PySlice>() {
+            return Ok(Self::Index(parse_slice(slice, len.copied().unwrap_or(0))?));
+        }
+        if part.is_exact_instance_of::<PyInt>() {
+            return Ok(Self::Index(Index::At(part.extract()?)));
+        }
+        if part.is_none() {
+            return Ok(Self::Index(Index::NewAxis));
+        }
+        if part.is_instance_of::<PyEllipsis>() {
+            return Ok(Self::Index(Index::Ellipsis));
+        }
+        if is_fancy(part)? {
+            return Ok(Self::Fancy);
+        }
+        // Whatever else counts, such as np.int64.
+        match part.extract() {
+            Ok(index) => Ok(Self::Index(Index::At(index))),
+            Err(_) => Err(Failure::index(
+                "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer \
+                 or boolean arrays are valid indices",
+            )),
+        }
+    }
+}
+
+/// Whether NumPy takes it for an array of indices or a mask.
+fn is_fancy(part: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(part.is_instance_of::<PyBool>()
+        || part.is_instance_of::<PyList>()
+        || part.is_instance_of::<PyTuple>()
+        || part.cast::<PyUntypedArray>().is_ok()
+        || part.get_type().name()? == "bool")
+}
+
+/// Python cuts the slice to the axis, so that numbers of any size are numbers of ours.
+fn parse_slice(slice: &Bound<'_, PySlice>, len: usize) -> Result<Index> {
+    let cut = slice.indices(isize::try_from(len).unwrap_or(isize::MAX))?;
+    if cut.slicelength == 0 {
+        return Ok(Index::slice(Some(0), Some(0), 1));
+    }
+    // Before the beginning means "to the beginning" only when it is left open.
+    let stop = (cut.stop >= 0).then_some(cut.stop as i64);
+    Ok(Index::slice(Some(cut.start as i64), stop, cut.step as i64))
+}

@@ -1,0 +1,239 @@
+//! Where in which file an array is: of NumPy's mappings, of raw files, of `.npy` files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use ringmain::{ContiguousMemmap, Engine, Kind};
+
+use crate::array;
+use crate::dtype;
+use crate::engine::PyEngine;
+use crate::error::{Failure, Result};
+use crate::gil::detached;
+use crate::source::Source;
+use crate::view::View;
+
+/// A view of what a memory-mapped array maps.
+///
+/// The file and the offset are those of the root of the chain of bases: a slice of a mapping has
+/// its parent's `offset`, not its own, but its address tells how far it is from the root's.
+pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<Bound<'_, PyEngine>>) -> Result<View> {
+    let py = arr.py();
+    let refuse = |what: &Bound<'_, PyAny>| -> Result<Failure> {
+        let kind = what.get_type().name()?;
+        Ok(Failure::type_(format!(
+            "ContiguousMemmap requires a memmap-backed array, got base type {kind} — use \
+             np.memmap, or ringmain.open_raw or open_npy on the file"
+        )))
+    };
+    let Ok(array) = arr.cast::<PyUntypedArray>() else { return Err(refuse(arr)?) };
+    let mut root = array.clone();
+    while let Ok(base) = root.getattr("base")?.cast_into::<PyUntypedArray>() {
+        root = base;
+    }
+    if !root.is_instance(dtype::memmap_type(py)?)? {
+        return Err(refuse(root.as_any())?);
+    }
+    let filename = root.getattr("filename")?;
+    if filename.is_none() {
+        return Err(Failure::type_(
+            "ContiguousMemmap requires a memmap-backed array of a file with a name, and this \
+             np.memmap was made of an open file — give np.memmap the path",
+        ));
+    }
+    let root_offset: u64 = root.getattr("offset")?.extract()?;
+    let distance = array::address(array).wrapping_sub(array::address(&root)) as i64;
+    let descr = dtype::check(array.dtype())?;
+    let place = Place {
+        path: filename.extract()?,
+        offset: root_offset.wrapping_add_signed(distance),
+        shape: array.shape().to_vec(),
+        strides: Some(array.strides().to_vec()),
+    };
+    place.open(&descr, PyEngine::or_default(py, engine)?)
+}
+
+/// A view of an array that lies in a file without a header, in C order.
+#[pyfunction]
+#[pyo3(signature = (path, dtype, shape, offset=0, *, engine=None))]
+pub(crate) fn open_raw<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    dtype: &Bound<'py, PyAny>,
+    shape: &Bound<'py, PyAny>,
+    offset: u64,
+    engine: Option<Bound<'py, PyEngine>>,
+) -> Result<Bound<'py, View>> {
+    let shape = shape.extract::<usize>().map(|len| vec![len]).or_else(|_| shape.extract())?;
+    let place = Place { path, offset, shape, strides: None };
+    place.open(&dtype::parse(dtype)?, PyEngine::or_default(py, engine)?)?.into_object(py)
+}
+
+/// A view of the array of a `.npy` file.
+#[pyfunction]
+#[pyo3(signature = (path, *, engine=None))]
+pub(crate) fn open_npy<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    engine: Option<Bound<'py, PyEngine>>,
+) -> Result<Bound<'py, View>> {
+    let engine = PyEngine::or_default(py, engine)?;
+    let array = detached(py, || engine.get().engine.open_npy(&path))?;
+    let descr = dtype::to_numpy(py, array.dtype())?;
+    let place = Place {
+        path,
+        offset: array.offset(),
+        shape: array.shape().to_vec(),
+        strides: Some(array.strides().to_vec()),
+    };
+    place.open(&descr, engine)?.into_object(py)
+}
+
+/// What a pickled view is made of.
+#[pyfunction]
+pub(crate) fn _open_view<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    dtype: &Bound<'py, PyAny>,
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+    offset: u64,
+    engine: Option<Bound<'py, PyEngine>>,
+) -> Result<Bound<'py, View>> {
+    let place = Place { path, offset, shape, strides: Some(strides) };
+    place.open(&dtype::parse(dtype)?, PyEngine::or_default(py, engine)?)?.into_object(py)
+}
+
+/// Where an array is said to be.
+struct Place {
+    path: PathBuf,
+    offset: u64,
+    shape: Vec<usize>,
+    /// In C order without.
+    strides: Option<Vec<isize>>,
+}
+
+impl Place {
+    fn open(self, descr: &Bound<'_, PyArrayDescr>, engine: Py<PyEngine>) -> Result<View> {
+        let py = descr.py();
+        // A worker that gets the view may have another working directory.
+        let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
+        let order = match &self.strides {
+            Some(strides) => file_order(&self.shape, strides, descr.itemsize())?,
+            None => (0..self.shape.len()).collect(),
+        };
+        let shape: Vec<usize> = order.iter().map(|axis| self.shape[*axis]).collect();
+        let array =
+            open_array(py, &engine.get().engine, &path, descr.itemsize(), &shape, self.offset)?;
+        let source = Source::open(py, engine, &path)?;
+        let is_grouped = dtype::stand_in(descr.itemsize()).is_none();
+        let mut back = vec![0; order.len()];
+        for (at, axis) in order.iter().enumerate() {
+            back[*axis] = at;
+        }
+        back.extend(is_grouped.then_some(order.len()));
+        let array = array.transpose(&back)?;
+        Ok(View { source: Arc::new(source), array, descr: descr.clone().unbind(), is_grouped })
+    }
+}
+
+/// The engine's view of elements of that size.
+fn open_array(
+    py: Python<'_>,
+    engine: &Engine,
+    path: &Path,
+    itemsize: usize,
+    shape: &[usize],
+    offset: u64,
+) -> Result<ContiguousMemmap> {
+    detached(py, || match dtype::stand_in(itemsize) {
+        Some(kind) => engine.open_raw(path, kind.into(), shape, offset),
+        None => engine.open_raw(path, Kind::U8.into(), &[shape, &[itemsize]].concat(), offset),
+    })
+}
+
+/// The axes from the one whose neighbours are farthest apart in the file; refused if they leave
+/// gaps or run backwards.
+pub(crate) fn file_order(
+    shape: &[usize],
+    strides: &[isize],
+    itemsize: usize,
+) -> Result<Vec<usize>> {
+    let mut order: Vec<usize> = (0..shape.len()).collect();
+    if shape.contains(&0) {
+        return Ok(order);
+    }
+    // An axis of length 1 has no neighbours, and can be anywhere.
+    order.sort_by_key(|axis| {
+        std::cmp::Reverse(if shape[*axis] == 1 { isize::MAX } else { strides[*axis] })
+    });
+    let mut expected = itemsize as isize;
+    for axis in order.iter().rev() {
+        if shape[*axis] != 1 && strides[*axis] != expected {
+            return Err(Failure::type_(
+                "Non-contiguous: this array is not one range of bytes of its file — wrap the array \
+                 that it was taken from, and use arr.read(key)",
+            ));
+        }
+        expected *= shape[*axis] as isize;
+    }
+    Ok(order)
+}
+
+/// The same bytes as elements of another type. The last axis grows or shrinks when sizes differ.
+pub(crate) fn view_as<'py>(
+    view: &View,
+    descr: &Bound<'py, PyArrayDescr>,
+) -> Result<Bound<'py, View>> {
+    let py = descr.py();
+    let (old, new) = (view.descr.bind(py).itemsize(), descr.itemsize());
+    if new < old && !old.is_multiple_of(new) {
+        return Err(Failure::value(
+            "When changing to a smaller dtype, its size must be a divisor of the size of original \
+             dtype",
+        ));
+    }
+    let is_grouped = dtype::stand_in(new).is_none();
+    let array = if old == new { view.array.clone() } else { regroup(view, new)? };
+    let (source, descr) = (Arc::clone(&view.source), descr.clone().unbind());
+    View { source, array, descr, is_grouped }.into_object(py)
+}
+
+fn regroup(view: &View, itemsize: usize) -> Result<ContiguousMemmap> {
+    // By way of bytes, whose last axis is whole elements.
+    let shape = view.lengths();
+    let (Some(last), false) = (shape.last(), shape.is_empty()) else {
+        return Err(Failure::value(
+            "Changing the dtype of a 0d array is only supported if the itemsize is unchanged",
+        ));
+    };
+    let old = view.array.itemsize();
+    let bytes = if view.is_grouped {
+        let mut merged: Vec<i64> = shape.iter().map(|len| *len as i64).collect();
+        let group = view.array.shape().last().copied().unwrap_or(1);
+        if let Some(len) = merged.last_mut() {
+            *len = (last * group) as i64;
+        }
+        view.array.reshape(&merged)?
+    } else if old == 1 {
+        view.array.clone()
+    } else {
+        view.array.view(Kind::U8)?
+    };
+    match dtype::stand_in(itemsize) {
+        Some(kind) => Ok(bytes.view(kind)?),
+        None => {
+            let mut split: Vec<i64> = bytes.shape().iter().map(|len| *len as i64).collect();
+            let row = split.pop().unwrap_or(0);
+            if row % itemsize as i64 != 0 {
+                return Err(Failure::value(format!(
+                    "{row} bytes on the last axis are no multiple of {itemsize}"
+                )));
+            }
+            split.extend([row / itemsize as i64, itemsize as i64]);
+            Ok(bytes.reshape(&split)?)
+        }
+    }
+}

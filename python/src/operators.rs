@@ -1,0 +1,100 @@
+//! What a view refuses to compute. A class of its own, so that the view's is about reading.
+
+// PyO3's own code is taken for ours where a macro of ours wrote the methods.
+#![allow(unsafe_op_in_unsafe_fn)]
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::pyclass::CompareOp;
+use pyo3::types::{PyDict, PyTuple};
+
+/// The base of `ContiguousMemmap`: arithmetic would read the file behind the caller's back, perhaps
+/// again and again.
+#[pyclass(frozen, subclass, module = "ringmain._ringmain", name = "_NoArithmetic")]
+#[derive(Debug)]
+pub(crate) struct NoArithmetic;
+
+fn refusal(ufunc: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "ContiguousMemmap does not support ufunc '{ufunc}' directly — use np.asarray(arr) to read \
+         data first."
+    ))
+}
+
+/// Methods that refuse, by the name of the ufunc that they stand for.
+macro_rules! refuse {
+    ($(binary $name:ident $reflected:ident $ufunc:literal;)*
+     $(unary $unary:ident $unary_ufunc:literal;)*) => {
+        #[pymethods]
+        impl NoArithmetic {
+            $(fn $name(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> { Err(refusal($ufunc)) }
+            fn $reflected(&self, _other: &Bound<'_, PyAny>) -> PyResult<()> { Err(refusal($ufunc)) })*
+            $(fn $unary(&self) -> PyResult<()> { Err(refusal($unary_ufunc)) })*
+
+            fn __pow__(&self, _other: &Bound<'_, PyAny>, _modulo: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+                Err(refusal("power"))
+            }
+
+            fn __rpow__(&self, _other: &Bound<'_, PyAny>, _modulo: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+                Err(refusal("power"))
+            }
+
+            /// Two views are equal if they are the same object, as they can be keys of a dict; to
+            /// order them, their elements would have to be read.
+            fn __richcmp__(
+                slf: &Bound<'_, Self>,
+                other: &Bound<'_, PyAny>,
+                op: CompareOp,
+            ) -> PyResult<Py<PyAny>> {
+                let py = slf.py();
+                let ufunc = match op {
+                    CompareOp::Eq | CompareOp::Ne if slf.is(other) => {
+                        let equal = matches!(op, CompareOp::Eq);
+                        return Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind());
+                    }
+                    CompareOp::Eq | CompareOp::Ne => return Ok(py.NotImplemented()),
+                    CompareOp::Lt => "less",
+                    CompareOp::Le => "less_equal",
+                    CompareOp::Gt => "greater",
+                    CompareOp::Ge => "greater_equal",
+                };
+                Err(refusal(ufunc))
+            }
+
+            fn __hash__(slf: &Bound<'_, Self>) -> usize {
+                slf.as_ptr().addr() >> 4
+            }
+
+            #[pyo3(signature = (ufunc, _method, *_inputs, **_kwargs))]
+            fn __array_ufunc__(
+                &self,
+                ufunc: &Bound<'_, PyAny>,
+                _method: &Bound<'_, PyAny>,
+                _inputs: &Bound<'_, PyTuple>,
+                _kwargs: Option<&Bound<'_, PyDict>>,
+            ) -> PyResult<()> {
+                Err(refusal(&ufunc.getattr("__name__")?.to_string()))
+            }
+        }
+    };
+}
+
+refuse! {
+    binary __add__ __radd__ "add";
+    binary __sub__ __rsub__ "subtract";
+    binary __mul__ __rmul__ "multiply";
+    binary __matmul__ __rmatmul__ "matmul";
+    binary __truediv__ __rtruediv__ "divide";
+    binary __floordiv__ __rfloordiv__ "floor_divide";
+    binary __mod__ __rmod__ "remainder";
+    binary __divmod__ __rdivmod__ "divmod";
+    binary __lshift__ __rlshift__ "left_shift";
+    binary __rshift__ __rrshift__ "right_shift";
+    binary __and__ __rand__ "bitwise_and";
+    binary __or__ __ror__ "bitwise_or";
+    binary __xor__ __rxor__ "bitwise_xor";
+    unary __neg__ "negative";
+    unary __pos__ "positive";
+    unary __abs__ "absolute";
+    unary __invert__ "invert";
+}

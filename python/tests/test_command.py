@@ -1,0 +1,37 @@
+"""The `ringmain` command of the package."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMANDS = {"module": [sys.executable, "-m", "ringmain"], "script": [Path(sys.executable).with_name("ringmain")]}
+
+
+def run(way, *args):
+    command = [*COMMANDS[way], *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("way", COMMANDS)
+def test_it_runs(way, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"0" * 10_000)
+    probe = run(way, "probe", path, "--json")
+    assert probe.returncode == 0, probe.stderr
+    assert json.loads(probe.stdout)["path"] == str(path)
+    assert "Usage" in run(way, "--help").stdout
+    absent = run(way, "probe", tmp_path / "absent")
+    assert absent.returncode != 0 and "absent" in absent.stderr
+
+
+def test_bench_measures_in_processes_of_its_own(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"0" * (4 << 20))
+    args = ["--file", path, "--backends", "pread", "--cache", "warm", "--workloads", "rand"]
+    done = run("module", "bench", *args, "--seconds", "0.1", "--repetitions", "1", "--json", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (cell,) = json.loads(done.stdout)["cells"]
+    assert cell["valid"] and cell["throughput_bytes_per_s"] > 0

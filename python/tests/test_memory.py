@@ -1,0 +1,118 @@
+"""Memory and file descriptors over many reads, measured in processes of their own."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import ringmain
+
+MEASURE = """
+import gc, os, random, sys
+import numpy as np, ringmain
+
+def rss():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+def engine(name):
+    # A mapping keeps what it has read until it is told not to.
+    return ringmain.Engine(name, residency="release" if name == "mmap" else None)
+"""
+
+
+def in_child(script, *args):
+    command = [sys.executable, "-c", MEASURE + script, *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return [int(word) for word in done.stdout.split()]
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    path = tmp_path_factory.mktemp("large") / "f32"
+    np.random.default_rng(5).random((128 << 20) // 8).astype(np.float64).tofile(path)
+    return path
+
+
+EPOCHS = """
+path, backend = sys.argv[1:]
+memmap = np.memmap(path, np.float32, "r", shape=(32768, 1024))
+view = memmap if backend == "np.memmap" else ringmain.ContiguousMemmap(memmap, engine=engine(backend))
+starts = list(range(0, 32768, 16))
+def epoch(seed):
+    total = 0.0
+    random.Random(seed).shuffle(starts)
+    for start in starts:
+        total += float(np.array(view[start : start + 16])[0, 0])
+    if backend != "np.memmap":
+        for at in range(0, len(starts), 64):
+            ringmain.read_many([view[start : start + 16] for start in starts[at : at + 64]])
+epoch(0) if backend == "never" else np.asarray(view[:16])
+before = rss()
+epoch(1)
+epoch(2)
+print(rss() - before)
+"""
+
+
+def test_two_epochs_of_windows_leave_nothing_resident(large, backend):
+    (grown,) = in_child(EPOCHS, large, backend)
+    assert grown < 24 << 20, f"{grown >> 20} MiB of 128 stayed"
+
+
+def test_the_same_through_a_mapping_stays(large):
+    """The gate above can fail: this is what it is for."""
+    (grown,) = in_child(EPOCHS, large, "np.memmap")
+    assert grown > 100 << 20
+
+
+LOOP = """
+path, backend = sys.argv[1:]
+engine = engine(backend)
+def loop(count):
+    for at in range(count):
+        view = ringmain.open_raw(path, np.float32, (32768, 1024), engine=engine)
+        np.asarray(view[at % 32768])
+        view[at % 32768, 3]
+        if at % 8 == 0:
+            np.asarray(view[at % 30000 : at % 30000 + 32])
+            view.read(slice(0, 64, 2))
+            view.read([1, 5, at % 32768])
+            ringmain.read_many([view[1], view[7:40]])
+            try:
+                view[::2]
+            except TypeError:
+                pass
+loop(1000)
+gc.collect()
+before, open_before = rss(), descriptors()
+loop(6000)
+gc.collect()
+print(rss() - before, descriptors() - open_before)
+"""
+
+
+def test_a_long_loop_keeps_neither_memory_nor_descriptors(large, backend):
+    grown, opened = in_child(LOOP, large, backend)
+    assert grown < 8 << 20, f"{grown >> 10} KiB in 6000 rounds"
+    assert opened == 0
+
+
+def test_thousands_of_files_need_few_descriptors(tmp_path, backend):
+    """Each keeps its path; what is open is bounded."""
+    for at in range(400):
+        (tmp_path / str(at)).write_bytes(bytes([at % 256]) * 100_000)
+    before = len(os.listdir("/proc/self/fd"))
+    engine = ringmain.Engine(backend, open_files=16)
+    views = [ringmain.open_raw(tmp_path / str(at), "u1", 100_000, engine=engine) for at in range(400)]
+    for at, array in enumerate(ringmain.read_many(views)):
+        assert array[0] == array[-1] == at % 256
+    assert all(np.asarray(view)[5] == at % 256 for at, view in enumerate(views))
+    # 16 of each engine, 64 to ask the page cache by, and the rings.
+    assert len(os.listdir("/proc/self/fd")) - before < 120

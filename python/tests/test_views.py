@@ -1,0 +1,420 @@
+"""What a view is, what it gives, and what it refuses."""
+
+import gc
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+
+import ringmain
+from ringmain import ContiguousMemmap
+
+
+@pytest.fixture
+def original():
+    return np.random.default_rng(0).random((20, 50)).astype(np.float32)
+
+
+@pytest.fixture
+def view(mapped, original, engine):
+    return ContiguousMemmap(mapped(original), engine=engine)
+
+
+def test_what_is_read_is_what_was_written(view, original):
+    assert (view.shape, view.dtype, view.ndim, view.size) == ((20, 50), np.float32, 2, 1000)
+    assert (view.strides, view.itemsize, view.nbytes, len(view)) == ((200, 4), 4, 4000, 20)
+    read = np.asarray(view)
+    assert type(read) is np.ndarray and read.dtype == original.dtype
+    np.testing.assert_array_equal(read, original)
+    assert repr(view) == "ContiguousMemmap(shape=(20, 50), dtype=float32)"
+
+
+KEYS = [
+    slice(None),
+    0,
+    -1,
+    np.int64(3),
+    (0,),
+    slice(1, 3),
+    slice(-3, None),
+    (slice(1, 3),),
+    (5, slice(10, 20)),
+    (slice(4, 5), slice(10, 20)),
+    (3, 4),
+    (-1, -1),
+    (np.uint8(3), np.int16(-4)),
+    ...,
+    (..., slice(None)),
+    (2, ...),
+    (2, 3, ...),
+    None,
+    (None, 2),
+    (2, None, slice(3, 9)),
+    slice(5, 6, 7),
+    slice(2, 2),
+    slice(30, 40),
+    slice(5, 2),
+    (slice(None), slice(0, 0)),
+    slice(-(2**70), 2**70),
+    (),
+]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_basic_indexing_gives_what_numpy_gives(view, original, key):
+    got, expected = view[key], original[key]
+    if expected.ndim == 0 and not isinstance(expected, np.ndarray):
+        assert type(got) is type(expected)
+    elif expected.size == 0:
+        assert type(got) is np.ndarray
+    else:
+        assert type(got) is ContiguousMemmap
+        assert got.strides == expected.strides or 1 in expected.shape
+    assert got.shape == expected.shape
+    np.testing.assert_array_equal(np.asarray(got), expected)
+    np.testing.assert_array_equal(view.read(key), expected)
+
+
+def test_views_of_views(view, original):
+    part = view[3:17][2:9]
+    np.testing.assert_array_equal(np.asarray(part[-1, 5:9]), original[3:17][2:9][-1, 5:9])
+    np.testing.assert_array_equal([np.asarray(row) for row in part], original[5:12])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [slice(None, None, 2), slice(None, None, -1), (slice(None), 10), (slice(1, 3), slice(5, 15))],
+    ids=str,
+)
+def test_what_is_not_one_range_is_refused_and_read_by_read(view, original, key):
+    with pytest.raises(TypeError, match=r"Non-contiguous.*read\(key\)"):
+        view[key]
+    read = view.read(key)
+    assert read.flags.c_contiguous and read.flags.writeable
+    np.testing.assert_array_equal(read, original[key])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [[0, 2, 4], np.array([1, 2]), (slice(None), [1]), np.ones(20, bool), True, np.True_, (0, [1]),
+     np.array(3)],
+    ids=str,
+)
+def test_fancy_indexing_is_refused_and_the_way_out_named(view, key):
+    with pytest.raises(TypeError, match=r"fancy indexing.*read\(key\).*np\.asarray\(arr\)\[key\]"):
+        view[key]
+
+
+@pytest.mark.parametrize("key", [20, -21, (0, 50), (0, 0, 0), "a", 1.5, (..., ...), object()], ids=str)
+def test_what_is_not_there_is_an_index_error(view, original, key):
+    for index in (view, original):
+        with pytest.raises(IndexError):
+            index[key]
+    with pytest.raises(IndexError):
+        view.read(key)
+
+
+def test_a_step_of_zero_is_a_value_error_as_in_numpy(view):
+    with pytest.raises(ValueError):
+        view[::0]
+
+
+def test_views_in_other_shapes(view, original):
+    cases = {
+        "T": lambda array: array.T,
+        "reshape": lambda array: array.reshape(10, 100),
+        "reshape tuple": lambda array: array.reshape((4, -1)),
+        "reshape one": lambda array: array.reshape(-1),
+        "transpose": lambda array: array.transpose(),
+        "transpose axes": lambda array: array.reshape(4, 5, 50).transpose(1, -1, 0),
+        "transpose tuple": lambda array: array.reshape(4, 5, 50).transpose((2, 0, 1)),
+        "swapaxes": lambda array: array.swapaxes(0, -1),
+        "squeeze": lambda array: array.reshape(1, 20, 1, 50).squeeze(),
+        "squeeze axis": lambda array: array.reshape(1, 20, 1, 50).squeeze(2),
+        "squeeze axes": lambda array: array.reshape(1, 20, 1, 50).squeeze(axis=(0, -2)),
+        "ravel": lambda array: array.ravel(),
+        "view": lambda array: array.view(np.uint8),
+        "view wider": lambda array: array.view("<f8"),
+        "T of a part": lambda array: array[3:7].T,
+        "part of T": lambda array: array[3].reshape(5, 10).T,
+    }
+    for name, make in cases.items():
+        got, expected = make(view), make(original)
+        assert type(got) is ContiguousMemmap, name
+        assert (got.shape, got.dtype) == (expected.shape, expected.dtype), name
+        np.testing.assert_array_equal(np.asarray(got), expected, err_msg=name)
+        assert np.asarray(got).flags.c_contiguous
+
+
+def test_shapes_that_cannot_be_are_refused(view):
+    for refused in (
+        lambda: view.reshape(7, 7),
+        lambda: view.reshape(-1, -1),
+        lambda: view.transpose(0, 0),
+        lambda: view.swapaxes(0, 2),
+        lambda: view.squeeze(0),
+        lambda: view[:, :][0, :3].view(np.float64),
+    ):
+        with pytest.raises(ValueError):
+            refused()
+    for copied_by_numpy in (lambda: view.T.reshape(-1), lambda: view.T.ravel(), lambda: view.ravel("F")):
+        with pytest.raises(TypeError, match="np.asarray"):
+            copied_by_numpy()
+
+
+def test_conversion_and_copy(view, original):
+    np.testing.assert_array_equal(np.asarray(view, dtype=np.float64), original.astype(np.float64))
+    assert np.asarray(view, dtype=np.float64).dtype == np.float64
+    np.testing.assert_array_equal(np.array(view, copy=True), original)
+    np.testing.assert_array_equal(np.array(view, dtype="i4", copy=None), original.astype("i4"))
+    with pytest.raises(ValueError, match="copy"):
+        np.array(view, copy=False)
+
+
+def test_what_was_read_is_the_callers_own(mapped, original, engine):
+    memmap = mapped(original)
+    view = ContiguousMemmap(memmap, engine=engine)
+    read = np.asarray(view)
+    assert not np.shares_memory(read, memmap)
+    assert read.flags.writeable and read.flags.aligned
+    read += 1
+    np.testing.assert_array_equal(np.asarray(view), original)
+    np.testing.assert_array_equal(memmap, original)
+
+
+def test_attributes_of_arrays_are_refused_and_others_unknown(view):
+    for name in ("mean", "sum", "astype", "flat", "data", "tolist", "base"):
+        with pytest.raises(AttributeError, match=rf"does not support '\.{name}'.*np\.asarray\(arr\)"):
+            getattr(view, name)
+        assert not hasattr(view, name)
+    with pytest.raises(AttributeError, match="has no attribute 'colour'"):
+        view.colour
+    with pytest.raises(AttributeError):
+        view.shape = (3,)
+
+
+def test_arithmetic_is_refused(view, original):
+    for compute in (
+        lambda: view + 1,
+        lambda: 1 + view,
+        lambda: original + view,
+        lambda: view - original,
+        lambda: np.add(view, 1),
+        lambda: np.sqrt(view),
+        lambda: -view,
+        lambda: view @ view,
+        lambda: view**2,
+        lambda: 2**view,
+        lambda: view < 3,
+        lambda: view == original,
+        lambda: np.add.reduce(view),
+    ):
+        with pytest.raises(TypeError, match=r"does not support ufunc '\w+'"):
+            compute()
+    assert view == view and view != view[:] and view in {view}
+
+
+def test_only_mappings_of_files_are_wrapped(original, tmp_path):
+    for other in (original, original[2:], [1, 2], None):
+        with pytest.raises(TypeError, match="memmap-backed"):
+            ContiguousMemmap(other)
+    np.save(tmp_path / "a.npy", original)
+    loaded = np.load(tmp_path / "a.npy", mmap_mode="r")
+    np.testing.assert_array_equal(np.asarray(ContiguousMemmap(loaded)), original)
+    with open(tmp_path / "a.npy", "rb") as file:
+        np.testing.assert_array_equal(
+            np.asarray(ContiguousMemmap(np.memmap(file, np.uint8, "r"))),
+            np.fromfile(tmp_path / "a.npy", np.uint8),
+        )
+
+
+def test_the_place_is_that_of_the_root_of_the_bases(mapped, engine):
+    """A slice of a mapping has its parent's `offset`, and an ndarray view of it has none."""
+    array = np.arange(10_000, dtype=np.int16).reshape(100, 100)
+    memmap = mapped(array, before=6000)  # beyond a page, so that np.memmap maps from within the file
+    for make in (
+        lambda a: a,
+        lambda a: a[7:90],
+        lambda a: a[7:90][3:],
+        lambda a: np.asarray(a[7:90])[2:],
+        lambda a: a[7:90].view(np.ndarray)[5],
+        lambda a: a[7:90].view(np.int32),
+        lambda a: a[10:20].T,
+        lambda a: a[10:20].reshape(2, 5, 100).transpose(2, 0, 1),
+        lambda a: a[5:5],
+    ):
+        view = ContiguousMemmap(make(memmap), engine=engine)
+        np.testing.assert_array_equal(np.asarray(view), make(array))
+    with pytest.raises(TypeError, match="Non-contiguous"):
+        ContiguousMemmap(memmap[:, 3])
+
+
+def test_a_file_that_grew_and_one_that_was_cut(tmp_path, engine):
+    path = tmp_path / "grows"
+    path.write_bytes(bytes(range(200)))
+    view = ringmain.open_raw(path, np.uint8, 100, engine=engine)
+    with open(path, "ab") as file:
+        file.write(b"more")
+    assert np.asarray(view)[-1] == 99
+    path.write_bytes(b"short")
+    with pytest.raises(OSError, match="past its end") as raised:
+        np.asarray(view)
+    assert raised.value.filename == str(path) and raised.value.errno
+
+
+def test_open_raw_and_open_npy(tmp_path, engine, original):
+    raw = tmp_path / "raw"
+    raw.write_bytes(b"head" + original.tobytes())
+    view = ringmain.open_raw(raw, "float32", (20, 50), 4, engine=engine)
+    np.testing.assert_array_equal(np.asarray(view), original)
+    for name, array in {"c": original, "f": np.asfortranarray(original), "0d": np.array(3.5)}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        view = ringmain.open_npy(str(tmp_path / f"{name}.npy"), engine=engine)
+        assert (view.shape, view.dtype) == (array.shape, array.dtype)
+        np.testing.assert_array_equal(np.asarray(view), array)
+    for shape in ((21, 50), 10**12, (2**62, 2**62)):
+        with pytest.raises(ValueError):
+            ringmain.open_raw(raw, "float32", shape, engine=engine)
+    with pytest.raises(ValueError, match="no .npy file"):
+        ringmain.open_npy(raw, engine=engine)
+
+
+def test_exceptions_are_pythons_own(tmp_path):
+    with pytest.raises(FileNotFoundError) as raised:
+        ringmain.open_raw(tmp_path / "absent", "u1", 1)
+    assert (raised.value.errno, raised.value.filename) == (2, str(tmp_path / "absent"))
+    with pytest.raises(IsADirectoryError):
+        ringmain.open_raw(tmp_path, "u1", 1)
+    with pytest.raises(ValueError, match="did you mean `pread`"):
+        ringmain.Engine("pred")
+    with pytest.raises(ValueError, match="chunk_bytes"):
+        ringmain.Engine(chunk_bytes=1000)
+    with pytest.raises(ValueError, match="residency"):
+        ringmain.Engine("mmap", residency="forever")
+    (tmp_path / "file").write_bytes(b"12345678")
+    with pytest.raises(TypeError):
+        ringmain.open_raw(tmp_path / "file", object, 1)
+    with pytest.raises(TypeError):
+        ringmain.open_raw(tmp_path / "file", "no such type", 1)
+
+
+def test_out_is_filled_or_refused(view, original):
+    out = np.empty((20, 50), np.float32)
+    assert view.read(out=out) is out
+    np.testing.assert_array_equal(out, original)
+    assert view.read(slice(None, None, 2), out=out[:10]).base is out
+    np.testing.assert_array_equal(out[:10], original[::2])
+    np.testing.assert_array_equal(view.read([3, 1], out=out[:2]), original[[3, 1]])
+    with pytest.raises(TypeError, match="dtype"):
+        view.read(out=np.empty((20, 50), np.float64))
+    with pytest.raises(TypeError, match="dtype"):
+        view.read(out=np.empty((20, 50), ">f4"))
+    for shape in ((50, 20), (1000,)):
+        with pytest.raises(ValueError, match="shape"):
+            view.read(out=np.empty(shape, np.float32))
+    with pytest.raises(ValueError, match="C-contiguous"):
+        view.read(out=np.empty((50, 20), np.float32).T)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        view.read(out=out)
+
+
+def test_read_many_is_one_batch_of_any_views(tmp_path, engine, original):
+    other = np.arange(3000, dtype=np.int64).reshape(30, 100)
+    np.save(tmp_path / "one.npy", original)
+    np.save(tmp_path / "two.npy", other)
+    one, two = (ringmain.open_npy(tmp_path / f"{name}.npy", engine=engine) for name in ("one", "two"))
+    views = [one[3], two[5:9], one[:0 + 1], two.T, one[19], two[3, 4:5]]
+    arrays = [original[3], other[5:9], original[:1], other.T, original[19], other[3, 4:5]]
+    read = ringmain.read_many(views)
+    assert isinstance(read, list)
+    for got, expected in zip(read, arrays, strict=True):
+        np.testing.assert_array_equal(got, expected)
+    out = [np.zeros_like(array, order="C") for array in arrays]
+    assert ringmain.read_many(iter(views), out=out) is out
+    for got, expected in zip(out, arrays, strict=True):
+        np.testing.assert_array_equal(got, expected)
+    rows = [17, 0, 4, 4]
+    stacked = ringmain.read_many([one[row] for row in rows], stack=True)
+    np.testing.assert_array_equal(stacked, original[rows])
+    into = np.zeros((4, 50), np.float32)
+    assert ringmain.read_many([one[row] for row in rows], out=into) is into
+    np.testing.assert_array_equal(into, original[rows])
+    assert ringmain.read_many([]) == []
+
+
+def test_read_many_refuses_what_does_not_fit(view):
+    with pytest.raises(ValueError, match="one shape"):
+        ringmain.read_many([view[0], view[0:2]], stack=True)
+    with pytest.raises(ValueError, match="at least one"):
+        ringmain.read_many([], stack=True)
+    with pytest.raises(TypeError):
+        ringmain.read_many([view, np.zeros(3)])
+    with pytest.raises(ValueError, match="1 arrays were given for 2 views"):
+        ringmain.read_many([view[0], view[1]], out=[np.empty(50, np.float32)])
+    same = np.empty(50, np.float32)
+    with pytest.raises(ValueError, match="share memory"):
+        ringmain.read_many([view[0], view[1]], out=[same, same])
+
+
+def test_read_many_of_several_engines(mapped, original):
+    memmap = mapped(original)
+    views = [ContiguousMemmap(memmap, engine=ringmain.Engine(name))[at]
+             for at, name in enumerate(["pread", "mmap", "pread", "auto"])]
+    np.testing.assert_array_equal(ringmain.read_many(views, stack=True), original[:4])
+
+
+def test_large_arrays_go_back_to_the_pool(mapped, backend):
+    """Arrays larger than the pool, held by the caller, are none of its business."""
+    engine = ringmain.Engine(backend, memory_limit=8 << 20)
+    array = np.arange(1 << 20, dtype=np.float64).reshape(64, -1)
+    view = ContiguousMemmap(mapped(array, before=3), engine=engine)
+    assert engine.pool_stats()["in_use_bytes"] == 0
+    read = np.asarray(view[3:5])
+    assert read.flags.aligned and engine.pool_stats()["in_use_bytes"] >= read.nbytes
+    last = read[1][7:9]
+    del read
+    gc.collect()
+    assert engine.pool_stats()["in_use_bytes"] > 0, "a view of the array still needs it"
+    np.testing.assert_array_equal(last, array[4, 7:9])
+    del last
+    assert engine.pool_stats()["in_use_bytes"] == 0
+    held = [np.asarray(view[row]) for row in range(64)]
+    np.testing.assert_array_equal(np.stack(held), array)
+    whole = np.asarray(view)
+    np.testing.assert_array_equal(whole, array)
+    stats = engine.pool_stats()
+    assert stats["in_use_bytes"] + stats["idle_bytes"] <= stats["limit_bytes"]
+
+
+def test_pickles_carry_the_place_and_the_options(view, original, backend):
+    for part, expected in ((view, original), (view[3:9], original[3:9]), (view[2:4].T, original[2:4].T)):
+        data = pickle.dumps(part)
+        assert len(data) < 700
+        again = pickle.loads(data)
+        assert (again.shape, again.dtype, again.strides) == (part.shape, part.dtype, part.strides)
+        np.testing.assert_array_equal(np.asarray(again), expected)
+        assert again.engine.backend == backend
+    # However many views a worker gets, it makes one engine of them.
+    first, second = (pickle.loads(pickle.dumps(view[row])) for row in (1, 2))
+    assert first.engine is second.engine
+
+
+def test_views_without_an_engine_share_one(mapped, original):
+    one, two = ContiguousMemmap(mapped(original)), ContiguousMemmap(mapped(original, "other"))
+    assert one.engine is two.engine
+    assert pickle.loads(pickle.dumps(one)).engine is one.engine
+    assert weakref.ref(one)() is one
+
+
+def test_dlpack_is_one_read(view, original):
+    assert view.__dlpack_device__() == (1, 0)
+    np.testing.assert_array_equal(np.from_dlpack(view[3:5]), original[3:5])
+
+
+def test_engine_tells_what_it_is(engine, backend):
+    assert engine.backend == backend and f"backend {backend}" in engine.describe()
+    assert ringmain.Engine("pread", memory_limit=1 << 20).memory_limit == 1 << 20
+    probe = ringmain.probe()
+    assert {entry["name"] for entry in probe["backends"]} >= {"pread", "mmap", "uring"}
