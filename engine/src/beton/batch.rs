@@ -200,6 +200,46 @@ impl Batch {
         Some(Blobs { offsets, bytes: &self.buffer[column.data_at..][..bytes] })
     }
 
+    /// The values of a field, to be changed where they are: numbers, arrays one after the other, or
+    /// what [`blobs`](Self::blobs) has. `None` if there is no such field.
+    ///
+    /// ```
+    /// use ringmain::Engine;
+    /// use ringmain::beton::{BetonReader, BetonWriter, Field, FieldKind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a.beton");
+    /// let fields = [Field::new("n", FieldKind::Int)?, Field::new("text", FieldKind::Bytes)?];
+    /// BetonWriter::new(fields).write_indexed(&path, 2, |id, sample| {
+    ///     sample.int(id as i64)?.bytes(&b"abc"[id as usize..])?;
+    ///     Ok(())
+    /// })?;
+    /// let mut batch = BetonReader::open(&Engine::new()?, &path)?.read_batch(&[0, 1])?;
+    /// batch.values_mut(0).expect("ints")[8..].fill(0);
+    /// batch.values_mut(1).expect("bytes").make_ascii_uppercase();
+    /// batch.ids_mut()[1] = 5;
+    /// assert_eq!((batch.ids(), batch.ints(0)), (&[0, 5][..], Some(&[0, 0][..])));
+    /// assert_eq!(batch.blobs(1).expect("bytes").bytes, b"ABCBC");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn values_mut(&mut self, field: usize) -> Option<&mut [u8]> {
+        let bytes = match self.kind(field)? {
+            FieldKind::Float | FieldKind::Int => self.len * WORD,
+            kind => match kind.array() {
+                Some(spec) => self.len * spec.nbytes(),
+                None => self.blobs(field)?.bytes.len(),
+            },
+        };
+        let data_at = self.column(field).data_at;
+        Some(&mut self.buffer[data_at..][..bytes])
+    }
+
+    /// The ids of the samples, to be changed where they are.
+    #[must_use]
+    pub fn ids_mut(&mut self) -> &mut [u64] {
+        self.words_mut(0, self.len)
+    }
+
     /// One value: of the sample at that place of the batch, and of that field. JSON that is no text
     /// is an error.
     ///

@@ -46,6 +46,18 @@ pub(super) struct Epoch {
 }
 
 impl Epoch {
+    /// How many batches all its rows are.
+    pub(super) fn batches(&self) -> u64 {
+        let (mut at, mut batches) = (self.range.start, 0);
+        while at < self.range.end {
+            // In the order of the file a batch ends with its shard.
+            let end = if self.sequence.is_straight() { self.shard_end(at) } else { self.range.end };
+            batches += (end - at).div_ceil(self.batch_rows as u64);
+            at = end;
+        }
+        batches
+    }
+
     /// How many rows the batch at a position has.
     fn batch_len(&self, at: u64) -> usize {
         let left = self.range.end.saturating_sub(at);

@@ -89,6 +89,30 @@ impl ShardSource {
         self.epoch().range.end.saturating_sub(self.prefetcher.position().at())
     }
 
+    /// The batches that this source delivers in an epoch, counted from its first row.
+    ///
+    /// ```
+    /// use ringmain::Engine;
+    /// use ringmain::shards::{Order, ShardOptions, encode_shard_bytes};
+    /// # let dir = tempfile::tempdir()?;
+    /// for name in ["a.shard", "b.shard"] {
+    ///     std::fs::write(dir.path().join(name), encode_shard_bytes(&[0f32; 5], 1)?)?;
+    /// }
+    /// let engine = Engine::new()?;
+    /// let mut source = ShardOptions::new().batch_rows(4).open_dir(&engine, dir.path())?;
+    /// assert_eq!(source.epoch_batches(), 4); // 4 and 1 rows of each shard
+    /// source.next_batch()?;
+    /// assert_eq!(source.epoch_batches(), 4);
+    /// let order = Order::Shuffled { seed: 1, epoch: 0 };
+    /// let source = ShardOptions::new().batch_rows(4).order(order).open_dir(&engine, dir.path())?;
+    /// assert_eq!(source.epoch_batches(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn epoch_batches(&self) -> u64 {
+        self.epoch().batches()
+    }
+
     /// The columns of a row.
     #[must_use]
     pub fn width(&self) -> usize {
