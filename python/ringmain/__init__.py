@@ -1,8 +1,30 @@
 """Feeds ML loaders from local files as fast as the device delivers, with flat memory."""
 
 from . import _refusals
-from ._ringmain import ContiguousMemmap, Engine, open_npy, open_raw, probe, read_many
+from ._ringmain import (
+    Beton,
+    BetonEpoch,
+    BetonWriter,
+    ContiguousMemmap,
+    Engine,
+    ShardSource,
+    open_npy,
+    open_raw,
+    probe,
+    read_many,
+)
 
 _refusals.install(ContiguousMemmap)
 
-__all__ = ["ContiguousMemmap", "Engine", "open_npy", "open_raw", "probe", "read_many"]
+__all__ = [
+    "Beton",
+    "BetonEpoch",
+    "BetonWriter",
+    "ContiguousMemmap",
+    "Engine",
+    "ShardSource",
+    "open_npy",
+    "open_raw",
+    "probe",
+    "read_many",
+]

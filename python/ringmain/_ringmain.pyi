@@ -143,3 +143,214 @@ def read_many(
 
 def probe(path: _Path | None = None) -> dict[str, Any]:
     """What this kernel, the filesystem of `path` and each backend on it can do, found by trying."""
+
+_Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+_Ids = npt.NDArray[np.uint64]
+
+@final
+class ShardSource:
+    """Delivers the rows of shards in batches: an iterator of (rows, row_ids).
+
+    paths: a directory, whose *.shard files are taken by name; a file; or a list of files in order.
+    order: "shuffled" and "blocks" (of block_rows) depend on seed and epoch alone.
+    rank, world: delivers one of `world` parts of every epoch.
+    batch_rows: rows of a batch at most; 1024 by default, or fewer where these are large.
+    dtype: of the rows; they are stored as float32.
+    rows: delivers these alone.
+    prefetch_bytes: how much is read before it is asked for; 8 MiB by default, 0 for nothing.
+    patience: how many seconds are waited for memory that batches hold, until it is MemoryError.
+
+    The arrays show memory of the engine's pool, which takes it back when the last array of a batch
+    is gone.
+    """
+
+    def __new__(
+        cls,
+        paths: _Path | Sequence[_Path],
+        *,
+        engine: Engine | None = None,
+        order: Literal["sequential", "shuffled", "blocks"] = "sequential",
+        seed: int = 0,
+        epoch: int = 0,
+        block_rows: int | None = None,
+        rank: int = 0,
+        world: int = 1,
+        batch_rows: int | None = None,
+        dtype: npt.DTypeLike = "float32",
+        rows: Sequence[int] | None = None,
+        prefetch_bytes: int | None = None,
+        patience: float | None = None,
+    ) -> ShardSource: ...
+    @property
+    def total_rows(self) -> int:
+        """All rows of all shards."""
+    @property
+    def epoch_rows(self) -> int:
+        """The rows that this source delivers in an epoch: those of its rank, and of `rows`."""
+    @property
+    def remaining_rows(self) -> int:
+        """The rows that are still to come in this epoch."""
+    @property
+    def width(self) -> int:
+        """The columns of a row."""
+    @property
+    def batch_rows(self) -> int:
+        """The rows of a batch at most."""
+    @property
+    def epoch(self) -> int:
+        """Which pass over the rows it is."""
+    @property
+    def engine(self) -> Engine:
+        """What reads."""
+    def __len__(self) -> int:
+        """The batches of an epoch."""
+    def __iter__(self) -> ShardSource: ...
+    def __next__(self) -> tuple[_Rows, _Ids]:
+        """The next batch. After an error it tries the same batch again."""
+    def reset(self) -> None:
+        """Back to the first row of the epoch."""
+    def set_epoch(self, epoch: int) -> None:
+        """To the first row of another epoch."""
+    def skip_rows(self, rows: int) -> None:
+        """Passes over so many rows, or all that are left, without reading them."""
+    def skip_batches(self, batches: int) -> None:
+        """Passes over so many batches, or all that are left, without reading them."""
+    def seek(self, row_id: int) -> None:
+        """To where a row stands in the order: the next batch begins with it."""
+    def state_dict(self) -> dict[str, int]:
+        """Where the source stands."""
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Goes on from a state of a source over the same shards with the same order, rank, world
+        and rows."""
+
+@final
+class Beton:
+    """A dataset of FFCV's: beton[id] is a sample, as a dict by the names of its fields.
+
+    images: "decoded" to height x width x 3 bytes, or "stored" as they are, JPEGs as their bytes.
+    index_limit: the memory that metadata and allocation table may have, in bytes; 4 GiB by default.
+    """
+
+    def __new__(
+        cls,
+        path: _Path,
+        *,
+        engine: Engine | None = None,
+        images: Literal["decoded", "stored"] = "decoded",
+        index_limit: int | None = None,
+    ) -> Beton: ...
+    @property
+    def fields(self) -> dict[str, dict[str, Any]]:
+        """What each field holds: its kind, and dtype and shape of arrays. BetonWriter takes it."""
+    @property
+    def path(self) -> PathLike[str]:
+        """The file."""
+    @property
+    def engine(self) -> Engine:
+        """What reads."""
+    def __len__(self) -> int: ...
+    def __getitem__(self, id: int, /) -> dict[str, Any]: ...
+    def __iter__(self) -> Iterator[dict[str, Any]]: ...
+    def read_batch(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> dict[str, Any]:
+        """Some samples, read as one batch of reads.
+
+        Numbers and arrays are one array with an axis more; bytes and images are a list of arrays,
+        JSON a list of what it says.
+        """
+    def epoch(
+        self,
+        traversal: Literal["sequential", "random", "quasi_random"] = "sequential",
+        *,
+        seed: int = 0,
+        epoch: int = 0,
+        open_pages: int | None = None,
+        batch_size: int | None = None,
+        drop_last: bool = False,
+        rank: int = 0,
+        world: int = 1,
+        memory_manager: Literal["direct", "os_cache", "process_cache"] = "direct",
+        cache_pages: int | None = None,
+        damaged: Literal["fail", "leave_out"] = "fail",
+        prefetch_bytes: int | None = None,
+    ) -> BetonEpoch:
+        """All samples in batches, while a thread reads ahead.
+
+        open_pages: how many pages "quasi_random" draws samples from at a time.
+        memory_manager: "os_cache" needs the backend "mmap", "process_cache" cache_pages.
+        """
+
+@final
+class BetonEpoch:
+    """The batches of an epoch of a dataset: an iterator of (batch, ids)."""
+
+    @property
+    def batch_size(self) -> int:
+        """The samples of a batch; the last may have fewer."""
+    @property
+    def left_out(self) -> int:
+        """How many damaged samples were left out so far."""
+    def __len__(self) -> int:
+        """The batches of the epoch, as long as no damaged samples are left out."""
+    def __iter__(self) -> BetonEpoch: ...
+    def __next__(self) -> tuple[dict[str, Any], _Ids]:
+        """The next batch. After an error it tries the same batch again."""
+    def reset(self) -> None:
+        """Back to the first sample."""
+    def set_epoch(self, epoch: int) -> None:
+        """To the first sample of another epoch."""
+    def skip_batches(self, batches: int) -> None:
+        """Passes over so many batches, or all that are left, without reading them."""
+    def state_dict(self) -> dict[str, int]:
+        """Where the epoch stands."""
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Goes on from a state of an epoch of the same dataset with the same traversal, rank and
+        world."""
+
+class _WriteReport(TypedDict):
+    samples: int
+    pages: int
+    file_bytes: int
+
+@final
+class BetonWriter:
+    """Writes datasets that FFCV reads too.
+
+    fields: by name, "int", "float", "bytes", "json", "image", or a dict of kind ("array" or
+        "tensor"), dtype and shape.
+    page_size: a power of two, 2 MiB or more; 8 MiB by default. A sample must fit in one.
+    alignment: 512 or 4096 for direct reads; packed without.
+    workers: threads that write; your code has the interpreter lock while it makes a sample.
+    deterministic: the file does not depend on the workers.
+    direct: past the page cache.
+
+    A sample is a dict by the names of the fields, or a tuple in their order. An image is an array
+    of (height, width, 3) uint8, or the bytes of a JPEG. Nothing is left of what fails.
+    """
+
+    def __new__(
+        cls,
+        path: _Path,
+        fields: dict[str, Any],
+        *,
+        page_size: int | None = None,
+        alignment: Literal[1, 512, 4096] | None = None,
+        workers: int | None = None,
+        deterministic: bool = False,
+        direct: bool = False,
+    ) -> BetonWriter: ...
+    def from_indexed(self, samples: Any) -> _WriteReport:
+        """Writes samples[0] to samples[len(samples) - 1], which are asked for in any order."""
+    def from_iterable(self, samples: Iterable[Any], count: int | None = None) -> _WriteReport:
+        """Writes what an iterable yields: `count` samples, or as many as it has by len()."""
+
+@final
+class _Weights:
+    def __new__(cls, path: _Path, engine: Engine | None = None) -> _Weights: ...
+    def names(self) -> list[str]: ...
+    def info(self, name: str) -> tuple[str, list[int]]: ...
+    def metadata(self) -> dict[str, str] | None: ...
+    def read(self, name: str, element: npt.DTypeLike | None) -> npt.NDArray[Any]: ...
+    def load(
+        self, elements: dict[str, Any], names: list[str] | None = None
+    ) -> dict[str, npt.NDArray[Any]]: ...
+    def view(self, name: str, element: npt.DTypeLike) -> ContiguousMemmap: ...

@@ -46,6 +46,22 @@ pub(crate) fn from_buffer<'py>(
     let owner = Bound::new(py, Memory { _buffer: buffer })?;
     // SAFETY: `data` is valid for as many bytes as the array has (just checked) for as long as
     // `owner` lives, since a buffer's memory does not move with it; nothing else refers to it.
+    unsafe { over(owner.into_any(), data, descr, shape) }
+}
+
+/// An array over memory that `owner` keeps, in C order.
+///
+/// # Safety
+/// `data` is valid for as many bytes as such an array has for as long as `owner` lives, and nothing
+/// but arrays refers to them meanwhile.
+pub(crate) unsafe fn over<'py>(
+    owner: Bound<'py, PyAny>,
+    data: *mut u8,
+    descr: &Bound<'py, PyArrayDescr>,
+    shape: &[usize],
+) -> Result<Bound<'py, PyUntypedArray>> {
+    let py = descr.py();
+    // SAFETY: the caller's promise.
     let array = unsafe { new_array(descr, shape, data.cast()) }?;
     // SAFETY: both are live objects; the call takes over the reference to `owner`.
     let failed = unsafe {

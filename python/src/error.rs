@@ -7,6 +7,7 @@ use pyo3::exceptions::{
     PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError,
 };
 use ringmain::backends;
+use ringmain::beton::BetonError;
 use ringmain::shards::ShardError;
 use ringmain::weights::WeightsError;
 
@@ -146,6 +147,33 @@ impl From<WeightsError> for Failure {
             E::SubByte { .. } | E::WrongType { .. } => Self::type_(message),
             E::ReaderPanicked { .. } => Self(PyRuntimeError::new_err(message)),
             // The rest is a file that is no model.
+            _ => Self::value(message),
+        }
+    }
+}
+
+impl From<BetonError> for Failure {
+    fn from(error: BetonError) -> Self {
+        use BetonError as E;
+        let message = error.to_string();
+        match error {
+            E::Io { source, path, .. } => {
+                Self::os(source.raw_os_error().unwrap_or(libc::EIO), message, Some(&path))
+            }
+            E::Backend { source, path } => from_backend(&source, message, Some(&path)),
+            E::NoDirect { path } => Self::os(libc::EOPNOTSUPP, message, Some(&path)),
+            E::MemorySpent { .. } => Self(PyMemoryError::new_err(message)),
+            E::NoSuchSample { .. } => Self::index(message),
+            E::NoSuchField { .. } => Self(PyKeyError::new_err(message)),
+            // What the caller's own function raised is for the caller.
+            E::Source { source, .. } => match source.downcast::<PyErr>() {
+                Ok(error) => Self(*error),
+                Err(_) => Self::value(message),
+            },
+            E::WriterPanicked { .. } | E::ReaderPanicked { .. } => {
+                Self(PyRuntimeError::new_err(message))
+            }
+            // The rest is a file that is no dataset, or an option, sample or state that does not fit.
             _ => Self::value(message),
         }
     }

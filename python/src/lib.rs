@@ -12,12 +12,19 @@
 //! | `key`, `selection` | indices by NumPy's rules |
 //! | `source` | a file, and which way its bytes are read |
 //! | `read_many` | many views as one batch |
+//! | `shards` | `ShardSource` |
+//! | `weights` | safetensors |
+//! | `beton`, `beton_batch`, `beton_writer` | `Beton`, its samples as arrays, `BetonWriter` |
 //! | `command` | the `ringmain` command |
 //! | `gil` | reads without the interpreter lock, in parts that Ctrl-C can end |
 //!
-//! `unsafe` is where memory changes hands with NumPy: `array`.
+//! `unsafe` is where memory changes hands with NumPy: `array`, and `shards` and `beton_batch`, which
+//! have several arrays in one memory.
 
 mod array;
+mod beton;
+mod beton_batch;
+mod beton_writer;
 mod command;
 mod dtype;
 mod engine;
@@ -28,13 +35,19 @@ mod memmap;
 mod operators;
 mod read_many;
 mod selection;
+mod shards;
 mod source;
 mod view;
+mod weights;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 mod _ringmain {
+    #[pymodule_export]
+    use super::beton::{PyBeton, PyBetonEpoch};
+    #[pymodule_export]
+    use super::beton_writer::PyBetonWriter;
     #[pymodule_export]
     use super::command::_run_command;
     #[pymodule_export]
@@ -44,5 +57,9 @@ mod _ringmain {
     #[pymodule_export]
     use super::read_many::read_many;
     #[pymodule_export]
+    use super::shards::PyShardSource;
+    #[pymodule_export]
     use super::view::View;
+    #[pymodule_export]
+    use super::weights::PyWeights;
 }

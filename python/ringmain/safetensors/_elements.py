@@ -1,0 +1,109 @@
+"""The elements of tensors as NumPy and torch have them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+# What NumPy has of its own.
+_PLAIN = {
+    "BOOL": "?",
+    "U8": "u1",
+    "I8": "i1",
+    "U16": "<u2",
+    "I16": "<i2",
+    "F16": "<f2",
+    "U32": "<u4",
+    "I32": "<i4",
+    "F32": "<f4",
+    "U64": "<u8",
+    "I64": "<i8",
+    "F64": "<f8",
+    "C64": "<c8",
+}
+
+# What the package ml_dtypes adds, and what has as many bytes.
+_ADDED = {
+    "BF16": ("bfloat16", "<u2"),
+    "F8_E4M3": ("float8_e4m3fn", "u1"),
+    "F8_E5M2": ("float8_e5m2", "u1"),
+    "F8_E8M0": ("float8_e8m0fnu", "u1"),
+    "F8_E4M3FNUZ": ("float8_e4m3fnuz", "u1"),
+    "F8_E5M2FNUZ": ("float8_e5m2fnuz", "u1"),
+}
+
+_TORCH = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "U16": "uint16",
+    "I16": "int16",
+    "F16": "float16",
+    "U32": "uint32",
+    "I32": "int32",
+    "F32": "float32",
+    "U64": "uint64",
+    "I64": "int64",
+    "F64": "float64",
+    "C64": "complex64",
+    **{name: added for name, (added, _) in _ADDED.items()},
+}
+
+
+class NumPy:
+    """Tensors as NumPy arrays."""
+
+    def __init__(self) -> None:
+        self.elements: dict[str, Any] = {name: np.dtype(code) for name, code in _PLAIN.items()}
+        try:
+            import ml_dtypes
+        except ImportError:
+            return
+        for name, (added, _) in _ADDED.items():
+            if hasattr(ml_dtypes, added):
+                self.elements[name] = np.dtype(getattr(ml_dtypes, added))
+
+    def finish(self, array: Any, dtype: str, shape: list[int], name: str) -> Any:
+        """The array as its caller gets it."""
+        if dtype not in self.elements:
+            way = "install ml_dtypes" if dtype in _ADDED else "read its bytes"
+            raise ValueError(f"tensor {name} holds {dtype}, which NumPy has no type for; {way}")
+        return np.asarray(array)  # of a single element an array too
+
+
+class Torch:
+    """Tensors as torch's, over the memory that they were read into."""
+
+    def __init__(self, device: Any) -> None:
+        try:
+            import torch
+        except ImportError as error:
+            raise ImportError(
+                'framework="pt" needs torch, which could not be imported; install it, or use '
+                'framework="np"'
+            ) from error
+        if sys.byteorder != "little":
+            raise NotImplementedError('framework="pt" needs a little-endian machine')
+        self._torch, self._device = torch, device
+        bytes_of = {name: code for name, (_, code) in _ADDED.items()}
+        self.elements: dict[str, Any] = {
+            name: np.dtype(code) for name, code in {**_PLAIN, **bytes_of}.items()
+        }
+
+    def finish(self, array: Any, dtype: str, shape: list[int], name: str) -> Any:
+        """The tensor of an array's memory, on the device."""
+        torch = self._torch
+        element = getattr(torch, _TORCH.get(dtype, ""), None)
+        if dtype == "F4" and hasattr(torch, "float4_e2m1fn_x2"):
+            element, shape = torch.float4_e2m1fn_x2, [*shape[:-1], shape[-1] // 2]
+        if element is None:
+            raise ValueError(f"tensor {name} holds {dtype}, which this torch has no type for")
+        array = np.ascontiguousarray(array)
+        if array.size == 0:
+            return torch.empty(shape, dtype=element, device=self._device)
+        # By bytes, as NumPy has not all of torch's types. The tensor keeps the array, and the array
+        # its memory.
+        tensor = torch.from_numpy(array.reshape(-1).view(np.uint8)).view(element).reshape(shape)
+        return tensor if str(self._device) == "cpu" else tensor.to(self._device)

@@ -1,0 +1,21 @@
+"""`load_file` as `safetensors.torch` has it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .._ringmain import Engine
+from . import load_file as _load_file
+
+__all__ = ["load_file"]
+
+
+def load_file(
+    filename: str | os.PathLike[str],
+    device: str | int = "cpu",
+    *,
+    engine: Engine | None = None,
+) -> dict[str, Any]:
+    """All tensors of a file or a model as torch's, by name, on the device."""
+    return _load_file(filename, device, framework="pt", engine=engine)

@@ -1,0 +1,357 @@
+//! `ShardSource`: batches of rows as arrays over the memory that they were read into.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use numpy::{PyArrayDescr, PyUntypedArray};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use ringmain::shards::{Delivered, Order, RowBatch, ShardOptions, ShardSource};
+
+use crate::array;
+use crate::engine::PyEngine;
+use crate::error::{Failure, Result};
+use crate::gil::detached;
+
+/// Delivers the rows of shards in batches: an iterator of `(rows, row_ids)`.
+///
+/// The arrays show memory of the engine's pool, which takes it back when the last array of a batch
+/// is gone; batches that are held count against the engine's memory limit.
+#[pyclass(frozen, weakref, module = "ringmain", name = "ShardSource")]
+pub(crate) struct PyShardSource {
+    /// Only ever tried: a fork may have left it locked for ever.
+    source: Mutex<ShardSource>,
+    engine: Py<PyEngine>,
+    /// What a pickle carries.
+    paths: Paths,
+    options: Options,
+}
+
+/// A directory of shards, or an ordered list of them.
+#[derive(Clone, Debug, FromPyObject, IntoPyObject)]
+enum Paths {
+    Dir(PathBuf),
+    List(Vec<PathBuf>),
+}
+
+#[derive(Clone, Debug)]
+struct Options {
+    order: String,
+    seed: u64,
+    block_rows: Option<u64>,
+    rank: u64,
+    world: u64,
+    batch_rows: Option<usize>,
+    dtype: String,
+    rows: Option<Vec<u64>>,
+    prefetch_bytes: Option<usize>,
+    patience: Option<f64>,
+}
+
+impl Options {
+    fn build(&self, epoch: u64) -> Result<ShardOptions> {
+        let mut options = ShardOptions::new()
+            .order(self.order(epoch)?)
+            .delivered(self.delivered()?)
+            .partition(self.rank, self.world);
+        if let Some(rows) = self.batch_rows {
+            options = options.batch_rows(rows);
+        }
+        if let Some(rows) = &self.rows {
+            options = options.only_rows(rows.iter().copied());
+        }
+        if let Some(bytes) = self.prefetch_bytes {
+            options = options.prefetch_window_bytes(bytes);
+        }
+        if let Some(seconds) = self.patience {
+            let patience = Duration::try_from_secs_f64(seconds).map_err(|error| {
+                Failure::value(format!("patience cannot be {seconds}: {error}"))
+            })?;
+            options = options.memory_patience(patience);
+        }
+        Ok(options)
+    }
+
+    fn order(&self, epoch: u64) -> Result<Order> {
+        let seed = self.seed;
+        let is_blocks = self.order == "blocks";
+        if self.block_rows.is_some() && !is_blocks {
+            let order = &self.order;
+            return Err(Failure::value(format!(
+                "block_rows is for order=\"blocks\", and the order is {order:?}"
+            )));
+        }
+        match self.order.as_str() {
+            "sequential" => Ok(Order::Sequential),
+            "shuffled" => Ok(Order::Shuffled { seed, epoch }),
+            "blocks" => match self.block_rows.and_then(NonZeroU64::new) {
+                Some(block_rows) => Ok(Order::BlockShuffled { seed, epoch, block_rows }),
+                None => Err(Failure::value("order=\"blocks\" needs block_rows, at least 1")),
+            },
+            other => Err(Failure::value(format!(
+                "order cannot be {other:?}: it is \"sequential\", \"shuffled\" or \"blocks\""
+            ))),
+        }
+    }
+
+    fn delivered(&self) -> Result<Delivered> {
+        match self.dtype.as_str() {
+            "float32" => Ok(Delivered::F32),
+            "float64" => Ok(Delivered::F64),
+            other => Err(Failure::value(format!(
+                "dtype cannot be {other}: shards hold float32, and float64 is the other that they \
+                 can be delivered as"
+            ))),
+        }
+    }
+}
+
+#[pymethods]
+impl PyShardSource {
+    #[new]
+    #[pyo3(signature = (paths, *, engine=None, order="sequential".to_owned(), seed=0, epoch=0,
+                        block_rows=None, rank=0, world=1, batch_rows=None, dtype=None, rows=None,
+                        prefetch_bytes=None, patience=None))]
+    #[allow(clippy::too_many_arguments)] // Python's are named
+    fn new(
+        py: Python<'_>,
+        paths: Paths,
+        engine: Option<Bound<'_, PyEngine>>,
+        order: String,
+        seed: u64,
+        epoch: u64,
+        block_rows: Option<u64>,
+        rank: u64,
+        world: u64,
+        batch_rows: Option<usize>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        rows: Option<Vec<u64>>,
+        prefetch_bytes: Option<usize>,
+        patience: Option<f64>,
+    ) -> Result<Self> {
+        let dtype = match dtype {
+            Some(dtype) => PyArrayDescr::new(py, dtype)?.str()?.to_string(),
+            None => "float32".to_owned(),
+        };
+        let options = Options {
+            order,
+            seed,
+            block_rows,
+            rank,
+            world,
+            batch_rows,
+            dtype,
+            rows,
+            prefetch_bytes,
+            patience,
+        };
+        let engine = PyEngine::or_default(py, engine)?;
+        let shards = options.build(epoch)?;
+        // A worker that gets the source may have another working directory.
+        let paths = match paths {
+            Paths::Dir(dir) => Paths::Dir(absolute(dir)),
+            Paths::List(list) => Paths::List(list.into_iter().map(absolute).collect()),
+        };
+        let source = detached(py, || match &paths {
+            Paths::Dir(dir) if dir.is_dir() => shards.open_dir(&engine.get().engine, dir),
+            Paths::Dir(file) => shards.open(&engine.get().engine, [file]),
+            Paths::List(list) => shards.open(&engine.get().engine, list),
+        })?;
+        Ok(Self { source: Mutex::new(source), engine, paths, options })
+    }
+
+    /// All rows of all shards.
+    #[getter]
+    fn total_rows(&self) -> Result<u64> {
+        Ok(self.lock()?.total_rows())
+    }
+
+    /// The rows that this source delivers in an epoch: those of its rank, and of `rows`.
+    #[getter]
+    fn epoch_rows(&self) -> Result<u64> {
+        Ok(self.lock()?.epoch_rows())
+    }
+
+    /// The rows that are still to come in this epoch.
+    #[getter]
+    fn remaining_rows(&self) -> Result<u64> {
+        Ok(self.lock()?.remaining_rows())
+    }
+
+    /// The columns of a row.
+    #[getter]
+    fn width(&self) -> Result<usize> {
+        Ok(self.lock()?.width())
+    }
+
+    /// The rows of a batch at most.
+    #[getter]
+    fn batch_rows(&self) -> Result<usize> {
+        Ok(self.lock()?.batch_rows())
+    }
+
+    /// Which pass over the rows it is.
+    #[getter]
+    fn epoch(&self) -> Result<u64> {
+        Ok(self.lock()?.order().epoch())
+    }
+
+    /// The engine that reads.
+    #[getter]
+    fn engine(&self, py: Python<'_>) -> Py<PyEngine> {
+        self.engine.clone_ref(py)
+    }
+
+    /// The batches of an epoch.
+    fn __len__(&self) -> Result<usize> {
+        Ok(usize::try_from(self.lock()?.epoch_batches()).unwrap_or(usize::MAX))
+    }
+
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    /// The next `(rows, row_ids)`. After an error it tries the same batch again.
+    fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyTuple>>> {
+        let mut source = self.lock()?;
+        let source = &mut *source;
+        match detached(py, || source.next_batch())? {
+            Some(batch) => Ok(Some(arrays(py, batch)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Back to the first row of the epoch.
+    fn reset(&self, py: Python<'_>) -> Result<()> {
+        self.with(py, ShardSource::reset)
+    }
+
+    /// To the first row of another epoch: other shuffled rows, or the same in sequential order.
+    fn set_epoch(&self, py: Python<'_>, epoch: u64) -> Result<()> {
+        self.with(py, |source| source.set_epoch(epoch))
+    }
+
+    /// Passes over so many rows, or all that are left, without reading them.
+    fn skip_rows(&self, py: Python<'_>, rows: u64) -> Result<()> {
+        self.with(py, |source| source.skip_rows(rows))
+    }
+
+    /// Passes over so many batches, or all that are left, without reading them.
+    fn skip_batches(&self, py: Python<'_>, batches: u64) -> Result<()> {
+        self.with(py, |source| source.skip_batches(batches))
+    }
+
+    /// To where a row stands in the order: the next batch begins with it.
+    fn seek(&self, py: Python<'_>, row_id: u64) -> Result<()> {
+        let mut source = self.lock()?;
+        let source = &mut *source;
+        detached(py, || source.seek(row_id))
+    }
+
+    /// Where the source stands: a plain dict of numbers.
+    fn state_dict<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        let text = serde_json::to_string(&self.lock()?.state())
+            .map_err(|error| Failure::value(error.to_string()))?;
+        Ok(py.import("json")?.call_method1("loads", (text,))?)
+    }
+
+    /// Goes on from a state of a source over the same shards with the same order, rank, world and
+    /// rows. The epoch is that of the state.
+    fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> Result<()> {
+        let text: String = py.import("json")?.call_method1("dumps", (state,))?.extract()?;
+        let state = serde_json::from_str(&text)
+            .map_err(|error| Failure::value(format!("this is no state of a source: {error}")))?;
+        let mut source = self.lock()?;
+        let source = &mut *source;
+        detached(py, || source.resume(&state))
+    }
+
+    /// The paths and options only, and the epoch: a copy begins with its first row.
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<((Paths,), Bound<'py, PyDict>)> {
+        let Options { order, seed, block_rows, rank, world, batch_rows, .. } = &self.options;
+        let Options { dtype, rows, prefetch_bytes, patience, .. } = &self.options;
+        let kwargs = PyDict::new(py);
+        kwargs.set_item("engine", PyEngine::for_pickle(py, &self.engine))?;
+        kwargs.set_item("order", order)?;
+        kwargs.set_item("seed", seed)?;
+        kwargs.set_item("epoch", self.epoch()?)?;
+        kwargs.set_item("block_rows", block_rows)?;
+        kwargs.set_item("rank", rank)?;
+        kwargs.set_item("world", world)?;
+        kwargs.set_item("batch_rows", batch_rows)?;
+        kwargs.set_item("dtype", dtype)?;
+        kwargs.set_item("rows", rows)?;
+        kwargs.set_item("prefetch_bytes", prefetch_bytes)?;
+        kwargs.set_item("patience", patience)?;
+        Ok(((self.paths.clone(),), kwargs))
+    }
+
+    fn __repr__(&self) -> Result<String> {
+        let source = self.lock()?;
+        let Options { order, rank, world, dtype, .. } = &self.options;
+        Ok(format!(
+            "ShardSource({} rows of {} {dtype}, order={order}, rank={rank} of {world}, {} rows to \
+             come)",
+            source.total_rows(),
+            source.width(),
+            source.remaining_rows()
+        ))
+    }
+}
+
+impl PyShardSource {
+    /// The source, unless another thread is waiting for a batch of it.
+    fn lock(&self) -> Result<MutexGuard<'_, ShardSource>> {
+        self.source.try_lock().map_err(|_| {
+            Failure::from(PyRuntimeError::new_err(
+                "this ShardSource is in use by another thread: give each thread its own, with \
+                 rank and world",
+            ))
+        })
+    }
+
+    /// Moves the source, which ends what is being read.
+    fn with(&self, py: Python<'_>, go: impl FnOnce(&mut ShardSource) + Send) -> Result<()> {
+        let mut source = self.lock()?;
+        let source = &mut *source;
+        detached(py, || -> Result<()> {
+            go(source);
+            Ok(())
+        })
+    }
+}
+
+/// Owns the memory of a batch's arrays.
+#[pyclass(frozen, module = "ringmain._ringmain", name = "_Rows")]
+struct Rows {
+    _batch: RowBatch,
+}
+
+/// A batch as arrays over its memory.
+fn arrays(py: Python<'_>, mut batch: RowBatch) -> Result<Bound<'_, PyTuple>> {
+    let (len, width) = (batch.len(), batch.width());
+    let code = match batch.delivered() {
+        Delivered::F32 => "f4",
+        _ => "f8",
+    };
+    let rows = batch.row_bytes_mut().as_mut_ptr();
+    let ids = batch.row_ids_mut().as_mut_ptr();
+    let owner = Bound::new(py, Rows { _batch: batch })?.into_any();
+    let (value, id) = (PyArrayDescr::new(py, code)?, PyArrayDescr::new(py, "u8")?);
+    // SAFETY: both are slices of the batch of just these lengths; its memory stays where it is while
+    // the owner lives, and the owner does nothing with it.
+    let (rows, ids): (Bound<'_, PyUntypedArray>, _) = unsafe {
+        (
+            array::over(owner.clone(), rows, &value, &[len, width])?,
+            array::over(owner, ids.cast(), &id, &[len])?,
+        )
+    };
+    Ok(PyTuple::new(py, [rows, ids])?)
+}
+
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
+}

@@ -1,0 +1,398 @@
+import hashlib
+import json
+import multiprocessing
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ringmain
+
+# Written by FFCV.
+VECTOR = Path(__file__).parents[2] / "engine/tests/vectors/beton/mixed.beton"
+EXPECTED = json.loads(VECTOR.with_suffix(".expected.json").read_text())
+
+
+def digest(data):
+    return hashlib.sha256(bytes(data)).hexdigest()
+
+
+def check_sample(found, expected, images):
+    assert list(found) == EXPECTED["fields"]
+    assert found["label"] == expected["label"] and found["score"] == expected["score"]
+    assert [len(found["blob"]), digest(found["blob"])] == expected["blob"]
+    assert digest(found["mat"].tobytes()) == expected["mat"]
+    assert found["meta"] == expected["meta"]
+    mode, width, height, size, sha = expected["img"]
+    if mode == 1 or images == "decoded":
+        assert found["img"].shape == (height, width, 3)
+    else:
+        assert found["img"].shape == (size,)
+    if mode == 1 or images == "stored":
+        assert digest(found["img"].tobytes()) == sha
+    assert found["img"].dtype == np.uint8
+
+
+@pytest.mark.parametrize("images", ["decoded", "stored"])
+def test_ffcvs_own_file(engine, images):
+    beton = ringmain.Beton(VECTOR, engine=engine, images=images)
+    assert len(beton) == EXPECTED["num_samples"] == 300
+    assert list(beton.fields) == EXPECTED["fields"]
+    assert beton.fields["mat"]["kind"] == "array" and beton.fields["label"] == {"kind": "int"}
+    assert "300 samples" in repr(beton) and beton.engine is engine
+    for id in (0, 1, 2, 150, 299, -1):
+        sample = beton[id]
+        check_sample(sample, EXPECTED["samples"][id], images)
+        assert type(sample["label"]) is int and type(sample["score"]) is float
+        assert type(sample["blob"]) is bytes
+    spec = beton.fields["mat"]
+    assert beton[0]["mat"].dtype == spec["dtype"] and beton[0]["mat"].shape == spec["shape"]
+
+
+def test_batches_are_the_samples(engine):
+    beton = ringmain.Beton(VECTOR, engine=engine)
+    ids = np.array([3, 141, 59, 3, 299])
+    batch = beton.read_batch(ids)
+    assert batch["label"].dtype == np.int64 and batch["score"].dtype == np.float64
+    assert batch["mat"].shape == (5, *beton.fields["mat"]["shape"])
+    for at, id in enumerate(ids):
+        one = {name: column[at] for name, column in batch.items()}
+        check_sample(one, EXPECTED["samples"][id], "decoded")
+        np.testing.assert_array_equal(one["img"], beton[int(id)]["img"])
+    batch["mat"] += 1  # it is the caller's
+    assert beton.read_batch([])["mat"].shape[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("traversal", "options"),
+    [("sequential", {}), ("random", {"seed": 3}), ("quasi_random", {"seed": 3, "open_pages": 1})],
+)
+def test_epochs_have_every_sample_once(engine, traversal, options):
+    beton = ringmain.Beton(VECTOR, engine=engine, images="stored")
+    epoch = beton.epoch(traversal, batch_size=32, **options)
+    assert (len(epoch), epoch.batch_size) == (10, 32)
+    found = []
+    for batch, ids in epoch:
+        assert ids.dtype == np.uint64
+        for at, id in enumerate(ids):
+            one = {name: column[at] for name, column in batch.items()}
+            check_sample(one, EXPECTED["samples"][id], "stored")
+        found += ids.tolist()
+    assert sorted(found) == list(range(300))
+    assert (found == sorted(found)) == (traversal == "sequential")
+    assert list(epoch) == []
+    epoch.set_epoch(1)
+    again = [int(id) for _, ids in epoch for id in ids]
+    assert sorted(again) == sorted(found)
+    assert (again == found) == (traversal == "sequential")
+
+
+def test_memory_managers_deliver_the_same():
+    def ids(engine, **options):
+        epoch = ringmain.Beton(VECTOR, engine=engine).epoch("random", batch_size=50, **options)
+        return [(ids.tolist(), batch["mat"].tobytes()) for batch, ids in epoch]
+
+    mmap, pread = ringmain.Engine("mmap"), ringmain.Engine("pread")
+    expected = ids(pread)
+    assert ids(mmap, memory_manager="os_cache") == expected
+    assert ids(pread, memory_manager="process_cache", cache_pages=2) == expected
+    with pytest.raises(ValueError, match="mmap"):
+        ids(pread, memory_manager="os_cache")
+
+
+def test_ranks_last_batches_and_states():
+    beton = ringmain.Beton(VECTOR)
+    found = []
+    for rank in range(3):
+        found += [int(id) for _, ids in beton.epoch("random", rank=rank, world=3) for id in ids]
+    assert sorted(found) == list(range(300))
+    epoch = beton.epoch(batch_size=64, drop_last=True)
+    assert len(epoch) == len(list(epoch)) == 4
+    epoch = beton.epoch("random", seed=2, epoch=4, batch_size=64)
+    next(epoch)
+    state = pickle.loads(pickle.dumps(epoch.state_dict()))
+    rest = [ids.tolist() for _, ids in epoch]
+    later = beton.epoch("random", seed=2, batch_size=64)
+    later.load_state_dict(state)
+    assert [ids.tolist() for _, ids in later] == rest
+    later.reset()
+    later.skip_batches(1)
+    assert [ids.tolist() for _, ids in later] == rest
+    with pytest.raises(ValueError, match="traversal"):
+        beton.epoch("sequential").load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"traversal": "none"}, "quasi_random"),
+        ({"traversal": "quasi_random"}, "open_pages"),
+        ({"open_pages": 1}, "open_pages"),
+        ({"memory_manager": "none"}, "process_cache"),
+        ({"memory_manager": "process_cache"}, "cache_pages"),
+        ({"cache_pages": 3}, "cache_pages"),
+        ({"damaged": "none"}, "leave_out"),
+        ({"rank": 1}, "rank"),
+        ({"batch_size": 0}, "batch_size"),
+    ],
+)
+def test_options_that_cannot_work(options, message):
+    with pytest.raises(ValueError, match=message):
+        ringmain.Beton(VECTOR).epoch(**options)
+
+
+def test_errors_are_pythons_own(tmp_path, engine):
+    with pytest.raises(FileNotFoundError) as caught:
+        ringmain.Beton(tmp_path / "none.beton", engine=engine)
+    assert caught.value.filename == str(tmp_path / "none.beton")
+    (tmp_path / "bad.beton").write_bytes(b"\xff" * 4096)
+    with pytest.raises(ValueError, match=r"bad\.beton"):
+        ringmain.Beton(tmp_path / "bad.beton", engine=engine)
+    beton = ringmain.Beton(VECTOR, engine=engine)
+    for id in (300, -301):
+        with pytest.raises(IndexError, match="300"):
+            beton[id]
+    with pytest.raises(IndexError):
+        beton.read_batch([1, 300])
+    with pytest.raises(ValueError, match="decoded"):
+        ringmain.Beton(VECTOR, images="none")
+    with pytest.raises(ValueError, match="index_limit"):
+        ringmain.Beton(VECTOR, index_limit=100)
+
+
+def test_damaged_samples(tmp_path):
+    samples = [(at, bytes([at]) * 10) for at in range(20)]
+    path = tmp_path / "a.beton"
+    ringmain.BetonWriter(path, {"n": "int", "b": "bytes"}).from_iterable(samples)
+    data = bytearray(path.read_bytes())
+    row = bytes([7, 0, 0, 0, 0, 0, 0, 0])
+    at = data.index(row, 2 * 1041)  # of sample 7, whose pointer follows
+    data[at + 8 : at + 16] = b"\xff" * 8
+    path.write_bytes(data)
+    beton = ringmain.Beton(path)
+    with pytest.raises(ValueError, match="sample 7, field `b`"):
+        beton[7]
+    epoch = beton.epoch(batch_size=8, damaged="leave_out")
+    assert [int(n) for batch, _ in epoch for n in batch["n"]] == [n for n in range(20) if n != 7]
+    assert epoch.left_out == 1
+
+
+FIELDS = {
+    "id": "int",
+    "score": "float",
+    "text": "bytes",
+    "mat": {"kind": "array", "dtype": np.float32, "shape": (3, 4)},
+    "tensor": {"kind": "tensor", "dtype": ">i2", "shape": [5]},
+    "meta": "json",
+    "img": "image",
+}
+
+
+def make(at):
+    random = np.random.default_rng(at)
+    return {
+        "id": at - 5,
+        "score": at / 3,
+        "text": bytes([at % 256]) * (at % 17),
+        "mat": random.random((3, 4), dtype=np.float32),
+        "tensor": random.integers(-99, 99, 5, dtype=np.int16),
+        "meta": {"at": at, "names": ["ä", None]},
+        "img": random.integers(0, 255, (at % 5 + 1, 3, 3), dtype=np.uint8),
+    }
+
+
+class Indexed:
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, at):
+        return make(at)
+
+
+def check_written(path, count):
+    beton = ringmain.Beton(path)
+    assert len(beton) == count
+    for at in range(count):
+        found, expected = beton[at], make(at)
+        for name in ("id", "score", "text", "meta"):
+            assert found[name] == expected[name]
+        for name in ("mat", "tensor", "img"):
+            np.testing.assert_array_equal(found[name], expected[name])
+    return beton
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("alignment", [None, 512, 4096])
+def test_what_is_written_is_read(tmp_path, workers, alignment):
+    path = tmp_path / "a.beton"
+    writer = ringmain.BetonWriter(
+        path, FIELDS, page_size=2 << 20, alignment=alignment, workers=workers
+    )
+    assert writer.from_indexed(Indexed())["samples"] == 100
+    beton = check_written(path, 100)
+    assert beton.fields["tensor"] == {"kind": "tensor", "dtype": np.dtype(">i2"), "shape": (5,)}
+    report = writer.from_iterable((tuple(make(at).values()) for at in range(30)), 30)
+    assert report["file_bytes"] == path.stat().st_size
+    check_written(path, 30)
+    # What a dataset says of its fields is what the writer takes.
+    copy = ringmain.BetonWriter(tmp_path / "b.beton", beton.fields)
+    copy.from_indexed(ringmain.Beton(path))
+    check_written(tmp_path / "b.beton", 30)
+
+
+def test_jpegs_are_kept(tmp_path):
+    stored = ringmain.Beton(VECTOR, images="stored")
+    jpegs = [id for id in range(30) if EXPECTED["samples"][id]["img"][0] == 0]
+    ringmain.BetonWriter(tmp_path / "a.beton", {"img": "image"}).from_iterable(
+        [(stored[id]["img"].tobytes(),) for id in jpegs]
+    )
+    copy = ringmain.Beton(tmp_path / "a.beton")
+    for at, id in enumerate(jpegs):
+        np.testing.assert_array_equal(copy[at]["img"], ringmain.Beton(VECTOR)[id]["img"])
+
+
+def test_a_file_of_any_number_of_workers(tmp_path):
+    paths = [tmp_path / f"{workers}.beton" for workers in (1, 4)]
+    for path, workers in zip(paths, (1, 4)):
+        writer = ringmain.BetonWriter(path, FIELDS, workers=workers, deterministic=True)
+        writer.from_indexed(Indexed())
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_samples_that_do_not_fit(tmp_path):
+    def write(fields, samples, **options):
+        ringmain.BetonWriter(tmp_path / "a.beton", fields).from_iterable(samples, **options)
+
+    array = {"kind": "array", "dtype": "f4", "shape": (2,)}
+    for fields, samples, kind, message in [
+        ({"n": "int"}, [("x",)], TypeError, "str"),
+        ({"n": "int"}, [(1, 2)], ValueError, "2 values"),
+        ({"n": "int"}, [{"m": 1}], ValueError, 'no "n"'),
+        ({"n": "int"}, [{"n": 1, "m": 1}], ValueError, "2 values"),
+        ({"n": "int"}, [3], TypeError, "dict or a tuple"),
+        ({"n": "none"}, [], ValueError, "none"),
+        ({"a": {"kind": "array", "dtype": "f4"}}, [], ValueError, "shape"),
+        ({"a": array}, [(np.zeros(3, "f4"),)], ValueError, r"\(3,\)"),
+        ({"a": array}, [(np.zeros(2, "c8"),)], TypeError, "cast"),
+        ({"i": "image"}, [(np.zeros((2, 2), "u1"),)], ValueError, "height"),
+        ({"i": "image"}, [(b"no jpeg",)], ValueError, "JPEG"),
+        ({}, [], ValueError, "fields"),
+        ({"a name that is too long": "int"}, [], ValueError, "16"),
+    ]:
+        with pytest.raises(kind, match=message):
+            write(fields, samples)
+    with pytest.raises(ValueError, match="only 1"):
+        write({"n": "int"}, iter([(1,)]), count=2)
+    with pytest.raises(ValueError, match="more"):
+        write({"n": "int"}, iter([(1,), (2,)]), count=1)
+    with pytest.raises(TypeError, match="count"):
+        write({"n": "int"}, iter([(1,)]))
+    with pytest.raises(ValueError, match="alignment"):
+        ringmain.BetonWriter(tmp_path / "a.beton", {"n": "int"}, alignment=3)
+    assert list(tmp_path.iterdir()) == []  # nothing is left
+
+
+def test_what_a_maker_raises_is_raised(tmp_path):
+    class Mine(Exception):
+        pass
+
+    class Failing(Indexed):
+        def __getitem__(self, at):
+            if at == 50:
+                raise Mine(at)
+            return {"n": at}
+
+    def failing():
+        yield (1,)
+        raise Mine
+
+    writer = ringmain.BetonWriter(tmp_path / "a.beton", {"n": "int"}, workers=3)
+    with pytest.raises(Mine):
+        writer.from_indexed(Failing())
+    with pytest.raises(Mine):
+        writer.from_iterable(failing(), 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process cannot be sent Ctrl-C there")
+def test_ctrl_c_ends_a_writer(tmp_path):
+    program = """
+import sys, time, ringmain
+
+class Slow:
+    def __len__(self):
+        return 1_000_000
+    def __getitem__(self, at):
+        print(at, flush=True)
+        time.sleep(0.01)
+        return (at,)
+
+try:
+    ringmain.BetonWriter(sys.argv[1], {"n": "int"}).from_indexed(Slow())
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "a.beton")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        child.send_signal(signal.SIGINT)
+        child.stdout.read()
+        assert child.wait(timeout=120) == 7
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pickles_carry_options_only(monkeypatch):
+    monkeypatch.chdir(VECTOR.parent)
+    beton = ringmain.Beton(VECTOR.name, images="stored")
+    data = pickle.dumps(beton)
+    assert len(data) < 1000
+    monkeypatch.chdir("/")
+    check_sample(pickle.loads(data)[1], EXPECTED["samples"][1], "stored")
+
+
+def _labels(beton, queue):
+    queue.put([beton[at]["label"] for at in range(20)])
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_children_and_threads(method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} on this platform")
+    beton = ringmain.Beton(VECTOR)
+    expected = [sample["label"] for sample in EXPECTED["samples"][:20]]
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    child = context.Process(target=_labels, args=(beton, queue))
+    child.start()
+    assert queue.get(timeout=120) == expected
+    child.join()
+    found = []
+
+    def read():
+        found.append([beton[at]["label"] for at in range(20)])
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
+
+
+def test_batches_return_to_the_pool():
+    engine = ringmain.Engine("pread")
+    beton = ringmain.Beton(VECTOR, engine=engine, images="stored")
+    batch = beton.read_batch(range(100))
+    part = batch["mat"][3]
+    assert engine.pool_stats()["in_use_bytes"] > 0
+    del batch
+    np.testing.assert_array_equal(part, beton[3]["mat"])
+    del part
+    assert engine.pool_stats()["in_use_bytes"] == 0
+    samples = list(beton)  # small ones do not keep a buffer each
+    assert len(samples) == 300 and engine.pool_stats()["in_use_bytes"] == 0

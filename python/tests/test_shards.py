@@ -1,0 +1,300 @@
+import gc
+import multiprocessing
+import pickle
+import struct
+import threading
+
+import numpy as np
+import pytest
+
+import ringmain
+from ringmain import _split
+
+WIDTH = 5
+LENGTHS = [13, 1, 40, 7]
+TOTAL = sum(LENGTHS)
+VALUES = np.arange(TOTAL * WIDTH, dtype=np.float32).reshape(TOTAL, WIDTH) / 7
+
+
+def write_shard(path, rows):
+    header = b"GAMSAE01" + struct.pack("<QQII", *rows.shape, 0, 0)
+    path.write_bytes(header + rows.astype("<f4").tobytes())
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    start = 0
+    for at, rows in enumerate(LENGTHS):
+        write_shard(tmp_path / f"part-{at:03}.shard", VALUES[start : start + rows])
+        start += rows
+    return tmp_path
+
+
+def ids_of(source):
+    return [int(row_id) for _, row_ids in source for row_id in row_ids]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", np.float32, np.dtype("f8")])
+@pytest.mark.parametrize("order", ["sequential", "shuffled", "blocks"])
+def test_rows_are_those_of_the_files(corpus, engine, order, dtype):
+    options = {"block_rows": 4} if order == "blocks" else {}
+    source = ringmain.ShardSource(
+        corpus, engine=engine, order=order, seed=3, batch_rows=8, dtype=dtype, **options
+    )
+    assert (source.total_rows, source.width, source.batch_rows) == (TOTAL, WIDTH, 8)
+    assert source.epoch_rows == source.remaining_rows == TOTAL
+    assert source.engine is engine
+    found, batches = [], 0
+    for rows, row_ids in source:
+        assert rows.dtype == np.dtype(dtype) and row_ids.dtype == np.uint64
+        assert rows.shape == (len(row_ids), WIDTH) and rows.flags.c_contiguous
+        np.testing.assert_array_equal(rows, VALUES[row_ids].astype(dtype))
+        found.extend(row_ids.tolist())
+        batches += 1
+    assert batches == len(source)
+    assert sorted(found) == list(range(TOTAL))
+    assert (found == sorted(found)) == (order == "sequential")
+    assert list(source) == []  # until it is moved
+    source.reset()
+    assert ids_of(source) == found
+
+
+def test_arrays_are_the_callers_own_and_return_to_the_pool(tmp_path):
+    rows = np.arange(4096 * 64, dtype=np.float32).reshape(4096, 64)
+    write_shard(tmp_path / "a.shard", rows)
+    engine = ringmain.Engine("pread")
+    source = ringmain.ShardSource(tmp_path, engine=engine, batch_rows=512, prefetch_bytes=0)
+    batch, row_ids = next(source)
+    held = engine.pool_stats()["in_use_bytes"]
+    assert held >= batch.nbytes
+    assert batch.flags.writeable and not batch.flags.owndata
+    batch *= 2
+    part = batch[3:5]
+    other = next(source)[0]
+    np.testing.assert_array_equal(part, rows[3:5] * 2)
+    np.testing.assert_array_equal(other, rows[512:1024])
+    del batch, other
+    np.testing.assert_array_equal(part, rows[3:5] * 2)  # a view keeps the memory
+    np.testing.assert_array_equal(row_ids, range(512))
+    del part, row_ids
+    gc.collect()
+    assert engine.pool_stats()["in_use_bytes"] == 0
+    for _ in range(3):
+        source.reset()
+        assert sum(len(rows) for rows, _ in source) == 4096
+    assert engine.pool_stats()["fresh"] <= 4
+
+
+def test_ranks_deliver_every_row_once(corpus):
+    for world in (1, 2, 3, 7):
+        found = []
+        for rank in range(world):
+            source = ringmain.ShardSource(
+                corpus, order="shuffled", seed=1, batch_rows=4, rank=rank, world=world
+            )
+            found += ids_of(source)
+        assert sorted(found) == list(range(TOTAL))
+
+
+def test_epochs_differ_and_repeat(corpus):
+    def epoch(number):
+        options = {"order": "shuffled", "seed": 5, "batch_rows": 16}
+        return ids_of(ringmain.ShardSource(corpus, epoch=number, **options))
+
+    source = ringmain.ShardSource(corpus, order="shuffled", seed=5, batch_rows=16)
+    assert ids_of(source) == epoch(0)
+    source.set_epoch(7)
+    assert source.epoch == 7
+    assert ids_of(source) == epoch(7) != epoch(0)
+
+
+def test_a_list_of_files_and_of_rows(corpus):
+    paths = [corpus / "part-002.shard", str(corpus / "part-000.shard")]
+    source = ringmain.ShardSource(paths, rows=[1, 40, 52, 1], batch_rows=3)
+    assert (source.total_rows, source.epoch_rows) == (53, 3)
+    (first, ids), (second, more) = source
+    assert ids.tolist() == [1] and more.tolist() == [40, 52]
+    np.testing.assert_array_equal(first, VALUES[14 + 1 : 14 + 2])
+    np.testing.assert_array_equal(second, VALUES[[0, 12]])
+    one = ringmain.ShardSource(corpus / "part-001.shard")
+    assert len(one) == one.total_rows == 1
+
+
+@pytest.mark.parametrize("order", ["sequential", "shuffled"])
+def test_a_state_goes_on_where_it_was_taken(corpus, order):
+    def opened(**options):
+        return ringmain.ShardSource(corpus, order=order, seed=2, batch_rows=6, **options)
+
+    source = opened()
+    source.set_epoch(3)
+    before = [int(row_id) for _ in range(4) for row_id in next(source)[1]]
+    state = pickle.loads(pickle.dumps(source.state_dict()))
+    assert type(state) is dict and all(type(value) is int for value in state.values())
+    rest = ids_of(source)
+    later = opened(dtype="float64", prefetch_bytes=0)
+    later.load_state_dict(state)
+    assert later.remaining_rows == len(rest)
+    assert ids_of(later) == rest
+    assert sorted(before + rest) == list(range(TOTAL))
+    with pytest.raises(ValueError, match="partition"):
+        opened(world=2).load_state_dict(state)
+    with pytest.raises(ValueError, match="no state"):
+        source.load_state_dict({"epoch": 1})
+
+
+def test_moving_about(corpus):
+    source = ringmain.ShardSource(corpus, batch_rows=4)
+    source.seek(20)
+    assert next(source)[1].tolist() == [20, 21, 22, 23]
+    source.skip_rows(2)
+    assert next(source)[1][0] == 26
+    source.reset()
+    source.skip_batches(4)  # 4 + 4 + 4 + 1 of the first shard
+    assert next(source)[1].tolist() == [13]
+    with pytest.raises(IndexError, match="fewer rows"):
+        source.seek(TOTAL)
+
+
+def test_pickles_carry_options_only(corpus, monkeypatch):
+    monkeypatch.chdir(corpus)
+    engine = ringmain.Engine("pread", memory_limit=64 << 20)
+    source = ringmain.ShardSource(
+        ".", engine=engine, order="blocks", block_rows=4, seed=9, rank=1, world=2, batch_rows=5,
+        dtype="float64", rows=range(30),
+    )  # fmt: skip
+    source.set_epoch(4)
+    expected = ids_of(source)
+    data = pickle.dumps(source)
+    assert len(data) < 2000
+    monkeypatch.chdir("/")
+    copy = pickle.loads(data)
+    assert repr(copy.engine) == repr(engine) and copy.epoch == 4
+    assert next(copy)[0].dtype == np.float64
+    copy.reset()
+    assert ids_of(copy) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"order": "random"}, "sequential"),
+        ({"order": "blocks"}, "block_rows"),
+        ({"block_rows": 3}, "block_rows"),
+        ({"dtype": "int32"}, "float64"),
+        ({"rank": 2, "world": 2}, "rank"),
+        ({"batch_rows": 0}, "batch_rows"),
+        ({"rows": []}, "only_rows"),
+        ({"patience": -1.0}, "patience"),
+    ],
+)
+def test_options_that_cannot_work(corpus, options, message):
+    with pytest.raises(ValueError, match=message):
+        ringmain.ShardSource(corpus, **options)
+
+
+def test_files_that_are_none(corpus, engine):
+    with pytest.raises(FileNotFoundError) as caught:
+        ringmain.ShardSource([corpus / "none.shard"], engine=engine)
+    assert caught.value.filename == str(corpus / "none.shard")
+    (corpus / "bad.shard").write_bytes(b"no shard" * 10)
+    with pytest.raises(ValueError, match=r"bad\.shard"):
+        ringmain.ShardSource(corpus, engine=engine)
+    (corpus / "empty").mkdir()
+    with pytest.raises(ValueError, match="empty"):
+        ringmain.ShardSource(corpus / "empty", engine=engine)
+    with pytest.raises(TypeError):
+        ringmain.ShardSource(3)
+
+
+def test_a_shard_that_changes_is_an_error(corpus):
+    source = ringmain.ShardSource(corpus, batch_rows=4, prefetch_bytes=0)
+    next(source)
+    write_shard(corpus / "part-000.shard", VALUES[20:25])
+    with pytest.raises((OSError, ValueError), match="part-000"):
+        ids_of(source)
+
+
+def test_held_batches_are_a_memory_error(tmp_path):
+    write_shard(tmp_path / "a.shard", np.zeros((4096, 256), np.float32))
+    engine = ringmain.Engine("pread", memory_limit=4 << 20)
+    source = ringmain.ShardSource(tmp_path, engine=engine, batch_rows=512, patience=0.05)
+    held = []
+    with pytest.raises(MemoryError, match="held"):
+        held.extend(source)
+    assert held
+    held.clear()
+    next(source)  # nothing was lost
+
+
+def test_one_thread_at_a_time(corpus):
+    """Threads that share a source get what it has once, or are told."""
+    source = ringmain.ShardSource(corpus, batch_rows=1)
+    found, errors = [], []
+
+    def consume():
+        while True:
+            try:
+                found.append(int(next(source)[1][0]))
+            except StopIteration:
+                return
+            except RuntimeError as error:
+                errors.append(str(error))
+
+    threads = [threading.Thread(target=consume) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(TOTAL))
+    assert all("another thread" in error for error in errors)
+
+
+def _rest_of(source, queue):
+    queue.put(ids_of(source))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_goes_on(corpus, method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} on this platform")
+    source = ringmain.ShardSource(corpus, batch_rows=4)
+    next(source)
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    child = context.Process(target=_rest_of, args=(source, queue))
+    child.start()
+    found = queue.get(timeout=120)
+    child.join()
+    # A forked child stands where its parent stood, one that was sent the source at the beginning.
+    assert found == list(range(4 if method == "fork" else 0, TOTAL))
+    assert ids_of(source) == list(range(4, TOTAL))
+
+
+def test_workers_of_ranks_have_all_rows_once(corpus):
+    for world, workers in [(1, 1), (1, 3), (2, 2), (3, 4)]:
+        found = []
+        for rank in range(world):
+            for worker in range(workers):
+                part, parts = _split.part(rank, world, worker, workers)
+                found += ids_of(ringmain.ShardSource(corpus, rank=part, world=parts))
+        assert sorted(found) == list(range(TOTAL))
+    with pytest.raises(ValueError, match="rank 2 of 2"):
+        _split.part(2, 2, 0, 1)
+    with pytest.raises(ValueError, match="worker 1 of 1"):
+        _split.part(0, 1, 1, 1)
+
+
+def test_shares_of_workers_are_those_of_a_loader_that_asks_in_turn():
+    for lengths in ([3, 3], [4, 3, 3], [1, 1, 0], [5], [2, 4, 3]):
+        left, order = list(lengths), []
+        while any(left):
+            for worker, batches in enumerate(left):
+                if batches:
+                    left[worker] -= 1
+                    order.append(worker)
+        for batches in range(len(order) + 1):
+            shares = [
+                _split.share(batches, worker, len(lengths), lengths)
+                for worker in range(len(lengths))
+            ]
+            assert shares == [order[:batches].count(worker) for worker in range(len(lengths))]
