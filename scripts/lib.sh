@@ -122,9 +122,9 @@ need_venv() {
     done
 }
 
-# build_python VENV: the Python package, optimised as it is shipped, in a virtual environment.
+# build_python VENV [OPTION...]: the Python package in a virtual environment, by `maturin develop`.
 build_python() {
     need_rust
     need_venv "$1" maturin numpy
-    (cd python && VIRTUAL_ENV=$1 "$1/bin/maturin" develop --locked --release --quiet)
+    (cd python && VIRTUAL_ENV=$1 "$1/bin/maturin" develop --locked --quiet "${@:2}")
 }

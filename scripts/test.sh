@@ -31,8 +31,8 @@ make_venv() {
         'hdrhistogram~=0.10.3' 'jsonschema~=4.20'
 }
 
-# The Python package, in an environment of its own. Torch is several gigabytes: its tests run where
-# it is installed, and pytest says when not.
+# The Python package, in an environment of its own, with checked arithmetic as the tests of Rust have
+# it. Torch is several gigabytes: its tests run where it is installed, and pytest says when not.
 python_tests() {
     local venv=$target/python
     build_python "$venv"

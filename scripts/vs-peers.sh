@@ -41,6 +41,6 @@ if wanted views; then
         "$target/release/ringmain" "$scratch/views.bin"
 fi
 if wanted python; then
-    step "python: build" build_python "$venv"
+    step "python: build" build_python "$venv" --release
     step python "$venv/bin/python" scripts/peers/python_views.py "$scratch/views.bin"
 fi
