@@ -36,7 +36,7 @@ make_venv() {
 python_tests() {
     local venv=$target/python
     build_python "$venv"
-    need_venv "$venv" exca pytest hypothesis ml_dtypes
+    need_venv "$venv" exca pytest hypothesis ml_dtypes safetensors
     "$venv/bin/python" -m pytest --quiet python/tests
 }
 
