@@ -25,6 +25,13 @@ pub(crate) struct PyEngine {
     token: String,
 }
 
+/// The part of the memory that is for reads through the page cache: scratch memory, as arrays have
+/// theirs from the other engine.
+const CACHED_PART: usize = 8;
+
+/// What an engine needs at least.
+const MEMORY_LIMIT_MIN: usize = 8192;
+
 /// What was asked for: all that a pickle carries.
 #[derive(Clone, Debug, FromPyObject, IntoPyObject)]
 #[pyo3(from_item_all)]
@@ -87,7 +94,9 @@ impl PyEngine {
 
     /// Which backend reads, what it can do, and what it had to do without: a line for people.
     fn describe(&self) -> String {
-        self.engine.describe().to_string()
+        let mut description = self.engine.describe();
+        description.memory_limit_bytes = self.memory_limit_bytes();
+        description.to_string()
     }
 
     /// The name of the backend.
@@ -99,7 +108,7 @@ impl PyEngine {
     /// The limit on the memory of all buffers, in bytes.
     #[getter]
     fn memory_limit(&self) -> usize {
-        self.engine.describe().memory_limit_bytes
+        self.memory_limit_bytes()
     }
 
     /// The bytes of the pool that arrays hold, that wait to be used again, and that there can be.
@@ -136,18 +145,27 @@ impl PyEngine {
         Ok(Self { engine, cached, residence: Residence::new(page_bytes), options, token })
     }
 
+    /// The one asked for; and beside one that goes past the page cache, one that reads through it,
+    /// with a part of the memory.
     fn engines(options: &Options) -> Result<(Engine, Option<Engine>)> {
         let kind: BackendKind = options.backend.parse()?;
         let engine = options.build(kind)?;
-        let cached =
-            if kind == BackendKind::Auto && engine.describe().capabilities.bypasses_page_cache {
-                // Only its backend is used: buffers come from the pool of the other.
-                let options = Options { memory_limit: Some(8192), ..options.clone() };
-                Some(options.build(BackendKind::Pread)?)
-            } else {
-                None
-            };
-        Ok((engine, cached))
+        let description = engine.describe();
+        let whole = description.memory_limit_bytes;
+        let part = (whole / CACHED_PART).max(MEMORY_LIMIT_MIN);
+        let goes_past = description.capabilities.bypasses_page_cache;
+        if kind != BackendKind::Auto || !goes_past || whole < 2 * part {
+            return Ok((engine, None));
+        }
+        drop(engine);
+        let with = |bytes| Options { memory_limit: Some(bytes), ..options.clone() };
+        Ok((with(whole - part).build(kind)?, Some(with(part).build(BackendKind::Pread)?)))
+    }
+
+    /// The limit on the memory of all buffers.
+    fn memory_limit_bytes(&self) -> usize {
+        let limit = |engine: &Engine| engine.describe().memory_limit_bytes;
+        limit(&self.engine) + self.cached.as_ref().map_or(0, limit)
     }
 
     /// What a view's pickle says of its engine: nothing if it is the default one.

@@ -37,6 +37,12 @@ impl From<pyo3::CastError<'_, '_>> for Failure {
     }
 }
 
+impl From<pyo3::CastIntoError<'_>> for Failure {
+    fn from(error: pyo3::CastIntoError<'_>) -> Self {
+        Self(error.into())
+    }
+}
+
 impl Failure {
     pub(crate) fn value(message: impl Into<String>) -> Self {
         Self(PyValueError::new_err(message.into()))

@@ -64,7 +64,8 @@ impl Part {
             return Ok(Self::Index(parse_slice(slice, len.copied().unwrap_or(0))?));
         }
         if part.is_exact_instance_of::<PyInt>() {
-            return Ok(Self::Index(Index::At(part.extract()?)));
+            let outside = |_| Failure::index("cannot fit 'int' into an index-sized integer");
+            return Ok(Self::Index(Index::At(part.extract().map_err(outside)?)));
         }
         if part.is_none() {
             return Ok(Self::Index(Index::NewAxis));

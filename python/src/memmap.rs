@@ -120,38 +120,40 @@ impl Place {
         let py = descr.py();
         // A worker that gets the view may have another working directory.
         let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
-        let order = match &self.strides {
+        let strides = self.strides.as_deref();
+        let order = match strides {
             Some(strides) => file_order(&self.shape, strides, descr.itemsize())?,
             None => (0..self.shape.len()).collect(),
         };
-        let shape: Vec<usize> = order.iter().map(|axis| self.shape[*axis]).collect();
+        let (core, itemsize) = (&engine.get().engine, descr.itemsize());
         let array =
-            open_array(py, &engine.get().engine, &path, descr.itemsize(), &shape, self.offset)?;
+            detached(py, || arrange(core, &path, itemsize, &self.shape, &order, self.offset))?;
         let source = Source::open(py, engine, &path)?;
         let is_grouped = dtype::stand_in(descr.itemsize()).is_none();
-        let mut back = vec![0; order.len()];
-        for (at, axis) in order.iter().enumerate() {
-            back[*axis] = at;
-        }
-        back.extend(is_grouped.then_some(order.len()));
-        let array = array.transpose(&back)?;
         Ok(View { source: Arc::new(source), array, descr: descr.clone().unbind(), is_grouped })
     }
 }
 
-/// The engine's view of elements of that size.
-fn open_array(
-    py: Python<'_>,
+/// The engine's view of elements of that size, whose axes the file has in that order.
+pub(crate) fn arrange(
     engine: &Engine,
     path: &Path,
     itemsize: usize,
     shape: &[usize],
+    order: &[usize],
     offset: u64,
 ) -> Result<ContiguousMemmap> {
-    detached(py, || match dtype::stand_in(itemsize) {
-        Some(kind) => engine.open_raw(path, kind.into(), shape, offset),
-        None => engine.open_raw(path, Kind::U8.into(), &[shape, &[itemsize]].concat(), offset),
-    })
+    let mut lengths: Vec<usize> = order.iter().map(|axis| shape[*axis]).collect();
+    let mut back = vec![0; order.len()];
+    for (at, axis) in order.iter().enumerate() {
+        back[*axis] = at;
+    }
+    let kind = dtype::stand_in(itemsize).unwrap_or_else(|| {
+        lengths.push(itemsize);
+        back.push(order.len());
+        Kind::U8
+    });
+    Ok(engine.open_raw(path, kind.into(), &lengths, offset)?.transpose(&back)?)
 }
 
 /// The axes from the one whose neighbours are farthest apart in the file; refused if they leave

@@ -24,10 +24,8 @@ pub(crate) fn read_many<'py>(
     out: Option<Bound<'py, PyAny>>,
     stack: bool,
 ) -> Result<Bound<'py, PyAny>> {
-    let views: Vec<Bound<'py, View>> = views
-        .try_iter()?
-        .map(|view| Ok(view?.cast_into::<View>().map_err(PyErr::from)?))
-        .collect::<Result<_>>()?;
+    let views: Vec<Bound<'py, View>> =
+        views.try_iter()?.map(|view| Ok(view?.cast_into::<View>()?)).collect::<Result<_>>()?;
     let views: Vec<&View> = views.iter().map(Bound::get).collect();
     let mut target = Target::new(py, &views, out, stack)?;
     let mut parts = target.parts(&views);
@@ -63,7 +61,7 @@ impl<'py> Target<'py> {
             array::check_out(array, first.descr.bind(py), &shape)?;
             return Ok(Self::Stack(array.clone()));
         }
-        let list = out.cast_into::<PyList>().map_err(PyErr::from)?;
+        let list = out.cast_into::<PyList>()?;
         let arrays: Vec<Bound<'py, PyUntypedArray>> = list.extract()?;
         if arrays.len() != views.len() {
             let message = format!("{} arrays were given for {} views", arrays.len(), views.len());

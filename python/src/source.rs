@@ -111,6 +111,16 @@ impl Source {
         }
     }
 
+    /// The engine that reads through the page cache, if the ranges are all there.
+    pub(crate) fn cached_engine(
+        &self,
+        mut ranges: impl Iterator<Item = (u64, usize)>,
+    ) -> Option<&Engine> {
+        let cached = self.cached.as_ref()?;
+        let all = ranges.all(|(offset, len)| cached.is_resident(offset, len) == Some(true));
+        all.then_some(&cached.reader.engine)
+    }
+
     /// Who reads the range best.
     fn reader(&self, offset: u64, len: usize) -> &Reader {
         match &self.cached {
@@ -141,7 +151,7 @@ impl Cached {
     /// Whether the page cache has all of the range; `None` if nobody can tell.
     fn is_resident(&self, offset: u64, len: usize) -> Option<bool> {
         let file = self.asked.as_ref()?;
-        let end = offset + len as u64;
+        let end = offset.saturating_add(len as u64);
         let pages = end.div_ceil(self.page_bytes) - offset / self.page_bytes;
         cached_pages_in(file, offset..end).ok().map(|cached| cached >= pages)
     }

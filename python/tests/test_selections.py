@@ -95,6 +95,13 @@ def test_fancy_selections(views, order, key):
     check(views, order, key)
 
 
+@pytest.mark.parametrize("index", [2**62, -(2**62), 5, -6, 2**63, np.uint64(2**63), 10**30])
+def test_numbers_far_off_are_index_errors(views, index):
+    for key in ([index], [0, index], index, (slice(None, None, 2), index), (0, [index])):
+        with pytest.raises(IndexError):
+            views[ORDERS[0]][0].read(key)
+
+
 def test_a_selection_of_many_parts(tmp_path, engine):
     """Larger than what is read before signals are looked for."""
     array = np.arange(24 << 20, dtype=np.uint32).reshape(-1, 1024)
@@ -103,5 +110,7 @@ def test_a_selection_of_many_parts(tmp_path, engine):
     view = ringmain.open_raw(path, array.dtype, array.shape, engine=engine)
     rows = np.random.default_rng(3).permutation(len(array))
     np.testing.assert_array_equal(view.read(rows), array[rows])
-    np.testing.assert_array_equal(view.read(slice(None, None, -1)), array[::-1])
+    for key in (slice(None, None, -1), slice(3, None, 2), (slice(None, None, -2), slice(5, 600))):
+        np.testing.assert_array_equal(view.read(key), array[key])
+    np.testing.assert_array_equal(view.reshape(2, -1, 1024).read((1, slice(None, None, -1))), array[len(array) // 2 :][::-1])
     np.testing.assert_array_equal(np.asarray(view), array)

@@ -415,6 +415,9 @@ def test_dlpack_is_one_read(view, original):
 
 def test_engine_tells_what_it_is(engine, backend):
     assert engine.backend == backend and f"backend {backend}" in engine.describe()
-    assert ringmain.Engine("pread", memory_limit=1 << 20).memory_limit == 1 << 20
+    for limit in (8192, 20_000, 1 << 20):
+        assert ringmain.Engine(backend, memory_limit=limit).memory_limit == limit
+    with pytest.raises(ValueError, match="memory_limit"):
+        ringmain.Engine(backend, memory_limit=100)
     probe = ringmain.probe()
     assert {entry["name"] for entry in probe["backends"]} >= {"pread", "mmap", "uring"}
