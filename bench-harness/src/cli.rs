@@ -12,7 +12,9 @@ use crate::report::ReportArgs;
 use crate::size::parse_bytes;
 
 pub(crate) use bench::{BenchArgs, MeasuredArgs};
-pub(crate) use generate::{GenArgs, GenKind, GenNpyArgs, GenRawArgs, GenShardsArgs};
+pub(crate) use generate::{
+    GenArgs, GenKind, GenNpyArgs, GenRawArgs, GenSafetensorsArgs, GenShardsArgs,
+};
 
 /// Reads big files as fast as the device delivers, and says which way of reading is best here.
 #[derive(Debug, Parser)]
@@ -127,8 +129,12 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 #[derive(Debug, Args)]
 #[command(after_help = INSPECT_EXAMPLES)]
 pub(crate) struct InspectArgs {
-    /// The file
+    /// The file, or a folder of shards or with a model
     pub(crate) path: PathBuf,
+
+    /// Show every row of long tables
+    #[arg(long)]
+    pub(crate) all: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -150,7 +156,9 @@ pub(crate) struct OverheadArgs {
 const INSPECT_EXAMPLES: &str = "\
 Examples:
   ringmain inspect array.npy
-  ringmain inspect array.npy --json | jq .shape";
+  ringmain inspect array.npy --json | jq .shape
+  ringmain inspect model.safetensors --all | less
+  ringmain inspect model.safetensors.index.json --json | jq -r '.tensors[].name'";
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 all went well, 1 something could not be read, 2 the command line makes no sense.

@@ -1,7 +1,9 @@
 //! Test data, from a seed. A new kind is a file here and a line in the command.
 
+mod model;
 mod npy;
 mod raw;
+mod safetensors;
 mod shards;
 
 use std::io::{self, Write};
@@ -13,7 +15,9 @@ use crate::interrupt;
 use crate::size::{format_bytes, format_bytes_short};
 use crate::whole_file::{folder, write_whole_with};
 
+pub(crate) use model::{Extent, ModelSizes};
 pub(crate) use raw::{RawBytes, write_raw};
+pub(crate) use safetensors::write_model;
 pub(crate) use shards::{ShardSizes, write_shards};
 
 /// `ringmain gen`.
@@ -23,6 +27,7 @@ pub(crate) fn run(args: &GenArgs, out: &mut impl Write) -> Result<(), Failure> {
         GenKind::Raw(args) => raw::run(args)?,
         GenKind::Npy(args) => npy::run(args)?,
         GenKind::Shards(args) => shards::run(args)?,
+        GenKind::Safetensors(args) => safetensors::run(args)?,
     };
     writeln!(out, "{line}").map_err(Failure::Output)
 }

@@ -12,8 +12,9 @@ use crate::failure::Failure;
 use crate::result::CacheState;
 
 /// What opening the files may bring into the page cache: the pages around a header that a mapping
-/// holds, sixteen for each file.
-const HEADER_PAGES: u64 = 16;
+/// holds, for each file. The header of a model has 24 KiB for 200 tensors, and a fault brings the
+/// sixteen pages around it.
+const HEADER_PAGES: u64 = 64;
 /// And never more than this part of the data: one in so many pages.
 const OPENED_SHARE_MAX: u64 = 10;
 

@@ -9,6 +9,7 @@ mod replay;
 mod seq;
 mod shards;
 mod views;
+mod weights;
 
 use std::path::{Path, PathBuf};
 
@@ -22,10 +23,18 @@ use crate::result::{CacheState, Setting};
 
 pub(crate) use order::{Permutation, mix};
 pub(crate) use shards::{is_shard_name, shard_files};
+pub(crate) use weights::holds_weights;
 
 /// Every workload, in the order of tables.
-pub(crate) const ALL: [&dyn Workload; 6] =
-    [&seq::Seq, &rand::Rand, &views::Views, &shards::Shards, &mixed::Mixed, &replay::Replay];
+pub(crate) const ALL: [&dyn Workload; 7] = [
+    &seq::Seq,
+    &rand::Rand,
+    &views::Views,
+    &shards::Shards,
+    &weights::ModelWeights,
+    &mixed::Mixed,
+    &replay::Replay,
+];
 
 /// A way of reading that loaders have.
 pub(crate) trait Workload: Sync {
@@ -161,6 +170,7 @@ fn combinations(plan: &Plan, defaults: &[(u64, u32)]) -> Vec<Setting> {
                     batch: Some(batch),
                     depth: *depth,
                     threads: Some(*threads),
+                    window_bytes: None,
                     rate_per_s: plan.rate_per_s,
                     variant: None,
                 });

@@ -74,8 +74,9 @@ fn every_cell_is_measured_verified_and_saved() {
     let printed = json_of(run(&mut place.bench(&args)));
     assert_eq!(printed, place.run_json());
     assert_eq!(printed["complete"], true);
-    // seq and views: two cache states; rand and shards: two settings each; mixed: one state.
-    let groups = 2 + 2 + 4 + 4 + 1;
+    // seq and views: two cache states; rand, shards and weights: two settings each; mixed: one
+    // state.
+    let groups = 2 + 2 + 4 + 4 + 4 + 1;
     assert_eq!(cells(&printed).len(), groups * 4 * 2);
     for cell in cells(&printed) {
         assert_eq!(cell["valid"], true, "{cell}");
@@ -87,10 +88,13 @@ fn every_cell_is_measured_verified_and_saved() {
         let cold_pages = cell["cached_pages"]["before"].as_u64().unwrap();
         let pages = (8 << 20) / 4096;
         match cell["cache"].as_str().unwrap() {
-            // Shards are opened by their headers, which a mapping holds.
+            // Shards and weights are opened by their headers, which a mapping holds.
             "cold" if cell["workload"] == "shards" => assert!(cold_pages <= 8 * 16, "{cell}"),
+            "cold" if cell["workload"] == "weights" => assert!(cold_pages <= 64, "{cell}"),
             "cold" => assert_eq!(cold_pages, 0, "{cell}"),
-            "warm" if cell["workload"] == "shards" => assert!(cold_pages >= pages, "{cell}"),
+            "warm" if ["shards", "weights"].contains(&cell["workload"].as_str().unwrap()) => {
+                assert!(cold_pages >= pages, "{cell}");
+            }
             "warm" => assert_eq!(cold_pages, pages, "{cell}"),
             _ => assert_eq!(cold_pages, pages / 2, "{cell}"),
         }
