@@ -117,7 +117,17 @@ need_venv() {
     fi
     local package
     for package in "${@:2}"; do
-        "$1/bin/pip" --quiet show "$package" >/dev/null 2>&1 ||
-            "$1/bin/pip" --quiet --disable-pip-version-check install "$package"
+        venv_has "$1" "$package" || venv_install "$1" "$package"
     done
+}
+
+# By `python -m pip`: the script `pip` names the folder that the environment was made in, and in a
+# copy of it would change the original.
+venv_has() {
+    "$1/bin/python" -m pip --quiet show "$2" >/dev/null 2>&1
+}
+
+# venv_install FOLDER PACKAGE...
+venv_install() {
+    "$1/bin/python" -m pip --quiet --disable-pip-version-check install "${@:2}"
 }

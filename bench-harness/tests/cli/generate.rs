@@ -95,7 +95,7 @@ fn datasets_are_made_and_recognised() {
 fn what_has_the_name_of_a_shard_is_one_or_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let inspect = |path: &std::path::Path| run(ringmain(["inspect"]).arg(path));
-    inspect(dir.path()).expect_failure(2, &["without *.shard files"]);
+    inspect(dir.path()).expect_failure(2, &["without *.shard files", "*.safetensors"]);
     let (bad, empty) = (dir.path().join("magic.shard"), dir.path().join("empty.shard"));
     fs::write(&bad, [b'x'; 100]).unwrap();
     inspect(&bad).expect_failure(1, &["magic.shard", "is no shard"]);
