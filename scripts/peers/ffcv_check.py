@@ -198,6 +198,7 @@ class Mixed:
         return 700
 
     def __getitem__(self, at):
+        at = int(at)
         random = np.random.default_rng(at)
         size = (int(random.integers(4, 60)), int(random.integers(4, 60)), 3)
         return (
