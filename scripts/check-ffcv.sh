@@ -30,8 +30,9 @@ build() {
     cargo build --locked --release --package ringmain --features beton --example beton_rewrite
 }
 
+# ffcv's writer waits for ever if one of its workers dies.
 check() {
-    "$ffcv_venv/bin/python" scripts/peers/ffcv_check.py "$@"
+    timeout 600 "$ffcv_venv/bin/python" scripts/peers/ffcv_check.py "$@"
 }
 
 # made SEED FIELDS OPTION...: ffcv reads what `ringmain gen beton` makes.
