@@ -131,3 +131,13 @@ venv_has() {
 venv_install() {
     "$1/bin/python" -m pip --quiet --disable-pip-version-check install "${@:2}"
 }
+
+# ffcv, which is built from source, in an environment of its own: `$ffcv_venv`.
+need_ffcv() {
+    ffcv_venv=$target/ffcv
+    "$ffcv_venv/bin/python" -c 'import ffcv' 2>/dev/null && return
+    install_missing g++=g++ pkg-config=pkg-config libopencv-dev=/usr/include/opencv4/opencv2/opencv.hpp \
+        libturbojpeg0-dev=/usr/include/turbojpeg.h
+    # ffcv's set-up wants setuptools, and is built where torch and numpy are there already.
+    need_venv "$ffcv_venv" wheel 'setuptools<81' numpy pillow torch torchvision 'ffcv==1.0.2'
+}

@@ -3,12 +3,13 @@
 # Prints medians and ratios. What cannot be installed is left out, and said.
 #
 #   views     np.memmap and exca's ContiguousMemmap read the windows of the `views` workload
+#   beton     ffcv reads the batches of the `samples` workload (it needs torch, several GB)
 #   weights   safetensors, fastsafetensors (without GPU Direct Storage) and fio's sequential direct
 #             reads beside `Weights::read_all` and `Weights::load`, all tensors of a model, cold
 #
 #   scripts/vs-peers.sh [--part NAME]... [--model-bytes N] [--rounds N] [FOLDER]
 #
-# FOLDER is where to make the data (1 GiB, and a model of 2.4 GB); default: the target folder.
+# FOLDER is where to make the data (1 GiB for a part, and a model of 2.4 GB); default: the target folder.
 # fastsafetensors needs torch, of which PyPI has CUDA builds of several GB for x86-64.
 set -euo pipefail
 parts=()
@@ -17,14 +18,14 @@ rounds=5
 directory=
 while (($#)); do
     case $1 in
-    --part) parts+=("${2:?--part needs views or weights}") && shift 2 ;;
+    --part) parts+=("${2:?--part needs views, beton or weights}") && shift 2 ;;
     --model-bytes) model_bytes=${2:?--model-bytes needs a size} && shift 2 ;;
     --rounds) rounds=${2:?--rounds needs a number} && shift 2 ;;
     -*) printf '%s: no option %s\n' "${0##*/}" "$1" >&2 && exit 2 ;;
     *) directory=$(realpath -- "$1") && shift ;;
     esac
 done
-((${#parts[@]})) || parts=(views weights)
+((${#parts[@]})) || parts=(views beton weights)
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 scratch=
@@ -71,11 +72,24 @@ weights() {
     rm -- "$scratch/model.safetensors"
 }
 
+beton() {
+    # In a shell of its own: what fails in there must not end the script.
+    if ! (need_ffcv); then
+        printf 'ffcv cannot be installed: left out\n' >&2
+        return
+    fi
+    need_ffcv
+    "$ringmain" gen beton "$scratch/samples.beton" --samples 22000 --sample-bytes 48KiB
+    "$ffcv_venv/bin/python" scripts/peers/beton.py \
+        "$ringmain" "$scratch/samples.beton"
+    rm -- "$scratch/samples.beton"
+}
+
 step set-up set_up
 step build build_ringmain
 for part in "${parts[@]}"; do
     case $part in
-    views | weights) step "$part" "$part" ;;
-    *) die "no part $part; there are views and weights" ;;
+    views | beton | weights) step "$part" "$part" ;;
+    *) die "no part $part; there are views, beton and weights" ;;
     esac
 done
