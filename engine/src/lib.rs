@@ -75,5 +75,5 @@ pub use view::ContiguousMemmap;
 pub use ringmain_backends as backends;
 pub use ringmain_backends::{
     BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities, ReadBackend,
-    Recording, RecordingStatus, Residency,
+    Recording, RecordingStatus, Residency, Unchanging,
 };

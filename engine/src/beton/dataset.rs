@@ -14,12 +14,13 @@ use super::{
 use crate::Engine;
 use crate::permutation::mix;
 use crate::read::vec_of;
+use crate::steady::{Change, SteadyFile};
 
 /// What readers and epochs share.
 #[derive(Debug)]
 pub(super) struct Dataset {
     pub(super) engine: Engine,
-    pub(super) file: FileHandle,
+    pub(super) file: SteadyFile,
     pub(super) path: PathBuf,
     pub(super) header: Header,
     pub(super) fields: Vec<Field>,
@@ -41,10 +42,11 @@ impl Dataset {
     ) -> Result<Self, BetonError> {
         let backend = engine.backend();
         let failed = |error| BetonError::backend(path, error);
-        let file = backend.open(path).map_err(failed)?;
+        let file = SteadyFile::new(backend.open(path).map_err(failed)?);
+        let file = file.map_err(|change| changed(path, change))?;
         let path = file.path().to_owned();
         let failed = |error| BetonError::backend(&path, error);
-        let file_len = backend.len(&file).map_err(failed)?;
+        let file_len = file.len();
         let head_len = file_len.min(HEADER_LEN as u64) as usize;
         let head = backend.read_to_vec(&file, 0, head_len).map_err(failed)?;
         let header = Header::decode(&head, file_len, &path)?;
@@ -55,6 +57,7 @@ impl Dataset {
         let rows = source.rows(&layout)?;
         let table = source.table(&pages, regions)?;
         let fingerprint = fingerprint(&head, &fields, &table);
+        file.check().map_err(|change| changed(&path, change))?;
         if backend.capabilities().zero_copy {
             // All of it was copied, and need not be mapped too.
             backend.release(&file, 0..file_len).map_err(failed)?;
@@ -134,8 +137,18 @@ impl Dataset {
         BetonError::BadSample { path: self.path.clone(), sample, field, damage }
     }
 
-    pub(super) fn read_error(&self, error: ringmain_backends::Error) -> BetonError {
-        BetonError::backend(&self.path, error)
+    /// What became of reads: an error too if the file is not what it was, which is then the reason
+    /// for whatever went wrong.
+    pub(super) fn checked(
+        &self,
+        outcome: ringmain_backends::Result<()>,
+        sample_of: impl FnOnce(usize) -> Option<u64>,
+    ) -> Result<(), BetonError> {
+        self.file.check().map_err(|change| changed(&self.path, change))?;
+        outcome.map_err(|source| {
+            let sample = source.index().and_then(sample_of);
+            BetonError::Backend { path: self.path.clone(), sample, source }
+        })
     }
 
     /// That there was no memory, or what else was the matter.
@@ -268,6 +281,14 @@ impl Source<'_> {
             source: std::io::ErrorKind::OutOfMemory.into(),
         };
         BetonError::backend(self.path, source)
+    }
+}
+
+fn changed(path: &Path, change: Change) -> BetonError {
+    let path = path.to_owned();
+    match change {
+        Change::Unknown(source) => BetonError::Io { path, action: "looking at the file", source },
+        change => BetonError::Changed { path, what: change.participle() },
     }
 }
 

@@ -27,6 +27,7 @@ pub enum Damaged {
 /// A region and where in the batch's buffer it goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
+    pub(super) sample: u64,
     pub(super) region: Region,
     pub(super) dst: usize,
 }
@@ -143,7 +144,7 @@ impl FillMemory {
                 _ => {}
             }
             if region.size > 0 {
-                self.pieces.push(Piece { region, dst });
+                self.pieces.push(Piece { sample: *id, region, dst });
                 dst += region.size;
             }
         }
@@ -166,7 +167,7 @@ impl FillMemory {
         }
         let outcome = dataset.engine.backend().read_batch(&mut reads);
         self.reads = recycled(reads);
-        outcome.map_err(|error| dataset.read_error(error))
+        dataset.checked(outcome, |index| self.pieces.get(index).map(|piece| piece.sample))
     }
 }
 

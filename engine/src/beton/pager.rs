@@ -79,7 +79,8 @@ impl Pager {
         }
         let outcome = dataset.engine.backend().read_batch(&mut reads);
         self.reads = recycled(reads);
-        outcome.map_err(|error| dataset.read_error(error))?;
+        // A page has many samples.
+        dataset.checked(outcome, |_| None)?;
         self.resident.append(&mut self.loading);
         Ok(())
     }
@@ -92,7 +93,7 @@ impl Pager {
         let before = |limit| self.order.partition_point(|at| pieces[*at].region.ptr < limit);
         let inside = &self.order[before(range.start)..before(range.end)];
         for piece in inside {
-            let Piece { region, dst } = pieces[*piece];
+            let Piece { region, dst, .. } = pieces[*piece];
             // A region that crosses into another page is damaged, and not here.
             let start = (region.ptr - range.start) as usize;
             batch.buffer[dst..dst + region.size]

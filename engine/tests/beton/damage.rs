@@ -1,5 +1,8 @@
 //! Files that lie, and devices that fail: a typed error that says where, and the rest can be read.
 
+use std::io::{Seek, SeekFrom, Write};
+use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Arc;
 
 use ringmain::backends::fault::Faults;
@@ -184,7 +187,7 @@ fn a_damaged_sample_is_told_and_the_others_are_read() {
                         assert!(sample == id && (field == "bytes" || field == "array"), "{name}");
                         assert!(id != 20 || fits(&damage), "{name}: {damage}");
                         assert!(reader.check_sample(id).is_err());
-                        assert!(!matches!(reader.map_sample(id), Ok(Some(_))));
+                        assert!(!matches!(reader.map_samples(&[id]), Ok(Some(_))));
                         damaged.push(id);
                     }
                     Err(error) => panic!("{name}: {error}"),
@@ -368,6 +371,7 @@ fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
             };
             assert!(matches!(error, BetonError::Backend { .. }), "{error}");
             assert!(error.to_string().contains("made.beton"), "{error}");
+            assert_eq!(error.sample(), Some(101), "{error}");
         }
         assert!(seen.iter().copied().eq(0..100), "the batches before it, once");
         source.skip_batches(1);
@@ -376,25 +380,61 @@ fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
     }
 }
 
-/// A file that is cut after it was opened is an error, not zeros.
+/// What happens to a file, and what is then said of it.
+type Mishap = (&'static str, fn(&Path) -> std::io::Result<()>);
+
+const MISHAPS: [Mishap; 4] = [
+    ("truncated", |path| {
+        let file = std::fs::File::options().write(true).open(path)?;
+        file.set_len(file.metadata()?.len() - 2 * PAGE)
+    }),
+    ("written to", |path| {
+        let mut file = std::fs::File::options().write(true).open(path)?;
+        file.seek(SeekFrom::Start(PAGE))?;
+        file.write_all(&[7; 100])
+    }),
+    ("replaced", |path| {
+        std::fs::copy(path, path.with_extension("other"))?;
+        std::fs::rename(path.with_extension("other"), path)
+    }),
+    ("removed", |path| std::fs::remove_file(path)),
+];
+
+/// A file that changes after it was opened is an error, not zeros nor bytes of two versions.
 #[test]
-fn a_file_cut_under_a_reader_is_an_error() {
+fn a_file_that_changes_under_a_reader_is_an_error() {
     let made = Made::new(100, 2);
     let probe = made.file();
-    for engine in engines_for(&probe.path) {
-        if engine.backend().kind() == BackendKind::Memory {
-            continue; // it has a copy
-        }
-        let file = made.file();
-        let reader = BetonReader::open(&engine, &file.path).unwrap();
-        let opened = std::fs::File::options().write(true).open(&file.path).unwrap();
-        if let Err(error) = opened.set_len(made.header.alloc_table_ptr - 2 * PAGE) {
-            // Only there can a mapped file not be changed.
-            assert_eq!(std::env::consts::OS, "windows", "{error}");
-            continue;
-        }
-        for id in 0..100 {
-            assert!(matches!(reader.read_sample(id), Err(BetonError::Backend { .. })));
+    for (name, happen) in MISHAPS {
+        for engine in engines_for(&probe.path) {
+            // It has a copy; and on Windows what is open is there until it is closed.
+            if engine.backend().kind() == BackendKind::Memory
+                || (cfg!(windows) && name == "removed")
+            {
+                continue;
+            }
+            let what = format!("{name} on {}", engine.backend().kind());
+            let file = made.file();
+            let reader = BetonReader::open(&engine, &file.path).unwrap();
+            let memory_manager = MemoryManager::ProcessCache { pages: NonZeroUsize::MIN };
+            let paged = SampleOptions::new().memory_manager(memory_manager).start(&reader);
+            if let Err(error) = happen(&file.path) {
+                // Only there can a mapped file not be changed.
+                assert_eq!(std::env::consts::OS, "windows", "{what}: {error}");
+                continue;
+            }
+            let errors = [
+                reader.read_sample(3).unwrap_err(),
+                reader.read_batch(&[99, 0]).unwrap_err(),
+                paged.unwrap().next_batch().unwrap_err(),
+            ];
+            for error in errors {
+                let fits = matches!(&error, BetonError::Changed { what, .. } if *what == name);
+                assert!(fits, "{what}: {error:?}");
+            }
+            if let Ok(mapped) = reader.map_samples(&[0]) {
+                assert!(mapped.is_none(), "{what}");
+            }
         }
     }
 }

@@ -109,8 +109,7 @@ impl Dataset {
     /// An empty page with memory from the pool.
     pub(super) fn new_page(&self, pool: &BufferPool, align: usize) -> Result<Page, BetonError> {
         let buffer = pool.take(self.page_bytes());
-        let buffer =
-            buffer.map_err(|source| BetonError::Backend { path: self.path.clone(), source })?;
+        let buffer = buffer.map_err(|source| BetonError::backend(&self.path, source))?;
         Ok(Page::new(buffer, align))
     }
 
