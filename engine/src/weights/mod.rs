@@ -12,6 +12,7 @@
 mod advised;
 mod cache;
 mod error;
+mod fault;
 mod header;
 mod index;
 mod load;
@@ -26,7 +27,8 @@ mod tensor;
 mod tensor_bytes;
 
 pub use cache::{WeightCache, WeightCacheStats};
-pub use error::{TensorFault, WeightsError};
+pub use error::WeightsError;
+pub use fault::TensorFault;
 pub use load::{Load, LoadOptions, LoadProgress};
 pub use mapped::MappedWeights;
 pub use model::{WeightFile, Weights};

@@ -27,7 +27,7 @@ const START_BYTES: u64 = 32 << 10;
 ///
 /// The memory of tensors is the caller's and does not count against the engine's limit. A file that
 /// is written to, cut short or replaced after it was opened is [`WeightsError::Changed`] at the next
-/// read.
+/// read, or when a view or a mapping is asked for; what these give later is that of any view.
 ///
 /// Cheap to clone; clones share everything.
 ///
@@ -184,6 +184,13 @@ impl Weights {
         &self.shared.engine
     }
 
+    /// What the header of the only, or first, file says beside tensors; nothing for a model without
+    /// files. [`files`](Self::files) has that of each.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
+        self.files().first().map(WeightFile::metadata)
+    }
+
     /// The files, each with its metadata.
     #[must_use]
     pub fn files(&self) -> &[WeightFile] {
@@ -229,9 +236,9 @@ impl Weights {
         })
     }
 
-    /// A name that may have been meant: one of the same letters, or that ends or begins like it.
+    /// A name that may have been meant: one of the same letters, or with more or less before it.
     fn similar(&self, name: &str) -> Option<String> {
-        let mut names = self.tensors().map(TensorInfo::name);
+        let mut names = self.tensors().map(TensorInfo::name).filter(|other| !other.is_empty());
         let is_like = |other: &&str| {
             other.eq_ignore_ascii_case(name)
                 || (!name.is_empty() && (other.ends_with(name) || name.ends_with(other)))
@@ -251,9 +258,9 @@ impl Weights {
         };
         file.check_unchanged()?;
         let layout = Layout::array(info.offset(), info.shape(), kind.itemsize(), false);
-        // The header's check has counted the bytes.
-        let layout = layout.map_err(|error| WeightsError::BadHeader {
+        let layout = layout.map_err(|error| WeightsError::NoView {
             path: file.path().to_owned(),
+            tensor: name.to_owned(),
             reason: error.to_string(),
         })?;
         let source = Source { engine: self.engine().clone(), file: (*file.file).clone() };
@@ -282,6 +289,7 @@ impl Weights {
         let info = &self.shared.tensors[self.find(name)?];
         let file = &self.shared.files[info.file()];
         let range = info.offset()..info.offset() + info.nbytes() as u64;
+        file.check_unchanged()?;
         let mapped = self.engine().backend().map(&file.file, range);
         mapped.map_err(|error| WeightsError::reading(file.path(), Some(name), error))
     }
