@@ -85,6 +85,13 @@ pub struct DataPlan {
     pub bytes: Bytes,
 }
 
+impl DataPlan {
+    /// Whether it is the user's own.
+    pub(crate) fn is_own(&self) -> bool {
+        self.file.is_some() || self.dir.is_some()
+    }
+}
+
 impl Default for Plan {
     /// Two minutes on two cores.
     fn default() -> Self {

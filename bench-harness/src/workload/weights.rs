@@ -61,6 +61,11 @@ impl Workload for ModelWeights {
         settings
     }
 
+    /// With data of the user's own: a run of everything is to take two minutes.
+    fn is_default(&self, plan: &Plan) -> bool {
+        plan.data.trace.is_none() && plan.data.is_own()
+    }
+
     fn data_name(&self) -> &'static str {
         "weights"
     }

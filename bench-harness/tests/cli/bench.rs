@@ -70,7 +70,9 @@ fn make_file(path: &Path, len: usize) {
 #[test]
 fn every_cell_is_measured_verified_and_saved() {
     let place = Place::new();
-    let args = ["--backends", "pread,mmap,direct,uring", "--json"];
+    let workloads = "seq,rand,views,shards,samples,weights,mixed";
+    let backends = "pread,mmap,direct,uring";
+    let args = ["--workloads", workloads, "--backends", backends, "--json"];
     let printed = json_of(run(&mut place.bench(&args)));
     assert_eq!(printed, place.run_json());
     assert_eq!(printed["complete"], true);
