@@ -71,6 +71,13 @@ impl<T> ReadAhead<T> {
         }
     }
 
+    /// Forgets the threads that have ended, for those whom nobody asks what they gave.
+    pub(super) fn forget_finished(&self) {
+        if !self.is_inherited() {
+            self.lock().retain(|pending| !pending.thread.is_finished());
+        }
+    }
+
     /// What the thread for just that range gave, which is waited for; `None` if there was none, or it
     /// panicked.
     pub(super) fn take(&self, range: &Range<usize>) -> Option<T> {

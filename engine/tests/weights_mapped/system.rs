@@ -141,26 +141,41 @@ fn cached_pages(weights: &MappedWeights) -> usize {
     pages.iter().filter(|page| **page & 1 == 1).count()
 }
 
+/// Takes the pages of the file out of the mapping and of the page cache.
+fn make_cold(path: &Path, weights: &MappedWeights) {
+    weights.advise(MmapAdvice::DontNeed).unwrap();
+    let file = std::fs::File::open(path).unwrap();
+    file.sync_all().unwrap();
+    let since = Instant::now();
+    // A page that is just being read stays.
+    while cached_pages(weights) > 0 {
+        // SAFETY: the descriptor is open.
+        let outcome =
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        assert_eq!(outcome, 0);
+        assert!(since.elapsed().as_secs() < 30, "the file does not get cold");
+    }
+}
+
+/// The second time was taken for the first: of a long range only the beginning was read again.
 #[test]
-fn a_mapping_is_read_ahead_by_the_kernel() {
+fn a_mapping_is_read_ahead_by_the_kernel_however_often() {
     let (dir, len) = (temp_dir(), 4 << 20);
     let path = dir.path().join("cold.safetensors");
     write_file(&path, len);
-    let file = std::fs::File::open(&path).unwrap();
-    file.sync_all().unwrap();
-    // SAFETY: the descriptor is open.
-    let outcome = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    assert_eq!(outcome, 0);
     let weights = Arc::new(MappedWeights::open(&path, promise()).unwrap());
-    assert_eq!(cached_pages(&weights), 0, "the file is not cold");
     let source = WeightSource::from_mapped(Arc::clone(&weights));
-    assert_eq!(source.prepare_tensor(1 << 20, 2 << 20).unwrap(), Prepared::Started);
-    // They count when they have arrived.
-    let since = Instant::now();
-    while cached_pages(&weights) < 512 {
-        assert!(since.elapsed().as_secs() < 30, "{} pages", cached_pages(&weights));
+    for _ in 0..3 {
+        make_cold(&path, &weights);
+        let since = Instant::now();
+        // They count when they have arrived. The thread of the time before may still have to end.
+        while cached_pages(&weights) < 512 {
+            assert_eq!(source.prepare_tensor(1 << 20, 2 << 20).unwrap(), Prepared::Started);
+            assert!(since.elapsed().as_secs() < 30, "{} pages", cached_pages(&weights));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(mapping_bytes(&path, "Rss:"), 0, "nobody has touched them");
     }
-    assert_eq!(mapping_bytes(&path, "Rss:"), 0, "nobody has touched them");
 }
 
 /// A child has the source, but not the threads that read ahead for it.
