@@ -21,7 +21,8 @@ pub(super) struct Advised {
 
 impl Advised {
     pub(super) fn new(weights: Arc<MappedWeights>) -> Self {
-        Self { weights, ahead: ReadAhead::new(), is_over: Arc::default() }
+        // What is read ahead is the page cache's, which bounds itself.
+        Self { weights, ahead: ReadAhead::new(usize::MAX), is_over: Arc::default() }
     }
 
     /// Begins with the range here, and leaves the rest of a long one to a thread.

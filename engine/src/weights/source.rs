@@ -71,8 +71,8 @@ pub enum Prepared {
     InMemory,
     /// The bytes are on their way.
     Started,
-    /// Too much is being read ahead already, or there is no memory for it: only the first bytes of a
-    /// mapping are on their way. A backend was told that the bytes will be wanted, which means
+    /// Too much is being read ahead already, or would be: only the first bytes of a mapping are on
+    /// their way. A backend was told that the bytes will be wanted, which means
     /// something where it reads through the page cache.
     Hinted,
     /// This platform cannot read a mapping ahead.
@@ -228,8 +228,7 @@ impl WeightSource {
     }
 
     /// `len` bytes of the file from `offset` on: without a copy from a mapping or a buffer. A backend
-    /// reads them into recycled memory of its engine's pool while there is some, and into memory of
-    /// their own when there is none.
+    /// reads them into memory of their own, which does not count against its engine's limit.
     pub fn get_tensor_bytes(
         &self,
         offset: usize,
@@ -240,7 +239,8 @@ impl WeightSource {
             Held::Mmap(mapped) => Memory::Borrowed(&mapped.weights.as_bytes()[range]),
             Held::Buffer(bytes) => Memory::Borrowed(&bytes[range]),
             Held::Backend(reader) => {
-                reader.get(range).map_err(|error| WeightsError::backend(&self.path, error))?
+                let read = reader.get(&range);
+                Memory::Own(read.map_err(|error| WeightsError::backend(&self.path, error))?)
             }
         };
         Ok(TensorBytes { memory })
@@ -248,15 +248,15 @@ impl WeightSource {
 
     /// Begins to read what [`get_tensor_bytes`](Self::get_tensor_bytes) with the same offset and
     /// length will be asked for, and does not wait for it. A thread tells the kernel to read a mapping
-    /// ahead; for a backend it reads into memory of the engine's pool. Up to four ranges, of which
-    /// those that nobody asked for give way to later ones.
+    /// ahead; for a backend it reads into memory of its own. Up to four ranges, for a backend of up to
+    /// 256 MiB in total, of which those that nobody asked for give way to later ones.
     pub fn prepare_tensor(&self, offset: usize, len: usize) -> Result<Prepared, WeightsError> {
         let range = WeightsError::check_range(&self.path, offset, len, self.size())?;
         match &self.held {
             Held::Buffer(_) => Ok(Prepared::InMemory),
             Held::Mmap(mapped) => mapped.prepare(range),
             Held::Backend(reader) => {
-                reader.prepare(range).map_err(|error| WeightsError::backend(&self.path, error))
+                reader.prepare(&range).map_err(|error| WeightsError::backend(&self.path, error))
             }
         }
     }

@@ -191,13 +191,15 @@ fn a_forked_child_reads_for_itself() {
 fn fork_child() {
     let Some((dir, _)) = told() else { return };
     let bytes = std::fs::read(model(&dir, 0)).unwrap();
-    // So slow that all four are being read at the fork.
-    let (_, _, source) = watched(&model(&dir, 0), Duration::from_millis(200));
+    // All four are being read at the fork.
+    let (backend, _, source) = watched(&model(&dir, 0));
+    backend.set_closed(true);
     for at in 0..4 {
         assert_eq!(source.prepare_tensor(at << 10, 100_000).unwrap(), Prepared::Started);
     }
     // SAFETY: the child reads, compares and ends; it takes no lock that another thread may hold.
     let child = unsafe { libc::fork() };
+    backend.set_closed(false);
     if child == 0 {
         // SAFETY: a child that waits for the parent's threads is ended.
         unsafe { libc::alarm(20) };
