@@ -214,7 +214,7 @@ impl WeightSource {
         match &self.held {
             Held::Mmap(mapped) => mapped.weights.size() as u64,
             Held::Buffer(bytes) => bytes.len() as u64,
-            Held::Backend(reader) => reader.len,
+            Held::Backend(reader) => reader.len(),
         }
     }
 
@@ -229,6 +229,11 @@ impl WeightSource {
 
     /// `len` bytes of the file from `offset` on: without a copy from a mapping or a buffer. A backend
     /// reads them into memory of their own, which does not count against its engine's limit.
+    ///
+    /// [`WeightsError::Changed`] from a backend whose file was written to, cut short or replaced after
+    /// it was opened, also if the bytes were read ahead before that. A mapping is not asked here: where
+    /// the promise for it may have been broken, ask
+    /// [`mapped().is_intact()`](MappedWeights::is_intact) when a model is loaded.
     pub fn get_tensor_bytes(
         &self,
         offset: usize,
@@ -238,10 +243,7 @@ impl WeightSource {
         let memory = match &self.held {
             Held::Mmap(mapped) => Memory::Borrowed(&mapped.weights.as_bytes()[range]),
             Held::Buffer(bytes) => Memory::Borrowed(&bytes[range]),
-            Held::Backend(reader) => {
-                let read = reader.get(&range);
-                Memory::Own(read.map_err(|error| WeightsError::backend(&self.path, error))?)
-            }
+            Held::Backend(reader) => Memory::Own(reader.get(&range)?),
         };
         Ok(TensorBytes { memory })
     }
@@ -255,9 +257,7 @@ impl WeightSource {
         match &self.held {
             Held::Buffer(_) => Ok(Prepared::InMemory),
             Held::Mmap(mapped) => mapped.prepare(range),
-            Held::Backend(reader) => {
-                reader.prepare(&range).map_err(|error| WeightsError::backend(&self.path, error))
-            }
+            Held::Backend(reader) => reader.prepare(&range),
         }
     }
 }

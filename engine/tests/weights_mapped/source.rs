@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ringmain::backends::{
     BackendKind, BackendOptions, Capabilities, Error, FileHandle, Read, Result, open_backend,
@@ -93,6 +93,8 @@ pub(crate) struct Watched {
     reads: Mutex<Vec<(Option<String>, Range<u64>)>>,
     /// No lock, so that a forked child can open it.
     is_closed: AtomicBool,
+    /// There is no memory for any read.
+    is_failing: AtomicBool,
 }
 
 impl Watched {
@@ -127,7 +129,12 @@ impl ReadBackend for Watched {
             .iter()
             .map(|read| (name.clone(), read.offset()..read.offset() + read.len() as u64));
         let ranges: Vec<_> = ranges.collect();
-        let outcome = self.inner.read_batch(reads);
+        let outcome = if self.is_failing.load(Ordering::SeqCst) {
+            let source = std::io::ErrorKind::OutOfMemory.into();
+            Err(Error::OutOfMemory { requested_bytes: 1000, source })
+        } else {
+            self.inner.read_batch(reads)
+        };
         self.reads.lock().unwrap().extend(ranges);
         outcome
     }
@@ -141,8 +148,12 @@ impl ReadBackend for Watched {
 
 pub(crate) fn watched(path: &Path) -> (Arc<Watched>, Engine, WeightSource) {
     let inner = open_backend(BackendKind::Pread, &BackendOptions::default()).unwrap();
-    let backend =
-        Arc::new(Watched { inner, reads: Mutex::default(), is_closed: AtomicBool::default() });
+    let backend = Arc::new(Watched {
+        inner,
+        reads: Mutex::default(),
+        is_closed: AtomicBool::default(),
+        is_failing: AtomicBool::default(),
+    });
     let shared: Arc<dyn ReadBackend> = Arc::clone(&backend) as _;
     let engine = Engine::builder().with_backend(shared).memory_limit_bytes(1 << 20);
     let engine = engine.build().unwrap();
@@ -248,15 +259,45 @@ fn a_source_is_dropped_while_it_reads_ahead() {
     assert_eq!(backend.reads_len(), 4);
 }
 
+/// What was read ahead may be of another version than what is read afterwards.
+#[test]
+fn a_file_that_changes_is_noticed_by_the_next_read() {
+    let dir = temp_dir();
+    for (is_prepared, is_cut) in [(false, false), (false, true), (true, false), (true, true)] {
+        let path = dir.path().join("a.safetensors");
+        write_file(&path, 100_000);
+        let (backend, _engine, source) = watched(&path);
+        source.get_tensor_bytes(0, 1000).unwrap();
+        if is_prepared {
+            source.prepare_tensor(50_000, 1000).unwrap();
+            wait_until("it is never read", || backend.reads_len() == 2);
+        }
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        if is_cut {
+            file.set_len(10).unwrap();
+        } else {
+            std::io::Write::write_all(&mut &file, b"another").unwrap();
+            // The clock of a filesystem may not have moved.
+            file.set_modified(SystemTime::now() + Duration::from_secs(10)).unwrap();
+        }
+        let error = source.get_tensor_bytes(50_000, 1000).unwrap_err();
+        let expected = if is_cut { "truncated" } else { "written to" };
+        let is_it = matches!(error, WeightsError::Changed { what, .. } if what == expected);
+        assert!(is_it, "{error:?}");
+    }
+}
+
+/// The thread that reads ahead has nobody to tell.
 #[test]
 fn a_failure_to_read_ahead_is_told_by_the_read() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
     write_file(&path, 100_000);
-    let (_backend, _engine, source) = watched(&path);
-    std::fs::File::options().write(true).open(&path).unwrap().set_len(10).unwrap();
-    source.prepare_tensor(50_000, 1000).unwrap();
+    let (backend, _engine, source) = watched(&path);
+    backend.is_failing.store(true, Ordering::SeqCst);
+    assert_eq!(source.prepare_tensor(50_000, 1000).unwrap(), Prepared::Started);
     let error = source.get_tensor_bytes(50_000, 1000).unwrap_err();
-    let past_end = matches!(error.backend_error(), Some(Error::PastEnd { .. }));
-    assert!(past_end, "{error:?}");
+    let is_it = matches!(error.backend_error(), Some(Error::OutOfMemory { .. }));
+    assert!(is_it, "{error:?}");
+    assert_eq!(backend.reads_len(), 2, "once ahead, and once to tell");
 }
