@@ -20,7 +20,9 @@ use super::{MappedWeights, Unchanging, WeightsError};
 ///   which has the path that it was first opened by.
 /// - **A file that was replaced**, or written to, is noticed when it is asked for again (by its
 ///   identity, length and time of writing), and mapped anew. Whoever holds the old mapping keeps it;
-///   it counts until it is dropped.
+///   it counts until it is dropped. If nobody does it goes at once, locked or not.
+/// - **Descriptors.** Each mapping keeps one. Where the system gives no more of them, or no more
+///   mappings, the least recently asked for goes although its bytes would have had room.
 ///
 /// After a `fork` a child makes a cache of its own: another thread may have held the lock.
 ///

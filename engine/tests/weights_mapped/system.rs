@@ -256,6 +256,47 @@ fn memlock_child() {
     answer(1);
 }
 
+/// The bytes of all had room, their descriptors did not.
+#[test]
+fn a_cache_of_more_files_than_descriptors_evicts_idle_ones() {
+    let dir = temp_dir();
+    for at in 0..100 {
+        write_file(&model(dir.path(), at), 1000);
+    }
+    assert!(in_child("system::descriptors_child", dir.path(), 64) > 50);
+}
+
+#[test]
+#[ignore = "changes the limits of its process, which another test starts"]
+fn descriptors_child() {
+    let Some((dir, files)) = told() else { return };
+    let limit = libc::rlimit { rlim_cur: files, rlim_max: files };
+    // SAFETY: a plain value is passed in.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    let cache = WeightCache::new(1 << 20, promise());
+    let oldest = cache.get_or_open(model(&dir, 0)).unwrap();
+    for at in 1..100 {
+        cache.get_or_open(model(&dir, at)).unwrap();
+    }
+    let stats = cache.stats();
+    assert_eq!(stats.entries as u64 + stats.evictions, 100, "{stats:?}");
+    assert!(stats.entries as u64 <= files, "{stats:?}");
+    assert_eq!(stats.total_size, 1000 * stats.entries as u64);
+    assert!(Arc::ptr_eq(&oldest, &cache.get_or_open(model(&dir, 0)).unwrap()), "it is in use");
+    // Where nothing may go, the system's answer is told.
+    let mut held = Vec::new();
+    let error = (0..100).find_map(|at| match cache.get_or_open(model(&dir, at)) {
+        Ok(weights) => {
+            held.push(weights);
+            None
+        }
+        Err(error) => Some(error.to_string()),
+    });
+    let error = error.unwrap();
+    assert!(error.contains("EMFILE") && error.contains("model-"), "{error}");
+    answer(held.len() as u64);
+}
+
 /// Root may lock what it likes (`CAP_IPC_LOCK`).
 fn drop_capabilities() {
     const VERSION_3: u32 = 0x2008_0522;
