@@ -72,6 +72,7 @@ fn what_is_in_use_is_not_evicted_and_nothing_else_is_in_vain() {
 #[cfg(unix)]
 #[test]
 fn what_is_locked_is_not_evicted_until_it_is_unlocked() {
+    let _turn = crate::turn_to_lock();
     let files = Files::new(&[1000, 1000]);
     let cache = WeightCache::new(1000, promise());
     cache.get_or_open(files.path(0)).unwrap().lock_in_memory().unwrap();
@@ -273,6 +274,8 @@ impl Model {
 #[test]
 fn the_least_recently_used_goes_first() {
     let files = Files::new(&SIZES);
+    #[cfg(unix)]
+    let _turn = crate::turn_to_lock();
     // Under Wine a file takes milliseconds to open.
     let cases = if cfg!(windows) { 4 } else { 48 };
     let config = ProptestConfig { cases, failure_persistence: None, ..Default::default() };

@@ -143,7 +143,9 @@ fn a_file_replaced_under_its_mapping_stays_as_it_was() {
 fn wishes_that_come_to_nothing_are_told_and_the_file_is_mapped() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
-    let bytes = write_file(&path, 64 << 10);
+    let bytes = write_file(&path, 32 << 10);
+    #[cfg(unix)]
+    let _turn = crate::turn_to_lock();
     let options = MmapOptions::new().lock().populate().huge_pages().read_ahead_pages(4);
     let weights = MappedWeights::open_with_options(&path, &options, promise()).unwrap();
     assert_eq!(weights.as_bytes(), bytes);

@@ -15,7 +15,7 @@ use ringmain::weights::{
 
 use crate::source::watched;
 use crate::support::temp_dir;
-use crate::{promise, write_file};
+use crate::{promise, turn_to_lock, write_file};
 
 pub(crate) const MODELS: u64 = 12;
 pub(crate) const MODEL_BYTES: u64 = 16 << 20;
@@ -109,7 +109,7 @@ fn loading_child() {
 
 #[test]
 fn populate_release_and_lock_do_so() {
-    let (dir, len) = (temp_dir(), 1 << 20);
+    let (dir, len, _turn) = (temp_dir(), 32 << 10, turn_to_lock());
     let path = dir.path().join("resident.safetensors");
     let bytes = write_file(&path, len);
     let weights = MappedWeights::open(&path, promise()).unwrap();
