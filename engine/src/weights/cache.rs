@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use self::bounded::{Bounded, Kept};
-use super::{MappedWeights, Unchanging, WeightsError};
+use super::{MappedWeights, MmapOptions, Unchanging, WeightsError};
 
 /// The mappings that were asked for last, within a limit on the sum of their sizes.
 ///
@@ -44,6 +44,7 @@ use super::{MappedWeights, Unchanging, WeightsError};
 /// ```
 pub struct WeightCache {
     mappings: Bounded<MappedWeights>,
+    options: MmapOptions,
     unchanging: Unchanging,
 }
 
@@ -81,14 +82,35 @@ impl WeightCache {
     /// An empty cache. The promise, for all files that it will map, is explained at [`Unchanging`].
     #[must_use]
     pub fn new(limit_bytes: u64, unchanging: Unchanging) -> Self {
-        Self { mappings: Bounded::new(limit_bytes), unchanging }
+        Self::with_options(limit_bytes, MmapOptions::new(), unchanging)
+    }
+
+    /// An empty cache that maps with options. Which wishes came to nothing each mapping tells:
+    /// [`MappedWeights::unmet`]. One that [locks](MmapOptions::lock) evicts nothing by itself, so that
+    /// its limit is an end.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, [0; 1000])?;
+    /// use ringmain::weights::{MmapOptions, Unchanging, WeightCache};
+    ///
+    /// // SAFETY: the models of this program are written once, and only ever replaced by renaming.
+    /// let unchanging = unsafe { Unchanging::promise() };
+    /// let cache = WeightCache::with_options(2000, MmapOptions::new().populate(), unchanging);
+    /// assert!(cache.get_or_open(&path)?.unmet().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_options(limit_bytes: u64, options: MmapOptions, unchanging: Unchanging) -> Self {
+        Self { mappings: Bounded::new(limit_bytes), options, unchanging }
     }
 
     /// The file's mapping: the one there is, or a new one.
     pub fn get_or_open(&self, path: impl AsRef<Path>) -> Result<Arc<MappedWeights>, WeightsError> {
         let path = path.as_ref();
         self.mappings.get_or_open(path, |version| {
-            MappedWeights::open_version(path, version, self.unchanging)
+            MappedWeights::open_version(path, version, &self.options, self.unchanging)
         })
     }
 
