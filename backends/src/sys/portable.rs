@@ -65,6 +65,6 @@ pub(crate) fn load_cufile() -> Result<(), String> {
     Err("it exists for Linux only".into())
 }
 
-pub(crate) fn count_cuda_devices() -> Result<u32, String> {
+pub(crate) fn count_gpus() -> Result<u32, String> {
     Err("GPUDirect Storage exists for Linux only".into())
 }

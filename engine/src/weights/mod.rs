@@ -6,6 +6,11 @@
 //! - [`WeightSource`] is a file through whatever serves it best, and says why that was chosen.
 //! - [`WeightCache`] keeps the mappings that were used last, within a limit in bytes.
 //!
+//! To load a model, take [`Weights`]: it is the fastest way into memory of the program's own. Where
+//! several processes share a model, or little of it is touched, take [`MappedWeights`] and its
+//! [`tensor`](MappedWeights::tensor); for many models that come and go, a [`WeightCache`] of those.
+//! [`WeightSource`] is for programs that know offsets and leave the way to the machine.
+//!
 //! A mapping shows the file as a `&[u8]`, which is only right while nobody writes to the file. That
 //! promise is made once, as an [`Unchanging`], and whatever maps asks for one.
 
