@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Dtype, TensorFault};
+use crate::steady::Change;
 
 /// Why weights could not be opened or read.
 #[derive(Debug, thiserror::Error)]
@@ -307,6 +308,13 @@ impl WeightsError {
         match self {
             Self::Backend { source, .. } => Some(source),
             _ => None,
+        }
+    }
+
+    pub(super) fn changed(path: &Path, change: Change) -> Self {
+        match change {
+            Change::Unknown(error) => Self::io(path, "looking at the file", error),
+            change => Self::Changed { path: path.to_owned(), what: change.participle() },
         }
     }
 

@@ -11,7 +11,7 @@ use super::header::{self, HEADER_BYTES_MAX, Header, LENGTH_BYTES};
 use super::index::{Index, Model, locate};
 use super::{TensorInfo, WeightsError};
 use crate::layout::Layout;
-use crate::steady::{Change, SteadyFile};
+use crate::steady::SteadyFile;
 use crate::view::Source;
 use crate::{ContiguousMemmap, Engine};
 
@@ -93,14 +93,7 @@ impl WeightFile {
 
     /// An error if the file is not what it was.
     pub(super) fn check_unchanged(&self) -> Result<(), WeightsError> {
-        self.file.check().map_err(|change| changed(self.path(), change))
-    }
-}
-
-fn changed(path: &Path, change: Change) -> WeightsError {
-    match change {
-        Change::Unknown(error) => WeightsError::io(path, "looking at the file", error),
-        change => WeightsError::Changed { path: path.to_owned(), what: change.participle() },
+        self.file.check().map_err(|change| WeightsError::changed(self.path(), change))
     }
 }
 
@@ -320,7 +313,7 @@ fn open_file(
     let backend = engine.backend();
     let failed = |error| WeightsError::backend(path, error);
     let file = SteadyFile::new(backend.open(path).map_err(failed)?);
-    let file = file.map_err(|change| changed(path, change))?;
+    let file = file.map_err(|change| WeightsError::changed(path, change))?;
     let file_len = file.len();
     let mut bytes = read_start(backend, &file, file_len.min(START_BYTES)).map_err(failed)?;
     let header_bytes = header::header_bytes(&bytes, file_len, path)?;
@@ -330,7 +323,7 @@ fn open_file(
     }
     let json = &bytes[LENGTH_BYTES..data_start as usize];
     let header = header::parse(json, file_len - data_start, number, path)?;
-    file.check().map_err(|change| changed(path, change))?;
+    file.check().map_err(|change| WeightsError::changed(path, change))?;
     Ok((file, header))
 }
 
@@ -347,7 +340,7 @@ fn read_index(engine: &Engine, path: &Path) -> Result<Vec<u8>, WeightsError> {
     let backend = engine.backend();
     let failed = |error| WeightsError::backend(path, error);
     let file = SteadyFile::new(backend.open(path).map_err(failed)?);
-    let file = file.map_err(|change| changed(path, change))?;
+    let file = file.map_err(|change| WeightsError::changed(path, change))?;
     if file.len() > HEADER_BYTES_MAX {
         let reason = format!("it has {} bytes, too many for an index", file.len());
         return Err(WeightsError::BadIndex { path: path.to_owned(), reason });

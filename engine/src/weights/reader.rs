@@ -8,7 +8,7 @@ use ringmain_backends::{Buffer, Error, FileHandle, ReadBackendExt};
 use super::read_ahead::{ReadAhead, spawn};
 use super::{Prepared, WeightsError};
 use crate::Engine;
-use crate::steady::{Change, SteadyFile};
+use crate::steady::SteadyFile;
 
 /// What is read ahead of one file, or was and nobody has asked for it, has at most so many bytes:
 /// several of the usual tensors, of 10 to 100 MiB.
@@ -27,7 +27,7 @@ impl Reader {
     pub(super) fn open(path: &Path, engine: Engine) -> Result<Self, WeightsError> {
         let file =
             engine.backend().open(path).map_err(|error| WeightsError::backend(path, error))?;
-        let file = SteadyFile::new(file).map_err(|change| changed(path, change))?;
+        let file = SteadyFile::new(file).map_err(|change| WeightsError::changed(path, change))?;
         Ok(Self { engine, file, ahead: ReadAhead::new(AHEAD_BYTES_MAX) })
     }
 
@@ -44,7 +44,7 @@ impl Reader {
             _ => read(&self.engine, &self.file, range),
         };
         // A file that was cut short or replaced is the reason for whatever went wrong.
-        self.file.check().map_err(|change| changed(self.file.path(), change))?;
+        self.file.check().map_err(|change| WeightsError::changed(self.file.path(), change))?;
         outcome.map_err(|error| self.error(error))
     }
 
@@ -67,13 +67,6 @@ impl Reader {
 
     fn error(&self, error: Error) -> WeightsError {
         WeightsError::backend(self.file.path(), error)
-    }
-}
-
-fn changed(path: &Path, change: Change) -> WeightsError {
-    match change {
-        Change::Unknown(error) => WeightsError::io(path, "looking at the file", error),
-        change => WeightsError::Changed { path: path.to_owned(), what: change.participle() },
     }
 }
 
