@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use super::dataset::Dataset;
+use super::dataset::{Dataset, no_memory};
 use super::fill::{Damaged, FillMemory};
 use super::{Batch, BetonError, Field, MappedSamples, Member, ReaderOptions, Sample};
 use crate::Engine;
@@ -184,7 +184,10 @@ impl BetonReader {
             return Ok(None);
         }
         let (pages, fields) = (&dataset.pages.range, dataset.fields.len());
-        let mut regions = Vec::with_capacity(ids.len() * fields);
+        let mut regions = Vec::new();
+        let count = ids.len().checked_mul(fields).unwrap_or(usize::MAX);
+        let no_memory = |_| no_memory(&dataset.path, count.saturating_mul(2 * size_of::<usize>()));
+        regions.try_reserve_exact(count).map_err(no_memory)?;
         for id in ids {
             dataset.check_id(*id)?;
             for field in 0..fields {
