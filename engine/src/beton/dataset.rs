@@ -42,28 +42,23 @@ impl Dataset {
         options: &ReaderOptions,
     ) -> Result<Self, BetonError> {
         let backend = engine.backend();
-        let failed = |error| BetonError::backend(path, error);
-        let file = SteadyFile::new(backend.open(path).map_err(failed)?);
-        let file = file.map_err(|change| changed(path, change))?;
-        let path = file.path().to_owned();
-        let failed = |error| BetonError::backend(&path, error);
-        let file_len = file.len();
-        let head_len = file_len.min(HEADER_LEN as u64) as usize;
-        let head = backend.read_to_vec(&file, 0, head_len).map_err(failed)?;
-        let header = Header::decode(&head, file_len, &path)?;
-        let source = Source { engine, file: &file, path: &path, file_len, header: &header };
+        let opened = Opened::new(engine, path)?;
+        let source = opened.source(engine);
         let fields = source.fields(options)?;
-        let layout = RowLayout::new(&fields, &options.handlers, &path)?;
+        let path = &opened.path;
+        let layout = RowLayout::new(&fields, &options.handlers, path)?;
         let (pages, regions) = source.places(&layout, options)?;
         let rows = source.rows(&layout)?;
         let table = source.table(&pages, regions)?;
-        let fingerprint = fingerprint(&head, &fields, &table);
-        file.check().map_err(|change| changed(&path, change))?;
+        let fingerprint = fingerprint(&opened.head, &fields, &table);
+        opened.file.check().map_err(|change| changed(path, change))?;
         if backend.capabilities().zero_copy {
             // All of it was copied, and need not be mapped too.
-            backend.release(&file, 0..file_len).map_err(failed)?;
+            let released = backend.release(&opened.file, 0..opened.file.len());
+            released.map_err(|error| BetonError::backend(path, error))?;
         }
         let paged = layout.paged();
+        let Opened { file, path, header, .. } = opened;
         let engine = engine.clone();
         Ok(Self {
             engine,
@@ -78,6 +73,17 @@ impl Dataset {
             fingerprint,
             file,
         })
+    }
+
+    /// What a file says before its samples.
+    pub(super) fn describe(
+        engine: &Engine,
+        path: &Path,
+    ) -> Result<(Header, Vec<Field>), BetonError> {
+        let opened = Opened::new(engine, path)?;
+        let fields = opened.source(engine).fields(&ReaderOptions::new())?;
+        opened.file.check().map_err(|change| changed(&opened.path, change))?;
+        Ok((opened.header, fields))
     }
 
     pub(super) fn check_id(&self, sample: u64) -> Result<(), BetonError> {
@@ -177,6 +183,34 @@ impl Dataset {
             path: self.path.clone(),
             name: name.to_owned(),
         })
+    }
+}
+
+/// A file that begins as a dataset does.
+struct Opened {
+    file: SteadyFile,
+    path: PathBuf,
+    head: Vec<u8>,
+    header: Header,
+}
+
+impl Opened {
+    fn new(engine: &Engine, path: &Path) -> Result<Self, BetonError> {
+        let backend = engine.backend();
+        let failed = |error| BetonError::backend(path, error);
+        let file = SteadyFile::new(backend.open(path).map_err(failed)?);
+        let file = file.map_err(|change| changed(path, change))?;
+        let path = file.path().to_owned();
+        let head_len = file.len().min(HEADER_LEN as u64) as usize;
+        let head = backend.read_to_vec(&file, 0, head_len);
+        let head = head.map_err(|error| BetonError::backend(&path, error))?;
+        let header = Header::decode(&head, file.len(), &path)?;
+        Ok(Self { file, path, head, header })
+    }
+
+    fn source<'a>(&'a self, engine: &'a Engine) -> Source<'a> {
+        let (file, path, header) = (&self.file, &self.path, &self.header);
+        Source { engine, file, path, file_len: file.len(), header }
     }
 }
 
