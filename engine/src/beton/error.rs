@@ -22,14 +22,17 @@ pub enum BetonError {
     },
 
     /// The backend could not open or read the file.
-    #[error("{}{}{source}", path_unless_named(path, source), of_sample(*sample))]
+    #[error("{}{}{source}", path_unless_named(path, source), of_sample(*sample, field.as_deref()))]
     Backend {
         /// The file.
         path: PathBuf,
-        /// The sample that was being read, where it is known.
+        /// The sample that was being read, where it is known. One of several where a whole page
+        /// was.
         sample: Option<u64>,
+        /// Its field.
+        field: Option<Box<str>>,
         /// What the backend said.
-        source: ringmain_backends::Error,
+        source: Box<ringmain_backends::Error>,
     },
 
     /// The file is shorter than its header says, or than a header.
@@ -94,7 +97,7 @@ pub enum BetonError {
     /// A field is of a type that only its author knows.
     #[error(
         "{}: field {index} (`{name}`) has the type id {type_id}, which no handler was given for; \
-         add one to `Handlers`", path.display()
+         give one to `ReaderOptions::handle_type` or `handle_name`", path.display()
     )]
     UnknownType {
         /// The file.
@@ -337,7 +340,8 @@ impl BetonError {
     }
 
     pub(super) fn backend(path: &Path, source: ringmain_backends::Error) -> Self {
-        Self::Backend { path: path.to_owned(), sample: None, source }
+        let (path, source) = (path.to_owned(), Box::new(source));
+        Self::Backend { path, sample: None, field: None, source }
     }
 }
 
@@ -345,8 +349,9 @@ fn count_of(found: u64, declared: u64) -> String {
     if found > declared { "more".to_owned() } else { format!("only {found}") }
 }
 
-fn of_sample(sample: Option<u64>) -> String {
-    sample.map(|sample| format!("sample {sample}: ")).unwrap_or_default()
+fn of_sample(sample: Option<u64>, field: Option<&str>) -> String {
+    let field = field.map(|field| format!(", field `{field}`")).unwrap_or_default();
+    sample.map(|sample| format!("sample {sample}{field}: ")).unwrap_or_default()
 }
 
 /// What comes before an error that does not name the file itself.

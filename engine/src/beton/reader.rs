@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use super::dataset::Dataset;
+use super::dataset::{Dataset, no_memory};
 use super::fill::{Damaged, FillMemory};
-use super::{Batch, BetonError, Field, MappedSamples, Member, ReaderOptions, Sample};
+use super::{Batch, BetonError, Field, Header, MappedSamples, Member, ReaderOptions, Sample};
 use crate::Engine;
 
 /// How many batches are read at once without allocating.
@@ -46,6 +46,24 @@ impl BetonReader {
     /// Opens a dataset whose fields are all of FFCV's own types; [`ReaderOptions`] has more.
     pub fn open(engine: &Engine, path: impl AsRef<Path>) -> Result<Self, BetonError> {
         ReaderOptions::new().open(engine, path)
+    }
+
+    /// The header and the fields of a file alone, for those who want to know what is in it. A field
+    /// that has no handler is no error here.
+    ///
+    /// ```no_run
+    /// use ringmain::Engine;
+    /// use ringmain::beton::BetonReader;
+    ///
+    /// let (header, fields) = BetonReader::describe(&Engine::new()?, "train.beton")?;
+    /// println!("{} samples of {fields:?}", header.samples);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn describe(
+        engine: &Engine,
+        path: impl AsRef<Path>,
+    ) -> Result<(Header, Vec<Field>), BetonError> {
+        Dataset::describe(engine, path.as_ref())
     }
 
     pub(super) fn open_with(
@@ -184,7 +202,10 @@ impl BetonReader {
             return Ok(None);
         }
         let (pages, fields) = (&dataset.pages.range, dataset.fields.len());
-        let mut regions = Vec::with_capacity(ids.len() * fields);
+        let mut regions = Vec::new();
+        let count = ids.len().saturating_mul(fields);
+        let no_memory = |_| no_memory(&dataset.path, count.saturating_mul(2 * size_of::<usize>()));
+        regions.try_reserve_exact(count).map_err(no_memory)?;
         for id in ids {
             dataset.check_id(*id)?;
             for field in 0..fields {

@@ -50,7 +50,7 @@ impl Dataset {
             return Err(BetonError::InvalidOption { path: path.to_owned(), option, value, reason });
         };
         let file = create(path)?;
-        let table = OutputFile::create(path)
+        let table = OutputFile::scratch(path)
             .map_err(|error| io_error(path, "creating a temporary file for the table", error))?;
         let dataset = Self {
             path: path.to_owned(),

@@ -233,7 +233,8 @@ impl Packing for Desk<'_> {
         ptr_at: usize,
     ) -> Result<Option<&mut [u8]>, BetonError> {
         // Counted to its end even if it is too large, for the message.
-        let needed = self.sample.needed_bytes.next_multiple_of(self.page.align() as u64);
+        let needed = self.sample.needed_bytes.checked_next_multiple_of(self.page.align() as u64);
+        let needed = needed.unwrap_or(u64::MAX);
         self.sample.needed_bytes = needed.saturating_add(len.max(1) as u64);
         if self.sample.is_too_large {
             return Ok(None);
