@@ -232,24 +232,27 @@ impl Schedule for Tensors {
     }
 
     fn read(&mut self, room: Room, done: &mut Vec<Done<Tensor>>) -> Result<(), WeightsError> {
-        let mut group = self.stage(room.budget_bytes)?;
-        let outcome = self.weights.read_placed(&mut group.placed);
-        if group.placed.len() <= 1 {
-            outcome?;
-        } else if outcome.is_err() {
-            // One of them: those before it are handed out, and the next read is its own.
-            for (placed, bytes) in group.placed.into_iter().zip(group.bytes) {
-                let mut placed = [placed];
-                self.weights.read_placed(&mut placed)?;
-                let [placed] = placed;
-                self.at += 1;
-                done.push(Done { item: placed.finish(), bytes });
+        let Group { placed, bytes } = self.stage(room.budget_bytes)?;
+        let (count, mut sizes) = (placed.len(), bytes.into_iter());
+        let mut hand_out = |placed: Placed| {
+            let bytes = sizes.next().unwrap_or(0); // there is one for each
+            done.push(Done { item: placed.finish(), bytes });
+        };
+        match self.weights.read_into_memory(placed, &self.memory) {
+            Ok(placed) => placed.into_iter().for_each(&mut hand_out),
+            Err(error) if count == 1 => return Err(error),
+            // It is one of them: those before it are handed out, and the next read is its own.
+            Err(_) => {
+                for _ in 0..count {
+                    let mut alone = self.stage(0)?.placed;
+                    self.weights.read_placed(&mut alone)?;
+                    alone.into_iter().for_each(&mut hand_out);
+                    self.at += 1;
+                }
+                return Ok(());
             }
-            return Ok(());
         }
-        self.at += group.placed.len();
-        let tensors = group.placed.into_iter().map(Placed::finish).zip(group.bytes);
-        done.extend(tensors.map(|(item, bytes)| Done { item, bytes }));
+        self.at += count;
         Ok(())
     }
 

@@ -24,6 +24,7 @@ mod load;
 mod mapped;
 mod model;
 mod options;
+mod populate;
 mod read;
 mod read_ahead;
 mod reader;

@@ -104,6 +104,16 @@ pub(super) struct Placed {
 }
 
 impl Placed {
+    /// The bytes that are read for it.
+    pub(super) fn bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    pub(super) fn populate(&mut self) {
+        // Where it cannot be, the read does it.
+        let _populated = self.buffer.populate();
+    }
+
     pub(super) fn finish(mut self) -> Tensor {
         let lead = (self.piece.offset - self.blocks.start) as usize; // less than a block
         self.buffer.narrow(lead..lead + self.piece.nbytes);
@@ -246,8 +256,8 @@ impl Weights {
         memory: &Memory,
     ) -> Result<Vec<Tensor>, WeightsError> {
         let place = |piece| self.place(piece, memory, Patience::Waits);
-        let mut placed = pieces.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
-        self.read_placed(&mut placed)?;
+        let placed = pieces.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        let placed = self.read_into_memory(placed, memory)?;
         Ok(placed.into_iter().map(Placed::finish).collect())
     }
 
@@ -264,6 +274,18 @@ impl Weights {
         let mut buffer = buffer.map_err(failed)?;
         buffer.narrow(0..piece.read_bytes(file));
         Ok(Placed { blocks: piece.blocks(file), piece, buffer })
+    }
+
+    /// Reads what is in place, in memory of that kind.
+    pub(super) fn read_into_memory(
+        &self,
+        mut placed: Vec<Placed>,
+        memory: &Memory,
+    ) -> Result<Vec<Placed>, WeightsError> {
+        match memory {
+            Memory::Fresh => self.read_fresh(placed),
+            Memory::Pool(_) => self.read_placed(&mut placed).map(|()| placed),
+        }
     }
 
     /// Reads what is in place, as one batch.
