@@ -117,8 +117,7 @@ need_venv() {
     fi
     local package
     for package in "${@:2}"; do
-        "$1/bin/pip" --quiet show "$package" >/dev/null 2>&1 ||
-            "$1/bin/pip" --quiet --disable-pip-version-check install "$package"
+        venv_has "$1" "$package" || venv_install "$1" "$package"
     done
 }
 
@@ -127,4 +126,25 @@ build_python() {
     need_rust
     need_venv "$1" maturin numpy
     (cd python && VIRTUAL_ENV=$1 "$1/bin/maturin" develop --locked --quiet "${@:2}")
+}
+
+# By `python -m pip`: the script `pip` names the folder that the environment was made in, and in a
+# copy of it would change the original.
+venv_has() {
+    "$1/bin/python" -m pip --quiet show "$2" >/dev/null 2>&1
+}
+
+# venv_install FOLDER PACKAGE...
+venv_install() {
+    "$1/bin/python" -m pip --quiet --disable-pip-version-check install "${@:2}"
+}
+
+# ffcv, which is built from source, in an environment of its own: `$ffcv_venv`.
+need_ffcv() {
+    ffcv_venv=$target/ffcv
+    "$ffcv_venv/bin/python" -c 'import ffcv' 2>/dev/null && return
+    install_missing g++=g++ pkg-config=pkg-config libopencv-dev=/usr/include/opencv4/opencv2/opencv.hpp \
+        libturbojpeg0-dev=/usr/include/turbojpeg.h
+    # ffcv's set-up wants setuptools, and is built where torch and numpy are there already.
+    need_venv "$ffcv_venv" wheel 'setuptools<81' numpy pillow torch torchvision 'ffcv==1.0.2'
 }

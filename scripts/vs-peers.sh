@@ -1,46 +1,104 @@
 #!/usr/bin/env bash
-# Ringmain beside what Python loaders use today, on the same file in the same run, interleaved. Prints
-# medians and ratios. What cannot be installed is left out, and said.
+# Ringmain beside what Python loaders use today, on the same file in the same run, interleaved.
+# Prints medians and ratios. What cannot be installed is left out, and said.
 #
-#   scripts/vs-peers.sh [FOLDER [PART...]]
+#   views     np.memmap and exca's ContiguousMemmap read the windows of the `views` workload
+#   python    the Python package beside the same: windows of three sizes, and batches of them
+#   beton     ffcv reads the batches of the `samples` workload (it needs torch, several GB)
+#   weights   safetensors, fastsafetensors (without GPU Direct Storage) and fio's sequential direct
+#             reads beside `Weights::read_all` and `Weights::load`, all tensors of a model, cold
 #
-# FOLDER is where to make the data (1 GiB); default: the target folder. The parts, all by default:
-#   views    `ringmain bench` beside np.memmap and exca's ContiguousMemmap, windows of 64 KiB
-#   python   the Python package beside the same: windows of three sizes, and batches of them
+#   scripts/vs-peers.sh [--part NAME]... [--model-bytes N] [--rounds N] [FOLDER]
+#
+# FOLDER is where to make the data (1 GiB for a part, and a model of 2.4 GB); default: the target folder.
+# fastsafetensors needs torch, of which PyPI has CUDA builds of several GB for x86-64.
 set -euo pipefail
-directory=${1:+$(realpath -- "$1")}
-parts=${*:2}
+parts=()
+model_bytes=2400MB
+rounds=5
+directory=
+while (($#)); do
+    case $1 in
+    --part) parts+=("${2:?--part needs views, python, beton or weights}") && shift 2 ;;
+    --model-bytes) model_bytes=${2:?--model-bytes needs a size} && shift 2 ;;
+    --rounds) rounds=${2:?--rounds needs a number} && shift 2 ;;
+    -*) printf '%s: no option %s\n' "${0##*/}" "$1" >&2 && exit 2 ;;
+    *) directory=$(realpath -- "$1") && shift ;;
+    esac
+done
+((${#parts[@]})) || parts=(views python beton weights)
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 scratch=
 trap 'report_end; rm -rf -- "$scratch"' EXIT
 
 venv=$target/peers
+# The scripts share a module, whose compiled form has no place among the sources.
+export PYTHONDONTWRITEBYTECODE=1
+ringmain=$target/release/ringmain
 
 set_up() {
     need_rust
     need_venv "$venv" numpy
-    "$venv/bin/pip" --quiet install exca || printf 'exca cannot be installed: left out\n' >&2
-}
-
-make_data() {
     directory=${directory:-$target}
     scratch=$(mktemp -d -- "$directory/ringmain-peers.XXXXXX")
-    "$target/release/ringmain" gen raw "$scratch/views.bin" --bytes 1GiB
 }
 
-wanted() {
-    [[ -z $parts || " $parts " == *" $1 "* ]]
+# wish PACKAGE...: one that cannot be had is left out.
+wish() {
+    local package
+    for package in "$@"; do
+        venv_has "$venv" "$package" || venv_install "$venv" "$package" ||
+            printf '%s cannot be installed: left out\n' "$package" >&2
+    done
+}
+
+views() {
+    wish exca
+    "$ringmain" gen raw "$scratch/views.bin" --bytes 1GiB
+    "$venv/bin/python" scripts/peers/views.py "$ringmain" "$scratch/views.bin"
+    rm -- "$scratch/views.bin"
+}
+
+python() {
+    wish exca
+    build_python "$venv" --release
+    "$ringmain" gen raw "$scratch/views.bin" --bytes 1GiB
+    "$venv/bin/python" scripts/peers/python_views.py "$scratch/views.bin"
+    rm -- "$scratch/views.bin"
+}
+
+weights() {
+    need_venv "$venv" safetensors
+    install_missing fio=fio
+    wish torch fastsafetensors
+    cargo build --locked --release --package ringmain --features direct,uring,safetensors \
+        --example load_model
+    # NumPy has no BF16.
+    "$ringmain" gen safetensors "$scratch/model.safetensors" --bytes "$model_bytes" --dtypes F16
+    "$venv/bin/python" scripts/peers/weights.py "$target/release/examples/load_model" \
+        "$scratch/model.safetensors" "$rounds"
+    rm -- "$scratch/model.safetensors"
+}
+
+beton() {
+    # In a shell of its own: what fails in there must not end the script.
+    if ! (need_ffcv); then
+        printf 'ffcv cannot be installed: left out\n' >&2
+        return
+    fi
+    need_ffcv
+    "$ringmain" gen beton "$scratch/samples.beton" --samples 22000 --sample-bytes 48KiB
+    "$ffcv_venv/bin/python" scripts/peers/beton.py \
+        "$ringmain" "$scratch/samples.beton"
+    rm -- "$scratch/samples.beton"
 }
 
 step set-up set_up
 step build build_ringmain
-step data make_data
-if wanted views; then
-    step views "$venv/bin/python" scripts/peers/views.py \
-        "$target/release/ringmain" "$scratch/views.bin"
-fi
-if wanted python; then
-    step "python: build" build_python "$venv" --release
-    step python "$venv/bin/python" scripts/peers/python_views.py "$scratch/views.bin"
-fi
+for part in "${parts[@]}"; do
+    case $part in
+    views | python | beton | weights) step "$part" "$part" ;;
+    *) die "no part $part; there are views, python, beton and weights" ;;
+    esac
+done

@@ -231,19 +231,24 @@ pub trait ReadBackendExt: ReadBackend {
         offset: u64,
         len: usize,
     ) -> Result<Buffer> {
-        if len == 0 {
-            return pool.take(0);
-        }
-        let end = offset.saturating_add(len as u64);
-        let file_len = if file.alignment().block() > 1 { self.len(file)? } else { end };
-        let blocks = file.blocks_around(offset..end, file_len);
-        // Both are less than a block longer than what was asked for.
-        let lead = (offset - blocks.start) as usize;
-        let whole_len = lead.saturating_add(len).max((blocks.end - blocks.start) as usize);
-        let mut buffer = pool.take(whole_len)?;
-        self.read_exact_at(file, blocks.start, &mut buffer)?;
-        buffer.narrow(lead..lead + len);
-        Ok(buffer)
+        read_placed(self, file, offset, len, |len| pool.take(len))
+    }
+
+    /// The same in [memory of its own](Buffer::unpooled), for what is kept.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, b"0123456789")?;
+    /// use ringmain_backends::{BackendKind, BackendOptions, ReadBackend, ReadBackendExt};
+    /// let backend =
+    ///     ringmain_backends::open_backend(BackendKind::Auto, &BackendOptions::default())?;
+    /// let file = backend.open(&path)?;
+    /// assert_eq!(&backend.read_to_own_buf(&file, 3, 4)?[..], b"3456");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn read_to_own_buf(&self, file: &FileHandle, offset: u64, len: usize) -> Result<Buffer> {
+        read_placed(self, file, offset, len, Buffer::unpooled)
     }
 
     /// The concatenation of many ranges of one file, read as one batch.
@@ -284,3 +289,26 @@ pub trait ReadBackendExt: ReadBackend {
 }
 
 impl<B: ReadBackend + ?Sized> ReadBackendExt for B {}
+
+/// Reads the whole blocks around a range into a buffer, and shows the range of it.
+fn read_placed<B: ReadBackend + ?Sized>(
+    backend: &B,
+    file: &FileHandle,
+    offset: u64,
+    len: usize,
+    take: impl FnOnce(usize) -> Result<Buffer>,
+) -> Result<Buffer> {
+    if len == 0 {
+        return take(0);
+    }
+    let end = offset.saturating_add(len as u64);
+    let file_len = if file.alignment().block() > 1 { backend.len(file)? } else { end };
+    let blocks = file.blocks_around(offset..end, file_len);
+    // Both are less than a block longer than what was asked for.
+    let lead = (offset - blocks.start) as usize;
+    let whole_len = lead.saturating_add(len).max((blocks.end - blocks.start) as usize);
+    let mut buffer = take(whole_len)?;
+    backend.read_exact_at(file, blocks.start, &mut buffer)?;
+    buffer.narrow(lead..lead + len);
+    Ok(buffer)
+}

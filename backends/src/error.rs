@@ -300,6 +300,14 @@ impl Error {
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::FileUnsupported { .. })
     }
+
+    /// True where a file could not be opened or mapped for want of descriptors, mappings or address
+    /// space: closing another may help.
+    #[must_use]
+    pub fn is_shortage(&self) -> bool {
+        let (Self::Open { source, .. } | Self::Mapping { source, .. }) = self else { return false };
+        matches!(crate::sys::errno_name(source), Some("EMFILE" | "ENFILE" | "ENOMEM"))
+    }
 }
 
 /// The error with the name that people search for.

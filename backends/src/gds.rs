@@ -1,6 +1,7 @@
 //! Whether GPUDirect Storage is here: NVIDIA's cuFile, and a GPU for it to write to.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use crate::sys;
 
@@ -25,7 +26,7 @@ pub enum GdsProbe {
     },
     /// cuFile is there, but no GPU.
     NoDevice {
-        /// What the driver said, or the loader of it.
+        /// Where the driver lists none, or that it is not there.
         reason: String,
     },
 }
@@ -42,7 +43,8 @@ impl fmt::Display for GdsProbe {
     }
 }
 
-/// Tries to load cuFile and to count the GPUs. Libraries that were found stay loaded.
+/// Tries to load cuFile, and counts the GPUs that the driver lists under `/proc`, without a call into
+/// CUDA. Once for the process: the answer is kept, and so is the library if it was found.
 ///
 /// ```
 /// match ringmain_backends::probe_gds() {
@@ -52,7 +54,8 @@ impl fmt::Display for GdsProbe {
 /// ```
 #[must_use]
 pub fn probe_gds() -> GdsProbe {
-    probe_with(sys::load_cufile, sys::count_cuda_devices)
+    static FOUND: OnceLock<GdsProbe> = OnceLock::new();
+    FOUND.get_or_init(|| probe_with(sys::load_cufile, sys::count_gpus)).clone()
 }
 
 fn probe_with(
@@ -63,7 +66,7 @@ fn probe_with(
         return GdsProbe::NoLibrary { library: "libcufile.so.0", reason };
     }
     match count_devices() {
-        Ok(0) => GdsProbe::NoDevice { reason: "the driver counts none".into() },
+        Ok(0) => GdsProbe::NoDevice { reason: "the driver lists none".into() },
         Ok(devices) => GdsProbe::Available { devices },
         Err(reason) => GdsProbe::NoDevice { reason },
     }
@@ -78,9 +81,9 @@ mod tests {
         let missing = || Err("no such file".to_owned());
         let text = probe_with(missing, || panic!("no library, no question")).to_string();
         assert_eq!(text, "libcufile.so.0 could not be loaded: no such file");
-        let failed = || Err("cuInit failed with CUDA error 100".to_owned());
+        let failed = || Err("/proc/driver/nvidia/gpus: no such file".to_owned());
         let text = probe_with(|| Ok(()), failed).to_string();
-        assert_eq!(text, "cuFile is there, but no GPU: cuInit failed with CUDA error 100");
+        assert_eq!(text, "cuFile is there, but no GPU: /proc/driver/nvidia/gpus: no such file");
         assert!(matches!(probe_with(|| Ok(()), || Ok(0)), GdsProbe::NoDevice { .. }));
         assert_eq!(probe_with(|| Ok(()), || Ok(2)), GdsProbe::Available { devices: 2 });
     }

@@ -33,6 +33,9 @@ pub use range::MappedRange;
 
 const KIND: BackendKind = BackendKind::Mmap;
 
+/// A read is copied in parts of this size where its pages are released.
+const RELEASE_STEP_BYTES: usize = 8 << 20;
+
 /// Copies out of read-only mappings, and zero-copy ranges.
 ///
 /// The fastest way to read what is in the page cache, and a slow one to read what is not: a cold
@@ -99,7 +102,8 @@ impl MmapBackend {
             return Err(sys::eio().into());
         }
         let start = usize::try_from(offset);
-        let copied = start.map_or(Copied::No, |start| mapped.mapping.copy(start, read.dst()));
+        let copied =
+            start.map_or(Copied::No, |start| self.copy(&mapped.mapping, start, read.dst()));
         let Some(end) = read.end() else {
             return Err(Shortfall::PastEnd(sys::file_len(&mapped.file)?));
         };
@@ -108,6 +112,26 @@ impl MmapBackend {
             Copied::UnlessTruncated if has_byte(&mapped.file, end - 1) => Ok(()),
             _ => read_fully(&mapped.file, read.dst(), offset, sys::read_at),
         }
+    }
+
+    /// Copies a part after the other where pages are to be released: a tensor of gigabytes must not
+    /// be resident as a file too.
+    fn copy(&self, mapping: &Mapping, start: usize, dst: &mut [u8]) -> Copied {
+        if self.residency == Residency::Keep || dst.is_empty() {
+            return mapping.copy(start, dst);
+        }
+        let mut outcome = Copied::Surely;
+        for (at, part) in dst.chunks_mut(RELEASE_STEP_BYTES).enumerate() {
+            let start = start.saturating_add(at * RELEASE_STEP_BYTES);
+            let copied = mapping.copy(start, part);
+            mapping.release(start..start.saturating_add(part.len()));
+            match copied {
+                Copied::Surely => {}
+                Copied::UnlessTruncated => outcome = copied,
+                Copied::No => return copied,
+            }
+        }
+        outcome
     }
 
     fn read_run(&self, run: &mut [Read<'_>], first: usize) -> Result<()> {
@@ -122,11 +146,6 @@ impl MmapBackend {
                 Shortfall::PastEnd(file_len) => read.past_end(KIND, first + at, file_len),
                 Shortfall::Io(source) => read.error(KIND, first + at, source),
             })?;
-            if self.residency == Residency::Release
-                && let Ok(start) = usize::try_from(read.offset())
-            {
-                pin.mapping.release(start..start.saturating_add(read.len()));
-            }
         }
         Ok(())
     }

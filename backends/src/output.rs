@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::mem;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -18,7 +19,7 @@ const NAME_BYTES_MAX: usize = 255;
 /// Until [`complete`](Self::complete) it has a temporary name in the same directory. `complete`
 /// waits until all of it is on the device and only then gives it its name, in place of a file that
 /// has the name already: after a crash there is the whole file or none. One that is dropped before
-/// is removed. Threads may write to it side by side.
+/// is removed, but not by a process that is killed. Threads may write to it side by side.
 ///
 /// ```
 /// use ringmain_backends::OutputFile;
@@ -51,11 +52,16 @@ struct Direct {
 }
 
 impl OutputFile {
-    /// Begins a file beside `path`, of a name that nobody else has.
+    /// Begins a file beside `path`, of a name that nobody else has. An error if a directory has
+    /// that path.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let path = path.as_ref().to_owned();
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        if path.is_dir() {
+            // Else it would be known only when everything is written.
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let suffix = format!(".{}-{number}.tmp", process::id());
@@ -78,6 +84,16 @@ impl OutputFile {
         let file = sys::open_direct_write(&output.temporary)?;
         let alignment = sys::direct_alignment(&file);
         output.direct = Some(Direct { file, memory: alignment.memory, offset: alignment.offset });
+        Ok(output)
+    }
+
+    /// A file for what is needed only now, on the device that `path` would be on. It is never
+    /// completed. On Unix it has no name, so that it is gone even if the process is killed.
+    pub fn scratch(path: impl AsRef<Path>) -> io::Result<Self> {
+        let mut output = Self::create(path)?;
+        if cfg!(unix) {
+            std::fs::remove_file(mem::take(&mut output.temporary))?;
+        }
         Ok(output)
     }
 
@@ -220,6 +236,29 @@ mod tests {
         file.write_all_at(b"x", 0).unwrap();
         file.complete().unwrap();
         assert!(path.exists());
+    }
+
+    #[test]
+    fn a_directory_is_refused_before_anything_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::create_dir(&path).unwrap();
+        let error = OutputFile::create(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(names(dir.path()), ["a"]);
+    }
+
+    #[test]
+    fn scratch_is_gone_whatever_happens() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = OutputFile::scratch(dir.path().join("a")).unwrap();
+        file.write_all_at(b"table", 3).unwrap();
+        let mut back = [0; 5];
+        file.read_exact_at(&mut back, 3).unwrap();
+        assert_eq!(&back, b"table");
+        assert_eq!(names(dir.path()).is_empty(), cfg!(unix));
+        drop(file);
+        assert!(names(dir.path()).is_empty());
     }
 
     #[test]

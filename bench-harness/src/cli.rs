@@ -13,7 +13,8 @@ use crate::size::parse_bytes;
 
 pub(crate) use bench::{BenchArgs, MeasuredArgs};
 pub(crate) use generate::{
-    BetonField, GenArgs, GenBetonArgs, GenKind, GenNpyArgs, GenRawArgs, GenShardsArgs,
+    BetonField, GenArgs, GenBetonArgs, GenKind, GenNpyArgs, GenRawArgs, GenSafetensorsArgs,
+    GenShardsArgs,
 };
 
 /// Reads big files as fast as the device delivers, and says which way of reading is best here.
@@ -129,8 +130,12 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 #[derive(Debug, Args)]
 #[command(after_help = INSPECT_EXAMPLES)]
 pub(crate) struct InspectArgs {
-    /// The file
+    /// The file, or a folder of shards or with a model
     pub(crate) path: PathBuf,
+
+    /// Show every row of long tables
+    #[arg(long)]
+    pub(crate) all: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -152,7 +157,9 @@ pub(crate) struct OverheadArgs {
 const INSPECT_EXAMPLES: &str = "\
 Examples:
   ringmain inspect array.npy
-  ringmain inspect array.npy --json | jq .shape";
+  ringmain inspect array.npy --json | jq .shape
+  ringmain inspect model.safetensors --all | less
+  ringmain inspect model.safetensors.index.json --json | jq -r '.tensors[].name'";
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 all went well, 1 something could not be read, 2 the command line makes no sense.

@@ -56,6 +56,9 @@ pub(crate) enum Failure {
     Engine(#[from] ringmain::Error),
 
     #[error(transparent)]
+    Weights(#[from] ringmain::weights::WeightsError),
+
+    #[error(transparent)]
     Shard(#[from] ringmain::shards::ShardError),
 
     #[error(transparent)]

@@ -125,10 +125,13 @@ pub struct Setting {
     /// Threads that read at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
+    /// Bytes read ahead at most, for those that have a window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_bytes: Option<u64>,
     /// Operations a second at which an open loop starts them; none: as fast as they go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u64>,
-    /// Which form of the workload: `sequential`, `shuffled`.
+    /// Which form of the workload: `sequential`, `shuffled`, `fresh`, `recycled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
 }
@@ -145,6 +148,8 @@ impl fmt::Display for Setting {
             (None, Some(batch)) => parts.push(format!("× {batch}")),
             (None, None) => {}
         }
+        let window = self.window_bytes.map(crate::size::format_bytes);
+        parts.extend(window.map(|window| format!("window {window}")));
         parts.extend(self.depth.map(|depth| format!("depth {depth}")));
         parts.extend(self.threads.filter(|n| *n > 1).map(|n| format!("{n} threads")));
         parts.extend(self.rate_per_s.map(|rate| format!("{rate}/s")));

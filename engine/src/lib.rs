@@ -25,15 +25,16 @@
 //! ```
 //!
 //! [`shards`] delivers batches of rows from `GAMSAE01` shards, in a fixed or a shuffled order, with a
-//! thread that reads ahead.
+//! thread that reads ahead. `beton` reads and writes FFCV's datasets, `weights` loads safetensors and
+//! maps them.
 //!
 //! `beton`, behind the feature of that name, has FFCV's datasets.
 //!
 //! # Features
 //! `uring`, `direct` and `tokio-uring` add the backends of those names on Linux. `ndarray` adds
 //! [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards) batches, `serde` the states of
-//! shard sources and of epochs, `beton` FFCV's datasets and `jpeg`
-//! decoding their images.
+//! shard sources and of epochs. `beton` adds FFCV's datasets, `jpeg` decodes their images, and
+//! `safetensors` adds weights.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "beton")]
@@ -75,5 +76,5 @@ pub use view::ContiguousMemmap;
 pub use ringmain_backends as backends;
 pub use ringmain_backends::{
     BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities, ReadBackend,
-    Recording, RecordingStatus, Residency,
+    Recording, RecordingStatus, Residency, Unchanging,
 };

@@ -68,6 +68,11 @@ impl Bench {
         println!("|---|---|---|---|---|");
     }
 
+    /// Whether a comparison of that name is to be made.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        name.contains(&self.only)
+    }
+
     /// Runs both sides alternately and prints a row. A side returns bytes per second.
     pub(crate) fn compare(
         &self,
@@ -75,7 +80,7 @@ impl Bench {
         ours: &mut dyn FnMut() -> f64,
         theirs: &mut dyn FnMut() -> f64,
     ) {
-        if !name.contains(&self.only) {
+        if !self.wants(name) {
             return;
         }
         let mut rows: Vec<(f64, f64)> = Vec::new();
@@ -113,12 +118,7 @@ impl Bench {
 
     /// Drops the files from the page cache and sees to it that they are gone.
     pub(crate) fn make_cold(&self) {
-        for path in &self.paths {
-            let file = File::open(path).unwrap();
-            // SAFETY: the descriptor is open; the call touches no memory.
-            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        }
-        assert_eq!(self.cached_pages(), 0, "the files are still in the page cache");
+        self.paths.iter().for_each(|path| drop_from_cache(path));
     }
 
     /// Whether fio is there to compare with; a row says so if not.
@@ -154,9 +154,19 @@ impl Bench {
     }
 
     /// How many pages of the files are in the page cache.
+    #[allow(dead_code)]
     pub(crate) fn cached_pages(&self) -> u64 {
         self.paths.iter().map(|path| cached_pages(path).unwrap()).sum()
     }
+}
+
+/// Drops a file from the page cache and sees to it that it is gone.
+#[allow(dead_code)]
+pub(crate) fn drop_from_cache(path: &Path) {
+    let file = File::open(path).unwrap();
+    // SAFETY: the descriptor is open; the call touches no memory.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    assert_eq!(cached_pages(path).unwrap(), 0, "{} is still in the page cache", path.display());
 }
 
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {

@@ -54,7 +54,8 @@ impl Unchanging {
     }
 }
 
-/// How a range of a mapping will be used.
+/// How a range of a mapping will be used. On Windows `Normal` alone is known: reading ahead there
+/// (`PrefetchVirtualMemory`) is not built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapAdvice {
     /// As any other: the system reads a little ahead of a fault.
@@ -63,7 +64,7 @@ pub enum MapAdvice {
     Sequential,
     /// Here and there: it reads what is asked for.
     Random,
-    /// Soon: it begins to read all of it, and does not wait.
+    /// Soon: it begins to read all of it. The call does not wait for the bytes, but for memory for them.
     WillNeed,
     /// Not for now: the pages leave the process. What the page cache keeps it keeps, and the next
     /// access brings them back.
@@ -223,7 +224,7 @@ impl FileMap {
     }
 
     /// Keeps all pages in memory, after they were read. [`unlock`](Self::unlock) undoes it, however
-    /// often it was called, and so does dropping the map.
+    /// often it was called, and so does dropping the map. Not built for Windows (`VirtualLock`).
     pub fn lock(&self) -> Result<()> {
         let _one = self.locking.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(map) = &self.mapping.map {

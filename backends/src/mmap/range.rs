@@ -73,12 +73,13 @@ impl MappedRange {
     /// ```
     #[must_use]
     pub fn copy_blocks<const N: usize>(&self, mut take: impl FnMut(usize, &[u8; N])) -> bool {
+        const { assert!(N > 0, "a block has bytes") };
         let Some(map) = &self.mapping.map else { return true };
         if !self.mapping.is_sound() {
             return false;
         }
         let bytes = &raw const map[self.range.clone()];
-        for at in 0..bytes.len() / N.max(1) {
+        for at in 0..bytes.len() / N {
             // SAFETY: the block lies in the range, which lies in the mapping, and an array of bytes
             // has no alignment. A page that is gone is handled by the guard, which is in force; the
             // fence below keeps the loads before the question whether it had to.

@@ -1,6 +1,12 @@
-//! NVIDIA's libraries, where they are installed: loaded by name, so that nothing depends on them.
+//! NVIDIA's cuFile and driver, where they are installed. The library is loaded by name, so that nothing
+//! depends on it. No call is made into the driver: CUDA that was initialised in a process does not
+//! work in those it forks, and whoever only asks must not take it from them.
 
-use std::ffi::{CStr, c_int, c_uint};
+use std::ffi::CStr;
+use std::path::Path;
+
+/// Where the driver lists its GPUs, a directory for each.
+const GPUS: &str = "/proc/driver/nvidia/gpus";
 
 /// A library that stays loaded: CUDA's register functions to be run when the program ends.
 struct Library(*mut libc::c_void);
@@ -13,10 +19,10 @@ impl Library {
         if handle.is_null() { Err(last_error()) } else { Ok(Self(handle)) }
     }
 
-    fn symbol(&self, name: &CStr) -> Result<*mut libc::c_void, String> {
+    fn check_symbol(&self, name: &CStr) -> Result<(), String> {
         // SAFETY: the handle is of a library that stays loaded, and the name ends with a NUL.
         let symbol = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        if symbol.is_null() { Err(last_error()) } else { Ok(symbol) }
+        if symbol.is_null() { Err(last_error()) } else { Ok(()) }
     }
 }
 
@@ -33,26 +39,18 @@ fn last_error() -> String {
 
 /// Whether cuFile, which is GPUDirect Storage, can be loaded and is what it should be.
 pub(crate) fn load_cufile() -> Result<(), String> {
-    Library::load(c"libcufile.so.0")?.symbol(c"cuFileDriverOpen").map(drop)
+    Library::load(c"libcufile.so.0")?.check_symbol(c"cuFileDriverOpen")
 }
 
 /// How many GPUs the driver has.
-pub(crate) fn count_cuda_devices() -> Result<u32, String> {
-    let library = Library::load(c"libcuda.so.1")?;
-    let (init, count) = (library.symbol(c"cuInit")?, library.symbol(c"cuDeviceGetCount")?);
-    // SAFETY: `CUresult cuInit(unsigned int)` since CUDA 2.0.
-    let init: extern "C" fn(c_uint) -> c_int = unsafe { std::mem::transmute(init) };
-    // SAFETY: `CUresult cuDeviceGetCount(int *)` since CUDA 2.0.
-    let count: unsafe extern "C" fn(*mut c_int) -> c_int = unsafe { std::mem::transmute(count) };
-    check(init(0), "cuInit")?;
-    let mut devices = 0;
-    // SAFETY: the pointer is to a live integer.
-    check(unsafe { count(&raw mut devices) }, "cuDeviceGetCount")?;
-    Ok(u32::try_from(devices).unwrap_or(0))
+pub(crate) fn count_gpus() -> Result<u32, String> {
+    count_entries(Path::new(GPUS))
 }
 
-fn check(result: c_int, call: &str) -> Result<(), String> {
-    if result == 0 { Ok(()) } else { Err(format!("{call} failed with CUDA error {result}")) }
+fn count_entries(directory: &Path) -> Result<u32, String> {
+    let entries = directory.read_dir();
+    let entries = entries.map_err(|error| format!("{}: {error}", directory.display()))?;
+    Ok(u32::try_from(entries.flatten().count()).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]
@@ -65,9 +63,20 @@ mod tests {
         assert!(error.contains("libringmain-none.so.0"), "{error}");
         // A library that every program here has, though not as a GPU's.
         let c = Library::load(c"libc.so.6").unwrap();
-        assert!(c.symbol(c"malloc").is_ok());
-        let error = c.symbol(c"cuFileDriverOpen").unwrap_err();
+        c.check_symbol(c"malloc").unwrap();
+        let error = c.check_symbol(c"cuFileDriverOpen").unwrap_err();
         assert!(error.contains("cuFileDriverOpen"), "{error}");
-        assert_eq!(check(100, "cuInit").unwrap_err(), "cuInit failed with CUDA error 100");
+    }
+
+    #[test]
+    fn gpus_are_counted_without_a_call_into_the_driver() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = count_entries(&dir.path().join("gpus")).unwrap_err();
+        assert!(error.contains("gpus: No such file"), "{error}");
+        for (at, name) in ["0000:17:00.0", "0000:65:00.0"].into_iter().enumerate() {
+            assert_eq!(count_entries(dir.path()), Ok(at as u32));
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        assert_eq!(count_entries(dir.path()), Ok(2));
     }
 }

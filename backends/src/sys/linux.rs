@@ -158,6 +158,11 @@ pub(crate) fn advise_huge_pages(map: &MmapMut, start: usize, len: usize) {
     let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
 }
 
+/// Gives a range its pages now (since Linux 5.14; `EINVAL` before), without a change of what is in it.
+pub(crate) fn populate_memory(map: &MmapMut, start: usize, len: usize) -> io::Result<()> {
+    map.advise_range(memmap2::Advice::PopulateWrite, start, len)
+}
+
 /// Asks for huge pages under a file mapping, which only some filesystems can give.
 pub(crate) fn advise_huge_pages_mapped(map: &Mmap) -> io::Result<()> {
     map.advise(memmap2::Advice::HugePage)

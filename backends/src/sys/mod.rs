@@ -7,7 +7,7 @@ mod cuda;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-pub(crate) use cuda::{count_cuda_devices, load_cufile};
+pub(crate) use cuda::{count_gpus, load_cufile};
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
 

@@ -52,6 +52,10 @@ pub(crate) fn cached_pages(_file: &File, _range: Range<u64>) -> io::Result<u64> 
 
 pub(crate) fn advise_huge_pages(_map: &MmapMut, _start: usize, _len: usize) {}
 
+pub(crate) fn populate_memory(_map: &MmapMut, _start: usize, _len: usize) -> io::Result<()> {
+    unsupported()
+}
+
 pub(crate) fn advise_huge_pages_mapped(_map: &Mmap) -> io::Result<()> {
     unsupported()
 }
@@ -65,6 +69,6 @@ pub(crate) fn load_cufile() -> Result<(), String> {
     Err("it exists for Linux only".into())
 }
 
-pub(crate) fn count_cuda_devices() -> Result<u32, String> {
+pub(crate) fn count_gpus() -> Result<u32, String> {
     Err("GPUDirect Storage exists for Linux only".into())
 }

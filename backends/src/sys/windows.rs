@@ -74,17 +74,20 @@ pub(crate) fn prefetch_mapped(_map: &Mmap, _start: usize, _len: usize) -> io::Re
     Ok(())
 }
 
-/// There is nothing like `madvise`.
+/// There is nothing like `madvise`, but for `PrefetchVirtualMemory`, which is not built.
 pub(crate) fn advise_mapped(
     _map: &Mmap,
-    _advice: MapAdvice,
+    advice: MapAdvice,
     _start: usize,
     _len: usize,
 ) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
+    match advice {
+        MapAdvice::Normal => Ok(()),
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
 }
 
-/// `VirtualLock` keeps pages in the working set, whose size would have to be raised first.
+/// Not built. `VirtualLock` keeps pages in the working set, whose size would have to be raised first.
 pub(crate) fn lock_mapped(_map: &Mmap) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -73,6 +73,10 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     pub(crate) threads: Option<Vec<u32>>,
 
+    /// How much `weights` reads ahead: 0, 32M, 1GiB [default: 128 MiB]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub(crate) window: Option<Vec<Bytes>>,
+
     /// How long a cell reads at most [default: 0.2]
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub(crate) seconds: Option<f64>,
@@ -149,6 +153,7 @@ impl MeasuredArgs {
         put(&mut plan.batches, set.batch);
         put(&mut plan.depths, set.depth);
         put(&mut plan.threads, set.threads);
+        put(&mut plan.window_bytes, set.window);
         put(&mut plan.seconds, set.seconds);
         put(&mut plan.repetitions, set.repetitions);
         plan.buffer_bytes = set.buffer_bytes.or(plan.buffer_bytes);
@@ -195,6 +200,7 @@ Examples:
   ringmain bench --backends uring,pread --cache cold --seconds 2 --with-fio
   ringmain bench --workloads rand --rate 20000     latency at 20 000 operations a second
   ringmain bench --memory-limit 256M --workloads views
+  ringmain bench --file model.safetensors --workloads weights --window 32M,256M
   ringmain bench --print-plan > plan.toml; ringmain bench --plan plan.toml
 
 Ctrl-C ends the run and keeps what is done. Exit codes: 0 all went well, 1 something could not be

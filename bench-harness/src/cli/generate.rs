@@ -6,6 +6,7 @@ use std::fmt;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ringmain::beton::RegionAlignment;
+use ringmain::weights::Dtype;
 
 use crate::size::Bytes;
 
@@ -23,6 +24,7 @@ pub(crate) enum GenKind {
     Npy(GenNpyArgs),
     Shards(GenShardsArgs),
     Beton(GenBetonArgs),
+    Safetensors(GenSafetensorsArgs),
 }
 
 /// A file of random bytes
@@ -132,6 +134,40 @@ pub(crate) struct GenBetonArgs {
     pub(crate) seed: u64,
 }
 
+/// The weights of a model: the tensors of a transformer, or tensors of one shape
+#[derive(Debug, Args)]
+#[command(after_help = SAFETENSORS_EXAMPLES)]
+pub(crate) struct GenSafetensorsArgs {
+    /// The file to make, or with --files the folder to make them in; files of the same names are
+    /// replaced
+    pub(crate) path: PathBuf,
+
+    /// How many tensors
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub(crate) tensors: u64,
+
+    /// Bytes of all tensors together, to the row: 64M, 2GiB
+    #[arg(long, value_name = "N", default_value = "1GiB")]
+    pub(crate) bytes: Bytes,
+
+    /// The shape of every tensor, in place of a transformer's: 4096,4096
+    #[arg(long, value_name = "AXES", value_delimiter = ',', conflicts_with = "bytes")]
+    pub(crate) shape: Option<Vec<u64>>,
+
+    /// The types of the elements, taken in turn: F32, F16, BF16, I8, F8_E4M3, F4, F6_E2M3, …
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "BF16")]
+    #[arg(value_parser = parse_dtype)]
+    pub(crate) dtypes: Vec<Dtype>,
+
+    /// Divide the model into so many files with an index
+    #[arg(long, value_name = "N")]
+    pub(crate) files: Option<u64>,
+
+    /// What the elements follow from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
 /// What a field of a dataset holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BetonField {
@@ -188,9 +224,24 @@ Examples:
   ringmain gen beton mixed.beton --fields image,json,int,float --sample-bytes 12k --varied
   ringmain gen beton aligned.beton --align 4096 --page-size 16MiB --workers 4 --deterministic";
 
+/// A type by the name that the format has for it, in any case.
+fn parse_dtype(text: &str) -> Result<Dtype, String> {
+    let name = serde_json::Value::String(text.trim().to_ascii_uppercase());
+    // The error lists the types there are.
+    serde_json::from_value(name).map_err(|error| error.to_string())
+}
+
+const SAFETENSORS_EXAMPLES: &str = "\
+Examples:
+  ringmain gen safetensors model.safetensors
+  ringmain gen safetensors model --bytes 8GiB --files 4
+  ringmain gen safetensors quantised.safetensors --dtypes F4,F8_E8M0 --bytes 512M
+  ringmain gen safetensors square.safetensors --tensors 64 --shape 1024,1024 --dtypes F32";
+
 const EXAMPLES: &str = "\
 Examples:
   ringmain gen raw data.bin --bytes 4GiB
   ringmain gen npy array.npy --shape 1000,64,64 --seed 7
   ringmain gen shards corpus --rows 500000 --width 512 --shards 16
-  ringmain gen beton train.beton --samples 50000 --sample-bytes 48KiB";
+  ringmain gen beton train.beton --samples 50000 --sample-bytes 48KiB
+  ringmain gen safetensors model.safetensors --bytes 2GiB";

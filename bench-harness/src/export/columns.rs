@@ -21,7 +21,7 @@ fn optional<T: Display>(value: Option<T>) -> String {
 }
 
 /// All of them, in the order of `run.json`.
-pub(crate) const COLUMNS: [Column; 40] = [
+pub(crate) const COLUMNS: [Column; 41] = [
     column("backend", |c| c.backend.clone()),
     column("workload", |c| c.workload.clone()),
     column("setting_variant", |c| optional(c.setting.variant.as_ref())),
@@ -29,6 +29,7 @@ pub(crate) const COLUMNS: [Column; 40] = [
     column("setting_batch", |c| optional(c.setting.batch)),
     column("setting_depth", |c| optional(c.setting.depth)),
     column("setting_threads", |c| optional(c.setting.threads)),
+    column("setting_window_bytes", |c| optional(c.setting.window_bytes)),
     column("setting_rate_per_s", |c| optional(c.setting.rate_per_s)),
     column("cache", |c| c.cache.to_string()),
     column("repetition", |c| c.repetition.to_string()),

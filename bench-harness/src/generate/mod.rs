@@ -1,8 +1,10 @@
 //! Test data, from a seed. A new kind is a file here and a line in the command.
 
 mod beton;
+mod model;
 mod npy;
 mod raw;
+mod safetensors;
 mod shards;
 
 use std::io::{self, Write};
@@ -15,7 +17,9 @@ use crate::size::{format_bytes, format_bytes_short};
 use crate::whole_file::{folder, write_whole_with};
 
 pub(crate) use beton::{BetonSpec, write_beton};
+pub(crate) use model::{Extent, ModelSizes};
 pub(crate) use raw::{RawBytes, write_raw};
+pub(crate) use safetensors::write_model;
 pub(crate) use shards::{ShardSizes, write_shards};
 
 /// `ringmain gen`.
@@ -26,6 +30,7 @@ pub(crate) fn run(args: &GenArgs, out: &mut impl Write) -> Result<(), Failure> {
         GenKind::Npy(args) => npy::run(args)?,
         GenKind::Shards(args) => shards::run(args)?,
         GenKind::Beton(args) => beton::run(args)?,
+        GenKind::Safetensors(args) => safetensors::run(args)?,
     };
     writeln!(out, "{line}").map_err(Failure::Output)
 }

@@ -11,6 +11,9 @@ use crate::progress::Progress;
 use crate::size::format_bytes;
 use crate::workload::mix;
 
+/// Made in memory at once: whole words of the generator, and whole elements of every type.
+const BLOCK_BYTES: usize = 1 << 20;
+
 pub(super) fn run(args: &GenRawArgs) -> Result<String, Failure> {
     let progress = Progress::bytes("writing", args.bytes.0);
     write_raw(&args.path, args.bytes.0, args.seed, &progress)?;
@@ -25,7 +28,7 @@ pub(crate) fn write_raw(
     seed: u64,
     progress: &Progress,
 ) -> Result<(), Failure> {
-    write_data(path, bytes, |file| RawBytes::new(seed).write(file, bytes, progress))
+    write_data(path, bytes, |file| RawBytes::new(seed).write(file, bytes, progress, |_| ()))
 }
 
 /// Random bytes, the same for a seed on every machine: SplitMix64, little-endian.
@@ -49,8 +52,15 @@ impl RawBytes {
         }
     }
 
-    fn write(&mut self, to: &mut dyn Write, bytes: u64, progress: &Progress) -> io::Result<()> {
-        let mut block = vec![0; 1 << 20];
+    /// Writes so many bytes, after `adjust` has had each block of them.
+    pub(super) fn write(
+        &mut self,
+        to: &mut dyn Write,
+        bytes: u64,
+        progress: &Progress,
+        adjust: impl Fn(&mut [u8]),
+    ) -> io::Result<()> {
+        let mut block = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX).min(BLOCK_BYTES)];
         let mut left = bytes;
         while left > 0 {
             if interrupt::is_requested() {
@@ -58,6 +68,7 @@ impl RawBytes {
             }
             let len = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
             self.fill(&mut block[..len]);
+            adjust(&mut block[..len]);
             to.write_all(&block[..len])?;
             left -= len as u64;
             progress.advance(len as u64);

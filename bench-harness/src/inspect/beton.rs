@@ -3,12 +3,15 @@
 use std::path::Path;
 
 use ringmain::Engine;
-use ringmain::beton::{BetonReader, Field, FieldKind};
+use ringmain::beton::{BetonError, BetonReader, Field, FieldKind};
 use serde_json::{Map, Value, json};
 
 use super::Inspection;
 use crate::failure::Failure;
 use crate::workload::is_beton_name;
+
+/// Of how many damaged samples it is told what is wrong.
+const DAMAGE_MAX: usize = 5;
 
 /// They have no magic: a file is one if its name says so, whatever is in it.
 pub(super) fn inspect(engine: &Engine, path: &Path) -> Option<Result<Inspection, Failure>> {
@@ -16,19 +19,40 @@ pub(super) fn inspect(engine: &Engine, path: &Path) -> Option<Result<Inspection,
 }
 
 fn describe(engine: &Engine, path: &Path) -> Result<Inspection, Failure> {
-    let reader = BetonReader::open(engine, path)?;
+    let (header, fields) = BetonReader::describe(engine, path)?;
     let bytes = engine.backend().len(&engine.backend().open(path)?)?;
-    let damaged = (0..reader.len()).filter(|id| reader.check_sample(*id).is_err());
     let mut facts = Map::new();
-    facts.insert("samples".into(), json!(reader.len()));
-    facts.insert("fields".into(), reader.fields().iter().map(describe_field).collect());
+    facts.insert("samples".into(), json!(header.samples));
+    facts.insert("fields".into(), fields.iter().map(describe_field).collect());
+    match BetonReader::open(engine, path) {
+        Ok(reader) => describe_samples(&reader, &mut facts),
+        // Only its author can say where its samples are.
+        Err(error @ BetonError::UnknownType { .. }) => {
+            facts.insert("page_bytes".into(), json!(header.page_bytes));
+            facts.insert("samples_not_inspected".into(), json!(error.to_string()));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Inspection { format: "beton", path: path.display().to_string(), bytes, facts })
+}
+
+fn describe_samples(reader: &BetonReader, facts: &mut Map<String, Value>) {
     facts.insert("pages".into(), json!(reader.pages()));
     facts.insert("page_bytes".into(), json!(reader.page_bytes()));
     facts.insert("regions".into(), json!(reader.regions()));
     facts.insert("region_bytes".into(), json!(reader.region_bytes()));
     facts.insert("region_alignment".into(), json!(reader.region_alignment()));
-    facts.insert("damaged_samples".into(), json!(damaged.count()));
-    Ok(Inspection { format: "beton", path: path.display().to_string(), bytes, facts })
+    let (mut damaged, mut damage) = (0u64, Vec::new());
+    for error in (0..reader.len()).filter_map(|id| reader.check_sample(id).err()) {
+        damaged += 1;
+        if damage.len() < DAMAGE_MAX {
+            damage.push(Value::String(error.to_string()));
+        }
+    }
+    facts.insert("damaged_samples".into(), json!(damaged));
+    if damaged > 0 {
+        facts.insert("damage".into(), Value::Array(damage));
+    }
 }
 
 fn describe_field(field: &Field) -> Value {

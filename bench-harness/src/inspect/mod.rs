@@ -2,6 +2,8 @@
 
 mod beton;
 mod npy;
+mod records;
+mod safetensors;
 mod shards;
 mod trace;
 
@@ -31,12 +33,21 @@ pub(crate) struct Inspection {
 /// Looks at a file: `None` if it is of another format.
 type Format = fn(&Engine, &Path) -> Option<Result<Inspection, Failure>>;
 
-const FORMATS: [Format; 4] = [npy::inspect, shards::inspect, trace::inspect, beton::inspect];
+/// Shards come after weights: they take every folder that nobody else does.
+const FORMATS: [Format; 5] =
+    [npy::inspect, beton::inspect, safetensors::inspect, shards::inspect, trace::inspect];
+
+/// More rows than this are for a pager or a program.
+const ROWS_MAX: usize = 40;
 
 pub(crate) fn run(args: &InspectArgs, out: &mut impl Write) -> Result<(), Failure> {
     let found = inspect(&args.path)?;
-    let text =
-        if args.json { serde_json::to_string_pretty(&found)? + "\n" } else { render(&found) };
+    let rows_max = if args.all { usize::MAX } else { ROWS_MAX };
+    let text = if args.json {
+        serde_json::to_string_pretty(&found)? + "\n"
+    } else {
+        render(&found, rows_max)
+    };
     out.write_all(text.as_bytes()).map_err(Failure::Output)
 }
 
@@ -53,17 +64,18 @@ fn inspect(path: &Path) -> Result<Inspection, Failure> {
     Ok(Inspection { format: "raw", path, bytes, facts: serde_json::Map::new() })
 }
 
-fn render(found: &Inspection) -> String {
+/// A column of facts, and below it a table for each fact that is a list of records.
+fn render(found: &Inspection, rows_max: usize) -> String {
     let mut table = Table::default();
     table.row("path", found.path.as_str());
     table.row("format", found.format);
     table.row("size", format!("{} ({} bytes)", format_bytes(found.bytes), found.bytes));
+    let mut lists = String::new();
     for (name, value) in &found.facts {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            value => value.to_string(),
-        };
-        table.row(name, text);
+        match records::of(value) {
+            Some(records) => lists += &format!("\n{name}\n{}", records::render(&records, rows_max)),
+            None => table.row(name, records::text(name, value)),
+        }
     }
-    table.render()
+    table.render() + &lists
 }

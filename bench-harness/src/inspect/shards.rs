@@ -11,7 +11,7 @@ use super::Inspection;
 use crate::failure::Failure;
 use crate::workload::{is_shard_name, shard_files};
 
-/// A directory is one of shards or nothing; a file is a shard if its name says so, whatever is in
+/// A directory that nobody else took is one of shards or nothing; a file is a shard if its name says so, whatever is in
 /// it, or its first bytes do.
 pub(super) fn inspect(engine: &Engine, path: &Path) -> Option<Result<Inspection, Failure>> {
     if path.is_dir() {
@@ -31,7 +31,9 @@ fn describe_dir(engine: &Engine, dir: &Path) -> Result<Inspection, Failure> {
     let files = shard_files(dir)?;
     if files.is_empty() {
         let dir = dir.display();
-        let message = format!("{dir} is a directory without *.shard files; name a file in it");
+        let message = format!(
+            "{dir} is a directory without *.shard files and without *.safetensors files; name a file in it"
+        );
         return Err(Failure::Usage { message });
     }
     describe(engine, dir, &files)

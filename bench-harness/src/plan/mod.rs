@@ -35,6 +35,8 @@ pub struct Plan {
     pub depths: Vec<u32>,
     /// Threads that read at the same time.
     pub threads: Vec<u32>,
+    /// Bytes that `weights` reads ahead.
+    pub window_bytes: Vec<Bytes>,
     /// How long one cell reads at most. It ends earlier when a cold file has been read once.
     pub seconds: f64,
     /// How many operations one cell has at most.
@@ -83,6 +85,13 @@ pub struct DataPlan {
     pub bytes: Bytes,
 }
 
+impl DataPlan {
+    /// Whether it is the user's own.
+    pub(crate) fn is_own(&self) -> bool {
+        self.file.is_some() || self.dir.is_some()
+    }
+}
+
 impl Default for Plan {
     /// Two minutes on two cores.
     fn default() -> Self {
@@ -94,6 +103,7 @@ impl Default for Plan {
             batches: Vec::new(),
             depths: Vec::new(),
             threads: vec![1],
+            window_bytes: Vec::new(),
             seconds: 0.2,
             operations: None,
             repetitions: 5,

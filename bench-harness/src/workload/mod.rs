@@ -10,6 +10,7 @@ mod samples;
 mod seq;
 mod shards;
 mod views;
+mod weights;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,14 +26,16 @@ use crate::result::{CacheState, Setting};
 pub(crate) use order::{Permutation, mix};
 pub(crate) use samples::is_beton_name;
 pub(crate) use shards::{is_shard_name, shard_files};
+pub(crate) use weights::holds_weights;
 
 /// Every workload, in the order of tables.
-pub(crate) const ALL: [&dyn Workload; 7] = [
+pub(crate) const ALL: [&dyn Workload; 8] = [
     &seq::Seq,
     &rand::Rand,
     &views::Views,
     &shards::Shards,
     &samples::Samples,
+    &weights::ModelWeights,
     &mixed::Mixed,
     &replay::Replay,
 ];
@@ -171,6 +174,7 @@ fn combinations(plan: &Plan, defaults: &[(u64, u32)]) -> Vec<Setting> {
                     batch: Some(batch),
                     depth: *depth,
                     threads: Some(*threads),
+                    window_bytes: None,
                     rate_per_s: plan.rate_per_s,
                     variant: None,
                 });

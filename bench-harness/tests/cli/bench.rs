@@ -70,12 +70,15 @@ fn make_file(path: &Path, len: usize) {
 #[test]
 fn every_cell_is_measured_verified_and_saved() {
     let place = Place::new();
-    let args = ["--backends", "pread,mmap,direct,uring", "--json"];
+    let workloads = "seq,rand,views,shards,samples,weights,mixed";
+    let backends = "pread,mmap,direct,uring";
+    let args = ["--workloads", workloads, "--backends", backends, "--json"];
     let printed = json_of(run(&mut place.bench(&args)));
     assert_eq!(printed, place.run_json());
     assert_eq!(printed["complete"], true);
-    // seq and views: two cache states; rand, shards and samples: two settings each; mixed: one state.
-    let groups = 2 + 2 + 4 + 4 + 4 + 1;
+    // seq and views: two cache states; rand, shards, samples and weights: two settings each; mixed:
+    // one state.
+    let groups = 2 + 2 + 4 + 4 + 4 + 4 + 1;
     assert_eq!(cells(&printed).len(), groups * 4 * 2);
     for cell in cells(&printed) {
         assert_eq!(cell["valid"], true, "{cell}");
@@ -84,15 +87,17 @@ fn every_cell_is_measured_verified_and_saved() {
         let at = |name: &str| latency[name].as_u64().unwrap();
         assert!(0 < at("p50") && at("p50") <= at("p90") && at("p999") <= at("max"), "{cell}");
         assert!(cell["rss_anon_bytes"]["peak"].as_u64().unwrap() > 0, "{cell}");
+        let workload = cell["workload"].as_str().unwrap();
         let cold_pages = cell["cached_pages"]["before"].as_u64().unwrap();
         let pages = (8 << 20) / 4096;
         match cell["cache"].as_str().unwrap() {
-            // Shards are opened by their headers, which a mapping holds.
+            // Shards and weights are opened by their headers, which a mapping holds.
             "cold" if cell["workload"] == "shards" => assert!(cold_pages <= 8 * 16, "{cell}"),
+            "cold" if cell["workload"] == "weights" => assert!(cold_pages <= 64, "{cell}"),
             "cold" => assert_eq!(cold_pages, 0, "{cell}"),
-            // Both have more than rows and samples.
-            "warm" if cell["workload"] == "shards" || cell["workload"] == "samples" => {
-                assert!(cold_pages >= pages, "{cell}")
+            // These have more than rows, samples and tensors.
+            "warm" if ["shards", "samples", "weights"].contains(&workload) => {
+                assert!(cold_pages >= pages, "{cell}");
             }
             "warm" => assert_eq!(cold_pages, pages, "{cell}"),
             _ => assert_eq!(cold_pages, pages / 2, "{cell}"),

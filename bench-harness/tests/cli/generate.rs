@@ -86,6 +86,23 @@ fn datasets_are_made_and_recognised() {
     assert_eq!((&found["format"], &found["samples"]), (&"beton".into(), &50.into()));
     assert_eq!((&found["page_bytes"], &found["damaged_samples"]), (&(2 << 20).into(), &0.into()));
     assert!(found["region_alignment"].as_u64().unwrap() >= 4096, "{found}");
+    let bytes = fs::read(&path).unwrap();
+    let inspect_with = |at: usize, byte: u8| -> Value {
+        let mut bytes = bytes.clone();
+        bytes[at] = byte;
+        fs::write(&path, bytes).unwrap();
+        let json = run(ringmain(["inspect", "--json"]).arg(&path)).stdout_of_success();
+        serde_json::from_slice(&json).unwrap()
+    };
+    // The last row of the allocation table: the eight bytes before the last are its pointer.
+    let found = inspect_with(bytes.len() - 9, 0xFF);
+    let damage = found["damage"][0].as_str().unwrap();
+    assert!(found["damaged_samples"] == 1 && damage.contains("sample"), "{found}");
+    // The type of the first field.
+    let found = inspect_with(24, 255);
+    let note = found["samples_not_inspected"].as_str().unwrap();
+    assert!(found["samples"] == 50 && note.contains("handle_type"), "{found}");
+    assert!(found["fields"][0].as_str().unwrap().contains("type 255"), "{found}");
     fs::write(&path, b"no dataset at all, whatever its name").unwrap();
     run(ringmain(["inspect"]).arg(&path)).expect_failure(1, &["a.beton", "only version 2"]);
 }
@@ -95,7 +112,7 @@ fn datasets_are_made_and_recognised() {
 fn what_has_the_name_of_a_shard_is_one_or_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let inspect = |path: &std::path::Path| run(ringmain(["inspect"]).arg(path));
-    inspect(dir.path()).expect_failure(2, &["without *.shard files"]);
+    inspect(dir.path()).expect_failure(2, &["without *.shard files", "*.safetensors"]);
     let (bad, empty) = (dir.path().join("magic.shard"), dir.path().join("empty.shard"));
     fs::write(&bad, [b'x'; 100]).unwrap();
     inspect(&bad).expect_failure(1, &["magic.shard", "is no shard"]);

@@ -23,3 +23,4 @@ mod runs;
 #[cfg(target_os = "linux")]
 mod streaming;
 mod support;
+mod weights;

@@ -19,8 +19,8 @@ pub struct ArraySpec {
 }
 
 impl ArraySpec {
-    /// An array of that form; an error that says why if a field cannot have it. FFCV ends a shape
-    /// at its first 0, so no axis is empty.
+    /// An array of that form; an error that says why if a field cannot have it. FFCV takes the
+    /// zeros at the end of a shape for axes that are not there, so no axis is empty.
     ///
     /// ```
     /// use ringmain::Kind;

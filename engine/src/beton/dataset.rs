@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ringmain_backends::{FileHandle, ReadBackendExt};
 
+use super::fill::Piece;
 use super::header::Header;
 use super::options::ReaderOptions;
 use super::row::{Member, RowLayout};
@@ -14,12 +15,13 @@ use super::{
 use crate::Engine;
 use crate::permutation::mix;
 use crate::read::vec_of;
+use crate::steady::{Change, SteadyFile};
 
 /// What readers and epochs share.
 #[derive(Debug)]
 pub(super) struct Dataset {
     pub(super) engine: Engine,
-    pub(super) file: FileHandle,
+    pub(super) file: SteadyFile,
     pub(super) path: PathBuf,
     pub(super) header: Header,
     pub(super) fields: Vec<Field>,
@@ -40,26 +42,23 @@ impl Dataset {
         options: &ReaderOptions,
     ) -> Result<Self, BetonError> {
         let backend = engine.backend();
-        let failed = |error| BetonError::backend(path, error);
-        let file = backend.open(path).map_err(failed)?;
-        let path = file.path().to_owned();
-        let failed = |error| BetonError::backend(&path, error);
-        let file_len = backend.len(&file).map_err(failed)?;
-        let head_len = file_len.min(HEADER_LEN as u64) as usize;
-        let head = backend.read_to_vec(&file, 0, head_len).map_err(failed)?;
-        let header = Header::decode(&head, file_len, &path)?;
-        let source = Source { engine, file: &file, path: &path, file_len, header: &header };
+        let opened = Opened::new(engine, path)?;
+        let source = opened.source(engine);
         let fields = source.fields(options)?;
-        let layout = RowLayout::new(&fields, &options.handlers, &path)?;
+        let path = &opened.path;
+        let layout = RowLayout::new(&fields, &options.handlers, path)?;
         let (pages, regions) = source.places(&layout, options)?;
         let rows = source.rows(&layout)?;
         let table = source.table(&pages, regions)?;
-        let fingerprint = fingerprint(&head, &fields, &table);
+        let fingerprint = fingerprint(&opened.head, &fields, &table);
+        opened.file.check().map_err(|change| changed(path, change))?;
         if backend.capabilities().zero_copy {
             // All of it was copied, and need not be mapped too.
-            backend.release(&file, 0..file_len).map_err(failed)?;
+            let released = backend.release(&opened.file, 0..opened.file.len());
+            released.map_err(|error| BetonError::backend(path, error))?;
         }
         let paged = layout.paged();
+        let Opened { file, path, header, .. } = opened;
         let engine = engine.clone();
         Ok(Self {
             engine,
@@ -74,6 +73,17 @@ impl Dataset {
             fingerprint,
             file,
         })
+    }
+
+    /// What a file says before its samples.
+    pub(super) fn describe(
+        engine: &Engine,
+        path: &Path,
+    ) -> Result<(Header, Vec<Field>), BetonError> {
+        let opened = Opened::new(engine, path)?;
+        let fields = opened.source(engine).fields(&ReaderOptions::new())?;
+        opened.file.check().map_err(|change| changed(&opened.path, change))?;
+        Ok((opened.header, fields))
     }
 
     pub(super) fn check_id(&self, sample: u64) -> Result<(), BetonError> {
@@ -134,8 +144,20 @@ impl Dataset {
         BetonError::BadSample { path: self.path.clone(), sample, field, damage }
     }
 
-    pub(super) fn read_error(&self, error: ringmain_backends::Error) -> BetonError {
-        BetonError::backend(&self.path, error)
+    /// What became of reads: an error too if the file is not what it was, which is then the reason
+    /// for whatever went wrong.
+    pub(super) fn checked<'a>(
+        &self,
+        outcome: ringmain_backends::Result<()>,
+        piece_of: impl FnOnce(usize) -> Option<&'a Piece>,
+    ) -> Result<(), BetonError> {
+        self.file.check().map_err(|change| changed(&self.path, change))?;
+        outcome.map_err(|source| {
+            let piece = source.index().and_then(piece_of);
+            let field = piece.map(|piece| self.fields[piece.field].name().into());
+            let (path, sample) = (self.path.clone(), piece.map(|piece| piece.sample));
+            BetonError::Backend { path, sample, field, source: Box::new(source) }
+        })
     }
 
     /// That there was no memory, or what else was the matter.
@@ -161,6 +183,34 @@ impl Dataset {
             path: self.path.clone(),
             name: name.to_owned(),
         })
+    }
+}
+
+/// A file that begins as a dataset does.
+struct Opened {
+    file: SteadyFile,
+    path: PathBuf,
+    head: Vec<u8>,
+    header: Header,
+}
+
+impl Opened {
+    fn new(engine: &Engine, path: &Path) -> Result<Self, BetonError> {
+        let backend = engine.backend();
+        let failed = |error| BetonError::backend(path, error);
+        let file = SteadyFile::new(backend.open(path).map_err(failed)?);
+        let file = file.map_err(|change| changed(path, change))?;
+        let path = file.path().to_owned();
+        let head_len = file.len().min(HEADER_LEN as u64) as usize;
+        let head = backend.read_to_vec(&file, 0, head_len);
+        let head = head.map_err(|error| BetonError::backend(&path, error))?;
+        let header = Header::decode(&head, file.len(), &path)?;
+        Ok(Self { file, path, head, header })
+    }
+
+    fn source<'a>(&'a self, engine: &'a Engine) -> Source<'a> {
+        let (file, path, header) = (&self.file, &self.path, &self.header);
+        Source { engine, file, path, file_len: file.len(), header }
     }
 }
 
@@ -203,6 +253,11 @@ impl Source<'_> {
         options: &ReaderOptions,
     ) -> Result<(Pages, usize), BetonError> {
         let (header, row_bytes) = (self.header, layout.row_bytes() as u64);
+        if row_bytes == 0 && header.samples > 0 {
+            // Any number would fit in any file.
+            let reason = format!("{} samples of no bytes: no field has metadata", header.samples);
+            return Err(BetonError::BadHeader { path: self.path.to_owned(), reason });
+        }
         let rows_end = header.metadata_end(row_bytes).filter(|end| *end <= self.file_len);
         let Some(rows_end) = rows_end else {
             return Err(self.truncated("metadata", header.metadata_end(row_bytes)));
@@ -234,14 +289,14 @@ impl Source<'_> {
         // Inside the file and below the limit: this was checked.
         let len = usize::try_from(self.header.samples).unwrap_or(usize::MAX);
         let len = len.saturating_mul(layout.row_bytes());
-        let mut rows = vec_of(len).map_err(|_| self.no_memory(len as u64))?;
+        let mut rows = vec_of(len).map_err(|_| self.no_memory(len))?;
         self.read(self.header.metadata_at(), &mut rows)?;
         Ok(rows)
     }
 
     fn table(&self, pages: &Pages, regions: usize) -> Result<Table, BetonError> {
         let bytes = regions.saturating_mul(ALLOCATION_LEN);
-        let no_memory = || self.no_memory(bytes as u64);
+        let no_memory = || self.no_memory(bytes);
         let mut table = Table::with_room(regions).ok_or_else(no_memory)?;
         let mut scratch = self.engine.scratch(bytes).map_err(|_| no_memory())?;
         let part_max = (scratch.len() / ALLOCATION_LEN).max(1);
@@ -262,12 +317,22 @@ impl Source<'_> {
         read.map_err(|error| BetonError::backend(self.path, error))
     }
 
-    fn no_memory(&self, needed_bytes: u64) -> BetonError {
-        let source = ringmain_backends::Error::OutOfMemory {
-            requested_bytes: usize::try_from(needed_bytes).unwrap_or(usize::MAX),
-            source: std::io::ErrorKind::OutOfMemory.into(),
-        };
-        BetonError::backend(self.path, source)
+    fn no_memory(&self, needed_bytes: usize) -> BetonError {
+        no_memory(self.path, needed_bytes)
+    }
+}
+
+pub(super) fn no_memory(path: &Path, requested_bytes: usize) -> BetonError {
+    let source = std::io::ErrorKind::OutOfMemory.into();
+    let source = ringmain_backends::Error::OutOfMemory { requested_bytes, source };
+    BetonError::backend(path, source)
+}
+
+fn changed(path: &Path, change: Change) -> BetonError {
+    let path = path.to_owned();
+    match change {
+        Change::Unknown(source) => BetonError::Io { path, action: "looking at the file", source },
+        change => BetonError::Changed { path, what: change.participle() },
     }
 }
 
@@ -279,5 +344,5 @@ fn fingerprint(head: &[u8], fields: &[Field], table: &Table) -> u64 {
     let names = fields.iter().fold(hash(0, head), |sum, field| {
         hash(mix(sum ^ u64::from(field.kind().type_id())), field.name().as_bytes())
     });
-    mix(names ^ mix(table.bytes) ^ table.len() as u64)
+    mix(names ^ mix(table.fingerprint) ^ table.len() as u64)
 }

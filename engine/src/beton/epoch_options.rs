@@ -61,13 +61,16 @@ impl SampleOptions {
     }
 
     /// Samples of a batch. 256 by default, or fewer where four batches of so many would not fit in
-    /// the engine's buffers. Two must fit.
+    /// the engine's buffers. Two must fit, by the mean of all samples; a batch that turns out larger
+    /// than all buffers is an error when it comes.
     pub fn batch_size(mut self, samples: usize) -> Self {
         self.batch_size = Some(samples);
         self
     }
 
-    /// Leaves out a last batch that would have fewer samples than the others.
+    /// Leaves out a last batch that would have fewer samples than the others. All ranks then deliver
+    /// the same number of batches; otherwise some may have one more, since the parts of ranks differ
+    /// by a sample.
     pub fn drop_last(mut self, drop_last: bool) -> Self {
         self.drop_last = drop_last;
         self
@@ -114,11 +117,17 @@ impl SampleOptions {
         let dataset = Arc::clone(reader.dataset());
         self.check(&dataset)?;
         let batch_size = self.choose_batch_size(&dataset)?;
-        let batch_bytes = expected_bytes(&dataset, batch_size);
+        let batch_bytes = expected_bytes(&dataset, samples_most(&dataset, batch_size));
         let samples = dataset.header.samples;
+        let range = self.partition.range(samples);
+        let end = match samples.checked_div(self.partition.world) {
+            Some(shared) if self.drop_last => range.start + shared,
+            _ => range.end,
+        };
         let epoch = Arc::new(Epoch {
             sequence: Sequence::new(self.traversal, &dataset),
-            range: self.partition.range(samples),
+            range,
+            end,
             batch_size,
             drop_last: self.drop_last,
             damaged: self.damaged,
@@ -163,9 +172,7 @@ impl SampleOptions {
             let reason = "a batch has at least one sample".to_owned();
             return Err(invalid(dataset, "batch_size", "0".to_owned(), reason));
         }
-        // An epoch may have fewer samples than a batch could.
-        let most = usize::try_from(dataset.header.samples).unwrap_or(usize::MAX).clamp(1, size);
-        let batch_bytes = pool.capacity_for(expected_bytes(dataset, most));
+        let batch_bytes = pool.capacity_for(expected_bytes(dataset, samples_most(dataset, size)));
         let needed_bytes = batch_bytes.saturating_mul(2).saturating_add(page_bytes);
         if needed_bytes <= limit_bytes {
             return Ok(size);
@@ -202,6 +209,11 @@ impl SampleOptions {
 
 fn invalid(dataset: &Dataset, option: &'static str, value: String, reason: String) -> BetonError {
     BetonError::InvalidOption { path: dataset.path.clone(), option, value, reason }
+}
+
+/// The samples that a batch has at most: an epoch may have fewer than a batch could.
+fn samples_most(dataset: &Dataset, batch_size: usize) -> usize {
+    usize::try_from(dataset.header.samples).unwrap_or(usize::MAX).clamp(1, batch_size)
 }
 
 /// The memory of a batch of average samples.

@@ -1,15 +1,16 @@
 //! What can go wrong with datasets. Every error names the file; one that is about a sample names it
 //! and its field.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use super::Damage;
 
 /// Why a dataset could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BetonError {
-    /// The operating system refused something while the file was written.
+    /// The operating system refused something.
     #[error("{}: {action}: {source}", path.display())]
     Io {
         /// The file.
@@ -21,12 +22,17 @@ pub enum BetonError {
     },
 
     /// The backend could not open or read the file.
-    #[error("{}{source}", path_unless_named(path, source))]
+    #[error("{}{}{source}", path_unless_named(path, source), of_sample(*sample, field.as_deref()))]
     Backend {
         /// The file.
         path: PathBuf,
+        /// The sample that was being read, where it is known. One of several where a whole page
+        /// was.
+        sample: Option<u64>,
+        /// Its field.
+        field: Option<Box<str>>,
         /// What the backend said.
-        source: ringmain_backends::Error,
+        source: Box<ringmain_backends::Error>,
     },
 
     /// The file is shorter than its header says, or than a header.
@@ -43,6 +49,18 @@ pub enum BetonError {
         expected: u64,
         /// The bytes that it has.
         actual: u64,
+    },
+
+    /// The file is not the one that was opened, or was written to since.
+    #[error(
+        "{} was {what} after it was opened, so what was read may be of two versions; open it again",
+        path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What happened to it: "replaced", "truncated", "written to", "removed".
+        what: &'static str,
     },
 
     /// The file is of another version, or no dataset.
@@ -79,7 +97,7 @@ pub enum BetonError {
     /// A field is of a type that only its author knows.
     #[error(
         "{}: field {index} (`{name}`) has the type id {type_id}, which no handler was given for; \
-         add one to `Handlers`", path.display()
+         give one to `ReaderOptions::handle_type` or `handle_name`", path.display()
     )]
     UnknownType {
         /// The file.
@@ -276,99 +294,6 @@ pub enum BetonError {
     },
 }
 
-/// What is wrong with one sample.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Damage {
-    /// The allocation table has no region that begins there.
-    NotAllocated {
-        /// Where it is said to begin.
-        ptr: u64,
-    },
-    /// The region that begins there is another sample's.
-    ForeignRegion {
-        /// Where it begins.
-        ptr: u64,
-        /// Whose it is.
-        owner: u64,
-    },
-    /// The region is not inside the pages.
-    OutsidePages {
-        /// Where it begins.
-        ptr: u64,
-        /// Its bytes.
-        size: u64,
-    },
-    /// The region goes on into the next page.
-    CrossesPage {
-        /// Where it begins.
-        ptr: u64,
-        /// Its bytes.
-        size: u64,
-    },
-    /// The region shares bytes with another.
-    Overlaps {
-        /// Where it begins.
-        ptr: u64,
-        /// Its bytes.
-        size: u64,
-    },
-    /// The region has another size than the field or the metadata says.
-    WrongSize {
-        /// Where it begins.
-        ptr: u64,
-        /// What it should have.
-        expected: u64,
-        /// What the allocation table says.
-        found: u64,
-    },
-    /// An image is neither JPEG (0) nor raw (1).
-    BadImageMode {
-        /// What it is.
-        mode: u8,
-    },
-    /// What should be JSON is no UTF-8.
-    NotUtf8,
-    /// The JPEG cannot be decoded.
-    BadJpeg {
-        /// What the decoder says.
-        reason: String,
-    },
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAllocated { ptr } => {
-                write!(f, "the allocation table has no region at {ptr}")
-            }
-            Self::ForeignRegion { ptr, owner } => {
-                write!(f, "the region at {ptr} is that of sample {owner}")
-            }
-            Self::OutsidePages { ptr, size } => {
-                write!(f, "the region of {size} bytes at {ptr} is not inside the pages")
-            }
-            Self::CrossesPage { ptr, size } => {
-                write!(f, "the region of {size} bytes at {ptr} crosses into another page")
-            }
-            Self::Overlaps { ptr, size } => {
-                write!(f, "the region of {size} bytes at {ptr} overlaps another")
-            }
-            Self::WrongSize { ptr, expected, found } => {
-                write!(
-                    f,
-                    "the region at {ptr} has {found} bytes in the allocation table, not {expected}"
-                )
-            }
-            Self::BadImageMode { mode } => {
-                write!(f, "an image of mode {mode} is neither JPEG (0) nor raw (1)")
-            }
-            Self::NotUtf8 => f.write_str("it is no UTF-8"),
-            Self::BadJpeg { reason } => write!(f, "bad JPEG: {reason}"),
-        }
-    }
-}
-
 impl BetonError {
     /// The file the error speaks of.
     #[must_use]
@@ -377,6 +302,7 @@ impl BetonError {
             Self::Io { path, .. }
             | Self::Backend { path, .. }
             | Self::Truncated { path, .. }
+            | Self::Changed { path, .. }
             | Self::BadVersion { path, .. }
             | Self::BadHeader { path, .. }
             | Self::BadField { path, .. }
@@ -403,6 +329,7 @@ impl BetonError {
     #[must_use]
     pub fn sample(&self) -> Option<u64> {
         match self {
+            Self::Backend { sample, .. } => *sample,
             Self::NoSuchSample { sample, .. }
             | Self::BadSample { sample, .. }
             | Self::InvalidSample { sample, .. }
@@ -413,12 +340,18 @@ impl BetonError {
     }
 
     pub(super) fn backend(path: &Path, source: ringmain_backends::Error) -> Self {
-        Self::Backend { path: path.to_owned(), source }
+        let (path, source) = (path.to_owned(), Box::new(source));
+        Self::Backend { path, sample: None, field: None, source }
     }
 }
 
 fn count_of(found: u64, declared: u64) -> String {
     if found > declared { "more".to_owned() } else { format!("only {found}") }
+}
+
+fn of_sample(sample: Option<u64>, field: Option<&str>) -> String {
+    let field = field.map(|field| format!(", field `{field}`")).unwrap_or_default();
+    sample.map(|sample| format!("sample {sample}{field}: ")).unwrap_or_default()
 }
 
 /// What comes before an error that does not name the file itself.

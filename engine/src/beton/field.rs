@@ -94,7 +94,10 @@ impl Field {
     /// ```
     pub fn new(name: &str, kind: FieldKind) -> Result<Self, String> {
         if name.len() > NAME_LEN || !name.is_ascii() || name.contains('\0') {
-            return Err(format!("a name is ASCII of up to {NAME_LEN} bytes, and `{name}` is not"));
+            let name = name.escape_debug();
+            return Err(format!(
+                "a name is ASCII of up to {NAME_LEN} bytes without a NUL, and `{name}` is not"
+            ));
         }
         if let FieldKind::Custom { type_id: 0..=TORCH_TENSOR } = kind {
             return Err(format!("the type id {} is FFCV's own", kind.type_id()));
@@ -127,15 +130,19 @@ impl Field {
     ) -> Result<Self, BetonError> {
         let (type_id, stored) = (bytes[0], &bytes[NAME_AT..ARGUMENTS_AT]);
         let end = stored.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let name = String::from_utf8_lossy(&stored[..end]).into_owned();
+        // A NUL would cut the message where it is shown.
+        let name = String::from_utf8_lossy(&stored[..end]).replace('\0', "\\0");
         let bad = |reason| BetonError::BadField {
             path: path.to_owned(),
             index,
             name: name.clone(),
             reason,
         };
-        if !stored[..end].iter().all(|byte| byte.is_ascii() && *byte != 0) {
+        if !stored[..end].is_ascii() {
             return Err(bad("its name is not ASCII".to_owned()));
+        }
+        if stored[..end].contains(&0) {
+            return Err(bad("its name has a NUL inside".to_owned()));
         }
         let arguments: [u8; ARGUMENTS_LEN] = super::header::part(bytes, ARGUMENTS_AT);
         let kind = match type_id {
@@ -228,7 +235,10 @@ mod tests {
             bytes[NAME_AT..ARGUMENTS_AT].copy_from_slice(&name);
             match decode(&bytes) {
                 Ok(field) => assert!(is_good, "{field:?}"),
-                Err(BetonError::BadField { index: 3, .. }) => assert!(!is_good),
+                Err(BetonError::BadField { index: 3, reason, .. }) => {
+                    assert!(!is_good);
+                    assert_eq!(reason.contains("NUL"), name.starts_with(b"label"), "{reason}");
+                }
                 Err(error) => panic!("{error}"),
             }
         }

@@ -27,6 +27,8 @@ pub enum Damaged {
 /// A region and where in the batch's buffer it goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
+    pub(super) sample: u64,
+    pub(super) field: usize,
     pub(super) region: Region,
     pub(super) dst: usize,
 }
@@ -41,7 +43,12 @@ pub(super) struct FillMemory {
     /// Where the regions go, in the order of their places in the buffer.
     pub(super) pieces: Vec<Piece>,
     reads: Vec<Read<'static>>,
+    /// What is wrong with the samples that were left out; with the first of them, if they are many.
+    pub(super) left_out: Vec<BetonError>,
 }
+
+/// How many errors of samples that were left out are kept.
+pub(super) const LEFT_OUT_MAX: usize = 1000;
 
 impl FillMemory {
     /// Finds the samples, and says how many bytes a batch of them takes.
@@ -53,12 +60,18 @@ impl FillMemory {
     ) -> Result<usize, BetonError> {
         self.ids.clear();
         self.regions.clear();
+        self.left_out.clear();
         for id in ids {
             dataset.check_id(*id)?;
             let before = self.regions.len();
             match self.locate_one(dataset, *id) {
                 Ok(()) => self.ids.push(*id),
-                Err(_) if damaged == Damaged::LeaveOut => self.regions.truncate(before),
+                Err(error) if damaged == Damaged::LeaveOut => {
+                    self.regions.truncate(before);
+                    if self.left_out.len() < LEFT_OUT_MAX {
+                        self.left_out.push(error);
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -143,7 +156,7 @@ impl FillMemory {
                 _ => {}
             }
             if region.size > 0 {
-                self.pieces.push(Piece { region, dst });
+                self.pieces.push(Piece { sample: *id, field, region, dst });
                 dst += region.size;
             }
         }
@@ -166,7 +179,7 @@ impl FillMemory {
         }
         let outcome = dataset.engine.backend().read_batch(&mut reads);
         self.reads = recycled(reads);
-        outcome.map_err(|error| dataset.read_error(error))
+        dataset.checked(outcome, |index| self.pieces.get(index))
     }
 }
 

@@ -19,10 +19,11 @@ pub enum MemoryManager {
     /// [`Traversal::QuasiRandom`](super::Traversal::QuasiRandom), and twice its open pages; with
     /// fewer places than a batch needs pages, pages are read more than once.
     ///
-    /// Its pages are buffers of the engine's pool. The schedule takes memory beside it: 8 bytes for
-    /// each page that each batch needs.
+    /// Its pages are buffers of the engine's pool. The schedule takes memory beside it: up to
+    /// 24 bytes for each page that each batch needs.
     ProcessCache {
-        /// How many pages are in memory at once.
+        /// How many pages are in memory at once: those of the batch that is made, and as many of the
+        /// next as there is room for.
         pages: NonZeroUsize,
     },
 }

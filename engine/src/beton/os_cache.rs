@@ -43,7 +43,7 @@ impl Hints {
         let mut ranges = self.ranges.iter().cloned();
         let Some(mut wanted) = ranges.next() else { return Ok(()) };
         let ask = |range| dataset.engine.backend().prefetch(&dataset.file, range);
-        let failed = |error| dataset.read_error(error);
+        let failed = |error| BetonError::backend(&dataset.path, error);
         for range in ranges {
             if range.start <= wanted.end.saturating_add(GAP_BYTES) {
                 wanted.end = wanted.end.max(range.end);
@@ -62,6 +62,6 @@ impl Hints {
         }
         self.read_bytes = 0;
         let released = dataset.engine.backend().release(&dataset.file, dataset.pages.range.clone());
-        released.map_err(|error| dataset.read_error(error))
+        released.map_err(|error| BetonError::backend(&dataset.path, error))
     }
 }

@@ -3,13 +3,15 @@
 //! A batch needs some pages, at most so many of which are in memory at once. It is made in rounds:
 //! in each some pages are loaded, all samples that lie in the pages of the round are copied, and
 //! pages are freed: those that no later batch needs, and, where others must have their place, those
-//! whose next use is farthest (Belady's rule, which the known order makes possible).
+//! whose next use is farthest (Belady's rule, which the known order makes possible). Places that the
+//! batch leaves are filled ahead, with what is needed next: no place is idle while a page is missing.
+//! What is read ahead is needed before all that is still missing, so it is never in the way.
 //!
-//! Worked example, two pages at once: batches need {1, 2}, {2, 3}, {1}. The first batch loads both of
-//! its pages. The second has 2, which is freed, as nobody needs it again; in another round 3 has its
-//! place, and is freed too. The third still has 1.
+//! Worked example, two pages at once: batches need {1, 2}, {2, 3}, {1}, {4}. The first batch loads
+//! both of its pages. The second has 2, which is freed, as nobody needs it again; in another round 3
+//! has its place, and is freed too. The third still has 1, and 4 is loaded ahead beside it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 /// The rounds of an epoch.
@@ -18,12 +20,14 @@ pub(super) struct PageSchedule {
     rounds: Vec<Round>,
     /// The first round of each batch, and one past the last.
     batch_starts: Vec<usize>,
+    loads: Vec<u64>,
     uses: Vec<u64>,
     frees: Vec<u64>,
 }
 
 #[derive(Debug)]
 struct Round {
+    loads: Range<usize>,
     uses: Range<usize>,
     frees: Range<usize>,
 }
@@ -31,113 +35,119 @@ struct Round {
 /// A round of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageRound<'a> {
-    /// The pages that samples are copied from. Those that are not in memory are loaded before.
+    /// The pages that are loaded before it: those it needs, and then those that later ones need.
+    pub(super) loads: &'a [u64],
+    /// The pages that samples are copied from.
     pub(super) uses: &'a [u64],
     /// The pages that are freed after it.
     pub(super) frees: &'a [u64],
 }
 
-/// A page that is in memory, and the next batch that needs it.
-#[derive(Clone, Copy, Debug)]
-struct Resident {
+/// A page and the next batch that needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Need {
+    batch: usize,
     page: u64,
-    next_use: usize,
 }
 
 /// For what is not needed again.
 const NEVER: usize = usize::MAX;
 
+/// Where every page is that is still needed.
+struct Places {
+    slots: usize,
+    resident: Vec<Need>,
+    /// Those that are needed first come first.
+    missing: BTreeSet<Need>,
+}
+
 impl PageSchedule {
-    /// For batches that need these pages, each page named once, and so many pages at once.
+    /// For batches that need these pages, each page named once and in ascending order, and so many
+    /// pages at once.
     pub(super) fn new(batches: &[Vec<u64>], slots: usize) -> Self {
-        let slots = slots.max(1);
-        let next_uses = next_uses(batches);
+        let (missing, next_uses) = needs(batches);
+        let mut places = Places { slots: slots.max(1), resident: Vec::new(), missing };
         let mut schedule = Self::default();
-        let mut resident: Vec<Resident> = Vec::new();
-        for (pages, next_uses) in batches.iter().zip(&next_uses) {
+        for (batch, (pages, next_uses)) in batches.iter().zip(&next_uses).enumerate() {
             schedule.batch_starts.push(schedule.rounds.len());
-            let mut left: Vec<Resident> = Vec::new();
-            let uses_at = schedule.uses.len();
-            for (page, next_use) in pages.iter().zip(next_uses) {
-                let (page, next_use) = (*page, *next_use);
-                match resident.iter_mut().find(|resident| resident.page == page) {
-                    Some(found) => {
-                        found.next_use = next_use;
-                        schedule.uses.push(page);
-                    }
-                    None => left.push(Resident { page, next_use }),
-                }
-            }
-            schedule.add_rounds(&mut resident, left, uses_at, slots);
+            let next_use = |page| pages.binary_search(&page).map_or(NEVER, |at| next_uses[at]);
+            while !schedule.add_round(&mut places, batch, next_use) {}
         }
         schedule.batch_starts.push(schedule.rounds.len());
         schedule
     }
 
-    /// The rounds of one batch: of what is there, the uses are listed from `uses_at` on; `left` is
-    /// to be loaded.
-    fn add_rounds(
+    /// Adds a round of a batch, and says whether it was the last.
+    fn add_round(
         &mut self,
-        resident: &mut Vec<Resident>,
-        mut left: Vec<Resident>,
-        mut uses_at: usize,
-        slots: usize,
-    ) {
-        loop {
-            for loaded in left.drain(..left.len().min(slots - resident.len())) {
-                resident.push(loaded);
-                self.uses.push(loaded.page);
-            }
-            let frees_at = self.frees.len();
-            self.free(resident, |resident| resident.next_use == NEVER);
-            // Half of the places at a time: many pages are loaded at once, few are loaded again.
-            let wanted = left.len().min((slots / 2).max(1));
-            let lacking = (resident.len() + wanted).saturating_sub(slots);
-            if lacking > 0 {
-                resident.sort_unstable_by_key(|resident| (resident.next_use, resident.page));
-                let kept = resident.len() - lacking;
-                self.frees.extend(resident.drain(kept..).map(|resident| resident.page));
-            }
-            let (uses, frees) = (uses_at..self.uses.len(), frees_at..self.frees.len());
-            self.rounds.push(Round { uses, frees });
-            uses_at = self.uses.len();
-            if left.is_empty() {
-                return;
-            }
+        places: &mut Places,
+        batch: usize,
+        next_use: impl Fn(u64) -> usize,
+    ) -> bool {
+        let starts = (self.loads.len(), self.uses.len(), self.frees.len());
+        while places.resident.len() < places.slots
+            && let Some(first) = places.missing.pop_first()
+        {
+            places.resident.push(first);
+            self.loads.push(first.page);
         }
-    }
-
-    fn free(&mut self, resident: &mut Vec<Resident>, is_done: impl Fn(&Resident) -> bool) {
-        self.frees.extend(resident.iter().filter(|one| is_done(one)).map(|one| one.page));
-        resident.retain(|one| !is_done(one));
+        for used in places.resident.iter_mut().filter(|resident| resident.batch == batch) {
+            self.uses.push(used.page);
+            used.batch = next_use(used.page);
+        }
+        let done = places.resident.extract_if(.., |resident| resident.batch == NEVER);
+        self.frees.extend(done.map(|resident| resident.page));
+        // Half of the places at a time: many pages are loaded at once, few are loaded again.
+        let half = (places.slots / 2).max(1);
+        let is_needed = |missing: &&Need| missing.batch == batch;
+        let wanted = places.missing.iter().take(half).take_while(is_needed).count();
+        self.frees.extend(places.make_room(wanted));
+        self.rounds.push(Round {
+            loads: starts.0..self.loads.len(),
+            uses: starts.1..self.uses.len(),
+            frees: starts.2..self.frees.len(),
+        });
+        wanted == 0
     }
 
     /// The rounds of a batch; none if there is no such batch.
     pub(super) fn rounds(&self, batch: usize) -> impl Iterator<Item = PageRound<'_>> {
         let start = self.batch_starts.get(batch).copied().unwrap_or(0);
-        let end = self.batch_starts.get(batch + 1).copied().unwrap_or(start);
+        let end = self.batch_starts.get(batch.saturating_add(1)).copied().unwrap_or(start);
         self.rounds[start..end].iter().map(|round| PageRound {
+            loads: &self.loads[round.loads.clone()],
             uses: &self.uses[round.uses.clone()],
             frees: &self.frees[round.frees.clone()],
         })
     }
 }
 
-/// For each page of each batch, which batch needs it next.
-fn next_uses(batches: &[Vec<u64>]) -> Vec<Vec<usize>> {
+impl Places {
+    /// Gives up the pages whose next use is farthest, so that so many others have a place.
+    fn make_room(&mut self, wanted: usize) -> impl Iterator<Item = u64> {
+        let lacking = (self.resident.len() + wanted).saturating_sub(self.slots);
+        if lacking > 0 {
+            self.resident.sort_unstable();
+        }
+        let given_up = self.resident.split_off(self.resident.len() - lacking);
+        self.missing.extend(&given_up);
+        given_up.into_iter().map(|need| need.page)
+    }
+}
+
+/// The first need of every page; and for each page of each batch, which batch needs it next.
+fn needs(batches: &[Vec<u64>]) -> (BTreeSet<Need>, Vec<Vec<usize>>) {
     let mut seen: HashMap<u64, usize> = HashMap::new();
     let of_batch = |(at, pages): (usize, &Vec<u64>)| {
         pages.iter().map(|page| seen.insert(*page, at).unwrap_or(NEVER)).collect()
     };
     let mut next_uses: Vec<Vec<usize>> = batches.iter().enumerate().rev().map(of_batch).collect();
     next_uses.reverse();
-    next_uses
+    (seen.into_iter().map(|(page, batch)| Need { batch, page }).collect(), next_uses)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -148,11 +158,14 @@ mod tests {
 
     #[test]
     fn the_example_of_the_documentation() {
-        let schedule = PageSchedule::new(&[vec![1, 2], vec![2, 3], vec![1]], 2);
+        let schedule = PageSchedule::new(&[vec![1, 2], vec![2, 3], vec![1], vec![4]], 2);
         assert_eq!(rounds(&schedule, 0), [(vec![1, 2], vec![])]);
         assert_eq!(rounds(&schedule, 1), [(vec![2], vec![2]), (vec![3], vec![3])]);
         assert_eq!(rounds(&schedule, 2), [(vec![1], vec![1])]);
-        assert_eq!(rounds(&schedule, 3), []);
+        assert_eq!(schedule.rounds(2).next().unwrap().loads, [4]);
+        assert_eq!(rounds(&schedule, 3), [(vec![4], vec![4])]);
+        assert!(schedule.rounds(3).next().unwrap().loads.is_empty());
+        assert_eq!(rounds(&schedule, 4), []);
     }
 
     #[test]
@@ -167,20 +180,31 @@ mod tests {
         let schedule = PageSchedule::new(batches, slots);
         let (mut resident, mut loads) = (BTreeSet::new(), 0);
         for (batch, pages) in batches.iter().enumerate() {
+            let needed_from = |first: usize| -> BTreeSet<u64> {
+                batches[first..].iter().flatten().copied().collect()
+            };
+            let (now, later) = (needed_from(batch), needed_from(batch + 1));
             let mut used = Vec::new();
             for round in schedule.rounds(batch) {
-                for page in round.uses {
-                    loads += usize::from(resident.insert(*page));
-                    used.push(*page);
+                for page in round.loads {
+                    assert!(resident.insert(*page), "page {page} is loaded, but there");
+                    loads += 1;
                 }
+                assert!(round.uses.iter().all(|page| resident.contains(page)));
+                used.extend_from_slice(round.uses);
                 assert!(resident.len() <= slots, "{} pages in {slots} places", resident.len());
+                let is_idle = resident.len() < slots;
+                let is_missing = |page: &u64| {
+                    let is_needed = later.contains(page) || !used.contains(page);
+                    is_needed && !resident.contains(page)
+                };
+                assert!(!is_idle || !now.iter().any(is_missing), "a place is idle");
                 for page in round.frees {
                     assert!(resident.remove(page), "page {page} is freed, but not there");
                 }
             }
             used.sort_unstable();
             assert_eq!(used, *pages, "batch {batch}: every page is used once");
-            let later: BTreeSet<u64> = batches[batch + 1..].iter().flatten().copied().collect();
             assert!(resident.is_subset(&later), "kept though nobody needs it");
         }
         assert!(resident.is_empty());

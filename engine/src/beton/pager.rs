@@ -1,6 +1,7 @@
 //! Batches out of whole pages: the process cache at work.
 
 use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 
 use ringmain_backends::{Buffer, Read};
@@ -17,8 +18,10 @@ use crate::read::recycled;
 pub(super) struct Pager {
     schedule: Arc<PageSchedule>,
     resident: Vec<(u64, Buffer)>,
-    /// What was read, though not to the end of its round.
+    /// What is being read.
     loading: Vec<(u64, Buffer)>,
+    /// The pages that were there when the batch began.
+    began_with: Vec<u64>,
     /// The pieces by where they are in the file.
     order: Vec<usize>,
     reads: Vec<Read<'static>>,
@@ -33,8 +36,8 @@ impl Clone for Pager {
 
 impl Pager {
     pub(super) fn new(schedule: Arc<PageSchedule>) -> Self {
-        let (resident, loading, order, reads) = <_>::default();
-        Self { schedule, resident, loading, order, reads }
+        let (resident, loading, began_with, order, reads) = <_>::default();
+        Self { schedule, resident, loading, began_with, order, reads }
     }
 
     /// Copies the pieces of the schedule's batch of that number into it, and says how many: all, if
@@ -45,13 +48,31 @@ impl Pager {
         batch: &mut Batch,
         pieces: &[Piece],
     ) -> Result<usize, BetonError> {
-        let dataset = Arc::clone(&batch.dataset);
         self.order.clear();
         self.order.extend(0..pieces.len());
         self.order.sort_unstable_by_key(|piece| pieces[*piece].region.ptr);
+        self.began_with.clear();
+        self.began_with.extend(self.resident.iter().map(|(page, _)| *page));
+        let outcome = self.run_rounds(number, batch, pieces);
+        if outcome.is_err() {
+            // The batch begins again: with pages of its later rounds there would be too many.
+            let Self { resident, loading, began_with, .. } = self;
+            loading.clear();
+            resident.retain(|(page, _)| began_with.contains(page));
+        }
+        outcome
+    }
+
+    fn run_rounds(
+        &mut self,
+        number: usize,
+        batch: &mut Batch,
+        pieces: &[Piece],
+    ) -> Result<usize, BetonError> {
+        let dataset = Arc::clone(&batch.dataset);
         let (schedule, mut copied) = (Arc::clone(&self.schedule), 0);
         for round in schedule.rounds(number) {
-            self.load(&dataset, round)?;
+            self.load(&dataset, round, pieces)?;
             for page in round.uses {
                 copied += self.copy(&dataset, *page, batch, pieces);
             }
@@ -60,18 +81,46 @@ impl Pager {
         Ok(copied)
     }
 
-    /// Reads the pages of a round that are not there, as one batch.
-    fn load(&mut self, dataset: &Dataset, round: PageRound<'_>) -> Result<(), BetonError> {
+    /// Reads the pages of a round that are not there as one batch, with those that come next.
+    fn load(
+        &mut self,
+        dataset: &Dataset,
+        round: PageRound<'_>,
+        pieces: &[Piece],
+    ) -> Result<(), BetonError> {
         self.loading.clear();
         for page in round.uses {
-            if self.resident.iter().all(|(known, _)| known != page) {
-                let range = dataset.pages.range_of(*page);
-                let bytes = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-                let buffer = dataset.engine.pool().try_take(bytes);
-                let failed = |error| dataset.memory_error("a page", bytes, error);
-                self.loading.push((*page, buffer.map_err(failed)?));
+            if self.has(*page) {
+                continue;
             }
+            let taken = take(dataset, *page);
+            let failed = |error| dataset.memory_error("a page", page_bytes(dataset, *page), error);
+            self.loading.push((*page, taken.map_err(failed)?));
         }
+        let needed = self.loading.len();
+        for page in round.loads {
+            if self.has(*page) || round.uses.contains(page) {
+                continue;
+            }
+            // It can be read later, when it is needed.
+            let Ok(buffer) = take(dataset, *page) else { break };
+            self.loading.push((*page, buffer));
+        }
+        let mut outcome = self.read(dataset);
+        if outcome.is_err() && self.loading.len() > needed {
+            // A page that cannot be read is an error of the batch that needs it.
+            self.loading.truncate(needed);
+            outcome = self.read(dataset);
+        }
+        dataset.checked(outcome, |index| {
+            let range = dataset.pages.range_of(self.loading.get(index)?.0);
+            self.inside(&range, pieces).first().map(|piece| &pieces[*piece])
+        })?;
+        self.resident.append(&mut self.loading);
+        Ok(())
+    }
+
+    fn read(&mut self, dataset: &Dataset) -> ringmain_backends::Result<()> {
         let mut reads = recycled(mem::take(&mut self.reads));
         for (page, buffer) in &mut self.loading {
             let start = dataset.pages.range_of(*page).start;
@@ -79,9 +128,17 @@ impl Pager {
         }
         let outcome = dataset.engine.backend().read_batch(&mut reads);
         self.reads = recycled(reads);
-        outcome.map_err(|error| dataset.read_error(error))?;
-        self.resident.append(&mut self.loading);
-        Ok(())
+        outcome
+    }
+
+    fn has(&self, page: u64) -> bool {
+        self.resident.iter().any(|(known, _)| *known == page)
+    }
+
+    /// The pieces that begin in a range of the file.
+    fn inside(&self, range: &Range<u64>, pieces: &[Piece]) -> &[usize] {
+        let before = |limit| self.order.partition_point(|at| pieces[*at].region.ptr < limit);
+        &self.order[before(range.start)..before(range.end)]
     }
 
     fn copy(&self, dataset: &Dataset, page: u64, batch: &mut Batch, pieces: &[Piece]) -> usize {
@@ -89,10 +146,9 @@ impl Pager {
             return 0;
         };
         let range = dataset.pages.range_of(page);
-        let before = |limit| self.order.partition_point(|at| pieces[*at].region.ptr < limit);
-        let inside = &self.order[before(range.start)..before(range.end)];
+        let inside = self.inside(&range, pieces);
         for piece in inside {
-            let Piece { region, dst } = pieces[*piece];
+            let Piece { region, dst, .. } = pieces[*piece];
             // A region that crosses into another page is damaged, and not here.
             let start = (region.ptr - range.start) as usize;
             batch.buffer[dst..dst + region.size]
@@ -100,6 +156,15 @@ impl Pager {
         }
         inside.len()
     }
+}
+
+fn page_bytes(dataset: &Dataset, page: u64) -> usize {
+    let range = dataset.pages.range_of(page);
+    usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
+}
+
+fn take(dataset: &Dataset, page: u64) -> ringmain_backends::Result<Buffer> {
+    dataset.engine.pool().try_take(page_bytes(dataset, page))
 }
 
 /// The pages that each batch of some samples needs, as their metadata has it.

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use super::dataset::Dataset;
+use super::dataset::{Dataset, no_memory};
 use super::fill::{Damaged, FillMemory};
-use super::{Batch, BetonError, Field, MappedSample, Member, ReaderOptions, Sample};
+use super::{Batch, BetonError, Field, Header, MappedSamples, Member, ReaderOptions, Sample};
 use crate::Engine;
 
 /// How many batches are read at once without allocating.
@@ -46,6 +46,24 @@ impl BetonReader {
     /// Opens a dataset whose fields are all of FFCV's own types; [`ReaderOptions`] has more.
     pub fn open(engine: &Engine, path: impl AsRef<Path>) -> Result<Self, BetonError> {
         ReaderOptions::new().open(engine, path)
+    }
+
+    /// The header and the fields of a file alone, for those who want to know what is in it. A field
+    /// that has no handler is no error here.
+    ///
+    /// ```no_run
+    /// use ringmain::Engine;
+    /// use ringmain::beton::BetonReader;
+    ///
+    /// let (header, fields) = BetonReader::describe(&Engine::new()?, "train.beton")?;
+    /// println!("{} samples of {fields:?}", header.samples);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn describe(
+        engine: &Engine,
+        path: impl AsRef<Path>,
+    ) -> Result<(Header, Vec<Field>), BetonError> {
+        Dataset::describe(engine, path.as_ref())
     }
 
     pub(super) fn open_with(
@@ -162,24 +180,46 @@ impl BetonReader {
         Ok(batch)
     }
 
-    /// The regions of a sample without a copy, on a backend that has files in memory (`mmap`);
+    /// The regions of some samples without a copy, on a backend that has files in memory (`mmap`);
     /// `None` on others.
-    pub fn map_sample(&self, sample: u64) -> Result<Option<MappedSample>, BetonError> {
-        self.dataset.check_id(sample)?;
+    ///
+    /// ```no_run
+    /// use ringmain::{Engine, Unchanging, beton::BetonReader};
+    ///
+    /// let engine = Engine::builder().backend("mmap".parse()?).build()?;
+    /// let reader = BetonReader::open(&engine, "train.beton")?;
+    /// let image = reader.field_index("image")?;
+    /// // SAFETY: the datasets of this program are written once, and only ever replaced by renaming.
+    /// let unchanging = unsafe { Unchanging::promise() };
+    /// if let Some(samples) = reader.map_samples(&[3, 141, 59])? {
+    ///     println!("{:?}", samples.region(0, image, unchanging).map(<[u8]>::len));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn map_samples(&self, ids: &[u64]) -> Result<Option<MappedSamples>, BetonError> {
         let (dataset, backend) = (&self.dataset, self.dataset.engine.backend());
         if !backend.capabilities().zero_copy {
             return Ok(None);
         }
+        let (pages, fields) = (&dataset.pages.range, dataset.fields.len());
         let mut regions = Vec::new();
-        for field in 0..dataset.fields.len() {
-            let region = dataset.region(sample, field)?.filter(|region| region.size > 0);
-            let mapped = region.map(|region| {
-                backend.map(&dataset.file, region.ptr..region.ptr + region.size as u64)
-            });
-            let mapped = mapped.transpose().map_err(|error| dataset.read_error(error))?;
-            regions.push(mapped.flatten());
+        let count = ids.len().saturating_mul(fields);
+        let no_memory = |_| no_memory(&dataset.path, count.saturating_mul(2 * size_of::<usize>()));
+        regions.try_reserve_exact(count).map_err(no_memory)?;
+        for id in ids {
+            dataset.check_id(*id)?;
+            for field in 0..fields {
+                let region = dataset.region(*id, field)?.filter(|region| region.size > 0);
+                // A region that is well lies in the pages, and those in memory.
+                let start = region.map_or(0, |region| (region.ptr - pages.start) as usize);
+                regions.push(start..start + region.map_or(0, |region| region.size));
+            }
         }
-        Ok(Some(MappedSample { id: sample, regions }))
+        let mapped = backend.map(&dataset.file, pages.clone());
+        let mapped = mapped.map_err(|error| BetonError::backend(&dataset.path, error))?;
+        dataset.checked(Ok(()), |_| None)?;
+        let ids = ids.to_vec();
+        Ok(mapped.map(|pages| MappedSamples { ids, fields, pages, regions }))
     }
 
     fn take_memory(&self) -> FillMemory {

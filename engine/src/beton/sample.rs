@@ -1,6 +1,8 @@
 //! One sample.
 
-use ringmain_backends::MappedRange;
+use std::ops::Range;
+
+use ringmain_backends::{MappedRange, Unchanging};
 
 use super::{Batch, BetonError, Field, Value};
 
@@ -43,25 +45,39 @@ impl Sample {
     }
 }
 
-/// The regions of one sample where the backend has the file in memory, without a copy. What is in the
-/// metadata alone has none: [`BetonReader::member`](super::BetonReader::member) tells it.
+/// The regions of some samples where the backend has the file in memory, without a copy. What is in
+/// the metadata alone has none: [`BetonReader::member`](super::BetonReader::member) tells it.
 #[derive(Debug)]
-pub struct MappedSample {
-    pub(super) id: u64,
-    pub(super) regions: Vec<Option<MappedRange>>,
+pub struct MappedSamples {
+    pub(super) ids: Vec<u64>,
+    pub(super) fields: usize,
+    /// All pages of the file.
+    pub(super) pages: MappedRange,
+    /// For each sample, where in the pages the region of each field is; empty where there is none.
+    pub(super) regions: Vec<Range<usize>>,
 }
 
-impl MappedSample {
-    /// Its id.
+impl MappedSamples {
+    /// The samples, in the order asked for.
     #[must_use]
-    pub fn id(&self) -> u64 {
-        self.id
+    pub fn ids(&self) -> &[u64] {
+        &self.ids
     }
 
-    /// The region of a field by its number; `None` if it has none. Its
-    /// [`as_slice`](MappedRange::as_slice) is unsafe, as others may write to the file.
+    /// The bytes of a field of the `at`-th sample, for those who promise that nobody writes to the
+    /// file ([`Unchanging`]); `None` if there is no such sample, field, or region.
     #[must_use]
-    pub fn region(&self, field: usize) -> Option<&MappedRange> {
-        self.regions.get(field)?.as_ref()
+    pub fn region(&self, at: usize, field: usize, unchanging: Unchanging) -> Option<&[u8]> {
+        if at >= self.ids.len() || field >= self.fields {
+            return None;
+        }
+        let region = self.regions.get(at * self.fields + field)?;
+        self.pages.as_slice(unchanging).get(region.clone()).filter(|bytes| !bytes.is_empty())
+    }
+
+    /// False once a load has met a page that the file no longer has.
+    #[must_use]
+    pub fn is_intact(&self) -> bool {
+        self.pages.is_intact()
     }
 }

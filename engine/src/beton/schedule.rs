@@ -1,5 +1,6 @@
 //! The batches of an epoch: which samples are next, and reading them.
 
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ pub(super) struct Epoch {
     pub(super) sequence: Sequence,
     /// The positions of this rank.
     pub(super) range: Range<u64>,
+    /// The end of those that every rank has, if no short batch is to come; else of all.
+    pub(super) end: u64,
     pub(super) batch_size: usize,
     pub(super) drop_last: bool,
     pub(super) damaged: Damaged,
@@ -34,16 +37,40 @@ pub(super) struct Epoch {
 impl Epoch {
     /// How many samples the batch at a position has.
     pub(super) fn batch_len(&self, at: u64) -> usize {
-        let left = self.range.end.saturating_sub(at);
+        let left = self.end.saturating_sub(at);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(self.batch_size);
         if len < self.batch_size && self.drop_last { 0 } else { len }
     }
 
+    /// How many samples come from a position on.
+    pub(super) fn samples_from(&self, at: u64) -> u64 {
+        let left = self.end.saturating_sub(at);
+        if self.drop_last { left - left % self.batch_size as u64 } else { left }
+    }
+
     /// The samples of the batch at a position.
-    fn ids(&self, at: u64, ids: &mut Vec<u64>) {
+    pub(super) fn ids(&self, at: u64, ids: &mut Vec<u64>) {
         ids.clear();
         ids.resize(self.batch_len(at), 0);
         self.sequence.fill(at, ids);
+    }
+
+    /// A batch that could never be had is an error at once, not after a wait for memory.
+    fn check_size(&self, bytes: usize, samples: usize) -> Result<(), BetonError> {
+        let limit_bytes = self.dataset.engine.pool().limit_bytes();
+        if bytes <= limit_bytes {
+            return Ok(());
+        }
+        Err(BetonError::InvalidOption {
+            path: self.dataset.path.clone(),
+            option: "batch_size",
+            value: samples.to_string(),
+            reason: format!(
+                "these samples are larger than others: {bytes} bytes do not fit in the engine's \
+                 {limit_bytes} bytes of buffers (half of its memory limit); lower it, or raise \
+                 memory_limit_bytes"
+            ),
+        })
     }
 
     /// Which pages the batches from a position on need, and when.
@@ -66,6 +93,8 @@ impl Epoch {
 pub(super) struct Delivery {
     pub(super) batch: Batch,
     pub(super) positions: usize,
+    /// What is wrong with those.
+    pub(super) left_out: Vec<BetonError>,
 }
 
 /// The batches from a position on. A clone has the position, but none of the memory.
@@ -128,13 +157,15 @@ impl BatchSchedule {
         epoch.ids(self.at, &mut self.ids);
         let positions = self.ids.len();
         let bytes = self.fill.locate(dataset, &self.ids, epoch.damaged)?;
+        epoch.check_size(bytes, positions)?;
         let (claim, buffer) = epoch
             .share
             .take(bytes, room.need)
             .map_err(|error| dataset.memory_error("a batch", bytes, error))?;
         let mut batch = self.fill.stage(dataset, Some(claim), buffer);
         self.fill_batch(&epoch, &mut batch)?;
-        Ok((Delivery { batch, positions }, bytes))
+        let left_out = mem::take(&mut self.fill.left_out);
+        Ok((Delivery { batch, positions, left_out }, bytes))
     }
 
     fn fill_batch(&mut self, epoch: &Epoch, batch: &mut Batch) -> Result<(), BetonError> {

@@ -1,9 +1,11 @@
 //! Epochs of batches.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
 use super::epoch_options::SampleOptions;
+use super::fill::LEFT_OUT_MAX;
 use super::schedule::{BatchSchedule, Epoch};
 use super::state::SampleState;
 use super::{Batch, BetonError, Traversal};
@@ -38,6 +40,7 @@ pub struct SampleSource {
     options: SampleOptions,
     prefetcher: Prefetcher<BatchSchedule>,
     left_out: u64,
+    left_out_errors: Vec<BetonError>,
     /// The iteration is over after an error.
     has_failed: bool,
 }
@@ -46,7 +49,7 @@ impl SampleSource {
     pub(super) fn new(options: SampleOptions, epoch: Arc<Epoch>, limits: Limits) -> Self {
         let start = epoch.range.start;
         let prefetcher = Prefetcher::new(BatchSchedule::new(epoch, start), limits);
-        Self { options, prefetcher, left_out: 0, has_failed: false }
+        Self { options, prefetcher, left_out: 0, left_out_errors: Vec::new(), has_failed: false }
     }
 
     fn epoch(&self) -> &Arc<Epoch> {
@@ -61,10 +64,22 @@ impl SampleSource {
         range.end - range.start
     }
 
-    /// The samples that are still to come in this epoch.
+    /// The samples that are still to come in this epoch, without those that
+    /// [`SampleOptions::drop_last`] drops.
     #[must_use]
     pub fn remaining_samples(&self) -> u64 {
-        self.epoch().range.end.saturating_sub(self.prefetcher.position().at())
+        self.epoch().samples_from(self.prefetcher.position().at())
+    }
+
+    /// The samples of the batch that comes next; none at the end. Nothing is read: after an error
+    /// those that are well can be had one by one
+    /// ([`BetonReader::read_sample`](super::BetonReader::read_sample)) before
+    /// [`skip_batches`](Self::skip_batches) passes over the batch.
+    #[must_use]
+    pub fn next_ids(&self) -> Vec<u64> {
+        let mut ids = Vec::new();
+        self.epoch().ids(self.prefetcher.position().at(), &mut ids);
+        ids
     }
 
     /// The samples of a batch; the last of an epoch may have fewer.
@@ -85,6 +100,13 @@ impl SampleSource {
         self.left_out
     }
 
+    /// Which damaged samples were left out, and what is wrong with each: those since it was last
+    /// asked, the first 1000 if they are more.
+    #[must_use]
+    pub fn take_left_out(&mut self) -> Vec<BetonError> {
+        mem::take(&mut self.left_out_errors)
+    }
+
     /// The next batch; `None` at the end of the epoch. After an error it tries the same batch again.
     /// A batch of which all samples were left out is passed over.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, BetonError> {
@@ -92,6 +114,8 @@ impl SampleSource {
             let delivery = outcome?;
             self.has_failed = false;
             self.left_out += (delivery.positions - delivery.batch.len()) as u64;
+            let room = LEFT_OUT_MAX - self.left_out_errors.len();
+            self.left_out_errors.extend(delivery.left_out.into_iter().take(room));
             if !delivery.batch.is_empty() {
                 return Ok(Some(delivery.batch));
             }

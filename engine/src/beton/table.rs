@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Allocation, Damage};
+use crate::permutation::mix;
 
 /// Where the pages are, and how large each is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,10 @@ impl Pages {
     }
 }
 
+/// How many regions that begin at one place are looked at, the largest first. Many may have no bytes;
+/// of the others there is one, if the table is right.
+const SHARED_MAX: usize = 16;
+
 /// A region that is as it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
@@ -44,6 +49,8 @@ pub(super) struct Table {
     pub(super) bytes: u64,
     /// What all regions that can be read begin at a multiple of; 0 if there are none.
     pub(super) alignment: u64,
+    /// Differs for tables with other regions, whatever the order of their rows.
+    pub(super) fingerprint: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +95,10 @@ impl Table {
 
     /// Sorts the regions and finds those that share bytes, when all are there.
     pub(super) fn finish(&mut self) {
-        self.entries.sort_unstable_by_key(|entry| (entry.ptr, entry.size));
+        self.entries.sort_unstable_by_key(|entry| (entry.ptr, entry.size, entry.sample));
+        self.fingerprint = self.entries.iter().fold(0, |hash, entry| {
+            mix(hash ^ mix(entry.ptr ^ mix(entry.sample ^ mix(u64::from(entry.size)))))
+        });
         let mut last: Option<(usize, u64)> = None; // who reaches farthest, and where to
         for at in 0..self.entries.len() {
             let Entry { ptr, size, flaw, .. } = self.entries[at];
@@ -128,11 +138,13 @@ impl Table {
         if size == Some(0) {
             return Ok(Region { ptr, size: 0 });
         }
-        // The last one that begins there: others there have no bytes, or it is flawed.
+        // One as it must be, if there are several; else the largest says what is wrong.
         let after = self.entries.partition_point(|entry| entry.ptr <= ptr);
-        let found =
-            after.checked_sub(1).map(|at| self.entries[at]).filter(|entry| entry.ptr == ptr);
-        let Some(entry) = found else { return Err(Damage::NotAllocated { ptr }) };
+        let there = self.entries[..after].iter().rev().take_while(|entry| entry.ptr == ptr);
+        let entry = there.take(SHARED_MAX).max_by_key(|entry| {
+            (entry.sample == sample, entry.size > 0, entry.flaw == Flaw::None, entry.size)
+        });
+        let Some(entry) = entry else { return Err(Damage::NotAllocated { ptr }) };
         let found = u64::from(entry.size);
         match entry.flaw {
             _ if entry.sample != sample => Err(Damage::ForeignRegion { ptr, owner: entry.sample }),
@@ -203,6 +215,18 @@ mod tests {
         assert!(matches!(table.find(3, u64::MAX, None), Err(Damage::OutsidePages { .. })));
         assert!(matches!(table.find(4, 3000, None), Err(Damage::OutsidePages { .. })));
         assert!(table.find(5, 4000, None).is_ok() && table.find(6, 2001, None).is_ok());
+    }
+
+    #[test]
+    fn of_several_regions_at_one_place_the_one_as_it_must_be_is_found() {
+        let bytes = u64::MAX - 1400;
+        let table = table(&[(1, 1400, 0), (2, 1400, 100), (2, 1400, bytes), (3, 1400, 5000)]);
+        assert_eq!(table.find(1, 1400, None), Ok(Region { ptr: 1400, size: 0 }));
+        assert_eq!(table.find(2, 1400, None), Ok(Region { ptr: 1400, size: 100 }));
+        assert_eq!(table.find(2, 1400, Some(100)), Ok(Region { ptr: 1400, size: 100 }));
+        let outside = Damage::OutsidePages { ptr: 1400, size: 5000 };
+        assert_eq!(table.find(3, 1400, None), Err(outside));
+        assert!(matches!(table.find(4, 1400, None), Err(Damage::ForeignRegion { .. })));
     }
 
     proptest! {

@@ -21,11 +21,15 @@ pub(super) struct Advised {
 
 impl Advised {
     pub(super) fn new(weights: Arc<MappedWeights>) -> Self {
-        Self { weights, ahead: ReadAhead::new(), is_over: Arc::default() }
+        // What is read ahead is the page cache's, which bounds itself.
+        Self { weights, ahead: ReadAhead::new(usize::MAX), is_over: Arc::default() }
     }
 
     /// Begins with the range here, and leaves the rest of a long one to a thread.
     pub(super) fn prepare(&self, range: Range<usize>) -> Result<Prepared, WeightsError> {
+        if range.is_empty() {
+            return Ok(Prepared::InMemory);
+        }
         let rest = range.end.min(range.start + STEP_BYTES)..range.end;
         match self.weights.advise_range(MmapAdvice::WillNeed, range.start..rest.start) {
             Ok(()) if rest.is_empty() => return Ok(Prepared::Started),
@@ -38,6 +42,8 @@ impl Advised {
             let rest = rest.clone();
             spawn(move || advise_all(&weights, rest, &is_over))
         };
+        // The pages may be gone again: what was told once is told again.
+        self.ahead.forget_finished();
         let is_started = self.ahead.start(&rest, begin);
         Ok(if is_started { Prepared::Started } else { Prepared::Hinted })
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use self::bounded::{Bounded, Kept};
-use super::{MappedWeights, Unchanging, WeightsError};
+use super::{MappedWeights, MmapOptions, Unchanging, WeightsError};
 
 /// The mappings that were asked for last, within a limit on the sum of their sizes.
 ///
@@ -20,7 +20,9 @@ use super::{MappedWeights, Unchanging, WeightsError};
 ///   which has the path that it was first opened by.
 /// - **A file that was replaced**, or written to, is noticed when it is asked for again (by its
 ///   identity, length and time of writing), and mapped anew. Whoever holds the old mapping keeps it;
-///   it counts until it is dropped.
+///   it counts until it is dropped. If nobody does it goes at once, locked or not.
+/// - **Descriptors.** Each mapping keeps one. Where the system gives no more of them, or no more
+///   mappings, the least recently asked for goes although its bytes would have had room.
 ///
 /// After a `fork` a child makes a cache of its own: another thread may have held the lock.
 ///
@@ -42,6 +44,7 @@ use super::{MappedWeights, Unchanging, WeightsError};
 /// ```
 pub struct WeightCache {
     mappings: Bounded<MappedWeights>,
+    options: MmapOptions,
     unchanging: Unchanging,
 }
 
@@ -79,14 +82,35 @@ impl WeightCache {
     /// An empty cache. The promise, for all files that it will map, is explained at [`Unchanging`].
     #[must_use]
     pub fn new(limit_bytes: u64, unchanging: Unchanging) -> Self {
-        Self { mappings: Bounded::new(limit_bytes), unchanging }
+        Self::with_options(limit_bytes, MmapOptions::new(), unchanging)
+    }
+
+    /// An empty cache that maps with options. Which wishes came to nothing each mapping tells:
+    /// [`MappedWeights::unmet`]. One that [locks](MmapOptions::lock) evicts nothing by itself, so that
+    /// its limit is an end.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, [0; 1000])?;
+    /// use ringmain::weights::{MmapOptions, Unchanging, WeightCache};
+    ///
+    /// // SAFETY: the models of this program are written once, and only ever replaced by renaming.
+    /// let unchanging = unsafe { Unchanging::promise() };
+    /// let cache = WeightCache::with_options(2000, MmapOptions::new().populate(), unchanging);
+    /// assert!(cache.get_or_open(&path)?.unmet().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_options(limit_bytes: u64, options: MmapOptions, unchanging: Unchanging) -> Self {
+        Self { mappings: Bounded::new(limit_bytes), options, unchanging }
     }
 
     /// The file's mapping: the one there is, or a new one.
     pub fn get_or_open(&self, path: impl AsRef<Path>) -> Result<Arc<MappedWeights>, WeightsError> {
         let path = path.as_ref();
         self.mappings.get_or_open(path, |version| {
-            MappedWeights::open_version(path, version, self.unchanging)
+            MappedWeights::open_version(path, version, &self.options, self.unchanging)
         })
     }
 

@@ -1,9 +1,10 @@
-//! What can go wrong with weights. Every error names the file, and the tensor where there is one.
+//! What can go wrong with weights. Errors name the file, and the tensor where there is one.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Dtype;
+use super::{Dtype, TensorFault};
+use crate::steady::Change;
 
 /// Why weights could not be opened or read.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +138,18 @@ pub enum WeightsError {
         dtype: Dtype,
     },
 
+    /// There is no array view of such a tensor: it has too many axes, or axes that are too long
+    /// beside an empty one.
+    #[error("{}: tensor `{tensor}`: {reason}; `read` gives its bytes", path.display())]
+    NoView {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Why not.
+        reason: String,
+    },
+
     /// The elements are of another type than asked for, or lie so that they are no slice of it.
     #[error("tensor `{tensor}` holds {dtype}: {reason}")]
     WrongType {
@@ -242,81 +255,6 @@ pub enum WeightsError {
     },
 }
 
-/// What a header says of a tensor that cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TensorFault {
-    /// The name is there twice.
-    #[error("it is there twice")]
-    Twice,
-    /// The format has no such type.
-    #[error("there is no type `{dtype}`, in this version at least")]
-    UnknownDtype {
-        /// The type's name.
-        dtype: String,
-    },
-    /// It ends before it begins.
-    #[error("it ends at {end}, before it begins at {begin}")]
-    Reversed {
-        /// Its first byte, counted from the end of the header.
-        begin: u64,
-        /// One past its last.
-        end: u64,
-    },
-    /// It reaches out of the file.
-    #[error("it ends at {end} of {data_len} bytes of data; the file is cut short, fetch it again")]
-    OutsideFile {
-        /// One past its last byte, counted from the end of the header.
-        end: u64,
-        /// How many bytes follow the header.
-        data_len: u64,
-    },
-    /// It begins in the tensor before it.
-    #[error("it begins at {begin}, where the tensor before it reaches to {covered}")]
-    Overlap {
-        /// Its first byte.
-        begin: u64,
-        /// One past the last byte of the tensor before it.
-        covered: u64,
-    },
-    /// There are bytes before it that belong to no tensor.
-    #[error("it begins at {begin}, but the bytes from {covered} on belong to no tensor")]
-    Hole {
-        /// Its first byte.
-        begin: u64,
-        /// One past the last byte of the tensor before it.
-        covered: u64,
-    },
-    /// Its shape has more elements than can be counted.
-    #[error("shape {shape:?} of {dtype} is larger than any file")]
-    Overflow {
-        /// What its elements are.
-        dtype: Dtype,
-        /// Its shape.
-        shape: Vec<usize>,
-    },
-    /// Its elements do not fill whole bytes.
-    #[error("shape {shape:?} of {dtype} is no whole number of bytes")]
-    PartByte {
-        /// What its elements are.
-        dtype: Dtype,
-        /// Its shape.
-        shape: Vec<usize>,
-    },
-    /// Its shape and its place in the file disagree.
-    #[error("shape {shape:?} of {dtype} has {expected} bytes, its place in the file {actual}")]
-    WrongSize {
-        /// What its elements are.
-        dtype: Dtype,
-        /// Its shape.
-        shape: Vec<usize>,
-        /// The bytes of that many elements.
-        expected: u64,
-        /// The bytes between its offsets.
-        actual: u64,
-    },
-}
-
 impl WeightsError {
     /// The file the error speaks of, if it is about one.
     #[must_use]
@@ -333,6 +271,7 @@ impl WeightsError {
             | Self::NoSuchTensor { path, .. }
             | Self::BadRows { path, .. }
             | Self::SubByte { path, .. }
+            | Self::NoView { path, .. }
             | Self::BufferSize { path, .. }
             | Self::Changed { path, .. }
             | Self::PoolSpent { path, .. }
@@ -355,6 +294,7 @@ impl WeightsError {
             | Self::NoSuchTensor { tensor, .. }
             | Self::BadRows { tensor, .. }
             | Self::SubByte { tensor, .. }
+            | Self::NoView { tensor, .. }
             | Self::WrongType { tensor, .. }
             | Self::BufferSize { tensor, .. }
             | Self::PoolSpent { tensor, .. } => Some(tensor),
@@ -368,6 +308,13 @@ impl WeightsError {
         match self {
             Self::Backend { source, .. } => Some(source),
             _ => None,
+        }
+    }
+
+    pub(super) fn changed(path: &Path, change: Change) -> Self {
+        match change {
+            Change::Unknown(error) => Self::io(path, "looking at the file", error),
+            change => Self::Changed { path: path.to_owned(), what: change.participle() },
         }
     }
 

@@ -110,6 +110,9 @@ impl Index {
         let parsed = serde_json::from_slice::<Json>(json);
         let parsed = parsed.map_err(|error| bad(format!("it is no index of a model: {error}")))?;
         let WeightMap(mut entries) = parsed.weight_map;
+        if entries.is_empty() {
+            return Err(bad("it names no tensors".into()));
+        }
         entries.sort();
         if let Some(twice) = entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return Err(bad(format!("tensor `{}` is there twice", twice[0].0)));
@@ -172,6 +175,7 @@ mod tests {
             ("[]", "no index"),
             ("{}", "weight_map"),
             (r#"{"weight_map":[]}"#, "an object of tensors"),
+            (r#"{"weight_map":{}}"#, "names no tensors"),
             (r#"{"weight_map":{"a":1}}"#, "tensor `a`"),
             (r#"{"weight_map":{"a":"1","a":"2"}}"#, "tensor `a` is there twice"),
             (r#"{"weight_map":{"a":"../1"}}"#, "beside the index"),

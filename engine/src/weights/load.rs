@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringmain_backends::BufferPool;
 
-use super::read::{Memory, Piece};
+use super::read::{Memory, Patience, Piece, Placed};
 use super::{Tensor, Weights, WeightsError};
 use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
 
@@ -58,8 +58,9 @@ impl LoadOptions {
         self
     }
 
-    /// Memory from this pool, to which it returns when a tensor is dropped. Its limit must allow for
-    /// the tensors that are held and for the window.
+    /// Memory from this pool, to which it returns when a tensor is dropped. If it is smaller than the
+    /// window, so much less is read ahead. When the caller's tensors hold all of it, the next one
+    /// waits for 30 seconds and then is [`WeightsError::PoolSpent`].
     pub fn pool(mut self, pool: &BufferPool) -> Self {
         self.pool = Some(pool.clone());
         self
@@ -163,6 +164,8 @@ impl Iterator for Load {
     }
 }
 
+impl std::iter::FusedIterator for Load {}
+
 impl fmt::Debug for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Load").field("progress", &self.progress).finish_non_exhaustive()
@@ -186,9 +189,37 @@ impl Tensors {
         self.numbers[self.at..].iter().map(|at| {
             let info = &shared.tensors[*at];
             let piece = Piece::whole(info);
-            let bytes = BufferPool::capacity_of(piece.memory_bytes(&shared.files[info.file()]));
+            let bytes = self.memory.counted_bytes(&piece, &shared.files[info.file()]);
             (piece, bytes)
         })
+    }
+}
+
+/// Tensors that are read together, each with what it counts for in the window.
+#[derive(Default)]
+struct Group {
+    placed: Vec<Placed>,
+    bytes: Vec<usize>,
+}
+
+impl Tensors {
+    /// Memory for the next tensors: one, and as many more as the budget and the pool allow.
+    fn stage(&self, budget_bytes: usize) -> Result<Group, WeightsError> {
+        let (mut group, mut total) = (Group::default(), 0usize);
+        for (piece, bytes) in self.ahead() {
+            total = total.saturating_add(bytes);
+            let is_first = group.placed.is_empty();
+            if !is_first && total > budget_bytes {
+                break;
+            }
+            match self.weights.place(piece, &self.memory, Patience::None) {
+                Ok(placed) => group.placed.push(placed),
+                Err(error) if is_first => return Err(error),
+                Err(_) => break, // it will be the first next time
+            }
+            group.bytes.push(bytes);
+        }
+        Ok(group)
     }
 }
 
@@ -201,19 +232,27 @@ impl Schedule for Tensors {
     }
 
     fn read(&mut self, room: Room, done: &mut Vec<Done<Tensor>>) -> Result<(), WeightsError> {
-        let (mut pieces, mut sizes, mut total) = (Vec::new(), Vec::new(), 0usize);
-        for (piece, bytes) in self.ahead() {
-            total = total.saturating_add(bytes);
-            if !pieces.is_empty() && total > room.budget_bytes {
-                break;
+        let Group { placed, bytes } = self.stage(room.budget_bytes)?;
+        let (count, mut sizes) = (placed.len(), bytes.into_iter());
+        let mut hand_out = |placed: Placed| {
+            let bytes = sizes.next().unwrap_or(0); // there is one for each
+            done.push(Done { item: placed.finish(), bytes });
+        };
+        match self.weights.read_into_memory(placed, &self.memory) {
+            Ok(placed) => placed.into_iter().for_each(&mut hand_out),
+            Err(error) if count == 1 => return Err(error),
+            // It is one of them: those before it are handed out, and the next read is its own.
+            Err(_) => {
+                for _ in 0..count {
+                    let mut alone = self.stage(0)?.placed;
+                    self.weights.read_placed(&mut alone)?;
+                    alone.into_iter().for_each(&mut hand_out);
+                    self.at += 1;
+                }
+                return Ok(());
             }
-            pieces.push(piece);
-            sizes.push(bytes);
         }
-        let tensors = self.weights.read_pieces(pieces, &self.memory, false)?;
-        self.at += tensors.len();
-        let items = tensors.into_iter().zip(sizes);
-        done.extend(items.map(|(item, bytes)| Done { item, bytes }));
+        self.at += count;
         Ok(())
     }
 

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use ringmain_backends::{Error, FileMap, FileVersion};
 
-use super::{MmapAdvice, MmapOptions, Unchanging, UnmetWish, WeightsError, Wish};
+use super::header::{self, LENGTH_BYTES};
+use super::{MmapAdvice, MmapOptions, TensorInfo, Unchanging, UnmetWish, WeightsError, Wish};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -33,6 +35,8 @@ pub struct MappedWeights {
     map: FileMap,
     label: String,
     unmet: Vec<UnmetWish>,
+    /// What the header says, once somebody has asked.
+    tensors: OnceLock<Vec<TensorInfo>>,
 }
 
 impl MappedWeights {
@@ -65,43 +69,37 @@ impl MappedWeights {
         unchanging: Unchanging,
     ) -> Result<Self, WeightsError> {
         let path = path.as_ref();
-        let map = FileMap::open(path, unchanging);
-        let mut weights = Self::of(map.map_err(|error| WeightsError::backend(path, error))?);
-        for wish in options.wishes() {
-            match weights.grant(*wish) {
-                Ok(()) => {}
-                Err(error) if is_loss(&error) => return Err(error),
-                Err(reason) => weights.unmet.push(UnmetWish { wish: *wish, reason }),
-            }
-        }
-        Ok(weights)
+        let opened = FileMap::open(path, unchanging).and_then(|map| Self::granted(map, options));
+        opened.map_err(|error| WeightsError::backend(path, error))
     }
 
     /// Maps the file if it is still that version of it; `Replaced` if not.
     pub(super) fn open_version(
         path: &Path,
         version: &FileVersion,
+        options: &MmapOptions,
         unchanging: Unchanging,
     ) -> Result<Self, Error> {
-        FileMap::open_version(path, version, unchanging).map(Self::of)
+        let map = FileMap::open_version(path, version, unchanging)?;
+        Self::granted(map, options)
     }
 
-    fn of(map: FileMap) -> Self {
+    fn granted(map: FileMap, options: &MmapOptions) -> Result<Self, Error> {
         let name = map.path().file_name().unwrap_or(map.path().as_os_str());
         let label = name.to_string_lossy().into_owned();
-        Self { map, label, unmet: Vec::new() }
-    }
-
-    fn grant(&self, wish: Wish) -> Result<(), WeightsError> {
-        match wish {
-            Wish::HugePages => self.map.advise_huge_pages().map_err(|error| self.error(error)),
-            Wish::ReadAhead { pages } => {
-                let range = 0..pages.saturating_mul(PAGE_BYTES);
-                self.advise_range(MmapAdvice::WillNeed, range)
+        let mut weights = Self { map, label, unmet: Vec::new(), tensors: OnceLock::new() };
+        for wish in options.wishes() {
+            match grant(&weights.map, *wish) {
+                Ok(()) => {}
+                // Lost bytes are more than a wish that is not granted.
+                Err(error @ Error::PastEnd { .. }) => return Err(error),
+                Err(error) => {
+                    let reason = weights.error(error);
+                    weights.unmet.push(UnmetWish { wish: *wish, reason });
+                }
             }
-            Wish::Populate => self.populate(),
-            Wish::Lock => self.lock_in_memory(),
         }
+        Ok(weights)
     }
 
     /// Gives it another name than the file's, for logs.
@@ -129,7 +127,47 @@ impl MappedWeights {
         Ok(&self.as_bytes()[WeightsError::check_range(self.path(), offset, len, file_len)?])
     }
 
-    /// Says how the file will be used.
+    /// The tensors of a safetensors file, in the order of their places in it. The header is read and
+    /// checked at the first call, and kept.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("model.safetensors");
+    /// # let json = r#"{"w":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
+    /// # std::fs::write(&path, [&(json.len() as u64).to_le_bytes(), json.as_bytes(), b"abcd"].concat())?;
+    /// use ringmain::weights::{MappedWeights, Unchanging};
+    ///
+    /// // SAFETY: the models of this program are written once, and only ever replaced by renaming.
+    /// let unchanging = unsafe { Unchanging::promise() };
+    /// let weights = MappedWeights::open(&path, unchanging)?;
+    /// assert_eq!(weights.tensors()?[0].name(), "w");
+    /// assert_eq!(weights.tensor("w")?, b"abcd");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn tensors(&self) -> Result<&[TensorInfo], WeightsError> {
+        if let Some(tensors) = self.tensors.get() {
+            return Ok(tensors);
+        }
+        let (bytes, path) = (self.as_bytes(), self.path());
+        let header_bytes = header::header_bytes(bytes, bytes.len() as u64, path)?;
+        // It has been compared with the length of the file.
+        let (json, data) = bytes[LENGTH_BYTES..].split_at(header_bytes as usize);
+        let header = header::parse(json, data.len() as u64, 0, path)?;
+        Ok(self.tensors.get_or_init(|| header.tensors))
+    }
+
+    /// The bytes of a tensor of a safetensors file, without a copy.
+    pub fn tensor(&self, name: &str) -> Result<&[u8], WeightsError> {
+        let Some(info) = self.tensors()?.iter().find(|info| info.name() == name) else {
+            let (path, tensor) = (self.path().to_owned(), name.to_owned());
+            return Err(WeightsError::NoSuchTensor { path, tensor, similar: None });
+        };
+        // What lies in a mapping can be counted in a `usize`.
+        self.slice(info.offset() as usize, info.nbytes())
+    }
+
+    /// Says how the file will be used. [`WeightsError::Unsupported`] on Windows, but for
+    /// [`MmapAdvice::Normal`].
     pub fn advise(&self, advice: MmapAdvice) -> Result<(), WeightsError> {
         self.advise_range(advice, 0..self.size())
     }
@@ -156,7 +194,7 @@ impl MappedWeights {
 
     /// Reads the whole file, and keeps it in memory until [`unlock`](Self::unlock). Locks do not
     /// add up: one `unlock` undoes any number of them. A [`WeightCache`](super::WeightCache) does
-    /// not evict what is locked.
+    /// not evict what is locked. [`WeightsError::Unsupported`] on Windows.
     pub fn lock_in_memory(&self) -> Result<(), WeightsError> {
         self.map.lock().map_err(|error| self.error(error))
     }
@@ -208,7 +246,13 @@ impl MappedWeights {
     }
 }
 
-/// Whether the file has lost bytes, which is more than a wish that is not granted.
-fn is_loss(error: &WeightsError) -> bool {
-    matches!(error.backend_error(), Some(Error::PastEnd { .. }))
+fn grant(map: &FileMap, wish: Wish) -> Result<(), Error> {
+    match wish {
+        Wish::HugePages => map.advise_huge_pages(),
+        Wish::ReadAhead { pages } => {
+            map.advise(MmapAdvice::WillNeed, 0..pages.saturating_mul(PAGE_BYTES))
+        }
+        Wish::Populate => map.populate(0..map.len()),
+        Wish::Lock => map.lock(),
+    }
 }

@@ -6,18 +6,25 @@
 //! - [`WeightSource`] is a file through whatever serves it best, and says why that was chosen.
 //! - [`WeightCache`] keeps the mappings that were used last, within a limit in bytes.
 //!
+//! To load a model, take [`Weights`]: it is the fastest way into memory of the program's own. Where
+//! several processes share a model, or little of it is touched, take [`MappedWeights`] and its
+//! [`tensor`](MappedWeights::tensor); for many models that come and go, a [`WeightCache`] of those.
+//! [`WeightSource`] is for programs that know offsets and leave the way to the machine.
+//!
 //! A mapping shows the file as a `&[u8]`, which is only right while nobody writes to the file. That
 //! promise is made once, as an [`Unchanging`], and whatever maps asks for one.
 
 mod advised;
 mod cache;
 mod error;
+mod fault;
 mod header;
 mod index;
 mod load;
 mod mapped;
 mod model;
 mod options;
+mod populate;
 mod read;
 mod read_ahead;
 mod reader;
@@ -26,7 +33,8 @@ mod tensor;
 mod tensor_bytes;
 
 pub use cache::{WeightCache, WeightCacheStats};
-pub use error::{TensorFault, WeightsError};
+pub use error::WeightsError;
+pub use fault::TensorFault;
 pub use load::{Load, LoadOptions, LoadProgress};
 pub use mapped::MappedWeights;
 pub use model::{WeightFile, Weights};

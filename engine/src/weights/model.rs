@@ -11,7 +11,7 @@ use super::header::{self, HEADER_BYTES_MAX, Header, LENGTH_BYTES};
 use super::index::{Index, Model, locate};
 use super::{TensorInfo, WeightsError};
 use crate::layout::Layout;
-use crate::steady::{Change, SteadyFile};
+use crate::steady::SteadyFile;
 use crate::view::Source;
 use crate::{ContiguousMemmap, Engine};
 
@@ -27,7 +27,7 @@ const START_BYTES: u64 = 32 << 10;
 ///
 /// The memory of tensors is the caller's and does not count against the engine's limit. A file that
 /// is written to, cut short or replaced after it was opened is [`WeightsError::Changed`] at the next
-/// read.
+/// read, or when a view or a mapping is asked for; what these give later is that of any view.
 ///
 /// Cheap to clone; clones share everything.
 ///
@@ -93,14 +93,7 @@ impl WeightFile {
 
     /// An error if the file is not what it was.
     pub(super) fn check_unchanged(&self) -> Result<(), WeightsError> {
-        self.file.check().map_err(|change| changed(self.path(), change))
-    }
-}
-
-fn changed(path: &Path, change: Change) -> WeightsError {
-    match change {
-        Change::Unknown(error) => WeightsError::io(path, "looking at the file", error),
-        change => WeightsError::Changed { path: path.to_owned(), what: change.participle() },
+        self.file.check().map_err(|change| WeightsError::changed(self.path(), change))
     }
 }
 
@@ -184,6 +177,13 @@ impl Weights {
         &self.shared.engine
     }
 
+    /// What the header of the only, or first, file says beside tensors; nothing for a model without
+    /// files. [`files`](Self::files) has that of each.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
+        self.files().first().map(WeightFile::metadata)
+    }
+
     /// The files, each with its metadata.
     #[must_use]
     pub fn files(&self) -> &[WeightFile] {
@@ -229,9 +229,9 @@ impl Weights {
         })
     }
 
-    /// A name that may have been meant: one of the same letters, or that ends or begins like it.
+    /// A name that may have been meant: one of the same letters, or with more or less before it.
     fn similar(&self, name: &str) -> Option<String> {
-        let mut names = self.tensors().map(TensorInfo::name);
+        let mut names = self.tensors().map(TensorInfo::name).filter(|other| !other.is_empty());
         let is_like = |other: &&str| {
             other.eq_ignore_ascii_case(name)
                 || (!name.is_empty() && (other.ends_with(name) || name.ends_with(other)))
@@ -251,9 +251,9 @@ impl Weights {
         };
         file.check_unchanged()?;
         let layout = Layout::array(info.offset(), info.shape(), kind.itemsize(), false);
-        // The header's check has counted the bytes.
-        let layout = layout.map_err(|error| WeightsError::BadHeader {
+        let layout = layout.map_err(|error| WeightsError::NoView {
             path: file.path().to_owned(),
+            tensor: name.to_owned(),
             reason: error.to_string(),
         })?;
         let source = Source { engine: self.engine().clone(), file: (*file.file).clone() };
@@ -282,6 +282,7 @@ impl Weights {
         let info = &self.shared.tensors[self.find(name)?];
         let file = &self.shared.files[info.file()];
         let range = info.offset()..info.offset() + info.nbytes() as u64;
+        file.check_unchanged()?;
         let mapped = self.engine().backend().map(&file.file, range);
         mapped.map_err(|error| WeightsError::reading(file.path(), Some(name), error))
     }
@@ -312,7 +313,7 @@ fn open_file(
     let backend = engine.backend();
     let failed = |error| WeightsError::backend(path, error);
     let file = SteadyFile::new(backend.open(path).map_err(failed)?);
-    let file = file.map_err(|change| changed(path, change))?;
+    let file = file.map_err(|change| WeightsError::changed(path, change))?;
     let file_len = file.len();
     let mut bytes = read_start(backend, &file, file_len.min(START_BYTES)).map_err(failed)?;
     let header_bytes = header::header_bytes(&bytes, file_len, path)?;
@@ -322,7 +323,7 @@ fn open_file(
     }
     let json = &bytes[LENGTH_BYTES..data_start as usize];
     let header = header::parse(json, file_len - data_start, number, path)?;
-    file.check().map_err(|change| changed(path, change))?;
+    file.check().map_err(|change| WeightsError::changed(path, change))?;
     Ok((file, header))
 }
 
@@ -339,7 +340,7 @@ fn read_index(engine: &Engine, path: &Path) -> Result<Vec<u8>, WeightsError> {
     let backend = engine.backend();
     let failed = |error| WeightsError::backend(path, error);
     let file = SteadyFile::new(backend.open(path).map_err(failed)?);
-    let file = file.map_err(|change| changed(path, change))?;
+    let file = file.map_err(|change| WeightsError::changed(path, change))?;
     if file.len() > HEADER_BYTES_MAX {
         let reason = format!("it has {} bytes, too many for an index", file.len());
         return Err(WeightsError::BadIndex { path: path.to_owned(), reason });

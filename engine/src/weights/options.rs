@@ -43,7 +43,10 @@ impl MmapOptions {
         Self::default()
     }
 
-    /// Begins to read the first so many pages (of 4096 bytes), and does not wait for them.
+    /// Begins to read the first so many pages (of 4096 bytes). Opening does not wait until they have
+    /// arrived, but until the kernel has found memory for them and queued their reads: about a second
+    /// for a GiB. [`WeightSource::prepare_tensor`](super::WeightSource::prepare_tensor) leaves that to
+    /// a thread.
     pub fn read_ahead_pages(self, pages: usize) -> Self {
         let mut options = self;
         options.wishes.retain(|wish| !matches!(wish, Wish::ReadAhead { .. }));

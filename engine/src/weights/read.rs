@@ -19,13 +19,44 @@ pub(super) enum Memory {
 }
 
 impl Memory {
-    fn take(&self, len: usize, can_wait: bool) -> ringmain_backends::Result<Buffer> {
+    /// The bytes of a buffer for a piece. In a pool they depend on its size alone, and not on where
+    /// in the file it is: what one model gives back then fits the next of the same shape.
+    fn wanted_bytes(&self, piece: &Piece, file: &WeightFile) -> usize {
         match self {
-            Self::Fresh => Buffer::unpooled(len),
-            Self::Pool(pool) if can_wait => pool.take(len),
-            Self::Pool(pool) => pool.try_take(len),
+            Self::Fresh => piece.read_bytes(file),
+            Self::Pool(_) => pooled_bytes(piece, file),
         }
     }
+
+    /// The bytes that a buffer for a piece counts for.
+    pub(super) fn counted_bytes(&self, piece: &Piece, file: &WeightFile) -> usize {
+        let wanted = self.wanted_bytes(piece, file);
+        match self {
+            Self::Fresh => wanted.checked_next_multiple_of(PAGE_BYTES).unwrap_or(wanted),
+            Self::Pool(pool) => pool.capacity_for(wanted),
+        }
+    }
+
+    fn take(&self, len: usize, patience: Patience) -> ringmain_backends::Result<Buffer> {
+        match (self, patience) {
+            (Self::Fresh, _) => Buffer::unpooled(len),
+            (Self::Pool(pool), Patience::Waits) => pool.take(len),
+            (Self::Pool(pool), Patience::None) => pool.try_take(len),
+        }
+    }
+}
+
+/// Whether whoever finds a pool spent waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    Waits,
+    None,
+}
+
+const PAGE_BYTES: usize = 4096;
+
+fn pooled_bytes(piece: &Piece, file: &WeightFile) -> usize {
+    piece.nbytes.saturating_add(2 * file.file.alignment().block())
 }
 
 /// A tensor, or rows of one, that is to be read.
@@ -57,8 +88,8 @@ impl Piece {
         file.file.blocks_around(self.range(), file.file.len())
     }
 
-    /// The bytes of memory it is read into.
-    pub(super) fn memory_bytes(&self, file: &WeightFile) -> usize {
+    /// The bytes that are read for it.
+    fn read_bytes(&self, file: &WeightFile) -> usize {
         let blocks = self.blocks(file);
         // A tensor's bytes, which were counted in a `usize`, and less than two blocks.
         usize::try_from(blocks.end - blocks.start).unwrap_or(usize::MAX)
@@ -66,14 +97,24 @@ impl Piece {
 }
 
 /// A piece with the memory that it is read into.
-struct Placed {
+pub(super) struct Placed {
     piece: Piece,
     blocks: Range<u64>,
     buffer: Buffer,
 }
 
 impl Placed {
-    fn finish(mut self) -> Tensor {
+    /// The bytes that are read for it.
+    pub(super) fn bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    pub(super) fn populate(&mut self) {
+        // Where it cannot be, the read does it.
+        let _populated = self.buffer.populate();
+    }
+
+    pub(super) fn finish(mut self) -> Tensor {
         let lead = (self.piece.offset - self.blocks.start) as usize; // less than a block
         self.buffer.narrow(lead..lead + self.piece.nbytes);
         Tensor::new(self.piece.info, self.piece.shape, self.buffer)
@@ -104,13 +145,13 @@ impl Weights {
     pub fn read_many<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<Tensor>, WeightsError> {
         let piece = |name: &S| Ok(Piece::whole(&self.shared.tensors[self.find(name.as_ref())?]));
         let pieces = names.iter().map(piece).collect::<Result<Vec<_>, _>>()?;
-        self.read_pieces(pieces, &Memory::Fresh, true)
+        self.read_pieces(pieces, &Memory::Fresh)
     }
 
     /// Reads all tensors as one batch. [`load`](Self::load) hands them out while the next are read.
     pub fn read_all(&self) -> Result<Vec<Tensor>, WeightsError> {
         let pieces = self.shared.tensors.iter().map(Piece::whole).collect();
-        self.read_pieces(pieces, &Memory::Fresh, true)
+        self.read_pieces(pieces, &Memory::Fresh)
     }
 
     /// As [`read_all`](Self::read_all), into memory of a pool, to which it returns when the tensors
@@ -133,15 +174,15 @@ impl Weights {
     /// ```
     pub fn read_all_from(&self, pool: &BufferPool) -> Result<Vec<Tensor>, WeightsError> {
         let pieces = self.shared.tensors.iter().map(Piece::whole).collect();
-        self.read_pieces(pieces, &Memory::Pool(pool.clone()), true)
+        self.read_pieces(pieces, &Memory::Pool(pool.clone()))
     }
 
     /// The limit for a pool that is to hold all tensors at once.
     #[must_use]
     pub fn pool_bytes(&self) -> usize {
         let capacity = |info: &Arc<TensorInfo>| {
-            let piece = Piece::whole(info);
-            BufferPool::capacity_of(piece.memory_bytes(&self.shared.files[info.file()]))
+            let file = &self.shared.files[info.file()];
+            BufferPool::capacity_of(pooled_bytes(&Piece::whole(info), file))
         };
         self.shared.tensors.iter().map(capacity).fold(0, usize::saturating_add).max(4096)
     }
@@ -204,36 +245,60 @@ impl Weights {
         piece.shape[0] = rows.len();
         piece.offset += (begin_bits / 8) as u64;
         piece.nbytes = (end_bits - begin_bits) / 8;
-        let mut tensors = self.read_pieces(vec![piece], &Memory::Fresh, true)?;
+        let mut tensors = self.read_pieces(vec![piece], &Memory::Fresh)?;
         tensors.pop().ok_or_else(|| self.no_such(name))
     }
 
     /// Reads pieces as one batch; they come in the order given.
-    pub(super) fn read_pieces(
+    fn read_pieces(
         &self,
         pieces: Vec<Piece>,
         memory: &Memory,
-        can_wait: bool,
     ) -> Result<Vec<Tensor>, WeightsError> {
-        let files = &self.shared.files;
-        let place = |piece: Piece| {
-            let file = &files[piece.info.file()];
-            let buffer = memory.take(piece.memory_bytes(file), can_wait).map_err(|error| {
-                WeightsError::reading(file.path(), Some(piece.info.name()), error)
-            })?;
-            Ok(Placed { blocks: piece.blocks(file), piece, buffer })
-        };
-        let mut placed = pieces.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        let place = |piece| self.place(piece, memory, Patience::Waits);
+        let placed = pieces.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        let placed = self.read_into_memory(placed, memory)?;
+        Ok(placed.into_iter().map(Placed::finish).collect())
+    }
+
+    /// Memory for a piece.
+    pub(super) fn place(
+        &self,
+        piece: Piece,
+        memory: &Memory,
+        patience: Patience,
+    ) -> Result<Placed, WeightsError> {
+        let file = &self.shared.files[piece.info.file()];
+        let buffer = memory.take(memory.wanted_bytes(&piece, file), patience);
+        let failed = |error| WeightsError::reading(file.path(), Some(piece.info.name()), error);
+        let mut buffer = buffer.map_err(failed)?;
+        buffer.narrow(0..piece.read_bytes(file));
+        Ok(Placed { blocks: piece.blocks(file), piece, buffer })
+    }
+
+    /// Reads what is in place, in memory of that kind.
+    pub(super) fn read_into_memory(
+        &self,
+        mut placed: Vec<Placed>,
+        memory: &Memory,
+    ) -> Result<Vec<Placed>, WeightsError> {
+        match memory {
+            Memory::Fresh => self.read_fresh(placed),
+            Memory::Pool(_) => self.read_placed(&mut placed).map(|()| placed),
+        }
+    }
+
+    /// Reads what is in place, as one batch.
+    pub(super) fn read_placed(&self, placed: &mut [Placed]) -> Result<(), WeightsError> {
         let mut order: Vec<_> = placed.iter_mut().collect();
         order.sort_by_key(|placed| (placed.piece.info.file(), placed.blocks.start));
         let infos: Vec<_> = order.iter().map(|placed| Arc::clone(&placed.piece.info)).collect();
         let mut reads = Vec::with_capacity(order.len());
         for Placed { piece, blocks, buffer } in order {
-            reads.push(Read::new(&files[piece.info.file()].file, blocks.start, buffer));
+            let file = &self.shared.files[piece.info.file()].file;
+            reads.push(Read::new(file, blocks.start, buffer));
         }
-        self.read_batch(&mut reads, &infos.iter().collect::<Vec<_>>())?;
-        drop(reads);
-        Ok(placed.into_iter().map(Placed::finish).collect())
+        self.read_batch(&mut reads, &infos.iter().collect::<Vec<_>>())
     }
 
     /// Reads a batch, sorted by file, and makes sure that the files are what they were.
@@ -243,9 +308,13 @@ impl Weights {
         infos: &[&Arc<TensorInfo>],
     ) -> Result<(), WeightsError> {
         let outcome = self.engine().backend().read_batch(reads);
-        // A file that was cut short or replaced is the reason for whatever went wrong.
+        // A file that was cut short or replaced is the reason for whatever went wrong. One that
+        // cannot be looked at is not.
         for same in infos.chunk_by(|a, b| a.file() == b.file()) {
-            self.shared.files[same[0].file()].check_unchanged()?;
+            let checked = self.shared.files[same[0].file()].check_unchanged();
+            if outcome.is_ok() || matches!(checked, Err(WeightsError::Changed { .. })) {
+                checked?;
+            }
         }
         outcome.map_err(|error| {
             let info = error.index().and_then(|index| infos.get(index));

@@ -1,7 +1,7 @@
 //! Ranges of one file that are read before they are asked for, by any backend.
 //!
 //! A backend's own hint means nothing where reads bypass the page cache. So a thread reads the range
-//! into a buffer of the engine's pool, where the next request for the same range finds it. A thread
+//! into memory of its own, where the next request for the same range finds it. A thread
 //! for each range, and not one that is kept: what is worth reading ahead takes milliseconds, a thread
 //! tens of microseconds, and several ranges at once keep the device busy.
 //!
@@ -14,19 +14,15 @@ use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use ringmain_backends::{Buffer, Error, FileHandle, ReadBackendExt};
-
-use crate::Engine;
-use crate::reserve::Need;
-
 /// Ranges that are read, or were read and not yet taken.
 const RANGES_MAX: usize = 4;
 
-/// What was read of one file before anybody asked, at most [`RANGES_MAX`] ranges. Dropping it waits for
-/// the threads that read.
+/// What was read of one file before anybody asked, at most [`RANGES_MAX`] ranges and so many bytes.
+/// Dropping it waits for the threads that read.
 #[derive(Debug)]
 pub(super) struct ReadAhead<T> {
     pending: Mutex<VecDeque<Pending<T>>>,
+    bytes_max: usize,
     /// A child process has this struct, but not the threads, and the lock may have been held.
     process_id: u32,
 }
@@ -38,8 +34,8 @@ struct Pending<T> {
 }
 
 impl<T> ReadAhead<T> {
-    pub(super) fn new() -> Self {
-        Self { pending: Mutex::new(VecDeque::new()), process_id: process::id() }
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { pending: Mutex::default(), bytes_max, process_id: process::id() }
     }
 
     /// Lets `begin` start a thread for the range, unless there is one. False if it cannot, also not
@@ -49,7 +45,7 @@ impl<T> ReadAhead<T> {
         range: &Range<usize>,
         mut begin: impl FnMut() -> Option<JoinHandle<T>>,
     ) -> bool {
-        if self.is_inherited() {
+        if self.is_inherited() || range.len() > self.bytes_max {
             return false;
         }
         let mut pending = self.lock();
@@ -57,7 +53,9 @@ impl<T> ReadAhead<T> {
             return true;
         }
         loop {
+            let bytes: usize = pending.iter().map(|pending| pending.range.len()).sum();
             if pending.len() < RANGES_MAX
+                && range.len() <= self.bytes_max - bytes
                 && let Some(thread) = begin()
             {
                 pending.push_back(Pending { range: range.clone(), thread });
@@ -68,6 +66,13 @@ impl<T> ReadAhead<T> {
                 return false;
             };
             pending.remove(at);
+        }
+    }
+
+    /// Forgets the threads that have ended, for those whom nobody asks what they gave.
+    pub(super) fn forget_finished(&self) {
+        if !self.is_inherited() {
+            self.lock().retain(|pending| !pending.thread.is_finished());
         }
     }
 
@@ -113,32 +118,4 @@ pub(super) fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<JoinHandle<T>> {
     std::thread::Builder::new().name("ringmain-ahead".into()).spawn(work).ok()
-}
-
-/// Memory for the range that the device can write to without a detour: see [`read_to`]. Never waits.
-pub(super) fn buffer_for(
-    engine: &Engine,
-    file: &FileHandle,
-    range: &Range<usize>,
-    need: Need,
-) -> Result<Buffer, Error> {
-    let len = lead_bytes(file, range).saturating_add(range.len());
-    let (_claim, buffer) = engine.reserve().share(len).take(len, need)?;
-    Ok(buffer)
-}
-
-/// Reads the range to where address and offset agree modulo the device's alignment.
-pub(super) fn read_to(
-    engine: &Engine,
-    file: &FileHandle,
-    range: &Range<usize>,
-    mut buffer: Buffer,
-) -> Result<Buffer, Error> {
-    buffer.narrow(lead_bytes(file, range)..lead_bytes(file, range) + range.len());
-    engine.backend().read_exact_at(file, range.start as u64, &mut buffer)?;
-    Ok(buffer)
-}
-
-fn lead_bytes(file: &FileHandle, range: &Range<usize>) -> usize {
-    range.start % file.alignment().block()
 }

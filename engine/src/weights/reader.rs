@@ -5,60 +5,71 @@ use std::path::Path;
 
 use ringmain_backends::{Buffer, Error, FileHandle, ReadBackendExt};
 
-use super::read_ahead::{ReadAhead, buffer_for, read_to, spawn};
-use super::tensor_bytes::Memory;
+use super::read_ahead::{ReadAhead, spawn};
 use super::{Prepared, WeightsError};
 use crate::Engine;
-use crate::reserve::Need;
+use crate::steady::SteadyFile;
 
-/// A file by a backend, with what was read of it before it was asked for.
+/// What is read ahead of one file, or was and nobody has asked for it, has at most so many bytes:
+/// several of the usual tensors, of 10 to 100 MiB.
+const AHEAD_BYTES_MAX: usize = 256 << 20;
+
+/// A file by a backend, with what was read of it before it was asked for. Tensors are kept, so they
+/// are in memory of their own: the engine's pool is for what comes and goes.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) engine: Engine,
-    file: FileHandle,
-    pub(super) len: u64,
+    file: SteadyFile,
     ahead: ReadAhead<Result<Buffer, Error>>,
 }
 
 impl Reader {
     pub(super) fn open(path: &Path, engine: Engine) -> Result<Self, WeightsError> {
-        let opened = engine.backend().open(path).and_then(|file| {
-            let len = engine.backend().len(&file)?;
-            Ok((file, len))
-        });
-        let (file, len) = opened.map_err(|error| WeightsError::backend(path, error))?;
-        Ok(Self { engine, file, len, ahead: ReadAhead::new() })
+        let file =
+            engine.backend().open(path).map_err(|error| WeightsError::backend(path, error))?;
+        let file = SteadyFile::new(file).map_err(|change| WeightsError::changed(path, change))?;
+        Ok(Self { engine, file, ahead: ReadAhead::new(AHEAD_BYTES_MAX) })
     }
 
-    /// The bytes of the range: what was read ahead, or read now.
-    pub(super) fn get(&self, range: Range<usize>) -> Result<Memory<'static>, Error> {
-        // An error is told by the read that follows.
-        if let Some(Ok(buffer)) = self.ahead.take(&range) {
-            return Ok(Memory::Pooled(buffer));
-        }
-        match buffer_for(&self.engine, &self.file, &range, Need::Awaited) {
-            Ok(buffer) => read_to(&self.engine, &self.file, &range, buffer).map(Memory::Pooled),
-            Err(Error::PoolExhausted { .. }) => {
-                let (offset, len) = (range.start as u64, range.len());
-                self.engine.backend().read_to_vec(&self.file, offset, len).map(Memory::Own)
-            }
-            Err(error) => Err(error),
-        }
+    /// The length of the file when it was opened.
+    pub(super) fn len(&self) -> u64 {
+        self.file.len()
     }
 
-    pub(super) fn prepare(&self, range: Range<usize>) -> Result<Prepared, Error> {
+    /// The bytes of the range: what was read ahead, or read now, of a file that is what it was.
+    pub(super) fn get(&self, range: &Range<usize>) -> Result<Buffer, WeightsError> {
+        let outcome = match self.ahead.take(range) {
+            Some(Ok(buffer)) => Ok(buffer),
+            // An error is told by the read that follows.
+            _ => read(&self.engine, &self.file, range),
+        };
+        // A file that was cut short or replaced is the reason for whatever went wrong.
+        self.file.check().map_err(|change| WeightsError::changed(self.file.path(), change))?;
+        outcome.map_err(|error| self.error(error))
+    }
+
+    pub(super) fn prepare(&self, range: &Range<usize>) -> Result<Prepared, WeightsError> {
         if range.is_empty() {
             return Ok(Prepared::InMemory);
         }
         let begin = || {
-            let buffer = buffer_for(&self.engine, &self.file, &range, Need::Ahead).ok()?;
-            let (engine, file, range) = (self.engine.clone(), self.file.clone(), range.clone());
-            spawn(move || read_to(&engine, &file, &range, buffer))
+            let file = FileHandle::clone(&self.file);
+            let (engine, range) = (self.engine.clone(), range.clone());
+            spawn(move || read(&engine, &file, &range))
         };
-        if self.ahead.start(&range, begin) {
+        if self.ahead.start(range, begin) {
             return Ok(Prepared::Started);
         }
-        self.engine.backend().prefetch(&self.file, range.start as u64..range.end as u64)?;
-        Ok(Prepared::Hinted)
+        let hinted =
+            self.engine.backend().prefetch(&self.file, range.start as u64..range.end as u64);
+        hinted.map(|()| Prepared::Hinted).map_err(|error| self.error(error))
     }
+
+    fn error(&self, error: Error) -> WeightsError {
+        WeightsError::backend(self.file.path(), error)
+    }
+}
+
+fn read(engine: &Engine, file: &FileHandle, range: &Range<usize>) -> Result<Buffer, Error> {
+    engine.backend().read_to_own_buf(file, range.start as u64, range.len())
 }

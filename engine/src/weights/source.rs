@@ -71,8 +71,8 @@ pub enum Prepared {
     InMemory,
     /// The bytes are on their way.
     Started,
-    /// Too much is being read ahead already, or there is no memory for it: only the first bytes of a
-    /// mapping are on their way. A backend was told that the bytes will be wanted, which means
+    /// Too much is being read ahead already, or would be: only the first bytes of a mapping are on
+    /// their way. A backend was told that the bytes will be wanted, which means
     /// something where it reads through the page cache.
     Hinted,
     /// This platform cannot read a mapping ahead.
@@ -214,7 +214,7 @@ impl WeightSource {
         match &self.held {
             Held::Mmap(mapped) => mapped.weights.size() as u64,
             Held::Buffer(bytes) => bytes.len() as u64,
-            Held::Backend(reader) => reader.len,
+            Held::Backend(reader) => reader.len(),
         }
     }
 
@@ -228,8 +228,12 @@ impl WeightSource {
     }
 
     /// `len` bytes of the file from `offset` on: without a copy from a mapping or a buffer. A backend
-    /// reads them into recycled memory of its engine's pool while there is some, and into memory of
-    /// their own when there is none.
+    /// reads them into memory of their own, which does not count against its engine's limit.
+    ///
+    /// [`WeightsError::Changed`] from a backend whose file was written to, cut short or replaced after
+    /// it was opened, also if the bytes were read ahead before that. A mapping is not asked here: where
+    /// the promise for it may have been broken, ask
+    /// [`mapped().is_intact()`](MappedWeights::is_intact) when a model is loaded.
     pub fn get_tensor_bytes(
         &self,
         offset: usize,
@@ -239,25 +243,21 @@ impl WeightSource {
         let memory = match &self.held {
             Held::Mmap(mapped) => Memory::Borrowed(&mapped.weights.as_bytes()[range]),
             Held::Buffer(bytes) => Memory::Borrowed(&bytes[range]),
-            Held::Backend(reader) => {
-                reader.get(range).map_err(|error| WeightsError::backend(&self.path, error))?
-            }
+            Held::Backend(reader) => Memory::Own(reader.get(&range)?),
         };
         Ok(TensorBytes { memory })
     }
 
     /// Begins to read what [`get_tensor_bytes`](Self::get_tensor_bytes) with the same offset and
     /// length will be asked for, and does not wait for it. A thread tells the kernel to read a mapping
-    /// ahead; for a backend it reads into memory of the engine's pool. Up to four ranges, of which
-    /// those that nobody asked for give way to later ones.
+    /// ahead; for a backend it reads into memory of its own. Up to four ranges, for a backend of up to
+    /// 256 MiB in total, of which those that nobody asked for give way to later ones.
     pub fn prepare_tensor(&self, offset: usize, len: usize) -> Result<Prepared, WeightsError> {
         let range = WeightsError::check_range(&self.path, offset, len, self.size())?;
         match &self.held {
             Held::Buffer(_) => Ok(Prepared::InMemory),
             Held::Mmap(mapped) => mapped.prepare(range),
-            Held::Backend(reader) => {
-                reader.prepare(range).map_err(|error| WeightsError::backend(&self.path, error))
-            }
+            Held::Backend(reader) => reader.prepare(&range),
         }
     }
 }

@@ -5,15 +5,15 @@ use std::ops::Deref;
 
 use ringmain_backends::Buffer;
 
-/// The bytes of a tensor: a part of the mapping or the buffer, or memory that they were read into.
+/// The bytes of a tensor: a part of the mapping or the buffer, or memory of their own that they were
+/// read into.
 pub struct TensorBytes<'a> {
     pub(super) memory: Memory<'a>,
 }
 
 pub(super) enum Memory<'a> {
     Borrowed(&'a [u8]),
-    Pooled(Buffer),
-    Own(Vec<u8>),
+    Own(Buffer),
 }
 
 impl Deref for TensorBytes<'_> {
@@ -22,8 +22,7 @@ impl Deref for TensorBytes<'_> {
     fn deref(&self) -> &[u8] {
         match &self.memory {
             Memory::Borrowed(bytes) => bytes,
-            Memory::Pooled(buffer) => buffer,
-            Memory::Own(bytes) => bytes,
+            Memory::Own(buffer) => buffer,
         }
     }
 }
@@ -38,7 +37,6 @@ impl fmt::Debug for TensorBytes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let memory = match self.memory {
             Memory::Borrowed(_) => "borrowed",
-            Memory::Pooled(_) => "pooled",
             Memory::Own(_) => "own",
         };
         f.debug_struct("TensorBytes").field("memory", &memory).field("len", &self.len()).finish()

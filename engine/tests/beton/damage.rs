@@ -1,5 +1,8 @@
 //! Files that lie, and devices that fail: a typed error that says where, and the rest can be read.
 
+use std::io::{Seek, SeekFrom, Write};
+use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Arc;
 
 use ringmain::backends::fault::Faults;
@@ -184,7 +187,7 @@ fn a_damaged_sample_is_told_and_the_others_are_read() {
                         assert!(sample == id && (field == "bytes" || field == "array"), "{name}");
                         assert!(id != 20 || fits(&damage), "{name}: {damage}");
                         assert!(reader.check_sample(id).is_err());
-                        assert!(!matches!(reader.map_sample(id), Ok(Some(_))));
+                        assert!(!matches!(reader.map_samples(&[id]), Ok(Some(_))));
                         damaged.push(id);
                     }
                     Err(error) => panic!("{name}: {error}"),
@@ -212,6 +215,11 @@ fn check_epochs(reader: &BetonReader, damaged: &[u64], name: &str) {
             seen.extend_from_slice(batch.ids());
         }
         assert_eq!(source.left_out(), damaged.len() as u64, "{name}");
+        let told = source.take_left_out().into_iter().map(|error| error.sample().unwrap());
+        let mut told: Vec<u64> = told.collect();
+        told.sort_unstable();
+        assert_eq!(told, damaged, "{name}");
+        assert!(source.take_left_out().is_empty());
         seen.sort_unstable();
         assert!(seen.into_iter().eq((0..SAMPLES).filter(|id| !damaged.contains(id))), "{name}");
         // Told twice, passed over, and gone on.
@@ -224,6 +232,9 @@ fn check_epochs(reader: &BetonReader, damaged: &[u64], name: &str) {
                     assert!(error.sample().is_some_and(|id| damaged.contains(&id)), "{error}");
                     let again = source.next_batch().unwrap_err();
                     assert_eq!(again.sample(), error.sample());
+                    for id in source.next_ids() {
+                        assert_eq!(reader.read_sample(id).is_err(), damaged.contains(&id));
+                    }
                     let left = source.remaining_samples();
                     source.skip_batches(1);
                     errors += left - source.remaining_samples();
@@ -322,6 +333,51 @@ fn a_dataset_without_pages_or_samples_is_one() {
     let labels: Vec<i64> = batch.ids().iter().map(|id| *id as i64 + 10).collect();
     assert_eq!(batch.ints(0).unwrap(), labels);
     drop(open(&Made::new(1, 1)).unwrap());
+    let dir = crate::support::temp_dir();
+    let path = dir.path().join("numbers.beton");
+    std::fs::write(&path, bytes).unwrap();
+    for engine in engines_for(&path) {
+        let reader = BetonReader::open(&engine, &path).unwrap();
+        for ids in [&[][..], &[4, 0]] {
+            let mapped = reader.map_samples(ids).unwrap();
+            assert_eq!(mapped.is_some(), engine.backend().capabilities().zero_copy);
+            assert!(mapped.is_none_or(|mapped| mapped.ids() == ids));
+        }
+    }
+}
+
+/// A field without metadata, of which any file has any number.
+#[derive(Debug)]
+struct Nothing;
+
+impl FieldHandler for Nothing {
+    fn member_bytes(&self) -> usize {
+        0
+    }
+
+    fn region(&self, _: &[u8]) -> Option<MemberRegion> {
+        None
+    }
+}
+
+#[test]
+fn samples_of_no_bytes_are_refused() {
+    let field = Field::new("nothing", FieldKind::Custom { type_id: 255 }).unwrap();
+    let dir = crate::support::temp_dir();
+    let path = dir.path().join("nothing.beton");
+    for (samples, is_good) in [(0, true), (1, false), (u64::MAX, false)] {
+        let alloc_table_ptr = 24 + 1041;
+        let header = Header { fields: 1, page_bytes: 8 << 20, samples, alloc_table_ptr };
+        std::fs::write(&path, [&header.encode()[..], &field.encode()].concat()).unwrap();
+        let opened =
+            ReaderOptions::new().handle_type(255, Nothing).open(&Engine::new().unwrap(), &path);
+        match opened {
+            Ok(_) => assert!(is_good),
+            Err(error) => {
+                assert!(matches!(error, BetonError::BadHeader { .. }) && !is_good, "{error}");
+            }
+        }
+    }
 }
 
 /// Short reads and interruptions are nobody's business up here.
@@ -368,6 +424,8 @@ fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
             };
             assert!(matches!(error, BetonError::Backend { .. }), "{error}");
             assert!(error.to_string().contains("made.beton"), "{error}");
+            assert_eq!(error.sample(), Some(101), "{error}");
+            assert!(error.to_string().contains("sample 101, field `array`"), "{error}");
         }
         assert!(seen.iter().copied().eq(0..100), "the batches before it, once");
         source.skip_batches(1);
@@ -376,25 +434,103 @@ fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
     }
 }
 
-/// A file that is cut after it was opened is an error, not zeros.
+/// A page that cannot be read fails the batches that need it, not those that it is read ahead in.
 #[test]
-fn a_file_cut_under_a_reader_is_an_error() {
+fn an_error_of_the_device_fails_the_batches_of_its_page() {
+    let made = Made::new(200, 4);
+    let file = made.file();
+    let first = made.table[0].ptr;
+    let bad = made.table.iter().find(|row| row.ptr / PAGE > first / PAGE).unwrap().ptr;
+    let is_bad = |id: u64| {
+        let row = made.table.iter().find(|row| row.sample == id).unwrap();
+        row.ptr / PAGE == bad / PAGE
+    };
+    for window_bytes in [0, 8 << 20] {
+        let faults = Faults { eio_range: Some(bad..bad + 1), ..Faults::default() };
+        let options =
+            BackendOptions { faults: Some(Arc::new(faults)), ..BackendOptions::default() };
+        let engine = Engine::builder().backend(BackendKind::Pread).options(options);
+        let reader = BetonReader::open(&engine.build().unwrap(), &file.path).unwrap();
+        let cache = MemoryManager::ProcessCache { pages: 4.try_into().unwrap() };
+        let quasi = Traversal::QuasiRandom { seed: 3, epoch: 0, open_pages: 1.try_into().unwrap() };
+        let options = SampleOptions::new().memory_manager(cache).traversal(quasi).batch_size(10);
+        let mut source = options.prefetch_window_bytes(window_bytes).start(&reader).unwrap();
+        let (mut seen, mut failed) = (0, 0);
+        while source.remaining_samples() > 0 {
+            match source.next_batch() {
+                Ok(batch) => {
+                    let batch = batch.unwrap();
+                    check(&batch, "a page that can be read");
+                    seen += batch.len();
+                }
+                Err(error) => {
+                    assert!(matches!(error, BetonError::Backend { .. }), "{error}");
+                    let id = error.sample().unwrap();
+                    assert!(is_bad(id) && source.next_ids().contains(&id), "{error}");
+                    failed += source.next_ids().len();
+                    source.skip_batches(1);
+                }
+            }
+        }
+        assert_eq!((seen, failed), (150, 50));
+    }
+}
+
+/// What happens to a file, and what is then said of it.
+type Mishap = (&'static str, fn(&Path) -> std::io::Result<()>);
+
+const MISHAPS: [Mishap; 4] = [
+    ("truncated", |path| {
+        let file = std::fs::File::options().write(true).open(path)?;
+        file.set_len(file.metadata()?.len() - 2 * PAGE)
+    }),
+    ("written to", |path| {
+        let mut file = std::fs::File::options().write(true).open(path)?;
+        file.seek(SeekFrom::Start(PAGE))?;
+        file.write_all(&[7; 100])
+    }),
+    ("replaced", |path| {
+        std::fs::copy(path, path.with_extension("other"))?;
+        std::fs::rename(path.with_extension("other"), path)
+    }),
+    ("removed", |path| std::fs::remove_file(path)),
+];
+
+/// A file that changes after it was opened is an error, not zeros nor bytes of two versions.
+#[test]
+fn a_file_that_changes_under_a_reader_is_an_error() {
     let made = Made::new(100, 2);
     let probe = made.file();
-    for engine in engines_for(&probe.path) {
-        if engine.backend().kind() == BackendKind::Memory {
-            continue; // it has a copy
-        }
-        let file = made.file();
-        let reader = BetonReader::open(&engine, &file.path).unwrap();
-        let opened = std::fs::File::options().write(true).open(&file.path).unwrap();
-        if let Err(error) = opened.set_len(made.header.alloc_table_ptr - 2 * PAGE) {
-            // Only there can a mapped file not be changed.
-            assert_eq!(std::env::consts::OS, "windows", "{error}");
-            continue;
-        }
-        for id in 0..100 {
-            assert!(matches!(reader.read_sample(id), Err(BetonError::Backend { .. })));
+    for (name, happen) in MISHAPS {
+        for engine in engines_for(&probe.path) {
+            // It has a copy; and on Windows what is open is there until it is closed.
+            if engine.backend().kind() == BackendKind::Memory
+                || (cfg!(windows) && name == "removed")
+            {
+                continue;
+            }
+            let what = format!("{name} on {}", engine.backend().kind());
+            let file = made.file();
+            let reader = BetonReader::open(&engine, &file.path).unwrap();
+            let memory_manager = MemoryManager::ProcessCache { pages: NonZeroUsize::MIN };
+            let paged = SampleOptions::new().memory_manager(memory_manager).start(&reader);
+            if let Err(error) = happen(&file.path) {
+                // Only there can a mapped file not be changed.
+                assert_eq!(std::env::consts::OS, "windows", "{what}: {error}");
+                continue;
+            }
+            let errors = [
+                reader.read_sample(3).unwrap_err(),
+                reader.read_batch(&[99, 0]).unwrap_err(),
+                paged.unwrap().next_batch().unwrap_err(),
+            ];
+            for error in errors {
+                let fits = matches!(&error, BetonError::Changed { what, .. } if *what == name);
+                assert!(fits, "{what}: {error:?}");
+            }
+            if let Ok(mapped) = reader.map_samples(&[0]) {
+                assert!(mapped.is_none(), "{what}");
+            }
         }
     }
 }

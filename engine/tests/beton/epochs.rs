@@ -1,11 +1,15 @@
 //! Epochs: the same samples in the same order on every backend and by every memory manager.
 
 use std::num::{NonZeroU64, NonZeroUsize};
+use std::sync::Arc;
+use std::time::Duration;
 
-use ringmain::Engine;
+use ringmain::backends::fault::Faults;
 use ringmain::beton::{
-    BetonError, BetonReader, MemoryManager, SampleOptions, SampleSource, Traversal,
+    BetonError, BetonReader, BetonWriter, Field, FieldKind, MemoryManager, SampleOptions,
+    SampleSource, Traversal,
 };
+use ringmain::{BackendKind, BackendOptions, Engine};
 
 use crate::expected::{SAMPLES, check_batch, vector};
 use crate::made::{Made, PAGE, check};
@@ -144,6 +148,96 @@ fn a_short_batch_is_last_or_left_out() {
 }
 
 #[test]
+fn what_is_dropped_does_not_remain() {
+    let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
+    let mut source = SampleOptions::new().batch_size(80).drop_last(true).start(&reader).unwrap();
+    for left in [240, 160, 80] {
+        assert_eq!((source.remaining_samples(), source.next_ids().len()), (left, 80));
+        let ids = source.next_ids();
+        assert_eq!(source.next_batch().unwrap().unwrap().ids(), ids);
+    }
+    assert_eq!((source.remaining_samples(), source.next_ids()), (0, vec![]));
+    assert!(source.next_batch().unwrap().is_none());
+}
+
+/// 300 samples are 42 or 43 for each of 7 ranks: one rank with a batch more would wait for others.
+#[test]
+fn without_short_batches_all_ranks_have_as_many() {
+    let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
+    for (batch_size, batches) in [(43, 0), (42, 1), (21, 2), (1, 42)] {
+        for rank in 0..7 {
+            let options = SampleOptions::new().batch_size(batch_size).drop_last(true);
+            let source = options.partition(rank, 7).start(&reader).unwrap();
+            assert_eq!(source.remaining_samples(), batches * batch_size as u64);
+            assert_eq!(source.count() as u64, batches);
+        }
+    }
+}
+
+#[test]
+fn a_batch_may_be_said_to_have_more_samples_than_there_are() {
+    let made = Made::new(10, 1).file();
+    let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
+    let reader = BetonReader::open(&engine, &made.path).unwrap();
+    for batch_size in [1_000_000, usize::MAX] {
+        let sources = [1, 2].map(|_| SampleOptions::new().batch_size(batch_size).start(&reader));
+        for source in sources {
+            assert_eq!(ids(&mut source.unwrap()).len(), 10);
+        }
+    }
+}
+
+/// By the mean two batches fit, but one sample is larger than all buffers: nothing to wait for.
+#[test]
+fn a_batch_larger_than_all_memory_is_an_error_at_once() {
+    let dir = crate::support::temp_dir();
+    let path = dir.path().join("uneven.beton");
+    let fields = [Field::new("bytes", FieldKind::Bytes).unwrap()];
+    let written = BetonWriter::new(fields).write_indexed(&path, 500, |id, sample| {
+        sample.bytes(&vec![7; if id == 400 { 1 << 20 } else { 16 }])?;
+        Ok(())
+    });
+    written.unwrap();
+    let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
+    let reader = BetonReader::open(&engine, &path).unwrap();
+    let options = SampleOptions::new().batch_size(8).memory_patience(Duration::from_secs(600));
+    let mut source = options.start(&reader).unwrap();
+    let error = source.find_map(Result::err).unwrap();
+    assert!(matches!(error, BetonError::InvalidOption { option: "batch_size", .. }), "{error}");
+    assert_eq!(source.next_ids()[0], 400);
+}
+
+/// A batch that fails in a later round begins again with the pages that it began with, and so in
+/// the memory that it has.
+#[test]
+fn a_batch_that_is_tried_again_keeps_to_its_pages() {
+    let made = Made::new(200, 6);
+    let file = made.file();
+    let bad = made.table.iter().map(|row| row.ptr).max().unwrap();
+    let faults = Faults { eio_range: Some(bad..bad + 1), ..Faults::default() };
+    let options = BackendOptions { faults: Some(Arc::new(faults)), ..BackendOptions::default() };
+    let engine = Engine::builder().backend(BackendKind::Pread).options(options);
+    let engine = engine.memory_limit_bytes(24 << 20).build().unwrap();
+    let reader = BetonReader::open(&engine, &file.path).unwrap();
+    // Somebody else has all but two pages, a batch and a little.
+    const HELD: usize = 256 << 10;
+    let held_bytes = engine.pool().limit_bytes() - 2 * PAGE as usize - (1 << 20);
+    let held: Vec<_> =
+        (0..held_bytes / HELD).map(|_| engine.pool().try_take(HELD).unwrap()).collect();
+    for seed in 0..8 {
+        let options = SampleOptions::new().memory_manager(process_cache(2)).batch_size(4);
+        let options = options.traversal(Traversal::Random { seed, epoch: 0 });
+        let options = options.prefetch_window_bytes(0).memory_patience(Duration::ZERO);
+        let mut source = options.start(&reader).unwrap();
+        let error = source.find_map(Result::err).unwrap();
+        for error in [error, source.next_batch().unwrap_err(), source.next_batch().unwrap_err()] {
+            assert!(matches!(error, BetonError::Backend { .. }), "{seed}: {error}");
+        }
+    }
+    drop(held);
+}
+
+#[test]
 fn a_source_goes_on_where_another_stopped() {
     let made = Made::new(500, 6).file();
     let engine = Engine::new().unwrap();
@@ -203,6 +297,14 @@ fn a_state_of_something_else_is_refused() {
         assert!(matches!(error, BetonError::StateMismatch { .. }), "{error}");
     };
     refused(&other, SampleOptions::new().traversal(RANDOM));
+    // The same samples in other pages have another quasi-random order.
+    let (one, two) = (Made::scattered(90, 4, 1).file(), Made::scattered(90, 4, 3).file());
+    let [one, two] = [&one, &two].map(|made| BetonReader::open(&engine, &made.path).unwrap());
+    assert_eq!((one.region_bytes(), one.regions()), (two.region_bytes(), two.regions()));
+    let [one, mut two] =
+        [&one, &two].map(|reader| SampleOptions::new().traversal(quasi(2)).start(reader).unwrap());
+    let error = two.resume(&one.state()).unwrap_err();
+    assert!(matches!(error, BetonError::StateMismatch { .. }), "{error}");
     refused(&reader, SampleOptions::new());
     refused(&reader, SampleOptions::new().traversal(Traversal::Random { seed: 6, epoch: 0 }));
     refused(&reader, SampleOptions::new().traversal(RANDOM).partition(0, 2));

@@ -26,6 +26,11 @@ pub(crate) struct Made {
 
 impl Made {
     pub(crate) fn new(samples: u64, pages: u64) -> Self {
+        Self::scattered(samples, pages, 7)
+    }
+
+    /// Each sample is so many pages behind the one before it.
+    pub(crate) fn scattered(samples: u64, pages: u64, step: u64) -> Self {
         let array = ArraySpec::new(Kind::U8.into(), &[4, ARRAY_LEN / 4]).unwrap();
         let fields = vec![
             Field::new("id", FieldKind::Int).unwrap(),
@@ -39,7 +44,7 @@ impl Made {
         let mut made = Self { header, fields, rows: vec![], table: vec![], contents: vec![] };
         let mut ends: Vec<u64> = (0..pages).map(|page| pages_at + page * PAGE + page * 3).collect();
         for sample in 0..samples {
-            let end = &mut ends[(sample * 7 % pages) as usize];
+            let end = &mut ends[(sample * step % pages) as usize];
             let (array, bytes) = (array_of(sample), bytes_of(sample));
             let ptrs = [*end, *end + array.len() as u64];
             *end += (array.len() + bytes.len()) as u64;

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use ringmain::Kind;
 use ringmain::beton::{
     ALLOCATION_LEN, Allocation, ArraySpec, BetonWriter, CustomRegion, FIELD_LEN, Field,
-    FieldHandler, FieldKind, HEADER_LEN, Handlers, Header, Member, MemberRegion, RegionAlignment,
-    RowLayout, SampleBuilder, SampleError, WriteReport,
+    FieldHandler, FieldKind, HEADER_LEN, Handlers, Header, ImageMode, Member, MemberRegion,
+    ReaderOptions, RegionAlignment, RowLayout, SampleBuilder, SampleError, Value as ReadValue,
+    WriteReport,
 };
+use ringmain::{BackendKind, Engine, Kind};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
@@ -40,6 +41,29 @@ impl Value {
             }
         };
         Ok(())
+    }
+}
+
+impl Value {
+    /// A custom one cannot be told from one without a region by what was read of it: `like` says.
+    fn from_read(value: &ReadValue<'_>, like: &Self) -> Self {
+        match value {
+            ReadValue::Int(value) => Self::Int(*value),
+            ReadValue::Float(value) => Self::Float(*value),
+            ReadValue::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
+            ReadValue::Json(text) => Self::Json((*text).to_owned()),
+            ReadValue::Array(array) => Self::Array(array.bytes.to_vec()),
+            ReadValue::Image(image) if image.mode == ImageMode::Raw => {
+                Self::Raw(image.width, image.height, image.bytes.to_vec())
+            }
+            ReadValue::Image(image) => Self::Jpeg(image.bytes.to_vec()),
+            ReadValue::Custom { member, bytes } => {
+                let number = u32::from_le_bytes(*member.first_chunk().unwrap());
+                let is_none = matches!(like, Self::Custom(_, None)) && bytes.is_empty();
+                Self::Custom(number, (!is_none).then(|| bytes.to_vec()))
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -124,7 +148,24 @@ pub(crate) fn round_trip(
     assert_eq!(report.file_bytes, std::fs::metadata(path).unwrap().len());
     assert_eq!(report.samples, samples.len() as u64);
     assert!(file.samples == samples, "{} samples come back as others", samples.len());
+    check_by_reader(path, samples);
     (report, file)
+}
+
+/// The reader has the same to say.
+fn check_by_reader(path: &Path, samples: &[Vec<Value>]) {
+    let options = ReaderOptions::new().handle_type(255, Opaque);
+    let engine = Engine::builder().backend(BackendKind::Pread).build().unwrap();
+    let reader = options.open(&engine, path).unwrap();
+    assert_eq!(reader.len(), samples.len() as u64);
+    let ids: Vec<u64> = (0..reader.len()).collect();
+    let batch = reader.read_batch(&ids).unwrap();
+    for (at, values) in samples.iter().enumerate() {
+        for (field, expected) in values.iter().enumerate() {
+            let found = Value::from_read(&batch.value(at, field).unwrap(), expected);
+            assert!(found == *expected, "sample {at}, field {field}: {found:?}");
+        }
+    }
 }
 
 /// What a file says, every part of it checked.

@@ -1,7 +1,7 @@
 //! What is in order, and what does not depend on who writes.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ringmain::beton::{BetonError, RegionAlignment, WriteProgress};
@@ -123,7 +123,28 @@ fn progress_ends_with_everything() {
         })
         .unwrap();
     let told = told.lock().unwrap();
-    let last = told.iter().max_by_key(|progress| progress.samples).unwrap();
+    let last = told.last().unwrap();
+    assert!(told.is_sorted_by_key(|progress| (progress.samples, progress.bytes)), "{told:?}");
     assert_eq!(*last, WriteProgress { samples: 1000, bytes: 5_000_000 });
     assert!(told.len() > 4, "{told:?}");
+}
+
+/// Items may be large, and workers are to share what comes slowly.
+#[test]
+fn few_items_of_an_iterator_are_taken_before_they_are_needed() {
+    let dir = temp_dir();
+    let (taken, made, ahead) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let items = (0..2000u64).inspect(|_| {
+        let taken = taken.fetch_add(1, Ordering::Relaxed) + 1;
+        ahead.fetch_max(taken - made.load(Ordering::Relaxed), Ordering::Relaxed);
+    });
+    writer(bytes_field())
+        .workers(2)
+        .write_iter(dir.path().join("a.beton"), 2000, items, |id, to| {
+            to.bytes(&id.to_le_bytes())?;
+            made.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        })
+        .unwrap();
+    assert!(ahead.load(Ordering::Relaxed) <= 2 * 8, "{ahead:?} items");
 }

@@ -1,6 +1,7 @@
 //! What the ways of loading promise: order, types, progress, memory that is used again.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use ringmain::backends::{PoolOptions, WhenSpent};
 use ringmain::weights::{Dtype, LoadOptions, LoadProgress, Tensor, Weights, WeightsError};
@@ -139,9 +140,49 @@ fn a_pool_that_is_spent_is_an_error_and_not_for_ever() {
     let spent = weights.read_all_from(&pool).unwrap_err();
     assert!(matches!(spent, WeightsError::PoolSpent { limit_bytes: 100_000, .. }), "{spent}");
     assert_eq!(pool.stats().in_use_bytes, 0);
-    // One at a time there is room.
-    let load = weights.load(LoadOptions::new().pool(&pool).window_bytes(1)).unwrap();
-    assert_eq!(load.filter(|tensor| tensor.is_ok()).count(), 6);
+    // One at a time there is room, whatever the window.
+    for window_bytes in [0, 1, 1 << 30] {
+        let options = LoadOptions::new().pool(&pool).window_bytes(window_bytes);
+        let started = Instant::now();
+        assert_eq!(weights.load(options).unwrap().filter(|tensor| tensor.is_ok()).count(), 6);
+        assert!(started.elapsed() < Duration::from_secs(20), "it waited for itself");
+    }
+}
+
+/// What one model gives back serves the next of the same shape, wherever its header puts the tensors.
+#[test]
+fn a_pool_serves_models_with_headers_of_any_length() {
+    let engine = Engine::new().unwrap();
+    let models = [1, 40].map(|name_len| {
+        let spec = |at: usize| (format!("{at:0name_len$}"), "U8", vec![1 << 20], 1 << 20);
+        Model::new((0..5).map(spec).collect())
+    });
+    let open = |model: &Model| Weights::open(&engine, model.path()).unwrap();
+    let [a, b] = [open(&models[0]), open(&models[1])];
+    assert_eq!(a.pool_bytes(), b.pool_bytes());
+    let limit_bytes = a.pool_bytes();
+    let pool = BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() }).unwrap();
+    for weights in [&a, &b, &a] {
+        assert_eq!(weights.read_all_from(&pool).unwrap().len(), 5);
+    }
+    assert_eq!(pool.stats().fresh, 5, "{:?}", pool.stats());
+}
+
+/// Valid for the format, though not for an array of ours.
+#[test]
+fn a_tensor_without_a_view_can_be_read() {
+    let specs = vec![
+        ("axes".to_owned(), "U8", vec![1; 70], 1),
+        ("long".to_owned(), "F32", vec![0, 1 << 40, 1 << 40], 0),
+    ];
+    let model = Model::new(specs);
+    let weights = Weights::open(&Engine::new().unwrap(), model.path()).unwrap();
+    for (name, nbytes) in [("axes", 1), ("long", 0)] {
+        assert_eq!(weights.read(name).unwrap().bytes(), bytes_of(name, nbytes));
+        let error = weights.view(name).unwrap_err();
+        assert!(matches!(error, WeightsError::NoView { .. }), "{error}");
+        assert_eq!(error.tensor(), Some(name));
+    }
 }
 
 #[test]

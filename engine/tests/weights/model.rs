@@ -1,6 +1,7 @@
 //! Files to load: made here, of bytes that follow from the tensor's name.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
@@ -29,6 +30,13 @@ impl Model {
             (format!("layer.{at}.weight"), "U8", vec![len], len)
         };
         Self::new((0..count).map(spec).collect())
+    }
+
+    /// As if it had been written a while ago: some filesystems count time in milliseconds, and what
+    /// is written to within one of them looks unchanged.
+    pub(crate) fn make_old(&self) {
+        let file = std::fs::File::options().write(true).open(self.path()).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
     }
 
     pub(crate) fn path(&self) -> PathBuf {

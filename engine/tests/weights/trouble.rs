@@ -46,6 +46,7 @@ fn a_file_that_changes_after_it_was_opened_is_an_error_by_every_way() {
                 continue;
             }
             let model = Model::of_bytes(20, 5000);
+            model.make_old();
             let weights = Weights::open(&engine, model.path()).unwrap();
             let what = format!("{name} on {}", engine.backend().kind());
             let mut load = weights.load(LoadOptions::new().window_bytes(1)).unwrap();
@@ -113,22 +114,27 @@ fn a_device_error_names_the_tensor_and_the_others_are_kept() {
         if kind == BackendKind::Memory {
             continue;
         }
-        let eio_range = Some(at..at + 1);
-        let (engine, _) = faulty(kind, Faults { eio_range, ..Faults::default() });
-        let weights = Weights::open(&engine.unwrap(), model.path()).unwrap();
-        let mut load = weights.load(LoadOptions::new().window_bytes(1)).unwrap();
-        for tensor in load.by_ref().take(10) {
-            let tensor = tensor.unwrap();
-            assert_eq!(tensor.bytes(), bytes_of(tensor.name(), tensor.bytes().len()), "{kind}");
+        // One at a time, and all together: then the others are read again, by themselves.
+        for window_bytes in [0, 1, 1 << 30] {
+            let eio_range = Some(at..at + 1);
+            let (engine, _) = faulty(kind, Faults { eio_range, ..Faults::default() });
+            let weights = Weights::open(&engine.unwrap(), model.path()).unwrap();
+            let mut load = weights.load(LoadOptions::new().window_bytes(window_bytes)).unwrap();
+            for (number, tensor) in load.by_ref().take(10).enumerate() {
+                let tensor = tensor.unwrap();
+                assert_eq!(tensor.name(), format!("layer.{number}.weight"), "{kind}");
+                let expected = bytes_of(tensor.name(), tensor.bytes().len());
+                assert_eq!(tensor.bytes(), expected, "{kind}");
+            }
+            let error = load.next().unwrap().unwrap_err();
+            assert_eq!(error.tensor(), Some("layer.10.weight"), "{kind}: {error}");
+            assert!(error.to_string().contains("layer.10.weight"), "{kind}: {error}");
+            assert!(load.next().is_none());
+            // Whoever knows better goes on with the rest.
+            let rest = weights.tensors().map(|info| info.name().to_owned()).skip(11);
+            let rest = weights.load(LoadOptions::new().only(rest)).unwrap();
+            assert_eq!(rest.map(Result::unwrap).count(), 9, "{kind}");
         }
-        let error = load.next().unwrap().unwrap_err();
-        assert_eq!(error.tensor(), Some("layer.10.weight"), "{kind}: {error}");
-        assert!(error.to_string().contains("layer.10.weight"), "{kind}: {error}");
-        assert!(load.next().is_none());
-        // Whoever knows better goes on with the rest.
-        let rest = weights.tensors().map(|info| info.name().to_owned()).skip(11);
-        let rest = weights.load(LoadOptions::new().only(rest)).unwrap();
-        assert_eq!(rest.map(Result::unwrap).count(), 9, "{kind}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use ringmain::weights::{MappedWeights, WeightCache, WeightsError};
+use ringmain::weights::{MappedWeights, MmapOptions, WeightCache, WeightsError, Wish};
 use tempfile::TempDir;
 
 use crate::support::temp_dir;
@@ -72,6 +72,7 @@ fn what_is_in_use_is_not_evicted_and_nothing_else_is_in_vain() {
 #[cfg(unix)]
 #[test]
 fn what_is_locked_is_not_evicted_until_it_is_unlocked() {
+    let _turn = crate::turn_to_lock();
     let files = Files::new(&[1000, 1000]);
     let cache = WeightCache::new(1000, promise());
     cache.get_or_open(files.path(0)).unwrap().lock_in_memory().unwrap();
@@ -130,6 +131,21 @@ fn a_file_that_cannot_be_opened_leaves_nothing_behind() {
         cache.get_or_open(files.path(0)).unwrap_err();
         assert_eq!((cache.stats().entries, cache.stats().total_size), (0, 0));
     }
+}
+
+/// On Windows the wish comes to nothing, and the entry tells it.
+#[test]
+fn what_the_cache_maps_has_its_options() {
+    #[cfg(unix)]
+    let _turn = crate::turn_to_lock();
+    let files = Files::new(&[1000, 1000]);
+    let cache = WeightCache::with_options(1000, MmapOptions::new().lock(), promise());
+    let weights = cache.get_or_open(files.path(0)).unwrap();
+    assert_eq!(weights.is_locked(), cfg!(unix));
+    let unmet: Vec<_> = weights.unmet().iter().map(|unmet| unmet.wish).collect();
+    assert_eq!(unmet, if cfg!(unix) { vec![] } else { vec![Wish::Lock] });
+    drop(weights);
+    assert_eq!(cache.get_or_open(files.path(1)).is_err(), cfg!(unix), "locked ones stay");
 }
 
 /// Windows does not let a mapped file be replaced.
@@ -273,6 +289,8 @@ impl Model {
 #[test]
 fn the_least_recently_used_goes_first() {
     let files = Files::new(&SIZES);
+    #[cfg(unix)]
+    let _turn = crate::turn_to_lock();
     // Under Wine a file takes milliseconds to open.
     let cases = if cfg!(windows) { 4 } else { 48 };
     let config = ProptestConfig { cases, failure_persistence: None, ..Default::default() };

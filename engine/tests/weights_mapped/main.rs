@@ -26,6 +26,14 @@ fn promise() -> Unchanging {
     unsafe { Unchanging::promise() }
 }
 
+/// Whoever locks pages takes turns, and locks no more than 32 KiB: `RLIMIT_MEMLOCK` is one number for
+/// the process, and 64 KiB of it are all that some systems give.
+#[cfg(unix)]
+fn turn_to_lock() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// A file that `safetensors` itself has written.
 fn vector(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/safetensors").join(name)

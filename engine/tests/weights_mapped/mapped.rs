@@ -17,9 +17,9 @@ const ADVICES: [MmapAdvice; 5] = [
 ];
 
 /// What only some platforms can do is told apart from what went wrong.
-fn assert_done_or_unsupported(outcome: Result<(), WeightsError>) {
+fn assert_done_or_unsupported(advice: MmapAdvice, outcome: Result<(), WeightsError>) {
     match outcome {
-        Ok(()) if cfg!(unix) => {}
+        Ok(()) if cfg!(unix) || advice == MmapAdvice::Normal => {}
         Err(WeightsError::Unsupported { .. }) if cfg!(windows) => {}
         outcome => panic!("{outcome:?}"),
     }
@@ -32,8 +32,8 @@ fn advice_changes_no_byte() {
     let bytes = write_file(&path, 3 << 20);
     let weights = MappedWeights::open(&path, promise()).unwrap();
     for advice in ADVICES {
-        assert_done_or_unsupported(weights.advise(advice));
-        assert_done_or_unsupported(weights.advise_range(advice, 5..9000));
+        assert_done_or_unsupported(advice, weights.advise(advice));
+        assert_done_or_unsupported(advice, weights.advise_range(advice, 5..9000));
         for nothing in [0..0, bytes.len()..usize::MAX, usize::MAX - 1..usize::MAX] {
             weights.advise_range(advice, nothing).unwrap();
         }
@@ -143,7 +143,9 @@ fn a_file_replaced_under_its_mapping_stays_as_it_was() {
 fn wishes_that_come_to_nothing_are_told_and_the_file_is_mapped() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
-    let bytes = write_file(&path, 64 << 10);
+    let bytes = write_file(&path, 32 << 10);
+    #[cfg(unix)]
+    let _turn = crate::turn_to_lock();
     let options = MmapOptions::new().lock().populate().huge_pages().read_ahead_pages(4);
     let weights = MappedWeights::open_with_options(&path, &options, promise()).unwrap();
     assert_eq!(weights.as_bytes(), bytes);
@@ -154,5 +156,20 @@ fn wishes_that_come_to_nothing_are_told_and_the_file_is_mapped() {
         assert_eq!(unmet, [Wish::HugePages, Wish::ReadAhead { pages: 4 }, Wish::Lock]);
         let text = weights.unmet()[2].to_string();
         assert!(text.starts_with("not locked: ") && text.contains("platform"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_safetensors_file_has_bytes_but_no_tensors() {
+    let dir = temp_dir();
+    let path = dir.path().join("a.bin");
+    for bytes in [&b""[..], b"1234567", b"12345678", &[0xFF; 20], b"\x02\0\0\0\0\0\0\0{]"] {
+        std::fs::write(&path, bytes).unwrap();
+        let weights = MappedWeights::open(&path, promise()).unwrap();
+        assert_eq!(weights.as_bytes(), bytes);
+        for error in [weights.tensors().unwrap_err(), weights.tensor("w").unwrap_err()] {
+            assert!(matches!(error, WeightsError::BadHeader { .. }), "{error:?}");
+            assert_eq!(error.path(), Some(&*path));
+        }
     }
 }

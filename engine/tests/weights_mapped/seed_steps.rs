@@ -136,6 +136,17 @@ fn seed_step_09_safetensors_loads_tensors_from_a_mapping() {
     let expected = "1c8eb72699798a8321d4c2119e9ed3c585765028de42caca37dd82a70f68c57e";
     assert_eq!(sum.collect::<String>(), expected);
 
+    // Ours finds the same as the crate.
+    assert_eq!(weights.tensors().unwrap().len(), tensors.len());
+    for info in weights.tensors().unwrap() {
+        let tensor = tensors.tensor(info.name()).unwrap();
+        assert_eq!((info.dtype(), info.shape()), (tensor.dtype(), tensor.shape()));
+        let ours = weights.tensor(info.name()).unwrap();
+        assert_eq!((ours.as_ptr(), ours), (tensor.data().as_ptr(), tensor.data()));
+    }
+    let error = weights.tensor("none").unwrap_err();
+    assert!(matches!(error, WeightsError::NoSuchTensor { .. }), "{error:?}");
+
     // Each is a part of the mapping, and the same by every other way.
     let engine = Engine::new().unwrap();
     let sources = [

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ringmain::backends::{
     BackendKind, BackendOptions, Capabilities, Error, FileHandle, Read, Result, open_backend,
@@ -32,7 +33,8 @@ fn every_way_gives_the_same_bytes() {
         for (offset, len) in [(0, 0), (0, 300_000), (1, 4096), (513, 100_000), (299_999, 1)] {
             for is_prepared in [false, true] {
                 if is_prepared {
-                    source.prepare_tensor(offset, len).unwrap();
+                    let prepared = source.prepare_tensor(offset, len).unwrap();
+                    assert!(len > 0 || prepared == Prepared::InMemory, "{source}: {prepared:?}");
                 }
                 let got = source.get_tensor_bytes(offset, len).unwrap();
                 assert_eq!(*got, bytes[offset..offset + len], "{source}: {offset}, {len}");
@@ -64,9 +66,10 @@ fn what_cannot_be_opened_is_an_error_by_every_way() {
     }
 }
 
-/// A tensor of more than the pool, and more tensors than the pool has room for.
+/// A tensor of more than the pool, and more tensors than the pool has room for: they are the caller's,
+/// and whoever else reads by the engine finds its pool as it was.
 #[test]
-fn tensors_that_the_pool_has_no_room_for_have_memory_of_their_own() {
+fn tensors_leave_the_pool_of_the_engine_alone() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
     let bytes = write_file(&path, 1 << 20);
@@ -78,19 +81,31 @@ fn tensors_that_the_pool_has_no_room_for_have_memory_of_their_own() {
         for (at, tensor) in held.iter().enumerate() {
             assert_eq!(**tensor, bytes[at << 16..(at + 1) << 16], "{source}");
         }
-        let stats = engine.pool().stats();
-        assert!(stats.in_use_bytes <= stats.limit_bytes, "{stats:?}");
-        // There is no memory to read ahead, so the backend is told and the read works.
-        assert_eq!(source.prepare_tensor(0, 1 << 20).unwrap(), Prepared::Hinted);
+        assert_eq!(source.prepare_tensor(1, (1 << 20) - 1).unwrap(), Prepared::Started);
+        assert_eq!(*source.get_tensor_bytes(1, (1 << 20) - 1).unwrap(), bytes[1..]);
+        assert_eq!(engine.pool().stats().in_use_bytes, 0, "{source}");
     }
 }
 
-/// A backend that writes down who reads what, and can be slow.
+/// A backend that writes down who reads what, and lets nobody read while its gate is closed.
 #[derive(Debug)]
 pub(crate) struct Watched {
     inner: Arc<dyn ReadBackend>,
     reads: Mutex<Vec<(Option<String>, Range<u64>)>>,
-    delay: Duration,
+    /// No lock, so that a forked child can open it.
+    is_closed: AtomicBool,
+    /// There is no memory for any read.
+    is_failing: AtomicBool,
+}
+
+impl Watched {
+    pub(crate) fn set_closed(&self, is_closed: bool) {
+        self.is_closed.store(is_closed, Ordering::SeqCst);
+    }
+
+    fn reads_len(&self) -> usize {
+        self.reads.lock().unwrap().len()
+    }
 }
 
 impl ReadBackend for Watched {
@@ -107,13 +122,22 @@ impl ReadBackend for Watched {
         self.inner.len(file)
     }
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        std::thread::sleep(self.delay);
+        // Not for ever: a test that fails drops its source, which waits for the reads.
+        let since = Instant::now();
+        while self.is_closed.load(Ordering::SeqCst) && since.elapsed().as_secs() < 20 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let name = std::thread::current().name().map(str::to_owned);
         let ranges = reads
             .iter()
             .map(|read| (name.clone(), read.offset()..read.offset() + read.len() as u64));
         let ranges: Vec<_> = ranges.collect();
-        let outcome = self.inner.read_batch(reads);
+        let outcome = if self.is_failing.load(Ordering::SeqCst) {
+            let source = std::io::ErrorKind::OutOfMemory.into();
+            Err(Error::OutOfMemory { requested_bytes: 1000, source })
+        } else {
+            self.inner.read_batch(reads)
+        };
         self.reads.lock().unwrap().extend(ranges);
         outcome
     }
@@ -125,9 +149,14 @@ impl ReadBackend for Watched {
     }
 }
 
-pub(crate) fn watched(path: &Path, delay: Duration) -> (Arc<Watched>, Engine, WeightSource) {
+pub(crate) fn watched(path: &Path) -> (Arc<Watched>, Engine, WeightSource) {
     let inner = open_backend(BackendKind::Pread, &BackendOptions::default()).unwrap();
-    let backend = Arc::new(Watched { inner, reads: Mutex::default(), delay });
+    let backend = Arc::new(Watched {
+        inner,
+        reads: Mutex::default(),
+        is_closed: AtomicBool::default(),
+        is_failing: AtomicBool::default(),
+    });
     let shared: Arc<dyn ReadBackend> = Arc::clone(&backend) as _;
     let engine = Engine::builder().with_backend(shared).memory_limit_bytes(1 << 20);
     let engine = engine.build().unwrap();
@@ -150,7 +179,7 @@ fn what_is_prepared_is_read_ahead() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
     let bytes = write_file(&path, 100_000);
-    let (backend, engine, source) = watched(&path, Duration::ZERO);
+    let (backend, engine, source) = watched(&path);
     // As a loader does it: one ahead of the one that is used.
     let tensors = [(0, 10_000), (10_000, 777), (10_777, 50_000), (60_777, 1)];
     source.prepare_tensor(tensors[0].0, tensors[0].1).unwrap();
@@ -161,7 +190,7 @@ fn what_is_prepared_is_read_ahead() {
             assert_eq!(source.prepare_tensor(*offset, *len).unwrap(), Prepared::Started);
         }
         let read_by = (at + 2).min(tensors.len());
-        wait_until("it is never read", || backend.reads.lock().unwrap().len() == read_by);
+        wait_until("it is never read", || backend.reads_len() == read_by);
         let got = source.get_tensor_bytes(offset, len).unwrap();
         assert_eq!(*got, bytes[offset..offset + len]);
     }
@@ -177,26 +206,40 @@ fn what_is_prepared_is_read_ahead() {
 }
 
 #[test]
-fn what_nobody_asks_for_stays_within_bounds_and_gives_way() {
+fn what_nobody_asks_for_gives_way() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
-    let bytes = write_file(&path, 4 << 20);
-    let (backend, engine, source) = watched(&path, Duration::ZERO);
+    let bytes = write_file(&path, 1 << 20);
+    let (backend, _engine, source) = watched(&path);
     for at in 0..60 {
-        let read = backend.reads.lock().unwrap().len();
-        // More than half of the pool of 512 KiB, so one at a time: when the thread of the one before
-        // has ended, it gives way.
+        let read = backend.reads_len();
+        // Four at a time: when the thread of one before has ended, it gives way.
         let prepare = || source.prepare_tensor(at << 10, 300 << 10).unwrap();
         wait_until("there is never room", || prepare() == Prepared::Started);
-        wait_until("it is never read", || backend.reads.lock().unwrap().len() > read);
-        let stats = engine.pool().stats();
-        assert!(stats.in_use_bytes <= stats.limit_bytes, "{stats:?}");
+        wait_until("it is never read", || backend.reads_len() > read);
     }
-    let (offset, reads) = (59 << 10, backend.reads.lock().unwrap().len());
+    let (offset, reads) = (59 << 10, backend.reads_len());
     assert_eq!(*source.get_tensor_bytes(offset, 300 << 10).unwrap(), bytes[offset..][..300 << 10]);
-    assert_eq!(backend.reads.lock().unwrap().len(), reads, "the last one is still there");
-    drop(source);
-    assert_eq!(engine.pool().stats().in_use_bytes, 0);
+    assert_eq!(backend.reads_len(), reads, "the last one is still there");
+}
+
+/// 256 MiB of a file, in which a tensor of more has no place either.
+#[test]
+fn what_is_read_ahead_is_bounded_in_bytes() {
+    let dir = temp_dir();
+    let path = dir.path().join("a.safetensors");
+    std::fs::File::create(&path).unwrap().set_len(300 << 20).unwrap();
+    let (backend, _engine, source) = watched(&path);
+    backend.set_closed(true);
+    let prepare = |offset: usize, len: usize| source.prepare_tensor(offset << 20, len).unwrap();
+    assert_eq!(prepare(0, (256 << 20) + 1), Prepared::Hinted);
+    assert_eq!(prepare(0, 200 << 20), Prepared::Started);
+    assert_eq!(prepare(200, (56 << 20) + 1), Prepared::Hinted);
+    assert_eq!(prepare(200, 56 << 20), Prepared::Started);
+    assert_eq!(prepare(290, 1), Prepared::Hinted);
+    backend.set_closed(false);
+    wait_until("they are never read", || backend.reads_len() == 2);
+    wait_until("they never give way", || prepare(290, 1) == Prepared::Started);
 }
 
 /// The threads are joined: nothing is read for a source that is gone.
@@ -205,25 +248,59 @@ fn a_source_is_dropped_while_it_reads_ahead() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
     write_file(&path, 100_000);
-    let (backend, engine, source) = watched(&path, Duration::from_millis(100));
+    let (backend, _engine, source) = watched(&path);
+    backend.set_closed(true);
     for at in 0..4 {
         assert_eq!(source.prepare_tensor(at * 1000, 1000).unwrap(), Prepared::Started);
     }
     assert_eq!(source.prepare_tensor(9000, 1000).unwrap(), Prepared::Hinted, "four are enough");
-    drop(source);
-    assert_eq!(backend.reads.lock().unwrap().len(), 4);
-    assert_eq!(engine.pool().stats().in_use_bytes, 0);
+    let dropping = std::thread::spawn(move || drop(source));
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!dropping.is_finished(), "it does not wait");
+    backend.set_closed(false);
+    dropping.join().unwrap();
+    assert_eq!(backend.reads_len(), 4);
 }
 
+/// What was read ahead may be of another version than what is read afterwards.
+#[test]
+fn a_file_that_changes_is_noticed_by_the_next_read() {
+    let dir = temp_dir();
+    for (is_prepared, is_cut) in [(false, false), (false, true), (true, false), (true, true)] {
+        let path = dir.path().join("a.safetensors");
+        write_file(&path, 100_000);
+        let (backend, _engine, source) = watched(&path);
+        source.get_tensor_bytes(0, 1000).unwrap();
+        if is_prepared {
+            source.prepare_tensor(50_000, 1000).unwrap();
+            wait_until("it is never read", || backend.reads_len() == 2);
+        }
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        if is_cut {
+            file.set_len(10).unwrap();
+        } else {
+            std::io::Write::write_all(&mut &file, b"another").unwrap();
+            // The clock of a filesystem may not have moved.
+            file.set_modified(SystemTime::now() + Duration::from_secs(10)).unwrap();
+        }
+        let error = source.get_tensor_bytes(50_000, 1000).unwrap_err();
+        let expected = if is_cut { "truncated" } else { "written to" };
+        let is_it = matches!(error, WeightsError::Changed { what, .. } if what == expected);
+        assert!(is_it, "{error:?}");
+    }
+}
+
+/// The thread that reads ahead has nobody to tell.
 #[test]
 fn a_failure_to_read_ahead_is_told_by_the_read() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
     write_file(&path, 100_000);
-    let (_backend, _engine, source) = watched(&path, Duration::from_millis(50));
-    std::fs::File::options().write(true).open(&path).unwrap().set_len(10).unwrap();
-    source.prepare_tensor(50_000, 1000).unwrap();
+    let (backend, _engine, source) = watched(&path);
+    backend.is_failing.store(true, Ordering::SeqCst);
+    assert_eq!(source.prepare_tensor(50_000, 1000).unwrap(), Prepared::Started);
     let error = source.get_tensor_bytes(50_000, 1000).unwrap_err();
-    let past_end = matches!(error.backend_error(), Some(Error::PastEnd { .. }));
-    assert!(past_end, "{error:?}");
+    let is_it = matches!(error.backend_error(), Some(Error::OutOfMemory { .. }));
+    assert!(is_it, "{error:?}");
+    assert_eq!(backend.reads_len(), 2, "once ahead, and once to tell");
 }

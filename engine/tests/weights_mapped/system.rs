@@ -15,7 +15,7 @@ use ringmain::weights::{
 
 use crate::source::watched;
 use crate::support::temp_dir;
-use crate::{promise, write_file};
+use crate::{promise, turn_to_lock, write_file};
 
 pub(crate) const MODELS: u64 = 12;
 pub(crate) const MODEL_BYTES: u64 = 16 << 20;
@@ -109,7 +109,7 @@ fn loading_child() {
 
 #[test]
 fn populate_release_and_lock_do_so() {
-    let (dir, len) = (temp_dir(), 1 << 20);
+    let (dir, len, _turn) = (temp_dir(), 32 << 10, turn_to_lock());
     let path = dir.path().join("resident.safetensors");
     let bytes = write_file(&path, len);
     let weights = MappedWeights::open(&path, promise()).unwrap();
@@ -141,26 +141,41 @@ fn cached_pages(weights: &MappedWeights) -> usize {
     pages.iter().filter(|page| **page & 1 == 1).count()
 }
 
+/// Takes the pages of the file out of the mapping and of the page cache.
+fn make_cold(path: &Path, weights: &MappedWeights) {
+    weights.advise(MmapAdvice::DontNeed).unwrap();
+    let file = std::fs::File::open(path).unwrap();
+    file.sync_all().unwrap();
+    let since = Instant::now();
+    // A page that is just being read stays.
+    while cached_pages(weights) > 0 {
+        // SAFETY: the descriptor is open.
+        let outcome =
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        assert_eq!(outcome, 0);
+        assert!(since.elapsed().as_secs() < 30, "the file does not get cold");
+    }
+}
+
+/// The second time was taken for the first: of a long range only the beginning was read again.
 #[test]
-fn a_mapping_is_read_ahead_by_the_kernel() {
+fn a_mapping_is_read_ahead_by_the_kernel_however_often() {
     let (dir, len) = (temp_dir(), 4 << 20);
     let path = dir.path().join("cold.safetensors");
     write_file(&path, len);
-    let file = std::fs::File::open(&path).unwrap();
-    file.sync_all().unwrap();
-    // SAFETY: the descriptor is open.
-    let outcome = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    assert_eq!(outcome, 0);
     let weights = Arc::new(MappedWeights::open(&path, promise()).unwrap());
-    assert_eq!(cached_pages(&weights), 0, "the file is not cold");
     let source = WeightSource::from_mapped(Arc::clone(&weights));
-    assert_eq!(source.prepare_tensor(1 << 20, 2 << 20).unwrap(), Prepared::Started);
-    // They count when they have arrived.
-    let since = Instant::now();
-    while cached_pages(&weights) < 512 {
-        assert!(since.elapsed().as_secs() < 30, "{} pages", cached_pages(&weights));
+    for _ in 0..3 {
+        make_cold(&path, &weights);
+        let since = Instant::now();
+        // They count when they have arrived. The thread of the time before may still have to end.
+        while cached_pages(&weights) < 512 {
+            assert_eq!(source.prepare_tensor(1 << 20, 2 << 20).unwrap(), Prepared::Started);
+            assert!(since.elapsed().as_secs() < 30, "{} pages", cached_pages(&weights));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(mapping_bytes(&path, "Rss:"), 0, "nobody has touched them");
     }
-    assert_eq!(mapping_bytes(&path, "Rss:"), 0, "nobody has touched them");
 }
 
 /// A child has the source, but not the threads that read ahead for it.
@@ -176,13 +191,15 @@ fn a_forked_child_reads_for_itself() {
 fn fork_child() {
     let Some((dir, _)) = told() else { return };
     let bytes = std::fs::read(model(&dir, 0)).unwrap();
-    // So slow that all four are being read at the fork.
-    let (_, _, source) = watched(&model(&dir, 0), Duration::from_millis(200));
+    // All four are being read at the fork.
+    let (backend, _, source) = watched(&model(&dir, 0));
+    backend.set_closed(true);
     for at in 0..4 {
         assert_eq!(source.prepare_tensor(at << 10, 100_000).unwrap(), Prepared::Started);
     }
     // SAFETY: the child reads, compares and ends; it takes no lock that another thread may hold.
     let child = unsafe { libc::fork() };
+    backend.set_closed(false);
     if child == 0 {
         // SAFETY: a child that waits for the parent's threads is ended.
         unsafe { libc::alarm(20) };
@@ -237,6 +254,47 @@ fn memlock_child() {
     assert!(!weights.is_locked());
     assert_eq!(mapping_bytes(&model(&dir, 0), "Locked:"), 0);
     answer(1);
+}
+
+/// The bytes of all had room, their descriptors did not.
+#[test]
+fn a_cache_of_more_files_than_descriptors_evicts_idle_ones() {
+    let dir = temp_dir();
+    for at in 0..100 {
+        write_file(&model(dir.path(), at), 1000);
+    }
+    assert!(in_child("system::descriptors_child", dir.path(), 64) > 50);
+}
+
+#[test]
+#[ignore = "changes the limits of its process, which another test starts"]
+fn descriptors_child() {
+    let Some((dir, files)) = told() else { return };
+    let limit = libc::rlimit { rlim_cur: files, rlim_max: files };
+    // SAFETY: a plain value is passed in.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    let cache = WeightCache::new(1 << 20, promise());
+    let oldest = cache.get_or_open(model(&dir, 0)).unwrap();
+    for at in 1..100 {
+        cache.get_or_open(model(&dir, at)).unwrap();
+    }
+    let stats = cache.stats();
+    assert_eq!(stats.entries as u64 + stats.evictions, 100, "{stats:?}");
+    assert!(stats.entries as u64 <= files, "{stats:?}");
+    assert_eq!(stats.total_size, 1000 * stats.entries as u64);
+    assert!(Arc::ptr_eq(&oldest, &cache.get_or_open(model(&dir, 0)).unwrap()), "it is in use");
+    // Where nothing may go, the system's answer is told.
+    let mut held = Vec::new();
+    let error = (0..100).find_map(|at| match cache.get_or_open(model(&dir, at)) {
+        Ok(weights) => {
+            held.push(weights);
+            None
+        }
+        Err(error) => Some(error.to_string()),
+    });
+    let error = error.unwrap();
+    assert!(error.contains("EMFILE") && error.contains("model-"), "{error}");
+    answer(held.len() as u64);
 }
 
 /// Root may lock what it likes (`CAP_IPC_LOCK`).

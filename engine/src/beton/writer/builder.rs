@@ -26,7 +26,8 @@ const WORKERS_MAX: usize = 1024;
 /// Every worker fills a page of its own, which is written when the next sample does not fit. A
 /// sample is never divided between pages. Until the file is whole and on the device it has a
 /// temporary name in the same directory; a file that has the name already is replaced then. Nothing
-/// is left of what could not be finished.
+/// is left of what could not be finished. A process that is killed cannot clean up: a file
+/// `NAME.PID-NUMBER.tmp` stays (two on Windows), which can be removed.
 ///
 /// Memory: a page for each worker, or two and one more if it is
 /// [`deterministic`](Self::deterministic), as far as they are filled. It does not grow with the
@@ -98,7 +99,7 @@ impl RegionAlignment {
 }
 
 /// How far a writer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteProgress {
     /// Samples made.
     pub samples: u64,
@@ -178,7 +179,8 @@ impl BetonWriter {
         self
     }
 
-    /// Calls `progress` now and then, from the threads of the workers.
+    /// Calls `progress` now and then, from the threads of the workers, one call at a time and with
+    /// numbers that grow.
     #[must_use]
     pub fn progress(mut self, progress: impl Fn(WriteProgress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));

@@ -27,6 +27,7 @@ pub(super) struct Crew<'a> {
     align: usize,
     progress: Option<&'a ProgressFn>,
     done: Done,
+    told: Mutex<WriteProgress>,
     is_stopped: AtomicBool,
     failure: Mutex<Option<BetonError>>,
 }
@@ -46,9 +47,9 @@ impl<'a> Crew<'a> {
         align: usize,
         progress: Option<&'a ProgressFn>,
     ) -> Self {
-        let (done, failure) = (Done::default(), Mutex::default());
+        let (done, told, failure) = (Done::default(), Mutex::default(), Mutex::default());
         let is_stopped = AtomicBool::new(false);
-        Self { dataset, order, pool, align, progress, done, is_stopped, failure }
+        Self { dataset, order, pool, align, progress, done, told, is_stopped, failure }
     }
 
     /// Makes all samples and writes their pages. The first failure of a worker stops all.
@@ -118,11 +119,14 @@ impl<'a> Crew<'a> {
     }
 
     fn tell(&self, samples: u64, bytes: u64) {
-        let samples = self.done.samples.fetch_add(samples, Ordering::Relaxed) + samples;
-        let bytes = self.done.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if let Some(progress) = self.progress {
-            progress(WriteProgress { samples, bytes });
-        }
+        self.done.samples.fetch_add(samples, Ordering::Relaxed);
+        self.done.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let Some(progress) = self.progress else { return };
+        // One at a time: the numbers never go back.
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.samples += samples;
+        told.bytes += bytes;
+        progress(*told);
     }
 
     fn is_stopped(&self) -> bool {

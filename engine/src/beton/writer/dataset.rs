@@ -1,6 +1,7 @@
 //! The file.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,6 +14,9 @@ use super::page::Page;
 
 /// What of the table is in memory while it is copied.
 const COPY_BYTES: usize = 1 << 20;
+
+/// Whole pages of the page cache.
+const PART_ALIGN: usize = 4096;
 
 /// A dataset on its way to its file. Threads write to it side by side, each to its own parts.
 #[derive(Debug)]
@@ -46,7 +50,7 @@ impl Dataset {
             return Err(BetonError::InvalidOption { path: path.to_owned(), option, value, reason });
         };
         let file = create(path)?;
-        let table = OutputFile::create(path)
+        let table = OutputFile::scratch(path)
             .map_err(|error| io_error(path, "creating a temporary file for the table", error))?;
         let dataset = Self {
             path: path.to_owned(),
@@ -105,8 +109,7 @@ impl Dataset {
     /// An empty page with memory from the pool.
     pub(super) fn new_page(&self, pool: &BufferPool, align: usize) -> Result<Page, BetonError> {
         let buffer = pool.take(self.page_bytes());
-        let buffer =
-            buffer.map_err(|source| BetonError::Backend { path: self.path.clone(), source })?;
+        let buffer = buffer.map_err(|source| BetonError::backend(&self.path, source))?;
         Ok(Page::new(buffer, align))
     }
 
@@ -116,14 +119,20 @@ impl Dataset {
         claimed.ok_or_else(|| self.io("claiming a page", io::ErrorKind::FileTooLarge.into()))
     }
 
-    /// Writes the first `used` bytes of a page. What is not used of it becomes a hole in the file.
+    /// What parts of a page that are written begin at multiples of.
+    pub(super) fn part_align(&self) -> usize {
+        self.file.alignment().max(PART_ALIGN)
+    }
+
+    /// Writes a part of the page at `page_at`. What is not used of it becomes a hole in the file.
     pub(super) fn write_page(
         &self,
         page: &mut Page,
-        used: usize,
-        at: u64,
+        part: Range<usize>,
+        page_at: u64,
     ) -> Result<(), BetonError> {
-        page.with_padded(used, self.file.alignment(), |bytes| {
+        let at = page_at + part.start as u64;
+        page.with_padded(part, self.file.alignment(), |bytes| {
             self.write(&self.file, bytes, at, "writing a page")?;
             self.file.start_writeback(at..at + bytes.len() as u64);
             Ok(())

@@ -9,6 +9,9 @@ use super::order::{FullPage, Order};
 use super::page::Page;
 use super::sample::Packing;
 
+/// What is filled of a page is written while it is still in the processor's cache.
+const PART_BYTES: usize = 1 << 20;
+
 /// The samples of a chunk on their way to the file.
 ///
 /// Without an order the page is one of the file's, and a sample has its place as soon as it is
@@ -22,6 +25,8 @@ pub(super) struct Desk<'a> {
     page_at: Option<u64>,
     /// The end of the last whole sample in the page.
     packed: usize,
+    /// What of the page is in the file already.
+    written: usize,
     chunk: Chunk,
     sample: Unfinished,
 }
@@ -78,7 +83,7 @@ struct Unfinished {
 impl<'a> Desk<'a> {
     pub(super) fn new(dataset: &'a Dataset, order: Option<&'a Order>, page: Page) -> Self {
         let (chunk, sample) = (Chunk::default(), Unfinished::default());
-        Self { dataset, order, page, page_at: None, packed: 0, chunk, sample }
+        Self { dataset, order, page, page_at: None, packed: 0, written: 0, chunk, sample }
     }
 
     pub(super) fn begin_chunk(&mut self, number: u64, first: u64) {
@@ -125,6 +130,11 @@ impl<'a> Desk<'a> {
         let at = page_at + packed.span.start as u64;
         self.chunk.place(self.dataset, &packed, at);
         self.chunk.regions.clear();
+        let end = self.packed - self.packed % self.dataset.part_align();
+        if end >= self.written + PART_BYTES {
+            self.dataset.write_page(&mut self.page, self.written..end, page_at)?;
+            self.written = end;
+        }
         Ok(())
     }
 
@@ -151,8 +161,9 @@ impl<'a> Desk<'a> {
 
     /// Nothing more will come.
     pub(super) fn finish(&mut self) -> Result<(), BetonError> {
+        let part = std::mem::take(&mut self.written)..self.packed;
         match self.page_at.take() {
-            Some(page_at) => self.dataset.write_page(&mut self.page, self.packed, page_at),
+            Some(page_at) => self.dataset.write_page(&mut self.page, part, page_at),
             None => Ok(()),
         }
     }
@@ -222,7 +233,8 @@ impl Packing for Desk<'_> {
         ptr_at: usize,
     ) -> Result<Option<&mut [u8]>, BetonError> {
         // Counted to its end even if it is too large, for the message.
-        let needed = self.sample.needed_bytes.next_multiple_of(self.page.align() as u64);
+        let needed = self.sample.needed_bytes.checked_next_multiple_of(self.page.align() as u64);
+        let needed = needed.unwrap_or(u64::MAX);
         self.sample.needed_bytes = needed.saturating_add(len.max(1) as u64);
         if self.sample.is_too_large {
             return Ok(None);

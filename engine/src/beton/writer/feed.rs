@@ -22,6 +22,10 @@ pub(super) trait Feed: Sync {
     fn make(&self, item: Self::Item, sample: &mut SampleBuilder<'_>) -> Result<(), SampleError>;
 }
 
+/// How many items of an iterator a worker has at a time: each may be large, and what comes slowly is
+/// for all workers.
+const ITEMS_MAX: usize = 8;
+
 /// Which chunk it is, and its first sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChunkId {
@@ -108,7 +112,7 @@ where
         let left = usize::try_from(self.samples - next.first).unwrap_or(usize::MAX);
         items.clear();
         let Some(source) = iterator else { return Ok(None) };
-        let wanted = left.min(samples_max);
+        let wanted = left.min(samples_max).min(ITEMS_MAX);
         items.extend(source.take(wanted));
         let is_over = items.len() < wanted || (left == 0 && source.next().is_some());
         if is_over {

@@ -40,7 +40,7 @@ pub(super) struct FullPage {
 impl FullPage {
     pub(super) fn write(mut self, dataset: &Dataset) -> Result<(), BetonError> {
         let used = self.page.used();
-        dataset.write_page(&mut self.page, used, self.at)
+        dataset.write_page(&mut self.page, 0..used, self.at)
     }
 }
 

@@ -74,18 +74,18 @@ impl Page {
         self.used -= start;
     }
 
-    /// Hands over the bytes up to `end`, and zeros up to a multiple of `unit`, to be written. What
-    /// is behind them in the page stays as it is.
+    /// Hands over a part, and zeros up to a multiple of `unit`, to be written. What is behind it in
+    /// the page stays as it is.
     pub(super) fn with_padded<T>(
         &mut self,
-        end: usize,
+        Range { start, end }: Range<usize>,
         unit: usize,
         write: impl FnOnce(&[u8]) -> T,
     ) -> T {
         let padded = end.next_multiple_of(unit).min(self.buffer.len());
         let kept = self.buffer[end..padded].to_vec();
         self.buffer[end..padded].fill(0);
-        let outcome = write(&self.buffer[..padded]);
+        let outcome = write(&self.buffer[start..padded]);
         self.buffer[end..padded].copy_from_slice(&kept);
         outcome
     }
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(page.reserve(1), Some(1024));
         page.bytes_mut(0..3).fill(1);
         page.bytes_mut(1024..1025).fill(1);
-        let written = page.with_padded(1025, 4096, <[u8]>::to_vec);
+        let written = page.with_padded(0..1025, 4096, <[u8]>::to_vec);
         assert_eq!(written.len(), 4096);
         assert_eq!(written.iter().map(|byte| u32::from(*byte)).sum::<u32>(), 4);
         let mut packed = page_of_ones();
@@ -141,8 +141,8 @@ mod tests {
         let mut page = page_of_ones();
         let start = page.reserve(3).unwrap();
         page.bytes_mut(start..start + 3).fill(2);
-        assert_eq!(page.with_padded(2, 1, <[u8]>::to_vec), [1, 1]);
-        assert_eq!(page.with_padded(2, 4, <[u8]>::to_vec), [1, 1, 0, 0]);
+        assert_eq!(page.with_padded(0..2, 1, <[u8]>::to_vec), [1, 1]);
+        assert_eq!(page.with_padded(0..2, 4, <[u8]>::to_vec), [1, 1, 0, 0]);
         page.restart_from(start);
         assert_eq!((page.used(), page.bytes(0..3)), (3, &[2u8; 3][..]));
         page.restart_from(page.next_start());

@@ -90,8 +90,15 @@ impl<T: Kept> Bounded<T> {
                 WeightsError::backend(path, error)
             })?;
             let mut state = self.lock();
-            match state.look(path, &version, self.limit_bytes)? {
-                Look::Found(kept) => return Ok(kept),
+            match state.look(path, &version, self.limit_bytes, attempts == 0)? {
+                Look::Found(kept) => {
+                    drop(state);
+                    if kept.is_intact() {
+                        return Ok(kept);
+                    }
+                    self.lock().take_back(&kept);
+                    continue;
+                }
                 Look::Wait => {
                     drop(self.wait_while_opening(state, &version));
                     continue;
@@ -100,10 +107,25 @@ impl<T: Kept> Bounded<T> {
             }
             let reserved = Reserved { cache: self, version };
             attempts += 1;
-            match open(&reserved.version) {
+            match self.open_with_room(&open, &reserved.version) {
                 Ok(kept) => return Ok(reserved.fill(kept)),
                 Err(Error::Replaced { .. }) if attempts < ATTEMPTS_MAX => {}
                 Err(error) => return Err(WeightsError::backend(path, error)),
+            }
+        }
+    }
+
+    /// Each mapping holds a descriptor too, of which there may be fewer than bytes: as long as there is
+    /// something to evict, that is done and the file tried again.
+    fn open_with_room(
+        &self,
+        open: impl Fn(&FileVersion) -> Result<T, Error>,
+        version: &FileVersion,
+    ) -> Result<T, Error> {
+        loop {
+            match open(version) {
+                Err(error) if error.is_shortage() && self.lock().evict_oldest() => {}
+                outcome => return outcome,
             }
         }
     }
@@ -187,6 +209,7 @@ impl<T: Kept> State<T> {
         path: &Path,
         version: &FileVersion,
         limit_bytes: u64,
+        is_first: bool,
     ) -> Result<Look<T>, WeightsError> {
         if let Some(kept) = self.find(version) {
             self.hits += 1;
@@ -195,7 +218,7 @@ impl<T: Kept> State<T> {
         if self.opening.contains(version) {
             return Ok(Look::Wait);
         }
-        self.misses += 1;
+        self.misses += u64::from(is_first);
         self.retire(path, Some(version));
         self.make_room(version.len(), limit_bytes).map_err(|held_bytes| {
             let (path, requested_bytes) = (PathBuf::from(path), version.len());
@@ -210,12 +233,16 @@ impl<T: Kept> State<T> {
     fn find(&mut self, version: &FileVersion) -> Option<Arc<T>> {
         let is_it = |entry: &Entry<T>| !entry.is_stale && entry.version == *version;
         let at = self.entries.iter().position(is_it)?;
-        if !self.entries[at].kept.is_intact() {
-            self.entries[at].is_stale = true;
-            return None;
-        }
         self.entries[at..].rotate_left(1);
         self.entries.last().map(|entry| Arc::clone(&entry.kept))
+    }
+
+    /// What was found has lost bytes: it was no hit, and is not found again.
+    fn take_back(&mut self, lost: &Arc<T>) {
+        self.hits -= 1;
+        for entry in &mut self.entries {
+            entry.is_stale |= Arc::ptr_eq(&entry.kept, lost);
+        }
     }
 
     /// Drops the mappings of other versions of the file, and earlier ones that were still in use.
@@ -247,15 +274,23 @@ impl<T: Kept> State<T> {
     fn evict(&mut self, bytes: u64) -> u64 {
         let (mut freed, mut at) = (0, 0);
         while freed < bytes && at < self.entries.len() {
-            match self.entries[at].is_evictable().then(|| self.drop_at(at)) {
-                Some(Some(entry_bytes)) => {
-                    freed += entry_bytes;
-                    self.evictions += 1;
-                }
-                _ => at += 1,
+            match self.evict_at(at) {
+                Some(entry_bytes) => freed += entry_bytes,
+                None => at += 1,
             }
         }
         freed
+    }
+
+    /// Evicts one, however small. False if there is none that may go.
+    fn evict_oldest(&mut self) -> bool {
+        (0..self.entries.len()).any(|at| self.evict_at(at).is_some())
+    }
+
+    fn evict_at(&mut self, at: usize) -> Option<u64> {
+        let freed = self.entries[at].is_evictable().then(|| self.drop_at(at))??;
+        self.evictions += 1;
+        Some(freed)
     }
 
     fn drop_idle(&mut self, is_meant: impl Fn(&Entry<T>) -> bool) -> u64 {

@@ -168,7 +168,9 @@ fn a_file_that_is_always_replaced_is_given_up_in_the_end() {
     assert!(error.to_string().contains("replaced"), "{error}");
     assert_eq!(openings.swap(0, Ordering::SeqCst), ATTEMPTS_MAX);
     fixture.assert_empty();
+    let misses = fixture.cache.stats().misses;
     assert!(replaced(ATTEMPTS_MAX - 1).is_ok());
+    assert_eq!(fixture.cache.stats().misses, misses + 1, "one request, however many attempts");
 }
 
 /// A holder may keep a weak reference, which can come alive at any time until the mapping is gone.

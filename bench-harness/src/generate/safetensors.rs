@@ -1,0 +1,261 @@
+//! Model weights as safetensors: one file, or several with an index.
+
+use std::path::Path;
+
+use ringmain::weights::Dtype;
+use serde_json::{Map, Value, json};
+
+use super::model::{Extent, ModelSizes, NewTensor};
+use super::{RawBytes, check_space, write_data};
+use crate::cli::GenSafetensorsArgs;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::size::format_bytes;
+use crate::whole_file::{folder, write_whole};
+use crate::workload::mix;
+
+/// The name of an index, by which loaders find it in a folder.
+const INDEX_NAME: &str = "model.safetensors.index.json";
+/// What the format allows.
+const HEADER_BYTES_MAX: usize = 100_000_000;
+/// Headers are padded with spaces to a multiple of this, as the library does.
+const HEADER_ALIGN: usize = 8;
+
+pub(super) fn run(args: &GenSafetensorsArgs) -> Result<String, Failure> {
+    let extent = args.shape.clone().map_or(Extent::Total(args.bytes.0), Extent::Shape);
+    let sizes = ModelSizes { tensors: args.tensors, extent, dtypes: args.dtypes.clone() };
+    let model = Model::new(&sizes, args.seed)?;
+    let progress = Progress::bytes("writing", model.bytes()?);
+    match args.files {
+        None => model.write_file(&args.path, &progress)?,
+        Some(files) => model.write_files(&args.path, files, &progress)?,
+    }
+    progress.finish();
+    let dtypes: Vec<String> = args.dtypes.iter().map(Dtype::to_string).collect();
+    let files = args.files.map(|files| format!(" in {files} files")).unwrap_or_default();
+    Ok(format!(
+        "{}: {} tensors of {}{files}, {}, seed {}",
+        args.path.display(),
+        args.tensors,
+        dtypes.join(", "),
+        format_bytes(model.bytes()?),
+        args.seed
+    ))
+}
+
+/// Writes a model of one file.
+pub(crate) fn write_model(
+    path: &Path,
+    sizes: &ModelSizes,
+    seed: u64,
+    progress: &Progress,
+) -> Result<(), Failure> {
+    Model::new(sizes, seed)?.write_file(path, progress)
+}
+
+/// Tensors and what their elements follow from: a tensor's number, so that how a model is divided
+/// does not change them.
+struct Model {
+    tensors: Vec<(u64, NewTensor)>,
+    seed: u64,
+}
+
+impl Model {
+    fn new(sizes: &ModelSizes, seed: u64) -> Result<Self, Failure> {
+        Ok(Self { tensors: (0..).zip(sizes.plan()?).collect(), seed })
+    }
+
+    /// The bytes of all tensors.
+    fn bytes(&self) -> Result<u64, Failure> {
+        let add = |sum: u64, (_, tensor): &(u64, NewTensor)| sum.checked_add(tensor.bytes);
+        self.tensors.iter().try_fold(0, add).ok_or_else(|| Failure::Usage {
+            message: format!("{} tensors of that shape are too large", self.tensors.len()),
+        })
+    }
+
+    fn write_file(&self, path: &Path, progress: &Progress) -> Result<(), Failure> {
+        write_tensors(path, &self.tensors, self.seed, progress)
+    }
+
+    /// The files first and the index last: what it names is there.
+    fn write_files(&self, dir: &Path, files: u64, progress: &Progress) -> Result<(), Failure> {
+        if !(1..=self.tensors.len() as u64).contains(&files) {
+            let message = format!(
+                "{files} files for {} tensors: it must be from 1 to as many as there are tensors",
+                self.tensors.len()
+            );
+            return Err(Failure::Usage { message });
+        }
+        let total_bytes = self.bytes()?;
+        // A disk that is too small leaves no folder behind.
+        check_space(&if dir.is_dir() { dir.to_owned() } else { folder(dir) }, total_bytes)?;
+        std::fs::create_dir_all(dir)
+            .map_err(|source| Failure::WriteFile { path: dir.to_owned(), source })?;
+        let mut weight_map = Map::new();
+        for (part, number) in self.divide(files, total_bytes).into_iter().zip(1..) {
+            let name = format!("model-{number:05}-of-{files:05}.safetensors");
+            write_tensors(&dir.join(&name), part, self.seed, progress)?;
+            let entry = |(_, tensor): &(u64, NewTensor)| (tensor.name.clone(), json!(name));
+            weight_map.extend(part.iter().map(entry));
+        }
+        let index = json!({"metadata": {"total_size": total_bytes}, "weight_map": weight_map});
+        write_whole(&dir.join(INDEX_NAME), &(serde_json::to_string_pretty(&index)? + "\n"))
+    }
+
+    /// About the same bytes in each part, and at least one tensor.
+    fn divide(&self, parts: u64, total_bytes: u64) -> Vec<&[(u64, NewTensor)]> {
+        let mut rest = self.tensors.as_slice();
+        let (mut divided, mut before) = (Vec::new(), 0u64);
+        for part in 1..=parts {
+            let goal = u128::from(total_bytes) * u128::from(part) / u128::from(parts);
+            let most = rest.len().saturating_sub((parts - part) as usize);
+            let mut count = 0;
+            while count < most && (count == 0 || part == parts || u128::from(before) < goal) {
+                before += rest[count].1.bytes;
+                count += 1;
+            }
+            let (taken, left) = rest.split_at(count);
+            divided.push(taken);
+            rest = left;
+        }
+        divided
+    }
+}
+
+fn write_tensors(
+    path: &Path,
+    tensors: &[(u64, NewTensor)],
+    seed: u64,
+    progress: &Progress,
+) -> Result<(), Failure> {
+    let mut tensors: Vec<_> = tensors.iter().collect();
+    // As the library writes them: the widest types first, so that elements are aligned.
+    tensors.sort_by(|(_, a), (_, b)| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
+    let header = header(&tensors)?;
+    let data_bytes: u64 = tensors.iter().map(|(_, tensor)| tensor.bytes).sum();
+    write_data(path, data_bytes.saturating_add(header.len() as u64), |file| {
+        file.write_all(&(header.len() as u64).to_le_bytes())?;
+        file.write_all(&header)?;
+        for (number, tensor) in tensors {
+            let mut random = RawBytes::new(mix(seed).wrapping_add(*number));
+            random.write(file, tensor.bytes, progress, |bytes| to_finite(tensor.dtype, bytes))?;
+        }
+        Ok(())
+    })
+}
+
+fn header(tensors: &[&(u64, NewTensor)]) -> Result<Vec<u8>, Failure> {
+    let mut text = String::from(r#"{"__metadata__":{"format":"pt"}"#);
+    let mut begin = 0;
+    for (_, NewTensor { name, dtype, shape, bytes }) in tensors {
+        let end = begin + bytes;
+        let info =
+            json!({"dtype": dtype.to_string(), "shape": shape, "data_offsets": [begin, end]});
+        text += &format!(",{}:{info}", Value::String(name.clone()));
+        begin = end;
+    }
+    text += "}";
+    let mut header = text.into_bytes();
+    header.resize(header.len().next_multiple_of(HEADER_ALIGN), b' ');
+    if header.len() > HEADER_BYTES_MAX {
+        let message = format!(
+            "the header of {} tensors would have {} bytes, and {HEADER_BYTES_MAX} are allowed; \
+             divide them with --files",
+            tensors.len(),
+            header.len()
+        );
+        return Err(Failure::Usage { message });
+    }
+    Ok(header)
+}
+
+/// Random bits as numbers that are not negative and less than 2: no NaN, which compares unequal with
+/// itself. Whole numbers stay as they are.
+fn to_finite(dtype: Dtype, bytes: &mut [u8]) {
+    let is_whole = matches!(dtype, Dtype::U8 | Dtype::I8 | Dtype::U16 | Dtype::I16)
+        || matches!(dtype, Dtype::U32 | Dtype::I32 | Dtype::U64 | Dtype::I64);
+    // Those of less than a byte have no NaN.
+    if is_whole || dtype.bitsize() < 8 {
+        return;
+    }
+    if dtype == Dtype::BOOL {
+        bytes.iter_mut().for_each(|byte| *byte &= 1);
+        return;
+    }
+    let number_bytes = if dtype == Dtype::C64 { 4 } else { dtype.bitsize() / 8 };
+    // The sign and the highest bit of the exponent.
+    bytes.iter_mut().skip(number_bytes - 1).step_by(number_bytes).for_each(|byte| *byte &= 0x3F);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ringmain::Engine;
+    use ringmain::weights::Weights;
+
+    use super::*;
+    use crate::size::Bytes;
+
+    fn args(path: &Path, files: Option<u64>, seed: u64) -> GenSafetensorsArgs {
+        let dtypes = vec![Dtype::F16, Dtype::F4, Dtype::F8_E4M3, Dtype::I64, Dtype::BOOL];
+        let (path, bytes) = (path.to_owned(), Bytes(300_000));
+        GenSafetensorsArgs { path, tensors: 20, bytes, shape: None, dtypes, files, seed }
+    }
+
+    /// The bytes of every tensor, by name.
+    fn contents(path: &Path) -> BTreeMap<String, Vec<u8>> {
+        let weights = Weights::open(&Engine::new().unwrap(), path).unwrap();
+        let tensors = weights.read_all().unwrap();
+        tensors.iter().map(|tensor| (tensor.name().to_owned(), tensor.bytes().to_vec())).collect()
+    }
+
+    #[test]
+    fn the_elements_follow_from_the_seed_and_not_from_the_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        let line = run(&args(&path, None, 7)).unwrap();
+        assert!(line.contains("20 tensors of F16, F4, F8_E4M3, I64, BOOL, "), "{line}");
+        let one = contents(&path);
+        assert_eq!(one.len(), 20);
+        for files in [1, 3, 20] {
+            let model = dir.path().join(format!("model-{files}"));
+            run(&args(&model, Some(files), 7)).unwrap();
+            assert!(contents(&model) == one, "{files} files");
+        }
+        run(&args(&path, None, 8)).unwrap();
+        assert!(contents(&path) != one);
+        assert!(run(&args(&path, Some(21), 7)).is_err() && run(&args(&path, Some(0), 7)).is_err());
+    }
+
+    #[test]
+    fn numbers_are_finite() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        for dtype in [Dtype::F16, Dtype::F32, Dtype::F64, Dtype::BF16] {
+            run(&GenSafetensorsArgs { dtypes: vec![dtype], ..args(&path, None, 1) }).unwrap();
+            let weights = Weights::open(&Engine::new().unwrap(), &path).unwrap();
+            let view = weights.view("model.norm.weight").unwrap();
+            let values: Vec<f64> = match dtype {
+                Dtype::F32 => view.read_vec::<f32>().unwrap().into_iter().map(f64::from).collect(),
+                Dtype::F64 => view.read_vec::<f64>().unwrap(),
+                _ => continue,
+            };
+            assert!(values.iter().all(|value| (0.0..2.0).contains(value)), "{dtype}: {values:?}");
+        }
+        let mut bytes = [0xFF; 8];
+        to_finite(Dtype::F16, &mut bytes);
+        assert_eq!(bytes, [0xFF, 0x3F, 0xFF, 0x3F, 0xFF, 0x3F, 0xFF, 0x3F]);
+    }
+
+    #[test]
+    fn parts_have_about_the_same_bytes() {
+        let sizes =
+            ModelSizes { tensors: 200, extent: Extent::Total(1 << 30), dtypes: vec![Dtype::BF16] };
+        let model = Model::new(&sizes, 1).unwrap();
+        for part in model.divide(4, model.bytes().unwrap()) {
+            let bytes: u64 = part.iter().map(|(_, tensor)| tensor.bytes).sum();
+            assert!((200 << 20..320 << 20).contains(&bytes), "{bytes}");
+        }
+    }
+}

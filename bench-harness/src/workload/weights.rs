@@ -1,0 +1,217 @@
+//! A server that loads models: all tensors of one, while the next are read.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ringmain::backends::PoolOptions;
+use ringmain::weights::{Dtype, Load, LoadOptions, Tensor, Weights};
+use ringmain::{Buffer, BufferPool, Engine};
+
+use super::{Done, Job, JobSpec, Workload, combinations};
+use crate::failure::Failure;
+use crate::generate::{Extent, ModelSizes, write_model};
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::result::Setting;
+
+/// The workload `weights`.
+#[derive(Debug)]
+pub(super) struct ModelWeights;
+
+const TENSORS: u64 = 200;
+/// What is read ahead unless the plan says otherwise: the engine's own default.
+const WINDOW_BYTES: u64 = 128 << 20;
+
+/// Where the memory of the tensors comes from: the operating system, or a pool of pages that were
+/// used before.
+const FRESH: &str = "fresh";
+const RECYCLED: &str = "recycled";
+
+impl Workload for ModelWeights {
+    fn name(&self) -> &'static str {
+        "weights"
+    }
+
+    fn about(&self) -> &'static str {
+        "loads the 200 tensors of a safetensors model, into fresh memory and into recycled"
+    }
+
+    /// Tensors are as large as they are, so a plan's block sizes and batches say nothing here.
+    fn settings(&self, plan: &Plan) -> Vec<Setting> {
+        let rest = Plan { block_bytes: Vec::new(), batches: Vec::new(), ..plan.clone() };
+        let windows: Vec<u64> = match plan.window_bytes.as_slice() {
+            [] => vec![WINDOW_BYTES],
+            windows => windows.iter().map(|bytes| bytes.0).collect(),
+        };
+        let mut settings = Vec::new();
+        for setting in combinations(&rest, &[(0, 1)]) {
+            for window in &windows {
+                for variant in [FRESH, RECYCLED] {
+                    settings.push(Setting {
+                        block_bytes: None,
+                        batch: None,
+                        window_bytes: Some(*window),
+                        variant: Some(variant.to_owned()),
+                        ..setting.clone()
+                    });
+                }
+            }
+        }
+        settings
+    }
+
+    /// With data of the user's own: a run of everything is to take two minutes.
+    fn is_default(&self, plan: &Plan) -> bool {
+        plan.data.trace.is_none() && plan.data.is_own()
+    }
+
+    fn data_name(&self) -> &'static str {
+        "weights"
+    }
+
+    fn make_data(
+        &self,
+        dir: &Path,
+        bytes: u64,
+        seed: u64,
+        progress: &Arc<Progress>,
+    ) -> Result<Vec<PathBuf>, Failure> {
+        let path = dir.join("model.safetensors");
+        let extent = Extent::Total(bytes);
+        let sizes = ModelSizes { tensors: TENSORS, extent, dtypes: vec![Dtype::BF16] };
+        write_model(&path, &sizes, seed, progress)?;
+        Ok(vec![path])
+    }
+
+    /// The index, if the model has one, and the files of tensors.
+    fn own_files(&self, path: &Path) -> Result<Vec<PathBuf>, Failure> {
+        if !holds_weights(path)? {
+            return Ok(Vec::new());
+        }
+        let weights = Weights::open(&Engine::new()?, path)?;
+        let index = Some(weights.path().to_owned()).filter(|path| is_index(path));
+        let files = weights.files().iter().map(|file| file.path().to_owned());
+        Ok(index.into_iter().chain(files).collect())
+    }
+
+    fn cached_files(&self, files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+        Ok(files.iter().filter(|path| !is_index(path)).cloned().collect())
+    }
+
+    fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
+        Ok(Box::new(Loader::open(job)?))
+    }
+}
+
+/// Whether a file's name, or one in a folder, is one of safetensors or of an index of them.
+pub(crate) fn holds_weights(path: &Path) -> Result<bool, Failure> {
+    let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
+    if !std::fs::metadata(path).map_err(failed)?.is_dir() {
+        return Ok(is_weights_name(path));
+    }
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        if is_weights_name(&entry.map_err(failed)?.path()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_weights_name(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")
+}
+
+fn is_index(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json")
+}
+
+/// Loads every so many-th tensor.
+#[derive(Debug)]
+struct Loader {
+    weights: Weights,
+    /// Those of this thread.
+    names: Vec<String>,
+    window_bytes: usize,
+    pool: Option<BufferPool>,
+    /// Begun with the first operation: it reads at once.
+    load: Option<Load>,
+    last: Option<Tensor>,
+}
+
+impl Loader {
+    fn open(spec: &JobSpec<'_>) -> Result<Self, Failure> {
+        let weights = Weights::open(spec.engine, model_path(spec.files))?;
+        let own =
+            weights.tensors().skip(spec.thread as usize).step_by(spec.threads.max(1) as usize);
+        let names = own.map(|info| info.name().to_owned()).collect();
+        let window_bytes = spec.setting.window_bytes.unwrap_or(WINDOW_BYTES);
+        let window_bytes = usize::try_from(window_bytes).unwrap_or(usize::MAX);
+        let is_recycled = spec.setting.variant.as_deref() == Some(RECYCLED);
+        let pool = is_recycled.then(|| used_pool(&weights, window_bytes)).transpose()?;
+        Ok(Self { weights, names, window_bytes, pool, load: None, last: None })
+    }
+
+    fn begin(&self) -> Result<Load, Failure> {
+        let options = LoadOptions::new().only(self.names.clone()).window_bytes(self.window_bytes);
+        let options = match &self.pool {
+            Some(pool) => options.pool(pool),
+            None => options,
+        };
+        Ok(self.weights.load(options)?)
+    }
+}
+
+/// What to open: an index, a file, or the folder of files that have no index.
+fn model_path(files: &[PathBuf]) -> &Path {
+    match files {
+        [first, ..] if files.len() == 1 || is_index(first) => first,
+        [first, ..] => first.parent().unwrap_or(first),
+        [] => Path::new(""),
+    }
+}
+
+/// A pool whose pages have been written to, as if a model of the same shape had been loaded before.
+fn used_pool(weights: &Weights, window_bytes: usize) -> Result<BufferPool, Failure> {
+    // Twice what is needed: the sizes below are the tensors' to the page, not exactly.
+    let limit_bytes = weights.pool_bytes().saturating_mul(2);
+    let pool = BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() })?;
+    let (mut held, mut held_bytes) = (VecDeque::<Buffer>::new(), 0usize);
+    for tensor in weights.tensors() {
+        // The blocks around it are read as well.
+        let mut buffer = pool.take(tensor.nbytes() + 2 * PAGE_BYTES)?;
+        buffer.fill(1);
+        held_bytes += buffer.capacity();
+        held.push_back(buffer);
+        while held_bytes > window_bytes && held.len() > 2 {
+            held_bytes -= held.pop_front().map_or(0, |buffer| buffer.capacity());
+        }
+    }
+    drop(held);
+    Ok(pool)
+}
+
+const PAGE_BYTES: usize = 4096;
+
+impl Job for Loader {
+    fn next(&mut self) -> Result<Option<Done>, Failure> {
+        // Its memory first, so that the next tensor can have it.
+        self.last = None;
+        if self.load.is_none() {
+            self.load = Some(self.begin()?);
+        }
+        self.last = self.load.as_mut().and_then(Iterator::next).transpose()?;
+        let done = |tensor: &Tensor| Done { bytes: tensor.bytes().len() as u64, reads: 1 };
+        Ok(self.last.as_ref().map(done))
+    }
+
+    fn last(&self) -> &[u8] {
+        self.last.as_ref().map_or(&[], Tensor::bytes)
+    }
+
+    fn restart(&mut self) -> Result<(), Failure> {
+        (self.last, self.load) = (None, None);
+        Ok(())
+    }
+}

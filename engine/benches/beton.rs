@@ -1,0 +1,445 @@
+//! Datasets against a reader in the manner of FFCV's process cache, against fio, and against a
+//! plain copy from a mapping, on one file, in one run; and the writer against fio.
+//!
+//! ```text
+//! cargo bench -p ringmain --features direct,uring,beton --bench beton -- \
+//!     [--dir DIR] [--gib N] [--rounds N] [--seconds S] [--only TEXT]
+//! ```
+//!
+//! Samples of 48 KiB in pages of 8 MiB, in random order, 256 a batch. Alone in their pages such samples
+//! begin at whole blocks of the device, so there is also a file of samples that are 37 bytes longer and
+//! begin anywhere, as those of real datasets do. Cold rounds drop the file from
+//! the page cache and check with `cachestat(2)` that it is gone; rounds of a direct reader check
+//! afterwards that it has not come back. Rates are bytes of samples per second.
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[cfg(target_os = "linux")]
+#[path = "../../backends/benches/support/interleaved.rs"]
+mod interleaved;
+
+#[cfg(target_os = "linux")]
+#[path = "support/process_cache.rs"]
+mod process_cache;
+
+#[cfg(target_os = "linux")]
+fn main() {
+    linux::main();
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    println!("the comparisons need Linux");
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs::File;
+    use std::hint::black_box;
+    use std::num::NonZeroUsize;
+    use std::path::Path;
+    use std::process::Command;
+    use std::time::Instant;
+
+    use memmap2::Mmap;
+    use ringmain::beton::{
+        BetonReader, BetonWriter, Field, FieldKind, Member, MemoryManager, RegionAlignment,
+        SampleOptions, SampleSource, Traversal, WriteReport,
+    };
+    use ringmain::{BackendKind, Engine, EngineBuilder, Unchanging};
+
+    use crate::interleaved::{Bench, drop_from_cache, median, random};
+    use crate::process_cache::ProcessCache;
+
+    const SAMPLE_BYTES: usize = 48 << 10;
+    /// No two of these begin at the same place in a block.
+    const ODD_SAMPLE_BYTES: usize = SAMPLE_BYTES + 37;
+    const BATCH: usize = 256;
+    const PAGE_BYTES: usize = 4096;
+    const DEPTH: usize = 32;
+
+    pub(super) fn main() {
+        let bench = Bench::with_files(1, |dir, bytes| {
+            let path = dir.join("packed.beton");
+            write(&path, bytes, SAMPLE_BYTES, RegionAlignment::Packed);
+            vec![path]
+        });
+        bench.print_head();
+        for kind in [BackendKind::Uring, BackendKind::Direct, BackendKind::Pread, BackendKind::Mmap]
+        {
+            cold_against_process_cache(&bench, kind);
+        }
+        cold_against_fio(&bench);
+        cold_anywhere(&bench);
+        for (kind, memory) in [
+            (BackendKind::Mmap, MemoryManager::Direct),
+            (BackendKind::Mmap, MemoryManager::OsCache),
+            (BackendKind::Pread, MemoryManager::Direct),
+        ] {
+            warm_against_copy(&bench, kind, memory);
+        }
+        warm_in_place(&bench);
+        writing_against_fio(&bench);
+        if bench.wants("alignments") {
+            alignments(&bench);
+        }
+        if bench.wants("memory") {
+            memory(&bench);
+        }
+    }
+
+    fn write(
+        path: &Path,
+        bytes: u64,
+        sample_bytes: usize,
+        alignment: RegionAlignment,
+    ) -> WriteReport {
+        let fields = ["data", "label"].map(|name| {
+            let kind = if name == "data" { FieldKind::Bytes } else { FieldKind::Int };
+            Field::new(name, kind).unwrap()
+        });
+        // One sample's bytes in all, so that making them is not what is measured.
+        let mut state = 0x5EED;
+        let noise: Vec<u8> = (0..sample_bytes).map(|_| random(&mut state, 256) as u8).collect();
+        BetonWriter::new(fields)
+            .alignment(alignment)
+            .write_indexed(path, bytes / sample_bytes as u64, |id, sample| {
+                sample.bytes_with(sample_bytes, |room| {
+                    room.copy_from_slice(&noise);
+                    room[..8].copy_from_slice(&id.to_le_bytes());
+                    Ok(())
+                })?;
+                sample.int(id as i64)?;
+                Ok(())
+            })
+            .unwrap()
+    }
+
+    fn open(path: &Path, kind: BackendKind) -> BetonReader {
+        open_by(path, Engine::builder().backend(kind))
+    }
+
+    fn open_by(path: &Path, engine: EngineBuilder) -> BetonReader {
+        BetonReader::open(&engine.ignore_profile().build().unwrap(), path).unwrap()
+    }
+
+    fn start(reader: &BetonReader, memory: MemoryManager) -> SampleSource {
+        let traversal = Traversal::Random { seed: 1, epoch: 0 };
+        let options = SampleOptions::new().traversal(traversal).batch_size(BATCH);
+        options.memory_manager(memory).start(reader).unwrap()
+    }
+
+    /// Bytes per second of a whole epoch: a second one would not be cold.
+    fn epoch(source: &mut SampleSource) -> f64 {
+        source.reset();
+        let (start, mut samples) = (Instant::now(), 0);
+        while let Some(batch) = source.next_batch().unwrap() {
+            samples += black_box(&batch).len();
+        }
+        (samples * SAMPLE_BYTES) as f64 / start.elapsed().as_secs_f64()
+    }
+
+    /// Where the samples of every batch of an epoch are.
+    fn places(reader: &BetonReader, source: &mut SampleSource) -> Vec<Vec<u64>> {
+        source.reset();
+        let mut batches = Vec::new();
+        while let Some(batch) = source.next_batch().unwrap() {
+            let place = |id: &u64| match reader.member(*id, 0).unwrap() {
+                Member::Blob { ptr, .. } => ptr,
+                member => panic!("{member:?}"),
+            };
+            batches.push(batch.ids().iter().map(place).collect());
+        }
+        batches
+    }
+
+    fn cold_against_process_cache(bench: &Bench, kind: BackendKind) {
+        let reader = open(&bench.path, BackendKind::Pread);
+        let places = places(&reader, &mut start(&reader, MemoryManager::Direct));
+        let page_bytes = reader.page_bytes() as usize;
+        let peer = ProcessCache::new(&bench.path, page_bytes, SAMPLE_BYTES, places);
+        bench.compare(
+            &format!("cold, random: {kind} / process cache of 12 threads and 8 MiB pages"),
+            &mut || {
+                bench.make_cold();
+                // Opened each time: what is mapped does not leave the page cache.
+                let reader = open(&bench.path, kind);
+                let rate = epoch(&mut start(&reader, MemoryManager::Direct));
+                if matches!(kind, BackendKind::Uring | BackendKind::Direct) {
+                    assert_eq!(bench.cached_pages(), 0, "a direct read filled the page cache");
+                }
+                rate
+            },
+            &mut || {
+                bench.make_cold();
+                peer.epoch()
+            },
+        );
+    }
+
+    fn cold_against_fio(bench: &Bench) {
+        let name = format!("cold, random: uring / fio, direct, 48 KiB, io_uring at depth {DEPTH}");
+        if !bench.has_fio(&name) {
+            return;
+        }
+        let engine = Engine::builder().backend(BackendKind::Uring).depth_max(DEPTH);
+        let reader = open_by(&bench.path, engine);
+        let mut source = start(&reader, MemoryManager::Direct);
+        bench.compare(
+            &name,
+            &mut || {
+                bench.make_cold();
+                epoch(&mut source)
+            },
+            &mut || {
+                bench.make_cold();
+                let depth = format!("--iodepth={DEPTH}");
+                fio(
+                    "read",
+                    &["--readonly", "--rw=randread", "--bs=48k", "--direct=1"],
+                    &[
+                        "--ioengine=io_uring",
+                        &depth,
+                        &format!("--filename={}", bench.path.display()),
+                    ],
+                )
+            },
+        );
+    }
+
+    /// What it costs that regions begin anywhere: whole blocks are read, and copied.
+    fn cold_anywhere(bench: &Bench) {
+        let name = "cold, random: uring, samples anywhere / samples at whole blocks";
+        if !bench.wants(name) {
+            return;
+        }
+        let odd = bench.path.with_file_name("odd.beton");
+        write(&odd, bench.len, ODD_SAMPLE_BYTES, RegionAlignment::Packed);
+        let readers = [&odd, &bench.path].map(|path| open(path, BackendKind::Uring));
+        assert_eq!(readers[0].region_alignment(), 1, "they are aligned after all");
+        let mut sources = readers.each_ref().map(|reader| start(reader, MemoryManager::Direct));
+        let [anywhere, whole] = &mut sources;
+        bench.compare(
+            name,
+            &mut || {
+                drop_from_cache(&odd);
+                epoch(anywhere)
+            },
+            &mut || {
+                bench.make_cold();
+                epoch(whole)
+            },
+        );
+        std::fs::remove_file(&odd).unwrap();
+    }
+
+    /// Bytes per second, by the side of the report that is asked for.
+    fn fio(side: &str, args: &[&str], more: &[&str]) -> f64 {
+        let output = Command::new("fio")
+            .args(["--name=beton", "--output-format=json"])
+            .args(args)
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["jobs"][0][side]["bw_bytes"].as_f64().unwrap()
+    }
+
+    /// What the mapping has, copied sample by sample in the same order into one buffer that is used
+    /// again.
+    fn warm_against_copy(bench: &Bench, kind: BackendKind, memory: MemoryManager) {
+        std::io::copy(&mut File::open(&bench.path).unwrap(), &mut std::io::sink()).unwrap();
+        assert!(bench.cached_pages() * 4096 >= bench.len, "the file does not stay in the cache");
+        let reader = open(&bench.path, kind);
+        let mut source = start(&reader, memory);
+        // SAFETY: nobody writes to the file.
+        let map = unsafe { Mmap::map(&File::open(&bench.path).unwrap()).unwrap() };
+        let places: Vec<Vec<u64>> = places(&reader, &mut source);
+        // From a page's start to a page's start: a few bytes off, and some processors copy at a fifth
+        // of the speed.
+        let mut memory_of_batch = vec![0; BATCH * SAMPLE_BYTES + PAGE_BYTES];
+        let skipped = memory_of_batch.as_ptr().align_offset(PAGE_BYTES);
+        let to = &mut memory_of_batch[skipped..];
+        let mut copy = || {
+            let started = Instant::now();
+            for batch in &places {
+                for (place, to) in batch.iter().zip(to.chunks_exact_mut(SAMPLE_BYTES)) {
+                    let place = *place as usize;
+                    to.copy_from_slice(&map[place..place + SAMPLE_BYTES]);
+                }
+                black_box(&*to);
+            }
+            let samples = places.iter().map(Vec::len).sum::<usize>();
+            (samples * SAMPLE_BYTES) as f64 / started.elapsed().as_secs_f64()
+        };
+        copy();
+        bench.compare(
+            &format!("warm, random: {kind}, {memory:?} / plain copy from a mapping"),
+            &mut || epoch(&mut source),
+            &mut copy,
+        );
+    }
+
+    /// A consumer that looks at every byte, in the mapping or in a copy of it.
+    fn warm_in_place(bench: &Bench) {
+        let name = "warm, random, every byte added up: mmap in place / copied from a mapping first";
+        if !bench.wants(name) {
+            return;
+        }
+        let reader = open(&bench.path, BackendKind::Mmap);
+        let mut source = start(&reader, MemoryManager::Direct);
+        source.reset();
+        let mut ids = Vec::new();
+        while let Some(batch) = source.next_batch().unwrap() {
+            ids.push(batch.ids().to_vec());
+        }
+        let places = places(&reader, &mut source);
+        // SAFETY: nobody writes to the file.
+        let unchanging = unsafe { Unchanging::promise() };
+        // SAFETY: nobody writes to the file.
+        let map = unsafe { Mmap::map(&File::open(&bench.path).unwrap()).unwrap() };
+        let mut memory_of_batch = vec![0; BATCH * SAMPLE_BYTES + PAGE_BYTES];
+        let skipped = memory_of_batch.as_ptr().align_offset(PAGE_BYTES);
+        let to = &mut memory_of_batch[skipped..];
+        let samples: usize = ids.iter().map(Vec::len).sum();
+        let rate =
+            |started: Instant| (samples * SAMPLE_BYTES) as f64 / started.elapsed().as_secs_f64();
+        let mut in_place = || {
+            let started = Instant::now();
+            for batch in &ids {
+                let mapped = reader.map_samples(batch).unwrap().unwrap();
+                for at in 0..batch.len() {
+                    black_box(add_up(mapped.region(at, 0, unchanging).unwrap()));
+                }
+            }
+            rate(started)
+        };
+        let mut copied = || {
+            let started = Instant::now();
+            for batch in &places {
+                for (place, to) in batch.iter().zip(to.chunks_exact_mut(SAMPLE_BYTES)) {
+                    to.copy_from_slice(&map[*place as usize..*place as usize + SAMPLE_BYTES]);
+                }
+                for sample in to.chunks_exact(SAMPLE_BYTES).take(batch.len()) {
+                    black_box(add_up(sample));
+                }
+            }
+            rate(started)
+        };
+        in_place();
+        copied();
+        bench.compare(name, &mut in_place, &mut copied);
+    }
+
+    fn add_up(bytes: &[u8]) -> u64 {
+        let words = bytes.as_chunks::<8>().0;
+        words.iter().fold(0, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)))
+    }
+
+    fn writing_against_fio(bench: &Bench) {
+        let name = "writing: BetonWriter / fio, sequential, buffered, 1 MiB, fsync at the end";
+        if !bench.has_fio(name) {
+            return;
+        }
+        let dir = bench.path.parent().unwrap();
+        let (ours, theirs) = (dir.join("ours.beton"), dir.join("theirs.bin"));
+        bench.compare(
+            name,
+            &mut || {
+                let started = Instant::now();
+                let report = write(&ours, bench.len, SAMPLE_BYTES, RegionAlignment::Packed);
+                let rate = bench.len as f64 / started.elapsed().as_secs_f64();
+                assert_eq!(report.samples, bench.len / SAMPLE_BYTES as u64);
+                std::fs::remove_file(&ours).unwrap();
+                rate
+            },
+            &mut || {
+                let size = format!("--size={}", bench.len);
+                let file = format!("--filename={}", theirs.display());
+                let how = ["--rw=write", "--bs=1M", "--ioengine=psync", "--direct=0"];
+                let rate = fio("write", &how, &["--end_fsync=1", "--fallocate=none", &size, &file]);
+                std::fs::remove_file(&theirs).unwrap();
+                rate
+            },
+        );
+    }
+
+    /// Regions at 0, 512 and 4096: cold batches and single samples, and what the file costs. The
+    /// files take turns.
+    fn alignments(bench: &Bench) {
+        let dir = bench.path.parent().unwrap();
+        let files = RegionAlignment::ALL.map(|alignment| {
+            let path = dir.join(format!("{alignment:?}.beton"));
+            write(&path, bench.len, ODD_SAMPLE_BYTES, alignment);
+            let found = open(&path, BackendKind::Pread).region_alignment();
+            assert_eq!(found, alignment.bytes() as u64, "not what is to be measured");
+            path
+        });
+        println!(
+            "\n| regions at | file | batches of 256, cold, uring | one sample, cold, uring | pread |"
+        );
+        println!("|---|---|---|---|---|");
+        let mut found: Vec<[Vec<f64>; 3]> = files.iter().map(|_| Default::default()).collect();
+        for _ in 0..bench.rounds {
+            for (path, found) in files.iter().zip(&mut found) {
+                drop_from_cache(path);
+                let mut source = start(&open(path, BackendKind::Uring), MemoryManager::Direct);
+                found[0].push(epoch(&mut source) / 1e6);
+                found[1].push(latency_us(bench, path, BackendKind::Uring));
+                found[2].push(latency_us(bench, path, BackendKind::Pread));
+            }
+        }
+        for ((alignment, path), found) in RegionAlignment::ALL.iter().zip(&files).zip(found) {
+            let mib = std::fs::metadata(path).unwrap().len() as f64 / f64::from(1 << 20);
+            let [rate, uring, pread] = found.map(|values| median(values.into_iter()));
+            let bytes = if *alignment == RegionAlignment::Packed { 0 } else { alignment.bytes() };
+            println!("| {bytes} | {mib:.0} MiB | {rate:.0} MB/s | {uring:.0} µs | {pread:.0} µs |");
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    /// The median time of one sample, cold.
+    fn latency_us(bench: &Bench, path: &Path, kind: BackendKind) -> f64 {
+        drop_from_cache(path);
+        let reader = open(path, kind);
+        let (started, mut state, mut times) = (Instant::now(), 7, Vec::new());
+        while started.elapsed().as_secs_f64() < bench.seconds / 4.0 {
+            let id = random(&mut state, reader.len());
+            let before = Instant::now();
+            black_box(reader.read_sample(id).unwrap());
+            times.push(before.elapsed().as_secs_f64() * 1e6);
+        }
+        median(times.into_iter())
+    }
+
+    /// Epochs in the order that FFCV calls quasi-random, by whole pages: memory stays what it is.
+    fn memory(bench: &Bench) {
+        let pages = NonZeroUsize::new(8).unwrap();
+        let engine = Engine::builder().backend(BackendKind::Uring).memory_limit_bytes(256 << 20);
+        let reader = BetonReader::open(&engine.build().unwrap(), &bench.path).unwrap();
+        println!("\n| memory manager | RSS after epoch 1 | 2 | 3 |");
+        println!("|---|---|---|---|");
+        let open_pages = std::num::NonZeroU64::new(4).unwrap();
+        for memory in [MemoryManager::Direct, MemoryManager::ProcessCache { pages }] {
+            let traversal = Traversal::QuasiRandom { seed: 1, epoch: 0, open_pages };
+            let options = SampleOptions::new().traversal(traversal).batch_size(BATCH);
+            let mut source = options.memory_manager(memory).start(&reader).unwrap();
+            let rss: Vec<String> = (0..3)
+                .map(|epoch| {
+                    source.set_epoch(epoch);
+                    while let Some(batch) = source.next_batch().unwrap() {
+                        black_box(&batch);
+                    }
+                    format!("{} MiB", rss_bytes() >> 20)
+                })
+                .collect();
+            println!("| {memory:?} | {} |", rss.join(" | "));
+        }
+    }
+
+    fn rss_bytes() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    }
+}

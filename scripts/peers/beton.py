@@ -1,0 +1,89 @@
+"""Batches of samples of a .beton file in random order: ffcv and Ringmain, interleaved.
+
+python beton.py RINGMAIN FILE
+
+Cold: ffcv's process cache. Warm: its OS cache. Each epoch of ffcv is the second one of its process,
+so that nothing is compiled while it is timed; the file leaves the page cache in between.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from page_cache import make_cold, make_warm
+
+BATCH = 256
+ROUNDS = 5
+BACKENDS = ["uring", "pread", "mmap"]
+
+
+def ffcv_epoch(path, state):
+    """Bytes a second of an epoch, in this process."""
+    from ffcv.loader import Loader, OrderOption
+
+    loader = Loader(
+        path,
+        batch_size=BATCH,
+        num_workers=os.cpu_count(),
+        order=OrderOption.RANDOM,
+        os_cache=state == "warm",
+        drop_last=False,
+    )
+    for _ in loader:
+        pass
+    make_cold(path) if state == "cold" else make_warm(path)
+    started, total = time.perf_counter(), 0
+    for data, _label in loader:
+        total += data.nbytes
+    return total / (time.perf_counter() - started)
+
+
+def ffcv_rate(path, state):
+    command = [sys.executable, __file__, "--epoch", path, state]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def ringmain_rate(ringmain, path, backend, state, seed):
+    """The same by `ringmain bench`, which verifies the cache state itself."""
+    with tempfile.TemporaryDirectory() as out:
+        command = [ringmain, "bench", "--file", path, "--workloads", "samples", "--json"]
+        command += ["--backends", backend, "--cache", state, "--seed", str(seed)]
+        command += ["--repetitions", "1", "--seconds", "1", "--out", out]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    cells = json.loads(done.stdout)["cells"]
+    (cell,) = [cell for cell in cells if cell["setting"]["variant"] == "random"]
+    if not cell["valid"]:
+        sys.exit(f"{backend} {state}: {cell['invalid_reason']}")
+    return cell["throughput_bytes_per_s"]
+
+
+def main():
+    ringmain, path = sys.argv[1:]
+    for state, peer in (("cold", "ffcv process cache"), ("warm", "ffcv OS cache")):
+        rates = {name: [] for name in [peer, *(f"ringmain {name}" for name in BACKENDS)]}
+        for seed in range(ROUNDS):
+            rates[peer].append(ffcv_rate(path, state))
+            for backend in BACKENDS:
+                rate = ringmain_rate(ringmain, path, backend, state, seed)
+                rates[f"ringmain {backend}"].append(rate)
+        show(state, peer, rates)
+
+
+def show(state, peer, rates):
+    medians = {name: statistics.median(runs) for name, runs in rates.items()}
+    print(f"\nbatches of {BATCH} samples, random, {state} (medians of {ROUNDS} interleaved rounds)")
+    print(f"{'':24} {'GB/s':>8} {'/ ffcv':>8}")
+    for name, rate in medians.items():
+        print(f"{name:24} {rate / 1e9:8.3f} {rate / medians[peer]:8.2f}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--epoch":
+        print(json.dumps(ffcv_epoch(*sys.argv[2:])))
+    else:
+        main()
