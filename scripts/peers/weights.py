@@ -7,6 +7,7 @@ python weights.py --one PEER FILE      one measurement, as JSON
 
 import importlib.util
 import json
+import random
 import statistics
 import subprocess
 import sys
@@ -161,8 +162,9 @@ def main():
     found = {name: [] for name in ways}
     sums = {}
     for number in range(rounds):
-        # Drift of the machine is not to favour whoever comes first.
-        names = list(ways)[number % len(ways) :] + list(ways)[: number % len(ways)]
+        # Whoever comes next gets the memory that the last one gave back, and that differs.
+        names = list(ways)
+        random.Random(number).shuffle(names)
         for name in names:
             result = ways[name]()
             found[name].append(result["bytes"] / result["seconds"])

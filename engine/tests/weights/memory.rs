@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 /// 2 GiB in all, most of it holes: what is not read costs nothing.
 const TENSORS: u64 = 64;
 const TENSOR_BYTES: u64 = 32 * MIB;
-/// What the issue allows beside the tensor.
+/// What may be beside the tensor.
 const SLACK_BYTES: u64 = 32 * MIB;
 const WINDOW_BYTES: u64 = 48 * MIB;
 

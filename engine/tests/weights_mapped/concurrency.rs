@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use ringmain::weights::{WeightCache, WeightsError};
@@ -163,7 +163,7 @@ fn address_space_child() {
         let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
         pages.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 4096
     };
-    let (before, most) = (mapped_bytes(), AtomicU64::new(0));
+    let (before, most) = (mapped_bytes(), std::sync::atomic::AtomicU64::new(0));
     run(&dir, 4 << 30, limit_bytes, Mischief::None, || {
         most.fetch_max(mapped_bytes() - before, Ordering::SeqCst);
     });

@@ -116,6 +116,8 @@ where
         items.extend(source.take(wanted));
         let is_over = items.len() < wanted || (left == 0 && source.next().is_some());
         if is_over {
+            // Another worker would find the end once more, and count what this one has taken as missing.
+            *iterator = None;
             let found = next.first + if left == 0 { 1 } else { items.len() as u64 };
             let (path, declared) = (self.path.clone(), self.samples);
             return Err(BetonError::WrongCount { path, declared, found });
