@@ -166,7 +166,7 @@ impl From<BetonError> for Failure {
             E::Io { source, path, .. } => {
                 Self::os(source.raw_os_error().unwrap_or(libc::EIO), message, Some(&path))
             }
-            E::Backend { source, path } => from_backend(&source, message, Some(&path)),
+            E::Backend { source, path, .. } => from_backend(&source, message, Some(&path)),
             E::NoDirect { path } => Self::os(libc::EOPNOTSUPP, message, Some(&path)),
             E::MemorySpent { .. } => Self(PyMemoryError::new_err(message)),
             E::NoSuchSample { .. } => Self::index(message),
