@@ -121,11 +121,17 @@ need_venv() {
     done
 }
 
-# build_python VENV [OPTION...]: the Python package in a virtual environment, by `maturin develop`.
+# build_python VENV [OPTION...]: the Python package in a virtual environment, as its wheel has it.
 build_python() {
+    local wheels
     need_rust
     need_venv "$1" maturin numpy
-    (cd python && VIRTUAL_ENV=$1 "$1/bin/maturin" develop --locked --quiet "${@:2}")
+    wheels=$(mktemp -d -- "$target/wheels.XXXXXX")
+    "$1/bin/maturin" build --locked --quiet --manifest-path python/Cargo.toml --out "$wheels" \
+        --interpreter "$1/bin/python" "${@:2}"
+    "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+        --force-reinstall "$wheels"/*.whl
+    rm -r -- "$wheels"
 }
 
 # By `python -m pip`: the script `pip` names the folder that the environment was made in, and in a
