@@ -4,9 +4,11 @@
 #
 #   views     np.memmap and exca's ContiguousMemmap read the windows of the `views` workload
 #   python    the Python package beside the same: windows of three sizes, and batches of them
+#   loader    a torch DataLoader over `ShardDataset` beside the same over np.memmap, cold
 #   beton     ffcv reads the batches of the `samples` workload (it needs torch, several GB)
 #   weights   safetensors, fastsafetensors (without GPU Direct Storage) and fio's sequential direct
-#             reads beside `Weights::read_all` and `Weights::load`, all tensors of a model, cold
+#             reads beside `Weights::read_all`, `Weights::load` and Python's `load_file`, all tensors
+#             of a model, cold
 #
 #   scripts/vs-peers.sh [--part NAME]... [--model-bytes N] [--rounds N] [FOLDER]
 #
@@ -19,14 +21,14 @@ rounds=5
 directory=
 while (($#)); do
     case $1 in
-    --part) parts+=("${2:?--part needs views, python, beton or weights}") && shift 2 ;;
+    --part) parts+=("${2:?--part needs views, python, loader, beton or weights}") && shift 2 ;;
     --model-bytes) model_bytes=${2:?--model-bytes needs a size} && shift 2 ;;
     --rounds) rounds=${2:?--rounds needs a number} && shift 2 ;;
     -*) printf '%s: no option %s\n' "${0##*/}" "$1" >&2 && exit 2 ;;
     *) directory=$(realpath -- "$1") && shift ;;
     esac
 done
-((${#parts[@]})) || parts=(views python beton weights)
+((${#parts[@]})) || parts=(views python loader beton weights)
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 scratch=
@@ -68,8 +70,20 @@ python() {
     rm -- "$scratch/views.bin"
 }
 
+loader() {
+    wish torch
+    if ! venv_has "$venv" torch; then
+        return
+    fi
+    build_python "$venv" --release
+    "$ringmain" gen shards "$scratch/shards" --rows 2000000 --width 256 --shards 8
+    "$venv/bin/python" scripts/peers/loader.py "$scratch/shards" "$rounds"
+    rm -r -- "$scratch/shards"
+}
+
 weights() {
     need_venv "$venv" safetensors
+    build_python "$venv" --release
     install_missing fio=fio
     wish torch fastsafetensors
     cargo build --locked --release --package ringmain --features direct,uring,safetensors \
@@ -98,7 +112,7 @@ step set-up set_up
 step build build_ringmain
 for part in "${parts[@]}"; do
     case $part in
-    views | python | beton | weights) step "$part" "$part" ;;
-    *) die "no part $part; there are views, python, beton and weights" ;;
+    views | python | loader | beton | weights) step "$part" "$part" ;;
+    *) die "no part $part; there are views, python, loader, beton and weights" ;;
     esac
 done

@@ -11,7 +11,7 @@ use crate::pool::Shelf;
 use crate::{Error, Result, sys};
 
 /// From this size on a buffer is aligned to, and asks for, huge pages.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Every buffer begins at a multiple of this, which serves any device that asks for no more.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -42,14 +42,6 @@ impl AlignedMemory {
 
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
-    }
-
-    /// In steps, so that no call keeps a signal waiting.
-    fn populate(&mut self) -> bool {
-        (0..self.capacity).step_by(HUGE_PAGE_BYTES).all(|at| {
-            let len = HUGE_PAGE_BYTES.min(self.capacity - at);
-            sys::populate_memory(&self.map, self.start + at, len).is_ok()
-        })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -104,22 +96,6 @@ impl Buffer {
         let (start, end) = (range.start.min(len), range.end.min(len));
         let base = self.view.start;
         self.view = base + start..base + end.max(start);
-    }
-
-    /// Asks the system for the memory now: untouched memory has no pages yet, and whoever writes to it
-    /// first, be it the device, waits for them. A thread can do that ahead of the reads. False where
-    /// the system has no such thing (before Linux 5.14); then it is as it was.
-    ///
-    /// ```
-    /// use ringmain_backends::Buffer;
-    ///
-    /// let mut weights = Buffer::unpooled(100_000)?;
-    /// println!("populated: {}", weights.populate());
-    /// assert!(weights.iter().all(|byte| *byte == 0));
-    /// # Ok::<(), ringmain_backends::Error>(())
-    /// ```
-    pub fn populate(&mut self) -> bool {
-        self.memory.as_mut().is_some_and(AlignedMemory::populate)
     }
 
     /// The bytes of memory behind it, which count against the pool's limit.

@@ -63,6 +63,7 @@ mod output;
 #[cfg(any(linux_direct, linux_uring, linux_tokio_uring, test))]
 mod plan;
 mod pool;
+mod populate;
 mod positional;
 pub mod probe;
 mod profile;
@@ -88,6 +89,7 @@ pub use open::open_backend;
 pub use options::{BackendOptions, CachePolicy, Residency};
 pub use output::OutputFile;
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
+pub use populate::populate;
 pub use positional::PositionalBackend;
 pub use profile::{Profile, ProfileError, ProfileSource};
 pub use record::{Recording, RecordingBackend, RecordingStatus};

@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ringmain::Engine;
 use ringmain::backends::probe::cached_pages_in;
-use ringmain::weights::{LoadOptions, Tensor, TensorInfo, Weights};
+use ringmain::weights::{LoadOptions, Tensor, TensorInfo, WeightFile, Weights, WeightsError};
 
 use crate::array;
 use crate::dtype;
 use crate::engine::PyEngine;
-use crate::error::{Failure, Result};
+use crate::error::Result;
 use crate::gil::detached;
 use crate::source::Source;
 use crate::view::View;
@@ -24,11 +23,16 @@ use crate::view::View;
 #[pyclass(frozen, module = "ringmain._ringmain", name = "_Weights")]
 pub(crate) struct PyWeights {
     device: Weights,
-    /// The way through the page cache, for files that are there.
-    cached: Option<Weights>,
+    /// The way through the page cache, opened when tensors are found there.
+    cached: OnceLock<Weights>,
+    path: PathBuf,
     engine: Py<PyEngine>,
     page_bytes: u64,
 }
+
+/// Read ahead of what is handed out. Whoever loads a model keeps it, so the window costs no memory, and
+/// between two windows the device waits.
+const WINDOW_BYTES: usize = 1 << 30;
 
 #[pymethods]
 impl PyWeights {
@@ -37,12 +41,8 @@ impl PyWeights {
     fn new(py: Python<'_>, path: PathBuf, engine: Option<Bound<'_, PyEngine>>) -> Result<Self> {
         let engine = PyEngine::or_default(py, engine)?;
         let page_bytes = py.import("mmap")?.getattr("PAGESIZE")?.extract()?;
-        let PyEngine { engine: device, cached, .. } = engine.get();
-        let open = |engine: &Engine| Weights::open(engine, &path);
-        let (device, cached) = detached(py, || {
-            Ok::<_, Failure>((open(device)?, cached.as_ref().map(open).transpose()?))
-        })?;
-        Ok(Self { device, cached, engine, page_bytes })
+        let device = detached(py, || Weights::open(&engine.get().engine, &path))?;
+        Ok(Self { device, cached: OnceLock::new(), path, engine, page_bytes })
     }
 
     /// The names of all tensors, in the order of the files.
@@ -57,10 +57,11 @@ impl PyWeights {
     }
 
     /// What the headers say beside tensors; of several files, all of them together.
-    fn metadata(&self) -> Option<BTreeMap<String, String>> {
-        let all: BTreeMap<_, _> =
-            self.device.files().iter().rev().flat_map(|file| file.metadata().clone()).collect();
-        (!all.is_empty()).then_some(all)
+    fn metadata(&self) -> Option<BTreeMap<&str, &str>> {
+        let said: Vec<_> = self.device.files().iter().filter_map(WeightFile::metadata).collect();
+        // What the first says holds.
+        let all = said.iter().rev().copied().flatten();
+        (!said.is_empty()).then(|| all.map(|(key, value)| (&**key, &**value)).collect())
     }
 
     /// Reads a tensor; `element` is the NumPy type to show it as, or none for its bytes.
@@ -72,8 +73,15 @@ impl PyWeights {
         element: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyAny>> {
         let info = self.device.info(name)?;
-        let weights = self.weights_for(&[info]);
-        let tensor = detached(py, || weights.read(name))?;
+        let pool = self.engine.get().engine.pool();
+        let tensor = detached(py, || -> Result<_> {
+            let weights = self.weights_for(&[info])?;
+            match weights.read_from(name, pool) {
+                // The caller keeps what it has read, which is not the pool's to limit.
+                Err(WeightsError::PoolSpent { .. }) => Ok(weights.read(name)?),
+                tensor => Ok(tensor?),
+            }
+        })?;
         to_array(py, tensor, element)
     }
 
@@ -92,8 +100,8 @@ impl PyWeights {
                 names.iter().map(|name| self.device.info(name)).collect::<Result<_, _>>()?
             }
         };
-        let weights = self.weights_for(&infos);
-        let mut options = LoadOptions::new();
+        let weights = detached(py, || self.weights_for(&infos))?;
+        let mut options = LoadOptions::new().window_bytes(WINDOW_BYTES);
         if let Some(names) = names {
             options = options.only(names);
         }
@@ -129,26 +137,41 @@ impl PyWeights {
 
 impl PyWeights {
     /// Who reads these tensors best: the page cache, if it has all of them.
-    fn weights_for(&self, infos: &[&TensorInfo]) -> &Weights {
-        let Some(cached) = &self.cached else { return &self.device };
+    fn weights_for(&self, infos: &[&TensorInfo]) -> Result<&Weights> {
+        let Some(engine) = &self.engine.get().cached else { return Ok(&self.device) };
         let mut infos = infos.to_vec();
         infos.sort_by_key(|info| (info.file(), info.offset()));
-        let is_cached = |same: &[&TensorInfo]| {
-            let file = File::open(self.device.files()[same[0].file()].path());
-            file.is_ok_and(|file| same.iter().all(|info| self.is_cached(&file, info)))
-        };
-        let all_cached = infos.chunk_by(|a, b| a.file() == b.file()).all(is_cached);
-        if all_cached { cached } else { &self.device }
+        if !infos.chunk_by(|a, b| a.file() == b.file()).all(|same| self.is_cached(same)) {
+            return Ok(&self.device);
+        }
+        if let Some(cached) = self.cached.get() {
+            return Ok(cached);
+        }
+        let cached = Weights::open(engine, &self.path)?;
+        Ok(self.cached.get_or_init(|| cached))
     }
 
-    fn is_cached(&self, file: &File, info: &TensorInfo) -> bool {
-        if info.nbytes() == 0 {
+    /// Whether the page cache has all of these tensors of one file, which are in its order.
+    fn is_cached(&self, infos: &[&TensorInfo]) -> bool {
+        let file = File::open(self.device.files()[infos[0].file()].path());
+        // One question for tensors that follow each other.
+        let mut runs = infos.chunk_by(|a, b| end(a) == b.offset());
+        file.is_ok_and(|file| runs.all(|run| self.is_run_cached(&file, run)))
+    }
+
+    fn is_run_cached(&self, file: &File, run: &[&TensorInfo]) -> bool {
+        let (start, end) = (run[0].offset(), end(run[run.len() - 1]));
+        if start == end {
             return true;
         }
-        let (start, end) = (info.offset(), info.offset() + info.nbytes() as u64);
         let pages = end.div_ceil(self.page_bytes) - start / self.page_bytes;
         cached_pages_in(file, start..end).is_ok_and(|cached| cached >= pages)
     }
+}
+
+/// Where in its file a tensor ends.
+fn end(info: &TensorInfo) -> u64 {
+    info.offset() + info.nbytes() as u64
 }
 
 /// A tensor as an array that owns its memory.

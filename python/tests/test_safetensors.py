@@ -289,3 +289,53 @@ def test_a_file_that_changes_is_an_error(every):
         with pytest.raises(OSError, match="open it again") as caught:
             file.get_tensor("large")
         assert caught.value.filename == str(every)
+
+
+def test_metadata_that_is_empty_is_not_none(tmp_path):
+    tensors = {"a": ("U8", [1], b"x")}
+    for metadata in [None, {}, {"format": "np"}]:
+        header = {"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}
+        if metadata is not None:
+            header["__metadata__"] = metadata
+        text = json.dumps(header).encode()
+        path = tmp_path / "a.safetensors"
+        path.write_bytes(struct.pack("<Q", len(text)) + text + tensors["a"][2])
+        with safetensors.safe_open(path, "np") as theirs, ours.safe_open(path, "np") as file:
+            assert file.metadata() == theirs.metadata() == metadata
+
+
+def test_types_without_a_name_in_numpy_are_refused_before_anything_is_read(tmp_path):
+    tensors = {"big": ("U8", [1 << 20], bytes(1 << 20)), "four": ("F4", [4], b"ab")}
+    path = write(tmp_path / "f4.safetensors", tensors)
+    engine = ringmain.Engine()
+    with ours.safe_open(path, "np", engine=engine) as file:
+        for refused in [file.get_tensors, lambda: file.get_tensor("four")]:
+            with pytest.raises(ours.SafetensorError, match="get_bytes"):
+                refused()
+        with pytest.raises(ours.SafetensorError, match="get_bytes"):
+            file.get_slice("four")[:2]
+        assert file.get_bytes("four").tobytes() == b"ab"
+        assert file.get_tensors(["big"])["big"].nbytes == 1 << 20
+
+
+def test_memory_of_tensors_is_recycled_and_what_is_kept_is_not_limited(tmp_path):
+    data = np.arange(1 << 20, dtype=np.uint8).tobytes()
+    names = [f"t{at}" for at in range(8)]
+    path = write(tmp_path / "m.safetensors", {name: ("U8", [1 << 20], data) for name in names})
+    engine = ringmain.Engine("pread", memory_limit=8 << 20)
+    with ours.safe_open(path, "np", engine=engine) as file:
+        for name in names:
+            assert file.get_tensor(name).tobytes() == data
+        stats = engine.pool_stats()
+        assert (stats["fresh"], stats["in_use_bytes"]) == (1, 0)
+        kept = [file.get_tensor(name) for name in names for _ in range(3)]
+        assert all(array.tobytes() == data for array in kept)
+
+
+def test_a_device_is_checked_when_opened(every):
+    assert ours.load_file(every, None)["scalar"] == np.float32(2.5)
+    with pytest.raises(ours.SafetensorError, match="invalid"):
+        ours.safe_open(every, "np", "cuda")
+    pytest.importorskip("torch", reason="torch is not installed")
+    with pytest.raises(ours.SafetensorError, match="invalid"):
+        ours.safe_open(every, "pt", "bogus")

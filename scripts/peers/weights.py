@@ -85,12 +85,31 @@ def fast(path):
     return load, lambda loaded: torch_bytes(loaded[1])
 
 
+def ringmain_numpy(path):
+    """The same call of the Python package."""
+    from ringmain.safetensors.numpy import load_file
+
+    return lambda: list(load_file(path).values()), lambda arrays: arrays
+
+
+def ringmain_torch(path):
+    from ringmain.safetensors.torch import load_file
+
+    return lambda: torch_bytes(load_file(path).values()), lambda arrays: arrays
+
+
 # What each needs beside safetensors and NumPy.
 PEERS = {
     "safetensors mmap (numpy copy)": (numpy_file, []),
     "safetensors mmap (torch, touched)": (torch_mapped, ["torch"]),
     "safetensors pread (torch)": (torch_pread, ["torch"]),
     "fastsafetensors (no GDS)": (fast, ["torch", "fastsafetensors"]),
+}
+
+# The Python package, beside the others in all things.
+OURS_IN_PYTHON = {
+    "ringmain load_file (numpy)": (ringmain_numpy, ["ringmain"]),
+    "ringmain load_file (torch)": (ringmain_torch, ["ringmain", "torch"]),
 }
 
 # Arguments of `load_model`, and how many models of the same file are loaded: the last one counts.
@@ -104,7 +123,7 @@ FIO = [("fio direct 1M, depth 8", 8), ("fio direct 1M, depth 32", 32)]
 
 
 def one(peer, path):
-    load, contents = PEERS[peer][0](path)
+    load, contents = (PEERS | OURS_IN_PYTHON)[peer][0](path)
     started = time.perf_counter()
     loaded = load()
     seconds = time.perf_counter() - started
@@ -149,14 +168,8 @@ def measure_fio(depth, path):
 def main():
     load_model, path = sys.argv[1:3]
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else ROUNDS
-    peers = {}
-    for name, (_, needed) in PEERS.items():
-        missing = [module for module in needed if importlib.util.find_spec(module) is None]
-        if missing:
-            print(f"{name}: left out, {' and '.join(missing)} cannot be imported here")
-        else:
-            peers[name] = name
-    ways = {name: lambda name=name: measure_peer(name, path) for name in peers}
+    peers, in_python = importable(PEERS), importable(OURS_IN_PYTHON)
+    ways = {name: lambda name=name: measure_peer(name, path) for name in [*peers, *in_python]}
     ways |= {name: lambda name=name: measure_ours(load_model, name, path) for name in OURS}
     ways |= {name: lambda depth=depth: measure_fio(depth, path) for name, depth in FIO}
     found = {name: [] for name in ways}
@@ -172,10 +185,22 @@ def main():
                 sums.setdefault((result["bytes"], result["sum"]), name)
     if len(sums) != 1:
         sys.exit(f"they do not bring the same bytes: {sums}")
-    show(found, list(peers), rounds)
+    show(found, peers, [*OURS, *in_python], rounds)
 
 
-def show(found, peers, rounds):
+def importable(loaders):
+    """The names of those that have what they need; of others it is said."""
+    names = []
+    for name, (_, needed) in loaders.items():
+        missing = [module for module in needed if importlib.util.find_spec(module) is None]
+        if missing:
+            print(f"{name}: left out, {' and '.join(missing)} cannot be imported here")
+        else:
+            names.append(name)
+    return names
+
+
+def show(found, peers, ours, rounds):
     rates = {name: statistics.median(runs) for name, runs in found.items()}
     print(f"\nall tensors into memory, cold (medians of {rounds} interleaved rounds)")
     print(f"{'':36} {'GB/s':>7} {'range':>15}")
@@ -183,9 +208,9 @@ def show(found, peers, rounds):
         spread = f"{min(found[name]) / 1e9:.2f} to {max(found[name]) / 1e9:.2f}"
         print(f"{name:36} {rate / 1e9:7.2f} {spread:>15}")
     print("\nratios of the medians")
-    for ours in OURS:
+    for our in ours:
         for other in [*peers, *(name for name, _ in FIO)]:
-            print(f"{ours:26} / {other:36} {rates[ours] / rates[other]:6.2f}")
+            print(f"{our:26} / {other:36} {rates[our] / rates[other]:6.2f}")
 
 
 if __name__ == "__main__":

@@ -137,9 +137,7 @@ fn install_handler() -> bool {
     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_sigbus;
     let handler = handler as libc::sighandler_t;
     INSTALLED.get_or_init(|| {
-        // SAFETY: a plain query.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-        PAGE_BYTES.store(usize::try_from(page).unwrap_or(4096), Ordering::SeqCst);
+        PAGE_BYTES.store(super::page_bytes(), Ordering::SeqCst);
         // The old action is kept before ours can run and want it.
         let _ = PREVIOUS.set(current_action());
         // SAFETY: an all-zero sigaction is valid; the handler below is async-signal-safe.

@@ -173,3 +173,10 @@ pub(crate) fn eio() -> io::Error {
 pub(crate) fn eintr() -> io::Error {
     io::Error::from_raw_os_error(libc::EINTR)
 }
+
+/// The bytes of a page of memory.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: a plain query.
+    let found = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(found).ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(4096)
+}

@@ -45,7 +45,8 @@ fn describe(engine: &Engine, path: &Path) -> Result<Inspection, Failure> {
     facts.insert("tensor_count".into(), json!(weights.len()));
     facts.insert("tensor_bytes".into(), json!(weights.nbytes()));
     facts.insert("header_bytes".into(), json!(headers.iter().sum::<u64>()));
-    let metadata: BTreeMap<_, _> = weights.files().iter().flat_map(WeightFile::metadata).collect();
+    let metadata: BTreeMap<_, _> =
+        weights.files().iter().filter_map(WeightFile::metadata).flatten().collect();
     facts.insert("metadata".into(), json!(metadata));
     facts.insert("dtypes".into(), dtypes(&weights));
     let has_several = weights.files().len() > 1;

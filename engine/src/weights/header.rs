@@ -24,7 +24,8 @@ pub(super) const HEADER_BYTES_MAX: u64 = 100_000_000;
 pub(super) struct Header {
     /// In the order of the file.
     pub(super) tensors: Vec<TensorInfo>,
-    pub(super) metadata: BTreeMap<String, String>,
+    /// `None` if it says nothing, which is not the same as an empty list.
+    pub(super) metadata: Option<BTreeMap<String, String>>,
 }
 
 /// The bytes of the header itself, from the first bytes of a file.
@@ -67,7 +68,7 @@ pub(super) fn parse(
         tensor: tensor.to_owned(),
         fault,
     };
-    let metadata = entries.metadata.take().unwrap_or_default();
+    let metadata = entries.metadata.take();
     let tensors = entries.check(data_len).map_err(bad_tensor)?;
     let named = |(name, info): &(&str, tensor::TensorInfo)| ((*name).to_owned(), info.clone());
     let checked = tensor::Metadata::new(None, tensors.iter().map(named).collect());
@@ -236,7 +237,7 @@ mod tests {
         let header = open(&file(&json, 12)).unwrap();
         let names: Vec<_> = header.tensors.iter().map(TensorInfo::name).collect();
         assert_eq!(names, ["b", "e", "z", "a"]);
-        assert_eq!(header.metadata["k"], "v");
+        assert_eq!(header.metadata.unwrap()["k"], "v");
         let (a, data_start) = (&header.tensors[3], 8 + json.len() as u64);
         assert_eq!((a.offset(), a.nbytes(), a.shape()), (data_start + 4, 8, &[2][..]));
     }

@@ -232,20 +232,21 @@ impl Schedule for Tensors {
     }
 
     fn read(&mut self, room: Room, done: &mut Vec<Done<Tensor>>) -> Result<(), WeightsError> {
-        let Group { placed, bytes } = self.stage(room.budget_bytes)?;
+        let Group { mut placed, bytes } = self.stage(room.budget_bytes)?;
         let (count, mut sizes) = (placed.len(), bytes.into_iter());
         let mut hand_out = |placed: Placed| {
             let bytes = sizes.next().unwrap_or(0); // there is one for each
             done.push(Done { item: placed.finish(), bytes });
         };
-        match self.weights.read_into_memory(placed, &self.memory) {
-            Ok(placed) => placed.into_iter().for_each(&mut hand_out),
+        match self.weights.read_placed(&mut placed, &self.memory) {
+            Ok(()) => placed.into_iter().for_each(&mut hand_out),
             Err(error) if count == 1 => return Err(error),
             // It is one of them: those before it are handed out, and the next read is its own.
             Err(_) => {
+                drop(placed);
                 for _ in 0..count {
                     let mut alone = self.stage(0)?.placed;
-                    self.weights.read_placed(&mut alone)?;
+                    self.weights.read_placed(&mut alone, &self.memory)?;
                     alone.into_iter().for_each(&mut hand_out);
                     self.at += 1;
                 }

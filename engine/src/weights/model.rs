@@ -69,7 +69,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub struct WeightFile {
     pub(super) file: SteadyFile,
-    metadata: BTreeMap<String, String>,
+    metadata: Option<BTreeMap<String, String>>,
 }
 
 impl WeightFile {
@@ -85,10 +85,10 @@ impl WeightFile {
         self.file.len()
     }
 
-    /// What the header says beside tensors (`__metadata__`).
+    /// What the header says beside tensors (`__metadata__`), if it has that.
     #[must_use]
-    pub fn metadata(&self) -> &BTreeMap<String, String> {
-        &self.metadata
+    pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
+        self.metadata.as_ref()
     }
 
     /// An error if the file is not what it was.
@@ -177,11 +177,10 @@ impl Weights {
         &self.shared.engine
     }
 
-    /// What the header of the only, or first, file says beside tensors; nothing for a model without
-    /// files. [`files`](Self::files) has that of each.
+    /// What the header of the only, or first, file says beside tensors, if it does. [`files`](Self::files) has that of each.
     #[must_use]
     pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
-        self.files().first().map(WeightFile::metadata)
+        self.files().first().and_then(WeightFile::metadata)
     }
 
     /// The files, each with its metadata.

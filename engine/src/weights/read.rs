@@ -104,20 +104,34 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// The bytes that are read for it.
-    pub(super) fn bytes(&self) -> usize {
-        self.buffer.len()
-    }
-
-    pub(super) fn populate(&mut self) {
-        // Where it cannot be, the read does it.
-        let _populated = self.buffer.populate();
-    }
-
     pub(super) fn finish(mut self) -> Tensor {
         let lead = (self.piece.offset - self.blocks.start) as usize; // less than a block
         self.buffer.narrow(lead..lead + self.piece.nbytes);
         Tensor::new(self.piece.info, self.piece.shape, self.buffer)
+    }
+}
+
+/// Some bytes of a tensor, and where in memory they go.
+pub(super) struct Part<'a> {
+    info: &'a Arc<TensorInfo>,
+    offset: u64,
+    pub(super) dst: &'a mut [u8],
+}
+
+impl<'a> Part<'a> {
+    fn whole(placed: &'a mut Placed) -> Self {
+        let Placed { piece, blocks, buffer } = placed;
+        Self { info: &piece.info, offset: blocks.start, dst: buffer }
+    }
+
+    /// The same in parts of so many bytes at most.
+    pub(super) fn split(self, bytes_max: usize) -> impl Iterator<Item = Self> {
+        let Self { info, offset, dst } = self;
+        dst.chunks_mut(bytes_max).scan(offset, move |next, dst| {
+            let offset = *next;
+            *next += dst.len() as u64;
+            Some(Self { info, offset, dst })
+        })
     }
 }
 
@@ -126,6 +140,31 @@ impl Weights {
     pub fn read(&self, name: &str) -> Result<Tensor, WeightsError> {
         let mut tensors = self.read_many(&[name])?;
         tensors.pop().ok_or_else(|| self.no_such(name))
+    }
+
+    /// Reads a tensor into memory of a pool, to which it returns when the tensor is dropped: for one
+    /// tensor after the other. A pool that is spent is [`WeightsError::PoolSpent`] at once.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("model.safetensors");
+    /// # let json = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
+    /// # std::fs::write(&path, [&(json.len() as u64).to_le_bytes(), json.as_bytes(), b"ab"].concat())?;
+    /// use ringmain::{Engine, weights::Weights};
+    /// let engine = Engine::new()?;
+    /// let weights = Weights::open(&engine, &path)?;
+    /// for _ in 0..3 {
+    ///     assert_eq!(weights.read_from("a", engine.pool())?.bytes(), b"ab");
+    /// }
+    /// assert_eq!(engine.pool().stats().fresh, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_from(&self, name: &str, pool: &BufferPool) -> Result<Tensor, WeightsError> {
+        let piece = Piece::whole(&self.shared.tensors[self.find(name)?]);
+        let memory = Memory::Pool(pool.clone());
+        let mut placed = self.place(piece, &memory, Patience::None)?;
+        self.read_placed(std::slice::from_mut(&mut placed), &memory)?;
+        Ok(placed.finish())
     }
 
     /// Reads many tensors as one batch, each into memory of its own; they come in the order asked.
@@ -256,8 +295,8 @@ impl Weights {
         memory: &Memory,
     ) -> Result<Vec<Tensor>, WeightsError> {
         let place = |piece| self.place(piece, memory, Patience::Waits);
-        let placed = pieces.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
-        let placed = self.read_into_memory(placed, memory)?;
+        let mut placed = pieces.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        self.read_placed(&mut placed, memory)?;
         Ok(placed.into_iter().map(Placed::finish).collect())
     }
 
@@ -276,29 +315,29 @@ impl Weights {
         Ok(Placed { blocks: piece.blocks(file), piece, buffer })
     }
 
-    /// Reads what is in place, in memory of that kind.
-    pub(super) fn read_into_memory(
+    /// Reads what is in place, in memory of that kind, as one batch.
+    pub(super) fn read_placed(
         &self,
-        mut placed: Vec<Placed>,
+        placed: &mut [Placed],
         memory: &Memory,
-    ) -> Result<Vec<Placed>, WeightsError> {
+    ) -> Result<(), WeightsError> {
+        let mut parts: Vec<_> = placed.iter_mut().map(Part::whole).collect();
+        parts.sort_by_key(|part| (part.info.file(), part.offset));
         match memory {
-            Memory::Fresh => self.read_fresh(placed),
-            Memory::Pool(_) => self.read_placed(&mut placed).map(|()| placed),
+            Memory::Fresh => self.read_fresh(parts),
+            Memory::Pool(_) => self.read_parts(parts),
         }
     }
 
-    /// Reads what is in place, as one batch.
-    pub(super) fn read_placed(&self, placed: &mut [Placed]) -> Result<(), WeightsError> {
-        let mut order: Vec<_> = placed.iter_mut().collect();
-        order.sort_by_key(|placed| (placed.piece.info.file(), placed.blocks.start));
-        let infos: Vec<_> = order.iter().map(|placed| Arc::clone(&placed.piece.info)).collect();
-        let mut reads = Vec::with_capacity(order.len());
-        for Placed { piece, blocks, buffer } in order {
-            let file = &self.shared.files[piece.info.file()].file;
-            reads.push(Read::new(file, blocks.start, buffer));
-        }
-        self.read_batch(&mut reads, &infos.iter().collect::<Vec<_>>())
+    /// Reads parts, sorted by file, as one batch.
+    pub(super) fn read_parts(&self, parts: Vec<Part<'_>>) -> Result<(), WeightsError> {
+        let infos: Vec<_> = parts.iter().map(|part| part.info).collect();
+        let read = |part| {
+            let Part { info, offset, dst } = part;
+            Read::new(&self.shared.files[info.file()].file, offset, dst)
+        };
+        let mut reads: Vec<_> = parts.into_iter().map(read).collect();
+        self.read_batch(&mut reads, &infos)
     }
 
     /// Reads a batch, sorted by file, and makes sure that the files are what they were.

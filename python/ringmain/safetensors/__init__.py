@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from .._ringmain import Engine, _Weights
 from ._elements import NumPy, Torch
 
@@ -57,11 +59,14 @@ def _their_kinds() -> Iterator[None]:
 
 def _framework(name: str, device: Any) -> NumPy | Torch:
     if name in ("np", "numpy"):
-        if str(device) != "cpu":
+        if str(device or "cpu") != "cpu":
             raise _BadFile(f"device {device} is invalid: NumPy's arrays are on the cpu")
         return NumPy()
     if name in ("pt", "torch", "pytorch"):
-        return Torch(device)
+        try:
+            return Torch(device)
+        except RuntimeError as error:
+            raise _BadFile(f"device {device} is invalid: {error}") from None
     raise _BadFile(f'framework {name} is invalid: it is "np" or "pt"')
 
 
@@ -129,16 +134,25 @@ class safe_open:
         weights = self._open()
         with _their_kinds():
             dtype, shape = weights.info(name)
-            array = weights.read(name, self._framework.elements.get(dtype))
-            return self._framework.finish(array, dtype, shape, name)
+            array = weights.read(name, self._framework.element(dtype, name))
+            return self._framework.finish(array, dtype, shape)
+
+    def get_bytes(self, name: str) -> np.ndarray:
+        """Reads the bytes of a tensor, of whatever type."""
+        weights = self._open()
+        with _their_kinds():
+            return weights.read(name, None)
 
     def get_tensors(self, names: list[str] | None = None) -> dict[str, Any]:
         """Reads all tensors, or some, while the next ones are on their way."""
         weights = self._open()
         with _their_kinds():
+            wanted = {name: weights.info(name) for name in names or weights.names()}
+            for name, (dtype, _) in wanted.items():
+                self._framework.element(dtype, name)  # before anything is read
             found = weights.load(self._framework.elements, names)
             for name, array in found.items():
-                found[name] = self._framework.finish(array, *weights.info(name), name)
+                found[name] = self._framework.finish(array, *wanted[name])
             return found
 
     def get_slice(self, name: str) -> _Slice:
@@ -165,14 +179,14 @@ class _Slice:
 
     def __getitem__(self, key: Any) -> Any:
         with _their_kinds():
-            element = self._framework.elements.get(self._dtype)
+            element = self._framework.element(self._dtype, self._name)
             if element is None:
                 raise ValueError(
-                    f"tensor {self._name} holds {self._dtype}, which has no slices here; use "
+                    f"tensor {self._name} holds {self._dtype}, of which there are no slices; use "
                     f"get_tensor"
                 )
             part = self._weights.view(self._name, element).read(key)
-            return self._framework.finish(part, self._dtype, list(part.shape), self._name)
+            return self._framework.finish(part, self._dtype, list(part.shape))
 
     def __repr__(self) -> str:
         return f"Slice({self._name}, {self._dtype}, {self._shape})"

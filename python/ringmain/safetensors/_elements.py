@@ -48,6 +48,7 @@ _TORCH = {
     "I64": "int64",
     "F64": "float64",
     "C64": "complex64",
+    "F4": "float4_e2m1fn_x2",
     **{name: added for name, (added, _) in _ADDED.items()},
 }
 
@@ -65,11 +66,15 @@ class NumPy:
             if hasattr(ml_dtypes, added):
                 self.elements[name] = np.dtype(getattr(ml_dtypes, added))
 
-    def finish(self, array: Any, dtype: str, shape: list[int], name: str) -> Any:
-        """The array as its caller gets it."""
+    def element(self, dtype: str, name: str) -> np.dtype:
+        """What the elements of a tensor are read as."""
         if dtype not in self.elements:
-            way = "install ml_dtypes" if dtype in _ADDED else "read its bytes"
+            way = "install ml_dtypes" if dtype in _ADDED else "use get_bytes"
             raise ValueError(f"tensor {name} holds {dtype}, which NumPy has no type for; {way}")
+        return self.elements[dtype]
+
+    def finish(self, array: Any, dtype: str, shape: list[int]) -> Any:
+        """The array as its caller gets it."""
         return np.asarray(array)  # of a single element an array too
 
 
@@ -86,24 +91,32 @@ class Torch:
             ) from error
         if sys.byteorder != "little":
             raise NotImplementedError('framework="pt" needs a little-endian machine')
-        self._torch, self._device = torch, device
+        self._torch, self._device = torch, torch.device("cpu" if device is None else device)
         bytes_of = {name: code for name, (_, code) in _ADDED.items()}
         self.elements: dict[str, Any] = {
             name: np.dtype(code) for name, code in {**_PLAIN, **bytes_of}.items()
         }
 
-    def finish(self, array: Any, dtype: str, shape: list[int], name: str) -> Any:
+    def element(self, dtype: str, name: str) -> np.dtype | None:
+        """What the elements of a tensor are read as; none are read as bytes."""
+        if self._type(dtype) is None:
+            raise ValueError(
+                f"tensor {name} holds {dtype}, which this torch has no type for; use get_bytes"
+            )
+        return self.elements.get(dtype)
+
+    def _type(self, dtype: str) -> Any:
+        return getattr(self._torch, _TORCH.get(dtype, ""), None)
+
+    def finish(self, array: Any, dtype: str, shape: list[int]) -> Any:
         """The tensor of an array's memory, on the device."""
-        torch = self._torch
-        element = getattr(torch, _TORCH.get(dtype, ""), None)
-        if dtype == "F4" and hasattr(torch, "float4_e2m1fn_x2"):
-            element, shape = torch.float4_e2m1fn_x2, [*shape[:-1], shape[-1] // 2]
-        if element is None:
-            raise ValueError(f"tensor {name} holds {dtype}, which this torch has no type for")
+        torch, element = self._torch, self._type(dtype)
+        if dtype == "F4":  # two to a byte
+            shape = [*shape[:-1], shape[-1] // 2]
         array = np.ascontiguousarray(array)
         if array.size == 0:
             return torch.empty(shape, dtype=element, device=self._device)
         # By bytes, as NumPy has not all of torch's types. The tensor keeps the array, and the array
         # its memory.
         tensor = torch.from_numpy(array.reshape(-1).view(np.uint8)).view(element).reshape(shape)
-        return tensor if str(self._device) == "cpu" else tensor.to(self._device)
+        return tensor.to(self._device)
