@@ -284,17 +284,23 @@ def test_workers_of_ranks_have_all_rows_once(corpus):
         _split.part(0, 1, 1, 1)
 
 
-def test_shares_of_workers_are_those_of_a_loader_that_asks_in_turn():
-    for lengths in ([3, 3], [4, 3, 3], [1, 1, 0], [5], [2, 4, 3]):
-        left, order = list(lengths), []
-        while any(left):
-            for worker, batches in enumerate(left):
-                if batches:
-                    left[worker] -= 1
-                    order.append(worker)
-        for batches in range(len(order) + 1):
-            shares = [
-                _split.share(batches, worker, len(lengths), lengths)
-                for worker in range(len(lengths))
-            ]
-            assert shares == [order[:batches].count(worker) for worker in range(len(lengths))]
+def asked_in_turn(lengths):
+    """Which worker each batch of a loader comes from."""
+    left, order = list(lengths), []
+    while any(left):
+        for worker, batches in enumerate(left):
+            if batches:
+                left[worker] -= 1
+                order.append(worker)
+    return order
+
+
+@pytest.mark.parametrize("lengths", [[3, 3], [4, 3, 3], [1, 1, 0], [5], [2, 4, 3], [0, 0]])
+def test_parts_that_are_left_come_as_they_would_have(lengths):
+    order = asked_in_turn(lengths)
+    for batches in range(len(order) + 1):
+        parts = _split.parts_left(batches, lengths)
+        assert sorted(part for part, _ in parts) == list(range(len(lengths)))
+        assert all(used == order[:batches].count(part) for part, used in parts)
+        rest = asked_in_turn([lengths[part] - used for part, used in parts])
+        assert [parts[worker][0] for worker in rest] == order[batches:]
