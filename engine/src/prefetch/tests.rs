@@ -185,6 +185,37 @@ fn buffers_that_come_back_in_time_are_used() {
     }
 }
 
+/// The patience is that of all calls together, and nothing is lost or passed over by asking.
+#[test]
+fn a_caller_that_waits_in_parts_has_the_same_jobs() {
+    for window_bytes in [0, 100] {
+        let (world, mut prefetcher) =
+            prefetcher(World { jobs: vec![10; 9], ..World::default() }, window_bytes);
+        world.is_spent.store(true, Ordering::SeqCst);
+        let part = PATIENCE / 30;
+        let start = Instant::now();
+        assert_eq!(prefetcher.next_within(part), Poll::Pending);
+        assert!(start.elapsed() >= part && start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+        assert_eq!(prefetcher.position().at, 0);
+        let failed = loop {
+            if let Poll::Ready(outcome) = prefetcher.next_within(part) {
+                break outcome;
+            }
+        };
+        assert_eq!(failed, Some(Err(Trouble::NoBuffers)), "{window_bytes}");
+        assert!(start.elapsed() >= PATIENCE, "{:?}", start.elapsed());
+        world.is_spent.store(false, Ordering::SeqCst);
+        for expected in (0..9).map(|at| Some(Ok(at))).chain([None]) {
+            let found = loop {
+                if let Poll::Ready(outcome) = prefetcher.next_within(part) {
+                    break outcome;
+                }
+            };
+            assert_eq!(found, expected, "{window_bytes}");
+        }
+    }
+}
+
 #[test]
 fn dropping_it_ends_the_thread_at_once() {
     // All of them would take twenty seconds.
