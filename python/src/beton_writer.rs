@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyBufferError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
 use ringmain::DType;
@@ -19,6 +19,7 @@ use ringmain::beton::{
 
 use crate::array;
 use crate::error::{Failure, Result};
+use crate::given;
 
 /// How often Ctrl-C is looked for.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
@@ -50,21 +51,27 @@ impl PyBetonWriter {
     fn new(
         path: PathBuf,
         fields: &Bound<'_, PyDict>,
-        page_size: Option<u32>,
-        alignment: Option<usize>,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = given::page_size)] page_size: Option<u32>,
+        #[pyo3(from_py_with = given::alignment)] alignment: Option<usize>,
+        #[pyo3(from_py_with = given::workers)] workers: Option<usize>,
         deterministic: bool,
         direct: bool,
     ) -> Result<Self> {
         let (mut columns, mut described) = (Vec::new(), Vec::new());
         for (name, kind) in fields.iter() {
             let column = Column::parse(&name.extract::<String>()?, &kind)?;
+            if column.name.is_empty() {
+                return Err(Failure::value("a field has an empty name; samples are dicts by name"));
+            }
             described.push(Field::new(&column.name, column.kind.clone()).map_err(Failure::value)?);
             columns.push(column);
         }
         let mut writer = BetonWriter::new(described).deterministic(deterministic).direct(direct);
         if let Some(bytes) = page_size {
             writer = writer.page_bytes(bytes);
+        }
+        if workers == Some(0) {
+            return Err(Failure::value("workers cannot be 0: someone must write"));
         }
         if let Some(workers) = workers {
             writer = writer.workers(workers);
@@ -87,12 +94,12 @@ impl PyBetonWriter {
         let (py, count) = (samples.py(), samples.len()? as u64);
         let samples = samples.clone().unbind();
         self.write(py, |is_over| {
-            self.writer.write_indexed(&self.path, count, |id, builder| {
+            Ok(self.writer.write_indexed(&self.path, count, |id, builder| {
                 Python::attach(|py| {
                     check(is_over)?;
                     self.put(&samples.bind(py).get_item(id)?, builder)
                 })
-            })
+            })?)
         })
     }
 
@@ -101,7 +108,7 @@ impl PyBetonWriter {
     fn from_iterable<'py>(
         &self,
         samples: &Bound<'py, PyAny>,
-        count: Option<u64>,
+        #[pyo3(from_py_with = given::count)] count: Option<u64>,
     ) -> Result<Bound<'py, PyDict>> {
         let py = samples.py();
         let count = match count {
@@ -113,14 +120,20 @@ impl PyBetonWriter {
                 )
             })?,
         };
-        let iterator = Items(samples.try_iter()?.unbind());
+        let raised = Mutex::new(None);
+        let items = Items { iterator: samples.try_iter()?.unbind(), raised: &raised };
         self.write(py, |is_over| {
-            self.writer.write_iter(&self.path, count, iterator, |item, builder| {
+            let written = self.writer.write_iter(&self.path, count, items, |item, builder| {
                 Python::attach(|py| {
                     check(is_over)?;
                     self.put(item?.bind(py), builder)
                 })
-            })
+            });
+            match (written, take_raised(&raised)) {
+                // They are too few because it has failed, or too many because that counts as one.
+                (Err(BetonError::WrongCount { .. }), Some(error)) => Err(Failure::from(error)),
+                (written, _) => Ok(written?),
+            }
         })
     }
 }
@@ -130,7 +143,7 @@ impl PyBetonWriter {
     fn write<'py>(
         &self,
         py: Python<'py>,
-        write: impl FnOnce(&AtomicBool) -> std::result::Result<WriteReport, BetonError> + Send,
+        write: impl FnOnce(&AtomicBool) -> Result<WriteReport> + Send,
     ) -> Result<Bound<'py, PyDict>> {
         let is_over = AtomicBool::new(false);
         let (done, waiting) = mpsc::channel::<()>();
@@ -260,35 +273,26 @@ impl Column {
         builder: &mut SampleBuilder<'_>,
     ) -> std::result::Result<(), SampleError> {
         let py = value.py();
+        let named = |error| self.named(py, id, error);
         match &self.kind {
-            FieldKind::Int => builder.int(value.extract()?)?,
-            FieldKind::Float => builder.float(value.extract()?)?,
-            FieldKind::Bytes => builder.bytes(&bytes_of(value)?)?,
+            FieldKind::Int => builder.int(value.extract().map_err(named)?)?,
+            FieldKind::Float => builder.float(value.extract().map_err(named)?)?,
+            FieldKind::Bytes => builder.bytes(&bytes_of(value).map_err(named)?)?,
             FieldKind::Json => {
-                let text = py.import("json")?.call_method1("dumps", (value,))?;
+                let text = py.import("json")?.call_method1("dumps", (value,)).map_err(named)?;
                 builder.json(&text.extract::<String>()?)?
             }
             FieldKind::RgbImage => match value.cast::<PyUntypedArray>() {
                 Ok(image) => {
-                    let &[height, width, 3] = image.shape() else {
-                        return Err(self.unfit(id, "an image is an array of (height, width, 3)"));
-                    };
-                    let (Ok(width), Ok(height)) = (u16::try_from(width), u16::try_from(height))
-                    else {
-                        return Err(self.unfit(id, "an image has up to 65535 rows and columns"));
-                    };
-                    let byte = PyArrayDescr::new(py, "u1")?;
-                    if !image.dtype().is_equiv_to(&byte) {
-                        return Err(self.unfit(id, "an image is an array of uint8"));
-                    }
-                    builder.image_raw(width, height, &array_bytes(image, &byte)?)?
+                    let (width, height) =
+                        image_size(image).map_err(|reason| self.unfit(id, reason))?;
+                    builder.image_raw(width, height, &bytes_in_order(image)?)?
                 }
-                Err(_) => builder.image_jpeg(&bytes_of(value)?)?,
+                Err(_) => builder.image_jpeg(&bytes_of(value).map_err(named)?)?,
             },
             FieldKind::NdArray(spec) | FieldKind::TorchTensor(spec) => {
                 let Some(descr) = &self.descr else { return Err(self.unfit(id, "no dtype")) };
-                let asarray = py.import("numpy")?.getattr("asarray")?;
-                let array = asarray.call1((value,))?;
+                let array = converted(value, descr.bind(py)).map_err(named)?;
                 let array = array.cast::<PyUntypedArray>().map_err(PyErr::from)?;
                 if array.shape() != spec.shape() {
                     let (given, wanted) =
@@ -296,11 +300,26 @@ impl Column {
                     let reason = format!("shape {given}, where the field has {wanted}");
                     return Err(self.unfit(id, &reason));
                 }
-                builder.array(&array_bytes(array, descr.bind(py))?)?
+                builder.array(&bytes_in_order(array)?)?
             }
             _ => return Err(self.unfit(id, "a custom field cannot be written from Python")),
         };
         Ok(())
+    }
+
+    /// An exception of a value that does not fit, with the sample and the field; any other as it is.
+    fn named(&self, py: Python<'_>, id: u64, error: PyErr) -> SampleError {
+        let message = format!("sample {id}, field {:?}: {}", self.name, error.value(py));
+        let is = |kind: &Bound<'_, PyAny>| error.is_instance(py, kind);
+        let named = if is(&py.get_type::<PyTypeError>()) || is(&py.get_type::<PyBufferError>()) {
+            PyTypeError::new_err(message)
+        } else if is(&py.get_type::<PyOverflowError>()) || is(&py.get_type::<PyValueError>()) {
+            PyValueError::new_err(message)
+        } else {
+            return Box::new(error);
+        };
+        named.set_cause(py, Some(error));
+        Box::new(named)
     }
 
     fn unfit(&self, id: u64, reason: &str) -> SampleError {
@@ -309,30 +328,83 @@ impl Column {
 }
 
 /// What a Python iterator yields, for threads without the interpreter lock.
-struct Items(Py<PyIterator>);
+struct Items<'a> {
+    iterator: Py<PyIterator>,
+    /// What it has raised: the end of the iterator, but not of ours, as that would be too few.
+    raised: &'a Mutex<Option<PyErr>>,
+}
 
-impl Iterator for Items {
+impl Iterator for Items<'_> {
     type Item = PyResult<Py<PyAny>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         Python::attach(|py| {
-            let next = self.0.bind(py).clone().next()?;
-            Some(next.map(Bound::unbind))
+            let mut error = take_raised(self.raised);
+            if error.is_none() {
+                match self.iterator.bind(py).clone().next()? {
+                    Ok(item) => return Some(Ok(item.unbind())),
+                    Err(raised) => error = Some(raised),
+                }
+            }
+            let again = error.as_ref().map(|error| Err(error.clone_ref(py)));
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = error;
+            again
         })
     }
 }
 
-/// The bytes of an array in C order as elements of that type, to which only what loses nothing is
-/// converted.
-fn array_bytes(
-    array: &Bound<'_, PyUntypedArray>,
-    descr: &Bound<'_, PyArrayDescr>,
-) -> PyResult<Vec<u8>> {
-    let kwargs = PyDict::new(array.py());
-    kwargs.set_item("casting", "same_kind")?;
+fn take_raised(raised: &Mutex<Option<PyErr>>) -> Option<PyErr> {
+    raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Width and height of an array that is an image.
+fn image_size(image: &Bound<'_, PyUntypedArray>) -> std::result::Result<(u16, u16), &'static str> {
+    let &[height, width, 3] = image.shape() else {
+        return Err("an image is an array of (height, width, 3)");
+    };
+    let dtype = image.dtype();
+    if (dtype.kind(), dtype.itemsize()) != (b'u', 1) {
+        return Err("an image is an array of uint8");
+    }
+    match (u16::try_from(width), u16::try_from(height)) {
+        (Ok(width), Ok(height)) => Ok((width, height)),
+        _ => Err("an image has up to 65535 rows and columns"),
+    }
+}
+
+/// A value as an array of that type, to which only what loses nothing is converted. Lists have no
+/// type of their own, so their whole numbers need only fit, and the others are rounded.
+fn converted<'py>(
+    value: &Bound<'py, PyAny>,
+    descr: &Bound<'py, PyArrayDescr>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = value.py().import("numpy")?;
+    let array = numpy.call_method1("asarray", (value,))?;
+    let kwargs = PyDict::new(value.py());
     kwargs.set_item("copy", false)?;
+    let is_array = value.hasattr("dtype")?;
+    let is_whole = |kind: u8| matches!(kind, b'b' | b'i' | b'u');
+    let given = array.cast::<PyUntypedArray>().map(|array| array.dtype().kind());
+    let given = given.map_err(PyErr::from)?;
+    if is_array || !is_whole(given) || !is_whole(descr.kind()) {
+        // Whole numbers that are too large for NumPy's are objects.
+        if !is_array && given == b'O' && is_whole(descr.kind()) {
+            return numpy.call_method1("asarray", (value, descr));
+        }
+        kwargs.set_item("casting", if is_array { "safe" } else { "same_kind" })?;
+        return array.call_method("astype", (descr,), Some(&kwargs));
+    }
+    kwargs.set_item("casting", "unsafe")?;
     let converted = array.call_method("astype", (descr,), Some(&kwargs))?;
-    converted.call_method0("tobytes")?.extract()
+    if numpy.call_method1("array_equal", (&array, &converted))?.extract()? {
+        return Ok(converted);
+    }
+    Err(PyOverflowError::new_err(format!("{value} does not fit into {descr}")))
+}
+
+/// The bytes of an array in C order.
+fn bytes_in_order(array: &Bound<'_, PyUntypedArray>) -> PyResult<Vec<u8>> {
+    array.call_method0("tobytes")?.extract()
 }
 
 fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {

@@ -16,6 +16,8 @@
 //! | `weights` | safetensors |
 //! | `beton`, `beton_batch`, `beton_writer` | `Beton`, its samples as arrays, `BetonWriter` |
 //! | `command` | the `ringmain` command |
+//! | `position` | what an iterator reads from, and the wait for its next batch |
+//! | `given`, `path` | arguments: numbers that name themselves in errors, absolute paths |
 //! | `gil` | reads without the interpreter lock, in parts that Ctrl-C can end |
 //!
 //! `unsafe` is where memory changes hands with NumPy: `array`, and `shards` and `beton_batch`, which
@@ -30,9 +32,12 @@ mod dtype;
 mod engine;
 mod error;
 mod gil;
+mod given;
 mod key;
 mod memmap;
 mod operators;
+mod path;
+mod position;
 mod read_many;
 mod selection;
 mod shards;
