@@ -121,8 +121,9 @@ impl PyBetonWriter {
             })?,
         };
         let raised = Mutex::new(None);
-        let items = Items { iterator: samples.try_iter()?.unbind(), raised: &raised };
+        let iterator = samples.try_iter()?.unbind();
         self.write(py, |is_over| {
+            let items = Items { iterator, raised: &raised, is_over };
             let written = self.writer.write_iter(&self.path, count, items, |item, builder| {
                 Python::attach(|py| {
                     check(is_over)?;
@@ -332,6 +333,8 @@ struct Items<'a> {
     iterator: Py<PyIterator>,
     /// What it has raised: the end of the iterator, but not of ours, as that would be too few.
     raised: &'a Mutex<Option<PyErr>>,
+    /// Nobody wants more.
+    is_over: &'a AtomicBool,
 }
 
 impl Iterator for Items<'_> {
@@ -341,6 +344,9 @@ impl Iterator for Items<'_> {
         Python::attach(|py| {
             let mut error = take_raised(self.raised);
             if error.is_none() {
+                if self.is_over.load(Ordering::Relaxed) {
+                    return None;
+                }
                 match self.iterator.bind(py).clone().next()? {
                     Ok(item) => return Some(Ok(item.unbind())),
                     Err(raised) => error = Some(raised),
