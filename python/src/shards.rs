@@ -324,8 +324,8 @@ fn arrays(py: Python<'_>, mut batch: RowBatch) -> Result<Bound<'_, PyTuple>> {
         Delivered::F32 => "f4",
         _ => "f8",
     };
-    let rows = batch.row_bytes_mut().as_mut_ptr();
-    let ids = batch.row_ids_mut().as_mut_ptr();
+    let (rows, ids) = batch.parts_mut();
+    let (rows, ids) = (rows.as_mut_ptr(), ids.as_mut_ptr());
     let owner = Bound::new(py, Rows { _batch: batch })?.into_any();
     let (value, id) = (PyArrayDescr::new(py, code)?, PyArrayDescr::new(py, "u8")?);
     // SAFETY: both are slices of the batch of just these lengths; its memory stays where it is while
