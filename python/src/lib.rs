@@ -14,7 +14,8 @@
 //! | `read_many` | many views as one batch |
 //! | `shards` | `ShardSource` |
 //! | `weights` | safetensors |
-//! | `beton`, `beton_batch`, `beton_writer` | `Beton`, its samples as arrays, `BetonWriter` |
+//! | `beton`, `beton_epoch`, `beton_batch` | `Beton`, `BetonEpoch`, samples as arrays |
+//! | `beton_writer`, `beton_column` | `BetonWriter`, the values of a field |
 //! | `command` | the `ringmain` command |
 //! | `position` | what an iterator reads from, and the wait for its next batch |
 //! | `given`, `path` | arguments: numbers that name themselves in errors, absolute paths |
@@ -26,6 +27,8 @@
 mod array;
 mod beton;
 mod beton_batch;
+mod beton_column;
+mod beton_epoch;
 mod beton_writer;
 mod command;
 mod dtype;
@@ -50,7 +53,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _ringmain {
     #[pymodule_export]
-    use super::beton::{PyBeton, PyBetonEpoch};
+    use super::beton::PyBeton;
+    #[pymodule_export]
+    use super::beton_epoch::PyBetonEpoch;
     #[pymodule_export]
     use super::beton_writer::PyBetonWriter;
     #[pymodule_export]
