@@ -71,6 +71,10 @@ type Outcome<S> = Option<Result<<S as Schedule>::Item, <S as Schedule>::Error>>;
 const PAUSE_MIN: Duration = Duration::from_micros(250);
 const PAUSE_MAX: Duration = Duration::from_millis(8);
 
+/// A caller who waits in parts and was away for this long has given up, and may have dropped what
+/// it held: it waits anew, and an error of the old wait is none of the new.
+const AWAY_MIN: Duration = Duration::from_secs(1);
+
 /// Runs a schedule ahead of its consumer. Dropping it ends the thread, which finishes at most the
 /// one read it is at.
 pub(crate) struct Prefetcher<S: Schedule> {
@@ -82,6 +86,8 @@ pub(crate) struct Prefetcher<S: Schedule> {
     done: Vec<Done<S::Item>>,
     /// Since when such a read waits for buffers.
     waits_since: Option<Instant>,
+    /// When the caller was last told to ask again.
+    pending_at: Option<Instant>,
 }
 
 struct Reader<S: Schedule> {
@@ -113,7 +119,8 @@ struct State<S: Schedule> {
 impl<S: Schedule> Prefetcher<S> {
     /// Nothing is read until the first [`next`](Self::next).
     pub(crate) fn new(position: S, limits: Limits) -> Self {
-        Self { position, limits, reader: None, done: Vec::new(), waits_since: None }
+        let (reader, waits_since, pending_at) = (None, None, None);
+        Self { position, limits, reader, done: Vec::new(), waits_since, pending_at }
     }
 
     /// The schedule where the consumer is: its next job is the one that `next` will give.
@@ -141,10 +148,15 @@ impl<S: Schedule> Prefetcher<S> {
     /// As [`next`](Self::next), but waits no longer than this. A call after `Pending` goes on
     /// waiting for the same job, and the patience is that of all such calls together.
     pub(crate) fn next_within(&mut self, timeout: Duration) -> Poll<Outcome<S>> {
-        self.next_before(Instant::now().checked_add(timeout))
+        let outcome = self.next_before(Instant::now().checked_add(timeout));
+        self.pending_at = outcome.is_pending().then(Instant::now);
+        outcome
     }
 
     fn next_before(&mut self, deadline: Option<Instant>) -> Poll<Outcome<S>> {
+        if self.pending_at.take().is_some_and(|at| at.elapsed() >= AWAY_MIN) {
+            self.wait_anew();
+        }
         if self.position.next_bytes().is_none() {
             return Poll::Ready(None);
         }
@@ -159,6 +171,13 @@ impl<S: Schedule> Prefetcher<S> {
             Err(_) => self.stop(),
         }
         Poll::Ready(Some(outcome))
+    }
+
+    fn wait_anew(&mut self) {
+        self.waits_since = None;
+        if self.has_reader() && self.reader.as_ref().is_some_and(Reader::is_out_of_patience) {
+            self.stop();
+        }
     }
 
     fn has_reader(&mut self) -> bool {
@@ -227,6 +246,13 @@ impl<S: Schedule> Drop for Prefetcher<S> {
 impl<S: Schedule> Reader<S> {
     fn is_inherited(&self) -> bool {
         self.process_id != process::id()
+    }
+
+    /// Whether the consumer's wait has ended for want of buffers; if not, it begins again.
+    fn is_out_of_patience(&self) -> bool {
+        let mut state = self.shared.lock();
+        state.consumer_waits_since = None;
+        state.failure.as_ref().is_some_and(S::is_out_of_buffers)
     }
 
     /// An error of `None` says that the thread has panicked.

@@ -217,6 +217,23 @@ fn a_caller_that_waits_in_parts_has_the_same_jobs() {
     }
 }
 
+/// Who comes back with memory to spare was told of the want that it had before.
+#[test]
+fn a_caller_that_was_away_waits_anew() {
+    for window_bytes in [0, 100] {
+        let (world, mut prefetcher) =
+            prefetcher(World { jobs: vec![10; 9], ..World::default() }, window_bytes);
+        world.is_spent.store(true, Ordering::SeqCst);
+        let part = PATIENCE / 30;
+        assert_eq!(prefetcher.next_within(part), Poll::Pending);
+        std::thread::sleep(PATIENCE + part);
+        assert_eq!(prefetcher.next_within(part), Poll::Pending, "{window_bytes}: the old wait");
+        std::thread::sleep(PATIENCE + part);
+        world.is_spent.store(false, Ordering::SeqCst);
+        assert_eq!(in_parts(&mut prefetcher, part), Some(Ok(0)), "{window_bytes}");
+    }
+}
+
 #[test]
 fn dropping_it_ends_the_thread_at_once() {
     // All of them would take twenty seconds.
