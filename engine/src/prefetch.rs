@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -63,9 +64,16 @@ pub(crate) struct Limits {
     pub(crate) patience: Duration,
 }
 
+/// What the next job gave; `None` at the end.
+type Outcome<S> = Option<Result<<S as Schedule>::Item, <S as Schedule>::Error>>;
+
 /// While there are no buffers the pool is asked again after this long, and then less often.
 const PAUSE_MIN: Duration = Duration::from_micros(250);
 const PAUSE_MAX: Duration = Duration::from_millis(8);
+
+/// A caller who waits in parts and was away for this long has given up, and may have dropped what
+/// it held: it waits anew, and an error of the old wait is none of the new.
+const AWAY_MIN: Duration = Duration::from_secs(1);
 
 /// Runs a schedule ahead of its consumer. Dropping it ends the thread, which finishes at most the
 /// one read it is at.
@@ -76,6 +84,10 @@ pub(crate) struct Prefetcher<S: Schedule> {
     reader: Option<Reader<S>>,
     /// For reads without a thread.
     done: Vec<Done<S::Item>>,
+    /// Since when such a read waits for buffers.
+    waits_since: Option<Instant>,
+    /// When the caller was last told to ask again.
+    pending_at: Option<Instant>,
 }
 
 struct Reader<S: Schedule> {
@@ -107,7 +119,8 @@ struct State<S: Schedule> {
 impl<S: Schedule> Prefetcher<S> {
     /// Nothing is read until the first [`next`](Self::next).
     pub(crate) fn new(position: S, limits: Limits) -> Self {
-        Self { position, limits, reader: None, done: Vec::new() }
+        let (reader, waits_since, pending_at) = (None, None, None);
+        Self { position, limits, reader, done: Vec::new(), waits_since, pending_at }
     }
 
     /// The schedule where the consumer is: its next job is the one that `next` will give.
@@ -119,22 +132,52 @@ impl<S: Schedule> Prefetcher<S> {
     pub(crate) fn restart(&mut self, position: S) {
         self.stop();
         self.position = position;
+        self.waits_since = None;
     }
 
     /// The next job's outcome; `None` at the end. After an error the next call tries the same job
     /// again.
-    pub(crate) fn next(&mut self) -> Option<Result<S::Item, S::Error>> {
-        self.position.next_bytes()?;
-        if !self.has_reader() && !self.start() {
-            return Some(self.read_here());
+    pub(crate) fn next(&mut self) -> Outcome<S> {
+        loop {
+            if let Poll::Ready(outcome) = self.next_before(None) {
+                return outcome;
+            }
         }
-        let outcome = self.reader.as_ref().map(Reader::take)?;
+    }
+
+    /// As [`next`](Self::next), but waits no longer than this. A call after `Pending` goes on
+    /// waiting for the same job, and the patience is that of all such calls together.
+    pub(crate) fn next_within(&mut self, timeout: Duration) -> Poll<Outcome<S>> {
+        let outcome = self.next_before(Instant::now().checked_add(timeout));
+        self.pending_at = outcome.is_pending().then(Instant::now);
+        outcome
+    }
+
+    fn next_before(&mut self, deadline: Option<Instant>) -> Poll<Outcome<S>> {
+        if self.pending_at.take().is_some_and(|at| at.elapsed() >= AWAY_MIN) {
+            self.wait_anew();
+        }
+        if self.position.next_bytes().is_none() {
+            return Poll::Ready(None);
+        }
+        if !self.has_reader() && !self.start() {
+            return self.read_here(deadline).map(Some);
+        }
+        let Some(reader) = &self.reader else { return Poll::Pending }; // it was just started
+        let Poll::Ready(outcome) = reader.take(deadline) else { return Poll::Pending };
         let outcome = outcome.map_err(|error| error.unwrap_or_else(|| self.position.reader_died()));
         match &outcome {
             Ok(item) => self.position.pass(item),
             Err(_) => self.stop(),
         }
-        Some(outcome)
+        Poll::Ready(Some(outcome))
+    }
+
+    fn wait_anew(&mut self) {
+        self.waits_since = None;
+        if self.has_reader() && self.reader.as_ref().is_some_and(Reader::is_out_of_patience) {
+            self.stop();
+        }
     }
 
     fn has_reader(&mut self) -> bool {
@@ -166,22 +209,27 @@ impl<S: Schedule> Prefetcher<S> {
     }
 
     /// One job on the caller's thread.
-    fn read_here(&mut self) -> Result<S::Item, S::Error> {
-        let (started, mut pause) = (Instant::now(), PAUSE_MIN);
+    fn read_here(&mut self, deadline: Option<Instant>) -> Poll<Result<S::Item, S::Error>> {
+        let (since, mut pause) = (self.waits_since.take().unwrap_or_else(Instant::now), PAUSE_MIN);
         // A job done before a failure would be lost, so it is one at a time.
         let room = Room { budget_bytes: 0, need: Need::Awaited };
         loop {
             let outcome = self.position.read(room, &mut self.done);
             if let Some(done) = self.done.pop() {
-                return Ok(done.item);
+                return Poll::Ready(Ok(done.item));
             }
             let error = match outcome {
-                Err(error) if !S::is_out_of_buffers(&error) => return Err(error),
+                Err(error) if !S::is_out_of_buffers(&error) => return Poll::Ready(Err(error)),
                 Err(error) => error,
-                Ok(()) => return Err(self.position.reader_died()), // a schedule that breaks its promise
+                // A schedule that breaks its promise.
+                Ok(()) => return Poll::Ready(Err(self.position.reader_died())),
             };
-            if started.elapsed() >= self.limits.patience {
-                return Err(error);
+            if since.elapsed() >= self.limits.patience {
+                return Poll::Ready(Err(error));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                self.waits_since = Some(since);
+                return Poll::Pending;
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(PAUSE_MAX);
@@ -200,8 +248,15 @@ impl<S: Schedule> Reader<S> {
         self.process_id != process::id()
     }
 
+    /// Whether the consumer's wait has ended for want of buffers; if not, it begins again.
+    fn is_out_of_patience(&self) -> bool {
+        let mut state = self.shared.lock();
+        state.consumer_waits_since = None;
+        state.failure.as_ref().is_some_and(S::is_out_of_buffers)
+    }
+
     /// An error of `None` says that the thread has panicked.
-    fn take(&self) -> Result<S::Item, Option<S::Error>> {
+    fn take(&self, deadline: Option<Instant>) -> Poll<Result<S::Item, Option<S::Error>>> {
         let mut state = self.shared.lock();
         loop {
             if state.reader_waits {
@@ -210,16 +265,24 @@ impl<S: Schedule> Reader<S> {
             if let Some(done) = state.ready.pop_front() {
                 state.ready_bytes -= done.bytes;
                 state.consumer_waits_since = None;
-                return Ok(done.item);
+                return Poll::Ready(Ok(done.item));
             }
             if let Some(error) = state.failure.take() {
-                return Err(Some(error));
+                return Poll::Ready(Err(Some(error)));
             }
             if state.is_over {
-                return Err(None);
+                return Poll::Ready(Err(None));
             }
             state.consumer_waits_since.get_or_insert_with(Instant::now);
-            state = self.shared.is_filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let is_filled = &self.shared.is_filled;
+            state = match deadline.map(|deadline| deadline.checked_duration_since(Instant::now())) {
+                None => is_filled.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(None | Some(Duration::ZERO)) => return Poll::Pending,
+                Some(Some(left)) => {
+                    let woken = is_filled.wait_timeout(state, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
     }
 

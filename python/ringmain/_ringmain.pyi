@@ -177,7 +177,7 @@ class ShardSource:
         world: int = 1,
         batch_rows: int | None = None,
         dtype: npt.DTypeLike = "float32",
-        rows: Sequence[int] | None = None,
+        rows: Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
         prefetch_bytes: int | None = None,
         patience: float | None = None,
     ) -> ShardSource: ...
@@ -206,7 +206,7 @@ class ShardSource:
         """The batches of an epoch."""
     def __iter__(self) -> ShardSource: ...
     def __next__(self) -> tuple[_Rows, _Ids]:
-        """The next batch. After an error it tries the same batch again."""
+        """The next batch. After an error, or Ctrl-C, it tries the same batch again."""
     def reset(self) -> None:
         """Back to the first row of the epoch."""
     def set_epoch(self, epoch: int) -> None:
@@ -229,6 +229,9 @@ class Beton:
 
     images: "decoded" to height x width x 3 bytes, or "stored" as they are, JPEGs as their bytes.
     index_limit: the memory that metadata and allocation table may have, in bytes; 4 GiB by default.
+
+    Samples and batches that are kept are not limited: once the engine's pool is spent, they get
+    memory of their own. Those of an epoch are of the pool, and count against its limit.
     """
 
     def __new__(
@@ -252,7 +255,7 @@ class Beton:
     def __getitem__(self, id: int, /) -> dict[str, Any]: ...
     def __iter__(self) -> Iterator[dict[str, Any]]: ...
     def read_batch(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> dict[str, Any]:
-        """Some samples, read as one batch of reads.
+        """Some samples, read as one batch of reads; negative ids count from the end.
 
         Numbers and arrays are one array with an axis more; bytes and images are a list of arrays,
         JSON a list of what it says.
@@ -277,6 +280,9 @@ class Beton:
 
         open_pages: how many pages "quasi_random" draws samples from at a time.
         memory_manager: "os_cache" needs the backend "mmap", "process_cache" cache_pages.
+        damaged: what is done with samples that are, also with JPEGs and JSON that cannot be decoded.
+
+        JPEGs are decoded by the thread that asks for the batch, without the interpreter lock.
         """
 
 @final
@@ -293,7 +299,7 @@ class BetonEpoch:
         """The batches of the epoch, as long as no damaged samples are left out."""
     def __iter__(self) -> BetonEpoch: ...
     def __next__(self) -> tuple[dict[str, Any], _Ids]:
-        """The next batch. After an error it tries the same batch again."""
+        """The next batch. After an error, or Ctrl-C, it tries the same batch again."""
     def reset(self) -> None:
         """Back to the first sample."""
     def set_epoch(self, epoch: int) -> None:
@@ -324,7 +330,12 @@ class BetonWriter:
     direct: past the page cache.
 
     A sample is a dict by the names of the fields, or a tuple in their order. An image is an array
-    of (height, width, 3) uint8, or the bytes of a JPEG. Nothing is left of what fails.
+    of (height, width, 3) uint8, or the bytes of a JPEG. Arrays are converted to the dtype of their
+    field where nothing can be lost; the numbers of a list need only fit. Nothing is left of what
+    fails.
+
+    Samples are asked for on other threads than the caller's: what is bound to one, such as a
+    connection of sqlite3, is to be opened there.
     """
 
     def __new__(

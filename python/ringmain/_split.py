@@ -1,5 +1,7 @@
 """Which part of an epoch is whose, where ranks have workers."""
 
+from bisect import bisect_right
+
 
 def part(rank: int, world: int, worker: int, workers: int) -> tuple[int, int]:
     """The rank and world of one worker among all workers of all ranks."""
@@ -10,19 +12,25 @@ def part(rank: int, world: int, worker: int, workers: int) -> tuple[int, int]:
     return rank * workers + worker, world * workers
 
 
-def share(batches: int, worker: int, workers: int, lengths: list[int] | None = None) -> int:
-    """How many of a loader's first batches came from one worker.
+def parts_left(batches: int, lengths: list[int]) -> list[tuple[int, int]]:
+    """What each worker of a loader is to do after so many batches of an epoch were used.
 
-    A loader asks its workers in turn, and passes over those that have ended. `lengths` are the
-    batches that each worker has; without, as if none had ended.
+    `lengths` are the batches of each part. A loader asks its workers in turn, beginning with the
+    first, and passes over those that have ended. For each worker: its part, and how many batches of
+    that were used. The first worker has the part whose turn it is, so that the batches come as they
+    would have, and can be counted on.
     """
-    if lengths is None or batches <= workers * min(lengths):
-        return max(0, (batches - worker + workers - 1) // workers)
-    taken = [min(lengths)] * workers
-    left = batches - sum(taken)
-    while left > 0 and taken != lengths:
-        for at in range(workers):
-            if left > 0 and taken[at] < lengths[at]:
-                taken[at] += 1
-                left -= 1
-    return taken[worker]
+
+    def in_rounds(rounds: int) -> int:
+        return sum(min(length, rounds) for length in lengths)
+
+    rounds = bisect_right(range(max(lengths) + 1), batches, key=in_rounds) - 1
+    asked = [at for at, length in enumerate(lengths) if length > rounds]
+    in_turn = batches - in_rounds(rounds)
+    used = [min(length, rounds) for length in lengths]
+    for at in asked[:in_turn]:
+        used[at] += 1
+    order = asked[in_turn:] + asked[:in_turn]
+    order = [at for at in order if used[at] < lengths[at]]
+    ended = [at for at, length in enumerate(lengths) if used[at] == length]
+    return [(at, used[at]) for at in order + ended]

@@ -2,21 +2,25 @@
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use ringmain::backends::Error::PoolExhausted;
 use ringmain::beton::{
-    BetonReader, Damaged, Field, FieldKind, MemoryManager, ReaderOptions, SampleOptions,
-    SampleSource, Traversal,
+    Batch, BetonError, BetonReader, Damaged, Field, FieldKind, MemoryManager, ReaderOptions,
+    SampleOptions, Traversal,
 };
+use ringmain::{Buffer, Engine};
 
 use crate::beton_batch::{self, Images};
+use crate::beton_epoch::{PyBetonEpoch, Rules};
 use crate::dtype;
 use crate::engine::PyEngine;
 use crate::error::{Failure, Result};
 use crate::gil::detached;
+use crate::given;
+use crate::path::absolute;
 
 /// A dataset of FFCV's: `beton[id]` is a sample, `read_batch` reads some as one batch of reads, and
 /// `epoch` delivers all of them while a thread reads ahead.
@@ -37,7 +41,7 @@ impl PyBeton {
         path: PathBuf,
         engine: Option<Bound<'_, PyEngine>>,
         images: &str,
-        index_limit: Option<u64>,
+        #[pyo3(from_py_with = given::index_limit)] index_limit: Option<u64>,
     ) -> Result<Self> {
         let images = images.parse()?;
         let engine = PyEngine::or_default(py, engine)?;
@@ -45,8 +49,7 @@ impl PyBeton {
         if let Some(bytes) = index_limit {
             options = options.index_limit_bytes(bytes);
         }
-        // A worker that gets the dataset may have another working directory.
-        let path = std::path::absolute(&path).unwrap_or(path);
+        let path = absolute(path);
         let reader = detached(py, || options.open(&engine.get().engine, &path))?;
         let fields = reader.fields();
         let is_twice =
@@ -88,22 +91,36 @@ impl PyBeton {
     }
 
     /// A sample: a dict of its values.
-    fn __getitem__<'py>(&self, py: Python<'py>, id: isize) -> Result<Bound<'py, PyDict>> {
-        let len = self.__len__() as isize;
-        let from_start = if id < 0 { id + len } else { id };
-        let Ok(id) = u64::try_from(from_start) else {
-            let path = self.reader.path().display();
-            return Err(Failure::index(format!("{path}: there is no sample {id}: it has {len}")));
-        };
-        let batch = detached(py, || self.reader.read_batch(&[id]))?;
-        beton_batch::sample(py, batch, self.images, &self.engine.get().engine)
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        id: &Bound<'py, PyAny>,
+    ) -> Result<Bound<'py, PyDict>> {
+        let id = self.sample_id(id)?;
+        let engine = &self.engine.get().engine;
+        let batch = detached(py, || read(&self.reader, engine, &[id]))?;
+        beton_batch::sample(py, batch, self.images, engine)
+    }
+
+    /// All samples, one by one.
+    fn __iter__<'py>(this: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+        let (py, len) = (this.py(), this.get().__len__());
+        let ids = py.import("builtins")?.call_method1("range", (len,))?;
+        let get = this.getattr("__getitem__")?;
+        Ok(py.import("builtins")?.call_method1("map", (get, ids))?)
     }
 
     /// Some samples, read as one batch: a dict of the fields. Numbers and arrays are one array with
     /// an axis more; bytes and images are a list of arrays, JSON a list of what it says.
-    fn read_batch<'py>(&self, py: Python<'py>, ids: Vec<u64>) -> Result<Bound<'py, PyDict>> {
-        let batch = detached(py, || self.reader.read_batch(&ids))?;
-        Ok(beton_batch::batch(py, batch, self.images, &self.engine.get().engine)?.0)
+    fn read_batch<'py>(
+        &self,
+        py: Python<'py>,
+        ids: &Bound<'py, PyAny>,
+    ) -> Result<Bound<'py, PyDict>> {
+        let ids = ids.try_iter()?.map(|id| self.sample_id(&id?)).collect::<Result<Vec<_>>>()?;
+        let engine = &self.engine.get().engine;
+        let batch = detached(py, || read(&self.reader, engine, &ids))?;
+        Ok(beton_batch::batch(py, batch, self.images, engine)?.fields)
     }
 
     /// All samples in batches: an iterator of `(batch, ids)`.
@@ -115,22 +132,23 @@ impl PyBeton {
         &self,
         py: Python<'_>,
         traversal: &str,
-        seed: u64,
-        epoch: u64,
-        open_pages: Option<u64>,
-        batch_size: Option<usize>,
+        #[pyo3(from_py_with = given::seed)] seed: u64,
+        #[pyo3(from_py_with = given::epoch)] epoch: u64,
+        #[pyo3(from_py_with = given::open_pages)] open_pages: Option<u64>,
+        #[pyo3(from_py_with = given::batch_size)] batch_size: Option<usize>,
         drop_last: bool,
-        rank: u64,
-        world: u64,
+        #[pyo3(from_py_with = given::rank)] rank: u64,
+        #[pyo3(from_py_with = given::world)] world: u64,
         memory_manager: &str,
-        cache_pages: Option<usize>,
+        #[pyo3(from_py_with = given::cache_pages)] cache_pages: Option<usize>,
         damaged: &str,
-        prefetch_bytes: Option<usize>,
+        #[pyo3(from_py_with = given::prefetch_bytes)] prefetch_bytes: Option<usize>,
     ) -> Result<PyBetonEpoch> {
+        let damaged = parse_damaged(damaged)?;
         let mut options = SampleOptions::new()
             .traversal(parse_traversal(traversal, seed, epoch, open_pages)?)
             .memory_manager(parse_memory(memory_manager, cache_pages)?)
-            .damaged(parse_damaged(damaged)?)
+            .damaged(damaged)
             .drop_last(drop_last)
             .partition(rank, world);
         if let Some(size) = batch_size {
@@ -140,8 +158,8 @@ impl PyBeton {
             options = options.prefetch_window_bytes(bytes);
         }
         let source = detached(py, || options.start(&self.reader))?;
-        let (engine, images) = (self.engine.clone_ref(py), self.images);
-        Ok(PyBetonEpoch { source: Mutex::new(source), engine, images, drop_last })
+        let (reader, engine) = (self.reader.clone(), self.engine.clone_ref(py));
+        Ok(PyBetonEpoch::new(source, reader, engine, self.images, Rules { drop_last, damaged }))
     }
 
     /// The path and the options only.
@@ -160,107 +178,33 @@ impl PyBeton {
     }
 }
 
-/// The batches of an epoch of a dataset: an iterator of `(batch, ids)`.
-#[pyclass(frozen, module = "ringmain", name = "BetonEpoch")]
-pub(crate) struct PyBetonEpoch {
-    /// Only ever tried: a fork may have left it locked for ever.
-    source: Mutex<SampleSource>,
-    engine: Py<PyEngine>,
-    images: Images,
-    drop_last: bool,
-}
-
-#[pymethods]
-impl PyBetonEpoch {
-    /// The batches of the epoch, as long as no damaged samples are left out.
-    fn __len__(&self) -> Result<usize> {
-        let source = self.lock()?;
-        let (samples, size) = (source.epoch_samples(), source.batch_size() as u64);
-        let batches = if self.drop_last { samples / size } else { samples.div_ceil(size) };
-        Ok(usize::try_from(batches).unwrap_or(usize::MAX))
-    }
-
-    /// The samples of a batch; the last may have fewer.
-    #[getter]
-    fn batch_size(&self) -> Result<usize> {
-        Ok(self.lock()?.batch_size())
-    }
-
-    /// How many damaged samples were left out so far.
-    #[getter]
-    fn left_out(&self) -> Result<u64> {
-        Ok(self.lock()?.left_out())
-    }
-
-    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        this
-    }
-
-    /// The next `(batch, ids)`. After an error it tries the same batch again.
-    fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyTuple>>> {
-        let batch = {
-            let mut source = self.lock()?;
-            let source = &mut *source;
-            detached(py, || source.next_batch())?
+impl PyBeton {
+    /// The number of a sample, which counts from the end if it is negative.
+    fn sample_id(&self, id: &Bound<'_, PyAny>) -> Result<u64> {
+        let len = self.reader.len();
+        let found = match id.extract::<i64>() {
+            Ok(id) if id < 0 => len.checked_sub(id.unsigned_abs()),
+            Ok(id) => Some(id.cast_unsigned()).filter(|id| *id < len),
+            Err(error) if error.is_instance_of::<PyOverflowError>(id.py()) => None,
+            Err(error) => return Err(error.into()),
         };
-        let Some(batch) = batch else { return Ok(None) };
-        let (batch, ids) = beton_batch::batch(py, batch, self.images, &self.engine.get().engine)?;
-        Ok(Some(PyTuple::new(py, [batch.into_any(), ids.into_any()])?))
-    }
-
-    /// Back to the first sample.
-    fn reset(&self, py: Python<'_>) -> Result<()> {
-        self.with(py, SampleSource::reset)
-    }
-
-    /// To the first sample of another epoch: another order, or the same if it is sequential.
-    fn set_epoch(&self, py: Python<'_>, epoch: u64) -> Result<()> {
-        self.with(py, |source| source.set_epoch(epoch))
-    }
-
-    /// Passes over so many batches, or all that are left, without reading them.
-    fn skip_batches(&self, py: Python<'_>, batches: u64) -> Result<()> {
-        self.with(py, |source| source.skip_batches(batches))
-    }
-
-    /// Where the epoch stands: a plain dict of numbers.
-    fn state_dict<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        let text = serde_json::to_string(&self.lock()?.state())
-            .map_err(|error| Failure::value(error.to_string()))?;
-        Ok(py.import("json")?.call_method1("loads", (text,))?)
-    }
-
-    /// Goes on from a state of an epoch of the same dataset with the same traversal, rank and world.
-    fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> Result<()> {
-        let text: String = py.import("json")?.call_method1("dumps", (state,))?.extract()?;
-        let state = serde_json::from_str(&text)
-            .map_err(|error| Failure::value(format!("this is no state of an epoch: {error}")))?;
-        let mut source = self.lock()?;
-        let source = &mut *source;
-        detached(py, || source.resume(&state))
+        let path = self.reader.path().display();
+        found
+            .ok_or_else(|| Failure::index(format!("{path}: there is no sample {id}: it has {len}")))
     }
 }
 
-impl PyBetonEpoch {
-    /// The source, unless another thread is waiting for a batch of it.
-    fn lock(&self) -> Result<MutexGuard<'_, SampleSource>> {
-        self.source.try_lock().map_err(|_| {
-            Failure::from(PyRuntimeError::new_err(
-                "this epoch is in use by another thread: give each thread its own, with rank and \
-                 world",
-            ))
-        })
-    }
-
-    /// Moves the source, which ends what is being read.
-    fn with(&self, py: Python<'_>, go: impl FnOnce(&mut SampleSource) + Send) -> Result<()> {
-        let mut source = self.lock()?;
-        let source = &mut *source;
-        detached(py, || -> Result<()> {
-            go(source);
-            Ok(())
-        })
-    }
+/// Reads into memory of the pool while it has some, else of its own: what a program keeps is not
+/// the engine's to limit.
+pub(crate) fn read(
+    reader: &BetonReader,
+    engine: &Engine,
+    ids: &[u64],
+) -> Result<Batch, BetonError> {
+    reader.read_batch_in(ids, |bytes| match engine.pool().try_take(bytes) {
+        Err(PoolExhausted { .. }) => Buffer::unpooled(bytes),
+        taken => taken,
+    })
 }
 
 /// A field as a dict, which the writer takes too.

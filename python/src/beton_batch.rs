@@ -49,17 +49,30 @@ impl FromStr for Images {
 /// Owns the memory of a batch's arrays.
 #[pyclass(frozen, module = "ringmain._ringmain", name = "_Samples")]
 struct Samples {
-    batch: Batch,
+    _batch: Batch,
 }
 
-/// A batch and where its memory is.
-struct Shown<'py> {
-    owner: Bound<'py, Samples>,
-    ids: *mut u8,
-    /// The values of each field.
-    values: Vec<*mut u8>,
-    /// JPEGs that were decoded: by field, and in the order of the batch.
-    decoded: Vec<Vec<Option<Buffer>>>,
+/// A batch as Python has it.
+pub(crate) struct Shown<'py> {
+    pub(crate) fields: Bound<'py, PyDict>,
+    pub(crate) ids: Bound<'py, PyUntypedArray>,
+}
+
+/// What is to be made of a field, found before there are pointers to its memory.
+enum Planned<'py> {
+    /// An object with memory of its own.
+    Object(Bound<'py, PyAny>),
+    /// An array over the values of the field.
+    Array(Place<'py>),
+    /// Such arrays one by one.
+    Arrays(Vec<Planned<'py>>),
+}
+
+/// An array in the values of a field.
+struct Place<'py> {
+    start: usize,
+    descr: Bound<'py, PyArrayDescr>,
+    shape: Vec<usize>,
 }
 
 /// The fields of a batch, and the ids of its samples.
@@ -68,16 +81,11 @@ pub(crate) fn batch<'py>(
     batch: Batch,
     images: Images,
     engine: &Engine,
-) -> Result<(Bound<'py, PyDict>, Bound<'py, PyUntypedArray>)> {
-    let mut shown = Shown::new(py, batch, images, engine)?;
-    let fields = PyDict::new(py);
-    for field in 0..shown.values.len() {
-        let column = shown.column(py, field)?;
-        fields.set_item(shown.batch().fields()[field].name(), column)?;
-    }
-    let id = PyArrayDescr::new(py, "u8")?;
-    let ids = shown.over(shown.ids, &id, &[shown.batch().len()])?;
-    Ok((fields, ids))
+) -> Result<Shown<'py>> {
+    let mut plan = Plan::new(py, &batch, images, engine)?;
+    let planned =
+        (0..batch.fields().len()).map(|field| plan.column(field)).collect::<Result<_>>()?;
+    show(py, batch, planned)
 }
 
 /// A batch of one as the values of its sample.
@@ -87,119 +95,160 @@ pub(crate) fn sample<'py>(
     images: Images,
     engine: &Engine,
 ) -> Result<Bound<'py, PyDict>> {
-    let mut shown = Shown::new(py, batch, images, engine)?;
-    let fields = PyDict::new(py);
-    for field in 0..shown.values.len() {
-        let value = shown.value(py, field)?;
-        fields.set_item(shown.batch().fields()[field].name(), value)?;
+    let mut plan = Plan::new(py, &batch, images, engine)?;
+    let planned =
+        (0..batch.fields().len()).map(|field| plan.value(field)).collect::<Result<_>>()?;
+    let fields = show(py, batch, planned)?.fields;
+    for (name, value) in fields.iter() {
+        // So that many small ones that are kept do not keep a buffer each.
+        if let Ok(array) = value.cast::<PyUntypedArray>()
+            && array::nbytes(array) < POOLED_BYTES_MIN
+        {
+            fields.set_item(name, array.call_method0("copy")?)?;
+        }
     }
     Ok(fields)
 }
 
-impl<'py> Shown<'py> {
-    fn new(py: Python<'py>, mut batch: Batch, images: Images, engine: &Engine) -> Result<Self> {
-        let decoded = detached(py, || decode(&batch, images, engine))?;
-        let ids = batch.ids_mut().as_mut_ptr().cast();
-        let count = batch.fields().len();
-        let start =
-            |field| batch.values_mut(field).map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr);
-        let values = (0..count).map(start).collect();
-        Ok(Self { owner: Bound::new(py, Samples { batch })?, ids, values, decoded })
+/// Makes the arrays, and gives the batch to them.
+fn show<'py>(py: Python<'py>, mut batch: Batch, planned: Vec<Planned<'py>>) -> Result<Shown<'py>> {
+    let names: Vec<_> = batch.fields().iter().map(|field| field.name().to_owned()).collect();
+    let (ids, values) = batch.parts_mut();
+    let of_ids = Place { start: 0, descr: PyArrayDescr::new(py, "u8")?, shape: vec![ids.len()] };
+    let ids = ids.as_mut_ptr().cast();
+    let values: Vec<_> = values.into_iter().map(<[u8]>::as_mut_ptr).collect();
+    // From here on the batch is only kept.
+    let owner = Bound::new(py, Samples { _batch: batch })?.into_any();
+    let fields = PyDict::new(py);
+    for ((name, planned), values) in names.iter().zip(planned).zip(values) {
+        // SAFETY: the places are those of values of this field, which begin there.
+        fields.set_item(name, unsafe { planned.make(&owner, values) }?)?;
     }
+    // SAFETY: as many ids begin there.
+    let ids = unsafe { of_ids.over(&owner, ids) }?;
+    Ok(Shown { fields, ids })
+}
 
-    fn batch(&self) -> &Batch {
-        &self.owner.get().batch
+impl<'py> Planned<'py> {
+    /// # Safety
+    /// `values` are those of the field that this was planned for, in a batch that `owner` keeps and
+    /// does nothing with.
+    unsafe fn make(self, owner: &Bound<'py, PyAny>, values: *mut u8) -> Result<Bound<'py, PyAny>> {
+        match self {
+            Self::Object(object) => Ok(object),
+            // SAFETY: the caller's promise.
+            Self::Array(place) => Ok(unsafe { place.over(owner, values) }?.into_any()),
+            Self::Arrays(all) => {
+                // SAFETY: the caller's promise.
+                let all = all.into_iter().map(|one| unsafe { one.make(owner, values) });
+                Ok(PyList::new(owner.py(), all.collect::<Result<Vec<_>>>()?)?.into_any())
+            }
+        }
     }
+}
 
-    /// An array over the batch's memory.
-    fn over(
-        &self,
-        data: *mut u8,
-        descr: &Bound<'py, PyArrayDescr>,
-        shape: &[usize],
+impl<'py> Place<'py> {
+    /// # Safety
+    /// As for [`Planned::make`]: the bytes of the place are those of the values from its start on.
+    unsafe fn over(
+        self,
+        owner: &Bound<'py, PyAny>,
+        values: *mut u8,
     ) -> Result<Bound<'py, PyUntypedArray>> {
-        // SAFETY: all callers have `data` and `shape` from the slices of the batch; its memory stays
-        // where it is while the owner lives, and nobody has arrays of it before all are made.
-        unsafe { array::over(self.owner.clone().into_any(), data, descr, shape) }
+        // SAFETY: inside the values, whose memory stays where it is while the owner lives; nobody
+        // has arrays of it before all are made.
+        unsafe { array::over(owner.clone(), values.add(self.start), &self.descr, &self.shape) }
+    }
+}
+
+/// Finds what is to be made of a batch.
+struct Plan<'a, 'py> {
+    py: Python<'py>,
+    batch: &'a Batch,
+    byte: Bound<'py, PyArrayDescr>,
+    /// JPEGs that were decoded: by field, and in the order of the batch.
+    decoded: Vec<Vec<Option<Buffer>>>,
+}
+
+impl<'a, 'py> Plan<'a, 'py> {
+    fn new(py: Python<'py>, batch: &'a Batch, images: Images, engine: &Engine) -> Result<Self> {
+        let decoded = detached(py, || decode(batch, images, engine))?;
+        Ok(Self { py, batch, byte: PyArrayDescr::new(py, "u1")?, decoded })
     }
 
     /// A field of the whole batch.
-    fn column(&mut self, py: Python<'py>, field: usize) -> Result<Bound<'py, PyAny>> {
-        let (len, data) = (self.batch().len(), self.values[field]);
-        let numbers = |code| Ok::<_, Failure>((PyArrayDescr::new(py, code)?, vec![len]));
-        let (descr, shape) = match self.batch().fields()[field].kind() {
-            FieldKind::Float => numbers("f8")?,
-            FieldKind::Int => numbers("i8")?,
+    fn column(&mut self, field: usize) -> Result<Planned<'py>> {
+        let (py, len) = (self.py, self.batch.len());
+        let array = |descr, shape| Ok(Planned::Array(Place { start: 0, descr, shape }));
+        match self.batch.fields()[field].kind() {
+            FieldKind::Float => array(PyArrayDescr::new(py, "f8")?, vec![len]),
+            FieldKind::Int => array(PyArrayDescr::new(py, "i8")?, vec![len]),
             FieldKind::NdArray(spec) | FieldKind::TorchTensor(spec) => {
-                (dtype::to_numpy(py, spec.dtype())?, [&[len], spec.shape()].concat())
+                array(dtype::to_numpy(py, spec.dtype())?, [&[len], spec.shape()].concat())
             }
             FieldKind::Json => {
-                let values = (0..len).map(|at| self.json(py, at, field));
-                return Ok(PyList::new(py, values.collect::<Result<Vec<_>>>()?)?.into_any());
+                let values = (0..len).map(|at| self.json(at, field));
+                let values = PyList::new(py, values.collect::<Result<Vec<_>>>()?)?;
+                Ok(Planned::Object(values.into_any()))
             }
             _ => {
-                let values = (0..len).map(|at| self.blob(py, at, field));
-                return Ok(PyList::new(py, values.collect::<Result<Vec<_>>>()?)?.into_any());
+                let values = (0..len).map(|at| self.blob(at, field));
+                Ok(Planned::Arrays(values.collect::<Result<_>>()?))
             }
-        };
-        Ok(self.over(data, &descr, &shape)?.into_any())
+        }
     }
 
     /// A field of the only sample.
-    fn value(&mut self, py: Python<'py>, field: usize) -> Result<Bound<'py, PyAny>> {
-        let array = match self.batch().value(0, field)? {
-            Value::Float(value) => return object(py, value),
-            Value::Int(value) => return object(py, value),
-            Value::Bytes(bytes) => return Ok(PyBytes::new(py, bytes).into_any()),
-            Value::Json(_) => return self.json(py, 0, field),
+    fn value(&mut self, field: usize) -> Result<Planned<'py>> {
+        let py = self.py;
+        let object = match self.batch.value(0, field)? {
+            Value::Float(value) => object(py, value)?,
+            Value::Int(value) => object(py, value)?,
+            Value::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
+            Value::Json(_) => self.json(0, field)?,
             Value::Array(value) => {
                 let (descr, shape) = (dtype::to_numpy(py, value.dtype)?, value.shape.to_vec());
-                self.over(self.values[field], &descr, &shape)?
+                return Ok(Planned::Array(Place { start: 0, descr, shape }));
             }
-            _ => self.blob(py, 0, field)?,
+            _ => return self.blob(0, field),
         };
-        if array::nbytes(&array) >= POOLED_BYTES_MIN {
-            return Ok(array.into_any());
-        }
-        // So that many small ones that are kept do not keep a buffer each.
-        Ok(array.call_method0("copy")?)
+        Ok(Planned::Object(object))
     }
 
     /// Bytes or an image as an array.
-    fn blob(
-        &mut self,
-        py: Python<'py>,
-        at: usize,
-        field: usize,
-    ) -> Result<Bound<'py, PyUntypedArray>> {
-        let byte = PyArrayDescr::new(py, "u1")?;
+    fn blob(&mut self, at: usize, field: usize) -> Result<Planned<'py>> {
         let decoded = self.decoded[field].get_mut(at).and_then(Option::take);
-        let (shape, start) = {
-            let batch = self.batch();
-            let start = batch.blobs(field).and_then(|blobs| blobs.offsets.get(at).copied());
-            let shape = match batch.value(at, field)? {
-                Value::Image(image) if decoded.is_some() || image.mode == ImageMode::Raw => {
-                    vec![usize::from(image.height), usize::from(image.width), 3]
-                }
-                Value::Image(Image { bytes, .. })
-                | Value::Bytes(bytes)
-                | Value::Custom { bytes, .. } => vec![bytes.len()],
-                _ => return Err(Failure::type_("a field of values that are no bytes")),
-            };
-            (shape, start.unwrap_or(0) as usize)
+        let start = self.batch.blobs(field).and_then(|blobs| blobs.offsets.get(at).copied());
+        let shape = match self.batch.value(at, field)? {
+            Value::Image(image) if decoded.is_some() || image.mode == ImageMode::Raw => {
+                vec![usize::from(image.height), usize::from(image.width), 3]
+            }
+            Value::Image(Image { bytes, .. })
+            | Value::Bytes(bytes)
+            | Value::Custom { bytes, .. } => vec![bytes.len()],
+            _ => return Err(Failure::type_("a field of values that are no bytes")),
         };
-        match decoded {
-            Some(buffer) => array::from_buffer(buffer, &byte, &shape),
-            // Inside the values of the field, where the offset begins one.
-            None => self.over(self.values[field].wrapping_add(start), &byte, &shape),
+        match (decoded, start) {
+            (Some(buffer), _) => {
+                Ok(Planned::Object(array::from_buffer(buffer, &self.byte, &shape)?.into_any()))
+            }
+            (None, Some(start)) => {
+                let descr = self.byte.clone();
+                Ok(Planned::Array(Place { start: start as usize, descr, shape }))
+            }
+            (None, None) => Err(Failure::type_("a field of values without offsets")),
         }
     }
 
-    fn json(&self, py: Python<'py>, at: usize, field: usize) -> Result<Bound<'py, PyAny>> {
-        let Value::Json(text) = self.batch().value(at, field)? else {
+    fn json(&self, at: usize, field: usize) -> Result<Bound<'py, PyAny>> {
+        let Value::Json(text) = self.batch.value(at, field)? else {
             return Err(Failure::type_("a field of values that are no JSON"));
         };
-        Ok(py.import("json")?.call_method1("loads", (text,))?)
+        let parsed = self.py.import("json")?.call_method1("loads", (text,));
+        parsed.map_err(|error| {
+            let (id, name) = (self.batch.ids()[at], self.batch.fields()[field].name());
+            Failure::value(format!("sample {id}, field `{name}`: no JSON: {error}"))
+        })
     }
 }
 

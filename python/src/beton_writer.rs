@@ -2,23 +2,20 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
-use ringmain::DType;
 use ringmain::beton::{
-    ArraySpec, BetonError, BetonWriter, Field, FieldKind, RegionAlignment, SampleBuilder,
-    SampleError, WriteReport,
+    BetonError, BetonWriter, Field, RegionAlignment, SampleBuilder, SampleError, WriteReport,
 };
 
-use crate::array;
+use crate::beton_column::{Column, raise};
 use crate::error::{Failure, Result};
+use crate::given;
 
 /// How often Ctrl-C is looked for.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
@@ -32,14 +29,6 @@ pub(crate) struct PyBetonWriter {
     columns: Vec<Column>,
 }
 
-/// A field, and how its values are taken.
-struct Column {
-    name: String,
-    kind: FieldKind,
-    /// What arrays are converted to.
-    descr: Option<Py<PyArrayDescr>>,
-}
-
 #[pymethods]
 #[allow(clippy::wrong_self_convention)] // FFCV's names
 impl PyBetonWriter {
@@ -50,21 +39,27 @@ impl PyBetonWriter {
     fn new(
         path: PathBuf,
         fields: &Bound<'_, PyDict>,
-        page_size: Option<u32>,
-        alignment: Option<usize>,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = given::page_size)] page_size: Option<u32>,
+        #[pyo3(from_py_with = given::alignment)] alignment: Option<usize>,
+        #[pyo3(from_py_with = given::workers)] workers: Option<usize>,
         deterministic: bool,
         direct: bool,
     ) -> Result<Self> {
         let (mut columns, mut described) = (Vec::new(), Vec::new());
         for (name, kind) in fields.iter() {
             let column = Column::parse(&name.extract::<String>()?, &kind)?;
+            if column.name.is_empty() {
+                return Err(Failure::value("a field has an empty name; samples are dicts by name"));
+            }
             described.push(Field::new(&column.name, column.kind.clone()).map_err(Failure::value)?);
             columns.push(column);
         }
         let mut writer = BetonWriter::new(described).deterministic(deterministic).direct(direct);
         if let Some(bytes) = page_size {
             writer = writer.page_bytes(bytes);
+        }
+        if workers == Some(0) {
+            return Err(Failure::value("workers cannot be 0: someone must write"));
         }
         if let Some(workers) = workers {
             writer = writer.workers(workers);
@@ -87,12 +82,12 @@ impl PyBetonWriter {
         let (py, count) = (samples.py(), samples.len()? as u64);
         let samples = samples.clone().unbind();
         self.write(py, |is_over| {
-            self.writer.write_indexed(&self.path, count, |id, builder| {
+            Ok(self.writer.write_indexed(&self.path, count, |id, builder| {
                 Python::attach(|py| {
                     check(is_over)?;
                     self.put(&samples.bind(py).get_item(id)?, builder)
                 })
-            })
+            })?)
         })
     }
 
@@ -101,7 +96,7 @@ impl PyBetonWriter {
     fn from_iterable<'py>(
         &self,
         samples: &Bound<'py, PyAny>,
-        count: Option<u64>,
+        #[pyo3(from_py_with = given::count)] count: Option<u64>,
     ) -> Result<Bound<'py, PyDict>> {
         let py = samples.py();
         let count = match count {
@@ -113,14 +108,21 @@ impl PyBetonWriter {
                 )
             })?,
         };
-        let iterator = Items(samples.try_iter()?.unbind());
+        let raised = Mutex::new(None);
+        let iterator = samples.try_iter()?.unbind();
         self.write(py, |is_over| {
-            self.writer.write_iter(&self.path, count, iterator, |item, builder| {
+            let items = Items { iterator, raised: &raised, is_over };
+            let written = self.writer.write_iter(&self.path, count, items, |item, builder| {
                 Python::attach(|py| {
                     check(is_over)?;
                     self.put(item?.bind(py), builder)
                 })
-            })
+            });
+            match (written, take_raised(&raised)) {
+                // They are too few because it has failed, or too many because that counts as one.
+                (Err(BetonError::WrongCount { .. }), Some(error)) => Err(Failure::from(error)),
+                (written, _) => Ok(written?),
+            }
         })
     }
 }
@@ -130,7 +132,7 @@ impl PyBetonWriter {
     fn write<'py>(
         &self,
         py: Python<'py>,
-        write: impl FnOnce(&AtomicBool) -> std::result::Result<WriteReport, BetonError> + Send,
+        write: impl FnOnce(&AtomicBool) -> Result<WriteReport> + Send,
     ) -> Result<Bound<'py, PyDict>> {
         let is_over = AtomicBool::new(false);
         let (done, waiting) = mpsc::channel::<()>();
@@ -208,139 +210,39 @@ impl PyBetonWriter {
     }
 }
 
-impl Column {
-    fn parse(name: &str, given: &Bound<'_, PyAny>) -> Result<Self> {
-        let py = given.py();
-        let dict = given.cast::<PyDict>().ok();
-        let kind: String = match dict {
-            Some(dict) => match dict.get_item("kind")? {
-                Some(kind) => kind.extract()?,
-                None => return Err(Failure::value(format!("field {name:?} has no \"kind\""))),
-            },
-            None => given.extract()?,
-        };
-        let name = name.to_owned();
-        let plain = match kind.as_str() {
-            "int" => FieldKind::Int,
-            "float" => FieldKind::Float,
-            "bytes" => FieldKind::Bytes,
-            "json" => FieldKind::Json,
-            "image" => FieldKind::RgbImage,
-            "array" | "tensor" => {
-                let part = |key: &str| {
-                    let found = dict.map(|dict| dict.get_item(key)).transpose()?.flatten();
-                    found.ok_or_else(|| {
-                        Failure::value(format!("field {name:?} is an array, and has no {key:?}"))
-                    })
-                };
-                let descr = PyArrayDescr::new(py, part("dtype")?)?;
-                let code: DType = descr.getattr("str")?.extract::<String>()?.parse()?;
-                let shape: Vec<usize> = part("shape")?.extract()?;
-                let spec = ArraySpec::new(code, &shape).map_err(Failure::value)?;
-                let kind = match kind.as_str() {
-                    "array" => FieldKind::NdArray(spec),
-                    _ => FieldKind::TorchTensor(spec),
-                };
-                return Ok(Self { name, kind, descr: Some(descr.unbind()) });
-            }
-            other => {
-                return Err(Failure::value(format!(
-                    "field {name:?} cannot be of kind {other:?}: it is \"int\", \"float\", \
-                     \"bytes\", \"json\", \"image\", \"array\" or \"tensor\""
-                )));
-            }
-        };
-        Ok(Self { name, kind: plain, descr: None })
-    }
-
-    fn put(
-        &self,
-        id: u64,
-        value: &Bound<'_, PyAny>,
-        builder: &mut SampleBuilder<'_>,
-    ) -> std::result::Result<(), SampleError> {
-        let py = value.py();
-        match &self.kind {
-            FieldKind::Int => builder.int(value.extract()?)?,
-            FieldKind::Float => builder.float(value.extract()?)?,
-            FieldKind::Bytes => builder.bytes(&bytes_of(value)?)?,
-            FieldKind::Json => {
-                let text = py.import("json")?.call_method1("dumps", (value,))?;
-                builder.json(&text.extract::<String>()?)?
-            }
-            FieldKind::RgbImage => match value.cast::<PyUntypedArray>() {
-                Ok(image) => {
-                    let &[height, width, 3] = image.shape() else {
-                        return Err(self.unfit(id, "an image is an array of (height, width, 3)"));
-                    };
-                    let (Ok(width), Ok(height)) = (u16::try_from(width), u16::try_from(height))
-                    else {
-                        return Err(self.unfit(id, "an image has up to 65535 rows and columns"));
-                    };
-                    let byte = PyArrayDescr::new(py, "u1")?;
-                    if !image.dtype().is_equiv_to(&byte) {
-                        return Err(self.unfit(id, "an image is an array of uint8"));
-                    }
-                    builder.image_raw(width, height, &array_bytes(image, &byte)?)?
-                }
-                Err(_) => builder.image_jpeg(&bytes_of(value)?)?,
-            },
-            FieldKind::NdArray(spec) | FieldKind::TorchTensor(spec) => {
-                let Some(descr) = &self.descr else { return Err(self.unfit(id, "no dtype")) };
-                let asarray = py.import("numpy")?.getattr("asarray")?;
-                let array = asarray.call1((value,))?;
-                let array = array.cast::<PyUntypedArray>().map_err(PyErr::from)?;
-                if array.shape() != spec.shape() {
-                    let (given, wanted) =
-                        (array::tuple_text(array.shape()), array::tuple_text(spec.shape()));
-                    let reason = format!("shape {given}, where the field has {wanted}");
-                    return Err(self.unfit(id, &reason));
-                }
-                builder.array(&array_bytes(array, descr.bind(py))?)?
-            }
-            _ => return Err(self.unfit(id, "a custom field cannot be written from Python")),
-        };
-        Ok(())
-    }
-
-    fn unfit(&self, id: u64, reason: &str) -> SampleError {
-        raise(Failure::value(format!("sample {id}, field {:?}: {reason}", self.name)))
-    }
+/// What a Python iterator yields, for threads without the interpreter lock.
+struct Items<'a> {
+    iterator: Py<PyIterator>,
+    /// What it has raised: the end of the iterator, but not of ours, as that would be too few.
+    raised: &'a Mutex<Option<PyErr>>,
+    /// Nobody wants more.
+    is_over: &'a AtomicBool,
 }
 
-/// What a Python iterator yields, for threads without the interpreter lock.
-struct Items(Py<PyIterator>);
-
-impl Iterator for Items {
+impl Iterator for Items<'_> {
     type Item = PyResult<Py<PyAny>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         Python::attach(|py| {
-            let next = self.0.bind(py).clone().next()?;
-            Some(next.map(Bound::unbind))
+            let mut error = take_raised(self.raised);
+            if error.is_none() {
+                if self.is_over.load(Ordering::Relaxed) {
+                    return None;
+                }
+                match self.iterator.bind(py).clone().next()? {
+                    Ok(item) => return Some(Ok(item.unbind())),
+                    Err(raised) => error = Some(raised),
+                }
+            }
+            let again = error.as_ref().map(|error| Err(error.clone_ref(py)));
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = error;
+            again
         })
     }
 }
 
-/// The bytes of an array in C order as elements of that type, to which only what loses nothing is
-/// converted.
-fn array_bytes(
-    array: &Bound<'_, PyUntypedArray>,
-    descr: &Bound<'_, PyArrayDescr>,
-) -> PyResult<Vec<u8>> {
-    let kwargs = PyDict::new(array.py());
-    kwargs.set_item("casting", "same_kind")?;
-    kwargs.set_item("copy", false)?;
-    let converted = array.call_method("astype", (descr,), Some(&kwargs))?;
-    converted.call_method0("tobytes")?.extract()
-}
-
-fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    PyBuffer::<u8>::get(value)?.to_vec(value.py())
-}
-
-fn raise(failure: Failure) -> SampleError {
-    Box::new(PyErr::from(failure))
+fn take_raised(raised: &Mutex<Option<PyErr>>) -> Option<PyErr> {
+    raised.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// An error after Ctrl-C: its own exception is raised where it was found.

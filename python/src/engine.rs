@@ -27,7 +27,7 @@ pub(crate) struct PyEngine {
 
 /// The part of the memory that is for reads through the page cache: scratch memory, as arrays have
 /// theirs from the other engine.
-const CACHED_PART: usize = 8;
+pub(crate) const CACHED_PART: usize = 8;
 
 /// What an engine needs at least.
 const MEMORY_LIMIT_MIN: usize = 8192;

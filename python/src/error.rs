@@ -1,15 +1,19 @@
 //! The one place where errors become exceptions: Python's own kinds, with our messages.
 
+use std::borrow::Cow;
+use std::io;
 use std::path::Path;
 
-use pyo3::PyErr;
 use pyo3::exceptions::{
     PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError,
 };
+use pyo3::{PyErr, Python};
 use ringmain::backends;
 use ringmain::beton::BetonError;
 use ringmain::shards::ShardError;
 use ringmain::weights::WeightsError;
+
+use crate::engine::CACHED_PART;
 
 /// What every fallible call of this crate returns.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -56,6 +60,22 @@ impl Failure {
         Self(PyIndexError::new_err(message.into()))
     }
 
+    /// Whether it says that a value, or what a file has, is wrong.
+    pub(crate) fn is_value(&self, py: Python<'_>) -> bool {
+        self.0.is_instance_of::<PyValueError>(py)
+    }
+
+    /// What the operating system said, or the standard library in its place.
+    fn io(source: &io::Error, message: String, path: Option<&Path>) -> Self {
+        match (source.raw_os_error(), source.kind()) {
+            (Some(errno), _) => Self::os(errno, message, path),
+            // A NUL in a path, which Python's own `open` has as a ValueError too.
+            (None, io::ErrorKind::InvalidInput) => Self::value(message),
+            (None, io::ErrorKind::IsADirectory) => Self::os(libc::EISDIR, message, path),
+            (None, _) => Self::os(libc::EIO, message, path),
+        }
+    }
+
     /// `OSError` picks its own subclass by the number: `FileNotFoundError`, `PermissionError`, …
     fn os(errno: i32, message: String, path: Option<&Path>) -> Self {
         Self(match path {
@@ -76,7 +96,7 @@ fn from_backend(error: &backends::Error, message: String, path: Option<&Path>) -
     use backends::Error as E;
     match error {
         E::Open { source, .. } | E::Read { source, .. } | E::Record { source, .. } => {
-            Failure::os(source.raw_os_error().unwrap_or(libc::EIO), message, path)
+            Failure::io(source, message, path)
         }
         E::NotAFile { what, .. } => {
             let errno = if *what == "directory" { libc::EISDIR } else { libc::EINVAL };
@@ -88,7 +108,8 @@ fn from_backend(error: &backends::Error, message: String, path: Option<&Path>) -
             Failure::os(libc::EOPNOTSUPP, message, path)
         }
         E::PoolExhausted { .. } | E::OutOfMemory { .. } => Failure(PyMemoryError::new_err(message)),
-        E::InvalidOption { .. } | E::UnknownBackend { .. } => Failure::value(message),
+        E::InvalidOption { .. } => Failure::value(in_python(&message, path)),
+        E::UnknownBackend { .. } => Failure::value(message),
         _ => Failure(PyRuntimeError::new_err(message)),
     }
 }
@@ -122,12 +143,15 @@ impl From<ShardError> for Failure {
         use ShardError as E;
         let message = error.to_string();
         match &error {
-            E::Io { source, path, .. } => {
-                Self::os(source.raw_os_error().unwrap_or(libc::EIO), message, Some(path))
-            }
+            E::Io { source, path, .. } => Self::io(source, message, Some(path)),
             E::Backend { source, path } => from_backend(source, message, Some(path)),
             E::Changed { path, .. } => Self::os(libc::ESTALE, message, Some(path)),
-            E::MemorySpent { .. } => Self(PyMemoryError::new_err(message)),
+            E::MemorySpent { path, .. } => {
+                Self(PyMemoryError::new_err(in_python(&message, Some(path))))
+            }
+            E::InvalidOption { path, .. } | E::StateMismatch { path, .. } => {
+                Self::value(in_python(&message, Some(path)))
+            }
             E::NoSuchRow { .. } => Self::index(message),
             E::ReaderPanicked { .. } => Self(PyRuntimeError::new_err(message)),
             // The rest is a file that is no shard, or an option or state that does not fit.
@@ -141,9 +165,7 @@ impl From<WeightsError> for Failure {
         use WeightsError as E;
         let message = error.to_string();
         match &error {
-            E::Io { source, path, .. } => {
-                Self::os(source.raw_os_error().unwrap_or(libc::EIO), message, Some(path))
-            }
+            E::Io { source, path, .. } => Self::io(source, message, Some(path)),
             E::Backend { source, path, .. } => from_backend(source, message, Some(path)),
             E::MissingFile { file, .. } => Self::os(libc::ENOENT, message, Some(file)),
             E::Changed { path, .. } => Self::os(libc::ESTALE, message, Some(path)),
@@ -163,10 +185,13 @@ impl From<BetonError> for Failure {
         use BetonError as E;
         let message = error.to_string();
         match error {
-            E::Io { source, path, .. } => {
-                Self::os(source.raw_os_error().unwrap_or(libc::EIO), message, Some(&path))
-            }
+            E::Io { source, path, .. } => Self::io(&source, message, Some(&path)),
             E::Backend { source, path, .. } => from_backend(&source, message, Some(&path)),
+            E::Changed { path, .. } => Self::os(libc::ESTALE, message, Some(&path)),
+            E::InvalidOption { path, .. }
+            | E::StateMismatch { path, .. }
+            | E::IndexTooLarge { path, .. }
+            | E::UnknownType { path, .. } => Self::value(in_python(&message, Some(&path))),
             E::NoDirect { path } => Self::os(libc::EOPNOTSUPP, message, Some(&path)),
             E::MemorySpent { .. } => Self(PyMemoryError::new_err(message)),
             E::NoSuchSample { .. } => Self::index(message),
@@ -183,4 +208,42 @@ impl From<BetonError> for Failure {
             _ => Self::value(message),
         }
     }
+}
+
+/// What is called otherwise in Python.
+const NAMES: [(&str, &str); 10] = [
+    ("option `partition` cannot be ", ""),
+    ("the partition", "rank or world"),
+    ("memory_limit_bytes", "memory_limit"),
+    ("prefetch_window_bytes", "prefetch_bytes"),
+    ("index_limit_bytes", "index_limit"),
+    ("page_bytes", "page_size"),
+    ("only_rows", "rows"),
+    ("depth_max", "depth"),
+    ("open_files_max", "open_files"),
+    (
+        "give one to `ReaderOptions::handle_type` or `handle_name`",
+        "such fields are read from Rust alone",
+    ),
+];
+
+/// A message with Python's names, but for the path that it may begin with.
+fn in_python(message: &str, path: Option<&Path>) -> String {
+    let path = path.map(|path| path.display().to_string()).unwrap_or_default();
+    let (head, rest) = match message.strip_prefix(&path) {
+        Some(rest) => (path.as_str(), rest),
+        None => ("", message),
+    };
+    let renamed = NAMES.iter().fold(rest.to_owned(), |text, (from, to)| text.replace(from, to));
+    format!("{head}{}", with_enough(&renamed))
+}
+
+/// Beside an engine that goes past the page cache another reads through it, with a part of the
+/// memory: a limit that an error of the engine calls enough is to be so much larger.
+fn with_enough(message: &str) -> Cow<'_, str> {
+    const RAISE: &str = "raise memory_limit to ";
+    let Some((before, limit)) = message.split_once(RAISE) else { return Cow::Borrowed(message) };
+    let Ok(bytes) = limit.parse::<usize>() else { return Cow::Borrowed(message) };
+    let enough = bytes.saturating_mul(CACHED_PART).div_ceil(CACHED_PART - 1);
+    Cow::Owned(format!("{before}{RAISE}{enough}"))
 }

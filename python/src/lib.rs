@@ -14,8 +14,11 @@
 //! | `read_many` | many views as one batch |
 //! | `shards` | `ShardSource` |
 //! | `weights` | safetensors |
-//! | `beton`, `beton_batch`, `beton_writer` | `Beton`, its samples as arrays, `BetonWriter` |
+//! | `beton`, `beton_epoch`, `beton_batch` | `Beton`, `BetonEpoch`, samples as arrays |
+//! | `beton_writer`, `beton_column` | `BetonWriter`, the values of a field |
 //! | `command` | the `ringmain` command |
+//! | `position` | what an iterator reads from, and the wait for its next batch |
+//! | `given`, `path` | arguments: numbers that name themselves in errors, absolute paths |
 //! | `gil` | reads without the interpreter lock, in parts that Ctrl-C can end |
 //!
 //! `unsafe` is where memory changes hands with NumPy: `array`, and `shards` and `beton_batch`, which
@@ -24,15 +27,20 @@
 mod array;
 mod beton;
 mod beton_batch;
+mod beton_column;
+mod beton_epoch;
 mod beton_writer;
 mod command;
 mod dtype;
 mod engine;
 mod error;
 mod gil;
+mod given;
 mod key;
 mod memmap;
 mod operators;
+mod path;
+mod position;
 mod read_many;
 mod selection;
 mod shards;
@@ -45,7 +53,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _ringmain {
     #[pymodule_export]
-    use super::beton::{PyBeton, PyBetonEpoch};
+    use super::beton::PyBeton;
+    #[pymodule_export]
+    use super::beton_epoch::PyBetonEpoch;
     #[pymodule_export]
     use super::beton_writer::PyBetonWriter;
     #[pymodule_export]

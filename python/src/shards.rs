@@ -2,11 +2,9 @@
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use numpy::{PyArrayDescr, PyUntypedArray};
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ringmain::shards::{Delivered, Order, RowBatch, ShardOptions, ShardSource};
@@ -15,6 +13,9 @@ use crate::array;
 use crate::engine::PyEngine;
 use crate::error::{Failure, Result};
 use crate::gil::detached;
+use crate::given;
+use crate::path::absolute;
+use crate::position::{self, Position};
 
 /// Delivers the rows of shards in batches: an iterator of `(rows, row_ids)`.
 ///
@@ -22,8 +23,7 @@ use crate::gil::detached;
 /// is gone; batches that are held count against the engine's memory limit.
 #[pyclass(frozen, weakref, module = "ringmain", name = "ShardSource")]
 pub(crate) struct PyShardSource {
-    /// Only ever tried: a fork may have left it locked for ever.
-    source: Mutex<ShardSource>,
+    source: Position<ShardSource>,
     engine: Py<PyEngine>,
     /// What a pickle carries.
     paths: Paths,
@@ -121,15 +121,15 @@ impl PyShardSource {
         paths: Paths,
         engine: Option<Bound<'_, PyEngine>>,
         order: String,
-        seed: u64,
-        epoch: u64,
-        block_rows: Option<u64>,
-        rank: u64,
-        world: u64,
-        batch_rows: Option<usize>,
+        #[pyo3(from_py_with = given::seed)] seed: u64,
+        #[pyo3(from_py_with = given::epoch)] epoch: u64,
+        #[pyo3(from_py_with = given::block_rows)] block_rows: Option<u64>,
+        #[pyo3(from_py_with = given::rank)] rank: u64,
+        #[pyo3(from_py_with = given::world)] world: u64,
+        #[pyo3(from_py_with = given::batch_rows)] batch_rows: Option<usize>,
         dtype: Option<&Bound<'_, PyAny>>,
-        rows: Option<Vec<u64>>,
-        prefetch_bytes: Option<usize>,
+        #[pyo3(from_py_with = given::rows)] rows: Option<Vec<u64>>,
+        #[pyo3(from_py_with = given::prefetch_bytes)] prefetch_bytes: Option<usize>,
         patience: Option<f64>,
     ) -> Result<Self> {
         let dtype = match dtype {
@@ -160,43 +160,43 @@ impl PyShardSource {
             Paths::Dir(file) => shards.open(&engine.get().engine, [file]),
             Paths::List(list) => shards.open(&engine.get().engine, list),
         })?;
-        Ok(Self { source: Mutex::new(source), engine, paths, options })
+        Ok(Self { source: Position::new("ShardSource", source), engine, paths, options })
     }
 
     /// All rows of all shards.
     #[getter]
     fn total_rows(&self) -> Result<u64> {
-        Ok(self.lock()?.total_rows())
+        Ok(self.source.lock()?.total_rows())
     }
 
     /// The rows that this source delivers in an epoch: those of its rank, and of `rows`.
     #[getter]
     fn epoch_rows(&self) -> Result<u64> {
-        Ok(self.lock()?.epoch_rows())
+        Ok(self.source.lock()?.epoch_rows())
     }
 
     /// The rows that are still to come in this epoch.
     #[getter]
     fn remaining_rows(&self) -> Result<u64> {
-        Ok(self.lock()?.remaining_rows())
+        Ok(self.source.lock()?.remaining_rows())
     }
 
     /// The columns of a row.
     #[getter]
     fn width(&self) -> Result<usize> {
-        Ok(self.lock()?.width())
+        Ok(self.source.lock()?.width())
     }
 
     /// The rows of a batch at most.
     #[getter]
     fn batch_rows(&self) -> Result<usize> {
-        Ok(self.lock()?.batch_rows())
+        Ok(self.source.lock()?.batch_rows())
     }
 
     /// Which pass over the rows it is.
     #[getter]
     fn epoch(&self) -> Result<u64> {
-        Ok(self.lock()?.order().epoch())
+        Ok(self.source.lock()?.order().epoch())
     }
 
     /// The engine that reads.
@@ -207,7 +207,7 @@ impl PyShardSource {
 
     /// The batches of an epoch.
     fn __len__(&self) -> Result<usize> {
-        Ok(usize::try_from(self.lock()?.epoch_batches()).unwrap_or(usize::MAX))
+        Ok(usize::try_from(self.source.lock()?.epoch_batches()).unwrap_or(usize::MAX))
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -216,9 +216,9 @@ impl PyShardSource {
 
     /// The next `(rows, row_ids)`. After an error it tries the same batch again.
     fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyTuple>>> {
-        let mut source = self.lock()?;
+        let mut source = self.source.lock()?;
         let source = &mut *source;
-        match detached(py, || source.next_batch())? {
+        match position::in_parts(py, |timeout| source.next_batch_within(timeout))? {
             Some(batch) => Ok(Some(arrays(py, batch)?)),
             None => Ok(None),
         }
@@ -226,47 +226,56 @@ impl PyShardSource {
 
     /// Back to the first row of the epoch.
     fn reset(&self, py: Python<'_>) -> Result<()> {
-        self.with(py, ShardSource::reset)
+        self.source.go(py, ShardSource::reset)
     }
 
     /// To the first row of another epoch: other shuffled rows, or the same in sequential order.
-    fn set_epoch(&self, py: Python<'_>, epoch: u64) -> Result<()> {
-        self.with(py, |source| source.set_epoch(epoch))
+    fn set_epoch(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = given::epoch)] epoch: u64,
+    ) -> Result<()> {
+        self.source.go(py, |source| source.set_epoch(epoch))
     }
 
     /// Passes over so many rows, or all that are left, without reading them.
-    fn skip_rows(&self, py: Python<'_>, rows: u64) -> Result<()> {
-        self.with(py, |source| source.skip_rows(rows))
+    fn skip_rows(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = given::skipped_rows)] rows: u64,
+    ) -> Result<()> {
+        self.source.go(py, |source| source.skip_rows(rows))
     }
 
     /// Passes over so many batches, or all that are left, without reading them.
-    fn skip_batches(&self, py: Python<'_>, batches: u64) -> Result<()> {
-        self.with(py, |source| source.skip_batches(batches))
+    fn skip_batches(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = given::batches)] batches: u64,
+    ) -> Result<()> {
+        self.source.go(py, |source| source.skip_batches(batches))
     }
 
     /// To where a row stands in the order: the next batch begins with it.
-    fn seek(&self, py: Python<'_>, row_id: u64) -> Result<()> {
-        let mut source = self.lock()?;
-        let source = &mut *source;
-        detached(py, || source.seek(row_id))
+    fn seek(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = given::row_id)] row_id: u64,
+    ) -> Result<()> {
+        self.source.with(py, |source| source.seek(row_id))
     }
 
     /// Where the source stands: a plain dict of numbers.
     fn state_dict<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        let text = serde_json::to_string(&self.lock()?.state())
-            .map_err(|error| Failure::value(error.to_string()))?;
-        Ok(py.import("json")?.call_method1("loads", (text,))?)
+        position::state_dict(py, serde_json::to_string(&self.source.lock()?.state()))
     }
 
     /// Goes on from a state of a source over the same shards with the same order, rank, world and
     /// rows. The epoch is that of the state.
     fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> Result<()> {
-        let text: String = py.import("json")?.call_method1("dumps", (state,))?.extract()?;
-        let state = serde_json::from_str(&text)
-            .map_err(|error| Failure::value(format!("this is no state of a source: {error}")))?;
-        let mut source = self.lock()?;
-        let source = &mut *source;
-        detached(py, || source.resume(&state))
+        let state = serde_json::from_str(&position::state_json(state)?);
+        let state = state.map_err(|error| position::no_state(&error))?;
+        self.source.with(py, |source| source.resume(&state))
     }
 
     /// The paths and options only, and the epoch: a copy begins with its first row.
@@ -290,7 +299,7 @@ impl PyShardSource {
     }
 
     fn __repr__(&self) -> Result<String> {
-        let source = self.lock()?;
+        let source = self.source.lock()?;
         let Options { order, rank, world, dtype, .. } = &self.options;
         Ok(format!(
             "ShardSource({} rows of {} {dtype}, order={order}, rank={rank} of {world}, {} rows to \
@@ -299,28 +308,6 @@ impl PyShardSource {
             source.width(),
             source.remaining_rows()
         ))
-    }
-}
-
-impl PyShardSource {
-    /// The source, unless another thread is waiting for a batch of it.
-    fn lock(&self) -> Result<MutexGuard<'_, ShardSource>> {
-        self.source.try_lock().map_err(|_| {
-            Failure::from(PyRuntimeError::new_err(
-                "this ShardSource is in use by another thread: give each thread its own, with \
-                 rank and world",
-            ))
-        })
-    }
-
-    /// Moves the source, which ends what is being read.
-    fn with(&self, py: Python<'_>, go: impl FnOnce(&mut ShardSource) + Send) -> Result<()> {
-        let mut source = self.lock()?;
-        let source = &mut *source;
-        detached(py, || -> Result<()> {
-            go(source);
-            Ok(())
-        })
     }
 }
 
@@ -337,8 +324,8 @@ fn arrays(py: Python<'_>, mut batch: RowBatch) -> Result<Bound<'_, PyTuple>> {
         Delivered::F32 => "f4",
         _ => "f8",
     };
-    let rows = batch.row_bytes_mut().as_mut_ptr();
-    let ids = batch.row_ids_mut().as_mut_ptr();
+    let (rows, ids) = batch.parts_mut();
+    let (rows, ids) = (rows.as_mut_ptr(), ids.as_mut_ptr());
     let owner = Bound::new(py, Rows { _batch: batch })?.into_any();
     let (value, id) = (PyArrayDescr::new(py, code)?, PyArrayDescr::new(py, "u8")?);
     // SAFETY: both are slices of the batch of just these lengths; its memory stays where it is while
@@ -350,8 +337,4 @@ fn arrays(py: Python<'_>, mut batch: RowBatch) -> Result<Bound<'_, PyTuple>> {
         )
     };
     Ok(PyTuple::new(py, [rows, ids])?)
-}
-
-fn absolute(path: PathBuf) -> PathBuf {
-    std::path::absolute(&path).unwrap_or(path)
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
@@ -16,6 +17,7 @@ use crate::dtype;
 use crate::engine::PyEngine;
 use crate::error::Result;
 use crate::gil::detached;
+use crate::position;
 use crate::source::Source;
 use crate::view::View;
 
@@ -107,8 +109,19 @@ impl PyWeights {
         }
         let mut load = weights.load(options)?;
         let found = PyDict::new(py);
-        while let Some(tensor) = detached(py, || load.next().transpose())? {
-            py.check_signals()?;
+        loop {
+            let next =
+                position::in_parts(py, |timeout| load.next_within(timeout).map(Option::transpose));
+            let tensor = match next {
+                Ok(Some(tensor)) => tensor,
+                Ok(None) => break,
+                Err(failure) => {
+                    // Its thread may be in the middle of a large tensor: Ctrl-C need not wait for it.
+                    let dropping = thread::Builder::new().spawn(move || drop(load));
+                    drop(dropping); // without a thread it was dropped here
+                    return Err(failure);
+                }
+            };
             let element = elements.get_item(tensor.dtype().to_string())?;
             let name = tensor.name().to_owned();
             found.set_item(name, to_array(py, tensor, element.as_ref())?)?;

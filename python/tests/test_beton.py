@@ -1,13 +1,18 @@
+import errno
 import hashlib
+import itertools
 import json
 import multiprocessing
+import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import interrupts
 import numpy as np
 import pytest
 
@@ -65,6 +70,9 @@ def test_batches_are_the_samples(engine):
         check_sample(one, EXPECTED["samples"][id], "decoded")
         np.testing.assert_array_equal(one["img"], beton[int(id)]["img"])
     batch["mat"] += 1  # it is the caller's
+    np.testing.assert_array_equal(
+        beton.read_batch([-1, 0, -300])["label"], beton.read_batch([299, 0, 0])["label"]
+    )
     assert beton.read_batch([])["mat"].shape[0] == 0
 
 
@@ -105,8 +113,8 @@ def test_memory_managers_deliver_the_same():
         ids(pread, memory_manager="os_cache")
 
 
-def test_ranks_last_batches_and_states():
-    beton = ringmain.Beton(VECTOR)
+def test_ranks_last_batches_and_states(engine):
+    beton = ringmain.Beton(VECTOR, engine=engine)
     found = []
     for rank in range(3):
         found += [int(id) for _, ids in beton.epoch("random", rank=rank, world=3) for id in ids]
@@ -139,6 +147,14 @@ def test_ranks_last_batches_and_states():
         ({"damaged": "none"}, "leave_out"),
         ({"rank": 1}, "rank"),
         ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": -1}, "batch_size cannot be -1"),
+        ({"seed": -1}, "seed"),
+        ({"epoch": 2**64}, "epoch"),
+        ({"world": -1}, "world"),
+        ({"rank": -1}, "rank"),
+        ({"open_pages": -1}, "open_pages"),
+        ({"cache_pages": -1}, "cache_pages"),
+        ({"prefetch_bytes": -1}, "prefetch_bytes"),
     ],
 )
 def test_options_that_cannot_work(options, message):
@@ -154,15 +170,48 @@ def test_errors_are_pythons_own(tmp_path, engine):
     with pytest.raises(ValueError, match=r"bad\.beton"):
         ringmain.Beton(tmp_path / "bad.beton", engine=engine)
     beton = ringmain.Beton(VECTOR, engine=engine)
-    for id in (300, -301):
+    for id in (300, -301, 2**70, -(2**70)):
         with pytest.raises(IndexError, match="300"):
             beton[id]
-    with pytest.raises(IndexError):
-        beton.read_batch([1, 300])
+        with pytest.raises(IndexError, match="300"):
+            beton.read_batch([1, id])
+    for ids in (["a"], [1.5], 3):
+        with pytest.raises(TypeError):
+            beton.read_batch(ids)
+    for path in (f"{tmp_path}/a\0b", f"{tmp_path}/a\0b/c"):
+        with pytest.raises(ValueError, match="NUL"):
+            ringmain.Beton(path, engine=engine)
     with pytest.raises(ValueError, match="decoded"):
         ringmain.Beton(VECTOR, images="none")
-    with pytest.raises(ValueError, match="index_limit"):
+    with pytest.raises(ValueError, match="raise index_limit$"):
         ringmain.Beton(VECTOR, index_limit=100)
+    with pytest.raises(ValueError, match="index_limit cannot be -1"):
+        ringmain.Beton(VECTOR, index_limit=-1)
+
+
+def test_a_file_that_changes_is_an_error(tmp_path):
+    path = tmp_path / "a.beton"
+    writer = ringmain.BetonWriter(path, {"b": "bytes"})
+    writer.from_iterable([(b"x" * 100,)] * 9)
+    beton = ringmain.Beton(path, engine=ringmain.Engine("pread"))
+    os.utime(path, (1, 1))
+    with pytest.raises(OSError, match="written to") as caught:
+        beton[3]
+    assert (caught.value.errno, caught.value.filename) == (errno.ESTALE, str(path))
+
+
+@pytest.mark.parametrize("backend", ["auto", "pread"])
+def test_the_limit_that_an_error_names_is_enough(backend):
+    """The engine of `auto` has a part of it only, so that every limit named the next."""
+
+    def start(limit):
+        beton = ringmain.Beton(VECTOR, engine=ringmain.Engine(backend, memory_limit=limit))
+        return beton.epoch(batch_size=300)
+
+    with pytest.raises(ValueError, match="raise memory_limit to") as caught:
+        start(64 << 10)
+    limit = int(re.search(r"raise memory_limit to (\d+)$", str(caught.value))[1])
+    assert len(start(limit)) == 1
 
 
 def test_damaged_samples(tmp_path):
@@ -180,6 +229,118 @@ def test_damaged_samples(tmp_path):
     epoch = beton.epoch(batch_size=8, damaged="leave_out")
     assert [int(n) for batch, _ in epoch for n in batch["n"]] == [n for n in range(20) if n != 7]
     assert epoch.left_out == 1
+
+
+def write_bad_jpegs(path, bad, count=20):
+    """A dataset with a JPEG in every sample, of which some cannot be decoded."""
+    stored = ringmain.Beton(VECTOR, images="stored")
+    id = next(id for id in range(30) if EXPECTED["samples"][id]["img"][0] == 0)
+    jpeg = stored[id]["img"].tobytes()
+    cut = jpeg[: len(jpeg) // 2]
+    ringmain.BetonWriter(path, {"n": "int", "img": "image"}).from_iterable(
+        [(at, cut if at in bad else jpeg) for at in range(count)]
+    )
+    return ringmain.Beton(VECTOR)[id]["img"]
+
+
+def test_jpegs_that_cannot_be_decoded(tmp_path, engine):
+    """They were no damaged samples, and the batch of an error was lost."""
+    bad = {3, 5, 8, 9, 10, 11}
+    image = write_bad_jpegs(tmp_path / "a.beton", bad)
+    beton = ringmain.Beton(tmp_path / "a.beton", engine=engine)
+    with pytest.raises(ValueError, match="sample 3, field `img`"):
+        beton[3]
+    epoch = beton.epoch(batch_size=4, damaged="leave_out")
+    found = []
+    for batch, ids in epoch:
+        assert batch["n"].tolist() == ids.tolist()
+        assert all(np.array_equal(one, image) for one in batch["img"])
+        found += ids.tolist()
+    assert found == [id for id in range(20) if id not in bad]  # a whole batch was passed over
+    assert epoch.left_out == len(bad)
+
+    epoch = beton.epoch(batch_size=4)
+    for _ in range(2):
+        state = epoch.state_dict()
+        with pytest.raises(ValueError, match="sample 3"):
+            next(epoch)
+        assert epoch.state_dict() == state
+    epoch.skip_batches(1)
+    with pytest.raises(ValueError, match="sample 5"):
+        next(epoch)
+    epoch.skip_batches(2)
+    assert [ids.tolist() for _, ids in epoch] == [[12, 13, 14, 15], [16, 17, 18, 19]]
+    assert epoch.left_out == 0
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xff\xff", b"{,}"])
+def test_json_that_is_none(tmp_path, damage):
+    path = tmp_path / "a.beton"
+    texts = ["abc" if at == 7 else "xyz" for at in range(20)]
+    ringmain.BetonWriter(path, {"t": "json"}).from_iterable([(text,) for text in texts])
+    # In the place of the text and the quotation mark before it.
+    path.write_bytes(path.read_bytes().replace(b'"abc', damage + b'"'))
+    beton = ringmain.Beton(path)
+    with pytest.raises(ValueError, match="sample 7, field `t`"):
+        beton[7]
+    with pytest.raises(ValueError, match="sample 7, field `t`"):
+        list(beton.epoch(batch_size=8))
+    epoch = beton.epoch(batch_size=8, damaged="leave_out")
+    assert [id for _, ids in epoch for id in ids] == [id for id in range(20) if id != 7]
+    assert epoch.left_out == 1
+
+
+def write_images(path, count):
+    image = np.zeros((128, 128, 3), np.uint8)
+    samples = ((image + at,) for at in range(count))
+    ringmain.BetonWriter(path, {"img": "image"}).from_iterable(samples, count)
+
+
+def test_what_a_program_keeps_is_not_limited(tmp_path, engine):
+    """Samples that were kept made the next one wait for 30 s, and then fail."""
+    write_images(tmp_path / "a.beton", 40)
+    engine = ringmain.Engine(engine.backend, memory_limit=1 << 20)
+    beton = ringmain.Beton(tmp_path / "a.beton", engine=engine)
+    samples = [beton[at]["img"] for at in range(40)]
+    batch = beton.read_batch(range(40))["img"]  # larger than the pool
+    epoch = beton.epoch(batch_size=2)
+    next(epoch)
+    again = beton.read_batch(range(40))["img"]
+    for at, images in enumerate(zip(samples, batch, again)):
+        assert all((image == at).all() for image in images)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process cannot be sent Ctrl-C there")
+@pytest.mark.parametrize("prefetch_bytes", [0, 1 << 20])
+def test_ctrl_c_ends_an_epochs_wait_for_memory(tmp_path, prefetch_bytes):
+    write_images(tmp_path / "a.beton", 40)
+    engine = ringmain.Engine("pread", memory_limit=1 << 20)
+    beton = ringmain.Beton(tmp_path / "a.beton", engine=engine)
+    epoch, held = beton.epoch(batch_size=2, prefetch_bytes=prefetch_bytes), []
+    interrupts.raises_soon(lambda: held.extend(epoch))
+    assert held
+    found = [id for _, ids in held for id in ids.tolist()]
+    held.clear()
+    assert found + [id for _, ids in epoch for id in ids.tolist()] == list(range(40))
+
+
+def _rest_of(epoch, queue):
+    queue.put([ids.tolist() for _, ids in epoch])
+
+
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="no fork on this platform"
+)
+def test_a_forked_child_goes_on_with_an_epoch(engine):
+    epoch = ringmain.Beton(VECTOR, engine=engine).epoch("random", batch_size=32)
+    next(epoch)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_rest_of, args=(epoch, queue))
+    child.start()
+    found = queue.get(timeout=120)
+    child.join()
+    assert found == [ids.tolist() for _, ids in epoch] and len(found) == 9
 
 
 FIELDS = {
@@ -270,7 +431,14 @@ def test_samples_that_do_not_fit(tmp_path):
 
     array = {"kind": "array", "dtype": "f4", "shape": (2,)}
     for fields, samples, kind, message in [
-        ({"n": "int"}, [("x",)], TypeError, "str"),
+        ({"n": "int"}, [("x",)], TypeError, 'sample 0, field "n".*str'),
+        ({"n": "int"}, [(1,), (2**63,)], ValueError, 'sample 1, field "n"'),
+        ({"n": "float"}, [("x",)], TypeError, 'sample 0, field "n".*str'),
+        ({"n": "bytes"}, [("x",)], TypeError, 'sample 0, field "n".*str'),
+        ({"n": "bytes"}, [(np.zeros(2, "f4"),)], TypeError, 'sample 0, field "n"'),
+        ({"n": "json"}, [({1, 2},)], TypeError, 'sample 0, field "n".*set'),
+        ({"i": "image"}, [(3,)], TypeError, 'sample 0, field "i"'),
+        ({"": "int"}, [], ValueError, "name"),
         ({"n": "int"}, [(1, 2)], ValueError, "2 values"),
         ({"n": "int"}, [{"m": 1}], ValueError, 'no "n"'),
         ({"n": "int"}, [{"n": 1, "m": 1}], ValueError, "2 values"),
@@ -278,7 +446,10 @@ def test_samples_that_do_not_fit(tmp_path):
         ({"n": "none"}, [], ValueError, "none"),
         ({"a": {"kind": "array", "dtype": "f4"}}, [], ValueError, "shape"),
         ({"a": array}, [(np.zeros(3, "f4"),)], ValueError, r"\(3,\)"),
-        ({"a": array}, [(np.zeros(2, "c8"),)], TypeError, "cast"),
+        ({"a": array}, [(np.zeros(2, "c8"),)], TypeError, 'sample 0, field "a".*cast'),
+        ({"a": array}, [(np.zeros(2, "f8"),)], TypeError, "cast"),
+        ({"a": array}, [([1, "x"],)], TypeError, 'sample 0, field "a"'),
+        ({"a": array}, [([1, [2]],)], ValueError, 'sample 0, field "a"'),
         ({"i": "image"}, [(np.zeros((2, 2), "u1"),)], ValueError, "height"),
         ({"i": "image"}, [(b"no jpeg",)], ValueError, "JPEG"),
         ({}, [], ValueError, "fields"),
@@ -292,9 +463,75 @@ def test_samples_that_do_not_fit(tmp_path):
         write({"n": "int"}, iter([(1,), (2,)]), count=1)
     with pytest.raises(TypeError, match="count"):
         write({"n": "int"}, iter([(1,)]))
-    with pytest.raises(ValueError, match="alignment"):
-        ringmain.BetonWriter(tmp_path / "a.beton", {"n": "int"}, alignment=3)
+    for option, value in [
+        ("alignment", 3), ("alignment", -1), ("workers", 0), ("workers", -1),
+        ("page_size", 3), ("page_size", -1), ("page_size", 1 << 40),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=option):
+            writer = ringmain.BetonWriter(tmp_path / "a.beton", {"n": "int"}, **{option: value})
+            writer.from_iterable([(1,)])
     assert list(tmp_path.iterdir()) == []  # nothing is left
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1", ">i2"])
+def test_numbers_that_do_not_fit_are_refused(tmp_path, kind):
+    """They were cut to the bits that fit."""
+    path = tmp_path / "a.beton"
+    writer = ringmain.BetonWriter(path, {"a": {"kind": "array", "dtype": kind, "shape": (2,)}})
+    for value in ([100_000, 2], (2, -100_000), [np.int64(100_000), 2], [2**70, 2]):
+        with pytest.raises(ValueError, match='sample 1, field "a"'):
+            writer.from_iterable([([1, 2],), (value,)])
+    with pytest.raises(TypeError, match='sample 0, field "a"'):
+        writer.from_iterable([(np.array([1, 2]),)])  # int64 may not fit, whatever is in it
+    with pytest.raises(TypeError, match='sample 0, field "a"'):
+        writer.from_iterable([([1.5, 2],)])
+    info = np.iinfo(kind)
+    samples = [[info.min, info.max], (True, False), np.array([0, 1], bool), np.array([5, 6], kind)]
+    writer.from_iterable([(sample,) for sample in samples])
+    for at, sample in enumerate(samples):
+        np.testing.assert_array_equal(ringmain.Beton(path)[at]["a"], np.asarray(sample, kind))
+
+
+def test_lists_of_numbers(tmp_path):
+    path = tmp_path / "a.beton"
+    field = {"kind": "array", "dtype": "f4", "shape": (2,)}
+    samples = [[0.1, 2], (3, 4), np.array([5, 6], "f2"), np.array([7, 8], "i2"), [np.float64(9), 1]]
+    ringmain.BetonWriter(path, {"a": field}).from_iterable([(sample,) for sample in samples])
+    for at, sample in enumerate(samples):
+        np.testing.assert_array_equal(ringmain.Beton(path)[at]["a"], np.asarray(sample, "f4"))
+
+
+def test_places_that_cannot_be_written(tmp_path):
+    def write(path):
+        ringmain.BetonWriter(path, {"n": "int"}).from_iterable([(1,)])
+
+    with pytest.raises(IsADirectoryError) as caught:
+        write(tmp_path)
+    assert caught.value.filename == str(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        write(tmp_path / "none" / "a.beton")
+    with pytest.raises(ValueError, match="NUL"):
+        write(f"{tmp_path}/a\0b")
+
+
+@pytest.mark.parametrize("kind", [KeyError, KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_what_an_iterator_raises_is_raised(tmp_path, kind):
+    """It was lost where the iterator had yielded fewer samples than were declared."""
+
+    def failing(yielded):
+        for at in range(yielded):
+            yield (at,)
+        raise kind("mine")
+
+    for yielded, count, workers in itertools.product(range(5), (*range(5), 20), (1, 3)):
+        writer = ringmain.BetonWriter(tmp_path / "a.beton", {"n": "int"}, workers=workers)
+        if yielded > count:
+            with pytest.raises(ValueError, match="more"):
+                writer.from_iterable(failing(yielded), count)
+        else:
+            with pytest.raises(kind, match="mine"):
+                writer.from_iterable(failing(yielded), count)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_maker_raises_is_raised(tmp_path):
@@ -320,7 +557,8 @@ def test_what_a_maker_raises_is_raised(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process cannot be sent Ctrl-C there")
-def test_ctrl_c_ends_a_writer(tmp_path):
+@pytest.mark.parametrize("method", ["from_indexed", "from_iterable"])
+def test_ctrl_c_ends_a_writer(tmp_path, method):
     program = """
 import sys, time, ringmain
 
@@ -329,26 +567,29 @@ class Slow:
         return 1_000_000
     def __getitem__(self, at):
         print(at, flush=True)
-        time.sleep(0.01)
+        time.sleep(0.5)  # an iterator is asked for several at a time
         return (at,)
 
+writer = ringmain.BetonWriter(sys.argv[1], {"n": "int"}, workers=1)
 try:
-    ringmain.BetonWriter(sys.argv[1], {"n": "int"}).from_indexed(Slow())
+    getattr(writer, sys.argv[2])(Slow())
 except KeyboardInterrupt:
     sys.exit(7)
 """
-    command = [sys.executable, "-c", program, str(tmp_path / "a.beton")]
+    command = [sys.executable, "-c", program, str(tmp_path / "a.beton"), method]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-        child.stdout.readline()
+        for _ in range(3):
+            child.stdout.readline()
         child.send_signal(signal.SIGINT)
-        child.stdout.read()
+        asked = child.stdout.read().split()
         assert child.wait(timeout=120) == 7
+    assert len(asked) < 4
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pickles_carry_options_only(monkeypatch):
+def test_pickles_carry_options_only(monkeypatch, engine):
     monkeypatch.chdir(VECTOR.parent)
-    beton = ringmain.Beton(VECTOR.name, images="stored")
+    beton = ringmain.Beton(VECTOR.name, engine=engine, images="stored")
     data = pickle.dumps(beton)
     assert len(data) < 1000
     monkeypatch.chdir("/")
@@ -360,10 +601,10 @@ def _labels(beton, queue):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_children_and_threads(method):
+def test_children_and_threads(method, engine):
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {method} on this platform")
-    beton = ringmain.Beton(VECTOR)
+    beton = ringmain.Beton(VECTOR, engine=engine)
     expected = [sample["label"] for sample in EXPECTED["samples"][:20]]
     context = multiprocessing.get_context(method)
     queue = context.Queue()
@@ -394,5 +635,6 @@ def test_batches_return_to_the_pool():
     np.testing.assert_array_equal(part, beton[3]["mat"])
     del part
     assert engine.pool_stats()["in_use_bytes"] == 0
+    assert iter(beton) is not beton and next(iter(beton))["label"] == beton[0]["label"]
     samples = list(beton)  # small ones do not keep a buffer each
     assert len(samples) == 300 and engine.pool_stats()["in_use_bytes"] == 0

@@ -112,21 +112,183 @@ def test_going_on_in_this_process(corpus, torch, dataset_type):  # noqa: F811
         dataset_type(corpus, rank=0, world=2).load_state_dict(state)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+def counted(corpus, dataset_type, **options):  # noqa: F811
+    return dataset_type(corpus, **{"order": "shuffled", "seed": 1, "batch_rows": 9, **options})
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
 def test_going_on_with_workers(corpus, torch, dataset_type, workers):  # noqa: F811
     """At every place: also where some workers have ended and others not."""
-    dataset = dataset_type(corpus, order="shuffled", seed=1, batch_rows=9)
+    dataset = counted(corpus, dataset_type)
     whole = [ids.tolist() for _, ids in loader(torch, dataset, workers)]
     assert len(whole) == dataset.batches(workers)
-    for used in (0, 3, len(whole) - 1, len(whole)):
+    for used in range(len(whole) + 1):
         state = dataset.state_dict(batches=used, num_workers=workers)
-        later = dataset_type(corpus, order="shuffled", seed=1, batch_rows=9)
-        later.load_state_dict(state)
-        rest = [ids.tolist() for _, ids in loader(torch, later, workers)]
-        assert sorted(sum(whole[:used] + rest, [])) == list(range(TOTAL))
+        later = counted(corpus, dataset_type)
+        later.load_state_dict(pickle.loads(pickle.dumps(state)))
+        assert [ids.tolist() for _, ids in loader(torch, later, workers)] == whole[used:]
     later.load_state_dict(state)
     with pytest.raises(ValueError, match="num_workers"):
-        list(loader(torch, later, workers + 1))
+        list(loader(torch, later, max(1, workers) + 1))
+    assert list(loader(torch, later, workers)) == []  # that was no use of the state
+
+
+@pytest.mark.parametrize(("workers", "step"), [(2, 1), (2, 3), (3, 2)])
+def test_going_on_again_and_again(corpus, torch, dataset_type, workers, step):  # noqa: F811
+    """A state of an iteration that had itself gone on lost rows: the loader asks its first worker
+    first again, and that had another part than the count said."""
+    dataset = counted(corpus, dataset_type)
+    whole = [ids.tolist() for _, ids in loader(torch, dataset, workers)]
+    found = []
+    while len(found) < len(whole):
+        state = dataset.state_dict(batches=len(found), num_workers=workers)
+        dataset = counted(corpus, dataset_type)
+        dataset.load_state_dict(state)
+        batches = iter(loader(torch, dataset, workers))
+        found += [next(batches)[1].tolist() for _ in range(min(step, len(whole) - len(found)))]
+        del batches
+    assert found == whole
+
+
+@pytest.mark.parametrize(
+    ("workers", "is_seeded", "options"),
+    [
+        (0, False, {}),
+        (2, False, {}),
+        (2, True, {}),
+        (2, False, {"persistent_workers": True}),
+        (1, False, {"multiprocessing_context": "spawn"}),
+    ],
+)
+def test_the_next_pass_is_whole(corpus, torch, dataset_type, workers, options, is_seeded):  # noqa: F811
+    """Every later pass was cut short too, as only the workers' copies forgot the state."""
+    state = counted(corpus, dataset_type).state_dict(batches=3, num_workers=workers)
+    dataset = counted(corpus, dataset_type)
+    dataset.load_state_dict(state)
+    batches, lengths = loader(torch, dataset, workers, **options), []
+    for _ in range(3):
+        if is_seeded:
+            torch.manual_seed(0)
+        lengths.append(len(ids_of(batches)))
+    assert lengths[1:] == [TOTAL, TOTAL] and lengths[0] < TOTAL
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("is_persistent", [False, True])
+def test_the_loop_of_the_documentation_goes_on(corpus, torch, dataset_type, workers, is_persistent):  # noqa: F811
+    """`set_epoch` forgot the state that was loaded."""
+
+    def opened():
+        dataset = counted(corpus, dataset_type)
+        options = {"persistent_workers": is_persistent and workers > 0}
+        return dataset, loader(torch, dataset, workers, **options)
+
+    def epochs(dataset, batches, end):
+        for epoch in range(dataset.epoch, end):
+            dataset.set_epoch(epoch)
+            yield [ids.tolist() for _, ids in batches]
+
+    first, second, third = epochs(*opened(), 3)
+    dataset, batches = opened()
+    dataset.set_epoch(1)
+    state = dataset.state_dict(batches=3, num_workers=workers)
+    dataset, batches = opened()
+    dataset.load_state_dict(state)
+    assert list(epochs(dataset, batches, 3)) == [second[3:], third]
+    dataset.set_epoch(0)
+    assert [ids.tolist() for _, ids in batches] == first
+    # Of another epoch, or once it was used, the state is forgotten.
+    dataset, batches = opened()
+    dataset.load_state_dict(state)
+    dataset.set_epoch(2)
+    dataset.set_epoch(1)
+    assert [ids.tolist() for _, ids in batches] == second
+
+
+def test_states_of_other_rows_are_refused(corpus, dataset_type):  # noqa: F811
+    """A state with `batches` said nothing of the rows that they were of."""
+    state = counted(corpus, dataset_type).state_dict(batches=3, num_workers=2)
+    counted(corpus, dataset_type, dtype="float64").load_state_dict(state)
+    for options, message in [
+        ({"batch_rows": 10}, "batch_rows=9"),
+        ({"order": "sequential"}, "order"),
+        ({"seed": 2}, "order"),
+        ({"rows": range(40)}, "list of rows"),
+        ({"rank": 0, "world": 2}, "rank"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            counted(corpus, dataset_type, **options).load_state_dict(state)
+    dataset = counted(corpus, dataset_type)
+    for changes, message in [
+        ({"batches": -1}, "batches"),
+        ({"batches": "3"}, "no state"),
+        ({"batches": 10**9}, "there are"),
+        ({"num_workers": -2}, "num_workers"),
+        ({"start": None}, "no state"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            dataset.load_state_dict({**state, **changes})
+    for key in ("epoch", "rank", "start", "batch_rows"):
+        with pytest.raises(ValueError, match="no state|rank"):
+            dataset.load_state_dict({name: value for name, value in state.items() if name != key})
+    for counts in ({"batches": -1}, {"batches": 1, "num_workers": -1}):
+        with pytest.raises(ValueError, match="counts from 0"):
+            dataset.state_dict(**counts)
+    (corpus / "part-003.shard").unlink()
+    with pytest.raises(ValueError, match="shards"):
+        counted(corpus, dataset_type).load_state_dict(state)
+
+
+def test_a_position_that_only_workers_know_is_an_error(corpus, torch, dataset_type):  # noqa: F811
+    """It was that of nothing: the beginning of the epoch."""
+    dataset = counted(corpus, dataset_type)
+    start = dataset.state_dict()
+    batches = iter(loader(torch, dataset, 2))
+    next(batches)
+    with pytest.raises(RuntimeError, match="batches="):
+        dataset.state_dict()
+    del batches
+    dataset.set_epoch(0)
+    assert dataset.state_dict() == start
+    next(iter(dataset))
+    assert "source" in dataset.state_dict()
+
+
+def test_workers_that_started_before_a_state_was_loaded_say_so(corpus, torch, dataset_type):  # noqa: F811
+    dataset = counted(corpus, dataset_type)
+    batches = loader(torch, dataset, 1, persistent_workers=True)
+    assert len(ids_of(batches)) == TOTAL
+    dataset.load_state_dict(dataset.state_dict(batches=1, num_workers=1))
+    with pytest.raises(RuntimeError, match="another DataLoader"):
+        list(batches)
+
+
+def test_a_loader_that_keeps_the_states_of_its_workers(corpus, dataset_type, monkeypatch):  # noqa: F811
+    """As torchdata's: it asks each worker's copy, and loads in each before it iterates."""
+
+    def as_worker(worker):
+        info = worker if worker is None else SimpleNamespace(id=worker, num_workers=2, seed=worker)
+        monkeypatch.setattr(ringmain.torch, "get_worker_info", lambda: info)
+
+    dataset, found, states = counted(corpus, dataset_type), [], []
+    for worker in range(2):
+        copy = pickle.loads(pickle.dumps(dataset))
+        as_worker(worker)
+        found += ids_of([next(iter(copy))])
+        states.append(copy.state_dict())
+        as_worker(None)
+    for worker, state in enumerate(states):
+        copy = pickle.loads(pickle.dumps(dataset))
+        as_worker(worker)
+        copy.load_state_dict(state)
+        found += ids_of(copy)
+        as_worker(None)
+    assert sorted(found) == list(range(TOTAL))
+
+
+def test_repr(corpus, dataset_type):  # noqa: F811
+    text = repr(counted(corpus, dataset_type, rank=1, world=2))
+    assert str(corpus) in text and "rank=1, world=2" in text and "batch_rows=9" in text
 
 
 def test_a_pickle_has_no_source(corpus, dataset_type):  # noqa: F811

@@ -1,9 +1,13 @@
 import gc
 import multiprocessing
+import os
 import pickle
 import struct
+import sys
 import threading
+import time
 
+import interrupts
 import numpy as np
 import pytest
 
@@ -121,9 +125,11 @@ def test_a_list_of_files_and_of_rows(corpus):
 
 
 @pytest.mark.parametrize("order", ["sequential", "shuffled"])
-def test_a_state_goes_on_where_it_was_taken(corpus, order):
+def test_a_state_goes_on_where_it_was_taken(corpus, order, engine):
     def opened(**options):
-        return ringmain.ShardSource(corpus, order=order, seed=2, batch_rows=6, **options)
+        return ringmain.ShardSource(
+            corpus, engine=engine, order=order, seed=2, batch_rows=6, **options
+        )
 
     source = opened()
     source.set_epoch(3)
@@ -136,7 +142,7 @@ def test_a_state_goes_on_where_it_was_taken(corpus, order):
     assert later.remaining_rows == len(rest)
     assert ids_of(later) == rest
     assert sorted(before + rest) == list(range(TOTAL))
-    with pytest.raises(ValueError, match="partition"):
+    with pytest.raises(ValueError, match="rank or world"):
         opened(world=2).load_state_dict(state)
     with pytest.raises(ValueError, match="no state"):
         source.load_state_dict({"epoch": 1})
@@ -153,6 +159,9 @@ def test_moving_about(corpus):
     assert next(source)[1].tolist() == [13]
     with pytest.raises(IndexError, match="fewer rows"):
         source.seek(TOTAL)
+    for move in (source.skip_rows, source.skip_batches, source.set_epoch, source.seek):
+        with pytest.raises(ValueError, match="cannot be -1"):
+            move(-1)
 
 
 def test_pickles_carry_options_only(corpus, monkeypatch):
@@ -183,7 +192,15 @@ def test_pickles_carry_options_only(corpus, monkeypatch):
         ({"dtype": "int32"}, "float64"),
         ({"rank": 2, "world": 2}, "rank"),
         ({"batch_rows": 0}, "batch_rows"),
-        ({"rows": []}, "only_rows"),
+        ({"rows": []}, "`rows`"),
+        ({"seed": -1}, "seed cannot be -1"),
+        ({"epoch": -1}, "epoch"),
+        ({"rank": -1}, "rank"),
+        ({"world": 2**64}, "world"),
+        ({"block_rows": -1, "order": "blocks"}, "block_rows"),
+        ({"batch_rows": -1}, "batch_rows"),
+        ({"rows": [3, -1]}, "rows"),
+        ({"prefetch_bytes": -1}, "prefetch_bytes"),
         ({"patience": -1.0}, "patience"),
     ],
 )
@@ -219,11 +236,60 @@ def test_held_batches_are_a_memory_error(tmp_path):
     engine = ringmain.Engine("pread", memory_limit=4 << 20)
     source = ringmain.ShardSource(tmp_path, engine=engine, batch_rows=512, patience=0.05)
     held = []
-    with pytest.raises(MemoryError, match="held"):
+    with pytest.raises(MemoryError, match="held.* or prefetch_bytes$"):
         held.extend(source)
     assert held
     held.clear()
     next(source)  # nothing was lost
+
+
+def held_up(tmp_path, **options):
+    """A source whose next batch waits for memory that is held here."""
+    write_shard(tmp_path / "a.shard", np.zeros((4096, 256), np.float32))
+    engine = ringmain.Engine("pread", memory_limit=4 << 20)
+    source = ringmain.ShardSource(tmp_path, engine=engine, batch_rows=512, patience=30, **options)
+    held = []
+    while engine.pool_stats()["in_use_bytes"] + (512 << 10) < engine.pool_stats()["limit_bytes"]:
+        held.append(next(source))
+    return source, held
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process cannot be sent Ctrl-C there")
+@pytest.mark.parametrize("prefetch_bytes", [0, 512 << 10])
+def test_ctrl_c_ends_a_wait_for_memory(tmp_path, prefetch_bytes):
+    """It was looked for when the patience was at its end."""
+    source, held = held_up(tmp_path, prefetch_bytes=prefetch_bytes)
+    interrupts.raises_soon(lambda: held.extend(source))
+    count = len(held)
+    held.clear()
+    assert len(list(source)) == len(source) - count  # nothing was lost
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_child_of_a_process_whose_thread_waits_is_told(tmp_path):
+    """It said for ever that another thread used it, which the child does not have."""
+    source, held = held_up(tmp_path)
+    thread = threading.Thread(target=lambda: held.extend(source))
+    thread.start()
+    while True:
+        try:
+            len(source)
+        except RuntimeError:
+            break
+        time.sleep(0.01)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(source)
+        except RuntimeError as error:
+            os._exit(7 if "forked" in str(error) else 1)
+        finally:
+            os._exit(2)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    while thread.is_alive():
+        held.clear()
+        thread.join(0.01)
+    assert status == 7
 
 
 def test_one_thread_at_a_time(corpus):
@@ -284,17 +350,23 @@ def test_workers_of_ranks_have_all_rows_once(corpus):
         _split.part(0, 1, 1, 1)
 
 
-def test_shares_of_workers_are_those_of_a_loader_that_asks_in_turn():
-    for lengths in ([3, 3], [4, 3, 3], [1, 1, 0], [5], [2, 4, 3]):
-        left, order = list(lengths), []
-        while any(left):
-            for worker, batches in enumerate(left):
-                if batches:
-                    left[worker] -= 1
-                    order.append(worker)
-        for batches in range(len(order) + 1):
-            shares = [
-                _split.share(batches, worker, len(lengths), lengths)
-                for worker in range(len(lengths))
-            ]
-            assert shares == [order[:batches].count(worker) for worker in range(len(lengths))]
+def asked_in_turn(lengths):
+    """Which worker each batch of a loader comes from."""
+    left, order = list(lengths), []
+    while any(left):
+        for worker, batches in enumerate(left):
+            if batches:
+                left[worker] -= 1
+                order.append(worker)
+    return order
+
+
+@pytest.mark.parametrize("lengths", [[3, 3], [4, 3, 3], [1, 1, 0], [5], [2, 4, 3], [0, 0]])
+def test_parts_that_are_left_come_as_they_would_have(lengths):
+    order = asked_in_turn(lengths)
+    for batches in range(len(order) + 1):
+        parts = _split.parts_left(batches, lengths)
+        assert sorted(part for part, _ in parts) == list(range(len(lengths)))
+        assert all(used == order[:batches].count(part) for part, used in parts)
+        rest = asked_in_turn([lengths[part] - used for part, used in parts])
+        assert [parts[worker][0] for worker in rest] == order[batches:]

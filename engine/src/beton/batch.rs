@@ -13,6 +13,7 @@
 //! ```
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use ringmain_backends::Buffer;
@@ -223,21 +224,64 @@ impl Batch {
     /// ```
     #[must_use]
     pub fn values_mut(&mut self, field: usize) -> Option<&mut [u8]> {
-        let bytes = match self.kind(field)? {
-            FieldKind::Float | FieldKind::Int => self.len * WORD,
-            kind => match kind.array() {
-                Some(spec) => self.len * spec.nbytes(),
-                None => self.blobs(field)?.bytes.len(),
-            },
-        };
-        let data_at = self.column(field).data_at;
-        Some(&mut self.buffer[data_at..][..bytes])
+        self.kind(field)?;
+        let range = self.data_range(field);
+        Some(&mut self.buffer[range])
     }
 
     /// The ids of the samples, to be changed where they are.
     #[must_use]
     pub fn ids_mut(&mut self) -> &mut [u64] {
         self.words_mut(0, self.len)
+    }
+
+    /// The ids, and what [`values_mut`](Self::values_mut) has of each field: all at once, for those
+    /// who hand them on separately.
+    ///
+    /// ```
+    /// use ringmain::Engine;
+    /// use ringmain::beton::{BetonReader, BetonWriter, Field, FieldKind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a.beton");
+    /// let fields = [Field::new("n", FieldKind::Int)?, Field::new("text", FieldKind::Bytes)?];
+    /// BetonWriter::new(fields).write_indexed(&path, 2, |id, sample| {
+    ///     sample.int(id as i64)?.bytes(&b"abc"[id as usize..])?;
+    ///     Ok(())
+    /// })?;
+    /// let mut batch = BetonReader::open(&Engine::new()?, &path)?.read_batch(&[1, 0])?;
+    /// let (ids, fields) = batch.parts_mut();
+    /// assert_eq!(ids, [1, 0]);
+    /// assert_eq!((fields[0].len(), &fields[1][..]), (16, &b"bcabc"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn parts_mut(&mut self) -> (&mut [u64], Vec<&mut [u8]>) {
+        let count = self.dataset.fields.len();
+        let places: Vec<_> = (0..count).map(|field| self.data_range(field)).collect();
+        let (ids, mut rest) = self.buffer.split_at_mut(self.len * WORD);
+        let mut passed = ids.len();
+        let mut fields = Vec::with_capacity(count);
+        for place in places {
+            // Their places go up.
+            let (_, tail) = rest.split_at_mut(place.start - passed);
+            let (data, tail) = tail.split_at_mut(place.len());
+            fields.push(data);
+            (rest, passed) = (tail, place.end);
+        }
+        (bytemuck::cast_slice_mut(ids), fields)
+    }
+
+    /// Where in the buffer the values of a field are.
+    fn data_range(&self, field: usize) -> Range<usize> {
+        let bytes = match self.dataset.fields[field].kind() {
+            FieldKind::Float | FieldKind::Int => self.len * WORD,
+            kind => match kind.array() {
+                Some(spec) => self.len * spec.nbytes(),
+                None => self.blobs(field).map_or(0, |blobs| blobs.bytes.len()),
+            },
+        };
+        let start = self.column(field).data_at;
+        start..start + bytes
     }
 
     /// One value: of the sample at that place of the batch, and of that field. JSON that is no text

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringmain_backends::BufferPool;
+
 use super::batch::head_bytes;
 use super::dataset::Dataset;
 use super::fill::Damaged;
@@ -160,8 +162,7 @@ impl SampleOptions {
     /// The samples of a batch, of which two must fit in the engine's buffers beside the pages: one
     /// that is used and one that is read.
     fn choose_batch_size(&self, dataset: &Dataset) -> Result<usize, BetonError> {
-        let pool = dataset.engine.pool();
-        let limit_bytes = pool.limit_bytes();
+        let limit_bytes = dataset.engine.pool().limit_bytes();
         let page_bytes = self.page_memory_bytes(dataset);
         let left_bytes = limit_bytes.saturating_sub(page_bytes);
         let size = self.batch_size.unwrap_or_else(|| {
@@ -172,7 +173,9 @@ impl SampleOptions {
             let reason = "a batch has at least one sample".to_owned();
             return Err(invalid(dataset, "batch_size", "0".to_owned(), reason));
         }
-        let batch_bytes = pool.capacity_for(expected_bytes(dataset, samples_most(dataset, size)));
+        // As in a pool that is large enough: the error says how large that is.
+        let batch_bytes =
+            BufferPool::capacity_of(expected_bytes(dataset, samples_most(dataset, size)));
         let needed_bytes = batch_bytes.saturating_mul(2).saturating_add(page_bytes);
         if needed_bytes <= limit_bytes {
             return Ok(size);
@@ -203,7 +206,7 @@ impl SampleOptions {
         let MemoryManager::ProcessCache { pages } = self.memory else { return 0 };
         let page_bytes = usize::try_from(dataset.pages.page_bytes).unwrap_or(usize::MAX);
         let count = usize::try_from(dataset.pages.count()).unwrap_or(usize::MAX);
-        dataset.engine.pool().capacity_for(page_bytes).saturating_mul(pages.get().min(count))
+        BufferPool::capacity_of(page_bytes).saturating_mul(pages.get().min(count))
     }
 }
 

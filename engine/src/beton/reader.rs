@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use ringmain_backends::Buffer;
+
 use super::dataset::{Dataset, no_memory};
 use super::fill::{Damaged, FillMemory};
 use super::{Batch, BetonError, Field, Header, MappedSamples, Member, ReaderOptions, Sample};
@@ -163,18 +165,60 @@ impl BetonReader {
 
     /// Reads some samples, all their regions as one batch, in the order of the ids, of which some
     /// may be the same. The first sample that is damaged is an error, and then nothing was read.
+    ///
+    /// The memory is the engine's: while others hold all of it, this waits for some seconds, and
+    /// then is an error. [`read_batch_in`](Self::read_batch_in) is for those who keep what they read.
     pub fn read_batch(&self, ids: &[u64]) -> Result<Batch, BetonError> {
+        self.read_batch_in(ids, |bytes| self.dataset.engine.pool().take(bytes))
+    }
+
+    /// Reads some samples as [`read_batch`](Self::read_batch) does, in memory that the caller gives:
+    /// `take` is told how many bytes are needed.
+    ///
+    /// ```
+    /// use ringmain::{Buffer, Engine};
+    /// use ringmain::beton::{BetonReader, BetonWriter, Field, FieldKind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a.beton");
+    /// let fields = [Field::new("text", FieldKind::Bytes)?];
+    /// BetonWriter::new(fields).write_indexed(&path, 9, |id, sample| {
+    ///     sample.bytes(&[id as u8; 100])?;
+    ///     Ok(())
+    /// })?;
+    /// let reader = BetonReader::open(&Engine::new()?, &path)?;
+    /// // Does not count against the engine's limit.
+    /// let kept = reader.read_batch_in(&[3, 1], Buffer::unpooled)?;
+    /// assert_eq!(kept.blobs(0).and_then(|texts| texts.get(1)), Some(&[1; 100][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_batch_in(
+        &self,
+        ids: &[u64],
+        take: impl FnOnce(usize) -> Result<Buffer, ringmain_backends::Error>,
+    ) -> Result<Batch, BetonError> {
         let mut memory = self.take_memory();
-        let batch = self.read_with(&mut memory, ids);
+        let batch = self.read_with(&mut memory, ids, take);
         self.keep_memory(memory);
         batch
     }
 
-    fn read_with(&self, memory: &mut FillMemory, ids: &[u64]) -> Result<Batch, BetonError> {
+    fn read_with(
+        &self,
+        memory: &mut FillMemory,
+        ids: &[u64],
+        take: impl FnOnce(usize) -> Result<Buffer, ringmain_backends::Error>,
+    ) -> Result<Batch, BetonError> {
         let dataset = &self.dataset;
         let bytes = memory.locate(dataset, ids, Damaged::Fail)?;
-        let buffer = dataset.engine.pool().take(bytes);
-        let buffer = buffer.map_err(|error| dataset.memory_error("a batch", bytes, error))?;
+        let buffer = take(bytes).map_err(|error| dataset.memory_error("a batch", bytes, error))?;
+        if buffer.len() < bytes {
+            return Err(BetonError::InvalidOption {
+                path: dataset.path.clone(),
+                option: "take",
+                value: format!("a giver of {} bytes", buffer.len()),
+                reason: format!("the batch has {bytes}"),
+            });
+        }
         let mut batch = memory.stage(dataset, None, buffer);
         memory.read(&mut batch)?;
         Ok(batch)

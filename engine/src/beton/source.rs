@@ -3,10 +3,12 @@
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use super::epoch_options::SampleOptions;
 use super::fill::LEFT_OUT_MAX;
-use super::schedule::{BatchSchedule, Epoch};
+use super::schedule::{BatchSchedule, Delivery, Epoch};
 use super::state::SampleState;
 use super::{Batch, BetonError, Traversal};
 use crate::prefetch::{Limits, Prefetcher};
@@ -111,16 +113,41 @@ impl SampleSource {
     /// A batch of which all samples were left out is passed over.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, BetonError> {
         while let Some(outcome) = self.prefetcher.next() {
-            let delivery = outcome?;
-            self.has_failed = false;
-            self.left_out += (delivery.positions - delivery.batch.len()) as u64;
-            let room = LEFT_OUT_MAX - self.left_out_errors.len();
-            self.left_out_errors.extend(delivery.left_out.into_iter().take(room));
-            if !delivery.batch.is_empty() {
-                return Ok(Some(delivery.batch));
+            if let Some(batch) = self.delivered(outcome?) {
+                return Ok(Some(batch));
             }
         }
         Ok(None)
+    }
+
+    /// As [`next_batch`](Self::next_batch), for callers who have other things to look after: after
+    /// so long it is `Pending`, and the next call goes on waiting for the same batch. Without a
+    /// thread that reads ahead only the wait for memory is ended, not a read.
+    pub fn next_batch_within(
+        &mut self,
+        timeout: Duration,
+    ) -> Poll<Result<Option<Batch>, BetonError>> {
+        loop {
+            match self.prefetcher.next_within(timeout) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(Ok(None)),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
+                Poll::Ready(Some(Ok(delivery))) => {
+                    if let Some(batch) = self.delivered(delivery) {
+                        return Poll::Ready(Ok(Some(batch)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts what was left out; `None` if that was all.
+    fn delivered(&mut self, delivery: Delivery) -> Option<Batch> {
+        self.has_failed = false;
+        self.left_out += (delivery.positions - delivery.batch.len()) as u64;
+        let room = LEFT_OUT_MAX - self.left_out_errors.len();
+        self.left_out_errors.extend(delivery.left_out.into_iter().take(room));
+        (!delivery.batch.is_empty()).then_some(delivery.batch)
     }
 
     /// Back to the first sample of the epoch.

@@ -185,6 +185,55 @@ fn buffers_that_come_back_in_time_are_used() {
     }
 }
 
+fn in_parts(prefetcher: &mut Prefetcher<Jobs>, part: Duration) -> Option<Result<usize, Trouble>> {
+    let start = Instant::now();
+    loop {
+        if let Poll::Ready(outcome) = prefetcher.next_within(part) {
+            return outcome;
+        }
+        assert!(start.elapsed() < PATIENCE * 10, "it waits for ever");
+    }
+}
+
+/// The patience is that of all calls together, and nothing is lost or passed over by asking.
+#[test]
+fn a_caller_that_waits_in_parts_has_the_same_jobs() {
+    for window_bytes in [0, 100] {
+        let (world, mut prefetcher) =
+            prefetcher(World { jobs: vec![10; 9], ..World::default() }, window_bytes);
+        world.is_spent.store(true, Ordering::SeqCst);
+        let part = PATIENCE / 30;
+        let start = Instant::now();
+        assert_eq!(prefetcher.next_within(part), Poll::Pending);
+        assert!(start.elapsed() >= part && start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+        assert_eq!(prefetcher.position().at, 0);
+        let failed = in_parts(&mut prefetcher, part);
+        assert_eq!(failed, Some(Err(Trouble::NoBuffers)), "{window_bytes}");
+        assert!(start.elapsed() >= PATIENCE, "{:?}", start.elapsed());
+        world.is_spent.store(false, Ordering::SeqCst);
+        for expected in (0..9).map(|at| Some(Ok(at))).chain([None]) {
+            assert_eq!(in_parts(&mut prefetcher, part), expected, "{window_bytes}");
+        }
+    }
+}
+
+/// Who comes back with memory to spare was told of the want that it had before.
+#[test]
+fn a_caller_that_was_away_waits_anew() {
+    for window_bytes in [0, 100] {
+        let (world, mut prefetcher) =
+            prefetcher(World { jobs: vec![10; 9], ..World::default() }, window_bytes);
+        world.is_spent.store(true, Ordering::SeqCst);
+        let part = PATIENCE / 30;
+        assert_eq!(prefetcher.next_within(part), Poll::Pending);
+        std::thread::sleep(PATIENCE + part);
+        assert_eq!(prefetcher.next_within(part), Poll::Pending, "{window_bytes}: the old wait");
+        std::thread::sleep(PATIENCE + part);
+        world.is_spent.store(false, Ordering::SeqCst);
+        assert_eq!(in_parts(&mut prefetcher, part), Some(Ok(0)), "{window_bytes}");
+    }
+}
+
 #[test]
 fn dropping_it_ends_the_thread_at_once() {
     // All of them would take twenty seconds.

@@ -338,6 +338,27 @@ impl RowBatch {
         bytemuck::cast_slice_mut(&mut bytes[..self.len * ID_BYTES])
     }
 
+    /// What [`row_bytes_mut`](Self::row_bytes_mut) and [`row_ids_mut`](Self::row_ids_mut) have, both
+    /// at once: for those who hand them on separately.
+    ///
+    /// ```
+    /// use ringmain::shards::RowBatch;
+    /// let mut batch = RowBatch::from_rows(&[7], &[1.0f32, 2.0], 2)?;
+    /// let (rows, ids) = batch.parts_mut();
+    /// assert_eq!((rows.len(), &ids[..]), (8, &[7][..]));
+    /// # Ok::<(), ringmain::shards::ShardError>(())
+    /// ```
+    #[must_use]
+    pub fn parts_mut(&mut self) -> (&mut [u8], &mut [u64]) {
+        let bytes = self.len * self.width * self.delivered.value_bytes();
+        let (rows, ids) = match &mut self.ids {
+            Ids::Behind(at) => self.buffer.split_at_mut(*at),
+            Ids::Apart(ids) => (&mut self.buffer[..], &mut ids[..]),
+        };
+        let ids = bytemuck::cast_slice_mut(&mut ids[..self.len * ID_BYTES]);
+        (&mut rows[self.rows_at..][..bytes], ids)
+    }
+
     /// The memory to read the file's values to, with `lead` bytes before the first value and all
     /// there is after the last; nothing if they are converted on the way.
     pub(super) fn raw_mut(&mut self) -> (usize, &mut [u8]) {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use super::batch::RowBatch;
 use super::options::ShardOptions;
@@ -133,7 +135,44 @@ impl ShardSource {
 
     /// The next batch; `None` at the end of the epoch. After an error it tries the same batch again.
     pub fn next_batch(&mut self) -> Result<Option<RowBatch>, ShardError> {
-        let Some(outcome) = self.prefetcher.next() else { return Ok(None) };
+        let outcome = self.prefetcher.next();
+        self.delivered(outcome)
+    }
+
+    /// As [`next_batch`](Self::next_batch), for callers who have other things to look after: after
+    /// so long it is `Pending`, and the next call goes on waiting for the same batch. Without a
+    /// thread that reads ahead only the wait for memory is ended, not a read.
+    ///
+    /// ```
+    /// use std::task::Poll;
+    /// use std::time::Duration;
+    ///
+    /// use ringmain::Engine;
+    /// use ringmain::shards::{ShardSource, encode_shard_bytes};
+    /// # let dir = tempfile::tempdir()?;
+    /// # std::fs::write(dir.path().join("a.shard"), encode_shard_bytes(&[0f32; 10], 1)?)?;
+    /// let mut source = ShardSource::open_dir(&Engine::new()?, dir.path())?;
+    /// let batch = loop {
+    ///     if let Poll::Ready(batch) = source.next_batch_within(Duration::from_millis(50)) {
+    ///         break batch?;
+    ///     }
+    ///     // Was the user's patience shorter than ours?
+    /// };
+    /// assert_eq!(batch.expect("rows").len(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn next_batch_within(
+        &mut self,
+        timeout: Duration,
+    ) -> Poll<Result<Option<RowBatch>, ShardError>> {
+        self.prefetcher.next_within(timeout).map(|outcome| self.delivered(outcome))
+    }
+
+    fn delivered(
+        &mut self,
+        outcome: Option<Result<RowBatch, ShardError>>,
+    ) -> Result<Option<RowBatch>, ShardError> {
+        let Some(outcome) = outcome else { return Ok(None) };
         let mut batch = outcome?;
         self.has_failed = false;
         batch.convert();

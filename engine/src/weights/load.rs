@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use ringmain_backends::BufferPool;
@@ -139,13 +140,41 @@ impl Load {
     pub fn progress(&self) -> LoadProgress {
         self.progress
     }
-}
 
-impl Iterator for Load {
-    type Item = Result<Tensor, WeightsError>;
+    /// As `next`, for callers who have other things to look after: after so long it is `Pending`,
+    /// and the next call goes on waiting for the same tensor. With a window of 0, only the wait for
+    /// memory is ended, not a read.
+    ///
+    /// ```
+    /// use std::task::Poll;
+    /// use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("model.safetensors");
+    /// # let json = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},
+    /// #     "b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}"#;
+    /// # std::fs::write(&path, [&(json.len() as u64).to_le_bytes(), json.as_bytes(), b"abc"].concat())?;
+    /// use ringmain::{Engine, weights::{LoadOptions, Weights}};
+    /// let weights = Weights::open(&Engine::new()?, &path)?;
+    /// let (mut load, mut names) = (weights.load(LoadOptions::new())?, Vec::new());
+    /// loop {
+    ///     match load.next_within(Duration::from_millis(50)) {
+    ///         Poll::Ready(Some(tensor)) => names.push(tensor?.name().to_owned()),
+    ///         Poll::Ready(None) => break,
+    ///         Poll::Pending => println!("{:?}", load.progress()), // and look for Ctrl-C
+    ///     }
+    /// }
+    /// assert_eq!(names, ["a", "b"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<Tensor, WeightsError>>> {
+        let Some(tensors) = &mut self.tensors else { return Poll::Ready(None) };
+        tensors.next_within(timeout).map(|outcome| self.handed_out(outcome?))
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let outcome = self.tensors.as_mut()?.next()?;
+    fn handed_out(
+        &mut self,
+        outcome: Result<Tensor, WeightsError>,
+    ) -> Option<Result<Tensor, WeightsError>> {
         match &outcome {
             Ok(tensor) => {
                 self.progress.tensors_done += 1;
@@ -157,6 +186,15 @@ impl Iterator for Load {
             Err(_) => self.tensors = None,
         }
         Some(outcome)
+    }
+}
+
+impl Iterator for Load {
+    type Item = Result<Tensor, WeightsError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let outcome = self.tensors.as_mut()?.next()?;
+        self.handed_out(outcome)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

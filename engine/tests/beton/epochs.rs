@@ -2,6 +2,7 @@
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use ringmain::backends::fault::Faults;
@@ -9,7 +10,7 @@ use ringmain::beton::{
     BetonError, BetonReader, BetonWriter, Field, FieldKind, MemoryManager, SampleOptions,
     SampleSource, Traversal,
 };
-use ringmain::{BackendKind, BackendOptions, Engine};
+use ringmain::{BackendKind, BackendOptions, Buffer, Engine};
 
 use crate::expected::{SAMPLES, check_batch, vector};
 use crate::made::{Made, PAGE, check};
@@ -332,10 +333,57 @@ fn options_that_cannot_work_are_refused() {
     let error = options.start(&reader).unwrap_err().to_string();
     let (pages, need) = (2 * PAGE, "raise memory_limit_bytes to");
     assert!(error.contains(&format!("{pages} bytes of pages")) && error.contains(need), "{error}");
-    let options = SampleOptions::new().batch_size(300);
-    let error = Engine::builder().memory_limit_bytes(1 << 20).build().map(|engine| {
+    let error = small_engine_epoch(64 << 10).unwrap_err().to_string();
+    assert!(error.contains("batch_size"), "{error}");
+    // What it is told to have is enough.
+    let limit_bytes = error.rsplit(' ').next().unwrap().parse().unwrap();
+    assert_eq!(small_engine_epoch(limit_bytes).unwrap().batch_size(), 300);
+}
+
+fn small_engine_epoch(limit_bytes: usize) -> Result<SampleSource, BetonError> {
+    let engine = Engine::builder().backend(BackendKind::Pread).memory_limit_bytes(limit_bytes);
+    let reader = BetonReader::open(&engine.build().unwrap(), vector()).unwrap();
+    SampleOptions::new().batch_size(300).start(&reader)
+}
+
+/// A caller who looks after other things meanwhile has what others have.
+#[test]
+fn waiting_in_parts_gives_the_same_batches() {
+    let engine = engines_for(&vector()).remove(0);
+    let reader = BetonReader::open(&engine, vector()).unwrap();
+    for window_bytes in [0, 8 << 20] {
+        let options = || {
+            SampleOptions::new()
+                .batch_size(64)
+                .traversal(RANDOM)
+                .prefetch_window_bytes(window_bytes)
+        };
+        let expected = ids(&mut options().start(&reader).unwrap());
+        let (mut source, mut found) = (options().start(&reader).unwrap(), Vec::new());
+        loop {
+            match source.next_batch_within(Duration::from_millis(1)) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(Some(batch))) => found.extend_from_slice(batch.ids()),
+                Poll::Ready(end) => break assert!(end.unwrap().is_none()),
+            }
+        }
+        assert_eq!(found, expected, "{window_bytes}");
+    }
+}
+
+/// What is kept need not be the engine's memory.
+#[test]
+fn batches_in_memory_that_is_given() {
+    for engine in engines_with(&vector(), |builder| builder.memory_limit_bytes(1 << 20)) {
+        let kind = engine.backend().kind();
         let reader = BetonReader::open(&engine, vector()).unwrap();
-        options.start(&reader).unwrap_err().to_string()
-    });
-    assert!(error.unwrap().contains("batch_size"));
+        let all: Vec<u64> = (0..SAMPLES).collect();
+        assert!(reader.read_batch(&all).is_err(), "{kind}: it has a megabyte");
+        let kept: Vec<_> =
+            (0..3).map(|_| reader.read_batch_in(&all, Buffer::unpooled).unwrap()).collect();
+        kept.iter().for_each(|batch| check_batch(batch, &kind.to_string()));
+        assert_eq!(engine.pool().stats().in_use_bytes, 0, "{kind}");
+        let error = reader.read_batch_in(&all, |bytes| Buffer::unpooled(bytes - 1)).unwrap_err();
+        assert!(matches!(error, BetonError::InvalidOption { option: "take", .. }), "{error}");
+    }
 }

@@ -1,0 +1,186 @@
+//! A field of a dataset that is written, and how its values are taken from Python's.
+
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use ringmain::DType;
+use ringmain::beton::{ArraySpec, FieldKind, SampleBuilder, SampleError};
+
+use crate::array;
+use crate::error::{Failure, Result};
+
+/// A field, and how its values are taken.
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: FieldKind,
+    /// What arrays are converted to.
+    descr: Option<Py<PyArrayDescr>>,
+}
+
+impl Column {
+    pub(crate) fn parse(name: &str, given: &Bound<'_, PyAny>) -> Result<Self> {
+        let py = given.py();
+        let dict = given.cast::<PyDict>().ok();
+        let kind: String = match dict {
+            Some(dict) => match dict.get_item("kind")? {
+                Some(kind) => kind.extract()?,
+                None => return Err(Failure::value(format!("field {name:?} has no \"kind\""))),
+            },
+            None => given.extract()?,
+        };
+        let name = name.to_owned();
+        let plain = match kind.as_str() {
+            "int" => FieldKind::Int,
+            "float" => FieldKind::Float,
+            "bytes" => FieldKind::Bytes,
+            "json" => FieldKind::Json,
+            "image" => FieldKind::RgbImage,
+            "array" | "tensor" => {
+                let part = |key: &str| {
+                    let found = dict.map(|dict| dict.get_item(key)).transpose()?.flatten();
+                    found.ok_or_else(|| {
+                        Failure::value(format!("field {name:?} is an array, and has no {key:?}"))
+                    })
+                };
+                let descr = PyArrayDescr::new(py, part("dtype")?)?;
+                let code: DType = descr.getattr("str")?.extract::<String>()?.parse()?;
+                let shape: Vec<usize> = part("shape")?.extract()?;
+                let spec = ArraySpec::new(code, &shape).map_err(Failure::value)?;
+                let kind = match kind.as_str() {
+                    "array" => FieldKind::NdArray(spec),
+                    _ => FieldKind::TorchTensor(spec),
+                };
+                return Ok(Self { name, kind, descr: Some(descr.unbind()) });
+            }
+            other => {
+                return Err(Failure::value(format!(
+                    "field {name:?} cannot be of kind {other:?}: it is \"int\", \"float\", \
+                     \"bytes\", \"json\", \"image\", \"array\" or \"tensor\""
+                )));
+            }
+        };
+        Ok(Self { name, kind: plain, descr: None })
+    }
+
+    /// Hands a value over.
+    pub(crate) fn put(
+        &self,
+        id: u64,
+        value: &Bound<'_, PyAny>,
+        builder: &mut SampleBuilder<'_>,
+    ) -> std::result::Result<(), SampleError> {
+        let py = value.py();
+        let named = |error| self.named(py, id, error);
+        match &self.kind {
+            FieldKind::Int => builder.int(value.extract().map_err(named)?)?,
+            FieldKind::Float => builder.float(value.extract().map_err(named)?)?,
+            FieldKind::Bytes => builder.bytes(&bytes_of(value).map_err(named)?)?,
+            FieldKind::Json => {
+                let text = py.import("json")?.call_method1("dumps", (value,)).map_err(named)?;
+                builder.json(&text.extract::<String>()?)?
+            }
+            FieldKind::RgbImage => match value.cast::<PyUntypedArray>() {
+                Ok(image) => {
+                    let (width, height) =
+                        image_size(image).map_err(|reason| self.unfit(id, reason))?;
+                    builder.image_raw(width, height, &bytes_in_order(image)?)?
+                }
+                Err(_) => builder.image_jpeg(&bytes_of(value).map_err(named)?)?,
+            },
+            FieldKind::NdArray(spec) | FieldKind::TorchTensor(spec) => {
+                let Some(descr) = &self.descr else { return Err(self.unfit(id, "no dtype")) };
+                let array = converted(value, descr.bind(py)).map_err(named)?;
+                let array = array.cast::<PyUntypedArray>().map_err(PyErr::from)?;
+                if array.shape() != spec.shape() {
+                    let (given, wanted) =
+                        (array::tuple_text(array.shape()), array::tuple_text(spec.shape()));
+                    let reason = format!("shape {given}, where the field has {wanted}");
+                    return Err(self.unfit(id, &reason));
+                }
+                builder.array(&bytes_in_order(array)?)?
+            }
+            _ => return Err(self.unfit(id, "a custom field cannot be written from Python")),
+        };
+        Ok(())
+    }
+
+    /// An exception of a value that does not fit, with the sample and the field; any other as it is.
+    fn named(&self, py: Python<'_>, id: u64, error: PyErr) -> SampleError {
+        let message = format!("sample {id}, field {:?}: {}", self.name, error.value(py));
+        let is = |kind: &Bound<'_, PyAny>| error.is_instance(py, kind);
+        let named = if is(&py.get_type::<PyTypeError>()) || is(&py.get_type::<PyBufferError>()) {
+            PyTypeError::new_err(message)
+        } else if is(&py.get_type::<PyOverflowError>()) || is(&py.get_type::<PyValueError>()) {
+            PyValueError::new_err(message)
+        } else {
+            return Box::new(error);
+        };
+        named.set_cause(py, Some(error));
+        Box::new(named)
+    }
+
+    fn unfit(&self, id: u64, reason: &str) -> SampleError {
+        raise(Failure::value(format!("sample {id}, field {:?}: {reason}", self.name)))
+    }
+}
+
+/// Width and height of an array that is an image.
+fn image_size(image: &Bound<'_, PyUntypedArray>) -> std::result::Result<(u16, u16), &'static str> {
+    let &[height, width, 3] = image.shape() else {
+        return Err("an image is an array of (height, width, 3)");
+    };
+    let dtype = image.dtype();
+    if (dtype.kind(), dtype.itemsize()) != (b'u', 1) {
+        return Err("an image is an array of uint8");
+    }
+    match (u16::try_from(width), u16::try_from(height)) {
+        (Ok(width), Ok(height)) => Ok((width, height)),
+        _ => Err("an image has up to 65535 rows and columns"),
+    }
+}
+
+/// A value as an array of that type, to which only what loses nothing is converted. Lists have no
+/// type of their own, so their whole numbers need only fit, and the others are rounded.
+fn converted<'py>(
+    value: &Bound<'py, PyAny>,
+    descr: &Bound<'py, PyArrayDescr>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = value.py().import("numpy")?;
+    let array = numpy.call_method1("asarray", (value,))?;
+    let kwargs = PyDict::new(value.py());
+    kwargs.set_item("copy", false)?;
+    let is_array = value.hasattr("dtype")?;
+    let is_whole = |kind: u8| matches!(kind, b'b' | b'i' | b'u');
+    let given = array.cast::<PyUntypedArray>().map(|array| array.dtype().kind());
+    let given = given.map_err(PyErr::from)?;
+    if is_array || !is_whole(given) || !is_whole(descr.kind()) {
+        // Whole numbers that are too large for NumPy's are objects.
+        if !is_array && given == b'O' && is_whole(descr.kind()) {
+            return numpy.call_method1("asarray", (value, descr));
+        }
+        kwargs.set_item("casting", if is_array { "safe" } else { "same_kind" })?;
+        return array.call_method("astype", (descr,), Some(&kwargs));
+    }
+    kwargs.set_item("casting", "unsafe")?;
+    let converted = array.call_method("astype", (descr,), Some(&kwargs))?;
+    if numpy.call_method1("array_equal", (&array, &converted))?.extract()? {
+        return Ok(converted);
+    }
+    Err(PyOverflowError::new_err(format!("{value} does not fit into {descr}")))
+}
+
+/// The bytes of an array in C order.
+fn bytes_in_order(array: &Bound<'_, PyUntypedArray>) -> PyResult<Vec<u8>> {
+    array.call_method0("tobytes")?.extract()
+}
+
+fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    PyBuffer::<u8>::get(value)?.to_vec(value.py())
+}
+
+/// An exception as what a maker of samples says.
+pub(crate) fn raise(failure: Failure) -> SampleError {
+    Box::new(PyErr::from(failure))
+}

@@ -1,0 +1,163 @@
+//! `BetonEpoch`: the batches of an epoch of a dataset.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use ringmain::beton::{Batch, BetonReader, Damaged, SampleSource};
+
+use crate::beton::read;
+use crate::beton_batch::{self, Images, Shown};
+use crate::engine::PyEngine;
+use crate::error::Result;
+use crate::gil::detached;
+use crate::given;
+use crate::position::{self, Position};
+
+/// The batches of an epoch of a dataset: an iterator of `(batch, ids)`.
+#[pyclass(frozen, module = "ringmain", name = "BetonEpoch")]
+pub(crate) struct PyBetonEpoch {
+    source: Position<SampleSource>,
+    reader: BetonReader,
+    engine: Py<PyEngine>,
+    images: Images,
+    rules: Rules,
+    /// The samples that were read, but whose images or texts are none.
+    left_out: AtomicU64,
+}
+
+/// Which samples do not come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) drop_last: bool,
+    pub(crate) damaged: Damaged,
+}
+
+#[pymethods]
+impl PyBetonEpoch {
+    /// The batches of the epoch, as long as no damaged samples are left out.
+    fn __len__(&self) -> Result<usize> {
+        let source = self.source.lock()?;
+        let (samples, size) = (source.epoch_samples(), source.batch_size() as u64);
+        let batches = if self.rules.drop_last { samples / size } else { samples.div_ceil(size) };
+        Ok(usize::try_from(batches).unwrap_or(usize::MAX))
+    }
+
+    /// The samples of a batch; the last may have fewer.
+    #[getter]
+    fn batch_size(&self) -> Result<usize> {
+        Ok(self.source.lock()?.batch_size())
+    }
+
+    /// How many damaged samples were left out so far.
+    #[getter]
+    fn left_out(&self) -> Result<u64> {
+        Ok(self.source.lock()?.left_out() + self.left_out.load(Ordering::Relaxed))
+    }
+
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    /// The next `(batch, ids)`. After an error it tries the same batch again.
+    fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyTuple>>> {
+        let mut source = self.source.lock()?;
+        let source = &mut *source;
+        loop {
+            let before = source.state();
+            let next = position::in_parts(py, |timeout| source.next_batch_within(timeout))?;
+            let Some(batch) = next else { return Ok(None) };
+            match self.show(py, batch) {
+                Ok(Some(Shown { fields, ids })) => {
+                    return Ok(Some(PyTuple::new(py, [fields.into_any(), ids.into_any()])?));
+                }
+                Ok(None) => {}
+                Err(failure) => {
+                    detached(py, || source.resume(&before))?;
+                    return Err(failure);
+                }
+            }
+        }
+    }
+
+    /// Back to the first sample.
+    fn reset(&self, py: Python<'_>) -> Result<()> {
+        self.source.go(py, SampleSource::reset)
+    }
+
+    /// To the first sample of another epoch: another order, or the same if it is sequential.
+    fn set_epoch(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = given::epoch)] epoch: u64,
+    ) -> Result<()> {
+        self.source.go(py, |source| source.set_epoch(epoch))
+    }
+
+    /// Passes over so many batches, or all that are left, without reading them.
+    fn skip_batches(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = given::batches)] batches: u64,
+    ) -> Result<()> {
+        self.source.go(py, |source| source.skip_batches(batches))
+    }
+
+    /// Where the epoch stands: a plain dict of numbers.
+    fn state_dict<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        position::state_dict(py, serde_json::to_string(&self.source.lock()?.state()))
+    }
+
+    /// Goes on from a state of an epoch of the same dataset with the same traversal, rank and world.
+    fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> Result<()> {
+        let state = serde_json::from_str(&position::state_json(state)?);
+        let state = state.map_err(|error| position::no_state(&error))?;
+        self.source.with(py, |source| source.resume(&state))
+    }
+}
+
+impl PyBetonEpoch {
+    pub(crate) fn new(
+        source: SampleSource,
+        reader: BetonReader,
+        engine: Py<PyEngine>,
+        images: Images,
+        rules: Rules,
+    ) -> Self {
+        let source = Position::new("epoch", source);
+        Self { source, reader, engine, images, rules, left_out: AtomicU64::new(0) }
+    }
+
+    /// A batch as arrays, without samples that are to be left out; `None` if these are all.
+    fn show<'py>(&self, py: Python<'py>, batch: Batch) -> Result<Option<Shown<'py>>> {
+        let ids = (self.rules.damaged == Damaged::LeaveOut).then(|| batch.ids().to_vec());
+        match (beton_batch::batch(py, batch, self.images, &self.engine.get().engine), ids) {
+            (Err(failure), Some(ids)) if failure.is_value(py) => self.show_well(py, &ids),
+            (shown, _) => shown.map(Some),
+        }
+    }
+
+    /// Those of the samples whose images can be decoded and whose texts can be parsed, which is
+    /// rarely asked: they are read once more.
+    fn show_well<'py>(&self, py: Python<'py>, ids: &[u64]) -> Result<Option<Shown<'py>>> {
+        let (reader, engine) = (&self.reader, &self.engine.get().engine);
+        let mut well = Vec::new();
+        for id in ids {
+            py.check_signals()?;
+            let sample = detached(py, || read(reader, engine, &[*id]))?;
+            match beton_batch::sample(py, sample, self.images, engine) {
+                Ok(_) => well.push(*id),
+                Err(failure) if failure.is_value(py) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        let shown = if well.is_empty() {
+            None
+        } else {
+            let batch = detached(py, || read(reader, engine, &well))?;
+            Some(beton_batch::batch(py, batch, self.images, engine)?)
+        };
+        self.left_out.fetch_add((ids.len() - well.len()) as u64, Ordering::Relaxed);
+        Ok(shown)
+    }
+}

@@ -1,0 +1,61 @@
+//! Numbers that callers give. One that is too small or too large is a `ValueError` that names the
+//! argument, where PyO3 has an `OverflowError` that names nothing.
+
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::PyOverflowError;
+use pyo3::prelude::*;
+
+use crate::error::Failure;
+
+fn number<'py, T: FromPyObjectOwned<'py>>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<T> {
+    value.extract::<T>().map_err(|error| {
+        let error: PyErr = error.into();
+        if !error.is_instance_of::<PyOverflowError>(value.py()) {
+            return error;
+        }
+        let given = value.str().map_or_else(|_| "this".to_owned(), |text| text.to_string());
+        Failure::value(format!("{name} cannot be {given}: it counts from 0, and has 64 bits"))
+            .into()
+    })
+}
+
+/// For each argument what `from_py_with` calls.
+macro_rules! arguments {
+    ($($name:ident: $kind:ty),* $(,)?) => {$(
+        pub(crate) fn $name(value: &Bound<'_, PyAny>) -> PyResult<$kind> {
+            number(stringify!($name), value)
+        }
+    )*};
+}
+
+arguments! {
+    alignment: Option<usize>,
+    batch_rows: Option<usize>,
+    batch_size: Option<usize>,
+    batches: u64,
+    block_rows: Option<u64>,
+    cache_pages: Option<usize>,
+    count: Option<u64>,
+    epoch: u64,
+    index_limit: Option<u64>,
+    open_pages: Option<u64>,
+    prefetch_bytes: Option<usize>,
+    rank: u64,
+    row_id: u64,
+    rows: Option<Vec<u64>>,
+    seed: u64,
+    workers: Option<usize>,
+    world: u64,
+}
+
+/// The rows to pass over: of one name with those to deliver.
+pub(crate) fn skipped_rows(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("rows", value)
+}
+
+/// The bytes of a page, of which the file has 32 bits.
+pub(crate) fn page_size(value: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+    let given: Option<u64> = number("page_size", value)?;
+    // What is too large for a page is so for the writer too, which says what may be.
+    Ok(given.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)))
+}
