@@ -27,11 +27,7 @@ impl ContiguousMemmap {
     /// As [`read_into`](Self::read_into), but now and then `go_on` is asked. If it says no, the rest
     /// of `dst` is left as it is, and `false` is returned. Elements that lie in the file in C order
     /// are one read, before which alone it is asked.
-    pub fn read_into_while(
-        &self,
-        dst: &mut [u8],
-        mut go_on: impl FnMut() -> bool,
-    ) -> Result<bool> {
+    pub fn read_into_while(&self, dst: &mut [u8], mut go_on: impl FnMut() -> bool) -> Result<bool> {
         check_size(self.nbytes(), dst.len())?;
         let Some((offset, len)) = self.layout().byte_range() else {
             return self.read_selection_into_while(&[], dst, go_on);

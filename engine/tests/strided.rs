@@ -84,9 +84,13 @@ fn a_read_that_is_told_to_stop_stops() {
     let offsets: Vec<u64> = (0..LEN as u64 / 4).rev().map(|at| 4 * at).collect();
     assert!(!elements.read_runs_into_while(&offsets, 2, &mut dst, || false).unwrap());
     assert!(elements.read_runs_into_while(&offsets, 2, &mut dst, || true).unwrap());
-    assert!(dst.as_chunks().0.iter().zip(&offsets).all(|(pair, offset)| {
-        u16::from_le_bytes(*pair) == (offset / 2) as u16
-    }));
+    assert!(
+        dst.as_chunks()
+            .0
+            .iter()
+            .zip(&offsets)
+            .all(|(pair, offset)| { u16::from_le_bytes(*pair) == (offset / 2) as u16 })
+    );
     let far = [u64::MAX - 1];
     assert!(elements.read_runs_into_while(&far, 2, &mut dst[..2], || true).is_err());
 }

@@ -6,7 +6,7 @@
 //! | `error` | every error of ours as an exception of Python's own |
 //! | `array` | NumPy arrays over memory of the engine's pool |
 //! | `dtype` | NumPy's element types and the engine's |
-//! | `view` | `ContiguousMemmap` |
+//! | `view`, `shape`, `read` | `ContiguousMemmap`, the same elements in other shapes, and to have them |
 //! | `operators` | the arithmetic that it refuses |
 //! | `memmap` | where in which file an array is: `open_raw`, `open_npy` |
 //! | `key`, `selection` | indices by NumPy's rules |
@@ -16,10 +16,11 @@
 //! | `weights` | safetensors |
 //! | `beton`, `beton_batch`, `beton_writer` | `Beton`, its samples as arrays, `BetonWriter` |
 //! | `command` | the `ringmain` command |
-//! | `gil` | reads without the interpreter lock, in parts that Ctrl-C can end |
+//! | `gil` | reads without the interpreter lock, that Ctrl-C can end |
+//! | `number`, `path` | arguments of callers |
 //!
-//! `unsafe` is where memory changes hands with NumPy: `array`, and `shards` and `beton_batch`, which
-//! have several arrays in one memory.
+//! `unsafe` is where memory changes hands with NumPy: `array`, and those that have it filled (`read`,
+//! `view`, `selection`, `read_many`) or show several arrays of one memory (`shards`, `beton_batch`).
 
 mod array;
 mod beton;
@@ -32,9 +33,13 @@ mod error;
 mod gil;
 mod key;
 mod memmap;
+mod number;
 mod operators;
+mod path;
+mod read;
 mod read_many;
 mod selection;
+mod shape;
 mod shards;
 mod source;
 mod view;
@@ -44,6 +49,14 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _ringmain {
+    use pyo3::prelude::*;
+    use pyo3::types::PyModule;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+
     #[pymodule_export]
     use super::beton::{PyBeton, PyBetonEpoch};
     #[pymodule_export]

@@ -1,0 +1,13 @@
+//! Paths as callers give them.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Failure, Result};
+
+/// The path from the root: a worker that gets it may have another working directory.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    if path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Err(Failure::value("embedded null byte"));
+    }
+    Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+}
