@@ -148,6 +148,7 @@ def read_many(
     dtype, one array with an axis more. `out` is either of the two, to be filled.
     """
 
+def _run_command(args: list[str], program: list[str]) -> int: ...
 def probe(path: _Path | None = None) -> dict[str, Any]:
     """What this kernel, the filesystem of `path` and each backend on it can do, found by trying."""
 
