@@ -106,12 +106,15 @@ impl Layout {
         if nbytes == 0 {
             return Some((self.offset, 0));
         }
+        if self.is_c_order() {
+            return Some((self.offset, nbytes));
+        }
         let mut span = self.itemsize;
         for (len, stride) in self.long_axes() {
             // A reversed axis is contiguous too, but reading it would have to turn it around.
             span = span.checked_add((len - 1).checked_mul(usize::try_from(stride).ok()?)?)?;
         }
-        (span == nbytes && (self.is_c_order() || self.is_dense())).then_some((self.offset, nbytes))
+        (span == nbytes && self.is_dense()).then_some((self.offset, nbytes))
     }
 
     /// Whether the axes, in some order, follow each other without gaps. Where elements overlap they

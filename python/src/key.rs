@@ -22,10 +22,9 @@ impl Basic {
         let mut basic = Self { indices: SmallVec::new(), has_ellipsis: false };
         let Ok(parts) = key.cast::<PyTuple>() else {
             let part = Part::parse(key, shape.first())?;
-            if !basic.push(part) {
-                return Ok(None);
-            }
-            return basic.check_count(shape.len()).map(Some);
+            let is_basic = basic.push(part);
+            basic.check_count(shape.len())?;
+            return Ok(is_basic.then_some(basic));
         };
         let mut axis = 0;
         for (at, part) in parts.iter().enumerate() {
@@ -43,15 +42,19 @@ impl Basic {
                 return Ok(None);
             }
         }
-        basic.check_count(shape.len()).map(Some)
+        basic.check_count(shape.len())?;
+        Ok(Some(basic))
     }
 
     /// Refuses more indices than axes here, as the engine may have an axis more than the caller.
-    fn check_count(self, ndim: usize) -> Result<Self> {
+    fn check_count(&self, ndim: usize) -> Result<()> {
+        if self.indices.len() <= ndim {
+            return Ok(());
+        }
         let uses_axis = |index: &&Index| matches!(index, Index::At(_) | Index::Slice { .. });
         let given = self.indices.iter().filter(uses_axis).count();
         if given <= ndim {
-            return Ok(self);
+            return Ok(());
         }
         Err(Failure::index(format!(
             "too many indices for array: array is {ndim}-dimensional, but {given} were indexed"
