@@ -1,6 +1,7 @@
 //! The engine: a backend, a pool of buffers, and the ways to open arrays with them.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -321,6 +322,35 @@ impl Engine {
         self.view(file, dtype, layout)
     }
 
+    /// A view of elements that lie in a file with gaps between them, or backwards, or over each
+    /// other: neighbours on each axis are `strides` bytes apart, and the element whose indices are
+    /// all 0 is at `offset`. All of them must be in the file now.
+    ///
+    /// Unlike other views it need not be one range of bytes: it is read as a selection is.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, (0..20).collect::<Vec<u8>>())?;
+    /// let column = Engine::new()?.open_strided(&path, Kind::U8.into(), &[4], &[5], 3)?;
+    /// assert_eq!(column.read_vec::<u8>()?, [3, 8, 13, 18]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_strided(
+        &self,
+        path: impl AsRef<Path>,
+        dtype: DType,
+        shape: &[usize],
+        strides: &[isize],
+        offset: u64,
+    ) -> Result<ContiguousMemmap> {
+        let (layout, range) = Layout::strided(offset, shape, strides, dtype.itemsize())?;
+        let file = self.backend().open(path.as_ref())?;
+        self.check_inside(&file, &range)?;
+        Ok(self.view_unchecked(file, dtype, layout))
+    }
+
     /// A view of an array in an opened file, checked to lie inside it.
     pub(crate) fn view(
         &self,
@@ -328,13 +358,23 @@ impl Engine {
         dtype: DType,
         layout: Layout,
     ) -> Result<ContiguousMemmap> {
-        let (file_len, nbytes) = (self.backend().len(&file)?, layout.nbytes() as u64);
-        if layout.offset.checked_add(nbytes).is_none_or(|end| end > file_len) {
-            let (path, offset) = (file.path().to_owned(), layout.offset);
-            return Err(Error::OutsideFile { path, offset, nbytes, file_len });
+        let end = layout.offset.saturating_add(layout.nbytes() as u64);
+        self.check_inside(&file, &(layout.offset..end))?;
+        Ok(self.view_unchecked(file, dtype, layout))
+    }
+
+    fn check_inside(&self, file: &FileHandle, range: &Range<u64>) -> Result<()> {
+        let file_len = self.backend().len(file)?;
+        if range.end <= file_len {
+            return Ok(());
         }
+        let (path, offset) = (file.path().to_owned(), range.start);
+        Err(Error::OutsideFile { path, offset, nbytes: range.end - range.start, file_len })
+    }
+
+    fn view_unchecked(&self, file: FileHandle, dtype: DType, layout: Layout) -> ContiguousMemmap {
         let source = Arc::new(Source { engine: self.clone(), file });
-        Ok(ContiguousMemmap::new(source, dtype, layout))
+        ContiguousMemmap::new(source, dtype, layout)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The arithmetic of a view: where its elements are in the file. Reads nothing.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use crate::index::{Index, resolve_slice};
@@ -56,6 +58,34 @@ impl Layout {
         Ok(Self { offset, shape: shape.into(), strides, itemsize })
     }
 
+    /// Elements that are any distance apart, and the range of the file that holds them.
+    pub(crate) fn strided(
+        offset: u64,
+        shape: &[usize],
+        strides: &[isize],
+        itemsize: usize,
+    ) -> Result<(Self, Range<u64>)> {
+        if shape.len() != strides.len() {
+            let reason = format!("{} axes have {} strides", shape.len(), strides.len());
+            return Err(Error::Shape { reason });
+        }
+        // As many elements as can be counted, which says nothing yet about where they are.
+        let mut layout = Self::array(offset, shape, itemsize, false)?;
+        layout.strides = strides.into();
+        if layout.size() == 0 {
+            return Ok((layout, offset..offset));
+        }
+        let overflow = || Error::Overflow { shape: shape.to_vec(), itemsize };
+        let (mut first, mut last) = (i128::from(offset), i128::from(offset));
+        for (len, stride) in shape.iter().zip(strides) {
+            let distance = (*len as i128 - 1) * *stride as i128;
+            *(if distance < 0 { &mut first } else { &mut last }) += distance;
+        }
+        let end = i64::try_from(last + itemsize as i128).map_err(|_| overflow())?;
+        let first = u64::try_from(first).map_err(|_| overflow())?;
+        Ok((layout, first..end as u64))
+    }
+
     pub(crate) fn ndim(&self) -> usize {
         self.shape.len()
     }
@@ -76,12 +106,28 @@ impl Layout {
         if nbytes == 0 {
             return Some((self.offset, 0));
         }
+        if self.is_c_order() {
+            return Some((self.offset, nbytes));
+        }
         let mut span = self.itemsize;
         for (len, stride) in self.long_axes() {
             // A reversed axis is contiguous too, but reading it would have to turn it around.
             span = span.checked_add((len - 1).checked_mul(usize::try_from(stride).ok()?)?)?;
         }
-        (span == nbytes).then_some((self.offset, nbytes))
+        (span == nbytes && self.is_dense()).then_some((self.offset, nbytes))
+    }
+
+    /// Whether the axes, in some order, follow each other without gaps. Where elements overlap they
+    /// do not, even if the span is that of so many bytes.
+    fn is_dense(&self) -> bool {
+        let mut axes: SmallVec<[(usize, isize); 6]> = self.long_axes().collect();
+        axes.sort_unstable_by_key(|(_, stride)| *stride);
+        let mut expected = self.itemsize as isize;
+        axes.iter().all(|(len, stride)| {
+            let follows = *stride == expected;
+            expected = expected.saturating_mul(*len as isize);
+            follows
+        })
     }
 
     /// Whether the elements lie in the file in C order without gaps.
@@ -357,6 +403,24 @@ mod tests {
         assert!(array.index(&[Index::slice(None, Some(1), 7)]).unwrap().byte_range().is_some());
         let scalar = array.index(&[(-1).into(), (-1).into()]).unwrap();
         assert_eq!((scalar.byte_range(), scalar.ndim()), (Some((296, 4)), 0));
+    }
+
+    #[test]
+    fn strided_elements_are_inside_their_range() {
+        let (layout, range) = Layout::strided(100, &[3, 2], &[-20, 8], 4).unwrap();
+        assert_eq!((range, layout.byte_range()), (60..112, None));
+        let (rows, range) = Layout::strided(100, &[3, 2], &[4, 12], 4).unwrap();
+        assert_eq!((range, rows.byte_range()), (100..124, Some((100, 24))));
+        // As many bytes as the span has, and yet not one range: the elements overlap.
+        for strides in [[0, 12], [12, 0]] {
+            assert_eq!(Layout::strided(0, &[2, 2], &strides, 4).unwrap().0.byte_range(), None);
+        }
+        assert_eq!(Layout::strided(0, &[2, 2, 2], &[4, 4, 20], 4).unwrap().0.byte_range(), None);
+        assert_eq!(Layout::strided(7, &[0, 5], &[isize::MAX; 2], 4).unwrap().1, 7..7);
+        assert!(Layout::strided(10, &[2], &[-11], 1).is_err(), "before the file");
+        assert!(Layout::strided(10, &[3], &[isize::MAX], 1).is_err());
+        assert!(Layout::strided(0, &[usize::MAX / 2, 8], &[0, 0], 1).is_err());
+        assert!(Layout::strided(0, &[2], &[], 1).is_err());
     }
 
     #[test]

@@ -21,24 +21,37 @@ impl ContiguousMemmap {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_into(&self, dst: &mut [u8]) -> Result<()> {
+        self.read_into_while(dst, || true).map(|_| ())
+    }
+
+    /// As [`read_into`](Self::read_into), but now and then `go_on` is asked. If it says no, the rest
+    /// of `dst` is left as it is, and `false` is returned. Elements that lie in the file in C order
+    /// are one read, before which alone it is asked.
+    pub fn read_into_while(&self, dst: &mut [u8], mut go_on: impl FnMut() -> bool) -> Result<bool> {
         check_size(self.nbytes(), dst.len())?;
-        let (offset, len) = self.byte_range()?;
+        let Some((offset, len)) = self.layout().byte_range() else {
+            return self.read_selection_into_while(&[], dst, go_on);
+        };
         if self.layout().is_c_order() || len == 0 {
-            return Ok(self.engine().backend().read_exact_at(self.file(), offset, dst)?);
+            if !go_on() {
+                return Ok(false);
+            }
+            self.engine().backend().read_exact_at(self.file(), offset, dst)?;
+            return Ok(true);
         }
         let mut scatter = Scatter::new(self.layout());
         self.read_in_parts(offset, len, |part| {
             scatter.put(part, dst);
-            Ok(())
+            Ok(go_on())
         })
     }
 
     /// Reads the elements into a buffer of the engine's pool, which goes back to it when dropped:
     /// the fastest way, as such memory is aligned for the device and recycled.
     pub fn read_buffer(&self) -> Result<Buffer> {
-        let (offset, len) = self.byte_range()?;
+        let len = self.nbytes();
         if self.layout().is_c_order() {
-            let pool = self.engine().pool();
+            let (offset, pool) = (self.offset(), self.engine().pool());
             return Ok(self.engine().backend().read_to_buf(pool, self.file(), offset, len)?);
         }
         let mut buffer = self.engine().pool().take(len)?;
@@ -88,9 +101,10 @@ impl ContiguousMemmap {
             convert_into(self.dtype(), &mut stored, &mut elements)?;
             return Ok(elements);
         }
-        let (offset, len) = self.byte_range()?;
-        let convert = |part: &mut [u8]| convert_into(self.dtype(), part, &mut elements);
-        self.read_in_parts(offset, len, convert)?;
+        self.read_in_parts(self.offset(), self.nbytes(), |part| {
+            convert_into(self.dtype(), part, &mut elements)?;
+            Ok(true)
+        })?;
         Ok(elements)
     }
 
@@ -118,27 +132,24 @@ impl ContiguousMemmap {
         Err(Error::DTypeMismatch { stored: self.dtype(), asked: T::NAME })
     }
 
-    fn byte_range(&self) -> Result<(u64, usize)> {
-        let shape = || self.shape().to_vec();
-        self.layout().byte_range().ok_or_else(|| Error::NonContiguous { shape: shape() })
-    }
-
     /// Reads a range of the file once, as much at a time as there is scratch memory: always whole
-    /// elements.
+    /// elements. Stops before the end when `take` says so.
     fn read_in_parts(
         &self,
         offset: u64,
         len: usize,
-        mut take: impl FnMut(&mut [u8]) -> Result<()>,
-    ) -> Result<()> {
+        mut take: impl FnMut(&mut [u8]) -> Result<bool>,
+    ) -> Result<bool> {
         let mut scratch = self.engine().scratch(len)?;
         let part_max = scratch.len().max(1); // there is none for a range of nothing
         for done in (0..len).step_by(part_max) {
             let part = &mut scratch[..part_max.min(len - done)];
             self.engine().backend().read_exact_at(self.file(), offset + done as u64, part)?;
-            take(part)?;
+            if !take(part)? {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -186,7 +197,7 @@ impl Engine {
                 return Err(Error::InvalidIndex { reason });
             }
             if view.layout().is_c_order() || view.is_empty() {
-                reads.push(Read::new(view.file(), view.byte_range()?.0, dst));
+                reads.push(Read::new(view.file(), view.offset(), dst));
             }
         }
         self.backend().read_batch(&mut reads)?;

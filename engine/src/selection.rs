@@ -74,7 +74,7 @@ impl ContiguousMemmap {
         let picks = Picks::new(self.layout(), selection)?;
         let size = picks.size().ok_or_else(|| picks.overflow())?;
         let elements = T::read_vec(size, |bytes| {
-            picks.read(self.engine(), self.file(), bytes)?;
+            picks.read(self.engine(), self.file(), bytes, || true)?;
             to_native(self.dtype(), bytes);
             Ok(())
         })?;
@@ -83,10 +83,50 @@ impl ContiguousMemmap {
 
     /// As [`read_selection`](Self::read_selection), the file's bytes into the caller's memory.
     pub fn read_selection_into(&self, selection: &[Select], dst: &mut [u8]) -> Result<()> {
+        self.read_selection_into_while(selection, dst, || true).map(|_| ())
+    }
+
+    /// As [`read_selection_into`](Self::read_selection_into), but now and then `go_on` is asked. If
+    /// it says no, the rest of `dst` is left as it is, and `false` is returned.
+    pub fn read_selection_into_while(
+        &self,
+        selection: &[Select],
+        dst: &mut [u8],
+        go_on: impl FnMut() -> bool,
+    ) -> Result<bool> {
         let picks = Picks::new(self.layout(), selection)?;
         let size = picks.size().ok_or_else(|| picks.overflow())?;
         check_size(size.saturating_mul(self.itemsize()), dst.len())?;
-        picks.read(self.engine(), self.file(), dst)
+        picks.read(self.engine(), self.file(), dst, go_on)
+    }
+
+    /// Reads `dst` in runs of `run_bytes` from these places of the file, wherever the view is: for
+    /// selections that somebody else has resolved. As with
+    /// [`read_selection_into_while`](Self::read_selection_into_while), `go_on` can end it.
+    pub fn read_runs_into_while(
+        &self,
+        offsets: &[u64],
+        run_bytes: usize,
+        dst: &mut [u8],
+        go_on: impl FnMut() -> bool,
+    ) -> Result<bool> {
+        check_size(offsets.len().saturating_mul(run_bytes), dst.len())?;
+        let beyond = |offset: &&u64| {
+            offset.checked_add(run_bytes as u64).is_none_or(|end| end > i64::MAX as u64)
+        };
+        if let Some(offset) = offsets.iter().find(beyond) {
+            let reason = format!("no file has {run_bytes} bytes at {offset}");
+            return Err(Error::InvalidIndex { reason });
+        }
+        let mut wave = Wave::new(self.engine(), self.file(), run_bytes, go_on);
+        let runs = offsets.iter().zip(dst.chunks_exact_mut(run_bytes.max(1)));
+        for (offset, run) in runs {
+            if !wave.add(*offset, run)? {
+                return Ok(false);
+            }
+        }
+        wave.flush()?;
+        Ok(true)
     }
 
     /// The shape a selection would have. Reads nothing.
@@ -191,21 +231,30 @@ impl Picks {
     }
 
     /// Reads all runs, a bounded number of them at a time.
-    fn read(&self, engine: &Engine, file: &FileHandle, dst: &mut [u8]) -> Result<()> {
+    fn read(
+        &self,
+        engine: &Engine,
+        file: &FileHandle,
+        dst: &mut [u8],
+        go_on: impl FnMut() -> bool,
+    ) -> Result<bool> {
         if dst.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let (outer, run_bytes) = self.run();
         let shape: Dims = self.axes[..outer].iter().map(Axis::len).collect();
         let mut counter: Dims = smallvec::SmallVec::from_elem(0, outer);
-        let mut wave = Wave::new(engine, file, run_bytes);
+        let mut wave = Wave::new(engine, file, run_bytes, go_on);
         for run in dst.chunks_exact_mut(run_bytes) {
             let axes = self.axes.iter().zip(&counter);
             let distance: i64 = axes.map(|(axis, at)| axis.distance(*at)).sum();
-            wave.add(self.offset.wrapping_add_signed(distance), run)?;
+            if !wave.add(self.offset.wrapping_add_signed(distance), run)? {
+                return Ok(false);
+            }
             count_up(&mut counter, &shape);
         }
-        wave.flush()
+        wave.flush()?;
+        Ok(true)
     }
 }
 
@@ -241,28 +290,47 @@ const STRAIGHT_BYTES: usize = 16 << 10;
 /// Runs in one batch at most.
 const WAVE_RUNS_MAX: usize = 32 << 10;
 
+/// And about as many bytes: a tenth of a second on a slow device, so that whoever wants to stop
+/// can do so soon.
+const WAVE_BYTES_MAX: usize = 32 << 20;
+
 /// Runs that are read as one batch.
-struct Wave<'a, 'd> {
+struct Wave<'a, 'd, F> {
     engine: &'a Engine,
     file: &'a FileHandle,
     run_bytes: usize,
     scratch_max: usize,
     runs: Vec<(u64, &'d mut [u8])>,
+    /// Of the runs.
+    bytes: usize,
+    go_on: F,
 }
 
-impl<'a, 'd> Wave<'a, 'd> {
-    fn new(engine: &'a Engine, file: &'a FileHandle, run_bytes: usize) -> Self {
+impl<'a, 'd, F: FnMut() -> bool> Wave<'a, 'd, F> {
+    fn new(engine: &'a Engine, file: &'a FileHandle, run_bytes: usize, go_on: F) -> Self {
         let scratch_max = engine.scratch_limit_bytes();
-        Self { engine, file, run_bytes, scratch_max, runs: Vec::new() }
+        Self { engine, file, run_bytes, scratch_max, runs: Vec::new(), bytes: 0, go_on }
     }
 
-    fn add(&mut self, offset: u64, run: &'d mut [u8]) -> Result<()> {
-        self.runs.push((offset, run));
-        if self.runs.len() >= WAVE_RUNS_MAX { self.flush() } else { Ok(()) }
+    /// False if it is not to go on.
+    fn add(&mut self, offset: u64, run: &'d mut [u8]) -> Result<bool> {
+        // Runs that are longer than that go straight to their place, in whatever parts.
+        for (at, part) in run.chunks_mut(WAVE_BYTES_MAX).enumerate() {
+            self.bytes += part.len();
+            self.runs.push((offset + (at * WAVE_BYTES_MAX) as u64, part));
+            if self.runs.len() >= WAVE_RUNS_MAX || self.bytes >= WAVE_BYTES_MAX {
+                self.flush()?;
+                if !(self.go_on)() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     fn flush(&mut self) -> Result<()> {
         let mut runs = std::mem::take(&mut self.runs);
+        self.bytes = 0;
         if self.run_bytes >= STRAIGHT_BYTES.min(self.scratch_max + 1) {
             let mut reads = Vec::with_capacity(runs.len());
             for (offset, run) in &mut runs {

@@ -14,9 +14,9 @@ use crate::{DType, Engine, Error, Index, Result};
 /// Indexing and reshaping only do arithmetic; only the `read…` methods touch the file, and what
 /// they read is the caller's. A view of a view allocates nothing for up to six axes.
 ///
-/// A view is always one contiguous range of bytes in the file, perhaps with its axes in another
-/// order. Selections that are not are refused by [`index`](Self::index), and served by
-/// [`read_selection`](Self::read_selection).
+/// A view is one contiguous range of bytes in the file, perhaps with its axes in another order,
+/// unless it was made by [`Engine::open_strided`]. Selections that are not are refused by
+/// [`index`](Self::index), and served by [`read_selection`](Self::read_selection).
 ///
 /// ```
 /// use ringmain::{Engine, Error, Index, Kind};
@@ -127,6 +127,12 @@ impl ContiguousMemmap {
 
     pub(crate) fn file(&self) -> &FileHandle {
         &self.source.file
+    }
+
+    /// The same elements, read by the engine of another view and from the file of that.
+    #[must_use]
+    pub fn by_way_of(&self, other: &Self) -> Self {
+        Self { source: Arc::clone(&other.source), ..self.clone() }
     }
 
     pub(crate) fn layout(&self) -> &Layout {

@@ -21,7 +21,12 @@ class _Refusal:
 
 
 def install(view_type):
-    """Refuses every public attribute of arrays that the type does not have."""
+    """Refuses every public attribute of arrays that the type does not have.
+
+    Those of protocols (`__array_interface__`, `__int__`, …) are left out. Python and NumPy take one that
+    is there for a promise, whatever comes of it: `int(arr)` would be an AttributeError, not a
+    TypeError, and each `np.asarray` would pay for the two that NumPy asks for first.
+    """
     for name in dir(np.ndarray):
         if not name.startswith("_") and not hasattr(view_type, name):
             setattr(view_type, name, _Refusal(name))

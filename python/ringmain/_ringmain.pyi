@@ -5,8 +5,10 @@ from typing import Any, Literal, SupportsIndex, TypedDict, final, overload
 import numpy as np
 import numpy.typing as npt
 
+__version__: str
+
 _Path = str | PathLike[str]
-_Backend = Literal["auto", "pread", "mmap", "direct", "uring", "uncached"]
+_Backend = Literal["auto", "pread", "mmap", "direct", "uring", "uncached", "tokio-uring"]
 
 class _PoolStats(TypedDict):
     in_use_bytes: int
@@ -52,7 +54,7 @@ class Engine:
 class ContiguousMemmap:
     """A view of an array in a file: slicing and reshaping are free, reading is file I/O.
 
-    arr: an np.memmap, or any view of one.
+    arr: an np.memmap, or any view of one; with gaps between its elements or backwards, too.
     cache: accepted because exca's class has it; the engine keeps open files itself.
     engine: what reads; without, the one that all such views of the process share.
     """
@@ -87,6 +89,7 @@ class ContiguousMemmap:
     def T(self) -> ContiguousMemmap: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Any]: ...
+    def __reversed__(self) -> Iterator[Any]: ...
     def __getitem__(self, key: Any, /) -> Any:
         """A view; an empty array for an empty selection; an element for a single one.
 
@@ -99,12 +102,16 @@ class ContiguousMemmap:
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def read(self, selection: Any = ..., out: npt.NDArray[Any] | None = None) -> Any:
         """Reads a selection, by NumPy's rules for any index, into an array of its own or `out`."""
-    def reshape(self, *shape: Any, order: str = "C") -> ContiguousMemmap: ...
-    def ravel(self, order: str = "C") -> ContiguousMemmap: ...
+    def reshape(
+        self, *shape: Any, order: Literal["C", "F", "A"] = "C", copy: bool | None = None
+    ) -> ContiguousMemmap: ...
+    def ravel(self, order: Literal["C", "F", "A", "K"] = "C") -> ContiguousMemmap: ...
     def transpose(self, *axes: Any) -> ContiguousMemmap: ...
     def swapaxes(self, axis1: int, axis2: int) -> ContiguousMemmap: ...
     def squeeze(self, axis: int | Sequence[int] | None = None) -> ContiguousMemmap: ...
-    def view(self, dtype: npt.DTypeLike | None = None) -> ContiguousMemmap: ...
+    def view(
+        self, dtype: npt.DTypeLike | None = None, type: type[np.ndarray[Any, Any]] | None = None
+    ) -> ContiguousMemmap: ...
 
 def open_raw(
     path: _Path,
@@ -117,7 +124,7 @@ def open_raw(
     """A view of an array that lies in a file without a header, in C order from `offset` on."""
 
 def open_npy(path: _Path, *, engine: Engine | None = None) -> ContiguousMemmap:
-    """A view of the array of a .npy file."""
+    """A view of the array of a .npy file. Python objects are refused, never unpickled."""
 
 @overload
 def read_many(
@@ -141,6 +148,7 @@ def read_many(
     dtype, one array with an axis more. `out` is either of the two, to be filled.
     """
 
+def _run_command(args: list[str], program: list[str]) -> int: ...
 def probe(path: _Path | None = None) -> dict[str, Any]:
     """What this kernel, the filesystem of `path` and each backend on it can do, found by trying."""
 

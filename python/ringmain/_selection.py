@@ -5,29 +5,30 @@ from math import prod
 import numpy as np
 
 
-def plan(shape, strides, key):
-    """What a fancy key selects of a view whose strides are counted in elements.
+def plan(shape, strides, itemsize, key):
+    """What a fancy key selects of a view with these strides in bytes.
 
-    Returns the places of runs of elements, counted in runs from the first element of the view;
-    how many elements a run has; and the shape of the result.
+    Returns where runs of bytes are, counted from the first element of the view; how many bytes a
+    run has; the shape of the result, and whether it is an element of its own.
     """
-    parts = _expand(key if isinstance(key, tuple) else (key,), len(shape))
-    axes = _axes(parts, shape, strides)
+    parts = key if isinstance(key, tuple) else (key,)
+    axes = _axes(_expand(parts, len(shape)), shape, strides)
     # The last axes that are taken whole and lie in the file one after the other are one run.
     run = []
-    while isinstance(axes[-1], _Whole) and axes[-1].stride == prod(run):
+    while axes and isinstance(axes[-1], _Whole) and axes[-1].stride == prod(run) * itemsize:
         run.insert(0, axes.pop().length)
     groups = _groups(axes)
     lengths = [length for group in groups for length in group.shape]
     result = (*lengths, *run)
+    is_element = result == () and not any(part is Ellipsis for part in parts)
     if 0 in result:
-        return np.empty(0, np.int64), 1, result
+        return np.empty(0, np.int64), itemsize, result, is_element
     places, dims = np.zeros(1, np.int64), len(lengths)
     for group in groups:
         dims -= group.ndim
         places = places + group.reshape(group.shape + (1,) * dims)
     places = np.broadcast_to(places, lengths or (1,)).ravel()
-    return places // prod(run), prod(run), result
+    return places, prod(run) * itemsize, result, is_element
 
 
 class _Whole:
@@ -51,47 +52,62 @@ class _Some:
 
 
 class _Listed:
-    """An axis of which elements are taken by their indices."""
+    """An axis of which elements are taken by their indices; or none at all, for True and False."""
 
     def __init__(self, indices, stride):
         self.indices, self.stride = indices, stride
 
 
+class _Gap:
+    """Where the ellipsis stood: lists on both sides of it are apart, even if it is for no axis."""
+
+
 def _expand(parts, ndim):
-    """The parts with a mask as one list for each of its axes, and the ellipsis as whole axes."""
+    """The parts with a mask as one list for each of its axes, and the ellipsis with the axes that it
+    is for. A mask without axes is a list along none, of one element or nothing."""
     expanded = []
     for part in parts:
         if part is None or part is Ellipsis or isinstance(part, slice):
             expanded.append(part)
             continue
         indices = np.asarray(part)
-        if indices.size == 0 and isinstance(part, (list, tuple)):
+        if indices.size == 0 and not isinstance(part, np.ndarray):
             indices = indices.astype(np.intp)
         if indices.dtype == bool:
-            if indices.ndim == 0:
-                raise TypeError("a single True or False selects no axis — use None, or an empty list")
-            expanded += list(zip(indices.nonzero(), indices.shape))
+            expanded += zip(indices.nonzero(), indices.shape) if indices.ndim else [(None, int(indices))]
         elif indices.dtype.kind in "iu":
             expanded.append((indices, None))
         else:
             raise IndexError("arrays used as indices must be of integer (or boolean) type")
     if sum(part is Ellipsis for part in expanded) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
-    used = sum(part is not None and part is not Ellipsis for part in expanded)
+    used = sum(_uses_axis(part) for part in expanded)
     if used > ndim:
         raise IndexError(f"too many indices: {used} were given for a view of {ndim} axes")
     whole = [slice(None)] * (ndim - used)
     for at, part in enumerate(expanded):
         if part is Ellipsis:
-            return expanded[:at] + whole + expanded[at + 1 :]
+            return expanded[: at + 1] + whole + expanded[at + 1 :]
     return expanded + whole
+
+
+def _uses_axis(part):
+    if isinstance(part, tuple):
+        return part[0] is not None
+    return part is not None and part is not Ellipsis
 
 
 def _axes(parts, shape, strides):
     axes, axis = [], 0
     for part in parts:
+        if part is Ellipsis:
+            axes.append(_Gap())
+            continue
         if part is None:
             axes.append(_Some([0], 0))
+            continue
+        if not _uses_axis(part):
+            axes.append(_Listed(np.zeros(part[1], np.int64), 0))
             continue
         length, stride = shape[axis], strides[axis]
         if isinstance(part, slice):
@@ -121,7 +137,7 @@ def _resolve(indices, length, axis):
 
 def _groups(axes):
     """The distances along each dimension of the result; lists are broadcast into one group, which
-    stands where they do, or first if other axes are between them."""
+    stands where they do, or first if other axes or the ellipsis are between them."""
     at = [place for place, axis in enumerate(axes) if isinstance(axis, _Listed)]
     try:
         listed = sum(axes[place].indices * axes[place].stride for place in at)
@@ -130,8 +146,12 @@ def _groups(axes):
         raise IndexError(
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {shapes}"
         ) from None
-    groups = [axis.distances() for axis in axes[: at[0]]]
-    others = [axis.distances() for axis in axes[at[0] :] if not isinstance(axis, _Listed)]
+    groups = _distances(axes[: at[0]])
+    others = _distances(axes[at[0] :])
     together = at[-1] - at[0] == len(at) - 1
     first, rest = ([], groups) if not together else (groups, [])
     return [*first, np.asarray(listed, np.int64), *rest, *others]
+
+
+def _distances(axes):
+    return [axis.distances() for axis in axes if isinstance(axis, (_Whole, _Some))]

@@ -130,6 +130,10 @@ unsafe fn new_array<'py>(
 /// elements meanwhile: with the interpreter lock released that is the caller's program, which
 /// must not touch an array that it has passed as `out` to another thread. As in NumPy, a program
 /// that does sees old or new bytes.
+///
+/// The bytes of a new array may never have been written. They are any bytes, as the allocator has
+/// handed them over through NumPy, which the compiler cannot see into; and they are only written
+/// to, until all of them are.
 #[allow(clippy::mut_from_ref)] // what `# Safety` is about
 pub(crate) unsafe fn bytes_mut<'a>(array: &'a Bound<'_, PyUntypedArray>) -> &'a mut [u8] {
     let len = nbytes(array);

@@ -49,7 +49,7 @@ impl PyBeton {
         if let Some(bytes) = index_limit {
             options = options.index_limit_bytes(bytes);
         }
-        let path = absolute(path);
+        let path = absolute(&path)?;
         let reader = detached(py, || options.open(&engine.get().engine, &path))?;
         let fields = reader.fields();
         let is_twice =

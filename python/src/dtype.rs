@@ -1,10 +1,11 @@
 //! NumPy's element types. The engine moves bytes; what they mean is NumPy's business, so that any
 //! type of a fixed size can be read.
 
-use numpy::{PyArrayDescr, PyArrayDescrMethods};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray};
+use pyo3::PyTypeInfo;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyType};
 use ringmain::{DType, Kind};
 
 use crate::error::{Failure, Result};
@@ -34,6 +35,9 @@ fn from_ml_dtypes<'py>(py: Python<'py>, name: &str) -> Result<Bound<'py, PyArray
 /// What a caller gave for a type: everything `np.dtype` takes, and the names of `ml_dtypes`.
 pub(crate) fn parse<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyArrayDescr>> {
     let py = given.py();
+    if given.is_none() {
+        return Err(Failure::type_("None is no dtype: say which the elements of the file have"));
+    }
     if let Ok(descr) = given.cast::<PyArrayDescr>() {
         return check(descr.clone());
     }
@@ -70,6 +74,12 @@ pub(crate) fn stand_in(itemsize: usize) -> Option<Kind> {
         16 => Some(Kind::Complex128),
         _ => None,
     }
+}
+
+/// Whether it is a kind of array, which `ndarray.view` takes in the place of a type.
+pub(crate) fn is_array_type(given: &Bound<'_, PyAny>) -> bool {
+    let ndarray = PyUntypedArray::type_object(given.py());
+    given.cast::<PyType>().is_ok_and(|given| given.is_subclass(&ndarray).unwrap_or(false))
 }
 
 /// `np.memmap`, to recognise one by.

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use ringmain::{BackendKind, Engine, Residency};
 
 use crate::error::{Failure, Result};
 use crate::gil::detached;
+use crate::given;
 use crate::source::Residence;
 
 /// Reads files through one backend, within one memory limit.
@@ -81,11 +82,11 @@ impl PyEngine {
     fn new(
         py: Python<'_>,
         backend: &str,
-        memory_limit: Option<usize>,
-        depth: Option<usize>,
-        chunk_bytes: Option<usize>,
+        #[pyo3(from_py_with = given::memory_limit)] memory_limit: Option<usize>,
+        #[pyo3(from_py_with = given::depth)] depth: Option<usize>,
+        #[pyo3(from_py_with = given::chunk_bytes)] chunk_bytes: Option<usize>,
         residency: Option<String>,
-        open_files: Option<usize>,
+        #[pyo3(from_py_with = given::open_files)] open_files: Option<usize>,
     ) -> Result<Self> {
         let backend = backend.to_owned();
         let options = Options { backend, memory_limit, depth, chunk_bytes, residency, open_files };
@@ -124,9 +125,13 @@ impl PyEngine {
     }
 
     /// The options only. However many views of one engine a process unpickles, it makes one engine.
-    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, (String, Options))> {
+    /// Unpickled where it still lives, it is that engine.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Result<(Bound<'py, PyAny>, (String, Options))> {
+        let py = slf.py();
+        let Self { token, options, .. } = slf.get();
+        known(py)?.set_item(token, slf)?;
         let make = py.import("ringmain._ringmain")?.getattr("_engine")?;
-        Ok((make, (self.token.clone(), self.options.clone())))
+        Ok((make, (token.clone(), options.clone())))
     }
 
     fn __repr__(&self) -> String {
@@ -189,18 +194,38 @@ impl PyEngine {
 /// The engine that all share who ask for none.
 static DEFAULT: PyOnceLock<Py<PyEngine>> = PyOnceLock::new();
 
+/// The engines of pickles that are still alive, by their tokens.
+fn known(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static KNOWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let new_dict = || py.import("weakref")?.call_method0("WeakValueDictionary").map(Bound::unbind);
+    Ok(KNOWN.get_or_try_init(py, new_dict)?.bind(py))
+}
+
+/// So many engines of pickles are kept: a worker that gets a view with each task would make an
+/// engine for each.
+const KEPT_ENGINES: usize = 4;
+
+fn keep(engine: &Bound<'_, PyEngine>) -> PyResult<()> {
+    static KEPT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = engine.py();
+    let new_deque = || {
+        let kept = PyTuple::empty(py);
+        py.import("collections")?.call_method1("deque", (kept, KEPT_ENGINES)).map(Bound::unbind)
+    };
+    KEPT.get_or_try_init(py, new_deque)?.bind(py).call_method1("append", (engine,))?;
+    Ok(())
+}
+
 /// The engine of a pickle: the one that it was, where it is still alive, else one like it.
 #[pyfunction]
 pub(crate) fn _engine(py: Python<'_>, token: String, options: Options) -> Result<Bound<'_, PyAny>> {
-    static KNOWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let new_dict = || py.import("weakref")?.call_method0("WeakValueDictionary").map(Bound::unbind);
-    let known = KNOWN.get_or_try_init(py, new_dict)?.bind(py);
-    let found = known.call_method1("get", (&token,))?;
+    let found = known(py)?.call_method1("get", (&token,))?;
     if !found.is_none() {
         return Ok(found);
     }
     let engine = Bound::new(py, PyEngine::open(py, options, Some(token.clone()))?)?;
-    known.set_item(token, &engine)?;
+    known(py)?.set_item(token, &engine)?;
+    keep(&engine)?;
     Ok(engine.into_any())
 }
 

@@ -2,21 +2,41 @@
 //! argument, where PyO3 has an `OverflowError` that names nothing.
 
 use pyo3::conversion::FromPyObjectOwned;
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 
 use crate::error::Failure;
 
-fn number<'py, T: FromPyObjectOwned<'py>>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<T> {
+/// One number.
+pub(crate) fn number<'py, T: FromPyObjectOwned<'py>>(
+    name: &str,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<T> {
     value.extract::<T>().map_err(|error| {
         let error: PyErr = error.into();
         if !error.is_instance_of::<PyOverflowError>(value.py()) {
             return error;
         }
         let given = value.str().map_or_else(|_| "this".to_owned(), |text| text.to_string());
-        Failure::value(format!("{name} cannot be {given}: it counts from 0, and has 64 bits"))
-            .into()
+        Failure::value(format!("{name} cannot be {given}")).into()
     })
+}
+
+/// One number, or a sequence of them.
+pub(crate) fn numbers<'py, T: FromPyObjectOwned<'py>>(
+    name: &str,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<Vec<T>> {
+    match number(name, value) {
+        Err(error) if error.is_instance_of::<PyTypeError>(value.py()) => {}
+        one => return Ok(vec![one?]),
+    }
+    let Ok(several) = value.try_iter() else {
+        let kind = value.get_type().name()?;
+        let message = format!("{name} is an int or a sequence of ints, and no {kind}");
+        return Err(Failure::type_(message).into());
+    };
+    several.map(|one| number(name, &one?)).collect()
 }
 
 /// For each argument what `from_py_with` calls.
@@ -35,9 +55,14 @@ arguments! {
     batches: u64,
     block_rows: Option<u64>,
     cache_pages: Option<usize>,
+    chunk_bytes: Option<usize>,
     count: Option<u64>,
+    depth: Option<usize>,
     epoch: u64,
     index_limit: Option<u64>,
+    memory_limit: Option<usize>,
+    offset: u64,
+    open_files: Option<usize>,
     open_pages: Option<u64>,
     prefetch_bytes: Option<usize>,
     rank: u64,

@@ -2,7 +2,7 @@
 
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyEllipsis, PyInt, PyList, PySlice, PyString, PyTuple};
 use ringmain::Index;
 use smallvec::SmallVec;
 
@@ -22,7 +22,9 @@ impl Basic {
         let mut basic = Self { indices: SmallVec::new(), has_ellipsis: false };
         let Ok(parts) = key.cast::<PyTuple>() else {
             let part = Part::parse(key, shape.first())?;
-            return Ok(basic.push(part).then_some(basic));
+            let is_basic = basic.push(part);
+            basic.check_count(shape.len())?;
+            return Ok(is_basic.then_some(basic));
         };
         let mut axis = 0;
         for (at, part) in parts.iter().enumerate() {
@@ -40,7 +42,23 @@ impl Basic {
                 return Ok(None);
             }
         }
+        basic.check_count(shape.len())?;
         Ok(Some(basic))
+    }
+
+    /// Refuses more indices than axes here, as the engine may have an axis more than the caller.
+    fn check_count(&self, ndim: usize) -> Result<()> {
+        if self.indices.len() <= ndim {
+            return Ok(());
+        }
+        let uses_axis = |index: &&Index| matches!(index, Index::At(_) | Index::Slice { .. });
+        let given = self.indices.iter().filter(uses_axis).count();
+        if given <= ndim {
+            return Ok(());
+        }
+        Err(Failure::index(format!(
+            "too many indices for array: array is {ndim}-dimensional, but {given} were indexed"
+        )))
     }
 
     /// False if the part is none of ours.
@@ -79,6 +97,7 @@ impl Part {
         // Whatever else counts, such as np.int64.
         match part.extract() {
             Ok(index) => Ok(Self::Index(Index::At(index))),
+            Err(_) if is_sequence(part) => Ok(Self::Fancy),
             Err(_) => Err(Failure::index(
                 "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer \
                  or boolean arrays are valid indices",
@@ -94,6 +113,12 @@ fn is_fancy(part: &Bound<'_, PyAny>) -> PyResult<bool> {
         || part.is_instance_of::<PyTuple>()
         || part.cast::<PyUntypedArray>().is_ok()
         || part.get_type().name()? == "bool")
+}
+
+/// Whether NumPy would make an array of it: a range, a tensor, …
+fn is_sequence(part: &Bound<'_, PyAny>) -> bool {
+    let is_text = part.is_instance_of::<PyString>() || part.is_instance_of::<PyBytes>();
+    part.len().is_ok() && !is_text
 }
 
 /// Python cuts the slice to the axis, so that numbers of any size are numbers of ours.

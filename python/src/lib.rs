@@ -6,7 +6,7 @@
 //! | `error` | every error of ours as an exception of Python's own |
 //! | `array` | NumPy arrays over memory of the engine's pool |
 //! | `dtype` | NumPy's element types and the engine's |
-//! | `view` | `ContiguousMemmap` |
+//! | `view`, `shape`, `read` | `ContiguousMemmap`, the same elements in other shapes, and to have them |
 //! | `operators` | the arithmetic that it refuses |
 //! | `memmap` | where in which file an array is: `open_raw`, `open_npy` |
 //! | `key`, `selection` | indices by NumPy's rules |
@@ -19,10 +19,10 @@
 //! | `command` | the `ringmain` command |
 //! | `position` | what an iterator reads from, and the wait for its next batch |
 //! | `given`, `path` | arguments: numbers that name themselves in errors, absolute paths |
-//! | `gil` | reads without the interpreter lock, in parts that Ctrl-C can end |
+//! | `gil` | reads without the interpreter lock, that Ctrl-C can end |
 //!
-//! `unsafe` is where memory changes hands with NumPy: `array`, and `shards` and `beton_batch`, which
-//! have several arrays in one memory.
+//! `unsafe` is where memory changes hands with NumPy: `array`, and those that have it filled (`read`,
+//! `view`, `selection`, `read_many`) or show several arrays of one memory (`shards`, `beton_batch`).
 
 mod array;
 mod beton;
@@ -41,8 +41,10 @@ mod memmap;
 mod operators;
 mod path;
 mod position;
+mod read;
 mod read_many;
 mod selection;
+mod shape;
 mod shards;
 mod source;
 mod view;
@@ -52,6 +54,14 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _ringmain {
+    use pyo3::prelude::*;
+    use pyo3::types::PyModule;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+
     #[pymodule_export]
     use super::beton::PyBeton;
     #[pymodule_export]

@@ -4,14 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use ringmain::{ContiguousMemmap, Engine, Kind};
+use ringmain::{ContiguousMemmap, Engine, Error, Kind};
 
 use crate::array;
 use crate::dtype;
 use crate::engine::PyEngine;
 use crate::error::{Failure, Result};
 use crate::gil::detached;
+use crate::given;
+use crate::path::absolute;
 use crate::source::Source;
 use crate::view::View;
 
@@ -38,10 +41,14 @@ pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<Bound<'_, PyEngine>>) 
     }
     let filename = root.getattr("filename")?;
     if filename.is_none() {
-        return Err(Failure::type_(
+        let is_copy = root.getattr("_mmap")?.is_none();
+        return Err(Failure::type_(if is_copy {
+            "ContiguousMemmap requires a memmap-backed array, and this is a copy of one in memory, \
+             even if its type is np.memmap — it has been read, use it as it is"
+        } else {
             "ContiguousMemmap requires a memmap-backed array of a file with a name, and this \
-             np.memmap was made of an open file — give np.memmap the path",
-        ));
+             np.memmap was made of an open file — give np.memmap the path"
+        }));
     }
     let root_offset: u64 = root.getattr("offset")?.extract()?;
     let distance = array::address(array).wrapping_sub(array::address(&root)) as i64;
@@ -63,10 +70,10 @@ pub(crate) fn open_raw<'py>(
     path: PathBuf,
     dtype: &Bound<'py, PyAny>,
     shape: &Bound<'py, PyAny>,
-    offset: u64,
+    #[pyo3(from_py_with = given::offset)] offset: u64,
     engine: Option<Bound<'py, PyEngine>>,
 ) -> Result<Bound<'py, View>> {
-    let shape = shape.extract::<usize>().map(|len| vec![len]).or_else(|_| shape.extract())?;
+    let shape = given::numbers("shape", shape)?;
     let place = Place { path, offset, shape, strides: None };
     place.open(&dtype::parse(dtype)?, PyEngine::or_default(py, engine)?)?.into_object(py)
 }
@@ -79,8 +86,16 @@ pub(crate) fn open_npy<'py>(
     path: PathBuf,
     engine: Option<Bound<'py, PyEngine>>,
 ) -> Result<Bound<'py, View>> {
+    let path = absolute(&path)?;
     let engine = PyEngine::or_default(py, engine)?;
-    let array = detached(py, || engine.get().engine.open_npy(&path))?;
+    let array = match py.detach(|| engine.get().engine.open_npy(&path)) {
+        // Perhaps only to the engine, which has none of NumPy's structures, strings and times.
+        Err(error @ Error::Format { .. }) => match map_npy(py, &path)? {
+            Some(memmap) => return wrap(&memmap, Some(engine.into_bound(py)))?.into_object(py),
+            None => return Err(error.into()),
+        },
+        array => array?,
+    };
     let descr = dtype::to_numpy(py, array.dtype())?;
     let place = Place {
         path,
@@ -89,6 +104,16 @@ pub(crate) fn open_npy<'py>(
         strides: Some(array.strides().to_vec()),
     };
     place.open(&descr, engine)?.into_object(py)
+}
+
+/// The array of a `.npy` file as NumPy maps it, which unpickles nothing and reads the header alone;
+/// `None` if it is none that can be.
+fn map_npy<'py>(py: Python<'py>, path: &Path) -> Result<Option<Bound<'py, PyAny>>> {
+    let open = py.import("numpy.lib.format")?.getattr("open_memmap")?;
+    match open.call1((path, "r")) {
+        Err(error) if error.is_instance_of::<PyValueError>(py) => Ok(None),
+        memmap => Ok(Some(memmap?)),
+    }
 }
 
 /// What a pickled view is made of.
@@ -118,70 +143,32 @@ struct Place {
 impl Place {
     fn open(self, descr: &Bound<'_, PyArrayDescr>, engine: Py<PyEngine>) -> Result<View> {
         let py = descr.py();
-        // A worker that gets the view may have another working directory.
-        let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
-        let strides = self.strides.as_deref();
-        let order = match strides {
-            Some(strides) => file_order(&self.shape, strides, descr.itemsize())?,
-            None => (0..self.shape.len()).collect(),
-        };
-        let (core, itemsize) = (&engine.get().engine, descr.itemsize());
-        let array =
-            detached(py, || arrange(core, &path, itemsize, &self.shape, &order, self.offset))?;
+        let path = absolute(&self.path)?;
+        let itemsize = descr.itemsize();
+        let array = detached(py, || self.arrange(&engine.get().engine, &path, itemsize))?;
         let source = Source::open(py, engine, &path)?;
-        let is_grouped = dtype::stand_in(descr.itemsize()).is_none();
+        let is_grouped = dtype::stand_in(itemsize).is_none();
         Ok(View { source: Arc::new(source), array, descr: descr.clone().unbind(), is_grouped })
     }
-}
 
-/// The engine's view of elements of that size, whose axes the file has in that order.
-pub(crate) fn arrange(
-    engine: &Engine,
-    path: &Path,
-    itemsize: usize,
-    shape: &[usize],
-    order: &[usize],
-    offset: u64,
-) -> Result<ContiguousMemmap> {
-    let mut lengths: Vec<usize> = order.iter().map(|axis| shape[*axis]).collect();
-    let mut back = vec![0; order.len()];
-    for (at, axis) in order.iter().enumerate() {
-        back[*axis] = at;
-    }
-    let kind = dtype::stand_in(itemsize).unwrap_or_else(|| {
-        lengths.push(itemsize);
-        back.push(order.len());
-        Kind::U8
-    });
-    Ok(engine.open_raw(path, kind.into(), &lengths, offset)?.transpose(&back)?)
-}
-
-/// The axes from the one whose neighbours are farthest apart in the file; refused if they leave
-/// gaps or run backwards.
-pub(crate) fn file_order(
-    shape: &[usize],
-    strides: &[isize],
-    itemsize: usize,
-) -> Result<Vec<usize>> {
-    let mut order: Vec<usize> = (0..shape.len()).collect();
-    if shape.contains(&0) {
-        return Ok(order);
-    }
-    // An axis of length 1 has no neighbours, and can be anywhere.
-    order.sort_by_key(|axis| {
-        std::cmp::Reverse(if shape[*axis] == 1 { isize::MAX } else { strides[*axis] })
-    });
-    let mut expected = itemsize as isize;
-    for axis in order.iter().rev() {
-        if shape[*axis] != 1 && strides[*axis] != expected {
-            return Err(Failure::type_(
-                "Non-contiguous: this array is not one range of bytes of its file — wrap the array \
-                 that it was taken from, and use arr.read(key)",
-            ));
+    /// The engine's view of elements of that size.
+    fn arrange(
+        &self,
+        engine: &Engine,
+        path: &Path,
+        itemsize: usize,
+    ) -> ringmain::Result<ContiguousMemmap> {
+        let (mut shape, mut strides) = (self.shape.clone(), self.strides.clone());
+        let kind = dtype::stand_in(itemsize).unwrap_or_else(|| {
+            shape.push(itemsize);
+            strides.iter_mut().for_each(|strides| strides.push(1));
+            Kind::U8
+        });
+        match strides {
+            None => engine.open_raw(path, kind.into(), &shape, self.offset),
+            Some(strides) => engine.open_strided(path, kind.into(), &shape, &strides, self.offset),
         }
-        expected *= shape[*axis] as isize;
     }
-    Ok(order)
 }
 
 /// The same bytes as elements of another type. The last axis grows or shrinks when sizes differ.

@@ -1,8 +1,13 @@
-//! Paths that mean the same file in every process.
+//! Paths as callers give them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// From the root on: a worker that gets it may have another working directory.
-pub(crate) fn absolute(path: PathBuf) -> PathBuf {
-    std::path::absolute(&path).unwrap_or(path)
+use crate::error::{Failure, Result};
+
+/// The path from the root: a worker that gets it may have another working directory.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    if path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Err(Failure::value("embedded null byte"));
+    }
+    Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }

@@ -1,6 +1,6 @@
 //! Many views as one batch: this is where io_uring earns its keep.
 
-use numpy::{PyArrayDescrMethods, PyUntypedArray};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use ringmain::ContiguousMemmap;
@@ -24,16 +24,72 @@ pub(crate) fn read_many<'py>(
     out: Option<Bound<'py, PyAny>>,
     stack: bool,
 ) -> Result<Bound<'py, PyAny>> {
-    let views: Vec<Bound<'py, View>> =
-        views.try_iter()?.map(|view| Ok(view?.cast_into::<View>()?)).collect::<Result<_>>()?;
-    let views: Vec<&View> = views.iter().map(Bound::get).collect();
-    let mut target = Target::new(py, &views, out, stack)?;
-    let mut parts = target.parts(&views);
+    let items: Vec<Item<'py>> =
+        views.try_iter()?.map(|item| Item::new(item?)).collect::<Result<_>>()?;
+    let mut target = Target::new(py, &items, out, stack)?;
+    // An empty array has nothing to be read.
+    let (views, mut parts): (Vec<&View>, Vec<&mut [u8]>) = items
+        .iter()
+        .zip(target.parts(&items))
+        .filter_map(|(item, part)| Some((item.view()?, part)))
+        .unzip();
     for group in by_engine(&views) {
         read_group(py, &views, &group, &mut parts)?;
     }
     drop(parts);
     Ok(target.into_any())
+}
+
+/// A view; or the empty array that indexing gives in the place of an empty one.
+enum Item<'py> {
+    View(Bound<'py, View>),
+    Empty(Bound<'py, PyUntypedArray>),
+}
+
+impl<'py> Item<'py> {
+    fn new(given: Bound<'py, PyAny>) -> Result<Self> {
+        if let Ok(array) = given.cast::<PyUntypedArray>() {
+            if array.is_empty() {
+                return Ok(Self::Empty(array.clone()));
+            }
+            return Err(Failure::type_(
+                "read_many takes views, and this is an array: it has been read",
+            ));
+        }
+        Ok(Self::View(given.cast_into()?))
+    }
+
+    fn view(&self) -> Option<&View> {
+        match self {
+            Self::View(view) => Some(view.get()),
+            Self::Empty(_) => None,
+        }
+    }
+
+    fn descr(&self, py: Python<'py>) -> Bound<'py, PyArrayDescr> {
+        match self {
+            Self::View(view) => view.get().descr.bind(py).clone(),
+            Self::Empty(array) => array.dtype(),
+        }
+    }
+
+    fn lengths(&self) -> &[usize] {
+        match self {
+            Self::View(view) => view.get().lengths(),
+            Self::Empty(array) => array.shape(),
+        }
+    }
+
+    fn nbytes(&self) -> usize {
+        self.view().map_or(0, |view| view.array.nbytes())
+    }
+
+    fn new_array(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
+        match self {
+            Self::View(view) => view.get().new_array(py),
+            Self::Empty(array) => array::empty(&array.dtype(), array.shape()),
+        }
+    }
 }
 
 /// Where the elements go.
@@ -45,37 +101,37 @@ enum Target<'py> {
 impl<'py> Target<'py> {
     fn new(
         py: Python<'py>,
-        views: &[&View],
+        items: &[Item<'py>],
         out: Option<Bound<'py, PyAny>>,
         stack: bool,
     ) -> Result<Self> {
         let Some(out) = out else {
             if stack {
-                return Ok(Self::Stack(new_stack(py, views)?));
+                return Ok(Self::Stack(new_stack(py, items)?));
             }
-            let arrays = views.iter().map(|view| view.new_array(py)).collect::<Result<Vec<_>>>()?;
+            let arrays = items.iter().map(|item| item.new_array(py)).collect::<Result<Vec<_>>>()?;
             return Ok(Self::List(PyList::new(py, &arrays)?, arrays));
         };
         if let Ok(array) = out.cast::<PyUntypedArray>() {
-            let (first, shape) = stacked_shape(views)?;
-            array::check_out(array, first.descr.bind(py), &shape)?;
+            let (descr, shape) = stacked(py, items)?;
+            array::check_out(array, &descr, &shape)?;
             return Ok(Self::Stack(array.clone()));
         }
         let list = out.cast_into::<PyList>()?;
         let arrays: Vec<Bound<'py, PyUntypedArray>> = list.extract()?;
-        if arrays.len() != views.len() {
-            let message = format!("{} arrays were given for {} views", arrays.len(), views.len());
+        if arrays.len() != items.len() {
+            let message = format!("{} arrays were given for {} views", arrays.len(), items.len());
             return Err(Failure::value(message));
         }
-        for (array, view) in arrays.iter().zip(views) {
-            array::check_out(array, view.descr.bind(py), view.lengths())?;
+        for (array, item) in arrays.iter().zip(items) {
+            array::check_out(array, &item.descr(py), item.lengths())?;
         }
         check_distinct(&arrays)?;
         Ok(Self::List(list, arrays))
     }
 
-    /// The memory of each view.
-    fn parts(&mut self, views: &[&View]) -> Vec<&mut [u8]> {
+    /// The memory of each item.
+    fn parts(&mut self, items: &[Item<'py>]) -> Vec<&mut [u8]> {
         match self {
             Self::List(_, arrays) => {
                 // SAFETY: new, or checked and given to be filled; no two of them overlap.
@@ -83,11 +139,11 @@ impl<'py> Target<'py> {
                 arrays.iter().map(bytes).collect()
             }
             Self::Stack(array) => {
-                let nbytes = views.first().map_or(1, |view| view.array.nbytes()).max(1);
+                let nbytes = items.first().map_or(1, Item::nbytes).max(1);
                 // SAFETY: new, or checked and given to be filled.
                 let bytes = unsafe { array::bytes_mut(array) };
                 let mut parts: Vec<_> = bytes.chunks_exact_mut(nbytes).collect();
-                parts.resize_with(views.len(), Default::default); // where there is nothing to read
+                parts.resize_with(items.len(), Default::default); // where there is nothing to read
                 parts
             }
         }
@@ -101,27 +157,30 @@ impl<'py> Target<'py> {
     }
 }
 
-fn new_stack<'py>(py: Python<'py>, views: &[&View]) -> Result<Bound<'py, PyUntypedArray>> {
-    let (first, shape) = stacked_shape(views)?;
-    array::new(first.source.engine.get().engine.pool(), first.descr.bind(py), &shape)
+fn new_stack<'py>(py: Python<'py>, items: &[Item<'py>]) -> Result<Bound<'py, PyUntypedArray>> {
+    let (descr, shape) = stacked(py, items)?;
+    match items.first().and_then(Item::view) {
+        Some(view) => array::new(view.source.engine.get().engine.pool(), &descr, &shape),
+        None => array::empty(&descr, &shape),
+    }
 }
 
-fn stacked_shape<'a>(views: &[&'a View]) -> Result<(&'a View, Vec<usize>)> {
-    let Some(first) = views.first() else {
+/// The type and the shape of all items as one array.
+fn stacked<'py>(
+    py: Python<'py>,
+    items: &[Item<'py>],
+) -> Result<(Bound<'py, PyArrayDescr>, Vec<usize>)> {
+    let Some(first) = items.first() else {
         return Err(Failure::value("need at least one view to stack"));
     };
-    let shape = first.lengths();
-    Python::attach(|py| {
-        for view in views {
-            if view.lengths() != shape || !view.descr.bind(py).is_equiv_to(first.descr.bind(py)) {
-                return Err(Failure::value(
-                    "views must have one shape and dtype to be stacked; without, read_many returns \
-                     a list of arrays",
-                ));
-            }
-        }
-        Ok((*first, [&[views.len()], shape].concat()))
-    })
+    let (descr, shape) = (first.descr(py), first.lengths());
+    if items.iter().any(|item| item.lengths() != shape || !item.descr(py).is_equiv_to(&descr)) {
+        return Err(Failure::value(
+            "views must have one shape and dtype to be stacked; without, read_many returns a list \
+             of arrays",
+        ));
+    }
+    Ok((descr, [&[items.len()], shape].concat()))
 }
 
 /// Two views read into the same memory at the same time would leave neither.

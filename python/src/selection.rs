@@ -10,9 +10,8 @@ use ringmain::{ContiguousMemmap, Index, Select};
 
 use crate::array;
 use crate::error::Result;
-use crate::gil::{detached, in_parts};
+use crate::gil::interruptible;
 use crate::key::Basic;
-use crate::memmap;
 use crate::view::View;
 
 /// What is to be read of a view. `None` is a key, as it is in NumPy.
@@ -41,11 +40,10 @@ pub(crate) fn read<'py>(
         Some(basic) => read_basic(view, py, &basic, out)?,
         None => {
             let list = if view.lengths().is_empty() { None } else { as_list(key)? };
-            let array = match list {
-                Some(list) => read_list(view, py, &list, out)?,
+            match list {
+                Some(list) => (read_list(view, py, &list, out)?, false),
                 None => read_fancy(view, py, key, out)?,
-            };
-            (array, false)
+            }
         }
     };
     let array = array.into_any();
@@ -87,39 +85,15 @@ fn read_basic<'py>(
     let bytes = unsafe { array::bytes_mut(&array) };
     match view.array.index(&indices) {
         Ok(part) => view.read_part(py, &part, bytes)?,
-        Err(_) => read_strided(view, py, &indices, shape.first().copied(), bytes)?,
+        Err(_) => {
+            let rows = shape.first().copied();
+            interruptible(py, |go_on| {
+                let some = indices.first().into_iter().flat_map(|index| samples(*index, rows));
+                array_for(view, some).read_selection_into_while(&parts, bytes, go_on)
+            })?;
+        }
     }
     Ok((array, is_scalar))
-}
-
-/// A selection with a slice that is no range, so many of its rows at a time.
-fn read_strided(
-    view: &View,
-    py: Python<'_>,
-    indices: &[Index],
-    rows: Option<usize>,
-    bytes: &mut [u8],
-) -> Result<()> {
-    let parts =
-        |indices: &[Index]| indices.iter().map(|index| (*index).into()).collect::<Vec<Select>>();
-    let source =
-        array_for(view, py, indices.first().into_iter().flat_map(|index| samples(*index, rows)))?;
-    // The axis that is the result's first, if it is there by name.
-    let sliced = indices.iter().position(|index| !matches!(index, Index::At(_)));
-    let (Some(at), Some(rows)) = (sliced, rows) else {
-        return detached(py, || source.read_selection_into(&parts(indices), bytes));
-    };
-    let Index::Slice { start: Some(start), step, .. } = indices[at] else {
-        return detached(py, || source.read_selection_into(&parts(indices), bytes));
-    };
-    let row_bytes = bytes.len() / rows.max(1);
-    in_parts(py, bytes, row_bytes, |first, part| {
-        let begin = start + step * first as i64;
-        let end = begin + step * (part.len() / row_bytes.max(1)) as i64;
-        let mut indices = indices.to_vec();
-        indices[at] = Index::slice(Some(begin), (end >= 0).then_some(end), step);
-        source.read_selection_into(&parts(&indices), part)
-    })
 }
 
 /// Some of the places on the first axis that an index takes.
@@ -129,7 +103,7 @@ fn samples(index: Index, rows: Option<usize>) -> impl Iterator<Item = i64> {
         Index::Slice { start, step, .. } => (start.unwrap_or(0), step, rows.unwrap_or(1)),
         Index::Ellipsis | Index::NewAxis => (0, 1, 1),
     };
-    (0..count).step_by(count.div_ceil(SAMPLES_MAX)).map(move |at| start + step * at as i64)
+    spread(count).map(move |at| start.saturating_add(step.saturating_mul(at as i64)))
 }
 
 /// Places that are looked for in the page cache to guess where all of a selection is.
@@ -138,15 +112,16 @@ const SAMPLES_MAX: usize = 16;
 /// How much is looked for at each.
 const SAMPLE_BYTES_MAX: usize = 64 << 10;
 
+/// Some of so many.
+fn spread(count: usize) -> impl Iterator<Item = usize> {
+    (0..count).step_by(count.div_ceil(SAMPLES_MAX).max(1))
+}
+
 /// The array by the engine that reads it best: through the page cache, if that has the rows of the
 /// sample.
-fn array_for<'a>(
-    view: &'a View,
-    py: Python<'_>,
-    rows: impl Iterator<Item = i64>,
-) -> Result<Cow<'a, ContiguousMemmap>> {
+fn array_for(view: &View, rows: impl Iterator<Item = i64>) -> Cow<'_, ContiguousMemmap> {
     let (Some(len), Some(stride)) = (view.lengths().first(), view.steps().first()) else {
-        return Ok(Cow::Borrowed(&view.array));
+        return Cow::Borrowed(&view.array);
     };
     let row_bytes = (view.array.nbytes() / (*len).max(1)).min(SAMPLE_BYTES_MAX);
     // A row that is not there is told by who reads it.
@@ -155,13 +130,31 @@ fn array_for<'a>(
         let distance = (*stride as i64).saturating_mul(row);
         (view.array.offset().saturating_add_signed(distance), row_bytes)
     });
-    let Some(engine) = view.source.cached_engine(ranges) else {
-        return Ok(Cow::Borrowed(&view.array));
-    };
-    let itemsize = view.descr.bind(py).itemsize();
-    let order = memmap::file_order(view.lengths(), view.steps(), itemsize)?;
-    let (path, offset) = (view.array.path(), view.array.offset());
-    memmap::arrange(engine, path, itemsize, view.lengths(), &order, offset).map(Cow::Owned)
+    by_way_of_twin(view, &view.array, ranges)
+}
+
+/// As [`array_for`], of all elements of a part: its sample is along the axis that reaches farthest.
+pub(crate) fn part_for<'a>(view: &View, part: &'a ContiguousMemmap) -> Cow<'a, ContiguousMemmap> {
+    let axes = part.shape().iter().zip(part.strides());
+    let reach = |(len, stride): &(&usize, &isize)| len.saturating_mul(stride.unsigned_abs());
+    let Some((len, stride)) = axes.max_by_key(reach) else { return Cow::Borrowed(part) };
+    let row_bytes = stride.unsigned_abs().clamp(1, SAMPLE_BYTES_MAX);
+    let ranges = spread(*len).map(|at| {
+        let distance = (*stride as i64).saturating_mul(at as i64);
+        (part.offset().saturating_add_signed(distance), row_bytes)
+    });
+    by_way_of_twin(view, part, ranges)
+}
+
+fn by_way_of_twin<'a>(
+    view: &View,
+    array: &'a ContiguousMemmap,
+    ranges: impl Iterator<Item = (u64, usize)>,
+) -> Cow<'a, ContiguousMemmap> {
+    match view.source.twin(ranges) {
+        Some(twin) => Cow::Owned(array.by_way_of(twin)),
+        None => Cow::Borrowed(array),
+    }
 }
 
 /// Elements of the first axis by their numbers, which is what most lists are. Needs none of the rules
@@ -174,18 +167,12 @@ fn read_list<'py>(
 ) -> Result<Bound<'py, PyUntypedArray>> {
     let shape = [&[list.len()], &view.lengths()[1..]].concat();
     let array = target(view, py, &shape, out)?;
-    let some = list.iter().copied().step_by(list.len().div_ceil(SAMPLES_MAX).max(1));
-    let source = array_for(view, py, some)?;
     // SAFETY: new, or just checked and given to be filled.
     let bytes = unsafe { array::bytes_mut(&array) };
-    let row_bytes = bytes.len() / list.len().max(1);
-    if row_bytes == 0 {
-        // Nothing is read, and yet a number may be wrong.
-        source.selection_shape(&[Select::List(list.to_vec())])?;
-    }
-    in_parts(py, bytes, row_bytes, |at, part| {
-        let rows = list[at..at + part.len() / row_bytes].to_vec();
-        source.read_selection_into(&[Select::List(rows)], part)
+    let rows = [Select::List(list.to_vec())];
+    interruptible(py, |go_on| {
+        let some = spread(list.len()).map(|at| list[at]);
+        array_for(view, some).read_selection_into_while(&rows, bytes, go_on)
     })?;
     Ok(array)
 }
@@ -206,52 +193,37 @@ fn as_list(key: &Bound<'_, PyAny>) -> Result<Option<Vec<i64>>> {
     Ok(Some(numbers.to_vec().map_err(PyErr::from)?))
 }
 
-/// NumPy's rules for lists and masks are in `_selection.py`; what comes of them is a list of runs
-/// of elements.
+/// What comes of NumPy's rules, which are in `_selection.py`: where runs of bytes are, counted from
+/// the first element of the view; how long they are; the shape of the result, and whether it is an
+/// element.
+type Plan<'py> = (Bound<'py, PyArray1<i64>>, usize, Vec<usize>, bool);
+
+/// Lists and masks, and whether NumPy would return an element.
 fn read_fancy<'py>(
     view: &View,
     py: Python<'py>,
     key: &Bound<'py, PyAny>,
     out: Option<Bound<'py, PyUntypedArray>>,
-) -> Result<Bound<'py, PyUntypedArray>> {
-    let itemsize = view.array.nbytes().checked_div(view.lengths().iter().product()).unwrap_or(1);
-    let steps: Vec<isize> =
-        view.steps().iter().map(|step| step / itemsize.max(1) as isize).collect();
+) -> Result<(Bound<'py, PyUntypedArray>, bool)> {
     let plan = py.import("ringmain._selection")?.getattr("plan")?;
-    let plan = plan.call1((view.lengths(), steps, key))?;
-    let (runs, run_len, shape): (Bound<'_, PyArray1<i64>>, usize, Vec<usize>) = plan.extract()?;
+    let itemsize = view.descr.bind(py).itemsize();
+    let plan = plan.call1((view.lengths(), view.steps(), itemsize, key))?;
+    let (distances, run_bytes, shape, is_scalar): Plan<'_> = plan.extract()?;
     let array = target(view, py, &shape, out)?;
     if shape.contains(&0) {
-        return Ok(array);
+        return Ok((array, is_scalar));
     }
-    // All elements on one axis as the file has them, so many at a time.
-    let order = memmap::file_order(view.lengths(), view.steps(), itemsize)?;
-    let mut axes = order.clone();
-    let mut rows = [-1, run_len as i64];
-    if view.is_grouped {
-        axes.push(order.len());
-        rows[1] *= itemsize as i64;
-    }
-    let runs = runs.to_vec().map_err(PyErr::from)?;
-    let some = runs.iter().step_by(runs.len().div_ceil(SAMPLES_MAX).max(1));
-    let unit = (run_len * itemsize) as u64;
-    let first = view.array.offset();
-    let ranges =
-        some.map(|run| (first + *run as u64 * unit, SAMPLE_BYTES_MAX.min(run_len * itemsize)));
-    let flat = match view.source.cached_engine(ranges) {
-        Some(engine) => {
-            let (path, lengths) = (view.array.path(), view.lengths());
-            memmap::arrange(engine, path, itemsize, lengths, &order, first)?
-        }
-        None => view.array.clone(),
-    };
-    let flat = flat.transpose(&axes)?.reshape(&rows)?;
+    let distances = distances.to_vec().map_err(PyErr::from)?;
     // SAFETY: new, or just checked and given to be filled.
     let bytes = unsafe { array::bytes_mut(&array) };
-    let run_bytes = run_len * itemsize;
-    in_parts(py, bytes, run_bytes, |at, part| {
-        let list = runs[at..at + part.len() / run_bytes].to_vec();
-        flat.read_selection_into(&[Select::List(list)], part)
+    interruptible(py, |go_on| {
+        let first = view.array.offset();
+        let offsets: Vec<u64> =
+            distances.iter().map(|distance| first.saturating_add_signed(*distance)).collect();
+        let looked_for = run_bytes.min(SAMPLE_BYTES_MAX);
+        let some = spread(offsets.len()).map(|at| (offsets[at], looked_for));
+        let source = by_way_of_twin(view, &view.array, some);
+        source.read_runs_into_while(&offsets, run_bytes, bytes, go_on)
     })?;
-    Ok(array)
+    Ok((array, is_scalar))
 }

@@ -150,10 +150,11 @@ impl PyShardSource {
         };
         let engine = PyEngine::or_default(py, engine)?;
         let shards = options.build(epoch)?;
-        // A worker that gets the source may have another working directory.
         let paths = match paths {
-            Paths::Dir(dir) => Paths::Dir(absolute(dir)),
-            Paths::List(list) => Paths::List(list.into_iter().map(absolute).collect()),
+            Paths::Dir(dir) => Paths::Dir(absolute(&dir)?),
+            Paths::List(list) => {
+                Paths::List(list.iter().map(|path| absolute(path)).collect::<Result<_>>()?)
+            }
         };
         let source = detached(py, || match &paths {
             Paths::Dir(dir) if dir.is_dir() => shards.open_dir(&engine.get().engine, dir),

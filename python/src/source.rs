@@ -9,17 +9,17 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pyo3::prelude::*;
 use ringmain::backends::probe::cached_pages_in;
 use ringmain::backends::{FileHandle, Read, ReadBackendExt};
-use ringmain::{Buffer, Engine};
+use ringmain::{Buffer, BufferPool, ContiguousMemmap, Engine, Kind};
 
 use crate::array;
 use crate::engine::PyEngine;
 use crate::error::Result;
-use crate::gil::in_parts;
+use crate::gil::{PART_BYTES, detached, in_parts};
 
 /// Reads below this size go through the page cache whether it has them or not.
 const SMALL_BYTES_MAX: usize = 32 << 10;
@@ -42,6 +42,8 @@ struct Reader {
 #[derive(Debug)]
 struct Cached {
     reader: Reader,
+    /// Nothing of the file: what other views are read by way of.
+    twin: ContiguousMemmap,
     asked: Option<Arc<File>>,
     page_bytes: u64,
 }
@@ -49,25 +51,28 @@ struct Cached {
 impl Source {
     pub(crate) fn open(py: Python<'_>, engine: Py<PyEngine>, path: &Path) -> Result<Self> {
         let PyEngine { engine: device, cached, residence, .. } = engine.get();
-        let (device, cached) = crate::gil::detached(py, || -> Result<_> {
-            let device = Reader::open(device, path)?;
-            let cached = match cached {
-                Some(engine) => Some(Cached {
-                    reader: Reader::open(engine, path)?,
-                    asked: residence.file(path),
-                    page_bytes: residence.page_bytes,
-                }),
-                None => None,
-            };
-            Ok((device, cached))
+        let Some(cached) = cached else {
+            let device = detached(py, || Reader::open(device, path))?;
+            return Ok(Self { engine, device, cached: None });
+        };
+        let asked = residence.file(py, path);
+        let (device, reader, twin) = detached(py, || -> Result<_> {
+            let twin = cached.open_raw(path, Kind::U8.into(), &[0], 0)?;
+            Ok((Reader::open(device, path)?, Reader::open(cached, path)?, twin))
         })?;
-        Ok(Self { engine, device, cached })
+        let cached = Cached { reader, twin, asked, page_bytes: residence.page_bytes };
+        Ok(Self { engine, device, cached: Some(cached) })
     }
 
     /// Fills `dst` from `offset`.
     pub(crate) fn read_into(&self, py: Python<'_>, offset: u64, dst: &mut [u8]) -> Result<()> {
-        let reader = self.reader(offset, dst.len());
-        reader.read_into(py, offset, dst)
+        let (first, rest) = dst.split_at_mut(dst.len().min(PART_BYTES));
+        let (first_len, len) = (first.len() as u64, first.len() + rest.len());
+        let reader = detached(py, || {
+            let reader = self.reader(offset, len);
+            reader.read(offset, first).map(|()| reader)
+        })?;
+        reader.read_rest(py, offset + first_len, rest)
     }
 
     /// The bytes in memory of the pool, at an address that is a multiple of `align`.
@@ -78,20 +83,17 @@ impl Source {
         len: usize,
         align: usize,
     ) -> Result<Buffer> {
-        let reader = self.reader(offset, len);
-        let (file, backend) = (&reader.file, reader.engine.backend());
-        let pool = self.device.engine.pool();
-        // Whole blocks are not copied on their way from the device, but lie in memory as in the
-        // file: elements that are out of line there would be so here.
-        if file.alignment().block() == 1 || !offset.is_multiple_of(align.max(1) as u64) {
-            let mut buffer = array::take(pool, len)?;
-            reader.read_into(py, offset, &mut buffer)?;
-            return Ok(buffer);
-        }
-        let blocks = file.blocks_around(offset..offset + len as u64, backend.len(file)?);
-        let lead = (offset - blocks.start) as usize;
-        let mut buffer = array::take(pool, (blocks.end - blocks.start) as usize)?;
-        reader.read_into(py, blocks.start, &mut buffer)?;
+        let (reader, mut buffer, start) = detached(py, || -> Result<_> {
+            let reader = self.reader(offset, len);
+            let (mut buffer, start) =
+                reader.buffer_for(self.device.engine.pool(), offset, len, align)?;
+            let first = buffer.len().min(PART_BYTES);
+            reader.read(start, &mut buffer[..first])?;
+            Ok((reader, buffer, start))
+        })?;
+        let first = buffer.len().min(PART_BYTES);
+        reader.read_rest(py, start + first as u64, &mut buffer[first..])?;
+        let lead = (offset - start) as usize;
         buffer.narrow(lead..lead + len);
         Ok(buffer)
     }
@@ -111,14 +113,15 @@ impl Source {
         }
     }
 
-    /// The engine that reads through the page cache, if the ranges are all there.
-    pub(crate) fn cached_engine(
+    /// What to read views by way of, to read them through the page cache, if the ranges are all
+    /// there.
+    pub(crate) fn twin(
         &self,
         mut ranges: impl Iterator<Item = (u64, usize)>,
-    ) -> Option<&Engine> {
+    ) -> Option<&ContiguousMemmap> {
         let cached = self.cached.as_ref()?;
         let all = ranges.all(|(offset, len)| cached.is_resident(offset, len) == Some(true));
-        all.then_some(&cached.reader.engine)
+        all.then_some(&cached.twin)
     }
 
     /// Who reads the range best.
@@ -135,9 +138,35 @@ impl Reader {
         Ok(Self { engine: engine.clone(), file: engine.backend().open(path)? })
     }
 
-    fn read_into(&self, py: Python<'_>, offset: u64, dst: &mut [u8]) -> Result<()> {
-        let backend = self.engine.backend();
-        in_parts(py, dst, 1, |at, part| backend.read_exact_at(&self.file, offset + at as u64, part))
+    fn read(&self, offset: u64, dst: &mut [u8]) -> Result<()> {
+        Ok(self.engine.backend().read_exact_at(&self.file, offset, dst)?)
+    }
+
+    /// What is left when the first part has been read.
+    fn read_rest(&self, py: Python<'_>, offset: u64, dst: &mut [u8]) -> Result<()> {
+        if dst.is_empty() {
+            return Ok(());
+        }
+        py.check_signals()?;
+        in_parts(py, dst, |at, part| self.read(offset + at as u64, part))
+    }
+
+    /// Memory for a range and where to read it from. Whole blocks are not copied on their way from
+    /// the device, but lie in memory as in the file: elements that are out of line there would be
+    /// so here.
+    fn buffer_for(
+        &self,
+        pool: &BufferPool,
+        offset: u64,
+        len: usize,
+        align: usize,
+    ) -> Result<(Buffer, u64)> {
+        if self.file.alignment().block() == 1 || !offset.is_multiple_of(align.max(1) as u64) {
+            return Ok((array::take(pool, len)?, offset));
+        }
+        let file_len = self.engine.backend().len(&self.file)?;
+        let blocks = self.file.blocks_around(offset..offset + len as u64, file_len);
+        Ok((array::take(pool, (blocks.end - blocks.start) as usize)?, blocks.start))
     }
 }
 
@@ -161,7 +190,8 @@ impl Cached {
 /// so many of them.
 #[derive(Debug)]
 pub(crate) struct Residence {
-    /// Only ever tried: a fork may have left it locked for ever.
+    /// Locked only by who has the interpreter lock, as `os.fork` has it: so that no child
+    /// inherits it locked by a thread that it does not have.
     files: Mutex<Vec<(PathBuf, Weak<File>)>>,
     page_bytes: u64,
 }
@@ -175,19 +205,25 @@ impl Residence {
 
     /// The file, unless there are too many or the kernel does not answer. One that has been
     /// replaced under its path makes the choice a worse one, and nothing else.
-    fn file(&self, path: &Path) -> Option<Arc<File>> {
-        let mut files = self.files.try_lock().ok()?;
-        files.retain(|(_, file)| file.strong_count() > 0);
-        let known = files.iter().find(|(known, _)| known == path);
-        if let Some(file) = known.and_then(|(_, file)| file.upgrade()) {
-            return Some(file);
+    fn file(&self, py: Python<'_>, path: &Path) -> Option<Arc<File>> {
+        let files = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut files = files();
+            files.retain(|(_, file)| file.strong_count() > 0);
+            let known = files.iter().find(|(known, _)| known == path);
+            if let Some(file) = known.and_then(|(_, file)| file.upgrade()) {
+                return Some(file);
+            }
+            if files.len() >= ASKED_FILES_MAX {
+                return None;
+            }
         }
-        if files.len() >= ASKED_FILES_MAX {
-            return None;
-        }
-        let file = Arc::new(File::open(path).ok()?);
-        cached_pages_in(&file, 0..1).ok()?;
-        files.push((path.to_owned(), Arc::downgrade(&file)));
+        let opened = py.detach(|| {
+            let file = File::open(path)?;
+            cached_pages_in(&file, 0..1).map(|_| file)
+        });
+        let file = Arc::new(opened.ok()?);
+        files().push((path.to_owned(), Arc::downgrade(&file)));
         Some(file)
     }
 }

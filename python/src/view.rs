@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray};
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ringmain::backends::Read;
 use ringmain::{ContiguousMemmap, Error};
 
-use crate::array::{self, POOLED_BYTES_MIN, tuple_text};
+use crate::array::{self, tuple_text};
 use crate::dtype;
 use crate::engine::PyEngine;
 use crate::error::{Failure, Result};
-use crate::gil::detached;
+use crate::given;
 use crate::key::Basic;
 use crate::memmap;
 use crate::operators::NoArithmetic;
@@ -31,6 +31,9 @@ pub(crate) struct View {
     /// The engine has no elements of that size, and its last axis are the bytes of one.
     pub(crate) is_grouped: bool,
 }
+
+const NO_COPY: &str = "a ContiguousMemmap is in a file: to read it is to make a copy, which \
+                       copy=False forbids; use np.asarray(arr)";
 
 #[pymethods]
 impl View {
@@ -109,6 +112,14 @@ impl View {
         format!("ContiguousMemmap(shape={shape}, dtype={})", self.descr.bind(py))
     }
 
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+        Self::elements(slf, |len| (0, len as isize, 1))
+    }
+
+    fn __reversed__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+        Self::elements(slf, |len| (len as isize - 1, -1, -1))
+    }
+
     fn __getitem__<'py>(
         &self,
         py: Python<'py>,
@@ -131,10 +142,7 @@ impl View {
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
         if copy == Some(false) {
-            return Err(Failure::value(
-                "a ContiguousMemmap is in a file: to read it is to make a copy, which copy=False \
-                 forbids; use np.asarray(arr)",
-            ));
+            return Err(Failure::value(NO_COPY));
         }
         let array = self.read_all(py)?.into_any();
         match dtype {
@@ -174,6 +182,14 @@ impl View {
         py: Python<'py>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyAny>> {
+        if let Some(kwargs) = kwargs
+            && let Some(copy) = kwargs.get_item("copy")?
+        {
+            if !copy.is_none() && !copy.is_truthy()? {
+                return Err(PyBufferError::new_err(NO_COPY).into());
+            }
+            kwargs.del_item("copy")?; // what is read is one
+        }
         Ok(self.read_all(py)?.into_any().call_method("__dlpack__", (), kwargs)?)
     }
 
@@ -191,22 +207,20 @@ impl View {
     #[pyo3(signature = (*axes))]
     fn transpose<'py>(&self, axes: &Bound<'py, PyTuple>) -> Result<Bound<'py, Self>> {
         let py = axes.py();
-        let axes: Vec<isize> = match axes.len() {
+        let axes = match axes.len() {
             0 => return self.t(py),
             1 if axes.get_item(0)?.is_none() => return self.t(py),
-            1 => axes.get_item(0)?.extract().or_else(|_| axes.extract())?,
-            _ => axes.extract()?,
+            1 => self.axes(&axes.get_item(0)?)?,
+            _ => self.axes(axes)?,
         };
-        let axes: Vec<usize> =
-            axes.into_iter().map(|axis| self.axis(axis)).collect::<Result<_>>()?;
         self.transposed(py, &axes)
     }
 
     fn swapaxes<'py>(
         &self,
         py: Python<'py>,
-        axis1: isize,
-        axis2: isize,
+        axis1: &Bound<'py, PyAny>,
+        axis2: &Bound<'py, PyAny>,
     ) -> Result<Bound<'py, Self>> {
         let (a, b) = (self.axis(axis1)?, self.axis(axis2)?);
         self.derive(py, self.array.swapaxes(a, b)?)
@@ -218,50 +232,48 @@ impl View {
         py: Python<'py>,
         axis: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, Self>> {
-        let lengths = self.lengths();
-        let mut axes: Vec<usize> = match axis {
-            None => (0..lengths.len()).filter(|axis| lengths[*axis] == 1).collect(),
-            Some(axis) => {
-                let given =
-                    axis.extract::<isize>().map(|axis| vec![axis]).or_else(|_| axis.extract())?;
-                given.into_iter().map(|axis| self.axis(axis)).collect::<Result<_>>()?
-            }
-        };
-        axes.sort_unstable();
-        axes.dedup();
-        let mut array = self.array.clone();
-        for axis in axes.into_iter().rev() {
-            array = array.squeeze(Some(axis))?;
-        }
-        self.derive(py, array)
+        self.squeezed(py, axis)
     }
 
-    #[pyo3(signature = (*shape, order="C"))]
-    fn reshape<'py>(&self, shape: &Bound<'py, PyTuple>, order: &str) -> Result<Bound<'py, Self>> {
-        check_order(order)?;
-        let lengths: Vec<i64> = match shape.len() {
-            1 => shape.get_item(0)?.extract().or_else(|_| shape.extract())?,
-            _ => shape.extract()?,
-        };
-        self.reshaped(shape.py(), lengths)
+    #[pyo3(signature = (*shape, order="C", copy=None))]
+    fn reshape<'py>(
+        &self,
+        shape: &Bound<'py, PyTuple>,
+        order: &str,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, Self>> {
+        let py = shape.py();
+        let one = if shape.len() == 1 { Some(shape.get_item(0)?) } else { None };
+        match &one {
+            Some(one) if one.is_none() => self.derive(py, self.array.clone()),
+            Some(one) => self.reshaped(py, given::numbers("shape", one)?, order, copy),
+            None => self.reshaped(py, given::numbers("shape", shape)?, order, copy),
+        }
     }
 
     #[pyo3(signature = (order="C"))]
     fn ravel<'py>(&self, py: Python<'py>, order: &str) -> Result<Bound<'py, Self>> {
-        check_order(order)?;
-        self.reshaped(py, vec![-1])
+        self.raveled(py, order)
     }
 
-    /// The same bytes as elements of another type.
-    #[pyo3(signature = (dtype=None))]
+    /// The same bytes as elements of another type. Whatever kind of array `r#type` asks for, it is
+    /// a view, which is all that NumPy's subclasses could be here.
+    #[pyo3(signature = (dtype=None, r#type=None))]
     fn view<'py>(
         &self,
         py: Python<'py>,
         dtype: Option<&Bound<'py, PyAny>>,
+        r#type: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, Self>> {
-        let Some(given) = dtype else { return self.derive(py, self.array.clone()) };
-        let descr = dtype::parse(given)?;
-        memmap::view_as(self, &descr)
+        if r#type.is_some_and(|kind| !dtype::is_array_type(kind)) {
+            return Err(Failure::type_("type must be a sub-type of ndarray type"));
+        }
+        match dtype {
+            Some(given) if !dtype::is_array_type(given) => {
+                memmap::view_as(self, &dtype::parse(given)?)
+            }
+            _ => self.derive(py, self.array.clone()),
+        }
     }
 
     /// Where it is and how it is read; whoever unpickles it opens the file anew.
@@ -336,120 +348,16 @@ impl View {
         indices
     }
 
-    fn scalar<'py>(&self, py: Python<'py>, offset: u64) -> Result<Bound<'py, PyAny>> {
-        let one = array::empty(self.descr.bind(py), &[])?;
-        // SAFETY: the array is new and nobody else's.
-        self.source.read_into(py, offset, unsafe { array::bytes_mut(&one) })?;
-        Ok(one.into_any().get_item(PyTuple::empty(py))?)
-    }
-
-    /// All elements in an array of their own.
-    pub(crate) fn read_all<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        let (descr, nbytes) = (self.descr.bind(py), self.array.nbytes());
-        if nbytes >= POOLED_BYTES_MIN && is_c_order(&self.array) {
-            let align = descr.alignment();
-            let buffer = self.source.read_buffer(py, self.array.offset(), nbytes, align)?;
-            return array::from_buffer(buffer, descr, self.lengths());
-        }
-        let array = self.new_array(py)?;
-        // SAFETY: the array is new and nobody else's.
-        self.read_into(py, unsafe { array::bytes_mut(&array) })?;
-        Ok(array)
-    }
-
-    /// Memory for all elements.
-    pub(crate) fn new_array<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        let pool = self.source.engine.get().engine.pool();
-        array::new(pool, self.descr.bind(py), self.lengths())
-    }
-
-    /// All elements, in C order.
-    pub(crate) fn read_into(&self, py: Python<'_>, dst: &mut [u8]) -> Result<()> {
-        self.read_part(py, &self.array, dst)
-    }
-
-    /// The read of all elements out of the page cache, if it has them and in this order.
-    pub(crate) fn resident<'a>(&'a self, dst: &'a mut [u8]) -> Result<Read<'a>, &'a mut [u8]> {
-        if is_c_order(&self.array) {
-            self.source.resident(self.array.offset(), dst)
-        } else {
-            Err(dst)
-        }
-    }
-
-    /// As [`read_into`](Self::read_into), of a part.
-    pub(crate) fn read_part(
-        &self,
-        py: Python<'_>,
-        part: &ContiguousMemmap,
-        dst: &mut [u8],
-    ) -> Result<()> {
-        if is_c_order(part) {
-            return self.source.read_into(py, part.offset(), dst);
-        }
-        detached(py, || part.read_into(dst))
-    }
-
-    /// An axis counted from the first.
-    fn axis(&self, axis: isize) -> Result<usize> {
-        let ndim = self.lengths().len();
-        let from_first = if axis < 0 { axis + ndim as isize } else { axis };
-        match usize::try_from(from_first) {
-            Ok(axis) if axis < ndim => Ok(axis),
-            _ => {
-                let message = format!("axis {axis} is out of bounds for array of dimension {ndim}");
-                Err(Failure::value(message))
-            }
-        }
-    }
-
-    fn transposed<'py>(&self, py: Python<'py>, axes: &[usize]) -> Result<Bound<'py, Self>> {
-        let mut order = axes.to_vec();
-        if self.is_grouped {
-            order.push(self.lengths().len());
-        }
-        self.derive(py, self.array.transpose(&order)?)
-    }
-
-    fn reshaped<'py>(&self, py: Python<'py>, mut shape: Vec<i64>) -> Result<Bound<'py, Self>> {
-        let known = shape.iter().filter(|len| **len != -1);
-        let counted = known.fold(1i64, |product, len| product.saturating_mul(*len));
-        let size = self.size() as i64;
-        let fits = match shape.iter().filter(|len| **len == -1).count() {
-            0 => counted == size,
-            1 => counted != 0 && size % counted == 0,
-            _ => false,
+    /// An iterator over the first axis: from, to before and step by its length.
+    fn elements<'py>(
+        slf: &Bound<'py, Self>,
+        bounds: impl FnOnce(usize) -> (isize, isize, isize),
+    ) -> Result<Bound<'py, PyAny>> {
+        let Some(len) = slf.get().lengths().first() else {
+            return Err(Failure::type_("iteration over a 0-d array"));
         };
-        if self.is_grouped {
-            shape.push(self.array.shape().last().copied().unwrap_or(1) as i64);
-        }
-        match self.array.reshape(&shape) {
-            // NumPy would copy, and what it copied is no view of a file.
-            Err(error) if fits => Err(Failure::type_(format!(
-                "{error} — use np.asarray(arr) and reshape what was read"
-            ))),
-            array => self.derive(py, array?),
-        }
+        let builtins = slf.py().import("builtins")?;
+        let places = builtins.call_method1("range", bounds(*len))?;
+        Ok(builtins.call_method1("map", (slf.getattr("__getitem__")?, places))?)
     }
-}
-
-fn check_order(order: &str) -> Result<()> {
-    match order {
-        "C" => Ok(()),
-        _ => Err(Failure::type_(
-            "views are reshaped in C order only — use np.asarray(arr) and reshape what was read",
-        )),
-    }
-}
-
-/// Whether the file has the elements in this order.
-fn is_c_order(array: &ContiguousMemmap) -> bool {
-    let mut expected = array.itemsize() as isize;
-    for (len, stride) in array.shape().iter().zip(array.strides()).rev() {
-        if *len != 1 && *stride != expected {
-            return false;
-        }
-        expected *= *len as isize;
-    }
-    true
 }

@@ -5,20 +5,12 @@ import pytest
 
 import ringmain
 
-BACKENDS = ["auto", "pread", "mmap", "direct", "uring", "uncached"]
+BACKENDS = ["auto", "pread", "mmap", "direct", "uring", "uncached", "tokio-uring"]
 
 
 def pytest_configure(config):
     # What `auto` takes must follow from the machine, not from what the user once measured on it.
     os.environ["RINGMAIN_PROFILE"] = "off"
-
-
-def pytest_report_header(config):
-    try:
-        import torch
-    except ImportError:
-        return "torch: not installed, so what needs it is SKIPPED"
-    return f"torch: {torch.__version__}"
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +35,23 @@ def backend(request, available):
 @pytest.fixture
 def engine(backend):
     return ringmain.Engine(backend)
+
+
+@pytest.fixture
+def reads_of():
+    """Counts the calls of the kernel that read, of files by `pread`, which something makes."""
+
+    def calls():
+        with open("/proc/self/io") as io:
+            return int(next(line for line in io if line.startswith("syscr")).split()[1])
+
+    def count(work):
+        work()
+        before, asking = calls(), calls()
+        work()
+        return calls() - asking - (asking - before)
+
+    return count
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The `ringmain` command of the package."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,19 @@ def test_it_runs(way, tmp_path):
     assert "Usage" in run(way, "--help").stdout
     absent = run(way, "probe", tmp_path / "absent")
     assert absent.returncode != 0 and "absent" in absent.stderr
+
+
+def test_ctrl_c_ends_it(tmp_path):
+    """It went on to the end: a pipe that nobody reads is one that never comes."""
+    path = tmp_path / "file"
+    path.write_bytes(b"0" * (4 << 20))
+    with subprocess.Popen([*COMMANDS["module"], "cat", path], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.read(1) == b"0"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == -signal.SIGINT
+        finally:
+            process.kill()
 
 
 def test_bench_measures_in_processes_of_its_own(tmp_path):

@@ -62,6 +62,36 @@ def test_every_dtype(tmp_path, dtype):
     assert_same(ringmain.read_many([view[1], view[5]], stack=True), array[[1, 5]])
 
 
+@pytest.mark.parametrize("dtype", [np.dtype(code) for code in CODES] + STRUCTURED, ids=str)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_every_dtype_in_an_npy_file(tmp_path, dtype, order):
+    array = some_of(dtype)
+    np.save(tmp_path / "a.npy", np.asarray(array, order=order))
+    expected = np.load(tmp_path / "a.npy", mmap_mode="r")
+    view = ringmain.open_npy(tmp_path / "a.npy")
+    assert (view.dtype, view.strides) == (expected.dtype, expected.strides)
+    assert_same(np.asarray(view), expected)
+    assert_same(view.read([3, 1]), expected[[3, 1]])
+
+
+def test_objects_are_not_unpickled(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([{}, []], object))
+    with pytest.raises(ValueError, match="never unpickled"):
+        ringmain.open_npy(tmp_path / "a.npy")
+    np.save(tmp_path / "b.npy", np.zeros(2, [("a", "O")]))
+    with pytest.raises((ValueError, TypeError)):
+        ringmain.open_npy(tmp_path / "b.npy")
+
+
+def test_what_ml_dtypes_saved_is_what_numpy_loads(tmp_path):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    array = np.arange(6).astype(ml_dtypes.bfloat16)
+    np.save(tmp_path / "a.npy", array)
+    view = ringmain.open_npy(tmp_path / "a.npy")
+    assert view.dtype == np.load(tmp_path / "a.npy").dtype
+    assert_same(np.asarray(view.view("bfloat16")), array)
+
+
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_types_of_ml_dtypes(tmp_path, name):
     ml_dtypes = pytest.importorskip("ml_dtypes")

@@ -8,21 +8,48 @@ from hypothesis import strategies as st
 import ringmain
 
 SHAPE = (5, 1, 7, 4)
-ARRAY = np.arange(np.prod(SHAPE), dtype=np.int32).reshape(SHAPE)
+NUMBERS = np.arange(np.prod(SHAPE), dtype=np.int32).reshape(SHAPE)
 ORDERS = [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)]
+# The engine has no elements of three or six bytes, and an axis more than the caller instead.
+DTYPES = ["<i4", "S3", np.dtype([("a", "<u2"), ("b", "<i4")])]
 
 
 @pytest.fixture(scope="module")
 def views(tmp_path_factory):
-    path = tmp_path_factory.mktemp("selections") / "array"
-    path.write_bytes(b"odd" + ARRAY.tobytes())
+    folder = tmp_path_factory.mktemp("selections")
     engine = ringmain.Engine("auto", memory_limit=64 << 10)
-    view = ringmain.open_raw(path, "<i4", SHAPE, 3, engine=engine)
-    return Views({order: (view.transpose(order), ARRAY.transpose(order)) for order in ORDERS})
+    views = Views()
+    for at, dtype in enumerate(DTYPES):
+        array = as_type(dtype)
+        path = folder / str(at)
+        path.write_bytes(b"odd" + array.tobytes())
+        view = ringmain.open_raw(path, dtype, SHAPE, 3, engine=engine)
+        for order in ORDERS:
+            views[at, order] = view.transpose(order), array.transpose(order)
+    # And one that is not one range of bytes, which only a mapping can be.
+    path = folder / "gaps"
+    wide = np.arange(2 * NUMBERS.size, dtype=np.int32).reshape(5, 1, 7, 8)
+    path.write_bytes(wide.tobytes())
+    memmap = np.memmap(path, np.int32, "r", shape=wide.shape)
+    gaps = ringmain.ContiguousMemmap(memmap[::-1, ..., 1::2], engine=engine), wide[::-1, ..., 1::2]
+    views |= {("gaps", order): tuple(array.transpose(order) for array in gaps) for order in ORDERS}
+    return views
+
+
+def as_type(dtype):
+    dtype = np.dtype(dtype)
+    if dtype.names:
+        array = np.empty(SHAPE, dtype)
+        array["a"], array["b"] = NUMBERS, -NUMBERS
+        return array
+    return NUMBERS.astype(dtype)
+
+
+KINDS = st.sampled_from([0, 0, 0, 1, 2, "gaps"])
 
 
 class Views(dict):
-    """A view and an array for each order of the axes; not to be printed for each example."""
+    """A view and an array for each type and order of the axes; not to be printed for each example."""
 
     def __repr__(self):
         return "views"
@@ -43,6 +70,7 @@ def lists():
         | st.lists(st.integers(-2, 2), min_size=2, max_size=2).map(np.array)
         | st.lists(st.lists(st.integers(-2, 2), min_size=2, max_size=2), min_size=1, max_size=3).map(np.array)
         | st.lists(st.booleans(), min_size=1, max_size=7).map(np.array)
+        | st.sampled_from([True, False, np.True_, np.array(False), np.array(1), np.array(-2), range(3), range(0)])
         | st.integers(0, 2**35 - 1).map(lambda bits: np.array([bits >> at & 1 == 1 for at in range(35)]).reshape(5, 7))
     )
 
@@ -58,8 +86,7 @@ def outcome(select):
         return IndexError if isinstance(error, IndexError) else ValueError
 
 
-def check(views, order, key):
-    view, array = views[order]
+def check(view, array, key):
     expected, got = outcome(lambda: array[key]), outcome(lambda: view.read(key))
     if isinstance(expected, type):
         assert got is expected
@@ -68,16 +95,19 @@ def check(views, order, key):
         return  # NumPy ignores wrong indices where nothing is selected, and warns that it will not
     assert got.shape == expected.shape and got.dtype == expected.dtype
     np.testing.assert_array_equal(got, expected)
+    assert type(view.read(key)) is type(array[key])
 
 
 @pytest.mark.filterwarnings("ignore:Out of bound index found:DeprecationWarning")
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(order=st.sampled_from(ORDERS), key=keys(basic()))
-def test_basic_selections(views, order, key):
-    check(views, order, key)
-    view, array = views[order]
+@given(kind=KINDS, order=st.sampled_from(ORDERS), key=keys(basic()))
+def test_basic_selections(views, kind, order, key):
+    view, array = views[kind, order]
+    check(view, array, key)
     expected = outcome(lambda: array[key])
     if isinstance(expected, type):
+        with pytest.raises(expected):
+            view[key]
         return
     try:
         part = view[key]
@@ -90,16 +120,66 @@ def test_basic_selections(views, order, key):
 
 @pytest.mark.filterwarnings("ignore:Out of bound index found:DeprecationWarning")
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(order=st.sampled_from(ORDERS), key=keys(basic() | lists()))
-def test_fancy_selections(views, order, key):
-    check(views, order, key)
+@given(kind=KINDS, order=st.sampled_from(ORDERS), key=keys(basic() | lists()))
+def test_fancy_selections(views, kind, order, key):
+    check(*views[kind, order], key)
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2, "gaps"])
+def test_more_indices_than_axes(views, kind):
+    """The surplus index was taken for one of the bytes of an element: memory that was never read, or
+    a panic."""
+    view, array = views[kind, ORDERS[0]]
+    for key in (
+        (0, 0, 0, 0, 0),
+        (0, 0, 0, 0, slice(None)),
+        (slice(None),) * 5,
+        (slice(None, None, 2), 0, 0, 0, slice(0, 1)),
+        (..., 0, 0, 0, 0, slice(0, 3)),
+        (0, 0, 0, 0, [0]),
+    ):
+        for select in (lambda: array[key], lambda: view.read(key)):
+            with pytest.raises(IndexError):
+                select()
+        with pytest.raises(TypeError if [0] in key else IndexError):
+            view[key]
+    single = view[0, 0, 0, 0, ...]
+    assert single.shape == () and np.asarray(single) == array[0, 0, 0, 0]
+    with pytest.raises(TypeError, match="0-d"):
+        list(single)
+
+
+def test_an_ellipsis_for_no_axis_stands_between_lists(views):
+    """Lists on both sides of it were taken for neighbours."""
+    for kind in (0, 1, 2, "gaps"):
+        view, array = (whole.squeeze(1) for whole in views[kind, ORDERS[0]])
+        for key in (
+            (slice(None), [1], ..., 2),
+            (slice(None), 1, ..., [2]),
+            (slice(None), [[1]], ..., [2]),
+            (slice(None), ..., [1], 2),
+            ([1], 2, ..., slice(None)),
+            ([1], 2, slice(None), ...),
+            (slice(None), np.array(1), ..., [True, False, True, False]),
+        ):
+            got = view.read(key)
+            assert got.shape == array[key].shape, key
+            np.testing.assert_array_equal(got, array[key])
+
+
+@pytest.mark.parametrize("step", [2**63 - 1, -(2**63 - 1), 2**62, 2**70, -(2**70)])
+def test_steps_beyond_any_axis(views, step):
+    """Their sum with a start was more than a number holds."""
+    view, array = views[0, ORDERS[0]]
+    for key in ((slice(1, None, step), ..., slice(None, None, 2)), (slice(None, None, 2), 0, slice(3, None, step))):
+        np.testing.assert_array_equal(view.read(key), array[key])
 
 
 @pytest.mark.parametrize("index", [2**62, -(2**62), 5, -6, 2**63, np.uint64(2**63), 10**30])
 def test_numbers_far_off_are_index_errors(views, index):
     for key in ([index], [0, index], index, (slice(None, None, 2), index), (0, [index])):
         with pytest.raises(IndexError):
-            views[ORDERS[0]][0].read(key)
+            views[0, ORDERS[0]][0].read(key)
 
 
 def test_a_selection_of_many_parts(tmp_path, engine):
@@ -114,3 +194,7 @@ def test_a_selection_of_many_parts(tmp_path, engine):
         np.testing.assert_array_equal(view.read(key), array[key])
     np.testing.assert_array_equal(view.reshape(2, -1, 1024).read((1, slice(None, None, -1))), array[len(array) // 2 :][::-1])
     np.testing.assert_array_equal(np.asarray(view), array)
+    # Rows longer than that.
+    halves, rows = view.reshape(2, -1), array.reshape(2, -1)
+    for key in ([1], slice(None, None, -1), (..., slice(None, None, -500))):
+        np.testing.assert_array_equal(halves.read(key), rows[key])

@@ -13,11 +13,14 @@ def view(mapped, engine):
     return ringmain.ContiguousMemmap(mapped(np.arange(60_000, dtype=np.float32).reshape(300, 200)), engine=engine)
 
 
-def test_a_tensor_is_one_read(view):
+def test_a_tensor_is_one_read(view, reads_of):
     tensor = torch.as_tensor(view[3:5])
     assert tensor.dtype == torch.float32
     np.testing.assert_array_equal(tensor.numpy(), np.asarray(view[3:5]))
     np.testing.assert_array_equal(torch.from_dlpack(view).numpy(), np.asarray(view))
+    if view.engine.backend == "pread":
+        assert reads_of(lambda: torch.as_tensor(view[3:5])) == 1
+        assert reads_of(lambda: torch.from_dlpack(view[3:5])) == 1
 
 
 def test_batches_are_collated(view):

@@ -1,5 +1,7 @@
 """What a view is, what it gives, and what it refuses."""
 
+import collections.abc
+import copy
 import gc
 import pickle
 import weakref
@@ -136,6 +138,20 @@ def test_views_in_other_shapes(view, original):
         "ravel": lambda array: array.ravel(),
         "view": lambda array: array.view(np.uint8),
         "view wider": lambda array: array.view("<f8"),
+        "reshape nothing": lambda array: array.reshape(None),
+        "reshape A": lambda array: array.reshape(10, 100, order="A"),
+        "reshape A of T": lambda array: array.T.reshape(100, 10, order="A"),
+        "reshape F of T": lambda array: array.T.reshape(-1, order="F"),
+        "reshape F": lambda array: array.T.reshape((10, 5, 20), order="F"),
+        "reshape without a copy": lambda array: array.reshape(4, -1, copy=False),
+        "ravel F": lambda array: array.T.ravel("F"),
+        "ravel A": lambda array: array.ravel("A"),
+        "ravel A of T": lambda array: array.T.ravel("A"),
+        "ravel K": lambda array: array.ravel("K"),
+        "ravel K of any order": lambda array: array.reshape(4, 5, 50).transpose(2, 0, 1).ravel("K"),
+        "view of a kind": lambda array: array.view(np.ndarray),
+        "view by type": lambda array: array.view(type=np.ndarray),
+        "view of both": lambda array: array.view("u1", np.ndarray),
         "T of a part": lambda array: array[3:7].T,
         "part of T": lambda array: array[3].reshape(5, 10).T,
     }
@@ -155,9 +171,25 @@ def test_shapes_that_cannot_be_are_refused(view):
         lambda: view.swapaxes(0, 2),
         lambda: view.squeeze(0),
         lambda: view[:, :][0, :3].view(np.float64),
+        lambda: view.squeeze((0, 0)),
+        lambda: view.reshape(1, 20, 50).squeeze((0, -3)),
+        lambda: view.reshape(-2, -500),
+        lambda: view.reshape([1] * 63 + [20, 50]),
+        lambda: view.reshape(2**70),
+        lambda: view.reshape(10, 100, order="K"),
+        lambda: view.ravel("X"),
+        lambda: view.T.reshape(-1, copy=False),
     ):
         with pytest.raises(ValueError):
             refused()
+    for axis in (2, -3, 2**70):
+        for refused in (lambda: view.squeeze(axis), lambda: view.swapaxes(0, axis), lambda: view.transpose(0, axis)):
+            with pytest.raises(np.exceptions.AxisError):
+                refused()
+    with pytest.raises(TypeError, match="sub-type of ndarray"):
+        view.view(type=int)
+    with pytest.raises(TypeError, match="np.asarray"):
+        view.reshape(10, 100, copy=True)
     for copied_by_numpy in (lambda: view.T.reshape(-1), lambda: view.T.ravel(), lambda: view.ravel("F")):
         with pytest.raises(TypeError, match="np.asarray"):
             copied_by_numpy()
@@ -222,6 +254,9 @@ def test_only_mappings_of_files_are_wrapped(original, tmp_path):
     np.save(tmp_path / "a.npy", original)
     loaded = np.load(tmp_path / "a.npy", mmap_mode="r")
     np.testing.assert_array_equal(np.asarray(ContiguousMemmap(loaded)), original)
+    for copied in (loaded.copy(), loaded[3:5].copy()[1:]):
+        with pytest.raises(TypeError, match="memmap-backed.*copy of one in memory"):
+            ContiguousMemmap(copied)
     with open(tmp_path / "a.npy", "rb") as file:
         np.testing.assert_array_equal(
             np.asarray(ContiguousMemmap(np.memmap(file, np.uint8, "r"))),
@@ -246,8 +281,36 @@ def test_the_place_is_that_of_the_root_of_the_bases(mapped, engine):
     ):
         view = ContiguousMemmap(make(memmap), engine=engine)
         np.testing.assert_array_equal(np.asarray(view), make(array))
-    with pytest.raises(TypeError, match="Non-contiguous"):
-        ContiguousMemmap(memmap[:, 3])
+
+
+def test_mappings_that_are_not_one_range_are_wrapped(mapped, engine):
+    array = np.arange(10_000, dtype=np.int16).reshape(100, 100)
+    memmap = mapped(array, before=6001)
+    for make in (
+        lambda a: a[:, 3],
+        lambda a: a[::2],
+        lambda a: a[::-1],
+        lambda a: a[5:50:3, ::-7],
+        lambda a: a[:, 10:20].T,
+        lambda a: a.reshape(10, 10, 100)[:, 2],
+        lambda a: a[20:40].view("S6,<f4")["f1"],
+        lambda a: np.broadcast_to(a[3], (4, 100)),
+        lambda a: np.broadcast_to(a[3, 4:5], (2, 2)),
+        lambda a: a[::2, :0],
+    ):
+        view, expected = ContiguousMemmap(make(memmap), engine=engine), make(array)
+        assert (view.shape, view.strides, view.dtype) == (expected.shape, expected.strides, expected.dtype)
+        for again in (view, pickle.loads(pickle.dumps(view))):
+            np.testing.assert_array_equal(np.asarray(again), expected)
+        np.testing.assert_array_equal(np.asarray(view.T), expected.T)
+        np.testing.assert_array_equal(view.read(slice(None, None, 2)), expected[::2])
+        np.testing.assert_array_equal(ringmain.read_many([view, view])[1], expected)
+    column = ContiguousMemmap(memmap[:, 3], engine=engine)
+    assert column[5] == array[5, 3] and np.asarray(column[5:6]) == array[5, 3]
+    np.testing.assert_array_equal(column.read([3, -1]), array[[3, -1], 3])
+    np.testing.assert_array_equal(np.asarray(column.reshape(10, 10)), array[:, 3].reshape(10, 10))
+    with pytest.raises(TypeError, match=r"Non-contiguous.*read\(key\)"):
+        column[5:7]
 
 
 def test_a_file_that_grew_and_one_that_was_cut(tmp_path, engine):
@@ -297,6 +360,32 @@ def test_exceptions_are_pythons_own(tmp_path):
         ringmain.open_raw(tmp_path / "file", object, 1)
     with pytest.raises(TypeError):
         ringmain.open_raw(tmp_path / "file", "no such type", 1)
+    with pytest.raises(TypeError, match="None is no dtype"):
+        ringmain.open_raw(tmp_path / "file", None, 1)
+    for open_it in (ringmain.open_npy, lambda path: ringmain.open_raw(path, "u1", 1)):
+        with pytest.raises(ValueError, match="null byte"):
+            open_it("a\0b")
+
+
+def test_numbers_that_cannot_be_are_value_errors(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"12345678")
+    for name, refused in {
+        "shape": lambda: ringmain.open_raw(path, "u1", -1),
+        "shape.*-2": lambda: ringmain.open_raw(path, "u1", (1, -2)),
+        "shape.*1180591620717411303424": lambda: ringmain.open_raw(path, "u1", 2**70),
+        "offset": lambda: ringmain.open_raw(path, "u1", 1, -1),
+        "memory_limit": lambda: ringmain.Engine(memory_limit=-1),
+        "depth": lambda: ringmain.Engine(depth=2**70),
+        "open_files": lambda: ringmain.Engine(open_files=-1),
+        "chunk_bytes": lambda: ringmain.Engine(chunk_bytes=-1),
+    }.items():
+        with pytest.raises(ValueError, match=name):
+            refused()
+    for refused in (lambda: ringmain.open_raw(path, "u1", 1.5), lambda: ringmain.open_raw(path, "u1", "3"),
+                    lambda: ringmain.open_raw(path, "u1", None)):
+        with pytest.raises(TypeError):
+            refused()
 
 
 def test_out_is_filled_or_refused(view, original):
@@ -342,6 +431,11 @@ def test_read_many_is_one_batch_of_any_views(tmp_path, engine, original):
     assert ringmain.read_many([one[row] for row in rows], out=into) is into
     np.testing.assert_array_equal(into, original[rows])
     assert ringmain.read_many([]) == []
+    # What indexing gives for an empty selection is an array.
+    some, none = ringmain.read_many([one[3], one[5:5]])
+    np.testing.assert_array_equal(some, original[3])
+    assert (none.shape, none.dtype) == ((0, 50), np.float32)
+    assert ringmain.read_many([one[0:0], one[2:2]], stack=True).shape == (2, 0, 50)
 
 
 def test_read_many_refuses_what_does_not_fit(view):
@@ -349,8 +443,10 @@ def test_read_many_refuses_what_does_not_fit(view):
         ringmain.read_many([view[0], view[0:2]], stack=True)
     with pytest.raises(ValueError, match="at least one"):
         ringmain.read_many([], stack=True)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="has been read"):
         ringmain.read_many([view, np.zeros(3)])
+    with pytest.raises(TypeError):
+        ringmain.read_many([view, 3])
     with pytest.raises(ValueError, match="1 arrays were given for 2 views"):
         ringmain.read_many([view[0], view[1]], out=[np.empty(50, np.float32)])
     same = np.empty(50, np.float32)
@@ -398,7 +494,8 @@ def test_pickles_carry_the_place_and_the_options(view, original, backend):
         assert again.engine.backend == backend
     # However many views a worker gets, it makes one engine of them.
     first, second = (pickle.loads(pickle.dumps(view[row])) for row in (1, 2))
-    assert first.engine is second.engine
+    assert first.engine is second.engine is view.engine
+    assert copy.deepcopy([view])[0].engine is view.engine
 
 
 def test_views_without_an_engine_share_one(mapped, original):
@@ -408,9 +505,24 @@ def test_views_without_an_engine_share_one(mapped, original):
     assert weakref.ref(one)() is one
 
 
-def test_dlpack_is_one_read(view, original):
+def test_dlpack_is_one_read(mapped, original, reads_of):
+    view = ContiguousMemmap(mapped(original), engine=ringmain.Engine("pread"))
     assert view.__dlpack_device__() == (1, 0)
     np.testing.assert_array_equal(np.from_dlpack(view[3:5]), original[3:5])
+    assert reads_of(lambda: np.from_dlpack(view[3:5])) == 1
+    assert reads_of(lambda: np.from_dlpack(view[3:5], copy=True)) == 1
+    assert reads_of(lambda: np.asarray(view[3:5])) == 1
+    assert reads_of(lambda: [np.asarray(row) for row in view[3:5]]) == 2, "it can count"
+    with pytest.raises(BufferError, match="copy=False"):
+        np.from_dlpack(view, copy=False)
+
+
+def test_iteration(view, original):
+    assert isinstance(view, collections.abc.Iterable)
+    for rows in (iter, reversed):
+        read = [np.asarray(row) for row in rows(view)]
+        np.testing.assert_array_equal(read, list(rows(original)))
+    assert [type(element) for element in view[0, :2]] == [np.float32] * 2
 
 
 def test_engine_tells_what_it_is(engine, backend):

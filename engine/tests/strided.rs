@@ -1,0 +1,99 @@
+//! Views with gaps, backwards or over each other; and reads that are told to stop.
+
+// A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use ringmain::{ContiguousMemmap, Engine, Error, Index, Kind};
+
+const LEN: usize = 6 << 20;
+
+/// A file whose every two bytes say where they are, in units of two.
+fn file() -> (tempfile::TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("numbers");
+    let bytes: Vec<u8> = (0..LEN / 2).flat_map(|at| (at as u16).to_le_bytes()).collect();
+    std::fs::write(&path, bytes).unwrap();
+    (dir, path)
+}
+
+#[test]
+fn strided_views_are_read_as_they_are() {
+    let (_dir, path) = file();
+    let engine = Engine::new().unwrap();
+    let open = |shape: &[usize], strides: &[isize], offset| {
+        engine.open_strided(&path, Kind::U16.into(), shape, strides, offset)
+    };
+    let read = |view: &ContiguousMemmap| view.read_vec::<u16>().unwrap();
+    let column = open(&[4], &[20], 6).unwrap();
+    assert_eq!(read(&column), [3, 13, 23, 33]);
+    assert_eq!(*column.read_buffer().unwrap(), [3, 0, 13, 0, 23, 0, 33, 0]);
+    assert_eq!(column.read_as::<f32>().unwrap(), [3.0, 13.0, 23.0, 33.0]);
+    assert_eq!(read(&column.index(&[(1..2).into()]).unwrap()), [13]);
+    let part = column.index(&[(1..3).into()]);
+    assert!(matches!(part, Err(Error::NonContiguous { .. })));
+    assert_eq!(read(&open(&[4], &[-2], 6).unwrap()), [3, 2, 1, 0]);
+    let windows = open(&[3, 3], &[2, 2], 2).unwrap();
+    assert_eq!(read(&windows), [1, 2, 3, 2, 3, 4, 3, 4, 5]);
+    assert_eq!(read(&windows.index(&[1.into()]).unwrap()), [2, 3, 4]);
+    assert_eq!(read(&open(&[2, 2], &[0, 6], 2).unwrap()), [1, 4, 1, 4]);
+    let mut bytes = [0; 12];
+    engine.read_many(&[column, open(&[2], &[2], 0).unwrap()], &mut bytes).unwrap();
+    assert_eq!(bytes, [3, 0, 13, 0, 23, 0, 33, 0, 0, 0, 1, 0]);
+    for (strides, offset) in [([2], LEN as u64 - 4), ([LEN as isize], 0)] {
+        assert!(matches!(open(&[3], &strides, offset), Err(Error::OutsideFile { .. })));
+    }
+    assert!(open(&[3], &[-2], 2).is_err(), "before the file");
+}
+
+#[test]
+fn another_engine_reads_the_same_elements() {
+    let (_dir, path) = file();
+    let (one, two) = (Engine::new().unwrap(), Engine::new().unwrap());
+    let rows = one.open_raw(&path, Kind::U16.into(), &[100, 50], 10).unwrap();
+    let twin = two.open_raw(&path, Kind::U8.into(), &[0], 0).unwrap();
+    let part = rows.t().index(&[Index::ALL, 3.into()]).unwrap().by_way_of(&twin);
+    assert_eq!(part.read_vec::<u16>().unwrap(), (155..205).collect::<Vec<u16>>());
+    let mut bytes = [0; 100];
+    two.read_many(&[part], &mut bytes).unwrap();
+}
+
+#[test]
+fn a_read_that_is_told_to_stop_stops() {
+    let (_dir, path) = file();
+    // So little memory that what passes through it does so in many parts.
+    let engine = Engine::builder().memory_limit_bytes(64 << 10).build().unwrap();
+    let rows = engine.open_raw(&path, Kind::U16.into(), &[LEN / 4096, 2048], 0).unwrap();
+    let mut dst = vec![0xAA; LEN];
+    let mut asked = 0;
+    let mut twice = || {
+        asked += 1;
+        asked < 2
+    };
+    assert!(!rows.t().read_into_while(&mut dst, &mut twice).unwrap());
+    assert!(dst[LEN - 2..] == [0xAA; 2] && dst[..2] == [0; 2]);
+    assert!(rows.t().read_into_while(&mut dst, || true).unwrap());
+    assert!(!rows.read_into_while(&mut dst, || false).unwrap());
+
+    let elements = engine.open_raw(&path, Kind::U16.into(), &[LEN / 4, 2], 0).unwrap();
+    let mut dst = vec![0; LEN / 2];
+    let column = [Index::ALL.into(), 1.into()];
+    asked = 0;
+    let mut once = || {
+        asked += 1;
+        false
+    };
+    assert!(!elements.read_selection_into_while(&column, &mut dst, &mut once).unwrap());
+    assert_eq!(asked, 1);
+    let offsets: Vec<u64> = (0..LEN as u64 / 4).rev().map(|at| 4 * at).collect();
+    assert!(!elements.read_runs_into_while(&offsets, 2, &mut dst, || false).unwrap());
+    assert!(elements.read_runs_into_while(&offsets, 2, &mut dst, || true).unwrap());
+    assert!(
+        dst.as_chunks()
+            .0
+            .iter()
+            .zip(&offsets)
+            .all(|(pair, offset)| { u16::from_le_bytes(*pair) == (offset / 2) as u16 })
+    );
+    let far = [u64::MAX - 1];
+    assert!(elements.read_runs_into_while(&far, 2, &mut dst[..2], || true).is_err());
+}
