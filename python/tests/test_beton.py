@@ -179,7 +179,7 @@ def test_errors_are_pythons_own(tmp_path, engine):
         with pytest.raises(TypeError):
             beton.read_batch(ids)
     for path in (f"{tmp_path}/a\0b", f"{tmp_path}/a\0b/c"):
-        with pytest.raises(ValueError, match="NUL"):
+        with pytest.raises(ValueError, match="null byte|NUL"):
             ringmain.Beton(path, engine=engine)
     with pytest.raises(ValueError, match="decoded"):
         ringmain.Beton(VECTOR, images="none")
