@@ -1,5 +1,8 @@
 //! Views with gaps, backwards or over each other; and reads that are told to stop.
 
+// These lints spare functions marked `#[test]`, but not what such functions share.
+#![allow(clippy::unwrap_used)]
+
 use ringmain::{ContiguousMemmap, Engine, Error, Index, Kind};
 
 const LEN: usize = 6 << 20;
