@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pyo3::prelude::*;
 use ringmain::backends::probe::cached_pages_in;
-use ringmain::backends::{FileHandle, Read, ReadBackendExt};
+use ringmain::backends::{self, FileHandle, Read, ReadBackendExt};
 use ringmain::{Buffer, BufferPool, ContiguousMemmap, Engine, Kind};
 
 use crate::array;
@@ -66,13 +66,12 @@ impl Source {
 
     /// Fills `dst` from `offset`.
     pub(crate) fn read_into(&self, py: Python<'_>, offset: u64, dst: &mut [u8]) -> Result<()> {
-        let (first, rest) = dst.split_at_mut(dst.len().min(PART_BYTES));
-        let (first_len, len) = (first.len() as u64, first.len() + rest.len());
-        let reader = detached(py, || {
-            let reader = self.reader(offset, len);
-            reader.read(offset, first).map(|()| reader)
-        })?;
-        reader.read_rest(py, offset + first_len, rest)
+        let len = dst.len();
+        if len <= PART_BYTES {
+            return detached(py, || self.reader(offset, len).read(offset, dst));
+        }
+        let reader = py.detach(|| self.reader(offset, len));
+        in_parts(py, dst, |at, part| reader.read(offset + at as u64, part))
     }
 
     /// The bytes in memory of the pool, at an address that is a multiple of `align`.
@@ -138,8 +137,8 @@ impl Reader {
         Ok(Self { engine: engine.clone(), file: engine.backend().open(path)? })
     }
 
-    fn read(&self, offset: u64, dst: &mut [u8]) -> Result<()> {
-        Ok(self.engine.backend().read_exact_at(&self.file, offset, dst)?)
+    fn read(&self, offset: u64, dst: &mut [u8]) -> Result<(), backends::Error> {
+        self.engine.backend().read_exact_at(&self.file, offset, dst)
     }
 
     /// What is left when the first part has been read.
