@@ -1,12 +1,7 @@
 //! Views with gaps, backwards or over each other; and reads that are told to stop.
 
-<<<<<<< HEAD
-// A test that cannot go on has failed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-=======
 // These lints spare functions marked `#[test]`, but not what such functions share.
 #![allow(clippy::unwrap_used)]
->>>>>>> a3b9135c3f8f001a12166215571341a36ee03303
 
 use ringmain::{ContiguousMemmap, Engine, Error, Index, Kind};
 
