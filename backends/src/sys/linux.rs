@@ -158,27 +158,17 @@ pub(crate) fn advise_huge_pages(map: &MmapMut, start: usize, len: usize) {
     let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
 }
 
-/// Takes that wish back.
-pub(crate) fn refuse_huge_pages(memory: &mut [u8]) {
-    let _ = advise_memory(memory, libc::MADV_NOHUGEPAGE);
-}
-
-/// Gives memory its pages now (since Linux 5.14; `EINVAL` before).
+/// Gives the whole pages of some memory their frames now (since Linux 5.14; `EINVAL` before).
 pub(crate) fn populate_memory(memory: &mut [u8]) -> io::Result<()> {
-    advise_memory(memory, libc::MADV_POPULATE_WRITE)
-}
-
-/// For the whole pages of it. The advice must be one that keeps what is in them.
-fn advise_memory(memory: &mut [u8], advice: libc::c_int) -> io::Result<()> {
     let (start, page_bytes) = (memory.as_ptr().addr(), page_bytes());
     let first = start.next_multiple_of(page_bytes);
     let end = (start + memory.len()) / page_bytes * page_bytes;
     if first >= end {
         return Ok(());
     }
-    let pages = memory.as_mut_ptr().wrapping_add(first - start);
-    // SAFETY: the pages are the caller's alone, and both advices keep their contents.
-    let failed = unsafe { libc::madvise(pages.cast(), end - first, advice) } != 0;
+    let pages = memory.as_mut_ptr().wrapping_add(first - start).cast();
+    // SAFETY: the pages are the caller's alone, and keep what is in them.
+    let failed = unsafe { libc::madvise(pages, end - first, libc::MADV_POPULATE_WRITE) } != 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

@@ -52,8 +52,6 @@ pub(crate) fn cached_pages(_file: &File, _range: Range<u64>) -> io::Result<u64> 
 
 pub(crate) fn advise_huge_pages(_map: &MmapMut, _start: usize, _len: usize) {}
 
-pub(crate) fn refuse_huge_pages(_memory: &mut [u8]) {}
-
 pub(crate) fn populate_memory(_memory: &mut [u8]) -> io::Result<()> {
     unsupported()
 }
