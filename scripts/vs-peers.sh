@@ -76,7 +76,7 @@ loader() {
         return
     fi
     build_python "$venv" --release
-    "$ringmain" gen shards "$scratch/shards" --rows 2000000 --width 256 --shards 8
+    "$ringmain" gen shards "$scratch/shards" --rows 524288 --width 1024 --shards 8
     "$venv/bin/python" scripts/peers/loader.py "$scratch/shards" "$rounds"
     rm -r -- "$scratch/shards"
 }
