@@ -18,13 +18,15 @@ except ImportError as error:
         "ringmain.ShardSource, which delivers NumPy arrays"
     ) from error
 
-__all__ = ["ShardDataset"]
+from ._slots import Batch, plain, slots_of_worker
+
+__all__ = ["Batch", "ShardDataset"]
 
 # Where in the shared memory of a dataset and its copies is what.
 _EPOCH, _LOADS, _IN_WORKERS = range(3)
 
 
-class ShardDataset(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
+class ShardDataset(IterableDataset[Batch]):
     """Batches of rows of shards: `(rows, row_ids)` as tensors, each row once in an epoch.
 
     The rows are split over the ranks, and those of a rank over the workers of its DataLoader, which
@@ -88,7 +90,7 @@ class ShardDataset(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
         """How many batches a DataLoader with so many workers has in an epoch of this rank."""
         return sum(self._lengths(max(1, num_workers), self.epoch))
 
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def __iter__(self) -> Iterator[Batch]:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
         if self._loads != int(self._shared[_LOADS]):
@@ -103,8 +105,9 @@ class ShardDataset(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
         else:
             source, part = self._open(worker, workers), worker
         self._source, self._place = source, (part, workers)
+        slots = None if info is None else slots_of_worker()
         for rows, row_ids in source:
-            yield torch.from_numpy(rows), torch.from_numpy(row_ids.view("int64"))
+            yield (plain if slots is None else slots.batch)(rows, row_ids.view("int64"))
 
     def state_dict(self, *, batches: int | None = None, num_workers: int = 0) -> dict[str, Any]:
         """Where the epoch stands: a plain dict.

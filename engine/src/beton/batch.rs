@@ -201,8 +201,8 @@ impl Batch {
         Some(Blobs { offsets, bytes: &self.buffer[column.data_at..][..bytes] })
     }
 
-    /// The values of a field, to be changed where they are: numbers, arrays one after the other, or
-    /// what [`blobs`](Self::blobs) has. `None` if there is no such field.
+    /// The ids of the samples, and the values of each field, to be changed where they are: numbers,
+    /// arrays one after the other, or what [`blobs`](Self::blobs) has.
     ///
     /// ```
     /// use ringmain::Engine;
@@ -215,43 +215,12 @@ impl Batch {
     ///     Ok(())
     /// })?;
     /// let mut batch = BetonReader::open(&Engine::new()?, &path)?.read_batch(&[0, 1])?;
-    /// batch.values_mut(0).expect("ints")[8..].fill(0);
-    /// batch.values_mut(1).expect("bytes").make_ascii_uppercase();
-    /// batch.ids_mut()[1] = 5;
+    /// let (ids, mut fields) = batch.parts_mut();
+    /// fields[0][8..].fill(0);
+    /// fields[1].make_ascii_uppercase();
+    /// ids[1] = 5;
     /// assert_eq!((batch.ids(), batch.ints(0)), (&[0, 5][..], Some(&[0, 0][..])));
     /// assert_eq!(batch.blobs(1).expect("bytes").bytes, b"ABCBC");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn values_mut(&mut self, field: usize) -> Option<&mut [u8]> {
-        self.kind(field)?;
-        let range = self.data_range(field);
-        Some(&mut self.buffer[range])
-    }
-
-    /// The ids of the samples, to be changed where they are.
-    #[must_use]
-    pub fn ids_mut(&mut self) -> &mut [u64] {
-        self.words_mut(0, self.len)
-    }
-
-    /// The ids, and what [`values_mut`](Self::values_mut) has of each field: all at once, for those
-    /// who hand them on separately.
-    ///
-    /// ```
-    /// use ringmain::Engine;
-    /// use ringmain::beton::{BetonReader, BetonWriter, Field, FieldKind};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("a.beton");
-    /// let fields = [Field::new("n", FieldKind::Int)?, Field::new("text", FieldKind::Bytes)?];
-    /// BetonWriter::new(fields).write_indexed(&path, 2, |id, sample| {
-    ///     sample.int(id as i64)?.bytes(&b"abc"[id as usize..])?;
-    ///     Ok(())
-    /// })?;
-    /// let mut batch = BetonReader::open(&Engine::new()?, &path)?.read_batch(&[1, 0])?;
-    /// let (ids, fields) = batch.parts_mut();
-    /// assert_eq!(ids, [1, 0]);
-    /// assert_eq!((fields[0].len(), &fields[1][..]), (16, &b"bcabc"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]

@@ -312,25 +312,7 @@ impl RowBatch {
         &self.buffer[self.rows_at..][..bytes]
     }
 
-    /// The values, to be changed where they are: normalised, say.
-    ///
-    /// ```
-    /// use ringmain::shards::RowBatch;
-    /// let mut batch = RowBatch::from_rows(&[7], &[1.0f32, 2.0], 2)?;
-    /// batch.row_bytes_mut()[4..].fill(0);
-    /// batch.row_ids_mut()[0] = 9;
-    /// assert_eq!((batch.row_ids(), batch.rows_f32()), (&[9][..], Some(&[1.0, 0.0][..])));
-    /// # Ok::<(), ringmain::shards::ShardError>(())
-    /// ```
-    #[must_use]
-    pub fn row_bytes_mut(&mut self) -> &mut [u8] {
-        let bytes = self.len * self.width * self.delivered.value_bytes();
-        &mut self.buffer[self.rows_at..][..bytes]
-    }
-
-    /// The ids, to be changed where they are.
-    #[must_use]
-    pub fn row_ids_mut(&mut self) -> &mut [u64] {
+    pub(super) fn row_ids_mut(&mut self) -> &mut [u64] {
         let bytes = match &mut self.ids {
             Ids::Behind(at) => &mut self.buffer[*at..],
             Ids::Apart(ids) => ids,
@@ -338,14 +320,15 @@ impl RowBatch {
         bytemuck::cast_slice_mut(&mut bytes[..self.len * ID_BYTES])
     }
 
-    /// What [`row_bytes_mut`](Self::row_bytes_mut) and [`row_ids_mut`](Self::row_ids_mut) have, both
-    /// at once: for those who hand them on separately.
+    /// The values and the ids, to be changed where they are: normalised, say.
     ///
     /// ```
     /// use ringmain::shards::RowBatch;
     /// let mut batch = RowBatch::from_rows(&[7], &[1.0f32, 2.0], 2)?;
     /// let (rows, ids) = batch.parts_mut();
-    /// assert_eq!((rows.len(), &ids[..]), (8, &[7][..]));
+    /// rows[4..].fill(0);
+    /// ids[0] = 9;
+    /// assert_eq!((batch.row_ids(), batch.rows_f32()), (&[9][..], Some(&[1.0, 0.0][..])));
     /// # Ok::<(), ringmain::shards::ShardError>(())
     /// ```
     #[must_use]

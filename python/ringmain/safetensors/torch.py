@@ -8,6 +8,14 @@ from typing import Any
 from .._ringmain import Engine
 from . import load_file as _load_file
 
+try:
+    import torch  # noqa: F401  (now, and not when the first file is loaded)
+except ImportError as error:
+    raise ImportError(
+        "ringmain.safetensors.torch needs torch, which could not be imported; install it, or use "
+        "ringmain.safetensors.numpy"
+    ) from error
+
 __all__ = ["load_file"]
 
 

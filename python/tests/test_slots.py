@@ -1,0 +1,159 @@
+"""Batches on their way from a worker: nothing of one is seen in another. Needs torch."""
+
+import gc
+import multiprocessing
+import os
+import pickle
+from multiprocessing.reduction import ForkingPickler
+
+import numpy as np
+import pytest
+from test_shards import TOTAL, VALUES, corpus  # noqa: F401
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from ringmain import _slots  # noqa: E402
+from ringmain.torch import Batch, ShardDataset  # noqa: E402
+
+
+def loader(dataset, **options):
+    options = {"num_workers": 2, **options}
+    return torch.utils.data.DataLoader(dataset, batch_size=None, **options)
+
+
+def check(batches):
+    for rows, row_ids in batches:
+        np.testing.assert_array_equal(rows.numpy(), VALUES[row_ids.numpy()])
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_batches_that_are_kept_stay_what_they_were(corpus, method):  # noqa: F811
+    dataset = ShardDataset(corpus, batch_rows=1, order="shuffled")
+    kept = list(loader(dataset, multiprocessing_context=method))
+    assert len(kept) > 2 * _slots._SLOTS_MAX  # some of them had no slot
+    assert all(isinstance(batch, Batch) for batch in kept)
+    check(kept)
+    assert sorted(int(at) for _, ids in kept for at in ids) == list(range(TOTAL))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_some_that_are_kept_and_most_that_are_not(corpus, dtype):  # noqa: F811
+    dataset = ShardDataset(corpus, batch_rows=5, order="shuffled", dtype=dtype)
+    batches = loader(dataset, persistent_workers=True)
+    kept = []
+    for epoch in range(6):
+        dataset.set_epoch(epoch)
+        for number, batch in enumerate(batches):
+            check([batch])
+            if number % 7 == epoch:
+                kept.append(Batch(batch.rows[1:], batch.row_ids[1:]))  # a part keeps the whole
+        check(kept)
+    del batches
+    gc.collect()
+    check(kept)
+
+
+def doubled(batch):
+    return batch.rows * 2, batch.row_ids
+
+
+def renamed(batch):
+    return {"rows": batch.rows, "ids": batch.row_ids}
+
+
+def nothing(batch):
+    return len(batch.rows)
+
+
+def test_what_a_collate_function_makes_of_them(corpus):  # noqa: F811
+    dataset = ShardDataset(corpus, batch_rows=3)
+    for rows, ids in list(loader(dataset, collate_fn=doubled)):
+        np.testing.assert_array_equal(rows.numpy(), 2 * VALUES[ids.numpy()])
+    for batch in list(loader(dataset, collate_fn=renamed)):
+        np.testing.assert_array_equal(batch["rows"].numpy(), VALUES[batch["ids"].numpy()])
+    assert sum(loader(dataset, collate_fn=nothing)) == TOTAL
+
+
+class AsWorker:
+    """This process as if it were a worker: its slots are its own, and it is its own receiver."""
+
+    def __enter__(self):
+        self.before, _slots._mine = _slots._mine, (os.getpid(), _slots.Slots())
+        return _slots._mine[1]
+
+    def __exit__(self, *_):
+        _slots._mine = self.before
+
+
+def filled(value, rows=4):
+    return np.full((rows, 3), value, np.float32), np.arange(rows, dtype=np.int64) + value
+
+
+def sent(batch):
+    return pickle.loads(bytes(ForkingPickler.dumps(batch)))
+
+
+def test_a_slot_is_used_again_when_its_batch_is_gone():
+    with AsWorker() as slots:
+        for value in range(100):
+            received = sent(slots.batch(*filled(value)))
+            assert received.rows.unique() == value and received.row_ids[0] == value
+        # The last one is still held while the next is filled.
+        assert len(slots._slots) == 2
+        rows = received.rows[2]
+        del received
+        for value in range(50):
+            sent(slots.batch(*filled(value)))
+        assert rows.unique() == 99
+        # Dropped without being sent: a collate function has made something else of it.
+        for value in range(50):
+            slots.batch(*filled(value))
+        assert len(slots._slots) == 2
+
+
+def test_a_batch_that_is_sent_twice_is_two():
+    with AsWorker() as slots:
+        batch = slots.batch(*filled(1))
+        first, second = sent(batch), sent(batch)
+        del batch, first
+        for value in range(2, 9):
+            sent(slots.batch(*filled(value)))
+        assert second.rows.unique() == 1
+
+
+def test_other_pickles_have_the_rows_themselves():
+    with AsWorker() as slots:
+        text = pickle.dumps(slots.batch(*filled(5)))
+        sent(slots.batch(*filled(6)))
+        assert sent(pickle.loads(text)).rows.unique() == 5
+
+
+def test_what_is_held_at_a_fork_is_not_used_again():
+    with AsWorker() as slots:
+        held = sent(slots.batch(*filled(1)))
+        theirs, ours = multiprocessing.get_context("fork").Pipe()
+        child = os.fork()
+        if child == 0:
+            theirs.recv()  # when the parent has dropped it
+            os._exit(0 if bool((held.rows == 1).all()) else 1)
+        del held
+        for value in range(2, 9):
+            sent(slots.batch(*filled(value)))
+        ours.send("now")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_there_are_no_more_slots_than_so_many():
+    with AsWorker() as slots:
+        kept = [sent(slots.batch(*filled(value))) for value in range(3 * _slots._SLOTS_MAX)]
+        assert len(slots._slots) == _slots._SLOTS_MAX
+        assert [int(batch.rows[0, 0]) for batch in kept] == list(range(len(kept)))
+
+
+def test_slots_are_large_enough():
+    with AsWorker() as slots:
+        for rows in [1, 9, 100, 3]:
+            received = sent(slots.batch(*filled(7, rows)))
+            assert received.rows.shape == (rows, 3) and received.rows.unique() == 7
+            assert received.row_ids.tolist() == list(range(7, 7 + rows))
+            del received
