@@ -3,12 +3,12 @@
 Torch gives each tensor that leaves a worker shared memory of its own: pages that have to be zeroed,
 a descriptor that has to be sent, a mapping on the other side. For batches of a few megabytes that
 takes longer than to read them. Here a worker has a few slots, anonymous files that both sides have
-mapped. A message says which slot, and the slot is the worker's again when the last tensor of the batch
-is gone.
+mapped, and a message says which slot.
 
-A slot is `FREE`, `FILLED` by the worker, or `SENT`; only the receiver makes a sent one free. What a
-receiver holds while it forks is never used again, as the child may look at it. Where there can be no
-slot, or all are taken, batches go torch's way.
+A slot is filled again when nobody can see what is in it: no tensor of the worker's is left over it,
+which the worker knows, and none of the receiver's, which the slot's first byte says. What either
+side holds while it forks is never filled again, as the child may look at it. Where there can be no slot,
+all are taken, or a tensor is not what it was, batches go torch's way.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import itertools
 import mmap
 import os
 import secrets
+import threading
 import weakref
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
@@ -24,8 +25,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-_FREE, _FILLED, _SENT = range(3)
-# A byte for the state, and the token by which the receiver knows that it has mapped the right file.
+# The first byte of a slot. The worker makes it SENT, the receiver HELD and then FREE, or, if a child
+# may see it, RETIRED.
+_FREE, _SENT, _HELD, _RETIRED = range(4)
+# By this the receiver knows that it has mapped the right file.
 _TOKEN = slice(16, 32)
 _HEAD_BYTES = mmap.PAGESIZE
 # Of a worker. What a consumer keeps beyond that is copied by torch.
@@ -41,17 +44,20 @@ class Batch(NamedTuple):
 
 
 class _SlotBatch(Batch):
-    """A batch that may be in a slot of this process: then its tensors have the attribute `_turn`."""
+    """A batch that was put into a slot of this process."""
 
 
-class _Turn:
-    """Which filling of a slot a tensor is of."""
+def plain(rows: np.ndarray, row_ids: np.ndarray) -> Batch:
+    """A batch in the memory that it came in."""
+    return Batch(torch.from_numpy(rows), torch.from_numpy(row_ids))
 
-    def __init__(self, slot: _Slot, number: int) -> None:
-        self.slot, self.number = slot, number
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()  # a pickled tensor is in no slot
+def _tensors(
+    flat: torch.Tensor, shape: tuple[int, ...], dtype: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    # The ids come first, so that both are aligned.
+    ids, rows = flat[: 8 * shape[0]], flat[8 * shape[0] :]
+    return rows.view(getattr(torch, dtype)).view(shape), ids.view(torch.int64)
 
 
 class _Slot:
@@ -67,31 +73,30 @@ class _Slot:
             os.close(self.fd)
             raise
         self.bytes = np.frombuffer(self._map, np.uint8)
+        self.address = self.bytes.ctypes.data + _HEAD_BYTES
         self.token = secrets.token_bytes(16)
         self.bytes[_TOKEN] = np.frombuffer(self.token, np.uint8)
-        # How often it was filled: what is left of an earlier batch must not free a later one.
-        self.turn = 0
+        self.is_sent = False
+        # What its tensors were when it was filled.
+        self.place: list[Any] = []
+        self._flat: weakref.ref[np.ndarray] | None = None
+
+    def is_seen(self) -> bool:
+        """Whether a tensor of this process is over it."""
+        return self._flat is not None and self._flat() is not None
+
+    def state(self) -> int:
+        return int(self.bytes[0])
 
     def is_free(self) -> bool:
-        return int(self.bytes[0]) == _FREE
+        # In this order: it is made SENT before the tensors that were sent go.
+        return not self.is_seen() and self.state() == _FREE
 
-    def fill(self, rows: np.ndarray, row_ids: np.ndarray) -> _SlotBatch:
-        self.turn += 1
-        self.bytes[0] = _FILLED
-        flat = self.bytes[_HEAD_BYTES : _HEAD_BYTES + rows.nbytes + row_ids.nbytes]
-        flat[: row_ids.nbytes].view(row_ids.dtype)[...] = row_ids
-        flat[row_ids.nbytes :].view(rows.dtype).reshape(rows.shape)[...] = rows
-        # For when it is not sent: a collate function may have made something else of it.
-        weakref.finalize(flat, self._drop, self.turn).atexit = False
-        batch = _SlotBatch(*_tensors(torch.from_numpy(flat), rows.shape, str(rows.dtype)))
-        turn = _Turn(self, self.turn)
-        for tensor in batch:
-            tensor._turn = turn  # type: ignore[attr-defined]
-        return batch
-
-    def _drop(self, turn: int) -> None:
-        if self.turn == turn and int(self.bytes[0]) == _FILLED:
-            self.bytes[0] = _FREE
+    def take(self, nbytes: int) -> np.ndarray:
+        """The memory, which is nobody else's while that array or a tensor of it is there."""
+        flat = self.bytes[_HEAD_BYTES : _HEAD_BYTES + nbytes]
+        self._flat, self.is_sent, self.place = weakref.ref(flat), False, []
+        return flat
 
 
 class Slots:
@@ -99,26 +104,68 @@ class Slots:
 
     def __init__(self) -> None:
         self._slots: list[_Slot] = []
+        # Those that a child may see: kept, as one may be on its way.
+        self._retired: list[_Slot] = []
+        # Threads may read several datasets.
+        self._lock = threading.Lock()
 
     def batch(self, rows: np.ndarray, row_ids: np.ndarray) -> Batch:
         """The batch in a slot, or in the memory that it came in."""
-        slot = self._take(rows.nbytes + row_ids.nbytes)
-        if slot is None:
+        taken = self._take(rows.nbytes + row_ids.nbytes)
+        if taken is None:
             return plain(rows, row_ids)
-        return slot.fill(rows, row_ids)
+        slot, flat = taken
+        flat[: row_ids.nbytes].view(row_ids.dtype)[...] = row_ids
+        flat[row_ids.nbytes :].view(rows.dtype).reshape(rows.shape)[...] = rows
+        batch = _SlotBatch(*_tensors(torch.from_numpy(flat), rows.shape, str(rows.dtype)))
+        slot.place = _place(batch)
+        return batch
 
-    def _take(self, nbytes: int) -> _Slot | None:
-        for slot in self._slots:
-            if slot.capacity >= nbytes and slot.is_free():
-                return slot
+    def holding(self, batch: Batch) -> _Slot | None:
+        """The slot of a batch whose tensors are what they were when it was filled."""
+        address = batch.row_ids.data_ptr()
+        found = [slot for slot in self._slots if slot.address == address]
+        return found[0] if found and found[0].place == _place(batch) else None
+
+    def retire_seen(self) -> None:
+        """Those that this process can see are not filled again."""
+        self._retired += [slot for slot in self._slots if slot.is_seen()]
+        self._slots = [slot for slot in self._slots if not slot.is_seen()]
+
+    def _take(self, nbytes: int) -> tuple[_Slot, np.ndarray] | None:
+        with self._lock:
+            self._close([slot for slot in self._slots if slot.state() == _RETIRED])
+            free = [slot for slot in self._slots if slot.is_free()]
+            slot = next((slot for slot in free if slot.capacity >= nbytes), None)
+            if slot is None:
+                if self._is_full(nbytes):
+                    self._close(free)  # too small, all of them
+                slot = None if self._is_full(nbytes) else self._new(nbytes)
+            return None if slot is None else (slot, slot.take(nbytes))
+
+    def _is_full(self, nbytes: int) -> bool:
         total = sum(slot.capacity for slot in self._slots)
-        if len(self._slots) >= _SLOTS_MAX or total + nbytes > _SLOTS_BYTES_MAX:
-            return None
+        return len(self._slots) >= _SLOTS_MAX or total + nbytes > _SLOTS_BYTES_MAX
+
+    def _new(self, nbytes: int) -> _Slot | None:
         try:
             self._slots.append(_Slot(nbytes))
         except OSError:
             return None
         return self._slots[-1]
+
+    def _close(self, slots: list[_Slot]) -> None:
+        """Whoever has mapped them keeps the memory."""
+        for slot in slots:
+            self._slots.remove(slot)
+            os.close(slot.fd)
+
+
+def _place(batch: Batch) -> list[Any]:
+    return [
+        (each.data_ptr(), each.shape, each.stride(), each.dtype, each.requires_grad)
+        for each in batch
+    ]
 
 
 _mine: tuple[int, Slots] | None = None
@@ -140,35 +187,16 @@ def slots_of_worker() -> Slots | None:
     return _mine[1]
 
 
-def plain(rows: np.ndarray, row_ids: np.ndarray) -> Batch:
-    """A batch in the memory that it came in."""
-    return Batch(torch.from_numpy(rows), torch.from_numpy(row_ids))
-
-
-def _tensors(
-    flat: torch.Tensor, shape: tuple[int, ...], dtype: str
-) -> tuple[torch.Tensor, torch.Tensor]:
-    # The ids come first, so that both are aligned.
-    ids, rows = flat[: 8 * shape[0]], flat[8 * shape[0] :]
-    return rows.view(getattr(torch, dtype)).view(shape), ids.view(torch.int64)
-
-
 def _send(batch: _SlotBatch) -> tuple[Any, ...]:
-    rows, row_ids = batch
-    turn = getattr(rows, "_turn", None)
-    if turn is None or turn is not getattr(row_ids, "_turn", None):
-        return Batch, (rows, row_ids)  # somebody has made others of them
-    slot = turn.slot
-    if slot.turn != turn.number or int(slot.bytes[0]) != _FILLED or not _is_mine(slot):
-        # It was sent before, and may be free at any moment.
-        return Batch, (rows.clone(), row_ids.clone())
-    slot.bytes[0] = _SENT
-    shape, dtype = tuple(rows.shape), str(rows.dtype).removeprefix("torch.")
+    mine = _mine
+    slot = mine[1].holding(batch) if mine is not None and mine[0] == os.getpid() else None
+    if slot is None:
+        return Batch, tuple(batch)  # torch's way
+    if slot.is_sent:
+        return Batch, tuple(tensor.clone() for tensor in batch)
+    slot.is_sent, slot.bytes[0] = True, _SENT
+    shape, dtype = tuple(batch.rows.shape), str(batch.rows.dtype).removeprefix("torch.")
     return _receive, (os.getpid(), slot.fd, slot.token, slot.capacity, shape, dtype)
-
-
-def _is_mine(slot: _Slot) -> bool:
-    return _mine is not None and _mine[0] == os.getpid() and slot in _mine[1]._slots
 
 
 # By the pickler of queues and pipes alone: other pickles are to be read by anybody at any time.
@@ -197,14 +225,18 @@ def _receive(
     pid: int, fd: int, token: bytes, capacity: int, shape: tuple[int, ...], dtype: str
 ) -> Batch:
     key = pid, fd, token
-    if key not in _received:
+    slot = _received.get(key)
+    if slot is None:
         _forget_ended()
-        _received[key] = _Received(pid, fd, token, capacity)
-    slot, number = _received[key], next(_numbers)
+        slot = _received[key] = _Received(pid, fd, token, capacity)
+    if int(slot.bytes[0]) != _SENT:
+        raise RuntimeError("this batch of a worker was received before: a message is read once")
+    slot.bytes[0] = _HELD
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize + 8 * shape[0]
-    flat = slot.bytes[_HEAD_BYTES : _HEAD_BYTES + nbytes]
-    _leases[number] = weakref.finalize(flat, _give_back, number, slot, os.getpid())
-    _leases[number].atexit = False
+    flat, number = slot.bytes[_HEAD_BYTES : _HEAD_BYTES + nbytes], next(_numbers)
+    lease = weakref.finalize(flat, _give_back, number, slot, os.getpid())
+    lease.atexit = False
+    _leases[number] = lease
     return Batch(*_tensors(torch.from_numpy(flat), shape, dtype))
 
 
@@ -213,6 +245,8 @@ def _give_back(number: int, slot: _Received, pid: int) -> None:
     if os.getpid() == pid:
         _leases.pop(number, None)
         slot.bytes[0] = _FREE
+        if not _leases:
+            _forget_ended()
 
 
 def _forget_ended() -> None:
@@ -222,13 +256,21 @@ def _forget_ended() -> None:
             _received.pop(key, None)
 
 
-def _keep_held() -> None:
+def _retire_held() -> None:
     """A child may look at what its parent held, after that has dropped it."""
     for number in list(_leases):
         lease = _leases.pop(number, None)
-        if lease is not None:
-            lease.detach()
+        call = None if lease is None else lease.detach()
+        if call is None:
+            continue
+        slot = call[2][1]
+        slot.bytes[0] = _RETIRED
+        for key in [key for key, each in list(_received.items()) if each is slot]:
+            _received.pop(key, None)
+    mine = _mine
+    if mine is not None and mine[0] == os.getpid():
+        mine[1].retire_seen()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_keep_held)
+    os.register_at_fork(before=_retire_held)

@@ -4,6 +4,9 @@ import gc
 import multiprocessing
 import os
 import pickle
+import sys
+import threading
+import time
 from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
@@ -148,6 +151,158 @@ def test_there_are_no_more_slots_than_so_many():
         kept = [sent(slots.batch(*filled(value))) for value in range(3 * _slots._SLOTS_MAX)]
         assert len(slots._slots) == _slots._SLOTS_MAX
         assert [int(batch.rows[0, 0]) for batch in kept] == list(range(len(kept)))
+
+
+class Cached(torch.utils.data.IterableDataset):
+    """Keeps what it has read, in the worker, and delivers it again."""
+
+    def __init__(self, dataset):
+        self.dataset, self.kept = dataset, []
+
+    def __iter__(self):
+        if self.kept:
+            yield from self.kept
+            return
+        for batch in self.dataset:
+            self.kept.append(batch)
+            yield batch
+
+
+def test_a_worker_may_keep_what_it_has_sent(corpus):  # noqa: F811
+    batches = loader(Cached(ShardDataset(corpus, batch_rows=2)), persistent_workers=True)
+    for _ in range(3):
+        found = []
+        for batch in batches:
+            check([batch])
+            found += batch.row_ids.tolist()
+        assert sorted(found) == list(range(TOTAL))
+
+
+def double_data(batch):
+    batch.rows.data = batch.rows * 2
+    return batch
+
+
+def other_memory(batch):
+    batch.rows.set_(batch.rows * 2)
+    return batch
+
+
+def fewer(batch):
+    return type(batch)(batch.rows.resize_(1, batch.rows.shape[1]), batch.row_ids.resize_(1))
+
+
+def turned(batch):
+    batch.rows.t_()
+    return batch
+
+
+def doubles(batch):
+    batch.rows.data = batch.rows.double()
+    return batch
+
+
+def in_place(batch):
+    batch.rows.mul_(2)
+    return batch
+
+
+def with_gradient(batch):
+    batch.rows.requires_grad_()
+    return batch
+
+
+@pytest.mark.parametrize(
+    "change", [double_data, other_memory, fewer, turned, doubles, in_place, with_gradient]
+)
+def test_what_a_collate_function_does_to_them(corpus, change):  # noqa: F811
+    dataset = ShardDataset(corpus, batch_rows=3)
+    wanted = list(loader(dataset, collate_fn=change, num_workers=0))
+    found = list(loader(dataset, collate_fn=change, num_workers=1))
+    assert len(wanted) == len(found) > 9
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours.rows.dtype == theirs.rows.dtype and torch.equal(ours.rows, theirs.rows)
+        assert torch.equal(ours.row_ids, theirs.row_ids)
+        assert ours.rows.requires_grad == theirs.rows.requires_grad
+
+
+def test_a_child_of_a_worker_takes_nothing_from_it():
+    with AsWorker() as slots:
+        batch = slots.batch(*filled(1))
+        child = os.fork()
+        if child == 0:
+            del batch
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        others = [slots.batch(*filled(value)) for value in range(2, 9)]
+        assert batch.rows.unique() == 1 and sent(batch).rows.unique() == 1
+        assert [int(other.rows[0, 0]) for other in others] == list(range(2, 9))
+
+
+def test_threads_of_a_worker_have_slots_of_their_own():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    wrong = []
+
+    def fill(slots, first):
+        for value in range(first, first + 1500):
+            batch = slots.batch(*filled(value))
+            if not bool((batch.rows == value).all()):
+                wrong.append(value)
+
+    try:
+        with AsWorker() as slots:
+            threads = [threading.Thread(target=fill, args=(slots, at * 10_000)) for at in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not wrong
+
+
+def test_forks_of_the_receiver_do_not_use_up_the_slots():
+    with AsWorker() as slots:
+        for value in range(40):
+            held = sent(slots.batch(*filled(value)))
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+            os.waitpid(child, 0)
+            assert held.rows.unique() == value
+            del held
+        assert len(slots._slots) <= 2
+        assert isinstance(slots.batch(*filled(1)), _slots._SlotBatch)
+
+
+def test_a_message_is_read_once():
+    with AsWorker() as slots:
+        message = bytes(ForkingPickler.dumps(slots.batch(*filled(1))))
+        first = pickle.loads(message)
+        with pytest.raises(RuntimeError, match="read once"):
+            pickle.loads(message)
+        assert first.rows.unique() == 1
+
+
+def mapped_of_others():
+    """But for what tests that are their own workers have left."""
+    return [key for key in _slots._received if key[0] != os.getpid()]
+
+
+def test_nothing_stays_mapped_of_workers_that_have_ended(corpus):  # noqa: F811
+    for _ in range(3):
+        for batch in loader(ShardDataset(corpus, batch_rows=3)):
+            check([batch])
+    del batch
+    gc.collect()
+    assert not _slots._leases
+    # A worker may end a moment after its last batch was dropped.
+    deadline = time.monotonic() + 20
+    while mapped_of_others() and time.monotonic() < deadline:
+        time.sleep(0.05)
+        _slots._forget_ended()
+    assert not mapped_of_others()
 
 
 def test_slots_are_large_enough():
