@@ -131,9 +131,10 @@ def test_other_pickles_have_the_rows_themselves():
         assert sent(pickle.loads(text)).rows.unique() == 5
 
 
-def test_what_is_held_at_a_fork_is_not_used_again():
+@pytest.mark.parametrize("on_its_way", [sent, lambda batch: batch], ids=["received", "filled"])
+def test_what_is_held_at_a_fork_is_not_used_again(on_its_way):
     with AsWorker() as slots:
-        held = sent(slots.batch(*filled(1)))
+        held = on_its_way(slots.batch(*filled(1)))
         theirs, ours = multiprocessing.get_context("fork").Pipe()
         child = os.fork()
         if child == 0:
