@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any
 
+# Workers seed it, and each would import it anew; CPython 3.11 may fail to, in a forked child.
+import numpy.random  # noqa: F401
+
 from . import ShardSource, _split
 
 try:
