@@ -8,6 +8,7 @@
 //! the device whatever its size, as there it is the number of requests in flight that counts.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -178,11 +179,15 @@ impl Cached {
 
     /// Whether the page cache has all of the range; `None` if nobody can tell.
     fn is_resident(&self, offset: u64, len: usize) -> Option<bool> {
-        let file = self.asked.as_ref()?;
-        let end = offset.saturating_add(len as u64);
-        let pages = end.div_ceil(self.page_bytes) - offset / self.page_bytes;
-        cached_pages_in(file, offset..end).ok().map(|cached| cached >= pages)
+        let range = offset..offset.saturating_add(len as u64);
+        is_cached(self.asked.as_ref()?, range, self.page_bytes)
     }
+}
+
+/// Whether the page cache has all of a range of a file; `None` if the kernel does not say.
+pub(crate) fn is_cached(file: &File, range: Range<u64>, page_bytes: u64) -> Option<bool> {
+    let pages = range.end.div_ceil(page_bytes) - range.start / page_bytes;
+    cached_pages_in(file, range).ok().map(|cached| cached >= pages)
 }
 
 /// Files whose pages in the cache are asked for: one descriptor for each, and not for more than
@@ -192,7 +197,7 @@ pub(crate) struct Residence {
     /// Locked only by who has the interpreter lock, as `os.fork` has it: so that no child
     /// inherits it locked by a thread that it does not have.
     files: Mutex<Vec<(PathBuf, Weak<File>)>>,
-    page_bytes: u64,
+    pub(crate) page_bytes: u64,
 }
 
 const ASKED_FILES_MAX: usize = 64;

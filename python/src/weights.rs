@@ -9,7 +9,6 @@ use std::thread;
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ringmain::backends::probe::cached_pages_in;
 use ringmain::weights::{LoadOptions, Tensor, TensorInfo, WeightFile, Weights, WeightsError};
 
 use crate::array;
@@ -18,7 +17,7 @@ use crate::engine::PyEngine;
 use crate::error::Result;
 use crate::gil::detached;
 use crate::position;
-use crate::source::Source;
+use crate::source::{Source, is_cached};
 use crate::view::View;
 
 /// The tensors of a safetensors file, or of a model of several.
@@ -29,7 +28,6 @@ pub(crate) struct PyWeights {
     cached: OnceLock<Weights>,
     path: PathBuf,
     engine: Py<PyEngine>,
-    page_bytes: u64,
 }
 
 /// Read ahead of what is handed out. Whoever loads a model keeps it, so the window costs no memory, and
@@ -42,9 +40,8 @@ impl PyWeights {
     #[pyo3(signature = (path, engine=None))]
     fn new(py: Python<'_>, path: PathBuf, engine: Option<Bound<'_, PyEngine>>) -> Result<Self> {
         let engine = PyEngine::or_default(py, engine)?;
-        let page_bytes = py.import("mmap")?.getattr("PAGESIZE")?.extract()?;
         let device = detached(py, || Weights::open(&engine.get().engine, &path))?;
-        Ok(Self { device, cached: OnceLock::new(), path, engine, page_bytes })
+        Ok(Self { device, cached: OnceLock::new(), path, engine })
     }
 
     /// The names of all tensors, in the order of the files.
@@ -169,16 +166,13 @@ impl PyWeights {
         let file = File::open(self.device.files()[infos[0].file()].path());
         // One question for tensors that follow each other.
         let mut runs = infos.chunk_by(|a, b| end(a) == b.offset());
-        file.is_ok_and(|file| runs.all(|run| self.is_run_cached(&file, run)))
-    }
-
-    fn is_run_cached(&self, file: &File, run: &[&TensorInfo]) -> bool {
-        let (start, end) = (run[0].offset(), end(run[run.len() - 1]));
-        if start == end {
-            return true;
-        }
-        let pages = end.div_ceil(self.page_bytes) - start / self.page_bytes;
-        cached_pages_in(file, start..end).is_ok_and(|cached| cached >= pages)
+        let page_bytes = self.engine.get().residence.page_bytes;
+        file.is_ok_and(|file| {
+            runs.all(|run| {
+                let range = run[0].offset()..end(run[run.len() - 1]);
+                range.is_empty() || is_cached(&file, range, page_bytes) == Some(true)
+            })
+        })
     }
 }
 
