@@ -83,8 +83,10 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
     ) -> Self {
         let depth = depth_max.min(plan.requests().len());
         memory.lanes.clear(); // What is left of the last batch says nothing about this one.
+        memory.lanes.reserve(depth_max); // For a later batch that has more.
         memory.lanes.resize_with(depth, Lane::default);
         memory.idle.clear();
+        memory.idle.reserve(depth_max);
         memory.idle.extend((0..depth).rev());
         let (pins, next, failure) = (SmallVec::new(), 0, FirstFailure::default());
         Self { device, plan, reads, memory, pins, next, failure }

@@ -105,6 +105,10 @@ impl Plan {
         if !self.order.is_sorted_by_key(key) {
             self.order.sort_unstable_by_key(key);
         }
+        // Of as many reads another time fewer may be merged, and then the requests are more.
+        let len = self.order.len().min(KEPT_REQUESTS_MAX);
+        self.requests.reserve_exact(len);
+        self.pieces.reserve_exact(len);
         let order = std::mem::take(&mut self.order);
         let mut builder = Builder { plan: self, limits, file: 0, open: None };
         let mut before: Option<Span> = None;

@@ -174,12 +174,20 @@ struct State {
     waiting: usize,
 }
 
+/// The list of idle buffers has room for this many from the start, in 1.5 KiB: how many are idle at
+/// once depends on which threads run when, and a loop that has found its stride should not allocate
+/// because of that.
+const IDLE_LEN: usize = 64;
+
 impl Shelf {
     fn new(limit_bytes: usize) -> Self {
         Self {
             generation: fork_generation(),
             limit_bytes,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                idle: Vec::with_capacity(IDLE_LEN.min(limit_bytes / PAGE_BYTES)),
+                ..State::default()
+            }),
             returned: Condvar::new(),
         }
     }

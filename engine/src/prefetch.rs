@@ -71,6 +71,10 @@ type Outcome<S> = Option<Result<<S as Schedule>::Item, <S as Schedule>::Error>>;
 const PAUSE_MIN: Duration = Duration::from_micros(250);
 const PAUSE_MAX: Duration = Duration::from_millis(8);
 
+/// The queue of jobs that were read has room for at most this many from the start, so that a large
+/// window of tiny jobs costs little. A longer queue grows when it must.
+const QUEUE_LEN_MAX: usize = 1024;
+
 /// A caller who waits in parts and was away for this long has given up, and may have dropped what
 /// it held: it waits anew, and an error of the old wait is none of the new.
 const AWAY_MIN: Duration = Duration::from_secs(1);
@@ -192,7 +196,7 @@ impl<S: Schedule> Prefetcher<S> {
         if self.limits.window_bytes == 0 {
             return false;
         }
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(Shared::new(self.queue_len()));
         let (theirs, schedule, limits) = (Arc::clone(&shared), self.position.clone(), self.limits);
         let thread = std::thread::Builder::new()
             .name("ringmain-reader".into())
@@ -200,6 +204,13 @@ impl<S: Schedule> Prefetcher<S> {
         let Ok(thread) = thread else { return false };
         self.reader = Some(Reader { shared, thread, process_id: process::id() });
         true
+    }
+
+    /// How many jobs like the next one the window holds. With room for them from the start the
+    /// queue allocates nothing later, when the reader first runs far ahead.
+    fn queue_len(&self) -> usize {
+        let job_bytes = self.position.next_bytes().unwrap_or(0).max(1);
+        (self.limits.window_bytes / job_bytes).clamp(1, QUEUE_LEN_MAX)
     }
 
     fn stop(&mut self) {
@@ -299,9 +310,9 @@ impl<S: Schedule> Reader<S> {
 }
 
 impl<S: Schedule> Shared<S> {
-    fn new() -> Self {
+    fn new(queue_len: usize) -> Self {
         let state = State {
-            ready: VecDeque::new(),
+            ready: VecDeque::with_capacity(queue_len),
             ready_bytes: 0,
             failure: None,
             is_over: false,

@@ -36,7 +36,9 @@ impl Cells {
         let count = arena_bytes.checked_div(cell_bytes(plan)).unwrap_or(0);
         self.bytes = if count == 0 { 0 } else { cell_bytes(plan) };
         self.idle.clear();
-        self.idle.extend((0..count).rev());
+        // Of small cells an arena has more than there are lanes to use them.
+        self.idle.reserve(depth_max);
+        self.idle.extend((0..count.min(depth_max)).rev());
         self.of_lane.clear();
         self.of_lane.resize(depth_max, None);
     }
