@@ -13,8 +13,8 @@ use tempfile::TempDir;
 const ROWS: usize = 96;
 const COLUMNS: usize = 1021;
 
-/// Far less than the 30 seconds after which a pool gives up.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Reads take milliseconds; one that waits for the pool takes the 30 seconds after which it gives up.
+const PATIENCE: Duration = Duration::from_secs(25);
 
 /// A file whose element at `(row, column)` is `row * COLUMNS + column`, at an odd offset.
 fn file() -> (TempDir, std::path::PathBuf) {

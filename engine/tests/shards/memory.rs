@@ -34,7 +34,8 @@ fn whoever_holds_all_batches_is_told_and_can_go_on() {
             };
             assert!(matches!(error, ShardError::MemorySpent { .. }), "{error}");
             assert!(error.to_string().contains("drop batches sooner"), "{error}");
-            assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+            // Less than the 30 seconds for which a pool lets callers wait.
+            assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
             let rows: usize = held.iter().map(|batch| batch.len()).sum();
             held.iter().for_each(check_rows);
             held.clear();
@@ -97,7 +98,8 @@ fn sources_of_one_engine_do_not_disturb_each_other() {
 fn a_source_is_dropped_while_the_memory_is_spent() {
     let corpus = Corpus::new(&[300], WIDTH);
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
-    let mut source = ShardOptions::new().batch_rows(10).open_dir(&engine, corpus.path()).unwrap();
+    let options = ShardOptions::new().batch_rows(10).memory_patience(Duration::from_secs(3600));
+    let mut source = options.open_dir(&engine, corpus.path()).unwrap();
     let _held = source.next_batch().unwrap();
     let mut rest = Vec::new();
     while let Ok(buffer) = engine.pool().try_take(4096) {
@@ -105,5 +107,5 @@ fn a_source_is_dropped_while_the_memory_is_spent() {
     }
     let start = Instant::now();
     drop(source);
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(120), "{:?}", start.elapsed());
 }

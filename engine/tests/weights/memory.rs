@@ -74,12 +74,9 @@ fn one_tensor_of_two_gigabytes_costs_itself_and_a_stream_its_window() {
         }
         let one = peak_growth(&path, kind, "one");
         let limit = TENSOR_BYTES + SLACK_BYTES;
-        assert!(
-            (TENSOR_BYTES..=limit).contains(&one),
-            "{kind}: {} of {} MiB",
-            one / MIB,
-            limit / MIB
-        );
+        assert!(one <= limit, "{kind}: {} of {} MiB", one / MIB, limit / MIB);
+        // What else the process has may have become smaller meanwhile.
+        assert!(one > TENSOR_BYTES / 2, "{kind}: {} MiB are no tensor", one / MIB);
         let stream = peak_growth(&path, kind, "stream");
         let limit = TENSOR_BYTES + WINDOW_BYTES.max(TENSOR_BYTES) + SLACK_BYTES;
         assert!(stream <= limit, "{kind}: {} of {} MiB", stream / MIB, limit / MIB);

@@ -34,6 +34,9 @@ fn turn_to_lock() -> std::sync::MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+/// When a wait is taken for one without an end, on however busy a machine.
+const DEADLINE: std::time::Duration = std::time::Duration::from_secs(120);
+
 /// A file that `safetensors` itself has written.
 fn vector(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/safetensors").join(name)

@@ -172,10 +172,12 @@ fn seed_step_10_memory_stays_bounded_during_loading() {
     const SLACK_BYTES: u64 = 8 << 20;
     let dir = support::temp_dir();
     write_models(dir.path());
+    let limit = 2 * MODEL_BYTES + SLACK_BYTES;
     let growth = loading_growth_bytes(dir.path(), 2 * MODEL_BYTES);
-    assert!(growth <= 2 * MODEL_BYTES + SLACK_BYTES, "grew by {growth} bytes");
+    assert!(growth <= limit, "grew by {growth} bytes");
+    // The kernel may take back some pages of the first models before the last one is loaded.
     let growth = loading_growth_bytes(dir.path(), MODELS * MODEL_BYTES);
-    assert!(growth >= MODELS * MODEL_BYTES, "{growth} bytes would not have been seen");
+    assert!(growth > limit, "{growth} bytes would not have been seen");
 }
 
 fn mixed() -> (MappedWeights, Vec<u8>) {

@@ -13,7 +13,7 @@ use ringmain::weights::{Prefer, Prepared, SourceKind, WeightSource, WeightsError
 use ringmain::{Engine, ReadBackend};
 
 use crate::support::{engines_for, engines_with, temp_dir};
-use crate::{promise, write_file};
+use crate::{DEADLINE, promise, write_file};
 
 #[test]
 fn every_way_gives_the_same_bytes() {
@@ -124,7 +124,7 @@ impl ReadBackend for Watched {
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         // Not for ever: a test that fails drops its source, which waits for the reads.
         let since = Instant::now();
-        while self.is_closed.load(Ordering::SeqCst) && since.elapsed().as_secs() < 20 {
+        while self.is_closed.load(Ordering::SeqCst) && since.elapsed() < DEADLINE {
             std::thread::sleep(Duration::from_millis(1));
         }
         let name = std::thread::current().name().map(str::to_owned);
@@ -168,7 +168,7 @@ pub(crate) fn watched(path: &Path) -> (Arc<Watched>, Engine, WeightSource) {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_so() {
-        assert!(since.elapsed() < Duration::from_secs(30), "{what}");
+        assert!(since.elapsed() < DEADLINE, "{what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

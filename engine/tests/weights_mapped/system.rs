@@ -15,10 +15,13 @@ use ringmain::weights::{
 
 use crate::source::watched;
 use crate::support::temp_dir;
-use crate::{promise, turn_to_lock, write_file};
+use crate::{DEADLINE, promise, turn_to_lock, write_file};
 
 pub(crate) const MODELS: u64 = 12;
 pub(crate) const MODEL_BYTES: u64 = 16 << 20;
+
+/// What locked pages may count for: 64 KiB are all that some systems give.
+const LOCKED_BYTES: usize = 32 << 10;
 
 /// What a child is told.
 const CHILD_DIR: &str = "RINGMAIN_WEIGHTS_DIR";
@@ -107,11 +110,22 @@ fn loading_child() {
     answer(most_bytes.saturating_sub(before_bytes));
 }
 
+/// Keeps the pages of a file in memory, by locking them under another name: the kernel takes back
+/// others when it likes, and then they are in no mapping any more.
+fn keep_in_memory(path: &Path) -> MappedWeights {
+    let link = path.with_extension("link");
+    std::fs::hard_link(path, &link).unwrap();
+    let weights = MappedWeights::open(&link, promise()).unwrap();
+    weights.lock_in_memory().unwrap();
+    weights
+}
+
 #[test]
 fn populate_release_and_lock_do_so() {
-    let (dir, len, _turn) = (temp_dir(), 32 << 10, turn_to_lock());
+    let (dir, len, _turn) = (temp_dir(), LOCKED_BYTES / 2, turn_to_lock());
     let path = dir.path().join("resident.safetensors");
     let bytes = write_file(&path, len);
+    let _kept = keep_in_memory(&path);
     let weights = MappedWeights::open(&path, promise()).unwrap();
     assert_eq!(mapping_bytes(&path, "Rss:"), 0);
     weights.populate_range(0..len / 2).unwrap();
@@ -123,7 +137,9 @@ fn populate_release_and_lock_do_so() {
     assert_eq!(mapping_bytes(&path, "Rss:"), 0);
     weights.lock_in_memory().unwrap();
     assert!(weights.is_locked());
-    assert_eq!((mapping_bytes(&path, "Rss:"), mapping_bytes(&path, "Locked:")), (len, len));
+    assert_eq!(mapping_bytes(&path, "Rss:"), len);
+    // Each mapping of a page counts for its part of it.
+    assert!(mapping_bytes(&path, "Locked:") > 0);
     weights.unlock().unwrap();
     assert!(!weights.is_locked());
     assert_eq!(mapping_bytes(&path, "Locked:"), 0);
@@ -153,7 +169,7 @@ fn make_cold(path: &Path, weights: &MappedWeights) {
         let outcome =
             unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         assert_eq!(outcome, 0);
-        assert!(since.elapsed().as_secs() < 30, "the file does not get cold");
+        assert!(since.elapsed() < DEADLINE, "the file does not get cold");
     }
 }
 
@@ -171,7 +187,7 @@ fn a_mapping_is_read_ahead_by_the_kernel_however_often() {
         // They count when they have arrived. The thread of the time before may still have to end.
         while cached_pages(&weights) < 512 {
             assert_eq!(source.prepare_tensor(1 << 20, 2 << 20).unwrap(), Prepared::Started);
-            assert!(since.elapsed().as_secs() < 30, "{} pages", cached_pages(&weights));
+            assert!(since.elapsed() < DEADLINE, "{} pages", cached_pages(&weights));
             std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(mapping_bytes(&path, "Rss:"), 0, "nobody has touched them");
@@ -202,7 +218,7 @@ fn fork_child() {
     backend.set_closed(false);
     if child == 0 {
         // SAFETY: a child that waits for the parent's threads is ended.
-        unsafe { libc::alarm(20) };
+        unsafe { libc::alarm(DEADLINE.as_secs() as u32) };
         let is_right = (0..4).all(|at: usize| {
             let offset = at << 10;
             source.prepare_tensor(offset, 100_000).is_ok()
@@ -229,9 +245,11 @@ fn fork_child() {
 /// A lock is a wish as an option, and an error as a call.
 #[test]
 fn a_lock_beyond_the_limit_is_told_with_the_way_out() {
-    let dir = temp_dir();
-    write_file(&dir.path().join("model-0.safetensors"), 1 << 20);
-    assert_eq!(in_child("system::memlock_child", dir.path(), 64 << 10), 1);
+    let (dir, _turn) = (temp_dir(), turn_to_lock());
+    let path = model(dir.path(), 0);
+    write_file(&path, LOCKED_BYTES);
+    let _kept = keep_in_memory(&path);
+    assert_eq!(in_child("system::memlock_child", dir.path(), LOCKED_BYTES as u64 / 2), 1);
 }
 
 #[test]
@@ -246,9 +264,9 @@ fn memlock_child() {
     let weights = MappedWeights::open_with_options(model(&dir, 0), &options, promise()).unwrap();
     let unmet: Vec<_> = weights.unmet().iter().map(|unmet| unmet.wish).collect();
     assert_eq!(unmet, [Wish::Lock]);
-    assert_eq!(mapping_bytes(&model(&dir, 0), "Rss:"), 1 << 20, "populated all the same");
+    assert_eq!(mapping_bytes(&model(&dir, 0), "Rss:"), LOCKED_BYTES, "populated all the same");
     let error = weights.lock_in_memory().unwrap_err().to_string();
-    for part in ["model-0.safetensors", "ENOMEM", "65536 bytes", "ulimit -l"] {
+    for part in ["model-0.safetensors", "ENOMEM", "16384 bytes", "ulimit -l"] {
         assert!(error.contains(part), "`{part}` is missing in: {error}");
     }
     assert!(!weights.is_locked());

@@ -94,16 +94,20 @@ fn one_opening_serves_all_who_ask_at_once() {
 fn a_failed_opening_leaves_nothing_and_nobody_behind() {
     let fixture = Fixture::new(FILE_BYTES);
     let (path, (begun, has_begun)) = (fixture.path("a"), mpsc::channel());
+    let was_looked_at = Barrier::new(2);
     thread::scope(|scope| {
         let failing = scope.spawn(|| {
             fixture.cache.get_or_open(&path, |_| {
                 begun.send(()).unwrap();
-                thread::sleep(Duration::from_millis(50));
+                was_looked_at.wait();
+                thread::sleep(Duration::from_millis(50)); // so that the other comes meanwhile
                 Err(eio(&path))
             })
         });
         has_begun.recv().unwrap();
-        assert_eq!(fixture.cache.stats().total_size, FILE_BYTES, "set aside before it is mapped");
+        let total_size = fixture.cache.stats().total_size;
+        was_looked_at.wait();
+        assert_eq!(total_size, FILE_BYTES, "set aside before it is mapped");
         assert!(fixture.get("a").is_ok());
         let error = failing.join().unwrap().unwrap_err();
         assert_eq!(error.path(), Some(&*path));
