@@ -104,7 +104,7 @@ def test_forks_while_other_threads_read(tmp_path, array, backend):
             if child == 0:
                 status = 1
                 try:
-                    signal.alarm(60)
+                    signal.alarm(120)
                     check(view, array, seed)
                     status = 0
                 finally:
@@ -159,7 +159,7 @@ def test_other_threads_run_while_one_reads(tmp_path):
 
 
 INTERRUPTED = """
-import os, signal, sys, threading
+import signal, sys
 import numpy as np, ringmain
 rows, columns = 512, 4 << 20
 engine = ringmain.Engine("pread", memory_limit=8 << 20)
@@ -180,11 +180,9 @@ shape, read = {
 out = np.zeros(shape, np.uint8)
 first, last = (1,) if out.ndim == 1 else (0,) * (out.ndim - 1) + (1,), (-1,) * out.ndim
 first = (2, 0) if sys.argv[2] == "transposed" else first
-def interrupt():
-    while not out[first]:
-        pass
-    os.kill(os.getpid(), signal.SIGINT)
-threading.Thread(target=interrupt, daemon=True).start()
+# By the time that the process has computed: on a busy machine another thread may come too late.
+signal.signal(signal.SIGPROF, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_PROF, 0.05)
 try:
     read(out)
 except KeyboardInterrupt:
@@ -196,7 +194,7 @@ WAYS = ["whole", "many", "rows", "nested rows", "strided", "from an ellipsis", "
 
 @pytest.mark.parametrize("way", WAYS)
 def test_ctrl_c_ends_a_long_read(tmp_path, way):
-    """One read, interrupted as soon as its first bytes are there: the last must not come. Holes of
+    """One read, interrupted soon after its first bytes are there: the last must not come. Holes of
     the file read as zeros."""
     path = tmp_path / "large"
     with open(path, "wb") as file:

@@ -247,7 +247,7 @@ def held_up(tmp_path, **options):
     """A source whose next batch waits for memory that is held here."""
     write_shard(tmp_path / "a.shard", np.zeros((4096, 256), np.float32))
     engine = ringmain.Engine("pread", memory_limit=4 << 20)
-    source = ringmain.ShardSource(tmp_path, engine=engine, batch_rows=512, patience=30, **options)
+    source = ringmain.ShardSource(tmp_path, engine=engine, batch_rows=512, patience=600, **options)
     held = []
     while engine.pool_stats()["in_use_bytes"] + (512 << 10) < engine.pool_stats()["limit_bytes"]:
         held.append(next(source))
