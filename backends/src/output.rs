@@ -19,7 +19,8 @@ const NAME_BYTES_MAX: usize = 255;
 /// Until [`complete`](Self::complete) it has a temporary name in the same directory. `complete`
 /// waits until all of it is on the device and only then gives it its name, in place of a file that
 /// has the name already: after a crash there is the whole file or none. One that is dropped before
-/// is removed, but not by a process that is killed. Threads may write to it side by side.
+/// is removed, but not by a process that is killed, and not by a forked child: the copy that a child
+/// inherits leaves the file to the process that began it. Threads may write to it side by side.
 ///
 /// ```
 /// use ringmain_backends::OutputFile;
@@ -41,6 +42,8 @@ pub struct OutputFile {
     direct: Option<Direct>,
     temporary: PathBuf,
     path: PathBuf,
+    /// Of the process that made the temporary file.
+    generation: u64,
 }
 
 /// The same file past the page cache.
@@ -56,7 +59,7 @@ impl OutputFile {
     /// that path.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let path = path.as_ref().to_owned();
+        let path = path.as_ref();
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         if path.is_dir() {
             // Else it would be known only when everything is written.
@@ -68,12 +71,19 @@ impl OutputFile {
             let temporary = path.with_file_name(temporary_name(name, &suffix));
             let options = OpenOptions::new().read(true).write(true).create_new(true).to_owned();
             match options.open(&temporary) {
-                Ok(file) => return Ok(Self { file: Some(file), direct: None, temporary, path }),
+                Ok(file) => return Ok(Self::new(file, &temporary, name)),
                 // Left by a process of that number that has crashed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn new(file: File, temporary: &Path, name: &OsStr) -> Self {
+        let temporary = temporary.to_owned();
+        let path = temporary.with_file_name(name);
+        let generation = sys::fork_generation();
+        Self { file: Some(file), direct: None, temporary, path, generation }
     }
 
     /// The same, and what is aligned is written past the page cache (`O_DIRECT`).
@@ -182,7 +192,7 @@ impl OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         self.close();
-        if !self.temporary.as_os_str().is_empty() {
+        if !self.temporary.as_os_str().is_empty() && self.generation == sys::fork_generation() {
             let _gone = std::fs::remove_file(&self.temporary);
         }
     }
@@ -299,5 +309,45 @@ mod tests {
         let found = std::fs::read(&path).unwrap();
         assert!(found[1 << 20..] == bytes[..] && found[..5000] == bytes[..5000]);
         assert!(found[8192..12288] == bytes[1..4097] && found[5000..8192].iter().all(|b| *b == 0));
+    }
+
+    /// Forks concern a whole process.
+    #[cfg(all(unix, feature = "conformance"))]
+    mod in_a_process_of_its_own {
+        use super::*;
+        use crate::conformance::{child::in_child, process::fork};
+
+        /// A child that was forked while a file was being written deleted it when it dropped its
+        /// copy.
+        #[test]
+        fn a_forked_child_leaves_the_file_to_its_parent() {
+            let test = "output::tests::in_a_process_of_its_own::\
+                        a_forked_child_leaves_the_file_to_its_parent";
+            in_child(test, || {
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("a");
+                let mut file = Some(OutputFile::create(&path).unwrap());
+                file.as_ref().unwrap().write_all_at(b"whole", 0).unwrap();
+                fork(|| drop(file.take())).join();
+                assert_eq!(names(dir.path()).len(), 1);
+                file.unwrap().complete().unwrap();
+                assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+            });
+        }
+
+        #[test]
+        fn a_file_that_a_forked_child_begins_is_its_own() {
+            let test = "output::tests::in_a_process_of_its_own::\
+                        a_file_that_a_forked_child_begins_is_its_own";
+            in_child(test, || {
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("a");
+                let _parents = OutputFile::create(dir.path().join("b")).unwrap();
+                fork(|| drop(OutputFile::create(&path).unwrap())).join();
+                assert_eq!(names(dir.path()).len(), 1);
+                fork(|| OutputFile::create(&path).unwrap().complete().unwrap()).join();
+                assert!(path.exists());
+            });
+        }
     }
 }

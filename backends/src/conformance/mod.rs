@@ -32,7 +32,7 @@ mod cases;
 pub mod child;
 mod data;
 #[cfg(unix)]
-mod process;
+pub(crate) mod process;
 mod rig;
 mod run;
 mod subject;
