@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::file::lasting_path;
 use crate::sys;
 
 /// The longest name of a file, on nearly all systems.
@@ -21,6 +22,8 @@ const NAME_BYTES_MAX: usize = 255;
 /// has the name already: after a crash there is the whole file or none. One that is dropped before
 /// is removed, but not by a process that is killed, and not by a forked child: the copy that a child
 /// inherits leaves the file to the process that began it. Threads may write to it side by side.
+///
+/// A relative path keeps its meaning when the working directory changes.
 ///
 /// ```
 /// use ringmain_backends::OutputFile;
@@ -80,7 +83,7 @@ impl OutputFile {
     }
 
     fn new(file: File, temporary: &Path, name: &OsStr) -> Self {
-        let temporary = temporary.to_owned();
+        let temporary = lasting_path(temporary);
         let path = temporary.with_file_name(name);
         let generation = sys::fork_generation();
         Self { file: Some(file), direct: None, temporary, path, generation }
@@ -311,7 +314,7 @@ mod tests {
         assert!(found[8192..12288] == bytes[1..4097] && found[5000..8192].iter().all(|b| *b == 0));
     }
 
-    /// Forks concern a whole process.
+    /// Forks and changes of the working directory concern a whole process.
     #[cfg(all(unix, feature = "conformance"))]
     mod in_a_process_of_its_own {
         use super::*;
@@ -347,6 +350,23 @@ mod tests {
                 assert_eq!(names(dir.path()).len(), 1);
                 fork(|| OutputFile::create(&path).unwrap().complete().unwrap()).join();
                 assert!(path.exists());
+            });
+        }
+
+        #[test]
+        fn a_relative_path_keeps_its_directory() {
+            let test = "output::tests::in_a_process_of_its_own::\
+                        a_relative_path_keeps_its_directory";
+            in_child(test, || {
+                let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+                std::env::set_current_dir(dir.path()).unwrap();
+                let dropped = OutputFile::create("dropped").unwrap();
+                let completed = OutputFile::create("completed").unwrap();
+                std::env::set_current_dir(elsewhere.path()).unwrap();
+                drop(dropped);
+                completed.complete().unwrap();
+                assert_eq!(names(dir.path()), ["completed"]);
+                assert!(names(elsewhere.path()).is_empty());
             });
         }
     }

@@ -104,6 +104,8 @@ macro_rules! __conformance_cases {
             #[cfg(unix)]
             changes::file_deleted
             #[cfg(unix)]
+            changes::working_directory_changed
+            #[cfg(unix)]
             changes::truncated_file
             #[cfg(unix)]
             changes::truncated_while_being_read
