@@ -26,6 +26,8 @@ use crate::{BackendKind, Buffer, BufferPool, Capabilities, Error, FileHandle, Re
 ///   goes on reading the old file or says [`Error::Replaced`], never bytes of the new one. **A
 ///   file truncated** is [`Error::PastEnd`]; it never ends the process. (One that is truncated and
 ///   grows again during a read may also be [`Error::Read`] with an unexpected end.)
+/// - **Working directory.** A handle that was opened by a relative path stays with its file when
+///   the process changes its working directory.
 /// - **Threads.** Every method may be called from any number of threads at once.
 /// - **Fork.** A child process may go on using the backend and its handles; so may the parent.
 ///   Reads that another thread had under way at the fork continue in the parent only.

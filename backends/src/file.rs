@@ -39,7 +39,7 @@ impl FileHandle {
         alignment: Alignment,
         slot: usize,
     ) -> Self {
-        let path = path.to_owned();
+        let path = lasting_path(path);
         let slot = AtomicUsize::new(slot);
         Self { shared: Arc::new(Shared { owner, path, identity, alignment, slot, contents: None }) }
     }
@@ -57,7 +57,8 @@ impl FileHandle {
         }
     }
 
-    /// The path it was opened by.
+    /// The path it was opened by. A relative path of a file on disk is made absolute, so that it
+    /// leads to the same file when the working directory changes.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared.path
@@ -223,6 +224,17 @@ impl FileVersion {
     pub fn len(&self) -> u64 {
         self.len
     }
+}
+
+/// The absolute form of a path that was just opened: a path that is kept must not depend on the
+/// working directory. A path stays relative only if its absolute form does not lead anywhere,
+/// because this process may not search a directory above the working one.
+pub(crate) fn lasting_path(path: &Path) -> PathBuf {
+    if path.is_absolute() {
+        return path.to_owned();
+    }
+    let absolute = std::path::absolute(path).ok().filter(|absolute| absolute.exists());
+    absolute.unwrap_or_else(|| path.to_owned())
 }
 
 /// A number for each backend instance, so that a handle can tell whose it is.

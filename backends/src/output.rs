@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::file::lasting_path;
 use crate::sys;
 
 /// The longest name of a file, on nearly all systems.
@@ -19,7 +20,10 @@ const NAME_BYTES_MAX: usize = 255;
 /// Until [`complete`](Self::complete) it has a temporary name in the same directory. `complete`
 /// waits until all of it is on the device and only then gives it its name, in place of a file that
 /// has the name already: after a crash there is the whole file or none. One that is dropped before
-/// is removed, but not by a process that is killed. Threads may write to it side by side.
+/// is removed, but not by a process that is killed, and not by a forked child: the copy that a child
+/// inherits leaves the file to the process that began it. Threads may write to it side by side.
+///
+/// A relative path keeps its meaning when the working directory changes.
 ///
 /// ```
 /// use ringmain_backends::OutputFile;
@@ -41,6 +45,8 @@ pub struct OutputFile {
     direct: Option<Direct>,
     temporary: PathBuf,
     path: PathBuf,
+    /// Of the process that made the temporary file.
+    generation: u64,
 }
 
 /// The same file past the page cache.
@@ -56,7 +62,7 @@ impl OutputFile {
     /// that path.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let path = path.as_ref().to_owned();
+        let path = path.as_ref();
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         if path.is_dir() {
             // Else it would be known only when everything is written.
@@ -68,12 +74,19 @@ impl OutputFile {
             let temporary = path.with_file_name(temporary_name(name, &suffix));
             let options = OpenOptions::new().read(true).write(true).create_new(true).to_owned();
             match options.open(&temporary) {
-                Ok(file) => return Ok(Self { file: Some(file), direct: None, temporary, path }),
+                Ok(file) => return Ok(Self::new(file, &temporary, name)),
                 // Left by a process of that number that has crashed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn new(file: File, temporary: &Path, name: &OsStr) -> Self {
+        let temporary = lasting_path(temporary);
+        let path = temporary.with_file_name(name);
+        let generation = sys::fork_generation();
+        Self { file: Some(file), direct: None, temporary, path, generation }
     }
 
     /// The same, and what is aligned is written past the page cache (`O_DIRECT`).
@@ -182,7 +195,7 @@ impl OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         self.close();
-        if !self.temporary.as_os_str().is_empty() {
+        if !self.temporary.as_os_str().is_empty() && self.generation == sys::fork_generation() {
             let _gone = std::fs::remove_file(&self.temporary);
         }
     }
@@ -299,5 +312,62 @@ mod tests {
         let found = std::fs::read(&path).unwrap();
         assert!(found[1 << 20..] == bytes[..] && found[..5000] == bytes[..5000]);
         assert!(found[8192..12288] == bytes[1..4097] && found[5000..8192].iter().all(|b| *b == 0));
+    }
+
+    /// Forks and changes of the working directory concern a whole process.
+    #[cfg(all(unix, feature = "conformance"))]
+    mod in_a_process_of_its_own {
+        use super::*;
+        use crate::conformance::{child::in_child, process::fork};
+
+        /// A child that was forked while a file was being written deleted it when it dropped its
+        /// copy.
+        #[test]
+        fn a_forked_child_leaves_the_file_to_its_parent() {
+            let test = "output::tests::in_a_process_of_its_own::\
+                        a_forked_child_leaves_the_file_to_its_parent";
+            in_child(test, || {
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("a");
+                let mut file = Some(OutputFile::create(&path).unwrap());
+                file.as_ref().unwrap().write_all_at(b"whole", 0).unwrap();
+                fork(|| drop(file.take())).join();
+                assert_eq!(names(dir.path()).len(), 1);
+                file.unwrap().complete().unwrap();
+                assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+            });
+        }
+
+        #[test]
+        fn a_file_that_a_forked_child_begins_is_its_own() {
+            let test = "output::tests::in_a_process_of_its_own::\
+                        a_file_that_a_forked_child_begins_is_its_own";
+            in_child(test, || {
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("a");
+                let _parents = OutputFile::create(dir.path().join("b")).unwrap();
+                fork(|| drop(OutputFile::create(&path).unwrap())).join();
+                assert_eq!(names(dir.path()).len(), 1);
+                fork(|| OutputFile::create(&path).unwrap().complete().unwrap()).join();
+                assert!(path.exists());
+            });
+        }
+
+        #[test]
+        fn a_relative_path_keeps_its_directory() {
+            let test = "output::tests::in_a_process_of_its_own::\
+                        a_relative_path_keeps_its_directory";
+            in_child(test, || {
+                let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+                std::env::set_current_dir(dir.path()).unwrap();
+                let dropped = OutputFile::create("dropped").unwrap();
+                let completed = OutputFile::create("completed").unwrap();
+                std::env::set_current_dir(elsewhere.path()).unwrap();
+                drop(dropped);
+                completed.complete().unwrap();
+                assert_eq!(names(dir.path()), ["completed"]);
+                assert!(names(elsewhere.path()).is_empty());
+            });
+        }
     }
 }

@@ -32,7 +32,7 @@ mod cases;
 pub mod child;
 mod data;
 #[cfg(unix)]
-mod process;
+pub(crate) mod process;
 mod rig;
 mod run;
 mod subject;
@@ -103,6 +103,8 @@ macro_rules! __conformance_cases {
             changes::file_made_again
             #[cfg(unix)]
             changes::file_deleted
+            #[cfg(unix)]
+            changes::working_directory_changed
             #[cfg(unix)]
             changes::truncated_file
             #[cfg(unix)]

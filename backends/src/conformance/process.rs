@@ -13,12 +13,12 @@ const FORK_SECONDS: u32 = 30;
 
 /// A child made by `fork`.
 #[must_use]
-pub(super) struct Forked {
+pub(crate) struct Forked {
     pid: libc::pid_t,
 }
 
 /// Runs `body` in a forked child, while the parent goes on.
-pub(super) fn fork(body: impl FnOnce()) -> Forked {
+pub(crate) fn fork(body: impl FnOnce()) -> Forked {
     // SAFETY: the process may have other threads, and then the child may only do what works in
     // a copy with this one thread. That is what is tested: the backends promise it, the C
     // library's allocator keeps it, and the child leaves by `_exit`.
@@ -37,7 +37,7 @@ pub(super) fn fork(body: impl FnOnce()) -> Forked {
 impl Forked {
     /// Panics unless the child came to the end of its body.
     #[track_caller]
-    pub(super) fn join(self) {
+    pub(crate) fn join(self) {
         let mut status = 0;
         loop {
             // SAFETY: `status` is valid to write to, and the child is ours.

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::KIND;
 use super::mapping::Mapping;
+use crate::file::lasting_path;
 use crate::handle_cache::open_plain;
 use crate::{Error, FileVersion, Result, sys};
 
@@ -114,10 +115,10 @@ impl FileMap {
             Error::Mapping { operation: "map", path, offset: 0, len, source }
         })?;
         let (locking, is_locked) = (Mutex::new(()), AtomicBool::new(false));
-        Ok(Self { path: path.to_owned(), version, file, mapping, locking, is_locked })
+        Ok(Self { path: lasting_path(path), version, file, mapping, locking, is_locked })
     }
 
-    /// The path it was opened by.
+    /// The path it was opened by, made absolute.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

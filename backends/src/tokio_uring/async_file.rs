@@ -35,7 +35,7 @@ use crate::{BackendKind, Buffer, BufferPool, CachePolicy, Error, Result, WhenSpe
 pub struct AsyncFile {
     path: PathBuf,
     policy: CachePolicy,
-    /// Shared with the reads in flight: a read that nobody awaits any more still needs it.
+    /// Shared with the reads in flight: a read whose future was dropped still needs it.
     device: Rc<DeviceFile>,
 }
 
@@ -77,8 +77,10 @@ impl AsyncFile {
     /// reads and interruptions are continued. When the pool is spent the task waits, as the pool's
     /// options say, and other tasks of the runtime go on.
     ///
-    /// The future can be dropped at any time; the runtime keeps the buffer and the file until the
-    /// kernel has let go of them.
+    /// The future can be dropped at any time: the read goes on as a task of the runtime, and the
+    /// pool gets the buffer back when the kernel has completed the read. If the runtime ends before
+    /// that, the buffer is leaked, and counts as in use in its pool from then on, because
+    /// tokio-uring does not tell when the kernel lets go of it. Let reads end before the runtime.
     ///
     /// # Errors
     /// [`Error::PastEnd`] where the file ends before, [`Error::Read`] where the system fails the
@@ -117,8 +119,7 @@ impl AsyncFile {
                 part: done..buffer.len().min(done + REQUEST_BYTES_MAX),
                 rw_flags: self.policy.rw_flags(),
             };
-            let read = op.submit(buffer, Rc::clone(&self.device)).map_err(outside)?;
-            let (result, back) = read.await;
+            let (result, back) = op.read(buffer, Rc::clone(&self.device)).await.map_err(outside)?;
             buffer = back;
             match result {
                 Ok(n) => match resume_at(done, n, needed, align) {
@@ -168,7 +169,7 @@ async fn take(pool: &BufferPool, len: usize) -> Result<Buffer> {
         match pool.try_take(len) {
             Err(Error::PoolExhausted { .. }) if started.elapsed() < timeout => {
                 // Outside a tokio-uring runtime there may be no timer, and tokio would panic.
-                submit_no_op().map_err(outside)?.await;
+                let _taken = submit_no_op().map_err(outside)?.await;
                 tokio::time::sleep(POOL_PAUSE).await;
             }
             outcome => return outcome,
@@ -179,7 +180,8 @@ async fn take(pool: &BufferPool, len: usize) -> Result<Buffer> {
 fn outside(NoRuntime: NoRuntime) -> Error {
     Error::Unavailable {
         backend: BackendKind::TokioUring,
-        reason: "an async read outside a tokio-uring runtime".into(),
-        way_out: "call it inside `tokio_uring::start`, or use a backend with blocking reads".into(),
+        reason: "an async read outside a tokio-uring runtime, or in one that has ended".into(),
+        way_out: "await it inside `tokio_uring::start`, or use a backend with blocking reads"
+            .into(),
     }
 }

@@ -7,9 +7,12 @@
 
 use std::io;
 use std::marker::PhantomData;
+use std::mem;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::panic::{self, AssertUnwindSafe};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use io_uring_06::{IoUring, cqueue, opcode, squeue, types};
 use tokio_uring::{InFlightOneshot, OneshotOutputTransform, UnsubmittedOneshot};
@@ -19,93 +22,123 @@ use crate::Buffer;
 /// What to read, and which part of a buffer to fill.
 #[derive(Clone, Debug)]
 pub(super) struct ReadOp {
-    /// Stays open until the read has ended: see [`ReadOp::submit`].
+    /// Stays open until the kernel has taken the read: see [`ReadOp::submit`].
     pub(super) descriptor: RawFd,
     pub(super) offset: u64,
     pub(super) part: Range<usize>,
     pub(super) rw_flags: i32,
 }
 
-/// What the runtime keeps until the kernel is done, also when nobody waits for it any more.
-pub(super) struct Cargo<F> {
-    buffer: Buffer,
-    /// Keeps the descriptor open, where nobody else does.
-    _keeps: F,
+/// The bytes that came or the error, and the buffer.
+pub(super) type Outcome = (io::Result<usize>, Buffer);
+
+/// A read under way, which owns its buffer until the kernel has completed the read.
+///
+/// tokio-uring is never given the buffer. It would keep the data of an operation that is dropped
+/// early, but when its runtime ends it frees that data first, and only then cancels the operation
+/// and waits for the kernel (`Driver::drop` in version 0.5.0).
+///
+/// Dropped before the completion, a `Reading` leaks its buffer, because nothing tells when the
+/// kernel lets go of it. The pool goes on counting the buffer as in use, so its limit holds.
+pub(super) struct Reading<F: 'static> {
+    completion: InFlightOneshot<F, Landing<F>>,
+    // `None` once the completion has come.
+    buffer: Option<Buffer>,
 }
 
-/// A read under way. It ends with the buffer, and the bytes that came or the error.
-pub(super) type InFlight<F> = InFlightOneshot<Cargo<F>, Landing<F>>;
+impl<F: Unpin + 'static> Future for Reading<F> {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let this = self.get_mut();
+        let result = ready!(Pin::new(&mut this.completion).poll(context));
+        match this.buffer.take() {
+            Some(buffer) => Poll::Ready((result, buffer)),
+            None => unreachable!("an operation completes once"),
+        }
+    }
+}
+
+impl<F: 'static> Drop for Reading<F> {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            mem::forget(buffer);
+        }
+    }
+}
 
 /// A no-op under way: it ends as soon as the kernel takes it.
-pub(super) type NoOp = InFlightOneshot<(), NoOpLanding>;
+pub(super) type NoOp = InFlightOneshot<(), Landing<()>>;
 
 impl ReadOp {
     /// Queues the read. It reaches the kernel when the runtime next has nothing else to do.
     ///
-    /// The descriptor must stay open until then, or a file that took its number is read: `keeps`
-    /// is dropped no sooner than that. The buffer comes to no harm in any case: the runtime owns
-    /// it until the kernel has let go of it.
+    /// The descriptor must stay open until then, or a file that took its number is read. The
+    /// runtime holds `keeps` at least that long: it submits its queue before it ends.
     pub(super) fn submit<F: Unpin + 'static>(
         &self,
         mut buffer: Buffer,
         keeps: F,
-    ) -> Result<InFlight<F>, NoRuntime> {
+    ) -> Result<Reading<F>, NoRuntime> {
         let dst = &mut buffer[self.part.clone()];
         // A device request is at most 1 GiB.
         let (address, len) = (dst.as_mut_ptr(), dst.len() as u32);
         // This pointer goes to the kernel through a safe function of tokio-uring. It stays valid:
-        // a `Buffer`'s memory does not move with it, and the buffer goes into the operation,
-        // which keeps it until the completion has come, even if it is dropped before.
+        // a `Buffer`'s memory does not move with it, and `Reading` frees it only after the
+        // completion has come.
         let entry = opcode::Read::new(types::Fd(self.descriptor), address, len)
             .offset(self.offset)
             .rw_flags(self.rw_flags)
             .build();
-        submit(Cargo { buffer, _keeps: keeps }, Landing(PhantomData), entry)
+        // If this fails the entry was not queued, and the buffer is free to be used again.
+        let completion = submit(keeps, entry)?;
+        Ok(Reading { completion, buffer: Some(buffer) })
+    }
+
+    /// Reads in a task of its own. The task goes on if the caller drops this future, and gives the
+    /// buffer back to the pool when the kernel has completed the read. If the runtime ends first,
+    /// the buffer is leaked: see [`Reading`].
+    pub(super) async fn read<F: Unpin + 'static>(
+        self,
+        buffer: Buffer,
+        keeps: F,
+    ) -> Result<Outcome, NoRuntime> {
+        let task = async move { Ok(self.submit(buffer, keeps)?.await) };
+        // Outside a runtime tokio panics and drops the task, which has not queued anything.
+        let spawned = panic::catch_unwind(AssertUnwindSafe(|| tokio::task::spawn_local(task)));
+        spawned.map_err(|_| NoRuntime)?.await.map_err(|_ended| NoRuntime)?
     }
 }
 
 /// Queues a no-op.
 pub(super) fn submit_no_op() -> Result<NoOp, NoRuntime> {
-    submit((), NoOpLanding, opcode::Nop::new().build())
+    submit((), opcode::Nop::new().build())
 }
 
-/// The code does not run in a tokio-uring runtime.
+/// The code does not run in a tokio-uring runtime, or not any more.
 #[derive(Debug)]
 pub(super) struct NoRuntime;
 
 /// tokio-uring panics where there is no runtime around; a library should not.
-fn submit<D: 'static, T: OneshotOutputTransform<StoredData = D>>(
-    cargo: D,
-    landing: T,
+fn submit<F: 'static>(
+    keeps: F,
     entry: squeue::Entry,
-) -> Result<InFlightOneshot<D, T>, NoRuntime> {
-    let operation = UnsubmittedOneshot::new(cargo, landing, entry);
+) -> Result<InFlightOneshot<F, Landing<F>>, NoRuntime> {
+    let operation = UnsubmittedOneshot::new(keeps, Landing(PhantomData), entry);
     // Nothing of ours is shared with the closure: what it was given is gone if it panics.
     panic::catch_unwind(AssertUnwindSafe(|| operation.submit())).map_err(|_| NoRuntime)
 }
 
-/// Turns a completed read into its outcome.
+/// Turns a completion into its result.
 pub(super) struct Landing<F>(PhantomData<fn() -> F>);
 
 impl<F> OneshotOutputTransform for Landing<F> {
-    type Output = (io::Result<usize>, Buffer);
-    type StoredData = Cargo<F>;
+    type Output = io::Result<usize>;
+    type StoredData = F;
 
-    fn transform_oneshot_output(self, cargo: Cargo<F>, entry: cqueue::Entry) -> Self::Output {
-        let result = usize::try_from(entry.result())
-            .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
-        (result, cargo.buffer)
+    fn transform_oneshot_output(self, _keeps: F, entry: cqueue::Entry) -> io::Result<usize> {
+        usize::try_from(entry.result()).map_err(|_| io::Error::from_raw_os_error(-entry.result()))
     }
-}
-
-/// Turns a completed no-op into nothing.
-pub(super) struct NoOpLanding;
-
-impl OneshotOutputTransform for NoOpLanding {
-    type Output = ();
-    type StoredData = ();
-
-    fn transform_oneshot_output(self, (): (), _entry: cqueue::Entry) {}
 }
 
 /// Whether the kernel gives rings, and takes from them. A runtime that fails to start leaks the

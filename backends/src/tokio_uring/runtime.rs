@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-use super::operation::{InFlight, NoOp, submit_no_op, try_ring};
+use super::operation::{NoOp, Reading, submit_no_op, try_ring};
 use super::queue::{Job, Queue, Ticket};
 
 /// Full batches, of several threads, whose reads can be in flight at once.
@@ -92,7 +92,7 @@ fn run(entries: u32, queue: Arc<Queue>, report: &mpsc::SyncSender<io::Result<()>
         drop(ManuallyDrop::into_inner(runtime));
     }
     // Else the ring may hold reads that the kernel does not take. Dropping the runtime would
-    // wait for them for ever, or abort; leaked, it keeps their memory from being freed.
+    // wait for them for ever, or abort; so it is leaked, as `Reading` leaks their buffers.
 }
 
 /// How the runtime came to its end.
@@ -105,7 +105,7 @@ enum End {
 }
 
 struct Flight {
-    op: InFlight<()>,
+    op: Reading<()>,
     // Dropped after the operation.
     ticket: Ticket,
 }

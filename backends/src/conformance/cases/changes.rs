@@ -61,6 +61,7 @@ mod unix {
 
     use super::*;
     use crate::conformance::data::DataFile;
+    use crate::conformance::process;
     use crate::conformance::rig::Dice;
     use crate::{BackendOptions, Error, FileHandle, ReadBackend, ReadBackendExt};
 
@@ -158,6 +159,30 @@ mod unix {
         assert!(matches!(error, Error::Open { .. }), "{error:?}");
         evict(&*backend, &evictor);
         check_old_bytes_or_error(&*backend, &file, &data);
+    }
+
+    /// A relative path means the file that it led to when it was opened, also for a file that was
+    /// closed to make room and for a forked child.
+    pub(in crate::conformance) fn working_directory_changed(rig: &Rig<'_>) {
+        rig.in_child(|rig| {
+            let (backend, evictor) = evicting_backend(rig);
+            let data = rig.file("data", 10_000);
+            let other_dir = rig.dir().join("other");
+            std::fs::create_dir(&other_dir).unwrap();
+            DataFile::create(other_dir.join("data"), 20_000);
+            std::env::set_current_dir(rig.dir()).unwrap();
+            let file = backend.open(Path::new("data")).unwrap();
+            let check = |dir: &Path| {
+                std::env::set_current_dir(dir).unwrap();
+                evict(&*backend, &evictor);
+                check_batch(&*backend, &[Want::new(&file, &data, 0, 10_000)]);
+                assert_eq!(backend.len(&file).unwrap(), 10_000);
+                assert!(file.stamp().unwrap().is_same_file);
+            };
+            process::fork(|| check(&other_dir)).join();
+            check(&other_dir);
+            check(Path::new("/"));
+        });
     }
 
     /// In a child, because a mapping answers a lost page with a signal.

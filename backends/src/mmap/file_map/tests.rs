@@ -102,3 +102,19 @@ fn all_of_a_range_is_read_ahead() {
         assert_eq!(cached(), (len >> 12) as u64);
     }
 }
+
+/// A relative path was asked for again in the new working directory, where there is no such file.
+#[cfg(feature = "conformance")]
+#[test]
+fn a_map_stays_current_when_the_working_directory_changes() {
+    let test = "mmap::file_map::tests::a_map_stays_current_when_the_working_directory_changes";
+    crate::conformance::child::in_child(test, || {
+        let (dir, path) = file(b"weights");
+        std::env::set_current_dir(dir.path()).unwrap();
+        let map = FileMap::open(Path::new("weights.bin"), promise()).unwrap();
+        std::env::set_current_dir("/").unwrap();
+        assert!(map.is_current());
+        std::fs::write(path, b"other weights").unwrap();
+        assert!(!map.is_current());
+    });
+}
