@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringmain_backends::conformance::child::in_child;
 use ringmain_backends::{
@@ -138,6 +139,27 @@ fn faults_of_others_reach_the_handler_that_was_there_before() {
             0
         };
         assert_eq!(end_of(raised), End::Exit(OTHER_HANDLER));
+    });
+}
+
+/// A handler that was installed after the first mapping made the next lost page deadly for the mappings
+/// there were.
+#[test]
+fn reads_outlive_truncation_though_the_handler_was_replaced() {
+    in_child("reads_outlive_truncation_though_the_handler_was_replaced", || {
+        let ((_dir, path), backend) = (file(), mmap_backend());
+        let file = backend.open(&path).unwrap();
+        let range = mapped(&*backend, &path);
+        assert_eq!(backend.read_to_vec(&file, LOST as u64, 1).unwrap(), [7]);
+        replace_handler();
+        // The handler is looked at again after 100 ms at the latest.
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(backend.read_to_vec(&file, LOST as u64, 1).unwrap(), [7]);
+        truncate(&path, 100);
+        let error = backend.read_to_vec(&file, LOST as u64, 1).unwrap_err();
+        assert!(matches!(error, Error::PastEnd { file_len: 100, .. }), "{error:?}");
+        assert!(!range.copy_to(&mut [0; FILE_BYTES]));
+        assert!(!range.copy_blocks::<4096>(|_, _| {}));
     });
 }
 
