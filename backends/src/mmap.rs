@@ -1,22 +1,26 @@
 //! Reads out of a read-only mapping.
 //!
 //! A file may be truncated under its mapping, or its device may fail, at any moment. A load then
-//! raises `SIGBUS`. `sys::MapGuard` turns that into zeros and a mark on the mapping; every
-//! copying read looks at the mark after the copy, and if it is set reads again with `pread`,
-//! which says what is the matter. Truncation inside a page raises no signal, but zeroes the rest of
+//! raises `SIGBUS`. Mappings that are copied from have a `sys::MapGuard`, which turns that into zeros
+//! and a mark on the mapping; every copying read looks at the mark after the copy, and if it is set
+//! reads again with `pread`, which says what is the matter. Slices come from other mappings, without
+//! a guard: zeros in the place of a lost page must never look like bytes of the file. Truncation inside a page raises no signal, but zeroes the rest of
 //! the page: where a page that was copied ends with a 0, the file is asked whether it still reaches
 //! to the end of the read.
 
 mod file_map;
+mod guarded;
 mod mapping;
 mod range;
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use self::mapping::{Copied, Mapping};
+use self::guarded::{Copied, GuardedMapping};
+use self::mapping::Mapping;
 use crate::fault::{Fault, Faults};
 use crate::file::next_owner;
 use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
@@ -48,10 +52,23 @@ pub struct MmapBackend {
     faults: Option<Arc<Faults>>,
 }
 
-/// A file and its mapping as long as the file was when it was mapped.
+/// A file and its mappings, as long as the file was when it was mapped.
 struct MappedFile {
     file: File,
-    mapping: Arc<Mapping>,
+    /// What reads copy from.
+    copies: Arc<GuardedMapping>,
+    /// What slices are handed out of, once a range was asked for.
+    slices: OnceLock<Arc<Mapping>>,
+}
+
+impl MappedFile {
+    fn slices(&self) -> io::Result<Arc<Mapping>> {
+        if let Some(slices) = self.slices.get() {
+            return Ok(Arc::clone(slices));
+        }
+        let made = Arc::new(Mapping::of_len(&self.file, self.copies.len() as u64)?);
+        Ok(Arc::clone(self.slices.get_or_init(|| made)))
+    }
 }
 
 impl Cached for MappedFile {
@@ -82,9 +99,9 @@ impl MmapBackend {
     fn acquire(&self, file: &FileHandle, end: u64) -> Result<Pinned<'_, MappedFile>> {
         let cache = self.cache.get();
         let pin = cache.acquire(file)?;
-        let covers = pin.mapping.len() as u64 >= end;
-        let damaged = pin.mapping.is_damaged();
-        let grown = || sys::file_len(&pin.file).is_ok_and(|len| len > pin.mapping.len() as u64);
+        let covers = pin.copies.len() as u64 >= end;
+        let damaged = pin.copies.is_damaged();
+        let grown = || sys::file_len(&pin.file).is_ok_and(|len| len > pin.copies.len() as u64);
         if !damaged && (covers || !grown()) {
             return Ok(pin);
         }
@@ -102,8 +119,7 @@ impl MmapBackend {
             return Err(sys::eio().into());
         }
         let start = usize::try_from(offset);
-        let copied =
-            start.map_or(Copied::No, |start| self.copy(&mapped.mapping, start, read.dst()));
+        let copied = start.map_or(Copied::No, |start| self.copy(&mapped.copies, start, read.dst()));
         let Some(end) = read.end() else {
             return Err(Shortfall::PastEnd(sys::file_len(&mapped.file)?));
         };
@@ -116,7 +132,7 @@ impl MmapBackend {
 
     /// Copies a part after the other where pages are to be released: a tensor of gigabytes must not
     /// be resident as a file too.
-    fn copy(&self, mapping: &Mapping, start: usize, dst: &mut [u8]) -> Copied {
+    fn copy(&self, mapping: &GuardedMapping, start: usize, dst: &mut [u8]) -> Copied {
         if self.residency == Residency::Keep || dst.is_empty() {
             return mapping.copy(start, dst);
         }
@@ -159,12 +175,12 @@ fn has_byte(file: &File, offset: u64) -> bool {
 
 fn open_mapped(path: &Path) -> Result<MappedFile> {
     let file = open_plain(KIND, path)?;
-    let mapping = Mapping::of(&file).map_err(|source| Error::Open {
-        backend: KIND,
-        path: path.into(),
-        source,
-    })?;
-    Ok(MappedFile { file, mapping: Arc::new(mapping) })
+    let copies = GuardedMapping::of(&file).map_err(|source| not_mapped(path, source))?;
+    Ok(MappedFile { file, copies: Arc::new(copies), slices: OnceLock::new() })
+}
+
+fn not_mapped(path: &Path, source: io::Error) -> Error {
+    Error::Open { backend: KIND, path: path.into(), source }
 }
 
 impl ReadBackend for MmapBackend {
@@ -197,19 +213,20 @@ impl ReadBackend for MmapBackend {
 
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         let pin = self.acquire(file, range.end)?;
-        let len = pin.mapping.len();
+        let len = pin.copies.len();
         let clamp = |at: u64| usize::try_from(at).unwrap_or(len).min(len);
-        let (start, end) = (clamp(range.start), clamp(range.end));
-        if let Some(map) = pin.mapping.map.as_ref().filter(|_| start < end) {
-            let _hint = sys::prefetch_mapped(map, start, end - start);
-        }
+        pin.copies.prefetch(clamp(range.start)..clamp(range.end));
         Ok(())
     }
 
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         let pin = self.acquire(file, 0)?;
         let clamp = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-        pin.mapping.release(clamp(range.start)..clamp(range.end));
+        let range = clamp(range.start)..clamp(range.end);
+        if let Some(slices) = pin.slices.get() {
+            slices.release(range.clone());
+        }
+        pin.copies.release(range);
         Ok(())
     }
 
@@ -219,11 +236,12 @@ impl ReadBackend for MmapBackend {
         let (Ok(start), Ok(end)) = bounds else {
             return Err(past_end(file, range, &pin));
         };
-        if start > end || end > pin.mapping.len() {
+        if start > end || end > pin.copies.len() {
             return Err(past_end(file, range, &pin));
         }
-        let mapping = Arc::clone(&pin.mapping);
-        Ok(Some(MappedRange { mapping, range: start..end, residency: self.residency }))
+        let slices = pin.slices().map_err(|source| not_mapped(file.path(), source))?;
+        let (copies, residency) = (Arc::clone(&pin.copies), self.residency);
+        Ok(Some(MappedRange { copies, slices, range: start..end, residency }))
     }
 }
 
@@ -234,6 +252,6 @@ fn past_end(file: &FileHandle, range: Range<u64>, mapped: &MappedFile) -> Error 
         offset: range.start,
         len: usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX),
         index: 0,
-        file_len: mapped.mapping.len() as u64,
+        file_len: mapped.copies.len() as u64,
     }
 }

@@ -67,20 +67,12 @@ fn run_everything(filesystem: &str, dir: &Path, expectations: &Expectations) {
     }
 }
 
-/// Says what is missing, or fails where it must not be missing.
-fn missing(filesystem: &str, why: &str) {
-    let required = std::env::var("CI").is_ok_and(|value| value == "true")
-        || std::env::var_os("RINGMAIN_REQUIRE_FILESYSTEMS").is_some();
-    assert!(!required, "{filesystem} is required and cannot be tested: {why}");
-    common::say(&format!("{filesystem}: not tested: {why}"));
-}
-
 #[test]
 fn tmpfs() {
     let shm = Path::new("/dev/shm");
     let dir = match tempfile::tempdir_in(shm) {
         Ok(dir) => dir,
-        Err(error) => return missing("tmpfs", &format!("/dev/shm: {error}")),
+        Err(error) => return common::filesystem_missing("tmpfs", &format!("/dev/shm: {error}")),
     };
     let expectations = Expectations {
         refused: &[("uncached", "tmpfs has no RWF_DONTCACHE: its pages are the file")],
@@ -93,7 +85,7 @@ fn tmpfs() {
 fn xfs() {
     match Image::formatted("xfs", 512) {
         Ok(image) => run_everything("xfs", image.path(), &Expectations::default()),
-        Err(why) => missing("xfs", &why),
+        Err(why) => common::filesystem_missing("xfs", &why),
     }
 }
 
@@ -105,7 +97,7 @@ fn btrfs() {
     };
     match Image::formatted("btrfs", 512) {
         Ok(image) => run_everything("btrfs", image.path(), &expectations),
-        Err(why) => missing("btrfs", &why),
+        Err(why) => common::filesystem_missing("btrfs", &why),
     }
 }
 
@@ -114,7 +106,7 @@ fn btrfs() {
 fn ext4_with_large_sectors() {
     match Image::formatted("ext4", 4096) {
         Ok(image) => run_everything("ext4, 4096", image.path(), &Expectations::default()),
-        Err(why) => missing("ext4", &why),
+        Err(why) => common::filesystem_missing("ext4", &why),
     }
 }
 
@@ -126,7 +118,7 @@ fn squashfs_shows_the_fallback() {
     std::fs::write(source.path().join("data"), &contents).unwrap();
     let image = match Image::squashed(source.path()) {
         Ok(image) => image,
-        Err(why) => return missing("squashfs", &why),
+        Err(why) => return common::filesystem_missing("squashfs", &why),
     };
     let path = image.path().join("data");
     for kind in [BackendKind::Pread, BackendKind::Mmap, BackendKind::Auto] {

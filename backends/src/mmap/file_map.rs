@@ -12,6 +12,7 @@ use super::KIND;
 use super::mapping::Mapping;
 use crate::file::lasting_path;
 use crate::handle_cache::open_plain;
+use crate::retry::{Shortfall, read_fully};
 use crate::{Error, FileVersion, Result, sys};
 
 /// The promise that mapped files do not change, made once, where a program knows it.
@@ -46,9 +47,11 @@ impl Unchanging {
     /// Nobody, in any process, writes to or truncates a file that is mapped with this promise,
     /// while it is mapped.
     ///
-    /// Truncation breaks the promise too, but does not end the process: the lost bytes read as
-    /// zeros, and [`FileMap::is_intact`] becomes false. (Unless the program takes the handler of
-    /// `SIGBUS` away: then it is ended, as any program with a mapping is.)
+    /// A load from a page that the system cannot serve raises `SIGBUS`, as in every program with a
+    /// mapping, and ends the process unless the program has a handler for it. That happens if the
+    /// promise is broken by truncation, and, though it is kept, if the device fails. A page that
+    /// cannot be had never shows as zeros. [`FileMap::populate`] and copying reads report an error
+    /// instead.
     #[must_use]
     pub const unsafe fn promise() -> Self {
         Self(())
@@ -74,6 +77,9 @@ pub enum MapAdvice {
 
 /// One call populates no more than this, so that a signal is not kept waiting for minutes.
 const POPULATE_STEP_BYTES: usize = 16 << 20;
+
+/// Where the system cannot populate a mapping, so much is read at a time.
+const READ_IN_BYTES: usize = 128 << 10;
 
 /// A file in memory, read-only, as long as it was when it was opened. See [`Unchanging`] for what
 /// that takes. It keeps the file open.
@@ -142,18 +148,19 @@ impl FileMap {
         self.len() == 0
     }
 
-    /// The bytes of the file: constant, as whoever made the [`Unchanging`] has promised.
+    /// The bytes of the file: constant, as the maker of the [`Unchanging`] has promised. See
+    /// [`Unchanging::promise`] for what a load does whose page cannot be had.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        self.mapping.map.as_deref().unwrap_or(&[])
+        self.mapping.as_slice()
     }
 
-    /// Whether the file still has all bytes that were mapped, and none was lost in between. Asks the
-    /// file, so not for a hot loop.
+    /// False once the mapped file was written to or truncated, by its length and time of writing:
+    /// the promise is broken, and a load from a page that is gone would end the process. Another file
+    /// under the path does not matter. Asks the file, so not for a hot loop.
     #[must_use]
     pub fn is_intact(&self) -> bool {
-        let has_all = |len| len >= self.len() as u64;
-        !self.mapping.is_damaged() && sys::file_len(&self.file).is_ok_and(has_all)
+        FileVersion::of(&self.file).is_ok_and(|version| version == self.version)
     }
 
     /// Whether the path still leads to this file, and it is as it was.
@@ -170,7 +177,7 @@ impl FileMap {
             _ => "give advice for",
         };
         let range = self.clamp(range);
-        let Some(map) = self.mapping.map.as_ref().filter(|_| !range.is_empty()) else {
+        let Some(map) = self.mapping.map().filter(|_| !range.is_empty()) else {
             return Ok(());
         };
         let (start, len) = (range.start, range.len());
@@ -180,23 +187,24 @@ impl FileMap {
 
     /// Wishes for huge pages: the kernel may use them where the filesystem can, and need not.
     pub fn advise_huge_pages(&self) -> Result<()> {
-        let Some(map) = &self.mapping.map else { return Ok(()) };
+        let Some(map) = self.mapping.map() else { return Ok(()) };
         sys::advise_huge_pages_mapped(map)
             .map_err(|source| self.error("ask for huge pages for", 0..self.len(), source))
     }
 
     /// Brings the pages of the range in and makes them resident, and returns when they are. What
-    /// reaches past the end is left out. [`Error::PastEnd`] if the file has lost some of them.
+    /// reaches past the end is left out. [`Error::PastEnd`] if the file has lost some of them, and the
+    /// device's error if it fails.
     pub fn populate(&self, range: Range<usize>) -> Result<()> {
         let range = self.clamp(range);
-        let Some(map) = self.mapping.map.as_ref().filter(|_| !range.is_empty()) else {
+        let Some(map) = self.mapping.map().filter(|_| !range.is_empty()) else {
             return Ok(());
         };
         for start in range.clone().step_by(POPULATE_STEP_BYTES) {
             let step = start..range.end.min(start + POPULATE_STEP_BYTES);
             self.populate_step(map, step)?;
         }
-        if self.mapping.is_damaged() { Err(self.lost(range)) } else { Ok(()) }
+        Ok(())
     }
 
     fn populate_step(&self, map: &memmap2::Mmap, step: Range<usize>) -> Result<()> {
@@ -205,30 +213,37 @@ impl FileMap {
         };
         let is_unknown = source.kind() == io::ErrorKind::Unsupported
             || sys::errno_name(&source) == Some("EINVAL");
-        match sys::errno_name(&source) {
-            _ if is_unknown => self.touch(step),
-            Some("EFAULT") if !self.is_intact() => Err(self.lost(step)),
-            _ => Err(self.error("populate", step, source)),
+        // `EFAULT` is all that the kernel says of a page that it cannot bring in: a read says why.
+        let is_vague = sys::errno_name(&source) == Some("EFAULT");
+        if is_unknown || is_vague {
+            self.read_in(step)
+        } else {
+            Err(self.error("populate", step, source))
         }
     }
 
-    /// Loads a byte of each page.
-    fn touch(&self, range: Range<usize>) -> Result<()> {
-        if self.mapping.touch(range.clone()) {
-            return Ok(());
+    /// Reads the range into the page cache, which reports what cannot be read, and then loads a byte of
+    /// each page.
+    fn read_in(&self, range: Range<usize>) -> Result<()> {
+        let mut scratch = vec![0; READ_IN_BYTES.min(range.len())];
+        for start in range.clone().step_by(READ_IN_BYTES) {
+            let end = range.end.min(start + READ_IN_BYTES);
+            let read =
+                read_fully(&self.file, &mut scratch[..end - start], start as u64, sys::read_at);
+            read.map_err(|shortfall| match shortfall {
+                Shortfall::PastEnd(_) => self.lost(range.clone()),
+                Shortfall::Io(source) => self.error("populate", start..end, source),
+            })?;
+            self.mapping.touch(start..end);
         }
-        if !self.is_intact() {
-            return Err(self.lost(range));
-        }
-        let reason = "the program has replaced the handler of SIGBUS, which a lost page needs";
-        Err(self.error("populate", range, io::Error::other(reason)))
+        Ok(())
     }
 
     /// Keeps all pages in memory, after they were read. [`unlock`](Self::unlock) undoes it, however
     /// often it was called, and so does dropping the map. Not built for Windows (`VirtualLock`).
     pub fn lock(&self) -> Result<()> {
         let _one = self.locking.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(map) = &self.mapping.map {
+        if let Some(map) = self.mapping.map() {
             sys::lock_mapped(map).map_err(|source| {
                 // Pages that could not be brought in leave the range marked as locked.
                 let _undone = sys::unlock_mapped(map);
@@ -243,7 +258,7 @@ impl FileMap {
     /// Lets the system page out what it likes again. Nothing happens to a map that is not locked.
     pub fn unlock(&self) -> Result<()> {
         let _one = self.locking.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(map) = self.mapping.map.as_ref().filter(|_| self.is_locked()) {
+        if let Some(map) = self.mapping.map().filter(|_| self.is_locked()) {
             sys::unlock_mapped(map)
                 .map_err(|source| self.error("unlock", 0..self.len(), source))?;
         }

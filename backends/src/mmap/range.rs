@@ -3,15 +3,18 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, compiler_fence};
 
-use super::mapping::{Copied, Mapping};
+use super::guarded::{Copied, GuardedMapping};
+use super::mapping::Mapping;
 use crate::{Residency, Unchanging};
 
 /// A range of a file in memory, without a copy. The mapping lives as long as this does; under
 /// [`Residency::Release`] the pages leave the process when it is dropped.
 pub struct MappedRange {
-    pub(super) mapping: Arc<Mapping>,
+    /// What is copied from.
+    pub(super) copies: Arc<GuardedMapping>,
+    /// What slices are handed out of: another mapping of the same file, as long as the first.
+    pub(super) slices: Arc<Mapping>,
     pub(super) range: Range<usize>,
     pub(super) residency: Residency,
 }
@@ -19,7 +22,8 @@ pub struct MappedRange {
 impl Drop for MappedRange {
     fn drop(&mut self) {
         if self.residency == Residency::Release && !self.range.is_empty() {
-            self.mapping.release(self.range.clone());
+            self.copies.release(self.range.clone());
+            self.slices.release(self.range.clone());
         }
     }
 }
@@ -39,24 +43,30 @@ impl MappedRange {
 
     /// The bytes, for those who promise that nobody writes to the file: see [`Unchanging`].
     ///
-    /// Truncation does not end the process: the lost bytes read as zeros and
-    /// [`is_intact`](Self::is_intact) becomes false.
+    /// A load from the slice that the system cannot serve, because the device fails or the file was
+    /// truncated against the promise, raises `SIGBUS`, as it does in every program with a mapping.
+    /// The slice never shows zeros in the place of such a page. [`copy_to`](Self::copy_to) and reads
+    /// report an error instead.
     #[must_use]
     pub fn as_slice(&self, _: Unchanging) -> &[u8] {
-        self.mapping.map.as_ref().map_or(&[], |map| &map[self.range.clone()])
+        &self.slices.as_slice()[self.range.clone()]
     }
 
-    /// Copies the range out. False, and unspecified bytes in `dst`, if the file has lost the pages
-    /// of the range, or if `dst` has another length. Truncation inside the last page leaves zeros.
+    /// Copies the range out. False, and unspecified bytes in `dst`, if pages of the range cannot be
+    /// had, because the file has lost them or the device fails, or if `dst` has another length.
+    /// Truncation inside the last page leaves zeros. A *read* of the range says what is the matter.
+    ///
+    /// It is false too if the program has taken the handler of `SIGBUS` away, without which a lost
+    /// page would end the process.
     #[must_use]
     pub fn copy_to(&self, dst: &mut [u8]) -> bool {
-        dst.len() == self.len() && self.mapping.copy(self.range.start, dst) != Copied::No
+        dst.len() == self.len() && self.copies.copy(self.range.start, dst) != Copied::No
     }
 
     /// Hands out a copy of each block of `N` bytes with its number, in order, but not of what is
     /// left at the end: to convert what is mapped on its way out, without a pass over memory for
-    /// the copy. False, and unspecified bytes in some blocks, if the file has lost pages of the
-    /// range. Truncation inside a page leaves zeros: if the last byte of the range can still be
+    /// the copy. False, and unspecified bytes in some blocks, where [`copy_to`](Self::copy_to) is
+    /// false. Truncation inside a page leaves zeros: if the last byte of the range can still be
     /// *read* afterwards, there was none.
     ///
     /// ```
@@ -72,29 +82,9 @@ impl MappedRange {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn copy_blocks<const N: usize>(&self, mut take: impl FnMut(usize, &[u8; N])) -> bool {
+    pub fn copy_blocks<const N: usize>(&self, take: impl FnMut(usize, &[u8; N])) -> bool {
         const { assert!(N > 0, "a block has bytes") };
-        let Some(map) = &self.mapping.map else { return true };
-        if !self.mapping.is_sound() {
-            return false;
-        }
-        let bytes = &raw const map[self.range.clone()];
-        for at in 0..bytes.len() / N {
-            // SAFETY: the block lies in the range, which lies in the mapping, and an array of bytes
-            // has no alignment. A page that is gone is handled by the guard, which is in force; the
-            // fence below keeps the loads before the question whether it had to.
-            let block = unsafe { bytes.cast::<u8>().add(at * N).cast::<[u8; N]>().read() };
-            take(at, &block);
-        }
-        // The handler runs on this thread, so a fence for the compiler is enough.
-        compiler_fence(Ordering::SeqCst);
-        self.mapping.is_sound()
-    }
-
-    /// False once a load from the mapping has met a page that the file no longer has.
-    #[must_use]
-    pub fn is_intact(&self) -> bool {
-        self.mapping.is_sound()
+        self.copies.copy_blocks(self.range.clone(), take)
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use memmap2::{Mmap, MmapMut};
 
-use super::{PREFETCH_STEP_BYTES, file_len, page_bytes};
+use super::{file_len, page_bytes, prefetch_steps};
 use crate::file::Alignment;
 
 /// `RWF_DONTCACHE`, since Linux 6.14: the pages a read brings in leave the cache with it.
@@ -108,11 +108,8 @@ pub(crate) fn supports_uncached(file: &File) -> io::Result<()> {
 /// Asks the page cache to read the range ahead, in steps that the kernel does not cut short.
 pub(crate) fn prefetch_cached(file: &File, range: Range<u64>) -> io::Result<()> {
     let end = range.end.min(file_len(file)?);
-    for at in (range.start..end).step_by(PREFETCH_STEP_BYTES) {
-        let step = at..end.min(at + PREFETCH_STEP_BYTES as u64);
-        advise_cached(file, step, libc::POSIX_FADV_WILLNEED)?;
-    }
-    Ok(())
+    let mut steps = prefetch_steps(range.start..end);
+    steps.try_for_each(|step| advise_cached(file, step, libc::POSIX_FADV_WILLNEED))
 }
 
 /// Drops the range's clean pages from the page cache.

@@ -1,16 +1,24 @@
-//! Keeps a process alive when a mapped file is truncated, or its device fails, under a load.
+//! Keeps a process alive when a mapped file is truncated, or its device fails, under a copy.
 //!
 //! The kernel answers such a load with `SIGBUS`. A handler, installed with the first mapping and
-//! chained to whatever was there, looks the address up in a table of our mappings. If it is one
-//! of ours it marks the mapping as damaged and puts a page of zeros where the fault was, so that
-//! the copy goes on; whoever copies looks at the mark afterwards and throws the bytes away.
+//! chained to the one that was there, looks the address up in a table of guarded mappings. If it
+//! finds it, it marks the mapping as damaged and puts a page of zeros where the fault was, so that
+//! the copy goes on; the copying code looks at the mark afterwards and throws the bytes away. All
+//! other faults go to the earlier handler.
+//!
+//! So a guarded mapping may only be copied from. A slice of it would show the zeros.
 //!
 //! The mark is set before the zeros appear. A second thread that meets the zeros without a fault
 //! of its own therefore also finds the mark.
+//!
+//! A program may replace the handler at any time (`faulthandler.enable()` of Python does). That is
+//! looked at again every few milliseconds, and while another handler is there nothing is copied.
+//! Putting this one back in front would not do: the other one may call it in its turn, and the two
+//! would pass a signal to and fro for ever.
 
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use memmap2::Mmap;
 
@@ -18,20 +26,20 @@ use memmap2::Mmap;
 #[derive(Debug)]
 pub(crate) struct MapGuard {
     entry: &'static Entry,
-    in_force: bool,
 }
 
 impl MapGuard {
     /// Must be dropped before the mapping is.
     pub(crate) fn new(map: &Mmap) -> Self {
-        let in_force = install_handler();
+        install_handler();
         let start = map.as_ptr().addr();
-        Self { entry: Entry::claim(start, start + map.len()), in_force }
+        Self { entry: Entry::claim(start, start + map.len()) }
     }
 
     /// False when the process has replaced the handler: then a plain copy is not safe.
+    #[allow(clippy::unused_self, reason = "other platforms have a guard without a handler")]
     pub(crate) fn is_in_force(&self) -> bool {
-        self.in_force
+        LAST_LOOK.is_installed(clock_ms())
     }
 
     /// True once a load from the mapping has faulted: the bytes cannot be trusted any more.
@@ -128,37 +136,94 @@ impl Chunk {
     }
 }
 
+/// The action that was there before. Unset until the handler is installed.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Installs the handler once; true when it is the process's `SIGBUS` handler now.
-fn install_handler() -> bool {
-    static INSTALLED: OnceLock<()> = OnceLock::new();
-    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_sigbus;
-    let handler = handler as libc::sighandler_t;
-    INSTALLED.get_or_init(|| {
-        PAGE_BYTES.store(super::page_bytes(), Ordering::SeqCst);
-        // The old action is kept before ours can run and want it.
-        let _ = PREVIOUS.set(current_action());
-        // SAFETY: an all-zero sigaction is valid; the handler below is async-signal-safe.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = handler;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            libc::sigemptyset(&raw mut action.sa_mask);
-            libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut());
-        }
-    });
-    current_action().sa_sigaction == handler
+type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+fn our_handler() -> libc::sighandler_t {
+    let handler: Handler = on_sigbus;
+    handler as libc::sighandler_t
 }
 
-fn current_action() -> libc::sigaction {
-    // SAFETY: an all-zero sigaction is valid, and a null new action only queries.
+/// Installs the handler once, and looks whether it is still there.
+fn install_handler() {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        PAGE_BYTES.store(super::page_bytes(), Ordering::SeqCst);
+        with_sigbus_blocked(|| {
+            // SAFETY: an all-zero sigaction is valid; the handler below is async-signal-safe.
+            let previous = unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = our_handler();
+                action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+                libc::sigemptyset(&raw mut action.sa_mask);
+                let mut previous: libc::sigaction = std::mem::zeroed();
+                // One call, so that a handler which another thread installs meanwhile is not lost.
+                libc::sigaction(libc::SIGBUS, &raw const action, &raw mut previous);
+                previous
+            };
+            let _ = PREVIOUS.set(previous);
+        });
+    });
+    LAST_LOOK.look(clock_ms());
+}
+
+/// Runs `body` while a `SIGBUS` that is sent to this thread waits: the handler could not go on
+/// without what `body` has yet to write down.
+fn with_sigbus_blocked(body: impl FnOnce()) {
+    // SAFETY: an all-zero signal set is valid memory to write a set to, and all pointers are to
+    // live sets.
     unsafe {
+        let (mut sigbus, mut old): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigemptyset(&raw mut sigbus);
+        libc::sigaddset(&raw mut sigbus, libc::SIGBUS);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const sigbus, &raw mut old);
+        body();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, ptr::null_mut());
+    }
+}
+
+fn is_handler_installed() -> bool {
+    // SAFETY: an all-zero sigaction is valid, and a null new action only queries.
+    let action = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut action);
         action
+    };
+    action.sa_sigaction == our_handler()
+}
+
+static LAST_LOOK: Look = Look(AtomicU64::new(0));
+
+/// When the process was last asked for its handler, and the answer. Asking is a system call (220 ns
+/// where a warm read of 4 KiB takes 800), so the answer holds for one tick of the clock.
+struct Look(AtomicU64);
+
+impl Look {
+    fn is_installed(&self, now_ms: u64) -> bool {
+        let last = self.0.load(Ordering::Relaxed);
+        if last >> 1 == now_ms { last & 1 == 1 } else { self.look(now_ms) }
     }
+
+    fn look(&self, now_ms: u64) -> bool {
+        let is_installed = is_handler_installed();
+        self.0.store(now_ms << 1 | u64::from(is_installed), Ordering::Relaxed);
+        is_installed
+    }
+}
+
+/// Of a clock that ticks every 1 to 10 ms and is read in 6 ns, where there is one.
+fn clock_ms() -> u64 {
+    #[cfg(target_os = "linux")]
+    const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_COARSE;
+    #[cfg(not(target_os = "linux"))]
+    const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is valid to write to, and the clock exists.
+    unsafe { libc::clock_gettime(CLOCK, &raw mut now) };
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
 /// Async-signal-safe: atomics and one `mmap`, no allocation, no lock.
@@ -171,14 +236,14 @@ extern "C" fn on_sigbus(
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
     // One that was sent by `kill` or `raise` has no address.
     let is_sent = code <= 0;
-    if is_sent || !patch_ours(address) {
+    if is_sent || !patch_guarded(address) {
         // SAFETY: the arguments are those the kernel gave us.
         unsafe { call_previous(signal, info, context, is_sent) };
     }
 }
 
-/// Puts a page of zeros under a faulting address of ours.
-fn patch_ours(address: usize) -> bool {
+/// Puts a page of zeros under a faulting address of a guarded mapping; false if it is of none.
+fn patch_guarded(address: usize) -> bool {
     let mut chunk = Some(&FIRST_CHUNK);
     while let Some(here) = chunk {
         for entry in &here.entries {
@@ -210,8 +275,16 @@ unsafe fn call_previous(
     context: *mut libc::c_void,
     is_sent: bool,
 ) {
-    let previous = PREVIOUS.get();
-    let handler = previous.map_or(libc::SIG_DFL, |action| action.sa_sigaction);
+    let Some(previous) = PREVIOUS.get() else {
+        // Another thread has installed the handler just now and not yet written down what was there
+        // before. The load that has faulted is tried again after this; a sent signal comes again.
+        if is_sent {
+            // SAFETY: raising a signal is async-signal-safe.
+            unsafe { libc::raise(signal) };
+        }
+        return;
+    };
+    let handler = previous.sa_sigaction;
     if is_sent && handler == libc::SIG_IGN {
         return;
     }
@@ -226,11 +299,9 @@ unsafe fn call_previous(
         }
         return;
     }
-    let with_info = previous.is_some_and(|action| action.sa_flags & libc::SA_SIGINFO != 0);
-    if with_info {
+    if previous.sa_flags & libc::SA_SIGINFO != 0 {
         // SAFETY: an action with SA_SIGINFO holds a function of this type.
-        let call: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
-            unsafe { std::mem::transmute(handler) };
+        let call: Handler = unsafe { std::mem::transmute(handler) };
         call(signal, info, context);
     } else {
         // SAFETY: an action without SA_SIGINFO holds a function of this type.

@@ -33,12 +33,22 @@ pub(crate) use windows::*;
 pub(crate) use per_process::PerProcess;
 
 use std::fs::FileType;
+#[cfg(unix)]
+use std::ops::Range;
 
 /// A single request to read ahead brings in no more than the device's `read_ahead_kb`, or its largest
 /// transfer (`force_page_cache_ra`): 8 of 512 MiB where that is 8192, the rest is dropped without
 /// a word. The usual 128 KiB at a time brings in all of it, at 3.7 GB/s there.
 #[cfg(unix)]
-pub(crate) const PREFETCH_STEP_BYTES: usize = 128 << 10;
+const PREFETCH_STEP_BYTES: u64 = 128 << 10;
+
+/// The requests that read a range ahead: together all of it, each small enough to be kept whole.
+#[cfg(unix)]
+fn prefetch_steps(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let Range { start, end } = range;
+    let from = move |at: u64| at..end.min(at.saturating_add(PREFETCH_STEP_BYTES));
+    (start..end).step_by(PREFETCH_STEP_BYTES as usize).map(from)
+}
 
 /// Why a path cannot be read by position, or `None` for a regular file.
 pub(crate) fn not_a_file(file_type: FileType) -> Option<&'static str> {
@@ -48,5 +58,28 @@ pub(crate) fn not_a_file(file_type: FileType) -> Option<&'static str> {
         Some("directory")
     } else {
         Some("special file (a pipe, socket or device)")
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_read_ahead_to_its_end_in_small_steps() {
+        const STEP: u64 = PREFETCH_STEP_BYTES;
+        for len in [1, 4096, STEP - 1, STEP, STEP + 1, 24 << 20, (512 << 20) + 5] {
+            for start in [0, 1, 4095, 5 * STEP, u64::MAX - len] {
+                let mut at = start;
+                for step in prefetch_steps(start..start + len) {
+                    assert!(step.start == at && (1..=STEP).contains(&(step.end - step.start)));
+                    at = step.end;
+                }
+                assert_eq!(at, start + len);
+            }
+        }
+        for (start, end) in [(7, 7), (9, 3), (u64::MAX, 0), (u64::MAX, u64::MAX)] {
+            assert_eq!(prefetch_steps(Range { start, end }).count(), 0);
+        }
     }
 }

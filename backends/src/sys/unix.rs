@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{Mmap, UncheckedAdvice};
 
-use super::PREFETCH_STEP_BYTES;
+use super::prefetch_steps;
 use crate::MapAdvice;
 use crate::file::FileIdentity;
 
@@ -110,11 +110,11 @@ pub(crate) fn release_mapped(map: &Mmap, start: usize, len: usize) -> io::Result
 
 /// Asks for the range of a mapping to be read ahead, in steps that the kernel does not cut short.
 pub(crate) fn prefetch_mapped(map: &Mmap, start: usize, len: usize) -> io::Result<()> {
-    let end = start + len;
-    for at in (start..end).step_by(PREFETCH_STEP_BYTES) {
-        map.advise_range(memmap2::Advice::WillNeed, at, PREFETCH_STEP_BYTES.min(end - at))?;
-    }
-    Ok(())
+    let will_need = memmap2::Advice::WillNeed;
+    // What lies in a mapping can be counted in a `usize`.
+    prefetch_steps(start as u64..(start + len) as u64).try_for_each(|step| {
+        map.advise_range(will_need, step.start as usize, (step.end - step.start) as usize)
+    })
 }
 
 /// Says how the range of a mapping will be used.

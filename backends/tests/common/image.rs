@@ -1,6 +1,7 @@
 //! A filesystem in an image file, mounted through a loop device for as long as it is used.
 
 use std::fs::{File, Permissions, create_dir, set_permissions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -83,6 +84,19 @@ impl Image {
     /// Where it is mounted.
     pub(crate) fn path(&self) -> &Path {
         &self.mount_point
+    }
+
+    /// Writes the file out, drops it from the page cache, and lets every read of the device fail from
+    /// now on: a loop device answers `EIO` for what its image does not have.
+    pub(crate) fn fail_reads_of(&self, path: &Path) {
+        let file = File::open(path).unwrap();
+        file.sync_all().unwrap();
+        let image = File::options().write(true).open(self.file()).unwrap();
+        image.set_len(0).unwrap();
+        // SAFETY: the descriptor is open; the call touches no memory of this process.
+        let failed =
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        assert_eq!(failed, 0);
     }
 
     fn detach(&mut self) {

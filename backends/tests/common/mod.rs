@@ -18,6 +18,14 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// Says which filesystem cannot be tested here, or fails where it must be.
+pub(crate) fn filesystem_missing(filesystem: &str, why: &str) {
+    let required = std::env::var("CI").is_ok_and(|value| value == "true")
+        || std::env::var_os("RINGMAIN_REQUIRE_FILESYSTEMS").is_some();
+    assert!(!required, "{filesystem} is required and cannot be tested: {why}");
+    say(&format!("{filesystem}: not tested: {why}"));
+}
+
 /// Passes over a backend that this machine cannot run: says so once, and fails if `RINGMAIN_REQUIRE_BACKENDS` names it or something else is wrong.
 pub(crate) fn excuse(kind: BackendKind, error: &Error) {
     static SAID: Mutex<BTreeSet<BackendKind>> = Mutex::new(BTreeSet::new());

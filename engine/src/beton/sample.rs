@@ -65,7 +65,8 @@ impl MappedSamples {
     }
 
     /// The bytes of a field of the `at`-th sample, for those who promise that nobody writes to the
-    /// file ([`Unchanging`]); `None` if there is no such sample, field, or region.
+    /// file ([`Unchanging`], which also says what a failing device does); `None` if there is no such
+    /// sample, field, or region.
     #[must_use]
     pub fn region(&self, at: usize, field: usize, unchanging: Unchanging) -> Option<&[u8]> {
         if at >= self.ids.len() || field >= self.fields {
@@ -73,11 +74,5 @@ impl MappedSamples {
         }
         let region = self.regions.get(at * self.fields + field)?;
         self.pages.as_slice(unchanging).get(region.clone()).filter(|bytes| !bytes.is_empty())
-    }
-
-    /// False once a load has met a page that the file no longer has.
-    #[must_use]
-    pub fn is_intact(&self) -> bool {
-        self.pages.is_intact()
     }
 }

@@ -56,10 +56,6 @@ impl Kept for MappedWeights {
     fn is_locked(&self) -> bool {
         self.is_locked()
     }
-
-    fn is_intact(&self) -> bool {
-        self.is_intact()
-    }
 }
 
 /// What a [`WeightCache`] holds and has done.

@@ -17,6 +17,11 @@ const PAGE_BYTES: usize = 4096;
 /// Any number of threads may read it. It stays as long as the file was when it was opened; a file
 /// that is replaced under its path goes on being shown as it was.
 ///
+/// A load that the system cannot serve, because the device fails or the file was truncated against the
+/// promise, raises `SIGBUS` as in every program with a mapping. It never gives zeros for such bytes.
+/// A program that must go on then opens a [`WeightSource`](super::WeightSource) with a backend, whose
+/// reads are copies and report an error.
+///
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("model.safetensors");
@@ -228,8 +233,9 @@ impl MappedWeights {
         self.map.path()
     }
 
-    /// False once the file has lost bytes of the mapping, by truncation or by a failing device: such
-    /// bytes read as zeros. Asks the file, so ask when a model is loaded, and not for every tensor.
+    /// False once the mapped file was written to or truncated, by its length and time of writing.
+    /// Asks the file, so ask when a model is loaded, and not for every tensor. It does not ask the
+    /// device: [`populate`](Self::populate) does, and reports what cannot be read.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         self.map.is_intact()

@@ -233,7 +233,8 @@ impl WeightSource {
     /// [`WeightsError::Changed`] from a backend whose file was written to, cut short or replaced after
     /// it was opened, also if the bytes were read ahead before that. A mapping is not asked here: where
     /// the promise for it may have been broken, ask
-    /// [`mapped().is_intact()`](MappedWeights::is_intact) when a model is loaded.
+    /// [`mapped().is_intact()`](MappedWeights::is_intact) when a model is loaded. Bytes of a mapping
+    /// that cannot be had raise `SIGBUS` when they are used: see [`MappedWeights`].
     pub fn get_tensor_bytes(
         &self,
         offset: usize,

@@ -13,33 +13,30 @@ fn file(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn populate_and_touch_bring_every_page_in() {
+fn both_ways_to_populate_bring_every_page_in() {
     let bytes: Vec<u8> = (0..3 << 20).map(|at| (at % 251) as u8).collect();
     let (_dir, path) = file(&bytes);
     let map = FileMap::open(&path, promise()).unwrap();
     map.populate(5..usize::MAX).unwrap();
-    map.touch(0..map.len()).unwrap();
+    map.read_in(0..map.len()).unwrap();
     assert_eq!(map.as_slice(), bytes);
     assert!(map.is_intact() && map.is_current());
 }
 
-/// Where `MADV_POPULATE_READ` is not known, as on Linux before 5.14, pages are touched.
+/// Where `MADV_POPULATE_READ` is not known, as on Linux before 5.14, pages are read and touched.
 #[cfg(unix)]
 #[test]
 fn a_file_that_was_truncated_is_no_success() {
-    for populate in [FileMap::populate, FileMap::touch] {
+    for populate in [FileMap::populate, FileMap::read_in] {
         let (_dir, path) = file(&[7; 64 << 10]);
         let map = FileMap::open(&path, promise()).unwrap();
         let file = File::options().write(true).open(&path).unwrap();
         file.set_len(8 << 10).unwrap();
         let error = populate(&map, 0..map.len()).unwrap_err();
         assert!(matches!(error, Error::PastEnd { file_len: 8192, .. }), "{error:?}");
+        populate(&map, 32 << 10..33 << 10).unwrap_err();
+        populate(&map, 0..8 << 10).unwrap();
         assert!(!map.is_intact() && !map.is_current());
-        // Damage stays, even if the file has grown again.
-        map.touch(32 << 10..33 << 10).unwrap_err();
-        file.set_len(64 << 10).unwrap();
-        assert!(!map.is_intact());
-        assert!(map.populate(0..4096).is_err());
     }
 }
 
@@ -73,8 +70,21 @@ fn a_lock_is_undone_once_and_for_all() {
     assert_eq!(map.as_slice()[..4096], [7; 4096]);
 }
 
+/// How many bytes this thread has had read from devices so far. It never shrinks, whatever the page
+/// cache keeps; 0 where the kernel does not count them.
+#[cfg(target_os = "linux")]
+fn device_bytes() -> u64 {
+    let counters = std::fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
+    let count = counters.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
 /// A single `MADV_WILLNEED` reads no more than the device's read-ahead (8 MiB of 512 where it was
 /// measured, 128 KiB by default), and the rest of the range stayed cold.
+///
+/// That the whole range is asked for is tested where the requests are made. Here the kernel is asked
+/// whether it follows: it may leave a request out when memory is short, but brings in more than it
+/// does for a single one.
 #[cfg(target_os = "linux")]
 #[test]
 fn all_of_a_range_is_read_ahead() {
@@ -88,18 +98,29 @@ fn all_of_a_range_is_read_ahead() {
     file.sync_all().unwrap();
     let cached = || sys::cached_pages(&file, 0..len as u64).unwrap();
     let map = FileMap::open(&path, promise()).unwrap();
-    let by_map = || map.advise(MapAdvice::WillNeed, 0..len).unwrap();
-    let by_file = || sys::prefetch_cached(&file, 0..u64::MAX).unwrap();
-    for prefetch in [&by_map as &dyn Fn(), &by_file] {
+    let bytes_read_by = |prefetch: &dyn Fn()| {
         // What is on its way into the cache cannot be dropped yet.
         let since = std::time::Instant::now();
         while cached() > 0 {
             assert!(since.elapsed().as_secs() < 30, "{} pages stay", cached());
             sys::release_cached(&file, 0..u64::MAX).unwrap();
         }
+        let before = device_bytes();
         prefetch();
-        // Pages stand in the cache as soon as their read has begun.
-        assert_eq!(cached(), (len >> 12) as u64);
+        // Pages stand in the cache as soon as their read has begun, but need not stay there.
+        (device_bytes() - before).max(cached() << 12)
+    };
+    let by_one_request = || {
+        let map = map.mapping.map().unwrap();
+        map.advise_range(memmap2::Advice::WillNeed, 0, len).unwrap();
+    };
+    let read_by_one = bytes_read_by(&by_one_request);
+    let by_map = || map.advise(MapAdvice::WillNeed, 0..len).unwrap();
+    let by_file = || sys::prefetch_cached(&file, 0..u64::MAX).unwrap();
+    for prefetch in [&by_map as &dyn Fn(), &by_file] {
+        let read = bytes_read_by(prefetch);
+        let is_more = read >= len as u64 || read > read_by_one;
+        assert!(is_more, "{read} of {len} bytes; one request brings in {read_by_one}");
     }
 }
 

@@ -23,9 +23,6 @@ pub(super) trait Kept {
 
     /// Whether it must not be evicted, though nobody holds it.
     fn is_locked(&self) -> bool;
-
-    /// Whether it still has all bytes of the file.
-    fn is_intact(&self) -> bool;
 }
 
 /// The cache.
@@ -50,7 +47,7 @@ struct State<T> {
 struct Entry<T> {
     version: FileVersion,
     kept: Arc<T>,
-    /// Its path leads elsewhere by now, or its bytes are lost: not to be found any more.
+    /// Its path leads elsewhere by now: not to be found any more.
     is_stale: bool,
 }
 
@@ -91,14 +88,7 @@ impl<T: Kept> Bounded<T> {
             })?;
             let mut state = self.lock();
             match state.look(path, &version, self.limit_bytes, attempts == 0)? {
-                Look::Found(kept) => {
-                    drop(state);
-                    if kept.is_intact() {
-                        return Ok(kept);
-                    }
-                    self.lock().take_back(&kept);
-                    continue;
-                }
+                Look::Found(kept) => return Ok(kept),
                 Look::Wait => {
                     drop(self.wait_while_opening(state, &version));
                     continue;
@@ -235,14 +225,6 @@ impl<T: Kept> State<T> {
         let at = self.entries.iter().position(is_it)?;
         self.entries[at..].rotate_left(1);
         self.entries.last().map(|entry| Arc::clone(&entry.kept))
-    }
-
-    /// What was found has lost bytes: it was no hit, and is not found again.
-    fn take_back(&mut self, lost: &Arc<T>) {
-        self.hits -= 1;
-        for entry in &mut self.entries {
-            entry.is_stale |= Arc::ptr_eq(&entry.kept, lost);
-        }
     }
 
     /// Drops the mappings of other versions of the file, and earlier ones that were still in use.

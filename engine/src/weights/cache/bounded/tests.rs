@@ -25,10 +25,6 @@ impl Kept for Contents {
     fn is_locked(&self) -> bool {
         false
     }
-
-    fn is_intact(&self) -> bool {
-        true
-    }
 }
 
 struct Fixture {
