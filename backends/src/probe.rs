@@ -45,6 +45,8 @@ pub struct KernelFeatures {
     pub rwf_dontcache: bool,
     /// `cachestat(2)` answers: cold can be verified.
     pub cachestat: bool,
+    /// Why not, if not.
+    pub cachestat_reason: Option<String>,
     /// How much memory may be locked (registered buffers count); `None`: no limit.
     pub memlock_bytes: Option<u64>,
     /// How many descriptors this process may have; `None`: no limit.
@@ -131,6 +133,7 @@ fn kernel_features(path: &Path) -> Result<KernelFeatures> {
         |source| Error::Open { backend: BackendKind::Pread, path: path.into(), source };
     let file = File::open(path).map_err(open_error)?;
     let ring = uring::probe_ring();
+    let cached = cached_pages_in(&file, 0..1);
     let direct = sys::supports_direct(path).then(|| sys::direct_alignment(&file));
     Ok(KernelFeatures {
         io_uring: ring.is_ok(),
@@ -140,7 +143,8 @@ fn kernel_features(path: &Path) -> Result<KernelFeatures> {
         dio_mem_align: direct.map(|align: Alignment| align.memory),
         dio_offset_align: direct.map(|align| align.offset),
         rwf_dontcache: sys::supports_uncached(&file).is_ok(),
-        cachestat: sys::cached_pages(&file, 0..1).is_ok(),
+        cachestat: cached.is_ok(),
+        cachestat_reason: cached.err().map(|error| error.to_string()),
         memlock_bytes: sys::memlock_limit_bytes(),
         open_files_max: sys::open_files_limit(),
     })
@@ -148,14 +152,24 @@ fn kernel_features(path: &Path) -> Result<KernelFeatures> {
 
 /// How many pages of the file are in the page cache (`cachestat(2)`, Linux 6.5): 0 means that it
 /// is cold.
+///
+/// The kernel answers only the file's owner and users who may write the file. Others get an error
+/// of kind `PermissionDenied`.
 pub fn cached_pages(path: &Path) -> std::io::Result<u64> {
     cached_pages_in(&File::open(path)?, 0..u64::MAX)
 }
 
 /// The same for a range of bytes of an open file.
 pub fn cached_pages_in(file: &File, range: Range<u64>) -> std::io::Result<u64> {
-    sys::cached_pages(file, range)
+    sys::cached_pages(file, range).map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => std::io::Error::new(error.kind(), REFUSED),
+        _ => error,
+    })
 }
+
+/// A seccomp filter that does not know the call answers with the same error.
+const REFUSED: &str = "the kernel answers cachestat(2) only to the owner of a file and to users who \
+                       may write it (EPERM; a container may also refuse the call to all)";
 
 /// Asks the kernel to forget what it has cached of the range. It keeps pages that are dirty or
 /// that somebody has mapped: [`cached_pages_in`] tells.

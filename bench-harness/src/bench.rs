@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ringmain::backends::probe::Probe;
+use ringmain::backends::probe::{Probe, probe};
 use ringmain::{BackendKind, Engine};
 
 use crate::cli::BenchArgs;
@@ -15,7 +15,7 @@ use crate::fio::Fio;
 use crate::host::{BusyMeter, Host};
 use crate::memory_limit::MemoryCage;
 use crate::plan::{BackendChoice, Plan, render_plan};
-use crate::probe::probe_path;
+use crate::probe::probe_file;
 use crate::progress::{Progress, say};
 use crate::result::{Run, RunFolder, SCHEMA_VERSION, Skipped};
 use crate::runner::{Runner, buffer_bytes};
@@ -210,11 +210,15 @@ fn probe_place(plan: &Plan) -> Result<Probe, Failure> {
     if let Some(path) = data.file.as_ref().or(data.dir.as_ref())
         && let Some(file) = workload::regular_files(path)?.first()
     {
-        return probe_path(file);
+        return Ok(probe(file)?);
     }
     let scratch = data.scratch.as_deref().unwrap_or(Path::new("."));
     match std::fs::metadata(scratch) {
-        Ok(found) if found.is_dir() => probe_path(scratch),
+        Ok(found) if found.is_dir() => {
+            let dir = scratch.to_owned();
+            let file = probe_file(scratch).map_err(|source| Failure::Scratch { dir, source })?;
+            Ok(probe(file.path())?)
+        }
         Ok(_) => Err(Failure::ReadFile {
             path: scratch.to_owned(),
             source: std::io::ErrorKind::NotADirectory.into(),

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use crate::failure::Failure;
 use crate::generate::check_space;
 use crate::host::memory_available_bytes;
+use crate::measure::cache;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::result::CacheState;
@@ -81,7 +82,7 @@ impl DataSets {
         let folder = tempfile::Builder::new()
             .prefix(".ringmain-data-")
             .tempdir_in(&dir)
-            .map_err(|source| Failure::WriteFile { path: dir, source })?;
+            .map_err(|source| Failure::Scratch { dir, source })?;
         let progress = Arc::new(Progress::bytes("making data", total_bytes));
         let mut sets = BTreeMap::new();
         for ((name, cache), workload) in wanted {
@@ -128,14 +129,15 @@ impl DataSets {
     }
 }
 
-/// Refuses what could only fail later: names that no result can hold, and files that cannot be
-/// warm because they are larger than memory.
+/// Refuses what could only fail later: names that no result can hold, files whose state in the
+/// page cache cannot be verified, and files that cannot be warm because they are larger than memory.
 fn check_own(files: Vec<PathBuf>, caches: &[CacheState]) -> Result<(), Failure> {
     if let Some(path) = files.iter().find(|path| path.to_str().is_none()) {
         let path = path.display();
         let message = format!("{path}: a result can only tell of names that are UTF-8");
         return Err(Failure::Usage { message });
     }
+    cache::check_rights(&files)?;
     let bytes: u64 =
         files.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
     let is_warmed = caches.iter().any(|cache| *cache != CacheState::Cold);

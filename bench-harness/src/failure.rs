@@ -20,10 +20,22 @@ pub(crate) enum Failure {
     OffsetPastEnd { path: PathBuf, offset: u64, file_len: u64 },
 
     #[error(
-        "cannot make a small file in {} to try reads with: {source}; name a file that is there \
-         already: `ringmain probe {}`", dir.display(), dir.join("FILE").display()
+        "cannot make a small file to try reads with, neither in {} ({source}) nor in {} \
+         ({temporary_source}), and no file in {} can be read; name one that can: \
+         `ringmain probe FILE`", dir.display(), temporary.display(), dir.display()
     )]
-    ProbeFile { dir: PathBuf, source: io::Error },
+    NothingToProbe {
+        dir: PathBuf,
+        source: io::Error,
+        temporary: PathBuf,
+        temporary_source: io::Error,
+    },
+
+    #[error(
+        "cannot make data in {}: {source}; name a folder that can be written to: `--scratch DIR`",
+        dir.display()
+    )]
+    Scratch { dir: PathBuf, source: io::Error },
 
     /// What was asked makes no sense, or cannot be had: exit code 2.
     #[error("{message}")]

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::fs;
-use std::io::Write;
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use ringmain_backends::AutoReport;
 use ringmain_backends::probe::{self, BackendProbe, KernelFeatures, Probe};
@@ -16,27 +16,69 @@ use crate::table::Table;
 
 /// Enough for every backend to read a few device blocks.
 const PROBE_FILE_BYTES: usize = 64 << 10;
+/// How many files of a folder that takes no new one are tried.
+const TRIED_FILES_MAX: usize = 100;
 
 /// Prints what was found.
 pub(crate) fn run(args: &ProbeArgs, out: &mut impl Write) -> Result<(), Failure> {
-    let found = probe_path(&args.path)?;
-    let report = Report::new(&args.path, &found);
+    let (found, note) = probe_path(&args.path)?;
+    let report = Report::new(&args.path, &found, note);
     let text =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_text() };
     out.write_all(text.as_bytes()).map_err(Failure::Output)
 }
 
-/// A file is read as it is. In a directory one is made, which goes away again in any case.
-pub(crate) fn probe_path(path: &Path) -> Result<Probe, Failure> {
+/// A file is read as it is. In a folder one is made, which goes away again in any case. The note
+/// says what was read instead, if the folder takes no file.
+fn probe_path(path: &Path) -> Result<(Probe, Option<String>), Failure> {
     if !path.is_dir() {
-        return Ok(probe::probe(path)?);
+        return Ok((probe::probe(path)?, None));
     }
-    let file =
-        probe_file(path).map_err(|source| Failure::ProbeFile { dir: path.into(), source })?;
-    Ok(probe::probe(file.path())?)
+    match probe_file(path) {
+        Ok(file) => Ok((probe::probe(file.path())?, None)),
+        Err(source) => probe_instead(path, source),
+    }
 }
 
-fn probe_file(dir: &Path) -> std::io::Result<NamedTempFile> {
+/// Probes with a file of the folder. If none can be read, with a new one in the temporary folder,
+/// which may be on another filesystem.
+fn probe_instead(dir: &Path, source: io::Error) -> Result<(Probe, Option<String>), Failure> {
+    let why = format!("no file can be made in {} ({source})", dir.display());
+    let probed = files_of(dir).into_iter().find_map(|path| probe::probe(&path).ok());
+    if let Some(probed) = probed {
+        let note = format!("{why}; this is what reads of {} found", probed.path.display());
+        return Ok((probed, Some(note)));
+    }
+    let temporary = std::env::temp_dir();
+    match probe_file(&temporary) {
+        Ok(file) => {
+            let note = format!(
+                "{why} and none in it can be read; this is what reads of a file in {} found, which \
+                 may be on another filesystem",
+                temporary.display()
+            );
+            Ok((probe::probe(file.path())?, Some(note)))
+        }
+        Err(temporary_source) => {
+            let dir = dir.to_owned();
+            Err(Failure::NothingToProbe { dir, source, temporary, temporary_source })
+        }
+    }
+}
+
+/// Files of a folder that have something to read, in the order of their names. Only regular ones:
+/// opening a pipe would wait for a writer.
+fn files_of(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort_unstable();
+    paths.retain(|path| path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0));
+    paths.truncate(TRIED_FILES_MAX);
+    paths
+}
+
+/// A new file with something to read, which goes away when it is dropped.
+pub(crate) fn probe_file(dir: &Path) -> io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix(".ringmain-probe-").tempfile_in(dir)?;
     file.write_all(&[0xA5; PROBE_FILE_BYTES])?;
     Ok(file)
@@ -50,19 +92,22 @@ struct Report<'a> {
     kernel: Option<String>,
     /// The path asked about, made absolute.
     path: String,
+    /// What was read instead of a new file at that path.
+    note: Option<String>,
     features: &'a KernelFeatures,
     backends: &'a [BackendProbe],
     auto: &'a AutoReport,
 }
 
 impl<'a> Report<'a> {
-    fn new(path: &Path, found: &'a Probe) -> Self {
+    fn new(path: &Path, found: &'a Probe, note: Option<String>) -> Self {
         let absolute = std::path::absolute(path).map_or(Cow::Borrowed(path), Cow::Owned);
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         Self {
             ringmain_version: env!("CARGO_PKG_VERSION"),
             kernel: release.map(|release| release.trim().to_owned()),
             path: absolute.display().to_string(),
+            note,
             features: &found.features,
             backends: &found.backends,
             auto: &found.auto,
@@ -72,6 +117,9 @@ impl<'a> Report<'a> {
     fn to_text(&self) -> String {
         let mut head = Table::default();
         head.row("path", self.path.as_str());
+        if let Some(note) = &self.note {
+            head.row("note", note.as_str());
+        }
         head.row("kernel", self.kernel.as_deref().unwrap_or("unknown"));
         head.row("ringmain", self.ringmain_version);
         format!(
@@ -87,15 +135,18 @@ impl<'a> Report<'a> {
 
 fn features_table(features: &KernelFeatures) -> Table {
     let mut table = Table::default();
-    let ring = match &features.io_uring_reason {
-        _ if features.io_uring => yes_with(&features.io_uring_setup_flags.join(", ")),
-        Some(reason) => format!("no: {reason}"),
-        None => "no".into(),
+    let ring = match features.io_uring {
+        true => yes_with(&features.io_uring_setup_flags.join(", ")),
+        false => no_with(features.io_uring_reason.as_deref()),
     };
     table.row("io_uring", ring);
     table.row("O_DIRECT", direct_text(features));
     table.row("RWF_DONTCACHE", yes_or_no(features.rwf_dontcache));
-    table.row("cachestat", yes_or_no(features.cachestat));
+    let cachestat = match features.cachestat {
+        true => "yes".into(),
+        false => no_with(features.cachestat_reason.as_deref()),
+    };
+    table.row("cachestat", cachestat);
     let memlock = features.memlock_bytes.map(format_bytes);
     table.row("lockable memory", memlock.unwrap_or_else(|| "no limit".into()));
     let open_files = features.open_files_max.map(|limit| limit.to_string());
@@ -137,6 +188,10 @@ fn auto_table(auto: &AutoReport) -> Table {
 
 fn yes_with(details: &str) -> String {
     if details.is_empty() { "yes".into() } else { format!("yes: {details}") }
+}
+
+fn no_with(reason: Option<&str>) -> String {
+    reason.map_or_else(|| "no".into(), |reason| format!("no: {reason}"))
 }
 
 fn yes_or_no(is_there: bool) -> &'static str {

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
+use ringmain::backends::Degradation;
 use ringmain::{BackendKind, Engine, Residency};
 
 use crate::error::{Failure, Result};
 use crate::gil::detached;
 use crate::given;
-use crate::source::Residence;
+use crate::source::{REFUSED_ROUTE, Residence};
 
 /// Reads files through one backend, within one memory limit.
 #[pyclass(frozen, module = "ringmain", name = "Engine", weakref)]
@@ -97,6 +98,10 @@ impl PyEngine {
     fn describe(&self) -> String {
         let mut description = self.engine.describe();
         description.memory_limit_bytes = self.memory_limit_bytes();
+        if self.residence.is_refused() {
+            let lacking = Degradation { feature: "cachestat", reason: REFUSED_ROUTE.into() };
+            description.capabilities.degradations.push(lacking);
+        }
         description.to_string()
     }
 

@@ -7,11 +7,15 @@
 //! a kilobyte, and the page is there the next time. Of a batch, what the page cache lacks goes to
 //! the device whatever its size, as there it is the number of requests in flight that counts.
 
+use std::ffi::CString;
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use ringmain::backends::probe::cached_pages_in;
 use ringmain::backends::{self, FileHandle, Read, ReadBackendExt};
@@ -56,7 +60,7 @@ impl Source {
             let device = detached(py, || Reader::open(device, path))?;
             return Ok(Self { engine, device, cached: None });
         };
-        let asked = residence.file(py, path);
+        let asked = residence.file(py, path)?;
         let (device, reader, twin) = detached(py, || -> Result<_> {
             let twin = cached.open_raw(path, Kind::U8.into(), &[0], 0)?;
             Ok((Reader::open(device, path)?, Reader::open(cached, path)?, twin))
@@ -198,36 +202,69 @@ pub(crate) struct Residence {
     /// inherits it locked by a thread that it does not have.
     files: Mutex<Vec<(PathBuf, Weak<File>)>>,
     pub(crate) page_bytes: u64,
+    /// The kernel refused to answer for a file, and the user has been warned.
+    is_refused: AtomicBool,
 }
 
 const ASKED_FILES_MAX: usize = 64;
 
+/// How files are read that the kernel does not tell the cached pages of, and the way out.
+pub(crate) const REFUSED_ROUTE: &str = "Batches and tensors of such files are read from the device even if they are in memory; \
+     ringmain.Engine(\"pread\") reads them through the page cache";
+
 impl Residence {
     pub(crate) fn new(page_bytes: u64) -> Self {
-        Self { files: Mutex::default(), page_bytes: page_bytes.max(1) }
+        let page_bytes = page_bytes.max(1);
+        Self { files: Mutex::default(), page_bytes, is_refused: AtomicBool::new(false) }
+    }
+
+    /// Whether the kernel refused to answer for a file.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
     }
 
     /// The file, unless there are too many or the kernel does not answer. One that has been
     /// replaced under its path makes the choice a worse one, and nothing else.
-    fn file(&self, py: Python<'_>, path: &Path) -> Option<Arc<File>> {
+    pub(crate) fn file(&self, py: Python<'_>, path: &Path) -> PyResult<Option<Arc<File>>> {
         let files = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut files = files();
             files.retain(|(_, file)| file.strong_count() > 0);
             let known = files.iter().find(|(known, _)| known == path);
             if let Some(file) = known.and_then(|(_, file)| file.upgrade()) {
-                return Some(file);
+                return Ok(Some(file));
             }
             if files.len() >= ASKED_FILES_MAX {
-                return None;
+                return Ok(None);
             }
         }
-        let opened = py.detach(|| {
-            let file = File::open(path)?;
-            cached_pages_in(&file, 0..1).map(|_| file)
+        let asked = py.detach(|| {
+            let file = File::open(path).ok()?;
+            Some(cached_pages_in(&file, 0..1).map(|_| file))
         });
-        let file = Arc::new(opened.ok()?);
+        let file = match asked {
+            Some(Ok(file)) => Arc::new(file),
+            Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.warn_refused(py, path, &error)?;
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        };
         files().push((path.to_owned(), Arc::downgrade(&file)));
-        Some(file)
+        Ok(Some(file))
+    }
+
+    /// Warns once in the life of an engine: the files of a dataset usually have one owner.
+    fn warn_refused(&self, py: Python<'_>, path: &Path, error: &io::Error) -> PyResult<()> {
+        if self.is_refused.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let message = format!(
+            "ringmain cannot see what the page cache holds of {}: {error}. {REFUSED_ROUTE}",
+            path.display()
+        );
+        // A path with a NUL byte could not have been opened.
+        let message = CString::new(message).unwrap_or_default();
+        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &message, 1)
     }
 }

@@ -41,6 +41,10 @@ impl PyWeights {
     fn new(py: Python<'_>, path: PathBuf, engine: Option<Bound<'_, PyEngine>>) -> Result<Self> {
         let engine = PyEngine::or_default(py, engine)?;
         let device = detached(py, || Weights::open(&engine.get().engine, &path))?;
+        // The page cache is asked when tensors are read. Whether it answers is known now.
+        if let (Some(_), Some(first)) = (&engine.get().cached, device.files().first()) {
+            engine.get().residence.file(py, first.path())?;
+        }
         Ok(Self { device, cached: OnceLock::new(), path, engine })
     }
 

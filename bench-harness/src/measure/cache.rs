@@ -85,6 +85,37 @@ fn settle_once(files: &[PathBuf], state: CacheState) -> Result<Prepared, Failure
     Ok(settled)
 }
 
+/// Refuses files whose state in the page cache the kernel does not tell this user: no measurement of
+/// them would count.
+pub(crate) fn check_rights(files: &[PathBuf]) -> Result<(), Failure> {
+    for path in files {
+        let file =
+            File::open(path).map_err(|source| Failure::ReadFile { path: path.clone(), source })?;
+        match cached_pages_in(&file, 0..1) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let message = unverified(path, &error);
+                return Err(Failure::Usage { message });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Why a measurement of the file does not count, and what to do.
+fn unverified(path: &Path, error: &io::Error) -> String {
+    let why = format!(
+        "cannot verify what the page cache holds of {}, so no measurement of it would count: {error}",
+        path.display()
+    );
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("{why}; measure a copy of your own, or run as the owner of the file")
+        }
+        _ => why,
+    }
+}
+
 /// Pages of all files that are cached; `None` where the kernel does not tell.
 pub(crate) fn cached_pages(files: &[PathBuf]) -> Option<u64> {
     files.iter().map(|path| ringmain::backends::probe::cached_pages(path).ok()).sum()
@@ -118,8 +149,7 @@ fn verify(path: &Path, file: &File, warm_len: u64, len: u64) -> (Option<u64>, Op
     let (warm_pages, cold_pages) = match counted {
         Ok(counted) => counted,
         Err(error) => {
-            let problem = format!("the state of the page cache cannot be verified: {error}");
-            return (None, Some(problem));
+            return (None, Some(unverified(path, &error)));
         }
     };
     let wanted = warm_len.div_ceil(page_bytes());

@@ -19,6 +19,8 @@ mod peers;
 mod probe;
 mod recommend;
 mod report;
+#[cfg(target_os = "linux")]
+mod rights;
 mod runs;
 #[cfg(target_os = "linux")]
 mod streaming;

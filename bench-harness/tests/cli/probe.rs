@@ -18,14 +18,17 @@ fn has_keys(value: &Value, expected: &[&str]) {
     assert_eq!(found, expected);
 }
 
+const PROBE_KEYS: [&str; 7] =
+    ["ringmain_version", "kernel", "path", "note", "features", "backends", "auto"];
+
 #[test]
 fn json_has_every_key() {
     let data = Data::new(100_000);
     let probe = probe_json(&data.path);
-    has_keys(&probe, &["ringmain_version", "kernel", "path", "features", "backends", "auto"]);
+    has_keys(&probe, &PROBE_KEYS);
     let features = ["io_uring", "io_uring_reason", "io_uring_setup_flags", "o_direct"];
     let alignment = ["dio_mem_align", "dio_offset_align", "rwf_dontcache", "cachestat"];
-    let limits = ["memlock_bytes", "open_files_max"];
+    let limits = ["cachestat_reason", "memlock_bytes", "open_files_max"];
     has_keys(&probe["features"], &[&features[..], &alignment, &limits].concat());
     has_keys(&probe["auto"], &["choice", "reason", "rejected", "profile"]);
     let backends = probe["backends"].as_array().unwrap();
@@ -97,8 +100,9 @@ fn a_path_that_is_not_there_is_an_error() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_directory_that_takes_no_file_gets_the_way_out() {
-    let outcome = run(&mut ringmain(["probe", "/sys"]));
-    outcome.expect_failure(1, &["/sys", "Permission denied", "`ringmain probe /sys/FILE`"]);
+    let outcome = run(ringmain(["probe", "/sys"]).env("TMPDIR", "/sys/kernel"));
+    let parts = ["/sys", "Permission denied", "/sys/kernel", "`ringmain probe FILE`"];
+    outcome.expect_failure(1, &parts);
 }
 
 #[cfg(target_os = "linux")]

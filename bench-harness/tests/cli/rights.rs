@@ -1,0 +1,150 @@
+//! The command for a user who may only read: folders that take no file, and files of other users.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{Outcome, ringmain, run};
+
+/// A file that belongs to root, and that everybody may read.
+const OF_ROOT: &str = "/etc/passwd";
+/// The user and group that owns nothing.
+const NOBODY: u32 = 65534;
+
+/// Runs the command as a user without rights: as `nobody` if the tests run as root, else as the
+/// user who runs them.
+struct Reader {
+    dir: TempDir,
+}
+
+impl Reader {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        // `nobody` may have no way into the folder of the build.
+        fs::copy(env!("CARGO_BIN_EXE_ringmain"), dir.path().join("ringmain")).unwrap();
+        let reader = Self { dir };
+        let tmp = reader.path("tmp");
+        fs::create_dir(&tmp).unwrap();
+        fs::set_permissions(&tmp, Permissions::from_mode(0o777)).unwrap();
+        reader
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A folder in which this user can make no file.
+    fn closed_folder(&self, files: &[(&str, u32)]) -> PathBuf {
+        let folder = self.path("closed");
+        fs::create_dir(&folder).unwrap();
+        for (name, mode) in files {
+            fs::write(folder.join(name), [7; 10_000]).unwrap();
+            fs::set_permissions(folder.join(name), Permissions::from_mode(*mode)).unwrap();
+        }
+        fs::set_permissions(&folder, Permissions::from_mode(0o555)).unwrap();
+        folder
+    }
+
+    fn run(&self, args: &[&str], tmp: &Path) -> Outcome {
+        let mut command = Command::new(self.path("ringmain"));
+        // The same environment as everywhere.
+        let like = ringmain([""; 0]);
+        command.envs(like.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        command.args(args).env("TMPDIR", tmp).current_dir(self.path("tmp"));
+        if self.is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        run(&mut command)
+    }
+
+    fn is_root(&self) -> bool {
+        self.dir.path().metadata().unwrap().uid() == 0
+    }
+
+    fn probe(&self, path: &Path) -> Value {
+        let args = ["probe", "--json", path.to_str().unwrap()];
+        let stdout = self.run(&args, &self.path("tmp")).stdout_of_success();
+        serde_json::from_slice(&stdout).unwrap()
+    }
+}
+
+/// It used to fail: "cannot make a small file in …".
+#[test]
+fn a_folder_that_takes_no_file_is_probed_with_one_that_is_there() {
+    let reader = Reader::new();
+    let folder = reader.closed_folder(&[("a-secret", 0), ("data", 0o444)]);
+    let probe = reader.probe(&folder);
+    let note = probe["note"].as_str().unwrap();
+    let data = folder.join("data");
+    assert!(note.contains(data.to_str().unwrap()), "{note}");
+    assert!(note.contains("Permission denied"), "{note}");
+    assert_eq!(probe["path"], folder.to_str().unwrap());
+    assert_eq!(probe["backends"][0]["available"], true);
+
+    let args = ["probe", folder.to_str().unwrap()];
+    let text = String::from_utf8(reader.run(&args, &folder).stdout_of_success()).unwrap();
+    assert!(text.contains("note") && text.contains("data"), "{text}");
+}
+
+#[test]
+fn a_folder_without_a_readable_file_is_probed_in_the_temporary_one() {
+    let reader = Reader::new();
+    let folder = reader.closed_folder(&[("a-secret", 0)]);
+    let probe = reader.probe(&folder);
+    let note = probe["note"].as_str().unwrap();
+    for part in [folder.as_path(), &reader.path("tmp")] {
+        assert!(note.contains(part.to_str().unwrap()), "{note}");
+    }
+    assert_eq!(reader.path("tmp").read_dir().unwrap().count(), 0, "it left its file");
+
+    let outcome = reader.run(&["probe", folder.to_str().unwrap()], &folder);
+    outcome.expect_failure(1, &["Permission denied", "`ringmain probe FILE`"]);
+}
+
+/// Whether the kernel tells every reader of a file what it has cached. Older ones do (6.5 to 6.12),
+/// and there is nothing to explain.
+fn is_told_to_all(probe: &Value) -> bool {
+    probe["features"]["cachestat"] == true
+}
+
+#[test]
+fn probe_says_why_the_page_cache_is_not_told() {
+    let reader = Reader::new();
+    let probe = reader.probe(Path::new(OF_ROOT));
+    if is_told_to_all(&probe) {
+        return;
+    }
+    let reason = probe["features"]["cachestat_reason"].as_str().unwrap();
+    assert!(reason.contains("owner"), "{reason}");
+    assert_eq!(reader.probe(&reader.path("tmp"))["features"]["cachestat_reason"], Value::Null);
+}
+
+/// It used to measure for minutes and then say that not one cell counts.
+#[test]
+fn bench_refuses_data_whose_page_cache_it_cannot_see_and_says_the_way_out() {
+    let reader = Reader::new();
+    if is_told_to_all(&reader.probe(Path::new(OF_ROOT))) {
+        return;
+    }
+    let args = ["bench", "--file", OF_ROOT, "--workloads", "rand", "--out", "out"];
+    // So little that a file of 1 KiB is enough.
+    let small = ["--block-size", "512", "--batch", "1", "--seconds", "0.02"];
+    let outcome = reader.run(&[&args[..], &small].concat(), &reader.path("tmp"));
+    outcome.expect_failure(2, &[OF_ROOT, "cachestat(2)", "owner", "copy"]);
+    assert!(!reader.path("tmp/out").exists());
+}
+
+#[test]
+fn bench_says_where_else_data_can_be_made() {
+    let reader = Reader::new();
+    let folder = reader.closed_folder(&[]);
+    let args = ["bench", "--scratch", folder.to_str().unwrap(), "--out", "out"];
+    let outcome = reader.run(&args, &reader.path("tmp"));
+    outcome.expect_failure(1, &[folder.to_str().unwrap(), "Permission denied", "`--scratch DIR`"]);
+}
