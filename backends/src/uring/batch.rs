@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
 
 use super::ring::{Completion, ReadOp, Ring, RingFile};
 use crate::buffer::PAGE_BYTES;
@@ -48,9 +47,6 @@ pub(super) fn cell_bytes(plan: &Plan) -> usize {
     plan.bounce_bytes_max().next_multiple_of(PAGE_BYTES)
 }
 
-/// For how long a wait may be interrupted again and again, without a single read ending.
-const INTERRUPTED_MAX: Duration = Duration::from_secs(60);
-
 pub(super) struct Batch<'a, 'r> {
     lanes: Lanes<'a, 'r, RingFile>,
     cells: &'a mut Cells,
@@ -76,25 +72,19 @@ impl<'a, 'r> Batch<'a, 'r> {
     /// Reads everything, or says what failed. Nothing is in flight when it returns.
     pub(super) fn run(mut self) -> Result<()> {
         let mut patience = Patience::default();
-        let mut interrupted_since = None;
         loop {
             self.start_requests();
             if self.ring.in_flight() == 0 {
                 break; // Nothing was left to start either.
             }
             match self.ring.submit_and_wait(self.completions_wanted()) {
-                Ok(()) => {
-                    patience.renew();
-                    interrupted_since = None;
-                }
-                // A timer that fires while the device takes its time is no failure of the read.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    let since = *interrupted_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() > INTERRUPTED_MAX {
-                        self.lanes.fail_queue(error);
-                        break;
-                    }
-                }
+                Ok(()) => patience.renew(),
+                // A signal ended the wait, and the reads go on: no failure, however long the
+                // device takes. The kernel takes the queue before it waits, so a queue that it has
+                // not taken is another matter.
+                Err(error)
+                    if error.kind() == io::ErrorKind::Interrupted
+                        && self.ring.kernel_holds_reads() => {}
                 Err(error) if patience.allows(&error) => {}
                 Err(error) => {
                     self.lanes.fail_queue(error);
@@ -102,6 +92,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                 }
             }
             while let Some(completion) = self.ring.reap() {
+                patience.renew();
                 self.complete(completion);
             }
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use io_uring::{IoUring, opcode, types};
 
+use crate::retry::Patience;
 use crate::{Buffer, Degradation, sys};
 
 /// A ring, how many of its reads the kernel may still be working on, and what is registered
@@ -103,9 +104,12 @@ impl Ring {
         // SAFETY: a no-op refers to no memory.
         let pushed = unsafe { self.uring.submission().push(&nop) };
         pushed.map_err(|_| io::ErrorKind::StorageFull)?;
-        self.uring.submit_and_wait(1)?;
-        let completed = self.uring.completion().next();
-        completed.map(drop).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        // A signal may end the wait before the no-op has completed.
+        let mut patience = Patience::default();
+        while self.uring.completion().next().is_none() {
+            retry_interrupted(&mut patience, || self.uring.submit_and_wait(1))?;
+        }
+        Ok(())
     }
 
     fn reserve_files(&mut self, files_max: usize, report: &mut SetupReport) {
@@ -217,15 +221,20 @@ impl Ring {
         Some(Completion { token: entry.user_data(), result })
     }
 
+    /// Whether the kernel has taken reads from the queue that are not reaped.
+    pub(super) fn kernel_holds_reads(&mut self) -> bool {
+        self.in_flight > self.uring.submission().len()
+    }
+
     /// Waits until the kernel has let go of every read. Afterwards the ring is of no more use if
     /// reads were still queued before it.
     fn drain(&mut self) {
         let mut failures = 0;
         loop {
-            while self.reap().is_some() {}
-            // What the kernel has not taken from the queue it does not know of.
-            let queued = self.uring.submission().len();
-            if self.in_flight <= queued {
+            while self.reap().is_some() {
+                failures = 0;
+            }
+            if !self.kernel_holds_reads() {
                 return;
             }
             if let Err(error) = self.wait_for_one() {
@@ -241,21 +250,45 @@ impl Ring {
         unsafe { self.uring.submitter().enter::<()>(0, 1, GETEVENTS, None) }.map(drop)
     }
 
-    /// The kernel holds memory of ours and will not say when it is done with it. Asking again is
-    /// all there is; `SYNC_CANCEL` goes through another system call, which may be let through.
-    /// Returning would let the memory be freed while the kernel writes to it, so in the end the
-    /// process must stop.
     fn cope_with_failing_wait(&self, error: &io::Error, failures: u32) {
-        if matches!(sys::errno_name(error), Some("EINTR" | "EAGAIN")) && failures < 100_000 {
-            return;
+        match after_failed_wait(error, failures) {
+            NextWait::AtOnce => {}
+            NextWait::AfterCancelling => {
+                // This goes through another system call, which may be let through.
+                let cancel = types::CancelBuilder::any();
+                let _ = self.uring.submitter().register_sync_cancel(None, cancel);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            NextWait::Never => {
+                eprintln!("ringmain: io_uring reads are in flight and cannot be awaited: {error}");
+                std::process::abort();
+            }
         }
-        let cancel = types::CancelBuilder::any();
-        let _ = self.uring.submitter().register_sync_cancel(None, cancel);
-        if failures > 1000 {
-            eprintln!("ringmain: io_uring reads are in flight and cannot be awaited: {error}");
-            std::process::abort();
-        }
-        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How to go on after a failed wait for reads that the kernel holds.
+#[derive(Debug, PartialEq, Eq)]
+enum NextWait {
+    AtOnce,
+    AfterCancelling,
+    /// Returning would let the memory be freed while the kernel writes to it, so the process must
+    /// stop.
+    Never,
+}
+
+/// Failed waits in a row, without a read ending, after which the process is aborted.
+const FAILED_WAITS_MAX: u32 = 1000;
+
+/// `failures` counts the failed waits since a read last ended. A signal is no failure: a program
+/// with a timer is interrupted for as long as the device takes.
+fn after_failed_wait(error: &io::Error, failures: u32) -> NextWait {
+    if error.kind() == io::ErrorKind::Interrupted {
+        NextWait::AtOnce
+    } else if failures <= FAILED_WAITS_MAX {
+        NextWait::AfterCancelling
+    } else {
+        NextWait::Never
     }
 }
 
@@ -330,5 +363,42 @@ fn set_up_with(flags: &[&str], depth: u32) -> io::Result<IoUring> {
             _ => unreachable!("no set-up has the flag {flag}"),
         };
     }
-    builder.build(depth)
+    retry_interrupted(&mut Patience::default(), || builder.build(depth))
+}
+
+/// Repeats a system call that a signal has interrupted.
+fn retry_interrupted<T>(
+    patience: &mut Patience,
+    mut call: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if patience.allows(&error) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A timer of 1 kHz reached the limit after 100 seconds, and the process was aborted.
+    #[test]
+    fn an_interrupted_wait_is_repeated_for_as_long_as_it_takes() {
+        for failures in [1, 1000, 100_000, u32::MAX] {
+            assert_eq!(after_failed_wait(&sys::eintr(), failures), NextWait::AtOnce);
+        }
+    }
+
+    #[test]
+    fn a_wait_that_only_fails_ends_the_process() {
+        for (failures, next) in [
+            (1, NextWait::AfterCancelling),
+            (FAILED_WAITS_MAX, NextWait::AfterCancelling),
+            (FAILED_WAITS_MAX + 1, NextWait::Never),
+        ] {
+            assert_eq!(after_failed_wait(&sys::eio(), failures), next);
+        }
+    }
 }
