@@ -1,10 +1,10 @@
 //! A batch on its way through a ring.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 
-use super::ring::{Completion, ReadOp, Ring, RingFile};
+use super::ring::{Completion, ReadOp, Ring};
 use crate::buffer::PAGE_BYTES;
 use crate::device::{Device, scatter};
 use crate::handle_cache::Cached;
@@ -48,7 +48,7 @@ pub(super) fn cell_bytes(plan: &Plan) -> usize {
 }
 
 pub(super) struct Batch<'a, 'r> {
-    lanes: Lanes<'a, 'r, RingFile>,
+    lanes: Lanes<'a, 'r, RawFd>,
     cells: &'a mut Cells,
     ring: &'a mut Ring,
 }
@@ -130,11 +130,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             if bounces && self.cells.idle.is_empty() {
                 return;
             }
-            let ring = &mut *self.ring;
-            let held = self.lanes.pin(&request, |pinned| {
-                ring.file(pinned.slot(), pinned.serial(), pinned.file().as_raw_fd())
-            });
-            if !held {
+            if !self.lanes.pin(&request, |pinned| pinned.file().as_raw_fd()) {
                 if self.ring.in_flight() > 0 {
                     return; // Until a file of ours is done with.
                 }
@@ -152,7 +148,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         let Part { request, name, done, len } = self.lanes.part(lane);
         let cell = self.cells.of_lane[lane];
         let op = ReadOp {
-            file: name,
+            descriptor: name,
             offset: request.offset + done as u64,
             dst: self.destination(&request, cell, done),
             // At most a chunk, which is at most 1 GiB.

@@ -34,7 +34,6 @@ pub struct UringBackend {
     device: Device,
     depth_max: usize,
     rings_max: usize,
-    open_files_max: usize,
     /// Counts this process's rings and their memory.
     usage: PerProcess<Arc<Usage>>,
     setup: PerProcess<Mutex<SetupReport>>,
@@ -49,7 +48,6 @@ impl UringBackend {
             device: Device::new(BackendKind::Uring, options, options.cache_policy)?,
             depth_max: options.depth_max,
             rings_max: options.rings_max,
-            open_files_max: options.open_files_max,
             usage: PerProcess::new(|_inherited| Arc::default()),
             setup: PerProcess::new(|inherited: Option<&Mutex<SetupReport>>| {
                 let known = inherited.and_then(|report| Some(report.try_lock().ok()?.clone()));
@@ -78,7 +76,7 @@ impl UringBackend {
 
     fn new_ring(&self) -> io::Result<(Ring, SetupReport)> {
         // `depth_max` was checked to be far below.
-        Ring::new(self.depth_max as u32, self.open_files_max)
+        Ring::new(self.depth_max as u32)
     }
 
     /// This thread's ring, made at its first read; `None` if there are enough, or no more to be
@@ -178,7 +176,7 @@ pub(crate) fn open(options: &BackendOptions) -> Result<Arc<dyn ReadBackend>> {
 /// The set-up flags that a ring gets here.
 pub(crate) fn probe_ring() -> Result<Vec<String>> {
     let (_ring, report) =
-        Ring::new(1, 1).map_err(|error| Error::no_ring(BackendKind::Uring, &error))?;
+        Ring::new(1).map_err(|error| Error::no_ring(BackendKind::Uring, &error))?;
     Ok(report.features)
 }
 
