@@ -45,7 +45,7 @@ pub struct KernelFeatures {
     pub rwf_dontcache: bool,
     /// `cachestat(2)` answers: cold can be verified.
     pub cachestat: bool,
-    /// How much memory may be locked (registered buffers count); `None`: no limit.
+    /// How much memory may be locked (that of rings counts); `None`: no limit.
     pub memlock_bytes: Option<u64>,
     /// How many descriptors this process may have; `None`: no limit.
     pub open_files_max: Option<u64>,

@@ -7,19 +7,22 @@ use std::time::Duration;
 
 use io_uring::{IoUring, opcode, types};
 
+use crate::pool::Loan;
 use crate::retry::Patience;
-use crate::{Buffer, Degradation, sys};
+use crate::{Degradation, sys};
 
-/// A ring, how many of its reads the kernel may still be working on, and the memory that is
-/// registered with it.
-///
-/// Files are not registered: the ring would keep them open when the handle cache has closed them,
-/// until its thread reads again, and in forked children for ever. It would not pay either. Random
-/// 4 KiB reads, 128 at a time, with and without (Linux 6.18, medians of 15 to 31 interleaved
-/// rounds): 0.97 to 1.04 times the reads per second, 0.99 to 1.03 times the processor time.
+/// A ring, how many of its reads the kernel may still be working on, and the memory that bounced
+/// reads go into during a batch.
 ///
 /// Whoever pushes a read keeps its memory alive until the completion is reaped. Dropping the ring
 /// waits for what is in flight, so that an unwinding caller keeps that promise too.
+///
+/// Neither files nor memory are registered. The ring would keep a registered file open when the
+/// handle cache has closed it, until its thread reads again, and in forked children for ever.
+/// Registered memory belongs to one ring, so idle threads would keep it from the others. And the
+/// gain is small. Random 4 KiB reads of a device, 128 at a time (Linux 6.18, medians of 15 to 31
+/// interleaved rounds): without registered files 0.97 to 1.04 times the reads per second; without
+/// registered memory 0.98 to 1.00 times, for 1.04 to 1.06 times the processor time.
 pub(super) struct Ring {
     /// The process that made it.
     generation: u64,
@@ -29,13 +32,13 @@ pub(super) struct Ring {
     arena: Option<Arena>,
 }
 
-/// Registered memory that bounced reads go into.
+/// Memory that bounced reads go into.
 struct Arena {
-    buffer: Buffer,
-    /// The buffer's first byte. All access goes through it while reads are in flight: a reference
-    /// to the whole would claim the cells that the kernel writes to.
+    loan: Loan,
+    /// The first byte. All access goes through it while reads are in flight: a reference to the
+    /// whole would claim the parts that the kernel writes to.
     base: NonNull<u8>,
-    registered: bool,
+    bytes: usize,
 }
 
 /// A read for the kernel.
@@ -46,8 +49,6 @@ pub(super) struct ReadOp {
     pub(super) dst: NonNull<u8>,
     pub(super) len: u32,
     pub(super) rw_flags: i32,
-    /// The memory is the arena's, and that is registered.
-    pub(super) in_arena: bool,
     /// What the completion carries back.
     pub(super) token: u64,
 }
@@ -101,37 +102,33 @@ impl Ring {
         Ok(())
     }
 
+    /// The size of the arena; 0 if the ring has none.
     pub(super) fn arena_bytes(&self) -> usize {
-        self.arena.as_ref().map_or(0, |arena| arena.buffer.len())
+        self.arena.as_ref().map_or(0, |arena| arena.bytes)
     }
 
     /// The address of a part of the arena. Panics if it does not lie in it.
     pub(super) fn arena_part(&self, start: usize, len: usize) -> NonNull<u8> {
         let Some(arena) = &self.arena else { unreachable!("there is no arena") };
-        assert!(start.checked_add(len).is_some_and(|end| end <= arena.buffer.len()));
-        // SAFETY: `base` is the first of `buffer.len()` bytes, and the part lies in them.
+        assert!(start.checked_add(len).is_some_and(|end| end <= arena.bytes));
+        // SAFETY: `base` is the first of `bytes` bytes, and the part lies in them.
         unsafe { arena.base.add(start) }
     }
 
-    pub(super) fn arena_is_registered(&self) -> bool {
-        self.arena.as_ref().is_some_and(|arena| arena.registered)
+    /// Gives the ring memory for bounced reads. It keeps it while reads are in flight, also if it
+    /// is dropped.
+    pub(super) fn set_arena(&mut self, mut loan: Loan) {
+        assert!(self.arena.is_none(), "the arena may be written to");
+        let memory = loan.bytes_mut();
+        let (base, bytes) = (NonNull::from(&mut *memory).cast::<u8>(), memory.len());
+        // Moving a loan does not move its memory.
+        self.arena = Some(Arena { loan, base, bytes });
     }
 
-    /// Takes another arena in place of the present one, which is given back. Nothing may be in
-    /// flight. The error says why it could not be registered; it serves all the same.
-    pub(super) fn set_arena(&mut self, mut buffer: Buffer) -> io::Result<()> {
+    /// Gives the arena back. Nothing may be in flight.
+    pub(super) fn drop_arena(&mut self) {
         assert_eq!(self.in_flight, 0, "the arena may be written to");
-        if self.arena_is_registered() {
-            self.uring.submitter().unregister_buffers()?;
-        }
-        self.arena = None;
-        let base = NonNull::from(&mut buffer[..]).cast::<u8>();
-        let memory = libc::iovec { iov_base: base.as_ptr().cast(), iov_len: buffer.len() };
-        // SAFETY: the memory is the buffer's, which the ring owns until it is unregistered above
-        // or the ring is closed; moving a `Buffer` does not move its memory.
-        let outcome = unsafe { self.uring.submitter().register_buffers(&[memory]) };
-        self.arena = Some(Arena { buffer, base, registered: outcome.is_ok() });
-        outcome
+        drop(self.arena.take().map(|arena| arena.loan));
     }
 
     /// False in a forked child for a ring of its parent, which must not be used.
@@ -254,20 +251,13 @@ impl Drop for Ring {
 
 impl ReadOp {
     fn entry(&self) -> io_uring::squeue::Entry {
-        let (fd, dst, len) = (types::Fd(self.descriptor), self.dst.as_ptr(), self.len);
-        let entry = if self.in_arena {
-            let read = opcode::ReadFixed::new(fd, dst, len, ARENA_INDEX);
-            read.offset(self.offset).rw_flags(self.rw_flags).build()
-        } else {
-            let read = opcode::Read::new(fd, dst, len);
-            read.offset(self.offset).rw_flags(self.rw_flags).build()
-        };
-        entry.user_data(self.token)
+        opcode::Read::new(types::Fd(self.descriptor), self.dst.as_ptr(), self.len)
+            .offset(self.offset)
+            .rw_flags(self.rw_flags)
+            .build()
+            .user_data(self.token)
     }
 }
-
-/// The arena is the only registered buffer.
-const ARENA_INDEX: u16 = 0;
 
 fn set_up(depth: u32, report: &mut SetupReport) -> io::Result<IoUring> {
     let mut refused = None;
