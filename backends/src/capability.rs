@@ -123,7 +123,7 @@ pub struct Capabilities {
     pub bypasses_page_cache: bool,
     /// [`ReadBackend::map`](crate::ReadBackend::map) gives ranges without copying.
     pub zero_copy: bool,
-    /// Kernel features in use, for people to read: `SINGLE_ISSUER`, `registered buffers`, …
+    /// Kernel features in use, for people to read: `SINGLE_ISSUER`, `DEFER_TASKRUN`, …
     pub features: Vec<String>,
     /// Features that were wanted and could not be had, with the reason.
     pub degradations: Vec<Degradation>,

@@ -85,20 +85,6 @@ pub(crate) struct Pinned<'a, T> {
     slot: usize,
 }
 
-impl<T> Pinned<'_, T> {
-    /// Which slot it is in.
-    #[cfg_attr(not(any(linux_uring, test)), allow(dead_code))]
-    pub(crate) fn slot(&self) -> usize {
-        self.slot
-    }
-
-    /// Which file of all that ever were in that slot.
-    #[cfg_attr(not(linux_uring), allow(dead_code))]
-    pub(crate) fn serial(&self) -> u64 {
-        self.entry.as_ref().map_or(0, |entry| entry.serial)
-    }
-}
-
 impl<T> Deref for Pinned<'_, T> {
     type Target = T;
 
@@ -440,7 +426,7 @@ mod tests {
         let pin = cache.acquire(&a).unwrap();
         assert!(cache.try_acquire(&b).unwrap().is_none());
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| cache.acquire(&b).map(|pin| pin.slot()));
+            let waiter = scope.spawn(|| cache.acquire(&b).map(|pin| pin.slot));
             std::thread::sleep(Duration::from_millis(20));
             assert!(!waiter.is_finished());
             drop(pin);

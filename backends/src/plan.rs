@@ -7,6 +7,7 @@
 //! 512, reading 100,000 bytes at offset 1,000 into memory whose address is also 1,000 modulo 512
 //! becomes three requests: 24 bytes up to 1,024 bounce, 99,840 go straight, 136 bounce.
 
+use crate::buffer::PAGE_BYTES;
 use crate::file::Alignment;
 
 /// One read, as far as planning it is concerned.
@@ -90,6 +91,7 @@ pub(crate) struct Plan {
     requests: Vec<Request>,
     pieces: Vec<Piece>,
     bounce_bytes_max: usize,
+    bounce_bytes_sum: usize,
     bounces: usize,
 }
 
@@ -136,7 +138,7 @@ impl Plan {
         if self.requests.capacity() > KEPT_REQUESTS_MAX {
             *self = Self::default();
         }
-        (self.bounce_bytes_max, self.bounces) = (0, 0);
+        (self.bounce_bytes_max, self.bounce_bytes_sum, self.bounces) = (0, 0, 0);
     }
 
     pub(crate) fn requests(&self) -> &[Request] {
@@ -164,6 +166,12 @@ impl Plan {
     #[cfg_attr(not(linux_uring), allow(dead_code))]
     pub(crate) fn bounce_bytes_max(&self) -> usize {
         self.bounce_bytes_max
+    }
+
+    /// The size of all bounced requests together, each in whole pages.
+    #[cfg_attr(not(linux_uring), allow(dead_code))]
+    pub(crate) fn bounce_bytes_sum(&self) -> usize {
+        self.bounce_bytes_sum
     }
 
     /// How many requests bounce.
@@ -259,6 +267,7 @@ impl Builder<'_> {
     fn close(&mut self) {
         if let Some(request) = self.open.take() {
             self.plan.bounce_bytes_max = self.plan.bounce_bytes_max.max(request.len);
+            self.plan.bounce_bytes_sum += request.len.next_multiple_of(PAGE_BYTES);
             self.plan.bounces += 1;
             self.plan.requests.push(request);
         }

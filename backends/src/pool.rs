@@ -4,6 +4,8 @@
 //! `O_DIRECT` reads into fresh pages against 5.4 GB/s into recycled ones).
 
 use std::fmt;
+#[cfg(linux_uring)]
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -109,6 +111,26 @@ impl BufferPool {
         Shelf::take(self.shelf.get(), len, Duration::ZERO)
     }
 
+    /// Memory for a backend to bounce reads through, for the time of a batch: `wanted` bytes, or
+    /// what can be spared, but no less than `least`. Both are powers of two.
+    #[cfg(linux_uring)]
+    pub(crate) fn lend(&self, wanted: usize, least: usize) -> Option<Loan> {
+        let shelf = self.shelf.get();
+        let loans_max = self.options.limit_bytes / 2;
+        let mut bytes = 0;
+        let borrowed = |lent: usize| {
+            bytes = loan_bytes(loans_max.saturating_sub(lent), wanted, least)?;
+            Some(lent + bytes)
+        };
+        shelf.lent_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, borrowed).ok()?;
+        let mut loan = Loan { buffer: None, bytes, shelf: Arc::clone(shelf) };
+        // Callers may hold most of the pool.
+        let halves = std::iter::successors(Some(bytes), |bytes| Some(bytes / 2));
+        let mut sizes = halves.take_while(|bytes| *bytes >= least);
+        loan.buffer = Some(sizes.find_map(|bytes| self.try_take(bytes).ok())?);
+        Some(loan)
+    }
+
     /// Gives the idle buffers back to the operating system.
     pub fn trim(&self) {
         let shelf = self.shelf.get();
@@ -154,11 +176,49 @@ impl fmt::Debug for BufferPool {
     }
 }
 
+/// A part of a pool that is lent to a batch. All loans together are at most half of the pool,
+/// whatever the number of threads and backends; the other half stays for callers, and for reads
+/// that find no loan.
+#[cfg(linux_uring)]
+pub(crate) struct Loan {
+    // `None` only while it is made.
+    buffer: Option<Buffer>,
+    /// What it counts for; the buffer may be smaller.
+    bytes: usize,
+    shelf: Arc<Shelf>,
+}
+
+#[cfg(linux_uring)]
+impl Loan {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buffer.as_deref_mut().unwrap_or_default()
+    }
+}
+
+#[cfg(linux_uring)]
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.shelf.lent_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// How much of the `left` bytes to lend. No more than half, so that the next batch finds something
+/// too: of 16 MiB, batches that want 4 MiB each get 4, 4, 4, 2, 1, ... MiB.
+#[cfg(linux_uring)]
+fn loan_bytes(left: usize, wanted: usize, least: usize) -> Option<usize> {
+    let half = (left / 2).checked_ilog2().map_or(0, |power| 1 << power);
+    let bytes = wanted.min(half).max(least);
+    (bytes <= left).then_some(bytes)
+}
+
 /// One process's part of a pool: the buffers not in use, and the count of those that are.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     generation: u64,
     limit_bytes: usize,
+    /// What is lent to batches; a part of the state's `in_use_bytes`.
+    #[cfg(linux_uring)]
+    lent_bytes: AtomicUsize,
     state: Mutex<State>,
     returned: Condvar,
 }
@@ -184,6 +244,8 @@ impl Shelf {
         Self {
             generation: fork_generation(),
             limit_bytes,
+            #[cfg(linux_uring)]
+            lent_bytes: AtomicUsize::new(0),
             state: Mutex::new(State {
                 idle: Vec::with_capacity(IDLE_LEN.min(limit_bytes / PAGE_BYTES)),
                 ..State::default()
@@ -365,6 +427,30 @@ mod tests {
         let pool = pool(4096, WhenSpent::Wait { timeout: Duration::from_millis(10) });
         let _held = pool.take(1).unwrap();
         assert!(matches!(pool.take(1), Err(Error::PoolExhausted { in_use_bytes: 4096, .. })));
+    }
+
+    /// Each backend had a count of its own, so that two of them on one pool could take all of it.
+    #[cfg(linux_uring)]
+    #[test]
+    fn loans_are_half_of_the_pool_at_most_and_leave_some_for_the_next() {
+        let pool = pool(32 << 20, WhenSpent::Fail);
+        let (one, other) = (pool.clone(), pool.clone());
+        let mut loans = Vec::new();
+        for kib in [4096, 4096, 4096, 2048, 1024, 512, 256, 128] {
+            let backend = if loans.len() % 2 == 0 { &one } else { &other };
+            let mut loan = backend.lend(4 << 20, 4096).unwrap();
+            assert_eq!(loan.bytes_mut().len(), kib << 10, "loan {}", loans.len());
+            loans.push(loan);
+        }
+        assert!(pool.lend(1 << 20, 512 << 10).is_none(), "less than that is left");
+        assert!(pool.stats().in_use_bytes <= 16 << 20);
+        loans.clear();
+        assert_eq!(pool.stats().in_use_bytes, 0);
+        let _held = [28 << 20, 3 << 20].map(|bytes| pool.take(bytes).unwrap());
+        assert_eq!(pool.lend(4 << 20, 4096).unwrap().bytes_mut().len(), 1 << 20);
+        let _rest = pool.take(1 << 20).unwrap();
+        assert!(pool.lend(4 << 20, 4096).is_none());
+        assert_eq!(pool.shelf.get().lent_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

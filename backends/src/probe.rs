@@ -47,7 +47,7 @@ pub struct KernelFeatures {
     pub cachestat: bool,
     /// Why not, if not.
     pub cachestat_reason: Option<String>,
-    /// How much memory may be locked (registered buffers count); `None`: no limit.
+    /// How much memory may be locked (that of rings counts); `None`: no limit.
     pub memlock_bytes: Option<u64>,
     /// How many descriptors this process may have; `None`: no limit.
     pub open_files_max: Option<u64>,

@@ -186,26 +186,28 @@ fn io_uring_enter_refused_after_a_larger_batch() {
     });
 }
 
-/// Registered buffers count as locked memory for everybody but root. So does the ring, which
-/// takes some 20 KiB of it.
+/// A ring takes some 20 KiB of locked memory, and nothing else does: users other than root often
+/// have little of it.
 #[test]
-fn little_locked_memory_costs_only_registered_buffers() {
-    in_child("little_locked_memory_costs_only_registered_buffers", || {
+fn little_locked_memory_is_enough() {
+    in_child("little_locked_memory_is_enough", || {
         if !is_available(BackendKind::Uring) {
             return;
         }
         let (_dir, contents) = file_for_nobody();
+        let before = backend_degradations();
         limit_locked_memory(128 << 10);
         give_up_root();
         let backend = open_backend(BackendKind::Uring, &BackendOptions::default()).unwrap();
         check_reads(&*backend, &contents);
-        let lost = backend.capabilities().degradations;
-        let buffers = lost.iter().find(|it| it.feature == "registered buffers");
-        let reason = &buffers.unwrap_or_else(|| panic!("not said: {lost:?}")).reason;
-        assert!(reason.contains("RLIMIT_MEMLOCK"), "{reason}");
-        let kept = backend.capabilities().features;
-        assert!(!kept.iter().any(|feature| feature == "registered buffers"), "{kept:?}");
+        assert_eq!(backend.capabilities().degradations.len(), before);
     });
+}
+
+/// How much a ring lacks on this kernel.
+fn backend_degradations() -> usize {
+    let backend = open_backend(BackendKind::Uring, &BackendOptions::default()).unwrap();
+    backend.capabilities().degradations.len()
 }
 
 #[test]

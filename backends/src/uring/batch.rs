@@ -1,11 +1,11 @@
 //! A batch on its way through a ring.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
 
-use super::ring::{Completion, ReadOp, Ring, RingFile};
+use super::cells::Cells;
+use super::ring::{Completion, ReadOp, Ring};
 use crate::buffer::PAGE_BYTES;
 use crate::device::{Device, scatter};
 use crate::handle_cache::Cached;
@@ -14,49 +14,32 @@ use crate::plan::{Plan, Request, Target};
 use crate::retry::Patience;
 use crate::{Read, Result};
 
+/// The memory a batch bounces unaligned reads through: at most, and at least unless the pool has
+/// less to spare.
+const ARENA_BYTES_MAX: usize = 4 << 20;
+const ARENA_BYTES_MIN: usize = 256 << 10;
+
 /// What a ring keeps between batches, so that a batch allocates nothing.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     lanes: LaneMemory,
     cells: Cells,
+    /// Where the part of the arena begins that a lane's request goes into, if it has one.
+    cell_of_lane: Vec<Option<usize>>,
 }
 
-/// Where in the arena bounced requests go.
-#[derive(Debug, Default)]
-struct Cells {
-    /// The size of a cell; 0 without an arena.
-    bytes: usize,
-    idle: Vec<usize>,
-    /// The cell of each lane that has one.
-    of_lane: Vec<Option<usize>>,
+/// How much of an arena a bounced request takes: whole pages, so that every part is aligned as the
+/// first.
+fn cell_bytes(request_bytes: usize) -> usize {
+    request_bytes.next_multiple_of(PAGE_BYTES)
 }
-
-impl Cells {
-    fn reset(&mut self, plan: &Plan, arena_bytes: usize, depth_max: usize) {
-        let count = arena_bytes.checked_div(cell_bytes(plan)).unwrap_or(0);
-        self.bytes = if count == 0 { 0 } else { cell_bytes(plan) };
-        self.idle.clear();
-        // Of small cells an arena has more than there are lanes to use them.
-        self.idle.reserve(depth_max);
-        self.idle.extend((0..count.min(depth_max)).rev());
-        self.of_lane.clear();
-        self.of_lane.resize(depth_max, None);
-    }
-}
-
-/// The part of an arena that each bounced request of the plan gets: whole pages, so that every
-/// one is aligned as the first.
-pub(super) fn cell_bytes(plan: &Plan) -> usize {
-    plan.bounce_bytes_max().next_multiple_of(PAGE_BYTES)
-}
-
-/// For how long a wait may be interrupted again and again, without a single read ending.
-const INTERRUPTED_MAX: Duration = Duration::from_secs(60);
 
 pub(super) struct Batch<'a, 'r> {
-    lanes: Lanes<'a, 'r, RingFile>,
+    lanes: Lanes<'a, 'r, RawFd>,
     cells: &'a mut Cells,
+    cell_of_lane: &'a mut Vec<Option<usize>>,
     ring: &'a mut Ring,
+    depth_max: usize,
 }
 
 impl<'a, 'r> Batch<'a, 'r> {
@@ -70,33 +53,51 @@ impl<'a, 'r> Batch<'a, 'r> {
         scratch: &'a mut Scratch,
         depth_max: usize,
     ) -> Self {
-        let Scratch { lanes, cells } = scratch;
-        cells.reset(plan, ring.arena_bytes(), depth_max);
-        Self { lanes: Lanes::new(device, plan, reads, lanes, depth_max), cells, ring }
+        let Scratch { lanes, cells, cell_of_lane } = scratch;
+        cell_of_lane.clear();
+        cell_of_lane.resize(depth_max, None);
+        let lanes = Lanes::new(device, plan, reads, lanes, depth_max);
+        let mut batch = Self { lanes, cells, cell_of_lane, ring, depth_max };
+        batch.borrow_arena();
+        batch
+    }
+
+    /// Borrows memory to bounce through from the pool, as much as the plan can use. False if there
+    /// is none to be had now; any that there is holds the largest bounced request.
+    fn borrow_arena(&mut self) -> bool {
+        let plan = self.lanes.plan;
+        if plan.bounces() == 0 {
+            return false;
+        }
+        let largest = cell_bytes(plan.bounce_bytes_max());
+        let in_flight = largest.saturating_mul(plan.bounces().min(self.depth_max));
+        let wanted = plan.bounce_bytes_sum().min(in_flight).min(ARENA_BYTES_MAX);
+        let wanted = wanted.next_power_of_two().max(ARENA_BYTES_MIN);
+        let least = largest.next_power_of_two();
+        let Some(loan) = self.lanes.device.pool.lend(wanted.max(least), least) else {
+            return false;
+        };
+        self.ring.set_arena(loan);
+        self.cells.reset(self.ring.arena_bytes(), self.depth_max);
+        true
     }
 
     /// Reads everything, or says what failed. Nothing is in flight when it returns.
     pub(super) fn run(mut self) -> Result<()> {
         let mut patience = Patience::default();
-        let mut interrupted_since = None;
         loop {
             self.start_requests();
             if self.ring.in_flight() == 0 {
                 break; // Nothing was left to start either.
             }
             match self.ring.submit_and_wait(self.completions_wanted()) {
-                Ok(()) => {
-                    patience.renew();
-                    interrupted_since = None;
-                }
-                // A timer that fires while the device takes its time is no failure of the read.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    let since = *interrupted_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() > INTERRUPTED_MAX {
-                        self.lanes.fail_queue(error);
-                        break;
-                    }
-                }
+                Ok(()) => patience.renew(),
+                // A signal ended the wait, and the reads go on: no failure, however long the
+                // device takes. The kernel takes the queue before it waits, so a queue that it has
+                // not taken is another matter.
+                Err(error)
+                    if error.kind() == io::ErrorKind::Interrupted
+                        && self.ring.kernel_holds_reads() => {}
                 Err(error) if patience.allows(&error) => {}
                 Err(error) => {
                     self.lanes.fail_queue(error);
@@ -104,6 +105,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                 }
             }
             while let Some(completion) = self.ring.reap() {
+                patience.renew();
                 self.complete(completion);
             }
         }
@@ -117,7 +119,7 @@ impl<'a, 'r> Batch<'a, 'r> {
         let in_flight = self.ring.in_flight();
         if self.lanes.has_more() {
             (in_flight / 8).max(1)
-        } else if self.cells.bytes > 0 {
+        } else if self.lanes.plan.bounces() > 0 {
             (in_flight / 2).max(1)
         } else {
             in_flight
@@ -128,31 +130,30 @@ impl<'a, 'r> Batch<'a, 'r> {
     fn start_requests(&mut self) {
         while let Some(request) = self.lanes.next_request() {
             let bounces = matches!(request.target, Target::Bounce { .. });
-            if bounces && self.cells.bytes == 0 {
-                // The pool had no arena for this thread: a buffer for the moment.
+            if bounces && self.ring.arena_bytes() == 0 {
                 if self.ring.in_flight() > 0 {
                     return;
                 }
-                // SAFETY: requests of a plan write to different parts, and `new`'s caller
-                // promised that nobody else does.
-                unsafe { self.lanes.run_on_this_thread(&request) };
-                continue;
+                if !self.borrow_arena() {
+                    // The pool has none for this batch at the moment: a buffer for this request.
+                    // SAFETY: requests of a plan write to different parts, and `new`'s caller
+                    // promised that nobody else does.
+                    unsafe { self.lanes.run_on_this_thread(&request) };
+                    continue;
+                }
             }
-            if bounces && self.cells.idle.is_empty() {
-                return;
-            }
-            let ring = &mut *self.ring;
-            let held = self.lanes.pin(&request, |pinned| {
-                ring.file(pinned.slot(), pinned.serial(), pinned.file().as_raw_fd())
-            });
-            if !held {
+            if !self.lanes.pin(&request, |pinned| pinned.file().as_raw_fd()) {
                 if self.ring.in_flight() > 0 {
                     return; // Until a file of ours is done with.
                 }
                 continue; // It has failed, so the next one is another.
             }
+            let cell = if bounces { self.cells.take(cell_bytes(request.len)) } else { None };
+            if bounces && cell.is_none() {
+                return; // Until a part of the arena is idle that is large enough.
+            }
             if let Some(lane) = self.lanes.start() {
-                self.cells.of_lane[lane] = if bounces { self.cells.idle.pop() } else { None };
+                self.cell_of_lane[lane] = cell;
                 self.push(lane);
             }
         }
@@ -161,19 +162,18 @@ impl<'a, 'r> Batch<'a, 'r> {
     /// Queues what is left of a lane's request.
     fn push(&mut self, lane: usize) {
         let Part { request, name, done, len } = self.lanes.part(lane);
-        let cell = self.cells.of_lane[lane];
+        let cell = self.cell_of_lane[lane];
         let op = ReadOp {
-            file: name,
+            descriptor: name,
             offset: request.offset + done as u64,
             dst: self.destination(&request, cell, done),
             // At most a chunk, which is at most 1 GiB.
             len: len as u32,
             rw_flags: self.lanes.device.policy().rw_flags(),
-            in_arena: cell.is_some() && self.ring.arena_is_registered(),
             token: lane as u64,
         };
         // SAFETY: the destination is a part of the batch's memory that only this request writes
-        // to, or a cell of the arena that is this lane's. Both outlive the read: `run` returns
+        // to, or a part of the arena that is this lane's. Both outlive the read: `run` returns
         // with nothing in flight, or else the ring is dropped, which waits.
         if let Err(error) = unsafe { self.ring.push(&op) } {
             self.lanes.fail_lane(lane, done, error.into());
@@ -189,8 +189,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                 unsafe { read.dst_ptr().add(dst_offset + done) }
             }
             Target::Bounce { .. } => {
-                let start = cell.unwrap_or(0) * self.cells.bytes + done;
-                self.ring.arena_part(start, request.len - done)
+                self.ring.arena_part(cell.unwrap_or(0) + done, request.len - done)
             }
         }
     }
@@ -207,10 +206,9 @@ impl<'a, 'r> Batch<'a, 'r> {
 
     /// Copies a bounced request's pieces to where they are wanted.
     fn deliver(&mut self, lane: usize, request: &Request) {
-        let Some(cell) = self.cells.of_lane[lane] else { return };
-        let start = cell * self.cells.bytes;
+        let Some(start) = self.cell_of_lane[lane] else { return };
         let bounce = self.ring.arena_part(start, request.len);
-        // SAFETY: the cell is this lane's and its read has ended, so nobody writes to it. Requests
+        // SAFETY: the part is this lane's and its read has ended, so nobody writes to it. Requests
         // of a plan write to different parts of the destinations, and `new`'s caller promised that
         // nobody else does.
         unsafe {
@@ -221,7 +219,9 @@ impl<'a, 'r> Batch<'a, 'r> {
 
     /// Gives back what a lane held.
     fn finish(&mut self, lane: usize) {
-        self.lanes.finish(lane);
-        self.cells.idle.extend(self.cells.of_lane[lane].take());
+        let request = self.lanes.finish(lane);
+        if let Some(start) = self.cell_of_lane[lane].take() {
+            self.cells.give_back(start..start + cell_bytes(request.len));
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 #[cfg(linux_uring)]
 mod batch;
+#[cfg(linux_uring)]
+mod cells;
 #[cfg(not(linux_uring))]
 mod disabled;
 #[cfg(linux_uring)]

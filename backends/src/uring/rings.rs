@@ -15,58 +15,32 @@ use super::ring::Ring;
 pub(super) struct ThreadRing {
     pub(super) ring: Ring,
     pub(super) scratch: Scratch,
-    /// What the backend's rings use in this process; this one is among them.
-    usage: Arc<Usage>,
+    _place: Place,
 }
 
-/// What all rings of a backend in one process use together.
-#[derive(Debug, Default)]
-pub(super) struct Usage {
-    rings: AtomicUsize,
-    arena_bytes: AtomicUsize,
-}
-
-impl Usage {
-    /// Counts a ring's arena as `wanted` bytes in place of `have`, if the sum stays in bounds.
-    pub(super) fn swap_arena(&self, have: usize, wanted: usize, bytes_max: usize) -> bool {
-        let swapped = |bytes: usize| {
-            let sum = bytes.saturating_sub(have).saturating_add(wanted);
-            (sum <= bytes_max.max(bytes)).then_some(sum)
-        };
-        self.arena_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, swapped).is_ok()
+impl ThreadRing {
+    pub(super) fn new(ring: Ring, place: Place) -> Self {
+        Self { ring, scratch: Scratch::default(), _place: place }
     }
 }
 
-impl Drop for ThreadRing {
-    fn drop(&mut self) {
-        self.usage.swap_arena(self.ring.arena_bytes(), 0, 0);
-        self.usage.rings.fetch_sub(1, Ordering::AcqRel);
-    }
+/// A place for a ring among those that a backend may have in one process.
+pub(super) struct Place {
+    rings: Arc<AtomicUsize>,
 }
 
-/// A place for a ring that is not made yet.
-pub(super) struct Reservation {
-    usage: Arc<Usage>,
-}
-
-impl Reservation {
-    /// `None` when there are `rings_max` rings already.
-    pub(super) fn new(usage: &Arc<Usage>, rings_max: usize) -> Option<Self> {
+impl Place {
+    /// `None` when there are `rings_max` rings already; `rings` counts them.
+    pub(super) fn take(rings: &Arc<AtomicUsize>, rings_max: usize) -> Option<Self> {
         let one_more = |rings: usize| (rings < rings_max).then_some(rings + 1);
-        let reserved = usage.rings.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        reserved.ok().map(|_| Self { usage: Arc::clone(usage) })
-    }
-
-    pub(super) fn fill(self, ring: Ring) -> ThreadRing {
-        let usage = Arc::clone(&self.usage);
-        usage.rings.fetch_add(1, Ordering::AcqRel); // `self` gives its place back below.
-        ThreadRing { ring, scratch: Scratch::default(), usage }
+        let taken = rings.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        taken.ok().map(|_| Self { rings: Arc::clone(rings) })
     }
 }
 
-impl Drop for Reservation {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.usage.rings.fetch_sub(1, Ordering::AcqRel);
+        self.rings.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

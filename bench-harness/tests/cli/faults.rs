@@ -76,6 +76,26 @@ fn interruptions_change_nothing() {
     assert!(bytes == data.bytes);
 }
 
+/// A program with a profiling timer is interrupted at any system call. One interruption while a
+/// ring was made used to fail with "no ring can be made".
+#[test]
+fn interruptions_of_a_ring_change_nothing() {
+    let data = Data::new(FILE_BYTES);
+    if !can_inject() || !is_available("uring", &data) {
+        return;
+    }
+    let args = ["cat", data.name(), "--backend", "uring"];
+    for call in ["io_uring_setup", "io_uring_enter", "io_uring_register"] {
+        // The first call of each thread, then every fourth.
+        let inject = format!("inject={call}:error=EINTR:when=1+4");
+        let bytes = run_injected(&["-e", &inject], &args).stdout_of_success();
+        assert!(bytes == data.bytes, "{call}");
+    }
+    // A queue that the kernel never takes is not waited for: this used to spin for a minute.
+    let outcome = run_injected(&["-e", "inject=io_uring_enter:error=EINTR:when=2+"], &args);
+    outcome.expect_failure(1, &[data.name(), "Interrupted system call"]);
+}
+
 #[test]
 fn a_device_error_under_uring_names_file_and_offset() {
     let data = Data::new(FILE_BYTES);
