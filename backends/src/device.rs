@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::buffer::PAGE_BYTES;
 use crate::fault::Faults;
 use crate::file::{Alignment, FileHandle, next_owner};
 use crate::handle_cache::{Cached, HandleCache, for_read, open_plain};
@@ -71,6 +72,7 @@ impl Device {
             chunk_bytes: options.chunk_bytes,
             // A power of two, so that it is a multiple of every alignment up to itself.
             bounce_bytes: 1 << bounce_max.ilog2(),
+            page_bytes: sys::page_bytes(),
         };
         let (owner, open_max) = (next_owner(), options.open_files_max);
         let state = PerProcess::new(move |inherited: Option<&State>| {
@@ -324,7 +326,7 @@ pub(crate) fn open_file(
                 Error::Open { backend: kind, path: path.into(), source }
             })?;
             let alignment = sys::direct_alignment(&file);
-            if alignment.block() > limits.bounce_bytes.min(4096) {
+            if alignment.memory.max(alignment.offset) > limits.bounce_bytes.min(PAGE_BYTES) {
                 let reason = format!(
                     "O_DIRECT needs {alignment:?} here, more than a page or than the pool's and \
                      the chunk's {} bytes",
