@@ -141,6 +141,7 @@ macro_rules! __conformance_cases {
             #[cfg(unix)]
             mapping::truncated_under_a_mapped_range
             faults::short_reads_change_nothing
+            faults::ragged_reads_change_nothing
             faults::interruptions_change_nothing
             faults::endless_interruption_ends
             faults::device_error_surfaces

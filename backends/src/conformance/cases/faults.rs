@@ -41,6 +41,13 @@ pub(in crate::conformance) fn short_reads_change_nothing(rig: &Rig<'_>) {
     check_nothing_shows(rig, Faults { seed: 1, short_permille: 500, ..Faults::default() });
 }
 
+/// A short read in mid-block was an error for backends that must read whole blocks.
+pub(in crate::conformance) fn ragged_reads_change_nothing(rig: &Rig<'_>) {
+    check_nothing_shows(rig, Faults { seed: 3, ragged_permille: 500, ..Faults::default() });
+    let both = Faults { short_permille: 300, ragged_permille: 300, ..Faults::default() };
+    check_nothing_shows(rig, both);
+}
+
 pub(in crate::conformance) fn interruptions_change_nothing(rig: &Rig<'_>) {
     check_nothing_shows(rig, Faults { seed: 2, interrupt_permille: 300, ..Faults::default() });
     let both = Faults { short_permille: 500, interrupt_permille: 300, ..Faults::default() };
