@@ -145,6 +145,7 @@ macro_rules! __conformance_cases {
             faults::interruptions_change_nothing
             faults::endless_interruption_ends
             faults::device_error_surfaces
+            faults::placed_reads_name_the_range_that_failed
             faults::device_error_among_neighbours
             faults::first_device_error_is_named
             faults::nothing_in_flight_after_an_error

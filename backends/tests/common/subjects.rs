@@ -108,6 +108,7 @@ fn with_memory_skips(subject: Subject) -> Subject {
         .fails("interruptions_change_nothing", NO_DEVICE)
         .fails("endless_interruption_ends", NO_DEVICE)
         .fails("device_error_surfaces", NO_DEVICE)
+        .fails("placed_reads_name_the_range_that_failed", NO_DEVICE)
         .fails("device_error_among_neighbours", NO_DEVICE)
         .fails("first_device_error_is_named", NO_DEVICE)
         .fails("nothing_in_flight_after_an_error", NO_DEVICE)
