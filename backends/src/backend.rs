@@ -310,7 +310,77 @@ fn read_placed<B: ReadBackend + ?Sized>(
     let lead = (offset - blocks.start) as usize;
     let whole_len = lead.saturating_add(len).max((blocks.end - blocks.start) as usize);
     let mut buffer = take(whole_len)?;
-    backend.read_exact_at(file, blocks.start, &mut buffer)?;
+    let whole = backend.read_exact_at(file, blocks.start, &mut buffer);
     buffer.narrow(lead..lead + len);
+    match whole {
+        // The caller did not ask for the rest of the blocks: the file may have been cut there, or
+        // the device may have a bad sector. What the range itself says is the answer.
+        Err(error) if error.offset().is_some() && whole_len > len => {
+            backend.read_exact_at(file, offset, &mut buffer)?;
+        }
+        outcome => outcome?,
+    }
     Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{BackendOptions, open_backend};
+
+    /// A backend whose files were longer a moment ago.
+    #[derive(Debug)]
+    struct CutSince {
+        inner: Arc<dyn ReadBackend>,
+        old_len: u64,
+    }
+
+    impl ReadBackend for CutSince {
+        fn kind(&self) -> BackendKind {
+            self.inner.kind()
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            self.inner.capabilities()
+        }
+
+        fn open(&self, path: &Path) -> Result<FileHandle> {
+            self.inner.open(path)
+        }
+
+        fn len(&self, _file: &FileHandle) -> Result<u64> {
+            Ok(self.old_len)
+        }
+
+        fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+            self.inner.read_batch(reads)
+        }
+
+        fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+            self.inner.prefetch(file, range)
+        }
+
+        fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+            self.inner.release(file, range)
+        }
+    }
+
+    /// The blocks around the range were asked for, and the caller got their error.
+    #[test]
+    fn a_range_that_exists_is_read_although_the_blocks_around_it_do_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        let bytes: Vec<u8> = (0..9000u32).map(|i| (i % 251) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let inner = open_backend(BackendKind::Auto, &BackendOptions::default()).unwrap();
+        let backend = CutSince { inner, old_len: 1 << 20 };
+        let file = backend.open(&path).unwrap();
+        let found = backend.read_to_own_buf(&file, 8300, 600).unwrap();
+        assert!(found[..] == bytes[8300..8900]);
+        let error = backend.read_to_own_buf(&file, 8300, 701).unwrap_err();
+        let Error::PastEnd { offset, len, file_len, .. } = error else { panic!("{error:?}") };
+        assert_eq!((offset, len, file_len), (8300, 701, 9000));
+    }
 }

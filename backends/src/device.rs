@@ -6,12 +6,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::buffer::PAGE_BYTES;
 use crate::fault::Faults;
 use crate::file::{Alignment, FileHandle, next_owner};
 use crate::handle_cache::{Cached, HandleCache, for_read, open_plain};
 use crate::plan::{Limits, Plan, Request, Span, Target};
 use crate::positional::file_len;
-use crate::retry::{Patience, Shortfall, shortfall_at_end};
+use crate::progress::{Progress, Step};
+use crate::retry::{Shortfall, shortfall_at_end};
 use crate::sys::{self, PerProcess};
 use crate::{BackendKind, BackendOptions, BufferPool, CachePolicy, Error, Read, Result};
 
@@ -71,6 +73,7 @@ impl Device {
             chunk_bytes: options.chunk_bytes,
             // A power of two, so that it is a multiple of every alignment up to itself.
             bounce_bytes: 1 << bounce_max.ilog2(),
+            page_bytes: sys::page_bytes(),
         };
         let (owner, open_max) = (next_owner(), options.open_files_max);
         let state = PerProcess::new(move |inherited: Option<&State>| {
@@ -224,26 +227,19 @@ impl Device {
         let read_at =
             if self.policy == CachePolicy::Uncached { sys::read_uncached } else { sys::read_at };
         let mut read = Faults::apply(self.faults.as_deref(), align, read_at);
-        let mut patience = Patience::default();
-        let mut done = 0;
-        while done < request.needed {
-            match read(&device.file, &mut dst[done..request.len], request.offset + done as u64) {
-                Ok(n) => match resume_at(done, n, request.needed, align) {
-                    Resume::Complete => return Ok(()),
-                    Resume::From(next) => {
-                        done = next;
-                        patience.renew();
-                    }
-                    Resume::End => {
-                        let end = request.offset + request.needed as u64;
-                        return Err((done + n, shortfall_at_end(&device.file, end)));
-                    }
-                },
-                Err(error) if patience.allows(&error) => {}
-                Err(error) => return Err((done, error.into())),
+        let end = request.offset + request.needed as u64;
+        let mut progress = Progress::default();
+        loop {
+            let done = progress.done();
+            let result =
+                read(&device.file, &mut dst[done..request.len], request.offset + done as u64);
+            let at_end = || shortfall_at_end(&device.file, end);
+            match progress.after(result, request.needed, align, at_end) {
+                Step::Complete => return Ok(()),
+                Step::Again => {}
+                Step::Failed(arrived, shortfall) => return Err((arrived, shortfall)),
             }
         }
-        Ok(())
     }
 }
 
@@ -252,30 +248,6 @@ fn is_in_reach(read: &Read<'_>) -> bool {
     let align = read.file().alignment().offset as u64;
     let end = read.end().and_then(|end| end.checked_next_multiple_of(align));
     end.is_some_and(|end| end <= i64::MAX as u64)
-}
-
-/// What to do after `n` more bytes came.
-pub(crate) enum Resume {
-    /// All that is needed is there.
-    Complete,
-    /// Ask again from here, which is aligned.
-    From(usize),
-    /// No whole block came: the file ends here.
-    End,
-}
-
-/// A direct read can only go on at a multiple of the alignment. One that stops elsewhere has met
-/// the end of the file.
-pub(crate) fn resume_at(done: usize, n: usize, needed: usize, align: usize) -> Resume {
-    let arrived = done + n;
-    let next = arrived / align * align;
-    if arrived >= needed {
-        Resume::Complete
-    } else if next > done {
-        Resume::From(next)
-    } else {
-        Resume::End
-    }
 }
 
 /// Copies the pieces of a bounced request to where they are wanted.
@@ -324,7 +296,7 @@ pub(crate) fn open_file(
                 Error::Open { backend: kind, path: path.into(), source }
             })?;
             let alignment = sys::direct_alignment(&file);
-            if alignment.block() > limits.bounce_bytes.min(4096) {
+            if alignment.memory.max(alignment.offset) > limits.bounce_bytes.min(PAGE_BYTES) {
                 let reason = format!(
                     "O_DIRECT needs {alignment:?} here, more than a page or than the pool's and \
                      the chunk's {} bytes",

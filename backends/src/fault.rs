@@ -24,6 +24,9 @@ pub struct Faults {
     pub seed: u64,
     /// Of a thousand reads, how many return fewer bytes than asked.
     pub short_permille: u32,
+    /// Of a thousand reads, how many return any number of bytes less than asked, as a filesystem
+    /// in user space may: also a part of a block where reads must be whole blocks.
+    pub ragged_permille: u32,
     /// Of a thousand reads, how many are interrupted by a signal (`EINTR`).
     pub interrupt_permille: u32,
     /// Reads that touch this range of offsets fail with `EIO`.
@@ -40,10 +43,24 @@ pub struct Faults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    /// Only so many bytes arrive.
+    /// Only this many bytes are asked for.
     Short(usize),
+    /// Only this many of the bytes that arrived are reported.
+    Ragged(usize),
     Interrupted,
     Eio,
+}
+
+impl Fault {
+    /// What is reported of a call that was made with this fault decided.
+    pub(crate) fn instead_of(self, result: io::Result<usize>) -> io::Result<usize> {
+        match self {
+            Self::None | Self::Short(_) => result,
+            Self::Ragged(len) => result.map(|n| n.min(len)),
+            Self::Interrupted => Err(sys::eintr()),
+            Self::Eio => Err(sys::eio()),
+        }
+    }
 }
 
 impl Faults {
@@ -62,6 +79,8 @@ impl Faults {
         } else if (dice >> 20) % 1000 < u64::from(self.short_permille) && len > unit {
             let units = (len - 1) / unit;
             Fault::Short(unit * (1 + (dice >> 40) as usize % units))
+        } else if (dice >> 10) % 1000 < u64::from(self.ragged_permille) && len > unit {
+            Fault::Ragged(1 + (dice >> 40) as usize % (len - 1))
         } else {
             Fault::None
         };
@@ -81,11 +100,11 @@ impl Faults {
             let Some(faults) = this else {
                 return read(file, dst, offset);
             };
-            match faults.decide(offset, dst.len(), unit) {
-                Fault::None => read(file, dst, offset),
+            let fault = faults.decide(offset, dst.len(), unit);
+            match fault {
+                Fault::None | Fault::Ragged(_) => fault.instead_of(read(file, dst, offset)),
                 Fault::Short(len) => read(file, &mut dst[..len], offset),
-                Fault::Interrupted => Err(sys::eintr()),
-                Fault::Eio => Err(sys::eio()),
+                Fault::Interrupted | Fault::Eio => fault.instead_of(Ok(0)),
             }
         }
     }

@@ -8,13 +8,14 @@ use std::io;
 
 use smallvec::SmallVec;
 
-use crate::device::{Device, DeviceFile, Resume, resume_at};
+use crate::device::{Device, DeviceFile};
 use crate::failure::FirstFailure;
 use crate::fault::Fault;
 use crate::handle_cache::{Cached, Pinned, for_read};
 use crate::plan::{Plan, Request};
-use crate::retry::{Patience, Shortfall, shortfall_at_end};
-use crate::{Error, Read, Result, sys};
+use crate::progress::{Progress, Step};
+use crate::retry::{Shortfall, shortfall_at_end};
+use crate::{Error, Read, Result};
 
 /// What is kept between batches, so that a batch allocates nothing.
 #[derive(Debug, Default)]
@@ -29,8 +30,7 @@ struct Lane {
     /// Which request of the plan.
     request: usize,
     /// How many of its bytes have arrived in earlier rounds.
-    done: usize,
-    patience: Patience,
+    progress: Progress,
     /// What to take the kernel's answer for.
     injected: Option<Fault>,
 }
@@ -158,8 +158,8 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
 
     /// What is left of a lane's request.
     pub(crate) fn part(&mut self, lane: usize) -> Part<N> {
-        let Lane { request, done, .. } = self.memory.lanes[lane];
-        let request = self.plan.requests()[request];
+        let done = self.memory.lanes[lane].progress.done();
+        let request = self.plan.requests()[self.memory.lanes[lane].request];
         let Some(pin) = self.pins.iter().find(|pin| pin.file == request.file) else {
             unreachable!("a request in flight has its file pinned");
         };
@@ -181,23 +181,21 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
         let align = self.reads[request.read].file().alignment().offset;
         let wanted = !self.failure.outranks(&request);
         let state = &mut self.memory.lanes[lane];
-        let done = state.done;
         let result = match state.injected {
-            Some(Fault::Interrupted) => Err(sys::eintr()),
-            Some(Fault::Eio) => Err(sys::eio()),
-            _ => result,
+            Some(fault) => fault.instead_of(result),
+            None => result,
         };
-        match result.map(|n| (n, resume_at(done, n, request.needed, align))) {
-            Err(error) if wanted && state.patience.allows(&error) => return Verdict::Again,
-            Err(error) => self.fail_lane(lane, done, error.into()),
-            Ok((_, Resume::Complete)) => return Verdict::Complete(request),
-            Ok((_, Resume::From(next))) if wanted => {
-                state.done = next;
-                state.patience.renew();
-                return Verdict::Again;
-            }
-            Ok((_, Resume::From(_))) => {}
-            Ok((n, Resume::End)) => self.fail_at_end(lane, &request, done + n),
+        let pin = self.pins.iter().find(|pin| pin.file == request.file);
+        let end = request.offset + request.needed as u64;
+        let at_end = || match pin {
+            Some(pin) => shortfall_at_end(pin.pinned.file(), end),
+            None => unreachable!("a request in flight has its file pinned"),
+        };
+        match state.progress.after(result, request.needed, align, at_end) {
+            Step::Complete => return Verdict::Complete(request),
+            Step::Again if wanted => return Verdict::Again,
+            Step::Again => {}
+            Step::Failed(arrived, shortfall) => self.fail_lane(lane, arrived, shortfall),
         }
         Verdict::Over
     }
@@ -224,14 +222,6 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
             self.fail(index, error);
         }
         self.skip();
-    }
-
-    fn fail_at_end(&mut self, lane: usize, request: &Request, arrived: usize) {
-        let pin = self.pins.iter().find(|pin| pin.file == request.file);
-        let end = request.offset + request.needed as u64;
-        if let Some(shortfall) = pin.map(|pin| shortfall_at_end(pin.pinned.file(), end)) {
-            self.fail_lane(lane, arrived, shortfall);
-        }
     }
 
     pub(crate) fn fail_lane(&mut self, lane: usize, arrived: usize, shortfall: Shortfall) {

@@ -67,6 +67,8 @@ mod populate;
 mod positional;
 pub mod probe;
 mod profile;
+#[cfg(any(linux_direct, linux_uring, linux_tokio_uring))]
+mod progress;
 mod record;
 mod retry;
 mod sys;

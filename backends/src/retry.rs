@@ -21,13 +21,19 @@ impl Patience {
         self.spent = 0;
     }
 
+    /// Whether to try again after a call that brought nothing new.
+    pub(crate) fn spend(&mut self) -> bool {
+        let is_left = self.spent < RETRIES_MAX;
+        self.spent += u32::from(is_left);
+        is_left
+    }
+
     /// Whether to try again after this error.
     pub(crate) fn allows(&mut self, error: &io::Error) -> bool {
         let name = sys::errno_name(error);
-        if !matches!(name, Some("EINTR" | "EAGAIN" | "ECANCELED")) || self.spent >= RETRIES_MAX {
+        if !matches!(name, Some("EINTR" | "EAGAIN" | "ECANCELED")) || !self.spend() {
             return false;
         }
-        self.spent += 1;
         if name == Some("EAGAIN") && self.spent > 4 {
             // The kernel lacks something for the moment; asking at once again would spin.
             std::thread::sleep(Duration::from_micros(u64::from(self.spent) * 50));

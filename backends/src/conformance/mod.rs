@@ -143,9 +143,11 @@ macro_rules! __conformance_cases {
             #[cfg(unix)]
             mapping::truncated_under_a_mapped_range
             faults::short_reads_change_nothing
+            faults::ragged_reads_change_nothing
             faults::interruptions_change_nothing
             faults::endless_interruption_ends
             faults::device_error_surfaces
+            faults::placed_reads_name_the_range_that_failed
             faults::device_error_among_neighbours
             faults::first_device_error_is_named
             faults::nothing_in_flight_after_an_error

@@ -84,7 +84,8 @@ fn statx_direct_alignment(file: &File) -> Option<Alignment> {
     }
     Some(Alignment {
         memory: usize::try_from(status.stx_dio_mem_align).ok()?,
-        offset: usize::try_from(status.stx_dio_offset_align).ok()?,
+        // Never 1, which would mean that the kernel copies the bytes.
+        offset: usize::try_from(status.stx_dio_offset_align).ok()?.max(512),
     })
 }
 

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::operation::{NoRuntime, ReadOp, submit_no_op};
 use crate::buffer::PAGE_BYTES;
-use crate::device::{DeviceFile, Resume, open_file, resume_at};
+use crate::device::{DeviceFile, open_file};
 use crate::handle_cache::Cached;
 use crate::plan::Limits;
-use crate::retry::{Patience, Shortfall, shortfall_at_end};
+use crate::progress::{Progress, Step};
+use crate::retry::{Shortfall, shortfall_at_end};
 use crate::{BackendKind, Buffer, BufferPool, CachePolicy, Error, Result, WhenSpent, sys};
 
 /// A file to be read from inside a tokio-uring runtime, on the thread of that runtime.
@@ -50,7 +51,11 @@ impl AsyncFile {
             return Err(Error::NotAFile { backend, path: path.into(), what });
         }
         // Buffers are aligned to a page, so a page is what the device may ask for.
-        let limits = Limits { chunk_bytes: REQUEST_BYTES_MAX, bounce_bytes: PAGE_BYTES };
+        let limits = Limits {
+            chunk_bytes: REQUEST_BYTES_MAX,
+            bounce_bytes: PAGE_BYTES,
+            page_bytes: PAGE_BYTES,
+        };
         let device = Rc::new(open_file(backend, policy, limits, path)?);
         Ok(Self { path: path.into(), policy, device })
     }
@@ -110,9 +115,10 @@ impl AsyncFile {
         needed: usize,
     ) -> Result<Result<Buffer, Shortfall>> {
         let align = self.device.alignment().offset;
-        let mut patience = Patience::default();
-        let mut done = 0;
-        while done < needed {
+        let end = start + needed as u64;
+        let mut progress = Progress::default();
+        while progress.done() < needed {
+            let done = progress.done();
             let op = ReadOp {
                 descriptor: self.device.file().as_raw_fd(),
                 offset: start + done as u64,
@@ -121,20 +127,11 @@ impl AsyncFile {
             };
             let (result, back) = op.read(buffer, Rc::clone(&self.device)).await.map_err(outside)?;
             buffer = back;
-            match result {
-                Ok(n) => match resume_at(done, n, needed, align) {
-                    Resume::Complete => break,
-                    Resume::From(next) => {
-                        done = next;
-                        patience.renew();
-                    }
-                    Resume::End => {
-                        let end = start + needed as u64;
-                        return Ok(Err(shortfall_at_end(self.device.file(), end)));
-                    }
-                },
-                Err(error) if patience.allows(&error) => {}
-                Err(error) => return Ok(Err(error.into())),
+            let at_end = || shortfall_at_end(self.device.file(), end);
+            match progress.after(result, needed, align, at_end) {
+                Step::Complete => break,
+                Step::Again => {}
+                Step::Failed(_, shortfall) => return Ok(Err(shortfall)),
             }
         }
         Ok(Ok(buffer))

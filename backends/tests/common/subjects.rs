@@ -88,6 +88,7 @@ fn as_variant(subject: Subject, suffix: &str) -> Subject {
 fn with_mapping_skips(subject: Subject) -> Subject {
     subject
         .fails("short_reads_change_nothing", "a copy out of a mapping is never short")
+        .fails("ragged_reads_change_nothing", "a copy out of a mapping is never short")
         .fails("endless_interruption_ends", "a copy out of a mapping is not interrupted")
 }
 
@@ -103,9 +104,11 @@ fn with_memory_skips(subject: Subject) -> Subject {
         .fails("truncated_while_being_read", SNAPSHOT)
         .fails("out_of_descriptors_with_an_idle_file", "it keeps no file open that it could close")
         .fails("short_reads_change_nothing", NO_DEVICE)
+        .fails("ragged_reads_change_nothing", NO_DEVICE)
         .fails("interruptions_change_nothing", NO_DEVICE)
         .fails("endless_interruption_ends", NO_DEVICE)
         .fails("device_error_surfaces", NO_DEVICE)
+        .fails("placed_reads_name_the_range_that_failed", NO_DEVICE)
         .fails("device_error_among_neighbours", NO_DEVICE)
         .fails("first_device_error_is_named", NO_DEVICE)
         .fails("nothing_in_flight_after_an_error", NO_DEVICE)

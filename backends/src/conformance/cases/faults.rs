@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::conformance::arena::{Want, check_batch, try_batch};
 use crate::conformance::data::DataFile;
-use crate::conformance::rig::{Dice, Rig, open, open_all, random_wants};
+use crate::conformance::rig::{Dice, Rig, assert_past_end, open, open_all, random_wants};
 use crate::fault::Faults;
 use crate::{BackendOptions, Error, Read, ReadBackend, ReadBackendExt};
 
@@ -39,6 +39,13 @@ fn check_nothing_shows(rig: &Rig<'_>, faults: Faults) {
 
 pub(in crate::conformance) fn short_reads_change_nothing(rig: &Rig<'_>) {
     check_nothing_shows(rig, Faults { seed: 1, short_permille: 500, ..Faults::default() });
+}
+
+/// A short read in mid-block was an error for backends that must read whole blocks.
+pub(in crate::conformance) fn ragged_reads_change_nothing(rig: &Rig<'_>) {
+    check_nothing_shows(rig, Faults { seed: 3, ragged_permille: 500, ..Faults::default() });
+    let both = Faults { short_permille: 300, ragged_permille: 300, ..Faults::default() };
+    check_nothing_shows(rig, both);
 }
 
 pub(in crate::conformance) fn interruptions_change_nothing(rig: &Rig<'_>) {
@@ -99,6 +106,18 @@ pub(in crate::conformance) fn device_error_surfaces(rig: &Rig<'_>) {
         check_batch(&*backend, &[far(0), far(1), far(3), far(5), far(7)]);
     }
     assert!(faults.injected.load(Ordering::Relaxed) >= 9);
+}
+
+/// A range that is read with the blocks around it: the error spoke of the blocks.
+pub(in crate::conformance) fn placed_reads_name_the_range_that_failed(rig: &Rig<'_>) {
+    let (backend, data) = (backend_with(rig, bad_block()).0, rig.file("data", 4 << 20));
+    let file = open(&*backend, &data);
+    let bad = Want::new(&file, &data, BAD + 100, 200);
+    let error = backend.read_to_own_buf(&file, bad.offset, bad.len).unwrap_err();
+    assert_device_error(&error, &data, &bad, 0);
+    let past = Want::new(&file, &data, (4 << 20) - 100, 101);
+    let error = backend.read_to_own_buf(&file, past.offset, past.len).unwrap_err();
+    assert_past_end(&error, &past, 0);
 }
 
 /// Reads that a planner merges with a bad one: whichever is named, its place must be its own.
