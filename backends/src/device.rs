@@ -49,12 +49,14 @@ pub(crate) struct Device {
 #[derive(Debug)]
 struct State {
     cache: HandleCache<DeviceFile>,
-    /// Plans between two batches, so that their memory is used again.
+    /// Plans between two batches, so that their memory is used again. Threads share them, so that
+    /// one bound holds for all.
     plans: Mutex<Vec<Plan>>,
 }
 
-/// Plans kept for the next batches.
+/// Plans kept for the next batches, and the memory of all of them.
 const KEPT_PLANS_MAX: usize = 16;
+const KEPT_PLANS_BYTES_MAX: usize = 8 << 20;
 
 /// The largest bounced request: enough for the device to be fast (see `docs/performance.md`),
 /// little enough to have several in flight.
@@ -79,7 +81,8 @@ impl Device {
         let state = PerProcess::new(move |inherited: Option<&State>| {
             inherited.inspect(|state| state.cache.clear());
             let open = move |path: &Path| open_file(kind, policy, limits, path);
-            State { cache: HandleCache::new(owner, kind, open_max, open), plans: Mutex::default() }
+            let plans = Mutex::new(Vec::with_capacity(KEPT_PLANS_MAX));
+            State { cache: HandleCache::new(owner, kind, open_max, open), plans }
         });
         let faults = options.faults.clone();
         Ok(Self { kind, owner, pool, faults, policy, limits, state })
@@ -141,7 +144,8 @@ impl Device {
         plan.build(reads.len(), span, self.limits);
         let outcome = run(&plan);
         let mut plans = lock();
-        if plans.len() < KEPT_PLANS_MAX {
+        let held_bytes = plans.iter().map(Plan::held_bytes).sum::<usize>() + plan.held_bytes();
+        if plans.len() < KEPT_PLANS_MAX && held_bytes <= KEPT_PLANS_BYTES_MAX {
             plans.push(plan);
         }
         outcome

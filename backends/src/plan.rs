@@ -105,8 +105,8 @@ pub(crate) struct Plan {
     bounces: usize,
 }
 
-/// Plans of more requests than this are not kept for the next batch.
-const KEPT_REQUESTS_MAX: usize = 16 << 10;
+/// Room is made for as many requests as there are reads, up to this.
+const RESERVED_MAX: usize = 16 << 10;
 
 impl Plan {
     /// Plans `count` reads, which `span` describes. Their ends must not overflow.
@@ -118,7 +118,7 @@ impl Plan {
             self.order.sort_unstable_by_key(key);
         }
         // Of as many reads another time fewer may be merged, and then the requests are more.
-        let len = self.order.len().min(KEPT_REQUESTS_MAX);
+        let len = self.order.len().min(RESERVED_MAX);
         self.requests.reserve_exact(len);
         self.pieces.reserve_exact(len);
         let order = std::mem::take(&mut self.order);
@@ -145,10 +145,14 @@ impl Plan {
         self.order.clear();
         self.requests.clear();
         self.pieces.clear();
-        if self.requests.capacity() > KEPT_REQUESTS_MAX {
-            *self = Self::default();
-        }
         (self.bounce_bytes_max, self.bounce_bytes_sum, self.bounces) = (0, 0, 0);
+    }
+
+    /// The memory that it holds for the next batch: some 110 bytes for each read.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.order.capacity() * size_of::<usize>()
+            + self.requests.capacity() * size_of::<Request>()
+            + self.pieces.capacity() * size_of::<Piece>()
     }
 
     pub(crate) fn requests(&self) -> &[Request] {

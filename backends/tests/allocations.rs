@@ -1,4 +1,5 @@
-//! A steady loop of batches allocates nothing for a read, and the resident size stays.
+//! A steady loop of batches allocates nothing for a read, the resident size stays, and a huge batch
+//! leaves no memory behind.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
 mod common;
@@ -11,22 +12,27 @@ use ringmain_backends::{BackendKind, BackendOptions, FileHandle, Read, ReadBacke
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static LIVE_BYTES: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY: everything is the system allocator's; the count is beside it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        LIVE_BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        LIVE_BYTES.fetch_add(new_size as u64, Ordering::Relaxed);
+        LIVE_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.realloc(block, layout, new_size) }
     }
@@ -53,6 +59,7 @@ fn steady_batches_allocate_nothing_and_stay_resident() {
         let file = backend.open(&path).unwrap();
         complaints.extend(check_residency(&*backend, &file).err());
         complaints.extend(check_allocations(&*backend, &file).err());
+        complaints.extend(check_huge_batch(&*backend, &file).err());
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
@@ -94,6 +101,24 @@ fn count_allocations(
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     run(100);
     ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+/// What a backend may keep for its next batches.
+const KEPT_BYTES_MAX: u64 = 8 << 20;
+
+/// The plan of a huge batch was kept, 40 to 100 bytes for each of its reads.
+fn check_huge_batch(backend: &dyn ReadBackend, file: &FileHandle) -> Result<(), String> {
+    let before = LIVE_BYTES.load(Ordering::Relaxed);
+    let mut memory = vec![0; 400_000 * 16];
+    let parts = memory.chunks_exact_mut(16).enumerate();
+    let mut reads: Vec<_> = parts.map(|(at, dst)| Read::new(file, at as u64 * 20, dst)).collect();
+    backend.read_batch(&mut reads).unwrap();
+    drop(reads);
+    drop(memory);
+    let kept = LIVE_BYTES.load(Ordering::Relaxed).saturating_sub(before);
+    let found = format!("{}: {kept} bytes kept after a huge batch", backend.kind());
+    eprintln!("{found}");
+    if kept <= KEPT_BYTES_MAX { Ok(()) } else { Err(found) }
 }
 
 /// 10,000 batches all over the file leave the resident size where it was.
