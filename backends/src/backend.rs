@@ -23,7 +23,9 @@ use crate::{BackendKind, Buffer, BufferPool, Capabilities, Error, FileHandle, Re
 ///   hold after an error is unspecified.
 /// - **A file that grew** is readable to its new end through a handle opened before. **A file
 ///   replaced** under its path is a new file at the next [`open`](Self::open); the old handle
-///   goes on reading the old file or says [`Error::Replaced`], never bytes of the new one. **A
+///   goes on reading the old file or says [`Error::Replaced`], never bytes of the new one. (Some
+///   filesystems, above all FUSE, cannot tell a file that changed from one that was replaced; the
+///   handle of a changed file may then say `Replaced` too.) **A
 ///   file truncated** is [`Error::PastEnd`]; it never ends the process. (One that is truncated and
 ///   grows again during a read may also be [`Error::Read`] with an unexpected end.)
 /// - **Working directory.** A handle that was opened by a relative path stays with its file when

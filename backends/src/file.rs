@@ -1,6 +1,7 @@
 //! A file as a backend's caller holds it: a name and an identity, not a descriptor.
 
 use std::fs::File;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -129,7 +130,7 @@ impl FileHandle {
         let metadata = self.path().metadata()?;
         let found = sys::identity_at(self.path(), &metadata)?;
         Ok(FileStamp {
-            is_same_file: found.is_some_and(|identity| identity == *self.identity()),
+            is_same_file: found.is_some_and(|found| self.identity().is_found_again(&found)),
             len: metadata.len(),
             modified: metadata.modified().ok(),
         })
@@ -244,19 +245,78 @@ pub(crate) fn next_owner() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What tells one file from another that later stands under the same path. The time of birth is
-/// part of it because a filesystem may hand a deleted file's inode number to the next one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// What tells one file from another that later stands under the same path.
+///
+/// `volume` and `index` do not suffice: a filesystem may hand a deleted file's inode number to the
+/// next one. The mark tells those two apart. Where there is no mark, a file is the same only as
+/// long as its state is.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FileIdentity {
     pub(crate) volume: u64,
     pub(crate) index: u64,
-    pub(crate) born: Option<SystemTime>,
+    pub(crate) mark: Mark,
+    pub(crate) state: FileState,
+    /// The filesystem makes up an index whenever it looks a file up that it has forgotten. So the
+    /// same file may come back with another one.
+    pub(crate) has_made_up_index: bool,
+}
+
+/// What no two files of the same index have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(dead_code, reason = "no operating system has all of them")]
+pub(crate) enum Mark {
+    /// Nothing is known that lasts.
+    #[default]
+    None,
+    /// The index is never used again.
+    Index,
+    /// When it was made.
+    Born(SystemTime),
+    /// A digest of what the filesystem calls the file, which has a generation number in it.
+    Handle(u64),
+}
+
+/// What changes with a file: equal states under one path are one unchanged file. A file that is
+/// renamed to the path has a new time of change, even if its length and its time of writing are the
+/// old file's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileState {
+    /// `ctime`, in seconds and nanoseconds. 0 where the filesystem keeps no times.
+    pub(crate) changed: (i64, i64),
+    pub(crate) written: (i64, i64),
+    pub(crate) len: u64,
 }
 
 impl FileIdentity {
+    /// Whether this is the file that was found later under the same path.
+    pub(crate) fn is_found_again(&self, found: &Self) -> bool {
+        let is_unchanged = self.volume == found.volume
+            && self.mark == found.mark
+            && self.state == found.state
+            && self.state.changed != (0, 0);
+        self == found || (self.has_made_up_index && is_unchanged)
+    }
+
     /// A number to look for first; never 0, which means an empty slot.
     pub(crate) fn key(&self) -> u64 {
         (self.index ^ self.volume.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+    }
+}
+
+impl PartialEq for FileIdentity {
+    fn eq(&self, other: &Self) -> bool {
+        self.index == other.index
+            && self.volume == other.volume
+            && self.mark == other.mark
+            && (self.mark != Mark::None || self.state == other.state)
+    }
+}
+
+impl Eq for FileIdentity {}
+
+impl Hash for FileIdentity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
     }
 }
 
@@ -282,5 +342,76 @@ impl Alignment {
     pub fn block(self) -> usize {
         let asked = self.memory.max(self.offset);
         if asked > 1 { asked.max(PAGE_BYTES) } else { 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(mark: Mark) -> FileIdentity {
+        let state = FileState { changed: (1000, 1), written: (900, 1), len: 50 };
+        FileIdentity { volume: 1, index: 2, mark, state, has_made_up_index: false }
+    }
+
+    fn grown(identity: &FileIdentity) -> FileIdentity {
+        let state = FileState { changed: (1001, 0), written: (1001, 0), len: 60 };
+        FileIdentity { state, ..identity.clone() }
+    }
+
+    fn under_index(index: u64, identity: &FileIdentity) -> FileIdentity {
+        FileIdentity { index, ..identity.clone() }
+    }
+
+    fn marks() -> [Mark; 3] {
+        [Mark::Index, Mark::Born(SystemTime::now()), Mark::Handle(7)]
+    }
+
+    #[test]
+    fn a_file_with_a_mark_may_change_and_stays_the_same() {
+        for mark in marks() {
+            let file = identity(mark);
+            assert!(file.is_found_again(&file) && file.is_found_again(&grown(&file)));
+            assert!(!file.is_found_again(&under_index(3, &file)), "{file:?}");
+            assert!(!file.is_found_again(&FileIdentity { volume: 9, ..file.clone() }));
+        }
+    }
+
+    #[test]
+    fn a_file_made_again_under_the_same_index_has_another_mark() {
+        let born = SystemTime::now();
+        let later = born + std::time::Duration::from_millis(1);
+        assert!(!identity(Mark::Born(born)).is_found_again(&identity(Mark::Born(later))));
+        assert!(!identity(Mark::Handle(7)).is_found_again(&identity(Mark::Handle(8))));
+        assert!(!identity(Mark::Handle(7)).is_found_again(&identity(Mark::None)));
+    }
+
+    #[test]
+    fn without_a_mark_a_file_that_changed_may_be_another_one() {
+        let file = identity(Mark::None);
+        assert!(file.is_found_again(&file));
+        assert!(!file.is_found_again(&grown(&file)));
+        assert!(!file.is_found_again(&under_index(3, &file)));
+    }
+
+    #[test]
+    fn an_unchanged_file_may_come_back_under_a_made_up_index() {
+        for mark in [Mark::None, Mark::Born(SystemTime::now())] {
+            let file = FileIdentity { has_made_up_index: true, ..identity(mark) };
+            assert!(file.is_found_again(&under_index(3, &file)));
+            assert!(!file.is_found_again(&under_index(3, &grown(&file))));
+            // The index is still the same, so there is no need to look at the state.
+            let is_marked = file.mark != Mark::None;
+            assert_eq!(file.is_found_again(&grown(&file)), is_marked);
+            // Two files share a slot of the cache only if their indices agree.
+            assert_ne!(file, under_index(3, &file));
+        }
+    }
+
+    #[test]
+    fn a_filesystem_without_times_proves_nothing_by_them() {
+        let mut file = FileIdentity { has_made_up_index: true, ..identity(Mark::None) };
+        file.state.changed = (0, 0);
+        assert!(file.is_found_again(&file) && !file.is_found_again(&under_index(3, &file)));
     }
 }

@@ -140,7 +140,7 @@ impl<T: Cached> HandleCache<T> {
         if let Some(pin) = known.and_then(|identity| self.find(&identity)) {
             return Ok(self.handle(path, &pin));
         }
-        let pin = self.waiting(|| self.insert(path))?;
+        let pin = self.waiting(|| self.insert(path, |found| found))?;
         Ok(self.handle(path, &pin))
     }
 
@@ -157,6 +157,15 @@ impl<T: Cached> HandleCache<T> {
 
     /// As [`acquire`](Self::acquire), but `None` when every slot is in use.
     pub(crate) fn try_acquire(&self, file: &FileHandle) -> Result<Option<Pinned<'_, T>>> {
+        self.try_acquire_as(file, file.identity())
+    }
+
+    /// As [`try_acquire`](Self::try_acquire), where the path must lead to the file `expected`.
+    fn try_acquire_as(
+        &self,
+        file: &FileHandle,
+        expected: &FileIdentity,
+    ) -> Result<Option<Pinned<'_, T>>> {
         file.check_owner(self.owner, self.backend)?;
         let hint = file.slot().load(Ordering::Relaxed);
         if let Some(pin) = self.pin(hint, file.identity()) {
@@ -166,7 +175,12 @@ impl<T: Cached> HandleCache<T> {
             file.slot().store(pin.slot, Ordering::Relaxed);
             return Ok(Some(pin));
         }
-        let Some(pin) = self.insert(file.path())? else {
+        // The same file may come back with another index or state. It is kept as what the handle
+        // knows it by, or the handle would not find it the next time.
+        let as_known = |found| {
+            if expected.is_found_again(&found) { file.identity().clone() } else { found }
+        };
+        let Some(pin) = self.insert(file.path(), as_known)? else {
             return Ok(None);
         };
         let same = pin.entry.as_ref().is_some_and(|entry| entry.identity == *file.identity());
@@ -178,12 +192,19 @@ impl<T: Cached> HandleCache<T> {
         Ok(Some(pin))
     }
 
-    /// Forgets what is kept for the file, so that the next use opens it again. Users of the old
-    /// one are not disturbed.
-    pub(crate) fn renew(&self, stale: &Pinned<'_, T>) {
+    /// Opens the file again, in place of what is kept for it. Users of the old one are not
+    /// disturbed.
+    pub(crate) fn renew(&self, file: &FileHandle, stale: Pinned<'_, T>) -> Result<Pinned<'_, T>> {
+        let open_error =
+            |source| Error::Open { backend: self.backend, path: file.path().into(), source };
+        // As it is now: it may have changed since the handle was made.
+        let metadata = stale.file().metadata().map_err(open_error)?;
+        let expected = sys::identity(stale.file(), &metadata).map_err(open_error)?;
         self.keys[stale.slot].store(0, Ordering::Release);
         // The oldest of all: the next miss takes it, once nobody holds it.
         self.slots[stale.slot].used_at.store(stale.slot as u64, Ordering::Relaxed);
+        drop(stale);
+        self.waiting(|| self.try_acquire_as(file, &expected))
     }
 
     /// Closes every file that is not in use.
@@ -248,14 +269,20 @@ impl<T: Cached> HandleCache<T> {
         Some(Pinned { entry, slot: index })
     }
 
-    /// Opens the path into the least recently used slot; `None` when all are in use.
-    fn insert(&self, path: &Path) -> Result<Option<Pinned<'_, T>>> {
+    /// Opens the path into the least recently used slot; `None` when all are in use. `as_known` says
+    /// by which identity to keep what was found.
+    fn insert(
+        &self,
+        path: &Path,
+        as_known: impl Fn(FileIdentity) -> FileIdentity,
+    ) -> Result<Option<Pinned<'_, T>>> {
         let Some((index, mut entry)) = self.oldest_idle() else {
             return Ok(None);
         };
         self.vacate(index, &mut entry);
         self.misses.fetch_add(1, Ordering::Relaxed);
-        let (identity, value) = self.open_file(path)?;
+        let (found, value) = self.open_file(path)?;
+        let identity = as_known(found);
         let slot = &self.slots[index];
         let serial = self.clock.fetch_add(1, Ordering::Relaxed) + 1;
         slot.used_at.store(serial, Ordering::Relaxed);

@@ -105,9 +105,7 @@ impl MmapBackend {
         if !damaged && (covers || !grown()) {
             return Ok(pin);
         }
-        cache.renew(&pin);
-        drop(pin);
-        cache.acquire(file)
+        cache.renew(file, pin)
     }
 
     /// One read, by copy if the mapping serves and by `pread` if not.

@@ -110,6 +110,20 @@ fn ext4_with_large_sectors() {
     }
 }
 
+/// Small inodes have no room for a time of birth, and ext4 gives the number of a deleted inode to the
+/// next file: a file that was deleted and made again was read as the old one.
+#[test]
+fn ext4_without_birth_times() {
+    match Image::formatted_with("ext4", 512, &["-q", "-I", "128"]) {
+        Ok(image) => {
+            let born = std::fs::metadata(image.path()).unwrap().created();
+            assert!(born.is_err(), "it has a time of birth: {born:?}");
+            run_everything("ext4, no birth times", image.path(), &Expectations::default());
+        }
+        Err(why) => common::filesystem_missing("ext4", &why),
+    }
+}
+
 /// squashfs has no `O_DIRECT`: `auto` goes on without, the others say why they cannot.
 #[test]
 fn squashfs_shows_the_fallback() {

@@ -1,9 +1,12 @@
 //! What only Linux has.
 
+use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -179,4 +182,83 @@ pub(crate) fn advise_huge_pages_mapped(map: &Mmap) -> io::Result<()> {
 /// `EFAULT` where a load would raise `SIGBUS`.
 pub(crate) fn populate_mapped(map: &Mmap, start: usize, len: usize) -> io::Result<()> {
     map.advise_range(memmap2::Advice::PopulateRead, start, len)
+}
+
+/// A digest of what the filesystem calls the file (`name_to_handle_at(2)`): the inode's number and
+/// its generation on a local filesystem, the server's file handle on NFS. `None` where there are no
+/// handles, or where they last no longer than the inode numbers.
+pub(crate) fn file_handle(file: &File) -> Option<u64> {
+    if makes_up_indices(file) {
+        return None;
+    }
+    handle_digest(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
+}
+
+/// The same of the file under the path.
+pub(crate) fn file_handle_at(path: &Path) -> Option<u64> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: the path is NUL-terminated and `status` is valid to write to.
+    let kind = filesystem(|status| unsafe { libc::statfs(path.as_ptr(), status) });
+    if kind.is_some_and(has_made_up_indices) {
+        return None;
+    }
+    handle_digest(libc::AT_FDCWD, &path, libc::AT_SYMLINK_FOLLOW)
+}
+
+fn handle_digest(dir: RawFd, path: &CStr, flags: libc::c_int) -> Option<u64> {
+    /// `struct file_handle`, with room for the longest.
+    #[repr(C)]
+    #[derive(Hash)]
+    struct Handle {
+        bytes: libc::c_uint,
+        kind: libc::c_int,
+        name: [u8; libc::MAX_HANDLE_SZ as usize],
+    }
+    let mut handle = Handle { bytes: libc::MAX_HANDLE_SZ as u32, kind: 0, name: [0; _] };
+    let mut mount: libc::c_int = 0;
+    // SAFETY: the path is NUL-terminated, the handle has as much room as it says, and both
+    // outputs are valid to write to.
+    let failed = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            dir,
+            path.as_ptr(),
+            &raw mut handle,
+            &raw mut mount,
+            flags,
+        )
+    } != 0;
+    if failed {
+        return None;
+    }
+    let mut digest = DefaultHasher::new();
+    handle.hash(&mut digest);
+    Some(digest.finish())
+}
+
+/// Whether the file's inode number may change while the file stays the same.
+pub(crate) fn makes_up_indices(file: &File) -> bool {
+    // SAFETY: the descriptor is open and `status` is valid to write to.
+    let kind = filesystem(|status| unsafe { libc::fstatfs(file.as_raw_fd(), status) });
+    kind.is_some_and(has_made_up_indices)
+}
+
+/// The type of the filesystem that `ask` describes. It has 32 bits, whatever the size of its field.
+fn filesystem(ask: impl FnOnce(*mut libc::statfs) -> libc::c_int) -> Option<u32> {
+    // SAFETY: an all-zero `statfs` is a valid value of that plain C struct.
+    let mut status: libc::statfs = unsafe { std::mem::zeroed() };
+    let failed = ask(&raw mut status) != 0;
+    (!failed).then_some(status.f_type as u32)
+}
+
+/// Filesystems that give a file a new inode number when they have forgotten it and look it up again:
+/// most FUSE servers, FAT and exFAT always, SMB with the option `noserverino`.
+fn has_made_up_indices(filesystem: u32) -> bool {
+    const FUSE: u32 = 0x6573_5546;
+    const FAT: u32 = 0x4D44;
+    const EXFAT: u32 = 0x2011_BAB0;
+    const SMB: u32 = 0x517B;
+    const SMB1: u32 = 0xFF53_4D42;
+    const SMB2: u32 = 0xFE53_4D42;
+    matches!(filesystem, FUSE | FAT | EXFAT | SMB | SMB1 | SMB2)
 }

@@ -65,6 +65,22 @@ pub(crate) fn populate_mapped(_map: &Mmap, _start: usize, _len: usize) -> io::Re
     unsupported()
 }
 
+/// There is no such call; the filesystems there have times of birth.
+#[cfg(unix)]
+pub(crate) fn file_handle(_file: &File) -> Option<u64> {
+    None
+}
+
+#[cfg(unix)]
+pub(crate) fn file_handle_at(_path: &Path) -> Option<u64> {
+    None
+}
+
+#[cfg(unix)]
+pub(crate) fn makes_up_indices(_file: &File) -> bool {
+    false
+}
+
 pub(crate) fn load_cufile() -> Result<(), String> {
     Err("it exists for Linux only".into())
 }

@@ -7,12 +7,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use memmap2::{Mmap, UncheckedAdvice};
 
-use super::prefetch_steps;
+use super::{file_handle, file_handle_at, makes_up_indices, prefetch_steps};
 use crate::MapAdvice;
-use crate::file::FileIdentity;
+use crate::file::{FileIdentity, FileState, Mark};
 
 /// Reads up to `dst.len()` bytes at `offset`; 0 at the end of the file.
 pub(crate) fn read_at(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -25,13 +26,15 @@ pub(crate) fn write_at(file: &File, src: &[u8], offset: u64) -> io::Result<usize
 }
 
 /// Who the file is, from what `stat` said of it.
-pub(crate) fn identity(_file: &File, metadata: &Metadata) -> io::Result<FileIdentity> {
-    Ok(identity_of_metadata(metadata))
+pub(crate) fn identity(file: &File, metadata: &Metadata) -> io::Result<FileIdentity> {
+    let mark = mark(metadata, || file_handle(file));
+    Ok(FileIdentity { has_made_up_index: makes_up_indices(file), ..described(metadata, mark) })
 }
 
 /// Who stands under the path now, without opening it.
-pub(crate) fn identity_at(_path: &Path, metadata: &Metadata) -> io::Result<Option<FileIdentity>> {
-    Ok(Some(identity_of_metadata(metadata)))
+pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option<FileIdentity>> {
+    let mark = mark(metadata, || file_handle_at(path));
+    Ok(Some(described(metadata, mark)))
 }
 
 /// Which filesystem holds the path.
@@ -46,8 +49,24 @@ pub(crate) fn config_dir() -> Option<PathBuf> {
     set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))
 }
 
-fn identity_of_metadata(metadata: &Metadata) -> FileIdentity {
-    FileIdentity { volume: metadata.dev(), index: metadata.ino(), born: metadata.created().ok() }
+/// The time of birth comes with `stat`. A handle takes a call of its own, so it is the second choice.
+fn mark(metadata: &Metadata, handle: impl FnOnce() -> Option<u64>) -> Mark {
+    // 1970: the filesystem has room for the time, and no time in it.
+    let born = metadata.created().ok().filter(|born| *born != SystemTime::UNIX_EPOCH);
+    match born {
+        Some(born) => Mark::Born(born),
+        None => handle().map_or(Mark::None, Mark::Handle),
+    }
+}
+
+fn described(metadata: &Metadata, mark: Mark) -> FileIdentity {
+    let state = FileState {
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
+        written: (metadata.mtime(), metadata.mtime_nsec()),
+        len: metadata.len(),
+    };
+    let (volume, index) = (metadata.dev(), metadata.ino());
+    FileIdentity { volume, index, mark, state, has_made_up_index: false }
 }
 
 /// The file's length now. `fstat` and not std's `metadata`, which asks `statx` for everything.

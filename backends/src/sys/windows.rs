@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use memmap2::Mmap;
 
 use crate::MapAdvice;
-use crate::file::FileIdentity;
+use crate::file::{FileIdentity, Mark};
 
 /// Reads up to `dst.len()` bytes at `offset`; 0 at the end of the file.
 pub(crate) fn read_at(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -26,9 +26,10 @@ pub(crate) fn identity(file: &File, _metadata: &Metadata) -> io::Result<FileIden
     Ok(FileIdentity {
         volume: information.volume_serial_number(),
         index: information.file_index(),
-        // The index carries a sequence number, so it is not used again; and the time of birth is
-        // no constant everywhere: under Wine it moves when the file grows.
-        born: None,
+        // The index carries a sequence number. The time of birth is no constant everywhere: under
+        // Wine it moves when the file grows.
+        mark: Mark::Index,
+        ..FileIdentity::default()
     })
 }
 

@@ -22,14 +22,21 @@ pub(crate) struct Image {
 impl Image {
     /// A new filesystem on a device with sectors of so many bytes; `Err` says what is missing.
     pub(crate) fn formatted(filesystem: &str, sector_bytes: u32) -> Result<Self, String> {
+        let quiet_or_force = if filesystem == "ext4" { "-q" } else { "-f" };
+        Self::formatted_with(filesystem, sector_bytes, &[quiet_or_force])
+    }
+
+    /// The same, with options for `mkfs`.
+    pub(crate) fn formatted_with(
+        filesystem: &str,
+        sector_bytes: u32,
+        options: &[&str],
+    ) -> Result<Self, String> {
         let mut image = Self::new()?;
         let file = File::create(image.file()).map_err(|error| error.to_string())?;
         file.set_len(IMAGE_BYTES).map_err(|error| error.to_string())?;
         let device = image.attach(sector_bytes)?;
-        run(
-            &format!("mkfs.{filesystem}"),
-            &[if filesystem == "ext4" { "-q" } else { "-f" }, &device],
-        )?;
+        run(&format!("mkfs.{filesystem}"), &[options, &[device.as_str()]].concat())?;
         image.mount(filesystem, &device, "rw")?;
         Ok(image)
     }
