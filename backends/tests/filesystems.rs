@@ -10,6 +10,7 @@ mod common;
 
 use std::path::Path;
 
+use common::filesystem_missing as missing;
 use common::image::Image;
 use common::subjects;
 use ringmain_backends::conformance::{Subject, run_all};
@@ -72,7 +73,7 @@ fn tmpfs() {
     let shm = Path::new("/dev/shm");
     let dir = match tempfile::tempdir_in(shm) {
         Ok(dir) => dir,
-        Err(error) => return common::filesystem_missing("tmpfs", &format!("/dev/shm: {error}")),
+        Err(error) => return missing("tmpfs", &format!("/dev/shm: {error}")),
     };
     let expectations = Expectations {
         refused: &[("uncached", "tmpfs has no RWF_DONTCACHE: its pages are the file")],
@@ -85,7 +86,7 @@ fn tmpfs() {
 fn xfs() {
     match Image::formatted("xfs", 512) {
         Ok(image) => run_everything("xfs", image.path(), &Expectations::default()),
-        Err(why) => common::filesystem_missing("xfs", &why),
+        Err(why) => missing("xfs", &why),
     }
 }
 
@@ -97,7 +98,7 @@ fn btrfs() {
     };
     match Image::formatted("btrfs", 512) {
         Ok(image) => run_everything("btrfs", image.path(), &expectations),
-        Err(why) => common::filesystem_missing("btrfs", &why),
+        Err(why) => missing("btrfs", &why),
     }
 }
 
@@ -106,7 +107,7 @@ fn btrfs() {
 fn ext4_with_large_sectors() {
     match Image::formatted("ext4", 4096) {
         Ok(image) => run_everything("ext4, 4096", image.path(), &Expectations::default()),
-        Err(why) => common::filesystem_missing("ext4", &why),
+        Err(why) => missing("ext4", &why),
     }
 }
 
@@ -132,7 +133,7 @@ fn squashfs_shows_the_fallback() {
     std::fs::write(source.path().join("data"), &contents).unwrap();
     let image = match Image::squashed(source.path()) {
         Ok(image) => image,
-        Err(why) => return common::filesystem_missing("squashfs", &why),
+        Err(why) => return missing("squashfs", &why),
     };
     let path = image.path().join("data");
     for kind in [BackendKind::Pread, BackendKind::Mmap, BackendKind::Auto] {

@@ -18,7 +18,8 @@ const CHILD_DIR: &str = "RINGMAIN_TEST_CHILD_DIR";
 /// What a child says when it has done everything: a test that was filtered out succeeds too.
 const DONE: &str = "the child has done its work";
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// Longer than any child works on a busy machine; one that hangs is killed after it.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Runs `body` in a process of its own, from within the test called `test` (as libtest names it,
 /// with its modules). Panics unless the child comes to the end of `body`.

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Longer than any forked child works; a child that hangs is ended by the alarm.
-const FORK_SECONDS: u32 = 30;
+/// Longer than any forked child works on a busy machine; one that hangs is ended by the alarm.
+const FORK_SECONDS: u32 = 120;
 
 /// A child made by `fork`.
 #[must_use]

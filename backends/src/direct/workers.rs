@@ -183,7 +183,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -207,13 +207,18 @@ mod tests {
         assert!(lock(&workers.threads).len() <= 3);
     }
 
+    /// Each part waits until another runs beside it.
     #[test]
     fn parts_overlap() {
         let workers = Workers::new(3);
         let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         workers.run(8, &|_| {
             most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            std::thread::sleep(Duration::from_millis(20));
+            let started = Instant::now();
+            while most.load(Ordering::SeqCst) < 2 {
+                assert!(started.elapsed() < Duration::from_secs(30), "no worker helps");
+                std::thread::yield_now();
+            }
             running.fetch_sub(1, Ordering::SeqCst);
         });
         assert!((2..=4).contains(&most.into_inner()));

@@ -10,6 +10,9 @@ use crate::conformance::process::{
 use crate::conformance::rig::{Dice, Rig, open, open_all, random_wants};
 use crate::{BackendOptions, Error};
 
+/// Longer than a thread takes to end on a busy machine.
+const SETTLED_AFTER: Duration = Duration::from_secs(30);
+
 pub(in crate::conformance) fn out_of_descriptors(rig: &Rig<'_>) {
     rig.in_child(|rig| {
         let data = rig.file("data", 10_000);
@@ -87,8 +90,7 @@ pub(in crate::conformance) fn thousands_of_opens(rig: &Rig<'_>) {
             if i % 10 == 0 {
                 check_batch(&*backend, &[Want::new(&file, data, (i % 100) as u64, 2000)]);
                 handles.push(file);
-                let open_now = open_descriptors();
-                assert!(open_now < with_one + OPEN_MAX, "{open_now} open, {with_one} with one");
+                assert_settles_at(with_one + OPEN_MAX - 1, open_descriptors, "descriptors");
             }
         }
         // All at once, most of them closed by now.
@@ -98,10 +100,10 @@ pub(in crate::conformance) fn thousands_of_opens(rig: &Rig<'_>) {
             .map(|(at, handle)| Want::new(handle, &files[at * 70 % 40], 5, 2500))
             .collect();
         check_batch(&*backend, &wants);
-        assert!(open_descriptors() < with_one + OPEN_MAX);
+        assert_settles_at(with_one + OPEN_MAX - 1, open_descriptors, "descriptors");
         drop((backend, first, wants));
         drop(handles);
-        assert_returns_to(before, open_descriptors, "descriptors");
+        assert_settles_at(before, open_descriptors, "descriptors after the backend is gone");
     });
 }
 
@@ -119,7 +121,7 @@ pub(in crate::conformance) fn failed_opens_leak_nothing(rig: &Rig<'_>) {
             assert!(backend.open(&fifo).is_err());
             assert!(try_batch(&*backend, &[Want::new(&file, &data, 9_999, 2)]).is_err());
         }
-        assert_eq!(open_descriptors(), before);
+        assert_settles_at(before, open_descriptors, "descriptors after opens that failed");
     });
 }
 
@@ -142,19 +144,22 @@ pub(in crate::conformance) fn dropping_gives_everything_back(rig: &Rig<'_>) {
             });
             check_batch(&*backend, &random_wants(&mut Dice::new(8), &handles, &files, 20, 9999));
         }
-        assert_returns_to(descriptors, open_descriptors, "descriptors");
+        assert_settles_at(descriptors, open_descriptors, "descriptors after the backend is gone");
         if let Some(threads) = threads {
-            assert_returns_to(threads, || thread_count().unwrap_or(0), "threads");
+            let count = || thread_count().unwrap_or(0);
+            assert_settles_at(threads, count, "threads after the backend is gone");
         }
     });
 }
 
-/// What a thread holds goes when it ends, which may be a moment after the drop.
+/// Waits until there are no more than so many. What a thread holds goes when it ends, and a thread that
+/// was joined is listed for another moment.
 #[track_caller]
-fn assert_returns_to(before: usize, count: impl Fn() -> usize, what: &str) {
+fn assert_settles_at(most: usize, count: impl Fn() -> usize, what: &str) {
     let started = Instant::now();
-    while count() > before && started.elapsed() < Duration::from_secs(5) {
-        std::thread::sleep(Duration::from_millis(5));
+    while count() > most && started.elapsed() < SETTLED_AFTER {
+        std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(count(), before, "{what} after the backend is gone");
+    let left = count();
+    assert!(left <= most, "{left} {what}, not {most}");
 }
