@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::mmap::MappedRange;
 use crate::{
-    BackendKind, BackendOptions, Capabilities, Degradation, FileHandle, PositionalBackend, Profile,
-    ProfileError, ProfileSource, Read, ReadBackend, Result, open_backend, sys,
+    BackendKind, BackendOptions, Capabilities, Degradation, Error, FileHandle, PositionalBackend,
+    Profile, ProfileError, ProfileSource, Read, ReadBackend, Result, open_backend, sys,
 };
 
 /// From the fastest on cold data down; `pread` stands behind them all.
@@ -35,6 +35,18 @@ pub struct AutoBackend {
     chosen: Option<Arc<dyn ReadBackend>>,
     fallback: PositionalBackend,
     report: AutoReport,
+}
+
+/// The backends behind `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Member {
+    Profiled,
+    Chosen,
+    Fallback,
+}
+
+impl Member {
+    const ALL: [Self; 3] = [Self::Profiled, Self::Chosen, Self::Fallback];
 }
 
 /// What `auto` chose, and why.
@@ -160,7 +172,16 @@ impl AutoBackend {
             .unwrap_or(BackendKind::Pread);
         let reason = reason_for(choice, &rejected, profile.as_ref());
         let report = AutoReport { choice, reason, rejected, profile };
-        Ok(Self { profiled, chosen, fallback, report })
+        Ok(Self::of(profiled, chosen, fallback, report))
+    }
+
+    fn of(
+        profiled: Option<Profiled>,
+        chosen: Option<Arc<dyn ReadBackend>>,
+        fallback: PositionalBackend,
+        report: AutoReport,
+    ) -> Self {
+        Self { profiled, chosen, fallback, report }
     }
 
     /// What was chosen for this machine, and why.
@@ -194,18 +215,53 @@ impl AutoBackend {
         Ok(report)
     }
 
-    fn backend_of(&self, file: &FileHandle) -> &dyn ReadBackend {
-        match (&self.profiled, &self.chosen) {
-            (Some(profiled), _) if file.owner() == profiled.owner.load(Ordering::Relaxed) => {
-                profiled.backend.as_ref()
-            }
-            (_, Some(chosen)) if file.owner() != self.fallback.owner() => chosen.as_ref(),
-            _ => &self.fallback,
+    fn member_of(&self, reader: u64) -> Member {
+        let is_profiled = |profiled: &Profiled| reader == profiled.owner.load(Ordering::Relaxed);
+        if self.profiled.as_ref().is_some_and(is_profiled) {
+            Member::Profiled
+        } else if self.chosen.is_some() && reader != self.fallback.owner() {
+            Member::Chosen
+        } else {
+            Member::Fallback
         }
+    }
+
+    fn backend(&self, member: Member) -> &dyn ReadBackend {
+        let backend = match member {
+            Member::Profiled => self.profiled.as_ref().map(|profiled| profiled.backend.as_ref()),
+            Member::Chosen => self.chosen.as_deref(),
+            Member::Fallback => None,
+        };
+        backend.unwrap_or(&self.fallback)
+    }
+
+    fn backend_of(&self, file: &FileHandle) -> &dyn ReadBackend {
+        self.backend(self.member_of(file.owner()))
+    }
+
+    /// A batch over files of several backends: one batch for each of them. After a failure only
+    /// earlier reads of the batch go on, because the first failure is the one to report. An error
+    /// without an index speaks of no read, and ends the batch.
+    fn read_grouped(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let mut failure = None;
+        let mut end = reads.len();
+        for member in Member::ALL {
+            let is_its = |read: &Read<'_>| self.member_of(read.file().owner()) == member;
+            let its = reads[..end].iter_mut().enumerate().filter(|(_, read)| is_its(read));
+            let (indices, mut group): (Vec<usize>, Vec<Read<'_>>) =
+                its.map(|(index, read)| (index, read.reborrow())).unzip();
+            let Err(error) = self.backend(member).read_batch(&mut group) else { continue };
+            let Some(index) = error.index().and_then(|at| indices.get(at)) else {
+                return Err(error);
+            };
+            end = *index;
+            failure = Some(error.with_index(*index));
+        }
+        failure.map_or(Ok(()), Err)
     }
 }
 
-fn rejection(backend: BackendKind, error: &crate::Error) -> Rejection {
+fn rejection(backend: BackendKind, error: &Error) -> Rejection {
     Rejection { backend, reason: error.why() }
 }
 
@@ -278,13 +334,11 @@ impl ReadBackend for AutoBackend {
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        let mut first = 0;
-        for run in reads.chunk_by_mut(|a, b| a.file().owner() == b.file().owner()) {
-            let backend = self.backend_of(run[0].file());
-            backend.read_batch(run).map_err(|error| error.with_index_after(first))?;
-            first += run.len();
+        let owner = reads.first().map_or(0, |read| read.file().owner());
+        if reads.iter().all(|read| read.file().owner() == owner) {
+            return self.backend(self.member_of(owner)).read_batch(reads);
         }
-        Ok(())
+        self.read_grouped(reads)
     }
 
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
@@ -297,5 +351,125 @@ impl ReadBackend for AutoBackend {
 
     fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {
         self.backend_of(file).map(file, range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Reads with `pread`, and keeps the size of every batch.
+    #[derive(Debug)]
+    struct Counting {
+        inner: PositionalBackend,
+        batches: Mutex<Vec<usize>>,
+    }
+
+    impl ReadBackend for Counting {
+        fn kind(&self) -> BackendKind {
+            self.inner.kind()
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            self.inner.capabilities()
+        }
+
+        fn open(&self, path: &Path) -> Result<FileHandle> {
+            self.inner.open(path)
+        }
+
+        fn len(&self, file: &FileHandle) -> Result<u64> {
+            self.inner.len(file)
+        }
+
+        fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+            self.batches.lock().unwrap().push(reads.len());
+            self.inner.read_batch(reads)
+        }
+
+        fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+            self.inner.prefetch(file, range)
+        }
+
+        fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+            self.inner.release(file, range)
+        }
+    }
+
+    fn counting() -> Arc<Counting> {
+        let inner = PositionalBackend::pread(&BackendOptions::default()).unwrap();
+        Arc::new(Counting { inner, batches: Mutex::default() })
+    }
+
+    /// An `auto` with two backends, and a file that each of them has opened.
+    struct TwoOwners {
+        auto: AutoBackend,
+        backends: [Arc<Counting>; 2],
+        files: [FileHandle; 2],
+        _dir: tempfile::TempDir,
+    }
+
+    impl TwoOwners {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("data");
+            std::fs::write(&path, (0..100).collect::<Vec<u8>>()).unwrap();
+            let backends = [counting(), counting()];
+            let files = [0, 1].map(|at| backends[at].open(&path).unwrap());
+            let profiled = Profiled {
+                backend: backends[0].clone(),
+                volume: None,
+                owner: AtomicU64::new(files[0].owner()),
+            };
+            let fallback = PositionalBackend::pread(&BackendOptions::default()).unwrap();
+            let choice = BackendKind::Pread;
+            let report =
+                AutoReport { choice, reason: String::new(), rejected: vec![], profile: None };
+            let auto = AutoBackend::of(Some(profiled), Some(backends[1].clone()), fallback, report);
+            Self { auto, backends, files, _dir: dir }
+        }
+
+        /// Reads a byte at each offset, of the file of that owner.
+        fn read(&self, wants: &[(usize, u64)]) -> Result<Vec<u8>> {
+            let mut bytes = vec![0xff; wants.len()];
+            let mut reads: Vec<_> = wants
+                .iter()
+                .zip(bytes.chunks_mut(1))
+                .map(|((owner, offset), dst)| Read::new(&self.files[*owner], *offset, dst))
+                .collect();
+            self.auto.read_batch(&mut reads)?;
+            drop(reads);
+            Ok(bytes)
+        }
+    }
+
+    /// Each read was a batch of its own: a device was never asked for two of them at once.
+    #[test]
+    fn files_of_two_owners_in_turn_are_one_batch_for_each() {
+        let two = TwoOwners::new();
+        let wants: Vec<_> = (0..10).map(|at| (at % 2, at as u64 * 3)).collect();
+        let bytes = two.read(&wants).unwrap();
+        assert_eq!(bytes, (0..10).map(|at| at * 3).collect::<Vec<u8>>());
+        for backend in &two.backends {
+            assert_eq!(*backend.batches.lock().unwrap(), [5]);
+        }
+    }
+
+    #[test]
+    fn the_first_failure_of_a_batch_over_two_owners_is_reported() {
+        let past_end = 1000;
+        for (wants, first) in [
+            (vec![(0, 1), (1, past_end), (0, past_end)], 1),
+            (vec![(1, 1), (0, past_end), (1, past_end)], 1),
+            (vec![(0, 1), (1, 2), (0, 3), (1, past_end)], 3),
+            (vec![(1, past_end), (0, 1)], 0),
+            (vec![(1, 1), (1, 1), (0, past_end), (1, past_end), (0, past_end)], 2),
+        ] {
+            let error = TwoOwners::new().read(&wants).unwrap_err();
+            assert!(matches!(error, Error::PastEnd { offset: 1000, .. }), "{error:?}");
+            assert_eq!(error.index(), Some(first), "{wants:?}");
+        }
     }
 }
