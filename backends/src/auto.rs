@@ -1,11 +1,13 @@
 //! The best backend that works here, found by trying.
 
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::mmap::MappedRange;
+use crate::sys::PerProcess;
 use crate::{
     BackendKind, BackendOptions, Capabilities, Degradation, Error, FileHandle, PositionalBackend,
     Profile, ProfileError, ProfileSource, Read, ReadBackend, Result, open_backend, sys,
@@ -14,8 +16,8 @@ use crate::{
 /// From the fastest on cold data down; `pread` stands behind them all.
 const CANDIDATES: [BackendKind; 2] = [BackendKind::Uring, BackendKind::Direct];
 
-/// Takes the fastest backend that this machine allows, and for a file whose filesystem refuses
-/// it, `pread`.
+/// Takes the fastest backend that this machine allows. A file whose filesystem refuses it, at `open`
+/// or when it is first read, is read with `pread`.
 ///
 /// With a [`ProfileSource`] it takes what was measured to be best instead, for files on the
 /// filesystem that was measured and as long as it works there. A profile that cannot be used is
@@ -35,9 +37,11 @@ pub struct AutoBackend {
     chosen: Option<Arc<dyn ReadBackend>>,
     fallback: PositionalBackend,
     report: AutoReport,
+    /// The first file whose reads were refused, and what was done about it.
+    refusal: PerProcess<OnceLock<Degradation>>,
 }
 
-/// The backends behind `auto`.
+/// The backends behind `auto`. The fallback comes last, see [`AutoBackend::read_grouped`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Member {
     Profiled,
@@ -181,7 +185,10 @@ impl AutoBackend {
         fallback: PositionalBackend,
         report: AutoReport,
     ) -> Self {
-        Self { profiled, chosen, fallback, report }
+        let refusal = PerProcess::new(|inherited: Option<&OnceLock<Degradation>>| {
+            inherited.cloned().unwrap_or_default()
+        });
+        Self { profiled, chosen, fallback, report, refusal }
     }
 
     /// What was chosen for this machine, and why.
@@ -236,7 +243,7 @@ impl AutoBackend {
     }
 
     fn backend_of(&self, file: &FileHandle) -> &dyn ReadBackend {
-        self.backend(self.member_of(file.owner()))
+        self.backend(self.member_of(file.reader()))
     }
 
     /// A batch over files of several backends: one batch for each of them. After a failure only
@@ -245,8 +252,9 @@ impl AutoBackend {
     fn read_grouped(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let mut failure = None;
         let mut end = reads.len();
+        // The fallback last: a file that is moved there meanwhile is read twice, or there alone.
         for member in Member::ALL {
-            let is_its = |read: &Read<'_>| self.member_of(read.file().owner()) == member;
+            let is_its = |read: &Read<'_>| self.member_of(read.file().reader()) == member;
             let its = reads[..end].iter_mut().enumerate().filter(|(_, read)| is_its(read));
             let (indices, mut group): (Vec<usize>, Vec<Read<'_>>) =
                 its.map(|(index, read)| (index, read.reborrow())).unzip();
@@ -259,6 +267,34 @@ impl AutoBackend {
         }
         failure.map_or(Ok(()), Err)
     }
+
+    /// Moves files to the fallback if the error says that their filesystem refuses to read them the
+    /// way they were opened; false if it says anything else. The other files of the batch on that
+    /// filesystem move too, so that a batch over many files is not refused once for each.
+    fn move_refused(&self, error: &Error, reads: &[Read<'_>]) -> bool {
+        let Error::Read { backend, index, source, .. } = error else { return false };
+        let Some(refused) = reads.get(*index).map(Read::file) else { return false };
+        if *backend == BackendKind::Pread || !is_refusal(source) {
+            return false;
+        }
+        let (volume, reader) = (refused.identity().volume, refused.reader());
+        let is_alike =
+            |file: &&FileHandle| file.reader() == reader && file.identity().volume == volume;
+        for file in reads.iter().map(Read::file).filter(is_alike) {
+            file.move_to(self.fallback.owner());
+        }
+        let path = refused.path().display();
+        let reason = format!("{path} is read with `pread`, because its reads fail: {source}");
+        // Only the first one is kept.
+        let _kept = self.refusal.get().set(Degradation { feature: backend.name(), reason });
+        true
+    }
+}
+
+/// What the kernel answers where it can open a file for direct reads, but not read it: `EINVAL` or
+/// `EOPNOTSUPP`. Reads are aligned as the filesystem asks, so their own form is not at fault.
+fn is_refusal(source: &io::Error) -> bool {
+    matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
 fn rejection(backend: BackendKind, error: &Error) -> Rejection {
@@ -315,6 +351,7 @@ impl ReadBackend for AutoBackend {
                 .degradations
                 .push(Degradation { feature: rejected.backend.name(), reason });
         }
+        capabilities.degradations.extend(self.refusal.get().get().cloned());
         capabilities
     }
 
@@ -334,11 +371,19 @@ impl ReadBackend for AutoBackend {
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        let owner = reads.first().map_or(0, |read| read.file().owner());
-        if reads.iter().all(|read| read.file().owner() == owner) {
-            return self.backend(self.member_of(owner)).read_batch(reads);
+        loop {
+            let reader = reads.first().map_or(0, |read| read.file().reader());
+            let outcome = if reads.iter().all(|read| read.file().reader() == reader) {
+                self.backend(self.member_of(reader)).read_batch(reads)
+            } else {
+                self.read_grouped(reads)
+            };
+            match outcome {
+                // Each time at least one file has moved to the fallback, and stays there.
+                Err(error) if self.move_refused(&error, reads) => {}
+                outcome => return outcome,
+            }
         }
-        self.read_grouped(reads)
     }
 
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
