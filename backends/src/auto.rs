@@ -1,21 +1,23 @@
 //! The best backend that works here, found by trying.
 
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::mmap::MappedRange;
+use crate::sys::PerProcess;
 use crate::{
-    BackendKind, BackendOptions, Capabilities, Degradation, FileHandle, PositionalBackend, Profile,
-    ProfileError, ProfileSource, Read, ReadBackend, Result, open_backend, sys,
+    BackendKind, BackendOptions, Capabilities, Degradation, Error, FileHandle, PositionalBackend,
+    Profile, ProfileError, ProfileSource, Read, ReadBackend, Result, open_backend, sys,
 };
 
 /// From the fastest on cold data down; `pread` stands behind them all.
 const CANDIDATES: [BackendKind; 2] = [BackendKind::Uring, BackendKind::Direct];
 
-/// Takes the fastest backend that this machine allows, and for a file whose filesystem refuses
-/// it, `pread`.
+/// Takes the fastest backend that this machine allows. A file whose filesystem refuses it, at `open`
+/// or when it is first read, is read with `pread`.
 ///
 /// With a [`ProfileSource`] it takes what was measured to be best instead, for files on the
 /// filesystem that was measured and as long as it works there. A profile that cannot be used is
@@ -35,6 +37,20 @@ pub struct AutoBackend {
     chosen: Option<Arc<dyn ReadBackend>>,
     fallback: PositionalBackend,
     report: AutoReport,
+    /// The first file whose reads were refused, and what was done about it.
+    refusal: PerProcess<OnceLock<Degradation>>,
+}
+
+/// The backends behind `auto`. The fallback comes last, see [`AutoBackend::read_grouped`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Member {
+    Profiled,
+    Chosen,
+    Fallback,
+}
+
+impl Member {
+    const ALL: [Self; 3] = [Self::Profiled, Self::Chosen, Self::Fallback];
 }
 
 /// What `auto` chose, and why.
@@ -160,7 +176,19 @@ impl AutoBackend {
             .unwrap_or(BackendKind::Pread);
         let reason = reason_for(choice, &rejected, profile.as_ref());
         let report = AutoReport { choice, reason, rejected, profile };
-        Ok(Self { profiled, chosen, fallback, report })
+        Ok(Self::of(profiled, chosen, fallback, report))
+    }
+
+    fn of(
+        profiled: Option<Profiled>,
+        chosen: Option<Arc<dyn ReadBackend>>,
+        fallback: PositionalBackend,
+        report: AutoReport,
+    ) -> Self {
+        let refusal = PerProcess::new(|inherited: Option<&OnceLock<Degradation>>| {
+            inherited.cloned().unwrap_or_default()
+        });
+        Self { profiled, chosen, fallback, report, refusal }
     }
 
     /// What was chosen for this machine, and why.
@@ -194,18 +222,82 @@ impl AutoBackend {
         Ok(report)
     }
 
-    fn backend_of(&self, file: &FileHandle) -> &dyn ReadBackend {
-        match (&self.profiled, &self.chosen) {
-            (Some(profiled), _) if file.owner() == profiled.owner.load(Ordering::Relaxed) => {
-                profiled.backend.as_ref()
-            }
-            (_, Some(chosen)) if file.owner() != self.fallback.owner() => chosen.as_ref(),
-            _ => &self.fallback,
+    fn member_of(&self, reader: u64) -> Member {
+        let is_profiled = |profiled: &Profiled| reader == profiled.owner.load(Ordering::Relaxed);
+        if self.profiled.as_ref().is_some_and(is_profiled) {
+            Member::Profiled
+        } else if self.chosen.is_some() && reader != self.fallback.owner() {
+            Member::Chosen
+        } else {
+            Member::Fallback
         }
+    }
+
+    fn backend(&self, member: Member) -> &dyn ReadBackend {
+        let backend = match member {
+            Member::Profiled => self.profiled.as_ref().map(|profiled| profiled.backend.as_ref()),
+            Member::Chosen => self.chosen.as_deref(),
+            Member::Fallback => None,
+        };
+        backend.unwrap_or(&self.fallback)
+    }
+
+    fn backend_of(&self, file: &FileHandle) -> &dyn ReadBackend {
+        self.backend(self.member_of(file.reader()))
+    }
+
+    /// A batch over files of several backends: one batch for each of them. After a failure only
+    /// earlier reads of the batch go on, because the first failure is the one to report. An error
+    /// without an index speaks of no read, and ends the batch.
+    fn read_grouped(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let mut failure = None;
+        let mut end = reads.len();
+        // The fallback last: a file that is moved there meanwhile is read twice, or there alone.
+        for member in Member::ALL {
+            let is_its = |read: &Read<'_>| self.member_of(read.file().reader()) == member;
+            let its = reads[..end].iter_mut().enumerate().filter(|(_, read)| is_its(read));
+            let (indices, mut group): (Vec<usize>, Vec<Read<'_>>) =
+                its.map(|(index, read)| (index, read.reborrow())).unzip();
+            let Err(error) = self.backend(member).read_batch(&mut group) else { continue };
+            let Some(index) = error.index().and_then(|at| indices.get(at)) else {
+                return Err(error);
+            };
+            end = *index;
+            failure = Some(error.with_index(*index));
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Moves files to the fallback if the error says that their filesystem refuses to read them the
+    /// way they were opened; false if it says anything else. The other files of the batch on that
+    /// filesystem move too, so that a batch over many files is not refused once for each.
+    fn move_refused(&self, error: &Error, reads: &[Read<'_>]) -> bool {
+        let Error::Read { backend, index, source, .. } = error else { return false };
+        let Some(refused) = reads.get(*index).map(Read::file) else { return false };
+        if *backend == BackendKind::Pread || !is_refusal(source) {
+            return false;
+        }
+        let (volume, reader) = (refused.identity().volume, refused.reader());
+        let is_alike =
+            |file: &&FileHandle| file.reader() == reader && file.identity().volume == volume;
+        for file in reads.iter().map(Read::file).filter(is_alike) {
+            file.move_to(self.fallback.owner());
+        }
+        let path = refused.path().display();
+        let reason = format!("{path} is read with `pread`, because its reads fail: {source}");
+        // Only the first one is kept.
+        let _kept = self.refusal.get().set(Degradation { feature: backend.name(), reason });
+        true
     }
 }
 
-fn rejection(backend: BackendKind, error: &crate::Error) -> Rejection {
+/// What the kernel answers where it can open a file for direct reads, but not read it: `EINVAL` or
+/// `EOPNOTSUPP`. Reads are aligned as the filesystem asks, so their own form is not at fault.
+fn is_refusal(source: &io::Error) -> bool {
+    matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+}
+
+fn rejection(backend: BackendKind, error: &Error) -> Rejection {
     Rejection { backend, reason: error.why() }
 }
 
@@ -259,6 +351,7 @@ impl ReadBackend for AutoBackend {
                 .degradations
                 .push(Degradation { feature: rejected.backend.name(), reason });
         }
+        capabilities.degradations.extend(self.refusal.get().get().cloned());
         capabilities
     }
 
@@ -278,13 +371,19 @@ impl ReadBackend for AutoBackend {
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        let mut first = 0;
-        for run in reads.chunk_by_mut(|a, b| a.file().owner() == b.file().owner()) {
-            let backend = self.backend_of(run[0].file());
-            backend.read_batch(run).map_err(|error| error.with_index_after(first))?;
-            first += run.len();
+        loop {
+            let reader = reads.first().map_or(0, |read| read.file().reader());
+            let outcome = if reads.iter().all(|read| read.file().reader() == reader) {
+                self.backend(self.member_of(reader)).read_batch(reads)
+            } else {
+                self.read_grouped(reads)
+            };
+            match outcome {
+                // Each time at least one file has moved to the fallback, and stays there.
+                Err(error) if self.move_refused(&error, reads) => {}
+                outcome => return outcome,
+            }
         }
-        Ok(())
     }
 
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
@@ -297,5 +396,125 @@ impl ReadBackend for AutoBackend {
 
     fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {
         self.backend_of(file).map(file, range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Reads with `pread`, and keeps the size of every batch.
+    #[derive(Debug)]
+    struct Counting {
+        inner: PositionalBackend,
+        batches: Mutex<Vec<usize>>,
+    }
+
+    impl ReadBackend for Counting {
+        fn kind(&self) -> BackendKind {
+            self.inner.kind()
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            self.inner.capabilities()
+        }
+
+        fn open(&self, path: &Path) -> Result<FileHandle> {
+            self.inner.open(path)
+        }
+
+        fn len(&self, file: &FileHandle) -> Result<u64> {
+            self.inner.len(file)
+        }
+
+        fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+            self.batches.lock().unwrap().push(reads.len());
+            self.inner.read_batch(reads)
+        }
+
+        fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+            self.inner.prefetch(file, range)
+        }
+
+        fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+            self.inner.release(file, range)
+        }
+    }
+
+    fn counting() -> Arc<Counting> {
+        let inner = PositionalBackend::pread(&BackendOptions::default()).unwrap();
+        Arc::new(Counting { inner, batches: Mutex::default() })
+    }
+
+    /// An `auto` with two backends, and a file that each of them has opened.
+    struct TwoOwners {
+        auto: AutoBackend,
+        backends: [Arc<Counting>; 2],
+        files: [FileHandle; 2],
+        _dir: tempfile::TempDir,
+    }
+
+    impl TwoOwners {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("data");
+            std::fs::write(&path, (0..100).collect::<Vec<u8>>()).unwrap();
+            let backends = [counting(), counting()];
+            let files = [0, 1].map(|at| backends[at].open(&path).unwrap());
+            let profiled = Profiled {
+                backend: backends[0].clone(),
+                volume: None,
+                owner: AtomicU64::new(files[0].owner()),
+            };
+            let fallback = PositionalBackend::pread(&BackendOptions::default()).unwrap();
+            let choice = BackendKind::Pread;
+            let report =
+                AutoReport { choice, reason: String::new(), rejected: vec![], profile: None };
+            let auto = AutoBackend::of(Some(profiled), Some(backends[1].clone()), fallback, report);
+            Self { auto, backends, files, _dir: dir }
+        }
+
+        /// Reads a byte at each offset, of the file of that owner.
+        fn read(&self, wants: &[(usize, u64)]) -> Result<Vec<u8>> {
+            let mut bytes = vec![0xff; wants.len()];
+            let mut reads: Vec<_> = wants
+                .iter()
+                .zip(bytes.chunks_mut(1))
+                .map(|((owner, offset), dst)| Read::new(&self.files[*owner], *offset, dst))
+                .collect();
+            self.auto.read_batch(&mut reads)?;
+            drop(reads);
+            Ok(bytes)
+        }
+    }
+
+    /// Each read was a batch of its own: a device was never asked for two of them at once.
+    #[test]
+    fn files_of_two_owners_in_turn_are_one_batch_for_each() {
+        let two = TwoOwners::new();
+        let wants: Vec<_> = (0..10).map(|at| (at % 2, at as u64 * 3)).collect();
+        let bytes = two.read(&wants).unwrap();
+        assert_eq!(bytes, (0..10).map(|at| at * 3).collect::<Vec<u8>>());
+        for backend in &two.backends {
+            assert_eq!(*backend.batches.lock().unwrap(), [5]);
+        }
+    }
+
+    #[test]
+    fn the_first_failure_of_a_batch_over_two_owners_is_reported() {
+        let past_end = 1000;
+        for (wants, first) in [
+            (vec![(0, 1), (1, past_end), (0, past_end)], 1),
+            (vec![(1, 1), (0, past_end), (1, past_end)], 1),
+            (vec![(0, 1), (1, 2), (0, 3), (1, past_end)], 3),
+            (vec![(1, past_end), (0, 1)], 0),
+            (vec![(1, 1), (1, 1), (0, past_end), (1, past_end), (0, past_end)], 2),
+        ] {
+            let error = TwoOwners::new().read(&wants).unwrap_err();
+            assert!(matches!(error, Error::PastEnd { offset: 1000, .. }), "{error:?}");
+            assert_eq!(error.index(), Some(first), "{wants:?}");
+        }
     }
 }

@@ -126,6 +126,17 @@ impl<'a> Read<'a> {
         unsafe { std::slice::from_raw_parts_mut(self.dst.as_ptr(), self.len) }
     }
 
+    /// The same read, for a batch that lives no longer than this borrow.
+    pub(crate) fn reborrow(&mut self) -> Read<'_> {
+        Read {
+            file: self.file,
+            offset: self.offset,
+            dst: self.dst,
+            len: self.len,
+            borrow: PhantomData,
+        }
+    }
+
     /// The first byte to fill. Valid for writes of `len` bytes for `'a`; whoever writes through
     /// it keeps to parts that nobody else writes at the same time.
     #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]

@@ -2,7 +2,7 @@
 //! batches of reads, and the fulfilment of one request.
 
 use std::fs::File;
-use std::ops::Range;
+use std::ops::{DerefMut, Range};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -183,23 +183,41 @@ impl Device {
         }
     }
 
-    /// Fulfils a request with positional reads on this thread.
+    /// Fulfils a request with positional reads on this thread, through a buffer of the pool if it
+    /// bounces.
     ///
     /// # Safety
-    /// Nobody else may use the parts of the destinations that the request writes to. Different
-    /// requests of one plan write to different parts.
+    /// As for [`run_request_through`](Self::run_request_through).
+    #[cfg(any(linux_uring, linux_tokio_uring))]
     pub(crate) unsafe fn run_request(
         &self,
         plan: &Plan,
         request: &Request,
         reads: &[Read<'_>],
     ) -> Result<(), (usize, Error)> {
+        // SAFETY: the caller's promise.
+        unsafe { self.run_request_through(plan, request, reads, |len| self.pool.take(len)) }
+    }
+
+    /// Fulfils a request with positional reads on this thread. If it bounces, `take` gets memory
+    /// of the length that it is called with.
+    ///
+    /// # Safety
+    /// Nobody else may use the parts of the destinations that the request writes to. Different
+    /// requests of one plan write to different parts.
+    pub(crate) unsafe fn run_request_through<B: DerefMut<Target = [u8]>>(
+        &self,
+        plan: &Plan,
+        request: &Request,
+        reads: &[Read<'_>],
+        take: impl FnOnce(usize) -> Result<B>,
+    ) -> Result<(), (usize, Error)> {
         let read = &reads[request.read];
         let fail_set_up = |error| (request.read, for_read(error, read, request.read));
         // The buffer first: whoever waits for one holds no file.
         let bounce = match request.target {
             Target::Straight { .. } => None,
-            Target::Bounce { .. } => Some(self.pool.take(request.len).map_err(fail_set_up)?),
+            Target::Bounce { .. } => Some(take(request.len).map_err(fail_set_up)?),
         };
         let pin = self.cache().acquire(read.file()).map_err(fail_set_up)?;
         let fail =
@@ -257,7 +275,7 @@ fn is_in_reach(read: &Read<'_>) -> bool {
 /// Copies the pieces of a bounced request to where they are wanted.
 ///
 /// # Safety
-/// As for [`Device::run_request`].
+/// As for [`Device::run_request_through`].
 pub(crate) unsafe fn scatter(plan: &Plan, request: &Request, reads: &[Read<'_>], bounce: &[u8]) {
     for piece in plan.pieces(request) {
         let source = &bounce[piece.start..piece.start + piece.len];

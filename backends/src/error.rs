@@ -287,10 +287,10 @@ impl Error {
         }
     }
 
-    /// Counts the read's index from the start of a larger batch.
-    pub(crate) fn with_index_after(mut self, first: usize) -> Self {
+    /// The same error of a read that has another index in a larger batch.
+    pub(crate) fn with_index(mut self, batch_index: usize) -> Self {
         if let Self::Read { index, .. } | Self::PastEnd { index, .. } = &mut self {
-            *index += first;
+            *index = batch_index;
         }
         self
     }

@@ -31,6 +31,9 @@ pub struct Faults {
     pub interrupt_permille: u32,
     /// Reads that touch this range of offsets fail with `EIO`.
     pub eio_range: Option<Range<u64>>,
+    /// Whether reads past the page cache are refused, as by a filesystem that lets a file be opened
+    /// with `O_DIRECT` and cannot read it that way.
+    pub refuses_direct: bool,
     /// How long every read takes longer.
     pub delay: Duration,
     /// Decisions made so far.
@@ -49,6 +52,7 @@ pub(crate) enum Fault {
     Ragged(usize),
     Interrupted,
     Eio,
+    Refused,
 }
 
 impl Fault {
@@ -59,6 +63,7 @@ impl Fault {
             Self::Ragged(len) => result.map(|n| n.min(len)),
             Self::Interrupted => Err(sys::eintr()),
             Self::Eio => Err(sys::eio()),
+            Self::Refused => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 }
@@ -74,6 +79,8 @@ impl Faults {
         let end = offset.saturating_add(len as u64);
         let fault = if self.eio_range.as_ref().is_some_and(|r| r.start < end && offset < r.end) {
             Fault::Eio
+        } else if self.refuses_direct && unit > 1 {
+            Fault::Refused
         } else if (dice % 1000) < u64::from(self.interrupt_permille) {
             Fault::Interrupted
         } else if (dice >> 20) % 1000 < u64::from(self.short_permille) && len > unit {
@@ -104,7 +111,7 @@ impl Faults {
             match fault {
                 Fault::None | Fault::Ragged(_) => fault.instead_of(read(file, dst, offset)),
                 Fault::Short(len) => read(file, &mut dst[..len], offset),
-                Fault::Interrupted | Fault::Eio => fault.instead_of(Ok(0)),
+                Fault::Interrupted | Fault::Eio | Fault::Refused => fault.instead_of(Ok(0)),
             }
         }
     }

@@ -25,6 +25,8 @@ pub struct FileHandle {
 #[derive(Debug)]
 struct Shared {
     owner: u64,
+    /// The backend instance that reads it now: its owner, or where `auto` has moved it.
+    reader: AtomicU64,
     path: PathBuf,
     identity: FileIdentity,
     alignment: Alignment,
@@ -42,14 +44,17 @@ impl FileHandle {
         slot: usize,
     ) -> Self {
         let path = lasting_path(path);
-        let slot = AtomicUsize::new(slot);
-        Self { shared: Arc::new(Shared { owner, path, identity, alignment, slot, contents: None }) }
+        let (slot, reader) = (AtomicUsize::new(slot), AtomicU64::new(owner));
+        let contents = None;
+        let shared = Shared { owner, reader, path, identity, alignment, slot, contents };
+        Self { shared: Arc::new(shared) }
     }
 
     pub(crate) fn in_memory(owner: u64, path: &Path, contents: Arc<[u8]>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 owner,
+                reader: AtomicU64::new(owner),
                 path: path.to_owned(),
                 identity: FileIdentity::default(),
                 alignment: Alignment::NONE,
@@ -144,6 +149,16 @@ impl FileHandle {
         self.shared.owner
     }
 
+    /// The backend instance that is to read it: its owner, unless it was moved.
+    pub(crate) fn reader(&self) -> u64 {
+        self.shared.reader.load(Ordering::Relaxed)
+    }
+
+    /// Has another backend instance read it from now on. Its owner may still finish its reads.
+    pub(crate) fn move_to(&self, reader: u64) {
+        self.shared.reader.store(reader, Ordering::Relaxed);
+    }
+
     pub(crate) fn slot(&self) -> &AtomicUsize {
         &self.shared.slot
     }
@@ -159,7 +174,7 @@ impl FileHandle {
 
     /// Refuses a handle of another backend instance.
     pub(crate) fn check_owner(&self, owner: u64, backend: BackendKind) -> Result<()> {
-        if self.owner() == owner {
+        if self.owner() == owner || self.reader() == owner {
             return Ok(());
         }
         Err(Error::ForeignHandle { backend, path: self.path().to_owned() })

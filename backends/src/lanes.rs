@@ -213,7 +213,7 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
     /// Does the next request on this thread, with positional reads. Nothing may be in flight.
     ///
     /// # Safety
-    /// As for [`Device::run_request`].
+    /// As for [`Device::run_request_through`].
     pub(crate) unsafe fn run_on_this_thread(&mut self, request: &Request) {
         self.pins.clear(); // Never wait for a file or a buffer while holding a file.
         // SAFETY: the caller's promise.

@@ -7,8 +7,10 @@ mod common;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ringmain_backends::conformance::child::in_child;
+use ringmain_backends::fault::Faults;
 use ringmain_backends::{
     AutoBackend, BackendKind, BackendOptions, Error, Read, ReadBackend, ReadBackendExt,
     open_backend,
@@ -116,6 +118,48 @@ fn auto_reads_without_io_uring_and_says_why() {
         let lost = auto.capabilities().degradations;
         assert!(lost.iter().any(|it| it.feature == "uring" && it.reason == *reason), "{lost:?}");
     });
+}
+
+/// Only `open` was prepared for a filesystem that refuses: then every read failed.
+#[test]
+fn auto_reads_where_direct_reads_are_refused_after_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let contents: Vec<u8> = (0..100_000u32).map(|i| (i * 7 % 251) as u8).collect();
+    let paths = [0, 1, 2].map(|at| dir.path().join(format!("data-{at}")));
+    paths.iter().for_each(|path| std::fs::write(path, &contents).unwrap());
+    let faults = Arc::new(Faults { refuses_direct: true, ..Faults::default() });
+    let options = BackendOptions { faults: Some(Arc::clone(&faults)), ..BackendOptions::default() };
+    let auto = AutoBackend::new(&options).unwrap();
+    let files = paths.each_ref().map(|path| auto.open(path).unwrap());
+    if files[0].alignment().block() == 1 {
+        return eprintln!("{}: nothing is read past the page cache here", auto.report().choice);
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut memory = vec![0; 30 * 3000];
+                let parts = memory.chunks_exact_mut(3000).enumerate();
+                let mut reads: Vec<_> = parts
+                    .map(|(at, dst)| Read::new(&files[at % 3], at as u64 * 3000, dst))
+                    .collect();
+                auto.read_batch(&mut reads).unwrap();
+                assert!(memory == contents[..memory.len()]);
+            });
+        }
+    });
+    let lost = auto.capabilities().degradations;
+    let told = lost.iter().find(|it| it.reason.contains("data-")).unwrap();
+    assert!(told.reason.contains("pread"), "{told:?}");
+    // They stay there.
+    let injected = faults.injected.load(Ordering::Relaxed);
+    assert!(injected > 0);
+    for file in &files {
+        assert_eq!(auto.len(file).unwrap(), 100_000);
+        auto.prefetch(file, 0..5000).unwrap();
+        assert!(auto.read_to_vec(file, 5, 1000).unwrap() == contents[5..1005]);
+        auto.release(file, 0..5000).unwrap();
+    }
+    assert_eq!(faults.injected.load(Ordering::Relaxed), injected);
 }
 
 fn names_the_cause(text: &str) -> bool {

@@ -87,6 +87,7 @@ macro_rules! __conformance_cases {
             bounds::queue_depth_one
             bounds::one_open_file
             bounds::pool_of_one_buffer
+            bounds::pool_that_does_not_wait
             bounds::smallest_chunk
             bounds::everything_at_its_smallest
             bounds::impossible_options_are_refused

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::bounces::Bounces;
 use super::workers::Workers;
 use crate::device::Device;
 use crate::failure::FirstFailure;
@@ -73,6 +74,7 @@ impl ReadBackend for DirectBackend {
         let reads = &*reads;
         self.device.with_plan(reads, |plan| {
             let failure = Failure::default();
+            let bounces = Bounces::new(&self.device.pool);
             let requests = plan.requests();
             self.workers.get().run(requests.len(), &|at| {
                 if failure.outranks(&requests[at]) {
@@ -80,7 +82,10 @@ impl ReadBackend for DirectBackend {
                 }
                 // SAFETY: each request is run once, requests of a plan write to different
                 // parts, and the batch is borrowed mutably until `run` has returned.
-                let outcome = unsafe { self.device.run_request(plan, &requests[at], reads) };
+                let outcome = unsafe {
+                    let take = |len| bounces.take(len);
+                    self.device.run_request_through(plan, &requests[at], reads, take)
+                };
                 if let Err((index, error)) = outcome {
                     failure.record(index, error);
                 }

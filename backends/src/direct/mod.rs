@@ -1,5 +1,7 @@
 //! `O_DIRECT` reads through a small pool of threads.
 
+#[cfg(linux_direct)]
+mod bounces;
 #[cfg(not(linux_direct))]
 mod disabled;
 #[cfg(linux_direct)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::conformance::arena::{Want, check_batch};
-use crate::conformance::rig::{Dice, Rig, open_all, random_wants};
+use crate::conformance::rig::{Dice, Rig, open, open_all, random_wants};
 use crate::{BackendOptions, BufferPool, Error, PoolOptions, ReadBackend, WhenSpent};
 
 /// A pool that holds one buffer of one page.
@@ -78,6 +78,20 @@ pub(in crate::conformance) fn pool_of_one_buffer(rig: &Rig<'_>) {
             });
         }
     });
+}
+
+/// The requests of one read took each other's buffers: a pool that does not wait was spent.
+pub(in crate::conformance) fn pool_that_does_not_wait(rig: &Rig<'_>) {
+    let data = rig.file("data", 8 << 20);
+    for limit_bytes in [4096, 256 << 10, 512 << 10, 1 << 20] {
+        let options = PoolOptions { limit_bytes, when_spent: WhenSpent::Fail };
+        let pool = Some(BufferPool::new(options).unwrap());
+        let backend = rig.backend_with(&BackendOptions { pool, ..BackendOptions::default() });
+        let file = open(&*backend, &data);
+        for _ in 0..5 {
+            check_batch(&*backend, &[Want::new(&file, &data, 1, (8 << 20) - 1).placed(7)]);
+        }
+    }
 }
 
 pub(in crate::conformance) fn smallest_chunk(rig: &Rig<'_>) {
