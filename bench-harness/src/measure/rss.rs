@@ -131,13 +131,13 @@ mod tests {
     fn memory_that_is_touched_shows() {
         let sampler = RssSampler::start().unwrap();
         let memory = vec![1u8; 64 << 20];
-        std::thread::sleep(Duration::from_millis(30));
+        // It takes the last sample while the memory is there, whenever it got its turn before.
+        let timeline = sampler.finish();
         assert_eq!(memory.iter().map(|byte| u64::from(*byte)).sum::<u64>(), 64 << 20);
         drop(memory);
-        let timeline = sampler.finish();
         // Other tests of this program may have freed or taken some meanwhile.
         assert!(timeline.anon.peak >= timeline.anon.start + (48 << 20), "{:?}", timeline.anon);
-        assert!(timeline.samples.len() >= 3);
+        assert!(timeline.samples.len() >= 2);
     }
 
     #[test]

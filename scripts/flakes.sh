@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# Looks for tests that pass by luck: runs the test suite again and again, on an idle machine, on a busy
+# one and on one with little free memory, and prints which tests failed how often.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+    cat <<'TEXT'
+Usage: scripts/flakes.sh [--part native|python] [RUNS]
+
+Runs the test suite RUNS times (20 by default) and says which tests failed, how often, and under
+which condition. It goes on after a failure. Of every four runs
+  one is left alone,
+  two have every core kept busy,
+  one has 2 GiB of free memory.
+
+  --part native   only the programs that `cargo test` runs
+  --part python   only the tests of the Python package
+
+Examples:
+  scripts/flakes.sh                   the whole hunt
+  scripts/flakes.sh --part native 4   each condition of the native tests
+
+The logs of failed runs stay in target/flakes. The exit code is 1 if any test failed.
+TEXT
+}
+
+free_bytes_wanted=$((2 << 30))
+conditions=(busy idle busy scarce)
+
+part=all runs=20
+read_arguments() {
+    while (($#)); do
+        case $1 in
+        -h | --help) usage && exit 0 ;;
+        --part)
+            [[ ${2:-} == native || ${2:-} == python ]] || die "--part is native or python"
+            part=$2
+            shift
+            ;;
+        *[!0-9]* | '') die "what is '$1'? See --help" ;;
+        *) runs=$((10#$1)) ;;
+        esac
+        shift
+    done
+    ((runs > 0)) || die "RUNS is at least 1"
+}
+
+# As scripts/test.sh has it.
+export RINGMAIN_PROFILE=off
+export RINGMAIN_REQUIRE_BACKENDS=${RINGMAIN_REQUIRE_BACKENDS-pread,mmap,direct,uring,tokio-uring}
+
+# Where scripts/test.sh has made it, its programs take part.
+[[ ! -x $target/venv/bin/python ]] || export RINGMAIN_PYTHON=$target/venv/bin/python
+
+logs=$target/flakes
+results=$logs/results
+python=$target/python
+
+set_up() {
+    need_rust
+    install_missing stress-ng=stress-ng python3=python3
+    rm -rf -- "$logs"
+    mkdir -p -- "$logs"
+    : >"$results"
+    [[ $part == python ]] || build_native
+    [[ $part == native ]] || build_python_tests
+}
+
+# The test programs, each with the folder that it runs in, in `$logs/programs`.
+build_native() {
+    cargo test --locked --workspace --all-features --no-run --message-format=json 2>"$logs/build.log" |
+        python3 -c '
+import json, pathlib, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("executable") and message.get("profile", {}).get("test"):
+        print(message["executable"], pathlib.Path(message["manifest_path"]).parent, sep="\t")
+' >"$logs/programs" || die "the tests cannot be built; see $logs/build.log"
+}
+
+build_python_tests() {
+    build_python "$python"
+    need_venv "$python" exca pytest hypothesis ml_dtypes safetensors
+}
+
+# What keeps the machine in a condition, to be ended with it: a process, or a control group that the
+# tests are put in.
+load_pid='' group=''
+
+begin_condition() {
+    case $1 in
+    busy) stress-ng --cpu "$(nproc)" --quiet & load_pid=$! ;;
+    scarce) make_group || occupy_memory ;;
+    esac
+}
+
+end_condition() {
+    if [[ -n $load_pid ]]; then
+        kill -- "$load_pid" 2>/dev/null || true
+        wait "$load_pid" 2>/dev/null || true
+        load_pid=''
+    fi
+    [[ -z $group ]] || rmdir -- "$group" || true
+    group=''
+}
+
+# A control group of 2 GiB, page cache included, which does not concern other programs. Only root may
+# make one.
+make_group() {
+    local parent limit
+    for parent in /sys/fs/cgroup/memory /sys/fs/cgroup; do
+        mkdir -- "$parent/ringmain-flakes.$$" 2>/dev/null || continue
+        group=$parent/ringmain-flakes.$$
+        for limit in "$group"/memory.limit_in_bytes "$group"/memory.max; do
+            [[ -w $limit ]] && echo "$free_bytes_wanted" 2>/dev/null >"$limit" && return
+        done
+        rmdir -- "$group"
+        group=''
+    done
+    return 1
+}
+
+# Elsewhere all memory but 2 GiB is held, by a process that goes first should memory run out.
+occupy_memory() {
+    local occupied_bytes
+    occupied_bytes=$(($(available_bytes) - free_bytes_wanted))
+    ((occupied_bytes > 0)) || return 0
+    stress-ng --vm 1 --vm-bytes "$occupied_bytes" --vm-keep --vm-populate --vm-hang 0 --quiet &
+    load_pid=$!
+    wait_until_occupied $((free_bytes_wanted + occupied_bytes / 20))
+}
+
+wait_until_occupied() {
+    local seconds
+    for ((seconds = 0; seconds < 120; seconds++)); do
+        (($(available_bytes) > $1)) || return 0
+        sleep 1
+    done
+    die "memory cannot be occupied: more than $(($1 >> 20)) MiB are left after two minutes"
+}
+
+available_bytes() {
+    awk '/^MemAvailable:/ { printf "%.0f", $2 * 1024 }' /proc/meminfo
+}
+
+# run_native RUN CONDITION, run_python RUN CONDITION: all tests, with a line in `$results` for each
+# program: run, condition, seconds, passed tests, failed tests, and names of those that failed.
+run_native() {
+    local program folder
+    while IFS=$'\t' read -r program folder; do
+        run_program "$1" "$2" "$(program_name "$program")" "$folder" "$program"
+    done <"$logs/programs"
+}
+
+run_python() {
+    run_program "$1" "$2" pytest "$root" "$python/bin/python" -m pytest --quiet -rfE \
+        -p no:cacheprovider python/tests
+}
+
+program_name() {
+    local name=${1##*/}
+    printf '%s' "${name%-*}"
+}
+
+run_program() {
+    local run=$1 condition=$2 name=$3 folder=$4 started=$SECONDS status=0
+    local log=$logs/$run-$name.log
+    (
+        [[ -z $group ]] || echo "$BASHPID" >"$group/cgroup.procs"
+        cd -- "$folder" && exec "${@:5}"
+    ) >"$log" 2>&1 </dev/null || status=$?
+    record "$run" "$condition" "$name" $((SECONDS - started)) "$status" "$log"
+    ((status != 0)) || rm -- "$log"
+}
+
+# Failed tests by name; a program that ended in another way is a failure of its own name.
+record() {
+    local run=$1 condition=$2 name=$3 seconds=$4 status=$5 log=$6 passed failed
+    passed=$(grep -oE '[0-9]+ passed' -- "$log" | awk '{ sum += $1 } END { print sum + 0 }')
+    failed=$(sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p; s/^(FAILED|ERROR) ([^ ]+).*/\2/p' -- "$log" | sort -u)
+    if ((status != 0)) && [[ -z $failed ]]; then
+        failed="(exit code $status)"
+    fi
+    printf '%s\t%s\t%s\t%s\t\n' "$run" "$condition" "$seconds" "$passed" >>"$results"
+    [[ -n $failed ]] || return 0
+    while IFS= read -r test; do
+        printf '%s\t%s\t0\t0\t%s: %s\t%s\n' "$run" "$condition" "$name" "$test" "$log" >>"$results"
+    done <<<"$failed"
+}
+
+run_once() {
+    local run=$1 condition=${conditions[($1 - 1) % ${#conditions[@]}]}
+    begin_condition "$condition"
+    [[ $part == python ]] || run_native "$run" "$condition"
+    [[ $part == native ]] || run_python "$run" "$condition"
+    end_condition
+    awk -F'\t' -v run="$run" '
+        $1 == run { seconds += $3; passed += $4; failed += $5 != ""; condition = $2 }
+        END { printf "%3d  %-9s  %7d  %6d  %6d\n", run, condition, seconds, passed, failed }' "$results"
+}
+
+print_failures() {
+    printf '\ntests that failed, how often, under which condition, and the first log:\n'
+    awk -F'\t' '
+        $5 != "" { count[$5]++; at[$5] = at[$5] " " $2; if (!($5 in log_of)) log_of[$5] = $6 }
+        END { for (test in count) printf "%3d  %s\n    %s\n     %s\n", count[test], test, at[test], log_of[test] }
+    ' "$results"
+}
+
+read_arguments "$@"
+trap end_condition EXIT
+trap 'exit 130' INT TERM
+
+step set-up set_up
+printf '\nrun  condition  seconds  passed  failed\n'
+for ((run = 1; run <= runs; run++)); do
+    run_once "$run"
+done
+if awk -F'\t' '$5 != "" { found = 1 } END { exit !found }' "$results"; then
+    print_failures
+    exit 1
+fi
+printf '\nno test failed in %d runs\n' "$runs"
