@@ -16,20 +16,37 @@ cargo_bin=${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 target=$(realpath -m -- "${CARGO_TARGET_DIR:-target}")
 
 current_step=
+step_times=()
 
 # step NAME COMMAND...: announces a step, runs it, says how long it took.
 step() {
-    local started=$SECONDS
+    local started=$SECONDS cpu_started taken cpu
+    cpu_started=$(cpu_seconds)
     current_step=$1
     printf '\n== %s\n' "$current_step"
     "${@:2}"
-    printf -- '-- %s: %d s\n' "$current_step" $((SECONDS - started))
+    taken=$((SECONDS - started)) cpu=$(($(cpu_seconds) - cpu_started))
+    printf -- '-- %s: %d s, %d s of processor time\n' "$current_step" "$taken" "$cpu"
+    step_times+=("$(printf '%5d s %5d s  %s' "$taken" "$cpu" "$current_step")")
     current_step=
 }
 
-# For the EXIT trap: the last line tells what happened, however far above the cause scrolled.
+# Processor time of this script's finished commands, which proc(5) counts in hundredths of a second.
+# 0 where there is no /proc.
+cpu_seconds() {
+    local stat=()
+    [[ -r /proc/$$/stat ]] && read -ra stat </proc/$$/stat
+    echo $(((${stat[15]:-0} + ${stat[16]:-0}) / 100))
+}
+
+# For the EXIT trap: where the time went, and at last what happened, however far above the cause
+# scrolled.
 report_end() {
     local status=$?
+    if ((${#step_times[@]} > 1)); then
+        printf '\n   took processors  step\n'
+        printf '%s\n' "${step_times[@]}"
+    fi
     if ((status == 0)); then
         printf '\n%s: passed in %d s\n' "${0##*/}" "$SECONDS"
     else
@@ -37,6 +54,11 @@ report_end() {
             "${0##*/}" "${current_step:-set-up}" "$SECONDS" >&2
     fi
 }
+
+# A script that is stopped has not passed: without these, the EXIT trap would see the status of the
+# last command that ended.
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 die() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
