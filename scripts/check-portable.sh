@@ -22,16 +22,10 @@ export RINGMAIN_REQUIRE_BACKENDS=pread,mmap
 export RINGMAIN_PROFILE=off
 
 set_up() {
-    need_rust
+    want_rust clippy
+    want_portable
+    install_wanted
     need_component clippy clippy
-    install_missing rustc-web cargo-web rust-web-src
-    runs_windows_programs || return 0
-    install_missing gcc-mingw-w64-x86-64=x86_64-w64-mingw32-gcc wine64=$wine
-}
-
-# Wine runs programs; it does not emulate a processor.
-runs_windows_programs() {
-    [[ $(uname -m) == x86_64 ]]
 }
 
 # Finds, among the rest, what only an absent backend would have called.
