@@ -22,16 +22,10 @@ export RINGMAIN_REQUIRE_BACKENDS=pread,mmap
 export RINGMAIN_PROFILE=off
 
 set_up() {
-    need_rust
+    want_rust clippy
+    want_portable
+    install_wanted
     need_component clippy clippy
-    install_missing rustc-web cargo-web rust-web-src
-    runs_windows_programs || return 0
-    install_missing gcc-mingw-w64-x86-64=x86_64-w64-mingw32-gcc wine64=$wine
-}
-
-# Wine runs programs; it does not emulate a processor.
-runs_windows_programs() {
-    [[ $(uname -m) == x86_64 ]]
 }
 
 # Finds, among the rest, what only an absent backend would have called.
@@ -92,16 +86,39 @@ C
 }
 
 # All features: the Linux backends must answer that they are unavailable, not fail to compile.
-# No doctests: they cannot be run for a target whose std was built here. The limit is for each
-# test program: one that hangs under Wine must not hang the whole run. All of them run, whichever
-# fails: a round costs minutes. One test at a time: Wine 8 loses wake-ups between threads that wait
-# for the same address, and two tests that share a `OnceLock` then wait for ever.
+# No doctests: they cannot be run for a target whose std was built here.
+windows_build() {
+    foreign_cargo test x86_64-pc-windows-gnu std,panic_abort,test \
+        --lib --tests --all-features --no-run 2>&1 | tee "$portable/windows.log"
+}
+
+# One program for each processor, because a program spends half of its time waiting for Wine's
+# server. Each runs one test at a time: Wine 8 loses wake-ups between threads that wait for the same
+# address, and two tests that share a `OnceLock` then wait for ever. All programs run, even if one
+# fails: a round costs minutes.
 windows_tests() {
+    local programs
     start_wine
-    RUST_TEST_THREADS=1 \
-        CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="timeout --foreground 10m $wine" \
-        foreign_cargo test x86_64-pc-windows-gnu std,panic_abort,test \
-        --lib --tests --all-features --no-fail-fast
+    programs=$(sed -n 's/^ *Executable .*(\(.*\.exe\))$/\1/p' "$portable/windows.log")
+    [[ $programs ]] || die "cargo named no test program; see $portable/windows.log"
+    export RUST_TEST_THREADS=1 wine portable
+    export -f run_windows_program
+    # shellcheck disable=SC2016
+    xargs --max-procs="$(nproc)" --max-args=1 bash -c 'run_windows_program "$1"' _ <<<"$programs"
+}
+
+# run_windows_program PROGRAM: says in one line how it went, or all that it said if it failed. The
+# time limit is for one that hangs under Wine.
+run_windows_program() {
+    local name started=$SECONDS
+    name=$(basename -- "$1" .exe)
+    local log=$portable/tmp/$name.log
+    if timeout 10m "$wine" "$1" >"$log" 2>&1; then
+        printf '%s: %s, %d s\n' "${name%-*}" "$(grep -a '^test result' "$log")" $((SECONDS - started))
+    else
+        printf '%s: FAILED or took longer than 10 minutes\n%s\n' "$name" "$(cat -- "$log")"
+        return 1
+    fi
 }
 
 step "portable: set-up" set_up
@@ -110,6 +127,7 @@ step "portable: tests, no features" linux_tests
 step "portable: macOS, no features" macos_check --no-default-features
 step "portable: macOS, all features" macos_check --all-features
 if runs_windows_programs; then
+    step "portable: Windows, build" windows_build
     step "portable: Windows tests under Wine" windows_tests
 else
     printf '\n== portable: Windows tests SKIPPED: they need an x86-64 machine\n'

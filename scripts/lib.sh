@@ -16,20 +16,37 @@ cargo_bin=${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 target=$(realpath -m -- "${CARGO_TARGET_DIR:-target}")
 
 current_step=
+step_times=()
 
 # step NAME COMMAND...: announces a step, runs it, says how long it took.
 step() {
-    local started=$SECONDS
+    local started=$SECONDS cpu_started taken cpu
+    cpu_started=$(cpu_seconds)
     current_step=$1
     printf '\n== %s\n' "$current_step"
     "${@:2}"
-    printf -- '-- %s: %d s\n' "$current_step" $((SECONDS - started))
+    taken=$((SECONDS - started)) cpu=$(($(cpu_seconds) - cpu_started))
+    printf -- '-- %s: %d s, %d s of processor time\n' "$current_step" "$taken" "$cpu"
+    step_times+=("$(printf '%5d s %5d s  %s' "$taken" "$cpu" "$current_step")")
     current_step=
 }
 
-# For the EXIT trap: the last line tells what happened, however far above the cause scrolled.
+# Processor time of this script's finished commands, which proc(5) counts in hundredths of a second.
+# 0 where there is no /proc.
+cpu_seconds() {
+    local stat=()
+    [[ -r /proc/$$/stat ]] && read -ra stat </proc/$$/stat
+    echo $(((${stat[15]:-0} + ${stat[16]:-0}) / 100))
+}
+
+# For the EXIT trap: where the time went, and at last what happened, however far above the cause
+# scrolled.
 report_end() {
     local status=$?
+    if ((${#step_times[@]} > 1)); then
+        printf '\n   took processors  step\n'
+        printf '%s\n' "${step_times[@]}"
+    fi
     if ((status == 0)); then
         printf '\n%s: passed in %d s\n' "${0##*/}" "$SECONDS"
     else
@@ -38,27 +55,60 @@ report_end() {
     fi
 }
 
+# A script that is stopped has not passed: without these, the EXIT trap would see the status of the
+# last command that ended.
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 die() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
     exit 1
 }
 
-# install_missing PACKAGE[=PROBE]...: installs the Debian packages whose probe (a command or an
-# absolute path; the package itself when left out) is not there. Touches neither the network nor
-# the package manager when nothing is missing.
-install_missing() {
+# Debian packages that the caller needs, each as PACKAGE=PROBE. They are collected first, so that they
+# are installed, or named to a user who cannot install them, all at once.
+wanted=()
+
+# want PACKAGE[=PROBE]...: the probe is a command or an absolute path. Without a probe, dpkg is asked
+# for the package.
+want() {
+    wanted+=("$@")
+}
+
+# Installs those of the wanted packages whose probe is not there. Touches neither the network nor the
+# package manager if nothing is missing.
+install_wanted() {
     local pair missing=()
-    for pair in "$@"; do
-        is_there "${pair#*=}" || missing+=("${pair%%=*}")
+    for pair in "${wanted[@]}"; do
+        is_there "${pair#*=}" || [[ " ${missing[*]} " == *" ${pair%%=*} "* ]] ||
+            missing+=("${pair%%=*}")
     done
+    wanted=()
     ((${#missing[@]})) || return 0
-    command -v apt-get >/dev/null || die "no apt-get here; please install: ${missing[*]}"
-    ((EUID == 0)) || command -v sudo >/dev/null ||
-        die "neither root nor sudo here; please install: ${missing[*]}"
+    command -v apt-get >/dev/null ||
+        die "no apt-get here; please install what your system calls these: ${missing[*]}"
+    if ((EUID == 0)) || command -v sudo >/dev/null; then
+        apt_update_once
+    else
+        check_debian_rust "${missing[@]}"
+        die "only root can install what is missing here: $(install_line "${missing[@]}")"
+    fi
+    check_debian_rust "${missing[@]}"
     printf 'installing: %s\n' "${missing[*]}"
-    apt_update_once
     # --no-remove: never trade a package of the user's for one of ours.
-    apt_get install --yes --no-install-recommends --no-remove "${missing[@]}"
+    apt_get install --yes --no-install-recommends --no-remove "${missing[@]}" ||
+        die "please install what is missing here: $(install_line "${missing[@]}")"
+}
+
+# install_missing PACKAGE[=PROBE]...: these at once.
+install_missing() {
+    want "$@"
+    install_wanted
+}
+
+# shellcheck disable=SC2016 # the quotes are for people
+install_line() {
+    printf '`apt-get install --no-install-recommends %s`' "$*"
 }
 
 is_there() {
@@ -88,17 +138,67 @@ apt_get() {
         apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" </dev/null >/dev/null
 }
 
-# Rust itself is the one thing that is not ours to install; what it links with is.
-need_rust() {
-    command -v cargo >/dev/null || die "no cargo here; please install Rust first"
-    install_missing gcc=cc libc6-dev=/usr/include/stdlib.h
+rust_min=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+
+# want_rust [COMPONENT...]: Rust and what it links with. Where there is no cargo, Debian's newest, with
+# the components `fmt` and `clippy`. Rustup's are added by `need_component`.
+# shellcheck disable=SC2119,SC2120 # other scripts name components
+want_rust() {
+    local component
+    want gcc=cc libc6-dev=/usr/include/stdlib.h
+    if command -v cargo >/dev/null; then
+        check_rust
+        [[ $(command -v cargo) == /usr/bin/cargo ]] || return 0
+    fi
+    want cargo-web=cargo rustc-web=rustc ca-certificates=/etc/ssl/certs/ca-certificates.crt
+    for component in "$@"; do
+        case $component in
+        fmt) want rustfmt-web=rustfmt ;;
+        clippy) want rust-web-clippy=cargo-clippy ;;
+        esac
+    done
 }
 
-# need_component NAME COMMAND: rustup's minimal profile comes without clippy and rustfmt.
+# Cargo itself says so too, but not what to do.
+check_rust() {
+    local version way_out='install it from https://rustup.rs'
+    version=$(rustc --version | sed 's/^rustc \([0-9.]*\).*/\1/')
+    # shellcheck disable=SC2016 # the quotes are for people
+    ! command -v rustup >/dev/null || way_out='`rustup update`'
+    is_at_least "$version" "$rust_min" ||
+        die "this is Rust $version, and $rust_min or newer is needed: $way_out"
+}
+
+# check_debian_rust MISSING...: whether the Rust that would be installed is new enough. Debian 12 has a
+# new one among its security updates only. Without lists of packages there is nothing to be said.
+check_debian_rust() {
+    local version way_out='install it from https://rustup.rs'
+    [[ " $* " == *" rustc-web "* ]] || return 0
+    version=$(apt-cache policy rustc-web | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p')
+    [[ $version ]] || ((EUID == 0)) || return 0
+    ! is_at_least "${version:-0}" "$rust_min" || return 0
+    # shellcheck disable=SC2016
+    ! grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release ||
+        way_out='as root, `echo deb http://deb.debian.org/debian-security bookworm-security main'\
+' >/etc/apt/sources.list.d/security.list; apt-get update`, then once more this script'
+    die "Rust $rust_min or newer is needed, and this system has ${version:-none} to install: $way_out"
+}
+
+is_at_least() {
+    [[ $(printf '%s\n' "$1" "$2" | sort -V | head -1) == "$2" ]]
+}
+
+# shellcheck disable=SC2119
+need_rust() {
+    want_rust
+    install_wanted
+}
+
+# need_component COMPONENT PACKAGE: rustup's minimal profile comes without clippy and rustfmt.
 need_component() {
-    cargo "$2" --version >/dev/null 2>&1 && return
-    command -v rustup >/dev/null || die "cargo $2 is missing; please install $1"
-    rustup component add "$1"
+    cargo "$1" --version >/dev/null 2>&1 && return
+    command -v rustup >/dev/null || die "cargo $1 is missing; please install $2"
+    rustup component add "$2"
 }
 
 # The `ringmain` command, optimised.
@@ -107,18 +207,24 @@ build_ringmain() {
     cargo build --locked --release --package ringmain-bench
 }
 
+# Debian's python3 comes without the module that makes environments.
+want_python() {
+    want python3=python3
+    python3 -c 'import ensurepip' 2>/dev/null || want python3-venv
+}
+
 # need_venv FOLDER PACKAGE...: a virtual environment of the project's own with these packages.
 need_venv() {
-    install_missing python3=python3
+    local package missing=()
     if [[ ! -x $1/bin/python ]]; then
-        # Debian's python3 comes without the module that makes environments.
-        python3 -m ensurepip --version >/dev/null 2>&1 || install_missing python3-venv
+        want_python
+        install_wanted
         python3 -m venv -- "$1"
     fi
-    local package
     for package in "${@:2}"; do
-        venv_has "$1" "$package" || venv_install "$1" "$package"
+        venv_has "$1" "$package" || missing+=("$package")
     done
+    ((${#missing[@]} == 0)) || venv_install "$1" "${missing[@]}"
 }
 
 # build_python VENV [OPTION...]: the Python package in a virtual environment, as its wheel has it.
@@ -134,12 +240,15 @@ build_python() {
     rm -r -- "$wheels"
 }
 
-# By `python -m pip`: the script `pip` names the folder that the environment was made in, and in a
-# copy of it would change the original.
+# venv_has FOLDER PACKAGE: whether some version of it is there.
 venv_has() {
-    "$1/bin/python" -m pip --quiet show "$2" >/dev/null 2>&1
+    local name=${2%%[<=>~]*}
+    "$1/bin/python" -c 'import importlib.metadata as m, sys; m.version(sys.argv[1])' "$name" \
+        2>/dev/null
 }
 
+# By `python -m pip`: the script `pip` names the folder that the environment was made in, and in a
+# copy of it would change the original.
 # venv_install FOLDER PACKAGE...
 venv_install() {
     "$1/bin/python" -m pip --quiet --disable-pip-version-check install "${@:2}"
@@ -152,5 +261,18 @@ need_ffcv() {
     install_missing g++=g++ pkg-config=pkg-config libopencv-dev=/usr/include/opencv4/opencv2/opencv.hpp \
         libturbojpeg0-dev=/usr/include/turbojpeg.h
     # ffcv's set-up wants setuptools, and is built where torch and numpy are there already.
-    need_venv "$ffcv_venv" wheel 'setuptools<81' numpy pillow torch torchvision 'ffcv==1.0.2'
+    need_venv "$ffcv_venv" wheel 'setuptools<81' numpy pillow torch torchvision
+    need_venv "$ffcv_venv" 'ffcv==1.0.2'
+}
+
+# Debian's compiler with its sources, and what builds and runs Windows programs.
+want_portable() {
+    want rustc-web cargo-web rust-web-src
+    runs_windows_programs || return 0
+    want gcc-mingw-w64-x86-64=x86_64-w64-mingw32-gcc wine64=/usr/lib/wine/wine64
+}
+
+# Wine runs programs; it does not emulate a processor.
+runs_windows_programs() {
+    [[ $(uname -m) == x86_64 ]]
 }

@@ -10,25 +10,20 @@ trap report_end EXIT
 export RINGMAIN_PROFILE=off
 
 # strace refuses system calls to the tests; Chromium opens the report; fio is measured beside; the
-# rest makes the filesystems they mount as root.
+# rest makes the filesystems they mount as root. What the later steps need is installed here too: it
+# is one call of the package manager, and one line for a user who cannot install.
 set_up() {
-    need_rust
-    need_component rustfmt fmt
+    want_rust fmt clippy
+    want_python
+    want strace=strace xfsprogs=mkfs.xfs btrfs-progs=mkfs.btrfs squashfs-tools=mksquashfs \
+        mount=losetup util-linux=setpriv chromium=chromium fio=fio
+    want_portable
+    install_wanted
+    need_component fmt rustfmt
     need_component clippy clippy
-    install_missing strace=strace xfsprogs=mkfs.xfs btrfs-progs=mkfs.btrfs \
-        squashfs-tools=mksquashfs mount=losetup util-linux=setpriv chromium=chromium fio=fio
-    make_venv
-}
-
-# Other people's programs that read what ours writes, in an environment of their own.
-make_venv() {
-    local python=$target/venv/bin/python
-    export RINGMAIN_PYTHON=$python
-    "$python" -c 'import hdrh, jsonschema' 2>/dev/null && return
-    python3 -c 'import ensurepip' 2>/dev/null || install_missing python3=python3 python3-venv
-    python3 -m venv "$target/venv"
-    "$python" -m pip install --quiet --disable-pip-version-check \
-        'hdrhistogram~=0.10.3' 'jsonschema~=4.20'
+    # Other people's programs that read what ours writes, in an environment of their own.
+    need_venv "$target/venv" 'hdrhistogram~=0.10.3' 'jsonschema~=4.20'
+    export RINGMAIN_PYTHON=$target/venv/bin/python
 }
 
 # The Python package, in an environment of its own, with checked arithmetic as the tests of Rust have
