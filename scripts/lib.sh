@@ -161,7 +161,7 @@ want_rust() {
 
 # Cargo itself says so too, but not what to do.
 check_rust() {
-    local version way_out='install it from https://rustup.rs'
+    local version way_out='install a newer one, for example with rustup'
     version=$(rustc --version | sed 's/^rustc \([0-9.]*\).*/\1/')
     # shellcheck disable=SC2016 # the quotes are for people
     ! command -v rustup >/dev/null || way_out='`rustup update`'
@@ -172,15 +172,15 @@ check_rust() {
 # check_debian_rust MISSING...: whether the Rust that would be installed is new enough. Debian 12 has a
 # new one among its security updates only. Without lists of packages there is nothing to be said.
 check_debian_rust() {
-    local version way_out='install it from https://rustup.rs'
+    local version way_out='install a newer one, for example with rustup'
     [[ " $* " == *" rustc-web "* ]] || return 0
     version=$(apt-cache policy rustc-web | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p')
     [[ $version ]] || ((EUID == 0)) || return 0
     ! is_at_least "${version:-0}" "$rust_min" || return 0
-    # shellcheck disable=SC2016
+    # shellcheck disable=SC2016 # the quotes are for people
     ! grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release ||
-        way_out='as root, `echo deb http://deb.debian.org/debian-security bookworm-security main'\
-' >/etc/apt/sources.list.d/security.list; apt-get update`, then once more this script'
+        way_out='add the suite bookworm-security to /etc/apt/sources.list, run `apt-get update`, and'\
+' start this script again'
     die "Rust $rust_min or newer is needed, and this system has ${version:-none} to install: $way_out"
 }
 
