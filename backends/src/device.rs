@@ -75,7 +75,6 @@ impl Device {
             chunk_bytes: options.chunk_bytes,
             // A power of two, so that it is a multiple of every alignment up to itself.
             bounce_bytes: 1 << bounce_max.ilog2(),
-            page_bytes: sys::page_bytes(),
         };
         let (owner, open_max) = (next_owner(), options.open_files_max);
         let state = PerProcess::new(move |inherited: Option<&State>| {
@@ -318,7 +317,10 @@ pub(crate) fn open_file(
                 Error::Open { backend: kind, path: path.into(), source }
             })?;
             let alignment = sys::direct_alignment(&file);
-            if alignment.memory.max(alignment.offset) > limits.bounce_bytes.min(PAGE_BYTES) {
+            // Pages of the system are fine, however large: buffers are mappings of their own.
+            let is_page = alignment.memory == sys::page_bytes();
+            let asked = alignment.offset.max(if is_page { 1 } else { alignment.memory });
+            if asked > limits.bounce_bytes.min(PAGE_BYTES) {
                 let reason = format!(
                     "O_DIRECT needs {alignment:?} here, more than a page or than the pool's and \
                      the chunk's {} bytes",

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use crate::buffer::PAGE_BYTES;
 use crate::{BackendKind, Error, Result, sys};
 
 /// An opened file. Cheap to clone, and cheap to hold by the thousand: it keeps the path and the
@@ -350,13 +349,10 @@ impl Alignment {
     /// Nothing is asked.
     pub const NONE: Self = Self { memory: 1, offset: 1 };
 
-    /// What serves as both: memory and offset that agree modulo this need no copy. It is 1 where
-    /// nothing is asked, and otherwise at least a page of 4096 bytes, because a device writes
-    /// to whole pages of the caller's memory only.
+    /// What serves as both: memory and offset that agree modulo this need no copy.
     #[must_use]
     pub fn block(self) -> usize {
-        let asked = self.memory.max(self.offset);
-        if asked > 1 { asked.max(PAGE_BYTES) } else { 1 }
+        self.memory.max(self.offset).max(1)
     }
 }
 

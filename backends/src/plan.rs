@@ -5,15 +5,14 @@
 //! aligned in address, offset and length, or *bounces*: an aligned range around the bytes wanted
 //! is read into a buffer, and the wanted pieces are copied out.
 //!
-//! Only whole pages of memory go straight. Before Linux 6.5 a direct read holds its pages without
-//! pinning them, so a fork leaves them to be copied on write. If the processor then writes to such
-//! a page before the device does, this process goes on with the copy, and the device's bytes are
-//! lost. Nothing but the device writes to a page that lies wholly in a straight request; the rest
-//! of a shared page may be a bounced end, or belong to another thread.
+//! For example, with an alignment of 512, reading 100,000 bytes at offset 1,000 into memory whose
+//! address is also 1,000 modulo 512 becomes three requests: 24 bytes up to 1,024 bounce, 99,840 go
+//! straight, 136 bounce.
 //!
-//! For example, with an alignment of 512 and pages of 4,096, reading 100,000 bytes at offset 1,000
-//! into memory whose address is also 1,000 modulo 4,096 becomes three requests: 3,096 bytes up to
-//! 4,096 bounce, 94,208 go straight, 2,696 bounce.
+//! A straight part begins at a multiple of the memory's alignment and ends at one. Where the kernel
+//! does not pin the pages of a direct read, `sys::direct_alignment` makes that a page: then nothing
+//! but the device writes to the pages of a straight part (see `docs/unsafe.md`). The rest of a shared
+//! page may be a bounced end, or belong to another thread.
 
 use crate::buffer::PAGE_BYTES;
 use crate::file::Alignment;
@@ -43,8 +42,6 @@ pub(crate) struct Limits {
     pub(crate) chunk_bytes: usize,
     /// The largest bounced request; a multiple of every alignment.
     pub(crate) bounce_bytes: usize,
-    /// A page of memory: a power of two.
-    pub(crate) page_bytes: usize,
 }
 
 /// Reads no further apart than this share a request: the device takes longer to start another
@@ -211,7 +208,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn add(&mut self, read: usize, span: &Span, merge: bool) {
-        let window = straight_window(span, self.limits.page_bytes);
+        let window = straight_window(span);
         let whole = window.is_some_and(|(start, end)| start == span.offset && end == span.end());
         let aligned = span.alignment.offset > 1;
         match window {
@@ -300,11 +297,8 @@ fn widened(mut request: Request, piece: &Piece, align: usize) -> Request {
 }
 
 /// The part of a read that the device may write straight into its destination.
-fn straight_window(span: &Span, page_bytes: usize) -> Option<(u64, u64)> {
-    let align = span.alignment.offset;
-    // Without an alignment the kernel copies out of its cache, to the page that is there by then.
-    let page_bytes = if align > 1 { page_bytes } else { 1 };
-    let memory_align = span.alignment.memory.max(page_bytes);
+fn straight_window(span: &Span) -> Option<(u64, u64)> {
+    let Alignment { memory: memory_align, offset: align } = span.alignment;
     // The first place that suits the stricter of the two; if it does not suit the other, none does.
     let skipped = if memory_align >= align {
         span.addr.checked_next_multiple_of(memory_align)? - span.addr
@@ -312,7 +306,7 @@ fn straight_window(span: &Span, page_bytes: usize) -> Option<(u64, u64)> {
         // Less than `align`.
         (span.offset.checked_next_multiple_of(align as u64)? - span.offset) as usize
     };
-    let unit = align.max(page_bytes);
+    let unit = align.max(memory_align);
     let len = span.len.checked_sub(skipped)? / unit * unit;
     let start = span.offset.checked_add(skipped as u64)?;
     let fits = start.is_multiple_of(align as u64)
@@ -326,10 +320,10 @@ mod tests {
 
     use super::*;
 
-    const PAGE_BYTES: usize = 4096;
-    const LIMITS: Limits =
-        Limits { chunk_bytes: 1 << 20, bounce_bytes: 512 << 10, page_bytes: PAGE_BYTES };
+    const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, bounce_bytes: 512 << 10 };
     const SECTOR: Alignment = Alignment { memory: 512, offset: 512 };
+    /// Of a kernel that does not pin the pages of a direct read.
+    const PAGE: Alignment = Alignment { memory: 4096, offset: 512 };
 
     fn plan_of(spans: &[Span], limits: Limits) -> Plan {
         let mut plan = Plan::default();
@@ -349,8 +343,8 @@ mod tests {
 
     #[test]
     fn an_aligned_read_goes_straight_and_a_large_one_in_chunks() {
-        let plan = plan_of(&[span(512, 4096, 8192)], LIMITS);
-        assert_eq!(shape(&plan), [(512, 4096, true)]);
+        let plan = plan_of(&[span(4096, 4096, 512)], LIMITS);
+        assert_eq!(shape(&plan), [(4096, 4096, true)]);
         let plan = plan_of(&[span(0, 5 << 19, 0)], LIMITS);
         assert_eq!(
             shape(&plan),
@@ -363,11 +357,12 @@ mod tests {
         let plan = plan_of(&[span(1000, 100_000, 1000)], LIMITS);
         let mut requests = shape(&plan);
         requests.sort_unstable();
-        assert_eq!(requests, [(512, 3584, false), (4096, 94_208, true), (98_304, 3072, false)]);
+        assert_eq!(requests, [(512, 512, false), (1024, 99_840, true), (100_864, 512, false)]);
     }
 
     #[test]
     fn a_page_that_is_shared_with_other_memory_bounces() {
+        let span = |offset, len, addr| Span { alignment: PAGE, ..span(offset, len, addr) };
         // Aligned for the device, but a page of 4 KiB holds eight such reads.
         assert_eq!(shape(&plan_of(&[span(512, 512, 512)], LIMITS)), [(512, 512, false)]);
         assert_eq!(shape(&plan_of(&[span(0, 4608, 0)], LIMITS)), [(0, 4608, false)]);
@@ -450,6 +445,7 @@ mod tests {
         let alignment = prop_oneof![
             Just(Alignment::NONE),
             Just(SECTOR),
+            Just(PAGE),
             Just(Alignment { memory: 4, offset: 512 }),
             Just(Alignment { memory: 4096, offset: 4096 }),
         ];
@@ -479,7 +475,7 @@ mod tests {
             chunk in 12u32..18,
             bounce in 12u32..18,
         ) {
-            let limits = Limits { chunk_bytes: 1 << chunk, bounce_bytes: 1 << bounce, ..LIMITS };
+            let limits = Limits { chunk_bytes: 1 << chunk, bounce_bytes: 1 << bounce };
             let plan = plan_of(&spans, limits);
             for (read, bytes) in run(&plan, &spans, limits).into_iter().enumerate() {
                 for (at, value) in bytes.into_iter().enumerate() {
@@ -496,9 +492,10 @@ mod tests {
             chunk in 12u32..18,
             page in prop_oneof![Just(12u32), Just(14), Just(16)],
         ) {
-            let limits = Limits { chunk_bytes: 1 << chunk, page_bytes: 1 << page, ..LIMITS };
-            let plan = plan_of(&spans, limits);
-            for (read, span) in spans.iter().enumerate().filter(|(_, s)| s.alignment.offset > 1) {
+            let alignment = Alignment { memory: 1 << page, offset: 512 };
+            let spans: Vec<Span> = spans.into_iter().map(|s| Span { alignment, ..s }).collect();
+            let plan = plan_of(&spans, Limits { chunk_bytes: 1 << chunk, ..LIMITS });
+            for (read, span) in spans.iter().enumerate() {
                 let mut device_bytes = std::collections::BTreeMap::<usize, usize>::new();
                 for request in plan.requests().iter().filter(|request| request.read == read) {
                     let Target::Straight { dst_offset } = request.target else { continue };
@@ -507,7 +504,7 @@ mod tests {
                         *device_bytes.entry(at >> page).or_default() += 512;
                     }
                 }
-                prop_assert!(device_bytes.values().all(|bytes| *bytes == limits.page_bytes));
+                prop_assert!(device_bytes.values().all(|bytes| *bytes == 1 << page));
             }
         }
 

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use memmap2::{Mmap, MmapMut};
 
@@ -55,16 +56,45 @@ pub(crate) fn supports_direct(path: &Path) -> bool {
 }
 
 /// What a direct read of the file must be aligned to: what the filesystem says (`STATX_DIOALIGN`,
-/// since Linux 6.1), else its block size, else 4096.
+/// since Linux 6.1), else its block size, else 4096. Where the kernel does not pin the pages of a
+/// direct read, memory must be aligned to pages: see `docs/unsafe.md`.
 pub(crate) fn direct_alignment(file: &File) -> Alignment {
     let reported = statx_direct_alignment(file).filter(|align| align.memory.is_power_of_two());
-    reported.filter(|align| align.offset.is_power_of_two()).unwrap_or_else(|| {
-        let block = file.metadata().map_or(0, |metadata| metadata.blksize());
-        let block = usize::try_from(block).unwrap_or(0);
-        let usable = block.is_power_of_two() && (512..=65536).contains(&block);
-        let align = if usable { block } else { 4096 };
-        Alignment { memory: align, offset: align }
+    match reported.filter(|align| align.offset.is_power_of_two()) {
+        Some(reported) if pins_direct_pages() => reported,
+        // Filesystems that do not report it (FUSE, those of the network) pin in no kernel for sure.
+        reported => {
+            let align = reported.unwrap_or_else(|| block_alignment(file));
+            Alignment { memory: align.memory.max(page_bytes()), ..align }
+        }
+    }
+}
+
+fn block_alignment(file: &File) -> Alignment {
+    let block = file.metadata().map_or(0, |metadata| metadata.blksize());
+    let block = usize::try_from(block).unwrap_or(0);
+    let usable = block.is_power_of_two() && (512..=65536).contains(&block);
+    let align = if usable { block } else { 4096 };
+    Alignment { memory: align, offset: align }
+}
+
+/// Whether this kernel pins the pages of a direct read from a block device, so that a fork leaves
+/// them to the process that reads.
+fn pins_direct_pages() -> bool {
+    static PINS: OnceLock<bool> = OnceLock::new();
+    *PINS.get_or_init(|| {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+        release.is_ok_and(|release| release_pins_direct_pages(&release))
     })
+}
+
+/// Since Linux 6.5 (`iov_iter_extract_pages` in the block layer and in iomap).
+fn release_pins_direct_pages(release: &str) -> bool {
+    let mut numbers = release.split(['.', '-', '+']).map(|part| part.trim().parse::<u32>());
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (6, 5),
+        _ => false,
+    }
 }
 
 fn statx_direct_alignment(file: &File) -> Option<Alignment> {
@@ -261,4 +291,19 @@ fn has_made_up_indices(filesystem: u32) -> bool {
     const SMB1: u32 = 0xFF53_4D42;
     const SMB2: u32 = 0xFE53_4D42;
     matches!(filesystem, FUSE | FAT | EXFAT | SMB | SMB1 | SMB2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_pin_are_known_by_their_release() {
+        for release in ["6.5.0", "6.18.44-fc-v445\n", "7.0", "10.2.1-arch", "6.5-rc1"] {
+            assert!(release_pins_direct_pages(release), "{release}");
+        }
+        for release in ["6.4.16-1-amd64", "5.15.0-91-generic", "4.18.0+", "", "linux", "6", "6.x"] {
+            assert!(!release_pins_direct_pages(release), "{release}");
+        }
+    }
 }
