@@ -146,6 +146,7 @@ impl Plan {
     }
 
     /// The memory that it holds for the next batch: some 110 bytes for each read.
+    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
     pub(crate) fn held_bytes(&self) -> usize {
         self.order.capacity() * size_of::<usize>()
             + self.requests.capacity() * size_of::<Request>()
