@@ -9,7 +9,7 @@
 //! Counters and no lock: a lock could be held by another thread while the process forks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 
 use ringmain_backends::{Buffer, BufferPool, Error, Result};
 
@@ -17,15 +17,17 @@ use ringmain_backends::{Buffer, BufferPool, Error, Result};
 #[derive(Clone, Debug)]
 pub(crate) struct Reserve {
     pool: BufferPool,
-    /// The bytes of all shares whose owners hold nothing.
-    unclaimed_bytes: Arc<AtomicUsize>,
+    /// The bytes of all shares whose owners hold nothing. Below zero for a moment if a thread claims
+    /// a share again before the thread that gave it up has added its bytes.
+    unclaimed_bytes: Arc<AtomicIsize>,
 }
 
 /// What one reader can count on.
 #[derive(Debug)]
 pub(crate) struct Share {
     reserve: Reserve,
-    bytes: usize,
+    /// No memory is larger than an `isize` can count.
+    bytes: isize,
     /// How many buffers were taken and not yet dropped.
     held: AtomicUsize,
 }
@@ -52,7 +54,7 @@ impl Reserve {
 
     /// A share for buffers of `len` bytes.
     pub(crate) fn share(&self, len: usize) -> Arc<Share> {
-        let bytes = self.pool.capacity_for(len);
+        let bytes = isize::try_from(self.pool.capacity_for(len)).unwrap_or(isize::MAX);
         self.unclaimed_bytes.fetch_add(bytes, Ordering::SeqCst);
         Arc::new(Share { reserve: self.clone(), bytes, held: AtomicUsize::new(0) })
     }
@@ -75,7 +77,8 @@ impl Share {
     /// An error if another `bytes` would leave too little for the others.
     fn check(&self, bytes: usize, need: Need) -> Result<()> {
         let own = if self.held.load(Ordering::SeqCst) == 0 { self.bytes } else { 0 };
-        let others = self.reserve.unclaimed_bytes.load(Ordering::SeqCst).saturating_sub(own);
+        let unclaimed = self.reserve.unclaimed_bytes.load(Ordering::SeqCst);
+        let others = usize::try_from(unclaimed.saturating_sub(own)).unwrap_or(0);
         let stats = self.reserve.pool.stats();
         let wanted = stats.in_use_bytes.saturating_add(bytes).saturating_add(others);
         if need == Need::Awaited || wanted <= stats.limit_bytes {
@@ -151,6 +154,18 @@ mod tests {
         let held: Vec<_> = (0..4).map(|_| one.take(PAGE, Need::Ahead).unwrap()).collect();
         drop((held, one));
         assert_eq!(reserve.unclaimed_bytes.load(Ordering::SeqCst), 0);
+    }
+
+    /// A thread that gives up a share first says so, and then adds the share's bytes to the sum. A
+    /// thread that claimed it in between made the sum negative, which was taken for a huge number:
+    /// reading ahead was refused as if the pool were spent.
+    #[test]
+    fn a_share_can_be_claimed_while_it_is_given_up() {
+        let reserve = reserve(4);
+        let share = reserve.share(PAGE);
+        reserve.unclaimed_bytes.fetch_sub(share.bytes, Ordering::SeqCst); // the claim before
+        assert!(share.take(PAGE, Need::Ahead).is_ok());
+        reserve.unclaimed_bytes.fetch_add(share.bytes, Ordering::SeqCst);
     }
 
     /// Who waits takes what there is: it may hold several by its own choice.
