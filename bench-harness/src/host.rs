@@ -286,6 +286,9 @@ mod tests {
     fn this_machine_is_described() {
         let host = Host::describe(&std::env::current_dir().unwrap());
         assert!(host.cpus >= 1 && !host.kernel.is_empty() && host.memory_bytes > Some(0));
-        assert!(host.storage.filesystem.is_some(), "{:?}", host.storage);
+        // A chroot that is no mount point of its own sees only what is mounted below it.
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let lists_root = mounts.lines().any(|line| line.split(' ').nth(4) == Some("/"));
+        assert!(host.storage.filesystem.is_some() || !lists_root, "{:?}", host.storage);
     }
 }
