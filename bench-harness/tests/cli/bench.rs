@@ -88,22 +88,23 @@ fn every_cell_is_measured_verified_and_saved() {
         assert!(0 < at("p50") && at("p50") <= at("p90") && at("p999") <= at("max"), "{cell}");
         assert!(cell["rss_anon_bytes"]["peak"].as_u64().unwrap() > 0, "{cell}");
         let workload = cell["workload"].as_str().unwrap();
-        let cold_pages = cell["cached_pages"]["before"].as_u64().unwrap();
+        let cached_pages = cell["cached_pages"]["before"].as_u64().unwrap();
         let pages = (8 << 20) / 4096;
         match cell["cache"].as_str().unwrap() {
             // Shards and weights are opened by their headers, which a mapping holds.
-            "cold" if cell["workload"] == "shards" => assert!(cold_pages <= 8 * 16, "{cell}"),
-            "cold" if cell["workload"] == "weights" => assert!(cold_pages <= 64, "{cell}"),
-            "cold" => assert_eq!(cold_pages, 0, "{cell}"),
+            "cold" if cell["workload"] == "shards" => assert!(cached_pages <= 8 * 16, "{cell}"),
+            "cold" if cell["workload"] == "weights" => assert!(cached_pages <= 64, "{cell}"),
+            "cold" => assert_eq!(cached_pages, 0, "{cell}"),
             // These have more than rows, samples and tensors.
             "warm" if ["shards", "samples", "weights"].contains(&workload) => {
-                assert!(cold_pages >= pages, "{cell}");
+                assert!(cached_pages >= pages, "{cell}");
             }
-            "warm" => assert_eq!(cold_pages, pages, "{cell}"),
-            _ => assert_eq!(cold_pages, pages / 2, "{cell}"),
+            "warm" => assert_eq!(cached_pages, pages, "{cell}"),
+            _ => assert_eq!(cached_pages, pages / 2, "{cell}"),
         }
         if cell["backend"] == "uring" {
-            assert_eq!(cell["cached_pages"]["after"], cell["cached_pages"]["before"], "{cell}");
+            // It brings nothing in. The kernel may take a page away meanwhile.
+            assert!(cell["cached_pages"]["after"].as_u64().unwrap() <= cached_pages, "{cell}");
             assert!(cell["device_bytes"].as_u64() >= cell["bytes"].as_u64(), "{cell}");
         }
     }
