@@ -75,6 +75,7 @@ impl Device {
             chunk_bytes: options.chunk_bytes,
             // A power of two, so that it is a multiple of every alignment up to itself.
             bounce_bytes: 1 << bounce_max.ilog2(),
+            page_bytes: sys::page_bytes(),
         };
         let (owner, open_max) = (next_owner(), options.open_files_max);
         let state = PerProcess::new(move |inherited: Option<&State>| {
@@ -317,16 +318,18 @@ pub(crate) fn open_file(
                 Error::Open { backend: kind, path: path.into(), source }
             })?;
             let alignment = sys::direct_alignment(&file);
-            // Pages of the system are fine, however large: buffers are mappings of their own.
-            let is_page = alignment.memory == sys::page_bytes();
+            // An alignment to the system's page is always met, even if pages are larger than 4096
+            // bytes, because each buffer is its own mapping.
+            let is_page = alignment.memory == limits.page_bytes;
             let asked = alignment.offset.max(if is_page { 1 } else { alignment.memory });
-            if asked > limits.bounce_bytes.min(PAGE_BYTES) {
+            let asked_max = limits.bounce_bytes.min(PAGE_BYTES);
+            if asked > asked_max {
                 let reason = format!(
-                    "O_DIRECT needs {alignment:?} here, more than a page or than the pool's and \
-                     the chunk's {} bytes",
-                    limits.bounce_bytes
+                    "O_DIRECT needs reads aligned to {asked} bytes here, and this backend can align \
+                     to {asked_max} at most"
                 );
-                return Err(unsupported(reason, "raise the limits, or use `pread`"));
+                let way_out = "use `pread`; if the pool or `chunk_bytes` is below 4096, raise it";
+                return Err(unsupported(reason, way_out));
             }
             Ok(DeviceFile { file, alignment })
         }

@@ -61,8 +61,7 @@ pub(crate) fn supports_direct(path: &Path) -> bool {
 pub(crate) fn direct_alignment(file: &File) -> Alignment {
     let reported = statx_direct_alignment(file).filter(|align| align.memory.is_power_of_two());
     match reported.filter(|align| align.offset.is_power_of_two()) {
-        Some(reported) if pins_direct_pages() => reported,
-        // Filesystems that do not report it (FUSE, those of the network) pin in no kernel for sure.
+        Some(reported) if pins_direct_pages(file) => reported,
         reported => {
             let align = reported.unwrap_or_else(|| block_alignment(file));
             Alignment { memory: align.memory.max(page_bytes()), ..align }
@@ -78,14 +77,22 @@ fn block_alignment(file: &File) -> Alignment {
     Alignment { memory: align, offset: align }
 }
 
-/// Whether this kernel pins the pages of a direct read from a block device, so that a fork leaves
-/// them to the process that reads.
-fn pins_direct_pages() -> bool {
+/// Whether this kernel pins the pages of a direct read of the file, so that a fork leaves them to the
+/// process that reads. FUSE and filesystems of the network do not, whatever the kernel, so only those
+/// count that are known to.
+fn pins_direct_pages(file: &File) -> bool {
+    const EXT4: u32 = 0xEF53;
+    const XFS: u32 = 0x5846_5342;
+    const BTRFS: u32 = 0x9123_683E;
+    const F2FS: u32 = 0xF2F5_2010;
     static PINS: OnceLock<bool> = OnceLock::new();
-    *PINS.get_or_init(|| {
+    let kernel_does = *PINS.get_or_init(|| {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
         release.is_ok_and(|release| release_pins_direct_pages(&release))
-    })
+    });
+    // SAFETY: the descriptor is open, and `filesystem` gives memory of that layout.
+    let found = filesystem(|status| unsafe { libc::fstatfs(file.as_raw_fd(), status) });
+    kernel_does && matches!(found, Some(EXT4 | XFS | BTRFS | F2FS))
 }
 
 /// Since Linux 6.5 (`iov_iter_extract_pages` in the block layer and in iomap).

@@ -51,7 +51,11 @@ impl AsyncFile {
             return Err(Error::NotAFile { backend, path: path.into(), what });
         }
         // Buffers are aligned to a page, so a page is what the device may ask for.
-        let limits = Limits { chunk_bytes: REQUEST_BYTES_MAX, bounce_bytes: PAGE_BYTES };
+        let limits = Limits {
+            chunk_bytes: REQUEST_BYTES_MAX,
+            bounce_bytes: PAGE_BYTES,
+            page_bytes: sys::page_bytes(),
+        };
         let device = Rc::new(open_file(backend, policy, limits, path)?);
         Ok(Self { path: path.into(), policy, device })
     }

@@ -6,16 +6,16 @@ use std::ptr::NonNull;
 
 use super::cells::Cells;
 use super::ring::{Completion, ReadOp, Ring};
-use crate::buffer::{HUGE_PAGE_BYTES, PAGE_BYTES};
+use crate::buffer::HUGE_PAGE_BYTES;
 use crate::device::{Device, scatter};
 use crate::handle_cache::Cached;
 use crate::lanes::{LaneMemory, Lanes, Part, Verdict};
 use crate::plan::{Plan, Request, Target};
 use crate::retry::Patience;
-use crate::{Read, Result};
+use crate::{Read, Result, sys};
 
-/// The memory a batch bounces unaligned reads through: at most, and at least unless the pool has
-/// less to spare. A batch that needs more than the least gets a huge page: that lies in one piece
+/// Bounds on the memory that a batch borrows for its bounced reads. It gets less than the minimum only
+/// if the pool cannot spare it. A batch that needs more than the least gets a huge page: that lies in one piece
 /// for the device, which was measured to give 10 to 15 % more 4 KiB reads per second than as many
 /// small pages.
 const ARENA_BYTES_MAX: usize = 4 << 20;
@@ -30,10 +30,10 @@ pub(super) struct Scratch {
     cell_of_lane: Vec<Option<usize>>,
 }
 
-/// How much of an arena a bounced request takes: whole pages, so that every part is aligned as the
-/// first.
+/// How much of an arena a bounced request takes: whole pages of the system, which the request has to
+/// itself.
 fn cell_bytes(request_bytes: usize) -> usize {
-    request_bytes.next_multiple_of(PAGE_BYTES)
+    request_bytes.next_multiple_of(sys::page_bytes())
 }
 
 pub(super) struct Batch<'a, 'r> {

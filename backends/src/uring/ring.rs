@@ -8,7 +8,7 @@ use std::time::Duration;
 use io_uring::{IoUring, opcode, types};
 
 use crate::pool::Loan;
-use crate::retry::Patience;
+use crate::retry::{Patience, retry_interrupted};
 use crate::{Degradation, sys};
 
 /// A ring, how many of its reads the kernel may still be working on, and the memory that bounced
@@ -292,19 +292,6 @@ fn set_up_with(flags: &[&str], depth: u32) -> io::Result<IoUring> {
         };
     }
     retry_interrupted(&mut Patience::default(), || builder.build(depth))
-}
-
-/// Repeats a system call that a signal has interrupted.
-fn retry_interrupted<T>(
-    patience: &mut Patience,
-    mut call: impl FnMut() -> io::Result<T>,
-) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if patience.allows(&error) => {}
-            outcome => return outcome,
-        }
-    }
 }
 
 #[cfg(test)]
