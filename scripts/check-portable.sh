@@ -104,7 +104,7 @@ windows_tests() {
     export RUST_TEST_THREADS=1 wine portable
     export -f run_windows_program
     # shellcheck disable=SC2016
-    xargs --max-procs="$(nproc)" --max-args=1 bash -c 'run_windows_program "$1"' _ <<<"$programs"
+    xargs --delimiter='\n' --max-procs="$(nproc)" --max-args=1 bash -c 'run_windows_program "$1"' _ <<<"$programs"
 }
 
 # run_windows_program PROGRAM: says in one line how it went, or all that it said if it failed. The

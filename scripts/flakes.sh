@@ -168,8 +168,8 @@ run_program() {
     local run=$1 condition=$2 name=$3 folder=$4 started=$SECONDS status=0
     local log=$logs/$run-$name.log
     (
-        [[ -z $group ]] || echo "$BASHPID" >"$group/cgroup.procs"
-        cd -- "$folder" && exec "${@:5}"
+        { [[ -z $group ]] || echo "$BASHPID" >"$group/cgroup.procs"; } &&
+            cd -- "$folder" && exec "${@:5}"
     ) >"$log" 2>&1 </dev/null || status=$?
     record "$run" "$condition" "$name" $((SECONDS - started)) "$status" "$log"
     ((status != 0)) || rm -- "$log"
@@ -178,7 +178,8 @@ run_program() {
 # Failed tests by name; a program that ended in another way is a failure of its own name.
 record() {
     local run=$1 condition=$2 name=$3 seconds=$4 status=$5 log=$6 passed failed
-    passed=$(grep -oE '[0-9]+ passed' -- "$log" | awk '{ sum += $1 } END { print sum + 0 }')
+    # A program that crashed has no such line.
+    passed=$({ grep -aoE '[0-9]+ passed' -- "$log" || true; } | awk '{ sum += $1 } END { print sum + 0 }')
     failed=$(sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p; s/^(FAILED|ERROR) ([^ ]+).*/\2/p' -- "$log" | sort -u)
     if ((status != 0)) && [[ -z $failed ]]; then
         failed="(exit code $status)"

@@ -252,7 +252,8 @@ impl AutoBackend {
     fn read_grouped(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let mut failure = None;
         let mut end = reads.len();
-        // The fallback last: a file that is moved there meanwhile is read twice, or there alone.
+        // The fallback runs last. A file that another thread moves there during this loop is then
+        // still read, at worst twice.
         for member in Member::ALL {
             let is_its = |read: &Read<'_>| self.member_of(read.file().reader()) == member;
             let its = reads[..end].iter_mut().enumerate().filter(|(_, read)| is_its(read));

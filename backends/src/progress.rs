@@ -32,8 +32,8 @@ impl Progress {
         self.done
     }
 
-    /// Takes the result of a call. `needed` bytes must arrive. `at_end` is asked when less than a
-    /// block came: has the file ended, or is this its filesystem's way?
+    /// Takes the result of a call. `needed` bytes must arrive. `at_end` is called when less
+    /// than a block arrived, and tells whether the file ends there.
     pub(crate) fn after(
         &mut self,
         result: io::Result<usize>,

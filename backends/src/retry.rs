@@ -42,6 +42,20 @@ impl Patience {
     }
 }
 
+/// Repeats a system call that a signal has interrupted.
+#[cfg_attr(not(any(linux_uring, linux_tokio_uring)), allow(dead_code))]
+pub(crate) fn retry_interrupted<T>(
+    patience: &mut Patience,
+    mut call: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if patience.allows(&error) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
 /// How a read that must be complete ended.
 #[derive(Debug)]
 pub(crate) enum Shortfall {

@@ -75,8 +75,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(8);
 /// window of tiny jobs costs little. A longer queue grows when it must.
 const QUEUE_LEN_MAX: usize = 1024;
 
-/// A caller who waits in parts and was away for this long has given up, and may have dropped what
-/// it held: it waits anew, and an error of the old wait is none of the new.
+/// If a caller that waits in parts does not ask for this long, its wait is abandoned. Its next call
+/// starts a new wait, and does not report the old wait's error.
 const AWAY_MIN: Duration = Duration::from_secs(1);
 
 /// Runs a schedule ahead of its consumer. Dropping it ends the thread, which finishes at most the

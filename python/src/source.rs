@@ -208,7 +208,8 @@ pub(crate) struct Residence {
 
 const ASKED_FILES_MAX: usize = 64;
 
-/// How files are read that the kernel does not tell the cached pages of, and the way out.
+/// How a file is read if the kernel does not say which of its pages are cached, and what the user can
+/// do.
 pub(crate) const REFUSED_ROUTE: &str = "Batches and tensors of such files are read from the device even if they are in memory; \
      ringmain.Engine(\"pread\") reads them through the page cache";
 

@@ -18,6 +18,7 @@ use io_uring_06::{IoUring, cqueue, opcode, squeue, types};
 use tokio_uring::{InFlightOneshot, OneshotOutputTransform, UnsubmittedOneshot};
 
 use crate::Buffer;
+use crate::retry::{Patience, retry_interrupted};
 
 /// What to read, and which part of a buffer to fill.
 #[derive(Clone, Debug)]
@@ -144,12 +145,15 @@ impl<F> OneshotOutputTransform for Landing<F> {
 /// Whether the kernel gives rings, and takes from them. A runtime that fails to start leaks the
 /// descriptors it had by then, and one whose queue is not taken hangs: better found out before.
 pub(super) fn try_ring(entries: u32) -> io::Result<()> {
-    let mut ring: IoUring = IoUring::builder().build(entries)?;
+    let mut patience = Patience::default();
+    let mut ring: IoUring = retry_interrupted(&mut patience, || IoUring::builder().build(entries))?;
     let nop = opcode::Nop::new().build();
     // SAFETY: a no-op refers to no memory.
     let pushed = unsafe { ring.submission().push(&nop) };
     pushed.map_err(|_| io::ErrorKind::StorageFull)?;
-    ring.submit_and_wait(1)?;
-    let completed = ring.completion().next();
-    completed.map(drop).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    // A signal may end the wait before the no-op has completed.
+    while ring.completion().next().is_none() {
+        retry_interrupted(&mut patience, || ring.submit_and_wait(1))?;
+    }
+    Ok(())
 }

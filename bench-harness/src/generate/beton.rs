@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use ringmain::Kind;
 use ringmain::beton::{
@@ -156,7 +157,9 @@ impl BetonSpec {
         let sample_bytes = self.sample_bytes.checked_add(padding + 100);
         let sample_bytes = sample_bytes.ok_or_else(|| self.too_many())?;
         let samples_per_page = (u64::from(self.page_bytes) / sample_bytes).max(1);
-        let pages = self.samples / samples_per_page + 2;
+        // Each worker may leave its last page part empty; one more for the rows, one for the table.
+        let workers = self.workers.or_else(|| Some(thread::available_parallelism().ok()?.get()));
+        let pages = self.samples / samples_per_page + workers.unwrap_or(1) as u64 + 2;
         let rows = self.samples.checked_mul(64 * self.fields.len() as u64);
         let pages = pages.checked_mul(u64::from(self.page_bytes));
         let all = pages.zip(rows).and_then(|(pages, rows)| pages.checked_add(rows));

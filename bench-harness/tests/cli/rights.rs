@@ -26,8 +26,15 @@ impl Reader {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-        // `nobody` may have no way into the folder of the build.
-        fs::copy(env!("CARGO_BIN_EXE_ringmain"), dir.path().join("ringmain")).unwrap();
+        // `nobody` may have no way into the folder of the build. Another process copies: a child that
+        // a test beside this one forks could inherit the open copy, and what is open for writing
+        // cannot be run.
+        let copied = Command::new("cp")
+            .arg(env!("CARGO_BIN_EXE_ringmain"))
+            .arg(dir.path())
+            .status()
+            .unwrap();
+        assert!(copied.success());
         let reader = Self { dir };
         let tmp = reader.path("tmp");
         fs::create_dir(&tmp).unwrap();
