@@ -1,4 +1,5 @@
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ BACKENDS = ["auto", "pread", "mmap", "direct", "uring", "uncached", "tokio-uring
 def pytest_configure(config):
     # What `auto` takes must follow from the machine, not from what the user once measured on it.
     os.environ["RINGMAIN_PROFILE"] = "off"
+    # A shell without job control has background commands ignore Ctrl-C, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
