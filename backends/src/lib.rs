@@ -37,9 +37,11 @@
 //! without the feature, the name exists and answers [`Error::Unavailable`]. `serde` serialises
 //! what [`probe`](mod@probe) finds. `conformance` is the test suite for other implementors.
 
+mod access_hint;
 mod auto;
 mod backend;
 mod buffer;
+mod buffered_file;
 mod capability;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -53,6 +55,7 @@ pub mod fault;
 mod file;
 mod gds;
 mod handle_cache;
+mod in_flight;
 #[cfg(any(linux_uring, linux_tokio_uring))]
 mod lanes;
 mod memory;
@@ -88,7 +91,7 @@ pub use handle_cache::HandleCacheStats;
 pub use memory::MemoryBackend;
 pub use mmap::{FileMap, MapAdvice, MappedRange, MmapBackend, Unchanging};
 pub use open::open_backend;
-pub use options::{BackendOptions, CachePolicy, Residency};
+pub use options::{Access, BackendOptions, CachePolicy, Residency};
 pub use output::OutputFile;
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
 pub use populate::populate;

@@ -32,6 +32,8 @@ pub struct BackendOptions {
     pub cache_policy: CachePolicy,
     /// What `mmap` does with the pages it has read.
     pub residency: Residency,
+    /// In which order files are read through the page cache.
+    pub access: Access,
     /// Where `auto` looks for what was measured to be best here. Nowhere by default.
     pub profile: ProfileSource,
     /// Where aligned memory for reads into unaligned destinations comes from. The default is a
@@ -52,6 +54,7 @@ impl Default for BackendOptions {
             chunk_bytes: 1 << 20,
             cache_policy: CachePolicy::default(),
             residency: Residency::default(),
+            access: Access::default(),
             profile: ProfileSource::default(),
             pool: None,
             faults: None,
@@ -127,4 +130,17 @@ pub enum Residency {
     /// They leave the process after each read (`MADV_DONTNEED`), so that the resident size
     /// stays flat. The data stays in the page cache.
     Release,
+}
+
+/// In which order a file is read. It decides what the kernel reads ahead into the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Not known. The kernel's own readahead serves single reads; a batch of several ranges brings
+    /// in those ranges alone.
+    #[default]
+    AsItComes,
+    /// In random order: only what is read comes into the page cache.
+    Random,
+    /// From the front to the back: the kernel reads further ahead than usual.
+    Sequential,
 }

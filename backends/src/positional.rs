@@ -1,4 +1,9 @@
-//! Backends that read with one positional call after another: `pread` and `uncached`.
+//! Backends that read with positional calls: `pread` and `uncached`.
+//!
+//! A batch is read in two sweeps. The first asks for every range without waiting: what the page
+//! cache has is copied, and the kernel begins to read the rest, all of it at once. The second waits
+//! for what was missing. A warm batch is served by the first sweep alone, one call for each read, as
+//! if there were no second.
 
 use std::fs::File;
 use std::io;
@@ -6,9 +11,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::buffered_file::BufferedFile;
 use crate::fault::Faults;
 use crate::file::next_owner;
-use crate::handle_cache::{HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
+use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
+use crate::in_flight;
 use crate::retry::{Shortfall, read_fully};
 use crate::sys::{self, PerProcess};
 use crate::{
@@ -16,6 +23,15 @@ use crate::{
 };
 
 type ReadAt = fn(&File, &mut [u8], u64) -> io::Result<usize>;
+
+/// The two calls of a backend.
+#[derive(Clone, Copy, Debug)]
+struct Calls {
+    /// Waits for the device.
+    read: ReadAt,
+    /// Copies what the page cache has, and lets the kernel begin to read the rest.
+    read_at_once: ReadAt,
+}
 
 /// Positional reads through a cache of open files.
 ///
@@ -25,35 +41,38 @@ type ReadAt = fn(&File, &mut [u8], u64) -> io::Result<usize>;
 pub struct PositionalBackend {
     kind: BackendKind,
     owner: u64,
-    read_at: ReadAt,
-    cache: PerProcess<HandleCache<File>>,
+    calls: Calls,
+    cache: PerProcess<HandleCache<BufferedFile>>,
     faults: Option<Arc<Faults>>,
 }
 
 impl PositionalBackend {
     /// `pread`.
     pub fn pread(options: &BackendOptions) -> Result<Self> {
-        Self::new(BackendKind::Pread, options, sys::read_at, open_plain)
+        let calls = Calls { read: sys::read_at, read_at_once: sys::read_cached_now };
+        Self::new(BackendKind::Pread, options, calls, open_plain)
     }
 
     /// `preadv2` with `RWF_DONTCACHE`. Whether the filesystem has it shows when a file is opened.
     pub fn uncached(options: &BackendOptions) -> Result<Self> {
-        Self::new(BackendKind::Uncached, options, sys::read_uncached, open_uncached)
+        let calls = Calls { read: sys::read_uncached, read_at_once: sys::read_uncached_now };
+        Self::new(BackendKind::Uncached, options, calls, open_uncached)
     }
 
     fn new(
         kind: BackendKind,
         options: &BackendOptions,
-        read_at: ReadAt,
+        calls: Calls,
         open: fn(BackendKind, &Path) -> Result<File>,
     ) -> Result<Self> {
         options.validate()?;
-        let (owner, open_max) = (next_owner(), options.open_files_max);
-        let cache = PerProcess::new(move |inherited: Option<&HandleCache<File>>| {
+        let (owner, open_max, access) = (next_owner(), options.open_files_max, options.access);
+        let cache = PerProcess::new(move |inherited: Option<&HandleCache<BufferedFile>>| {
             inherited.inspect(|cache| cache.clear());
-            HandleCache::new(owner, kind, open_max, move |path| open(kind, path))
+            let open = move |path: &Path| Ok(BufferedFile::new(open(kind, path)?, access));
+            HandleCache::new(owner, kind, open_max, open)
         });
-        Ok(Self { kind, owner, read_at, cache, faults: options.faults.clone() })
+        Ok(Self { kind, owner, calls, cache, faults: options.faults.clone() })
     }
 
     /// What the cache of open files has done so far.
@@ -66,18 +85,76 @@ impl PositionalBackend {
         self.owner
     }
 
-    fn read_one(&self, file: &File, read: &mut Read<'_>, index: usize) -> Result<()> {
-        let offset = read.offset();
+    /// Reads what a read lacks beyond its first `done` bytes, waiting for the device.
+    fn read_rest(
+        &self,
+        file: &BufferedFile,
+        read: &mut Read<'_>,
+        done: usize,
+        index: usize,
+    ) -> Result<()> {
+        let (file, offset) = (file.file(), read.offset());
         let outcome = if read.end().is_none() {
             Err(sys::file_len(file).map_or_else(Shortfall::Io, Shortfall::PastEnd))
         } else {
-            let read_at = Faults::apply(self.faults.as_deref(), 1, self.read_at);
-            read_fully(file, read.dst(), offset, read_at)
+            let read_at = Faults::apply(self.faults.as_deref(), 1, self.calls.read);
+            read_fully(file, &mut read.dst()[done..], offset + done as u64, read_at)
         };
         outcome.map_err(|shortfall| match shortfall {
             Shortfall::PastEnd(file_len) => read.past_end(self.kind, index, file_len),
             Shortfall::Io(source) => read.error(self.kind, index, source),
         })
+    }
+
+    fn read_single(&self, read: &mut Read<'_>, index: usize) -> Result<()> {
+        let acquired = self.cache.get().acquire(read.file());
+        let pin = acquired.map_err(|error| for_read(error, read, index))?;
+        pin.expect_single(read.offset(), read.end().unwrap_or(u64::MAX));
+        self.read_rest(&pin, read, 0, index)
+    }
+
+    /// Reads a part of a batch whose device reads may all be in flight together. `first` is the
+    /// index of its first read in the batch.
+    fn read_window(&self, window: &mut [Read<'_>], first: usize) -> Result<()> {
+        let mut done = [0; in_flight::READS_MAX];
+        let mut files = Files { cache: self.cache.get(), last: None };
+        let mut read_at_once = Faults::apply(self.faults.as_deref(), 1, self.calls.read_at_once);
+        for (read, done) in window.iter_mut().zip(&mut done).filter(|(read, _)| !read.is_empty()) {
+            // A file that cannot be had is reported by the second sweep, in the order of the batch.
+            if let Ok(file) = files.pin(read) {
+                file.expect_batch();
+                let offset = read.offset();
+                *done = file.read_at_once(read.dst(), offset, &mut read_at_once);
+            }
+        }
+        for (at, (read, done)) in window.iter_mut().zip(done).enumerate() {
+            if done < read.len() {
+                let index = first + at;
+                let file = files.pin(read).map_err(|error| for_read(error, read, index))?;
+                self.read_rest(file, read, done, index)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The file of the read before, kept for the next one: batches often stay with a file.
+struct Files<'a> {
+    cache: &'a HandleCache<BufferedFile>,
+    last: Option<(usize, Pinned<'a, BufferedFile>)>,
+}
+
+impl Files<'_> {
+    fn pin(&mut self, read: &Read<'_>) -> Result<&BufferedFile> {
+        let address = read.file().address();
+        if self.last.as_ref().is_none_or(|(last, _)| *last != address) {
+            self.last = None; // Never wait for a slot while holding one.
+            self.last = Some((address, self.cache.acquire(read.file())?));
+        }
+        match &self.last {
+            Some((_, pin)) => Ok(pin),
+            None => unreachable!("filled above"),
+        }
     }
 }
 
@@ -112,40 +189,35 @@ impl ReadBackend for PositionalBackend {
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        let cache = self.cache.get();
-        let mut pinned: Option<(usize, Pinned<'_, File>)> = None;
-        for (index, read) in reads.iter_mut().enumerate() {
-            if read.is_empty() {
-                continue;
+        let (mut first, mut rest) = (0, reads);
+        while !rest.is_empty() {
+            let len = in_flight::window_len(rest);
+            let (window, behind) = rest.split_at_mut(len);
+            match window {
+                [read] if read.is_empty() => {}
+                [read] => self.read_single(read, first)?,
+                window => self.read_window(window, first)?,
             }
-            let pin = match pinned.take() {
-                Some((address, pin)) if address == read.file().address() => pin,
-                previous => {
-                    drop(previous); // Never wait for a slot while holding one.
-                    cache.acquire(read.file()).map_err(|error| for_read(error, read, index))?
-                }
-            };
-            self.read_one(&pin, read, index)?;
-            pinned = Some((read.file().address(), pin));
+            (first, rest) = (first + len, behind);
         }
         Ok(())
     }
 
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         let pin = self.cache.get().acquire(file)?;
-        let _hint = sys::prefetch_cached(&pin, range);
+        let _hint = sys::prefetch_cached(pin.file(), range);
         Ok(())
     }
 
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         let pin = self.cache.get().acquire(file)?;
-        let _hint = sys::release_cached(&pin, range);
+        let _hint = sys::release_cached(pin.file(), range);
         Ok(())
     }
 }
 
 /// The length of a cached file now.
-pub(crate) fn file_len<T: crate::handle_cache::Cached>(
+pub(crate) fn file_len<T: Cached>(
     cache: &HandleCache<T>,
     backend: BackendKind,
     file: &FileHandle,

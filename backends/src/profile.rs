@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{BackendKind, BackendOptions, CachePolicy, Residency, sys};
+use crate::{Access, BackendKind, BackendOptions, CachePolicy, Residency, sys};
 
 /// The variable that names a profile, or is `off`.
 const VARIABLE: &str = "RINGMAIN_PROFILE";
@@ -54,6 +54,8 @@ pub struct Profile {
     pub cache_policy: Option<CachePolicy>,
     /// What `mmap` does with the pages it has read.
     pub residency: Option<Residency>,
+    /// In which order files are read through the page cache.
+    pub access: Option<Access>,
     /// A path on the filesystem that was measured, as a rule where it is mounted. The profile holds
     /// for files on the same filesystem as that path; without it, for all.
     pub measured_on: Option<PathBuf>,
@@ -90,6 +92,7 @@ impl Profile {
             chunk_bytes: None,
             cache_policy: None,
             residency: None,
+            access: None,
             measured_on: None,
             reason: None,
         }
@@ -143,6 +146,11 @@ impl Profile {
             Residency::Keep => "keep",
             Residency::Release => "release",
         });
+        let access = self.access.map(|access| match access {
+            Access::AsItComes => "as-it-comes",
+            Access::Random => "random",
+            Access::Sequential => "sequential",
+        });
         let measured_on = self.measured_on.as_ref().map(|path| path.to_string_lossy());
         let number = |value: Option<usize>| value.map(|value| value.to_string());
         let entries = [
@@ -152,6 +160,7 @@ impl Profile {
             ("chunk_bytes", number(self.chunk_bytes)),
             ("cache_policy", policy.map(quote)),
             ("residency", residency.map(quote)),
+            ("access", access.map(quote)),
             ("measured_on", measured_on.as_deref().map(quote)),
             ("reason", self.reason.as_deref().map(quote)),
         ];
@@ -194,6 +203,7 @@ impl Profile {
         fill(&mut applied.chunk_bytes, standard.chunk_bytes, self.chunk_bytes);
         fill(&mut applied.cache_policy, standard.cache_policy, self.cache_policy);
         fill(&mut applied.residency, standard.residency, self.residency);
+        fill(&mut applied.access, standard.access, self.access);
         applied
     }
 }
@@ -208,6 +218,7 @@ struct Draft {
     chunk_bytes: Option<usize>,
     cache_policy: Option<CachePolicy>,
     residency: Option<Residency>,
+    access: Option<Access>,
     measured_on: Option<PathBuf>,
     reason: Option<String>,
 }
@@ -242,6 +253,14 @@ impl Draft {
                     _ => return Err(of("keep or release".into())),
                 });
             }
+            "access" => {
+                self.access = Some(match string(value).map_err(of)?.as_str() {
+                    "as-it-comes" => Access::AsItComes,
+                    "random" => Access::Random,
+                    "sequential" => Access::Sequential,
+                    _ => return Err(of("as-it-comes, random or sequential".into())),
+                });
+            }
             "measured_on" => self.measured_on = Some(string(value).map_err(of)?.into()),
             "reason" => self.reason = Some(string(value).map_err(of)?),
             _ => {}
@@ -257,6 +276,7 @@ impl Draft {
             chunk_bytes: self.chunk_bytes,
             cache_policy: self.cache_policy,
             residency: self.residency,
+            access: self.access,
             measured_on: self.measured_on,
             reason: self.reason,
         })
@@ -364,6 +384,11 @@ impl fmt::Display for Profile {
         if self.residency == Some(Residency::Release) {
             f.write_str("+release")?;
         }
+        match self.access {
+            Some(Access::Random) => f.write_str("+random")?,
+            Some(Access::Sequential) => f.write_str("+sequential")?,
+            _ => {}
+        }
         self.depth_max.map_or(Ok(()), |depth| write!(f, ", depth {depth}"))
     }
 }
@@ -379,6 +404,7 @@ mod tests {
             chunk_bytes: Some(1 << 20),
             cache_policy: Some(CachePolicy::Buffered),
             residency: Some(Residency::Release),
+            access: Some(Access::Random),
             measured_on: Some("/mnt/a \"b\" \\c#".into()),
             reason: Some("2.3 times direct;\nµs\t\u{1}".into()),
         }
@@ -418,6 +444,7 @@ mod tests {
             ("a b = 1", "is no key"),
             ("reason = \"\\uD800\"", "is no character"),
             ("cache_policy = \"hot\"", "direct, buffered or uncached"),
+            ("access = \"odd\"", "as-it-comes, random or sequential"),
         ];
         for (text, part) in cases {
             let message = Profile::parse(text).unwrap_err().to_string();

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringmain_backends::{
-    BackendKind, BackendOptions, BufferPool, CachePolicy, Capabilities, FileHandle, PoolOptions,
-    ProfileSource, ReadBackend, Recording, RecordingBackend, Residency, open_backend,
+    Access, BackendKind, BackendOptions, BufferPool, CachePolicy, Capabilities, FileHandle,
+    PoolOptions, ProfileSource, ReadBackend, Recording, RecordingBackend, Residency, open_backend,
 };
 
 use crate::layout::Layout;
@@ -168,6 +168,12 @@ impl EngineBuilder {
     /// What `mmap` does with the pages it has read.
     pub fn residency(mut self, residency: Residency) -> Self {
         self.options.residency = residency;
+        self
+    }
+
+    /// In which order files are read through the page cache.
+    pub fn access(mut self, access: Access) -> Self {
+        self.options.access = access;
         self
     }
 

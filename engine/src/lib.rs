@@ -75,6 +75,6 @@ pub use view::ContiguousMemmap;
 /// The backends below the engine: the trait, its implementations, and their errors.
 pub use ringmain_backends as backends;
 pub use ringmain_backends::{
-    BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities, ReadBackend,
-    Recording, RecordingStatus, Residency, Unchanging,
+    Access, BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities,
+    ReadBackend, Recording, RecordingStatus, Residency, Unchanging,
 };

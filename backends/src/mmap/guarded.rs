@@ -10,6 +10,7 @@ use memmap2::Mmap;
 use super::mapping::Mapping;
 use crate::buffer::PAGE_BYTES;
 use crate::sys::{self, MapGuard};
+use crate::{Access, MapAdvice};
 
 /// A mapping under the `SIGBUS` handler, which puts zeros where a page is lost and marks the mapping
 /// as damaged. So no slice of it is ever handed out: every load is a part of a copy, and every copy
@@ -93,6 +94,18 @@ impl GuardedMapping {
     pub(super) fn prefetch(&self, range: Range<usize>) {
         if let Some(map) = self.mapping.map().filter(|_| !range.is_empty()) {
             let _hint = sys::prefetch_mapped(map, range.start, range.len());
+        }
+    }
+
+    /// Says in which order the mapping will be read. A hint.
+    pub(super) fn advise(&self, access: Access) {
+        let advice = match access {
+            Access::AsItComes => MapAdvice::Normal,
+            Access::Random => MapAdvice::Random,
+            Access::Sequential => MapAdvice::Sequential,
+        };
+        if let Some(map) = self.mapping.map() {
+            let _hint = sys::advise_mapped(map, advice, 0, map.len());
         }
     }
 

@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use memmap2::{Mmap, MmapMut};
 
 use super::{file_len, page_bytes, prefetch_steps};
+use crate::Access;
 use crate::file::Alignment;
 
 /// `RWF_DONTCACHE`, since Linux 6.14: the pages a read brings in leave the cache with it.
@@ -132,10 +133,26 @@ fn statx_direct_alignment(file: &File) -> Option<Alignment> {
 /// A positional read whose pages do not stay in the cache; `EOPNOTSUPP` where the filesystem
 /// has no such thing, also for a read of nothing past the end.
 pub(crate) fn read_uncached(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {
+    read_with(file, dst, offset, RWF_DONTCACHE)
+}
+
+/// Copies what the page cache has of the range and returns without waiting for the device. Where
+/// the first byte is missing it returns `EAGAIN`, and the kernel has begun to read. `EOPNOTSUPP`
+/// where the filesystem cannot tell.
+pub(crate) fn read_cached_now(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {
+    read_with(file, dst, offset, libc::RWF_NOWAIT)
+}
+
+/// [`read_cached_now`] for pages that do not stay in the cache.
+pub(crate) fn read_uncached_now(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {
+    read_with(file, dst, offset, libc::RWF_NOWAIT | RWF_DONTCACHE)
+}
+
+fn read_with(file: &File, dst: &mut [u8], offset: u64, flags: libc::c_int) -> io::Result<usize> {
     let vector = libc::iovec { iov_base: dst.as_mut_ptr().cast(), iov_len: dst.len() };
     let offset = libc::off64_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: the one vector describes `dst`, which is borrowed mutably during the call.
-    let n = unsafe { libc::preadv2(file.as_raw_fd(), &raw const vector, 1, offset, RWF_DONTCACHE) };
+    let n = unsafe { libc::preadv2(file.as_raw_fd(), &raw const vector, 1, offset, flags) };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
@@ -156,6 +173,16 @@ pub(crate) fn prefetch_cached(file: &File, range: Range<u64>) -> io::Result<()> 
 /// Drops the range's clean pages from the page cache.
 pub(crate) fn release_cached(file: &File, range: Range<u64>) -> io::Result<()> {
     advise_cached(file, range, libc::POSIX_FADV_DONTNEED)
+}
+
+/// Says how the file will be read through this descriptor. A hint, so its failure does not matter.
+pub(crate) fn advise_access(file: &File, access: Access) {
+    let advice = match access {
+        Access::AsItComes => libc::POSIX_FADV_NORMAL,
+        Access::Random => libc::POSIX_FADV_RANDOM,
+        Access::Sequential => libc::POSIX_FADV_SEQUENTIAL,
+    };
+    let _hint = advise_cached(file, 0..i64::MAX as u64, advice);
 }
 
 fn advise_cached(file: &File, range: Range<u64>, advice: libc::c_int) -> io::Result<()> {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use memmap2::{Mmap, MmapMut};
 
+use crate::Access;
 use crate::file::Alignment;
 
 fn unsupported<T>() -> io::Result<T> {
@@ -31,6 +32,18 @@ pub(crate) fn direct_alignment(_file: &File) -> Alignment {
 pub(crate) fn read_uncached(_file: &File, _dst: &mut [u8], _offset: u64) -> io::Result<usize> {
     unsupported()
 }
+
+/// Nothing here reads without waiting; the caller waits.
+pub(crate) fn read_cached_now(_file: &File, _dst: &mut [u8], _offset: u64) -> io::Result<usize> {
+    unsupported()
+}
+
+pub(crate) fn read_uncached_now(_file: &File, _dst: &mut [u8], _offset: u64) -> io::Result<usize> {
+    unsupported()
+}
+
+/// What is read ahead is left to the operating system.
+pub(crate) fn advise_access(_file: &File, _access: Access) {}
 
 pub(crate) fn supports_uncached(_file: &File) -> io::Result<()> {
     unsupported()

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ringmain::{BackendKind, BackendOptions, CachePolicy, Residency};
+use ringmain::{Access, BackendKind, BackendOptions, CachePolicy, Residency};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// `uring`, or with a policy `uring+buffered`, `uring+uncached`, `tokio-uring+buffered`,
-/// `mmap+release`.
+/// `mmap+release`, `mmap+random`, `pread+sequential`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackendChoice {
     /// The backend.
@@ -21,6 +21,7 @@ enum Policy {
     Default,
     Cache(CachePolicy),
     Release,
+    Access(Access),
 }
 
 impl BackendChoice {
@@ -36,6 +37,7 @@ impl BackendChoice {
             Policy::Default => {}
             Policy::Cache(policy) => options.cache_policy = policy,
             Policy::Release => options.residency = Residency::Release,
+            Policy::Access(access) => options.access = access,
         }
     }
 
@@ -55,6 +57,9 @@ impl BackendChoice {
             Policy::Cache(CachePolicy::Buffered) => "+buffered",
             Policy::Cache(CachePolicy::Uncached) => "+uncached",
             Policy::Release => "+release",
+            Policy::Access(Access::AsItComes) => "",
+            Policy::Access(Access::Random) => "+random",
+            Policy::Access(Access::Sequential) => "+sequential",
         }
     }
 }
@@ -77,6 +82,12 @@ impl FromStr for BackendChoice {
         let policy = match (kind, policy) {
             (_, None) => Policy::Default,
             (BackendKind::Mmap, Some("release")) => Policy::Release,
+            (BackendKind::Mmap | BackendKind::Pread, Some("random")) => {
+                Policy::Access(Access::Random)
+            }
+            (BackendKind::Mmap | BackendKind::Pread, Some("sequential")) => {
+                Policy::Access(Access::Sequential)
+            }
             (BackendKind::Uring | BackendKind::TokioUring, Some("buffered")) => {
                 Policy::Cache(CachePolicy::Buffered)
             }
@@ -85,7 +96,8 @@ impl FromStr for BackendChoice {
             }
             (kind, Some(policy)) => {
                 return Err(format!(
-                    "`{kind}` has no policy `{policy}`; there are mmap+release, uring+buffered, \
+                    "`{kind}` has no policy `{policy}`; there are mmap+release, mmap+random, \
+                     mmap+sequential, pread+random, pread+sequential, uring+buffered, \
                      uring+uncached, tokio-uring+buffered, tokio-uring+uncached"
                 ));
             }
@@ -126,7 +138,9 @@ mod tests {
 
     #[test]
     fn names_parse_back() {
-        for name in ["pread", "mmap", "mmap+release", "uring+buffered", "tokio-uring+uncached"] {
+        for name in
+            ["pread", "pread+random", "mmap+release", "uring+buffered", "tokio-uring+uncached"]
+        {
             assert_eq!(name.parse::<BackendChoice>().unwrap().to_string(), name);
         }
     }

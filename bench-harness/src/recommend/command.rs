@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ringmain_backends::{BackendKind, BackendOptions, CachePolicy, Profile, Residency};
+use ringmain_backends::{Access, BackendKind, BackendOptions, CachePolicy, Profile, Residency};
 
 use super::{Overall, Recommendation, recommend};
 use crate::bench::run_for_recommendation;
@@ -78,6 +78,7 @@ fn profile(run: &Run, overall: &Overall) -> Result<Profile, Failure> {
         depth_max: overall.way.depth.map(|depth| depth as usize),
         cache_policy: Some(options.cache_policy).filter(|policy| *policy != CachePolicy::default()),
         residency: Some(options.residency).filter(|residency| *residency != Residency::default()),
+        access: Some(options.access).filter(|access| *access != Access::default()),
         measured_on: Some(measured_on(run)?),
         reason: Some(format!("{} (measured {started_at})", overall.reason)),
         ..Profile::new(choice.kind)

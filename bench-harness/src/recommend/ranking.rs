@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ringmain::{BackendKind, BackendOptions, CachePolicy, Residency};
+use ringmain::{Access, BackendKind, BackendOptions, CachePolicy, Residency};
 use serde::Serialize;
 
 use crate::plan::BackendChoice;
@@ -74,9 +74,15 @@ impl Way {
             Residency::Keep => "",
             Residency::Release => ".residency(Residency::Release)",
         };
+        let access = match options.access {
+            Access::AsItComes => "",
+            Access::Random => ".access(Access::Random)",
+            Access::Sequential => ".access(Access::Sequential)",
+        };
         let depth = self.depth.map(|depth| format!(".depth_max({depth})")).unwrap_or_default();
         let kind = choice.kind;
-        Some(format!("Engine::builder().backend(\"{kind}\".parse()?){policy}{residency}{depth}"))
+        let settings = format!("{policy}{residency}{access}{depth}");
+        Some(format!("Engine::builder().backend(\"{kind}\".parse()?){settings}"))
     }
 }
 

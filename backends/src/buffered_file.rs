@@ -1,0 +1,69 @@
+//! An open file that is read through the page cache by positional calls.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::access_hint::AccessHint;
+use crate::handle_cache::Cached;
+use crate::{Access, sys};
+
+/// A file that `pread` or `uncached` reads.
+#[derive(Debug)]
+pub(crate) struct BufferedFile {
+    file: File,
+    hint: AccessHint,
+    /// The filesystem answers reads that must not wait.
+    answers_at_once: AtomicBool,
+}
+
+impl BufferedFile {
+    pub(crate) fn new(file: File, access: Access) -> Self {
+        let hint = AccessHint::new(access, |access| sys::advise_access(&file, access));
+        Self { file, hint, answers_at_once: AtomicBool::new(true) }
+    }
+
+    /// Several ranges are going to be read.
+    pub(crate) fn expect_batch(&self) {
+        self.hint.expect_batch(|access| sys::advise_access(&self.file, access));
+    }
+
+    /// This range alone is going to be read.
+    pub(crate) fn expect_single(&self, start: u64, end: u64) {
+        self.hint.expect_single(start, end, |access| sys::advise_access(&self.file, access));
+    }
+
+    /// Calls `read`, which must not wait for the device. Returns how many bytes it copied; the
+    /// rest is on its way into the page cache, or must be read by a call that waits.
+    pub(crate) fn read_at_once(
+        &self,
+        dst: &mut [u8],
+        offset: u64,
+        mut read: impl FnMut(&File, &mut [u8], u64) -> io::Result<usize>,
+    ) -> usize {
+        if !self.answers_at_once.load(Ordering::Relaxed) {
+            return 0;
+        }
+        match read(&self.file, dst, offset) {
+            Ok(copied) => copied,
+            Err(error) => {
+                // The call that waits meets any other error again, and reports it.
+                if is_refusal(&error) {
+                    self.answers_at_once.store(false, Ordering::Relaxed);
+                }
+                0
+            }
+        }
+    }
+}
+
+impl Cached for BufferedFile {
+    fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported
+        || matches!(sys::errno_name(error), Some("EOPNOTSUPP" | "ENOSYS" | "EINVAL"))
+}
