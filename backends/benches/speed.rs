@@ -1,7 +1,7 @@
 //! Backends against bare system calls and against fio, on one file, in one run.
 //!
 //! ```text
-//! cargo bench -p ringmain-backends --features direct,uring --bench speed -- \
+//! cargo bench -p ringmain-backends --bench speed -- \
 //!     [--dir DIR] [--gib N] [--rounds N] [--seconds S] [--only TEXT]
 //! ```
 //!

@@ -1,6 +1,6 @@
 //! What the kernel was told about the order in which a file is read.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::Access;
 
@@ -12,7 +12,8 @@ use crate::Access;
 /// disagree about them lose time, never bytes.
 #[derive(Debug)]
 pub(crate) struct AccessHint {
-    access: Access,
+    /// An [`Access`]: what the caller knows.
+    access: AtomicU8,
     /// The kernel was told that reads are scattered.
     is_scattered: AtomicBool,
     /// Where the last single read ended, while `is_scattered`.
@@ -26,13 +27,25 @@ impl AccessHint {
             advise(access);
         }
         let is_scattered = AtomicBool::new(access == Access::Random);
+        let access = AtomicU8::new(access as u8);
         Self { access, is_scattered, last_end: AtomicU64::new(u64::MAX) }
+    }
+
+    /// The caller has come to know the order.
+    pub(crate) fn set(&self, access: Access, advise: impl FnOnce(Access)) {
+        if self.access.swap(access as u8, Ordering::Relaxed) != access as u8 {
+            advise(access);
+            self.is_scattered.store(access == Access::Random, Ordering::Relaxed);
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        self.access.load(Ordering::Relaxed) != Access::AsItComes as u8
     }
 
     /// Several ranges are going to be read: the kernel is to bring in these and no more.
     pub(crate) fn expect_batch(&self, advise: impl FnOnce(Access)) {
-        let is_known = self.is_scattered.load(Ordering::Relaxed);
-        if self.access == Access::AsItComes && !is_known {
+        if !self.is_known() && !self.is_scattered.load(Ordering::Relaxed) {
             advise(Access::Random);
             self.is_scattered.store(true, Ordering::Relaxed);
         }
@@ -40,10 +53,17 @@ impl AccessHint {
 
     /// One range is going to be read. If it begins where the last one ended, this is a stream.
     pub(crate) fn expect_single(&self, start: u64, end: u64, advise: impl FnOnce(Access)) {
-        if self.access != Access::AsItComes || !self.is_scattered.load(Ordering::Relaxed) {
+        if self.is_known() || !self.is_scattered.load(Ordering::Relaxed) {
             return;
         }
         if self.last_end.swap(end, Ordering::Relaxed) == start {
+            self.expect_stream(advise);
+        }
+    }
+
+    /// Reads follow one another: the kernel is to read ahead.
+    pub(crate) fn expect_stream(&self, advise: impl FnOnce(Access)) {
+        if !self.is_known() && self.is_scattered.load(Ordering::Relaxed) {
             advise(Access::AsItComes);
             self.is_scattered.store(false, Ordering::Relaxed);
         }
@@ -82,6 +102,11 @@ mod tests {
             hint.expect_single(0, 10, advise);
             hint.expect_single(10, 20, advise);
             assert_eq!(told.take(), [access]);
+            hint.set(access, advise);
+            assert!(told.borrow().is_empty(), "told before");
+            hint.set(Access::AsItComes, advise);
+            hint.expect_batch(advise);
+            assert_eq!(told.take(), [Access::AsItComes, Access::Random]);
         }
     }
 }

@@ -7,7 +7,10 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 use crate::mmap::MappedRange;
-use crate::{BackendKind, Buffer, BufferPool, Capabilities, Error, FileHandle, Result};
+use crate::{
+    BackendKind, BackendStats, Buffer, BufferPool, Capabilities, Error, Expectation, FileHandle,
+    Result,
+};
 
 /// Reads bytes of files at given offsets, many at once.
 ///
@@ -61,6 +64,24 @@ pub trait ReadBackend: Send + Sync + fmt::Debug {
     /// Says that the range is not needed for now: resident pages of a mapping, or cached pages
     /// that a buffered backend brought in, are given back.
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()>;
+
+    /// Says how files are going to be read. A hint: ignoring it is always correct.
+    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
+        let _ = (files, expectation);
+        Ok(())
+    }
+
+    /// How files are read, or this one, and why: for a backend that has a choice. For people.
+    fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
+        let _ = file;
+        None
+    }
+
+    /// What was read so far, and by which ways. All zero where a backend does not count;
+    /// [`MeteredBackend`](crate::MeteredBackend) counts for it.
+    fn stats(&self) -> BackendStats {
+        BackendStats::default()
+    }
 
     /// The range of the file in memory without a copy, where the backend has such a thing
     /// (`mmap`); `None` elsewhere.

@@ -23,14 +23,29 @@ impl BufferedFile {
         Self { file, hint, answers_at_once: AtomicBool::new(true) }
     }
 
+    /// The caller has come to know the order of the reads.
+    pub(crate) fn set_access(&self, access: Access) {
+        self.hint.set(access, |access| sys::advise_access(&self.file, access));
+    }
+
     /// Several ranges are going to be read.
     pub(crate) fn expect_batch(&self) {
         self.hint.expect_batch(|access| sys::advise_access(&self.file, access));
     }
 
+    /// Reads follow one another.
+    pub(crate) fn expect_stream(&self) {
+        self.hint.expect_stream(|access| sys::advise_access(&self.file, access));
+    }
+
     /// This range alone is going to be read.
     pub(crate) fn expect_single(&self, start: u64, end: u64) {
         self.hint.expect_single(start, end, |access| sys::advise_access(&self.file, access));
+    }
+
+    /// Whether reads that must not wait are answered. Not known before the first.
+    pub(crate) fn answers_at_once(&self) -> bool {
+        self.answers_at_once.load(Ordering::Relaxed)
     }
 
     /// Calls `read`, which must not wait for the device. Returns how many bytes it copied; the

@@ -8,14 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::buffer::PAGE_BYTES;
 use crate::fault::Faults;
-use crate::file::{Alignment, FileHandle, next_owner};
+use crate::file::{Alignment, FileHandle};
 use crate::handle_cache::{Cached, HandleCache, for_read, open_plain};
+#[cfg(any(linux_direct, linux_uring))]
+use crate::overlap::Answer;
 use crate::plan::{Limits, Plan, Request, Span, Target};
 use crate::positional::file_len;
 use crate::progress::{Progress, Step};
 use crate::retry::{Shortfall, shortfall_at_end};
+use crate::stats::{Count, Counters};
 use crate::sys::{self, PerProcess};
-use crate::{BackendKind, BackendOptions, BufferPool, CachePolicy, Error, Read, Result};
+use crate::{
+    BackendKind, BackendOptions, BackendStats, BufferPool, CachePolicy, Error, Read, Result,
+    Traffic,
+};
 
 /// An open file and what its reads must be aligned to.
 #[derive(Debug)]
@@ -43,6 +49,7 @@ pub(crate) struct Device {
     pub(crate) faults: Option<Arc<Faults>>,
     policy: CachePolicy,
     limits: Limits,
+    counters: Counters,
     state: PerProcess<State>,
 }
 
@@ -67,6 +74,7 @@ impl Device {
         kind: BackendKind,
         options: &BackendOptions,
         policy: CachePolicy,
+        owner: u64,
     ) -> Result<Self> {
         options.validate()?;
         let pool = options.pool_or_default()?;
@@ -77,7 +85,7 @@ impl Device {
             bounce_bytes: 1 << bounce_max.ilog2(),
             page_bytes: sys::page_bytes(),
         };
-        let (owner, open_max) = (next_owner(), options.open_files_max);
+        let open_max = options.open_files_max;
         let state = PerProcess::new(move |inherited: Option<&State>| {
             inherited.inspect(|state| state.cache.clear());
             let open = move |path: &Path| open_file(kind, policy, limits, path);
@@ -85,7 +93,8 @@ impl Device {
             State { cache: HandleCache::new(owner, kind, open_max, open), plans }
         });
         let faults = options.faults.clone();
-        Ok(Self { kind, owner, pool, faults, policy, limits, state })
+        let counters = Counters::default();
+        Ok(Self { kind, owner, pool, faults, policy, limits, counters, state })
     }
 
     pub(crate) fn cache(&self) -> &HandleCache<DeviceFile> {
@@ -118,6 +127,19 @@ impl Device {
         Ok(())
     }
 
+    /// What the page cache has of a range.
+    #[cfg(any(linux_direct, linux_uring))]
+    pub(crate) fn cached(&self, file: &FileHandle, range: Range<u64>) -> Answer {
+        let Ok(pin) = self.cache().acquire(file) else { return Answer::NoFile };
+        let page_bytes = self.limits.page_bytes as u64;
+        let pages = range.end.div_ceil(page_bytes) - range.start / page_bytes;
+        match sys::cached_pages(pin.file(), range) {
+            Ok(cached) if cached >= pages => Answer::Cached,
+            Ok(_) => Answer::NotCached,
+            Err(_) => Answer::Refused,
+        }
+    }
+
     /// Plans the batch and hands the plan to `run`.
     pub(crate) fn with_plan<T>(
         &self,
@@ -143,12 +165,44 @@ impl Device {
         };
         plan.build(reads.len(), span, self.limits);
         let outcome = run(&plan);
+        if outcome.is_ok() {
+            self.count(reads, &plan);
+        }
         let mut plans = lock();
         let held_bytes = plans.iter().map(Plan::held_bytes).sum::<usize>() + plan.held_bytes();
         if plans.len() < KEPT_PLANS_MAX && held_bytes <= KEPT_PLANS_BYTES_MAX {
             plans.push(plan);
         }
         outcome
+    }
+
+    fn count(&self, reads: &[Read<'_>], plan: &Plan) {
+        self.counters.add(Count::Reads, reads.len() as u64);
+        self.counters.add(Count::Bytes, reads.iter().map(|read| read.len() as u64).sum());
+        if plan.bounces() > 0 {
+            self.counters.add(Count::Bounces, plan.bounces() as u64);
+            self.counters.add(Count::BouncedBytes, plan.bounce_bytes_sum() as u64);
+        }
+    }
+
+    /// A request is continued or repeated.
+    pub(crate) fn count_retry(&self) {
+        self.counters.add(Count::Retries, 1);
+    }
+
+    pub(crate) fn stats(&self) -> BackendStats {
+        let traffic = self.counters.traffic(Count::Reads, Count::Bytes);
+        let is_buffered = self.policy == CachePolicy::Buffered;
+        let (cache, device) =
+            if is_buffered { (traffic, Traffic::default()) } else { (Traffic::default(), traffic) };
+        BackendStats {
+            cache,
+            device,
+            bounced: self.counters.traffic(Count::Bounces, Count::BouncedBytes),
+            retries: self.counters.get(Count::Retries),
+            handles: self.cache().stats(),
+            ..BackendStats::default()
+        }
     }
 
     /// The error for a batch of which some read was found to reach past the end: it names the first
@@ -258,7 +312,7 @@ impl Device {
             let at_end = || shortfall_at_end(&device.file, end);
             match progress.after(result, request.needed, align, at_end) {
                 Step::Complete => return Ok(()),
-                Step::Again => {}
+                Step::Again => self.count_retry(),
                 Step::Failed(arrived, shortfall) => return Err((arrived, shortfall)),
             }
         }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::mmap::MappedRange;
 use crate::{
-    BackendKind, BackendOptions, Capabilities, FileHandle, Read, ReadBackend, Result, open_backend,
-    sys,
+    BackendKind, BackendOptions, BackendStats, Capabilities, Expectation, FileHandle, Read,
+    ReadBackend, Result, open_backend, sys,
 };
 
 /// Which faults to inject, and how often. They strike below the backend's retry logic, where the
@@ -188,6 +188,18 @@ impl ReadBackend for FaultBackend {
 
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         self.inner.release(file, range)
+    }
+
+    fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
+        self.inner.explain(file)
+    }
+
+    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
+        self.inner.expect(files, expectation)
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.inner.stats()
     }
 
     fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
+use crate::auto::FileRoute;
 use crate::{BackendKind, Error, Result, sys};
 
 /// An opened file. Cheap to clone, and cheap to hold by the thousand: it keeps the path and the
@@ -24,14 +25,15 @@ pub struct FileHandle {
 #[derive(Debug)]
 struct Shared {
     owner: u64,
-    /// The backend instance that reads it now: its owner, or where `auto` has moved it.
-    reader: AtomicU64,
     path: PathBuf,
     identity: FileIdentity,
     alignment: Alignment,
-    /// Where the descriptor was last seen in its cache. Only a hint: the cache checks it.
-    slot: AtomicUsize,
+    /// Where the file was last seen in the caches of its owner, which has two at most. Only hints:
+    /// the caches check them.
+    slots: [AtomicUsize; 2],
     contents: Option<Arc<[u8]>>,
+    /// What `auto` knows of the file.
+    route: Option<FileRoute>,
 }
 
 impl FileHandle {
@@ -40,12 +42,10 @@ impl FileHandle {
         path: &Path,
         identity: FileIdentity,
         alignment: Alignment,
-        slot: usize,
     ) -> Self {
-        let path = lasting_path(path);
-        let (slot, reader) = (AtomicUsize::new(slot), AtomicU64::new(owner));
-        let contents = None;
-        let shared = Shared { owner, reader, path, identity, alignment, slot, contents };
+        let (path, slots) = (lasting_path(path), Default::default());
+        let (contents, route) = (None, None);
+        let shared = Shared { owner, path, identity, alignment, slots, contents, route };
         Self { shared: Arc::new(shared) }
     }
 
@@ -53,14 +53,28 @@ impl FileHandle {
         Self {
             shared: Arc::new(Shared {
                 owner,
-                reader: AtomicU64::new(owner),
                 path: path.to_owned(),
                 identity: FileIdentity::default(),
                 alignment: Alignment::NONE,
-                slot: AtomicUsize::new(0),
+                slots: Default::default(),
                 contents: Some(contents),
+                route: None,
             }),
         }
+    }
+
+    /// The handle with what `auto` is to remember of the file. Only a handle that was not cloned
+    /// yet takes it.
+    pub(crate) fn with_route(mut self, route: FileRoute) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.route = Some(route);
+        }
+        self
+    }
+
+    /// What `auto` remembers of the file; `None` if another backend opened it.
+    pub(crate) fn route(&self) -> Option<&FileRoute> {
+        self.shared.route.as_ref()
     }
 
     /// The path it was opened by. A relative path of a file on disk is made absolute, so that it
@@ -148,18 +162,9 @@ impl FileHandle {
         self.shared.owner
     }
 
-    /// The backend instance that is to read it: its owner, unless it was moved.
-    pub(crate) fn reader(&self) -> u64 {
-        self.shared.reader.load(Ordering::Relaxed)
-    }
-
-    /// Has another backend instance read it from now on. Its owner may still finish its reads.
-    pub(crate) fn move_to(&self, reader: u64) {
-        self.shared.reader.store(reader, Ordering::Relaxed);
-    }
-
-    pub(crate) fn slot(&self) -> &AtomicUsize {
-        &self.shared.slot
+    /// The hint of one of the owner's caches.
+    pub(crate) fn slot(&self, cache: usize) -> &AtomicUsize {
+        &self.shared.slots[cache]
     }
 
     pub(crate) fn contents(&self) -> Option<&[u8]> {
@@ -173,7 +178,7 @@ impl FileHandle {
 
     /// Refuses a handle of another backend instance.
     pub(crate) fn check_owner(&self, owner: u64, backend: BackendKind) -> Result<()> {
-        if self.owner() == owner || self.reader() == owner {
+        if self.owner() == owner {
             return Ok(());
         }
         Err(Error::ForeignHandle { backend, path: self.path().to_owned() })

@@ -41,6 +41,8 @@ type Opener<T> = Box<dyn Fn(&Path) -> Result<T> + Send + Sync>;
 /// The cache. `T` is what is kept for each file.
 pub(crate) struct HandleCache<T> {
     owner: u64,
+    /// Which of the handles' hints is for this cache.
+    hint: usize,
     backend: BackendKind,
     /// The identity keys of the slots' files, apart from the slots so that a search is short.
     /// 0: empty. Only a hint; the truth is behind the slot's lock.
@@ -86,6 +88,19 @@ pub struct HandleCacheStats {
     pub open_max: usize,
 }
 
+impl HandleCacheStats {
+    /// Of two caches together.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self {
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            evictions: self.evictions + other.evictions,
+            open: self.open + other.open,
+            open_max: self.open_max + other.open_max,
+        }
+    }
+}
+
 /// A cached file in use: it is not evicted while this lives.
 pub(crate) struct Pinned<'a, T> {
     entry: RwLockReadGuard<'a, Option<Entry<T>>>,
@@ -118,6 +133,7 @@ impl<T: Cached> HandleCache<T> {
         };
         Self {
             owner,
+            hint: 0,
             backend,
             keys: (0..open_max).map(|_| AtomicU64::new(0)).collect(),
             slots: (0..open_max).map(slot).collect(),
@@ -126,6 +142,11 @@ impl<T: Cached> HandleCache<T> {
             evictions: AtomicU64::new(0),
             opener: Box::new(opener),
         }
+    }
+
+    /// A cache beside another one of the same owner: it takes the handles of both.
+    pub(crate) fn beside(self) -> Self {
+        Self { hint: 1, ..self }
     }
 
     /// Opens the file under the path as it is now.
@@ -146,7 +167,9 @@ impl<T: Cached> HandleCache<T> {
 
     fn handle(&self, path: &Path, pin: &Pinned<'_, T>) -> FileHandle {
         let identity = pin.entry.as_ref().map(|entry| entry.identity.clone()).unwrap_or_default();
-        FileHandle::on_disk(self.owner, path, identity, pin.alignment(), pin.slot)
+        let handle = FileHandle::on_disk(self.owner, path, identity, pin.alignment());
+        handle.slot(self.hint).store(pin.slot, Ordering::Relaxed);
+        handle
     }
 
     /// The handle's file, opened again if it was evicted. Waits while every slot is in use, so
@@ -167,12 +190,12 @@ impl<T: Cached> HandleCache<T> {
         expected: &FileIdentity,
     ) -> Result<Option<Pinned<'_, T>>> {
         file.check_owner(self.owner, self.backend)?;
-        let hint = file.slot().load(Ordering::Relaxed);
+        let hint = file.slot(self.hint).load(Ordering::Relaxed);
         if let Some(pin) = self.pin(hint, file.identity()) {
             return Ok(Some(pin));
         }
         if let Some(pin) = self.find(file.identity()) {
-            file.slot().store(pin.slot, Ordering::Relaxed);
+            file.slot(self.hint).store(pin.slot, Ordering::Relaxed);
             return Ok(Some(pin));
         }
         // The same file may come back with another index or state. It is kept as what the handle
@@ -188,7 +211,7 @@ impl<T: Cached> HandleCache<T> {
             let path = file.path().to_owned();
             return Err(Error::Replaced { backend: self.backend, path, offset: 0 });
         }
-        file.slot().store(pin.slot, Ordering::Relaxed);
+        file.slot(self.hint).store(pin.slot, Ordering::Relaxed);
         Ok(Some(pin))
     }
 

@@ -193,7 +193,10 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
         };
         match state.progress.after(result, request.needed, align, at_end) {
             Step::Complete => return Verdict::Complete(request),
-            Step::Again if wanted => return Verdict::Again,
+            Step::Again if wanted => {
+                self.device.count_retry();
+                return Verdict::Again;
+            }
             Step::Again => {}
             Step::Failed(arrived, shortfall) => self.fail_lane(lane, arrived, shortfall),
         }

@@ -12,7 +12,7 @@
 //! | `uring` | batched io_uring, `O_DIRECT` by default | the data is cold: the fastest |
 //! | `uncached` | `preadv2` with `RWF_DONTCACHE` | the page cache must stay as it is |
 //! | `tokio-uring` | io_uring in a tokio-uring runtime | the program lives in such a runtime |
-//! | `auto` | what was measured to be best, or the best that works here | there is nothing to decide |
+//! | `auto` | chooses for every read: from the page cache or from the device, both at once | always, by default |
 //!
 //! ```
 //! use ringmain_backends::{BackendKind, BackendOptions, Read, open_backend};
@@ -32,10 +32,11 @@
 //! ```
 //!
 //! # Features
-//! None is on by default: `memory`, `pread`, `mmap` and (on Linux) `uncached` are always there.
-//! `direct`, `uring` and `tokio-uring` add the backends of those names on Linux; elsewhere, and
-//! without the feature, the name exists and answers [`Error::Unavailable`]. `serde` serialises
-//! what [`probe`](mod@probe) finds. `conformance` is the test suite for other implementors.
+//! `memory`, `pread`, `mmap` and (on Linux) `uncached` are always there. `direct` and `uring`, on by
+//! default, and `tokio-uring` add the backends of those names on Linux; elsewhere, and without the
+//! feature, the name exists and answers [`Error::Unavailable`]. `serde` serialises what
+//! [`probe`](mod@probe) finds. `tracing` sends an event for each choice and fallback of `auto`.
+//! `conformance` is the test suite for other implementors.
 
 mod access_hint;
 mod auto;
@@ -59,10 +60,12 @@ mod in_flight;
 #[cfg(any(linux_uring, linux_tokio_uring))]
 mod lanes;
 mod memory;
+mod metered;
 mod mmap;
 mod open;
 mod options;
 mod output;
+mod overlap;
 #[cfg(any(linux_direct, linux_uring, linux_tokio_uring, test))]
 mod plan;
 mod pool;
@@ -74,8 +77,11 @@ mod profile;
 mod progress;
 mod record;
 mod retry;
+mod stats;
 mod sys;
+mod thread_number;
 mod tokio_uring;
+mod trace;
 mod uring;
 
 pub use auto::{AutoBackend, AutoReport, ProfileReport, Rejection};
@@ -89,15 +95,17 @@ pub use file::{Alignment, FileHandle, FileStamp, FileVersion};
 pub use gds::{GdsProbe, probe_gds};
 pub use handle_cache::HandleCacheStats;
 pub use memory::MemoryBackend;
+pub use metered::MeteredBackend;
 pub use mmap::{FileMap, MapAdvice, MappedRange, MmapBackend, Unchanging};
 pub use open::open_backend;
-pub use options::{Access, BackendOptions, CachePolicy, Residency};
+pub use options::{Access, BackendOptions, CachePolicy, Expectation, Residency, Warmth};
 pub use output::OutputFile;
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
 pub use populate::populate;
 pub use positional::PositionalBackend;
 pub use profile::{Profile, ProfileError, ProfileSource};
 pub use record::{Recording, RecordingBackend, RecordingStatus};
+pub use stats::{BackendStats, LatencyHistogram, Traffic};
 #[cfg(linux_tokio_uring)]
 pub use tokio_uring::{AsyncFile, TokioUringBackend};
 #[cfg(linux_uring)]

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use self::guarded::{Copied, GuardedMapping};
 use self::mapping::Mapping;
@@ -33,8 +33,8 @@ use crate::positional::file_len;
 use crate::retry::{Shortfall, read_fully};
 use crate::sys::{self, PerProcess};
 use crate::{
-    Access, BackendKind, BackendOptions, Capabilities, Error, FileHandle, Read, ReadBackend,
-    Residency, Result,
+    Access, BackendKind, BackendOptions, BackendStats, Capabilities, Error, Expectation,
+    FileHandle, Read, ReadBackend, Residency, Result,
 };
 
 pub use file_map::{FileMap, MapAdvice, Unchanging};
@@ -97,16 +97,6 @@ impl MappedFile {
         }
     }
 }
-
-/// The longest that a copy of pages in memory should take: 1 GB/s, and 20 µs for good measure. A
-/// device takes 50 µs and more. A thread that lost the processor in between is mistaken for one that
-/// waited, which costs one useless request for each read.
-fn time_from_memory(len: usize) -> Duration {
-    Duration::from_micros(20) + Duration::from_nanos(len as u64)
-}
-
-/// In a smaller batch the clock would cost more than 3 % of the time of a warm read.
-const TIMED_READS_MIN: usize = 8;
 
 impl Cached for MappedFile {
     fn file(&self) -> &File {
@@ -212,7 +202,7 @@ impl MmapBackend {
         let (mut at, mut rest) = (first, run);
         while !rest.is_empty() {
             let (window, behind) = rest.split_at_mut(in_flight::window_len(rest));
-            if window.len() < TIMED_READS_MIN {
+            if window.len() < in_flight::TIMED_READS_MIN {
                 self.read_each(mapped, window, at)?;
             } else {
                 let was_cold = mapped.is_cold.load(Ordering::Relaxed);
@@ -222,7 +212,7 @@ impl MmapBackend {
                 let (leader, others) = window.split_at_mut(1);
                 let started = Instant::now();
                 self.read_each(mapped, leader, at)?;
-                let is_cold = started.elapsed() > time_from_memory(leader[0].len());
+                let is_cold = in_flight::has_waited(started, leader[0].len());
                 if is_cold && !was_cold {
                     mapped.ask_for(others);
                 }
@@ -313,6 +303,18 @@ impl ReadBackend for MmapBackend {
             slices.release(range.clone());
         }
         pin.copies.release(range);
+        Ok(())
+    }
+
+    fn stats(&self) -> BackendStats {
+        BackendStats { handles: self.handle_cache_stats(), ..BackendStats::default() }
+    }
+
+    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
+        for file in files {
+            let pin = self.acquire(file, 0)?;
+            pin.hint.set(expectation.access, |access| pin.copies.advise(access));
+        }
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::file::next_owner;
 use crate::{
     AutoBackend, BackendKind, BackendOptions, Error, MemoryBackend, MmapBackend, PositionalBackend,
     ReadBackend, Result, direct, tokio_uring, uring,
@@ -22,8 +23,8 @@ pub fn open_backend(kind: BackendKind, options: &BackendOptions) -> Result<Arc<d
     Ok(match kind {
         BackendKind::Pread => Arc::new(PositionalBackend::pread(options)?),
         BackendKind::Mmap => Arc::new(MmapBackend::new(options)?),
-        BackendKind::Direct => direct::open(options)?,
-        BackendKind::Uring => uring::open(options)?,
+        BackendKind::Direct => direct::open(options, next_owner())?,
+        BackendKind::Uring => uring::open(options, next_owner())?,
         BackendKind::Uncached => Arc::new(PositionalBackend::uncached(options)?),
         BackendKind::TokioUring => tokio_uring::open(options)?,
         BackendKind::Memory => Arc::new(MemoryBackend::new()),

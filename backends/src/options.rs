@@ -34,6 +34,8 @@ pub struct BackendOptions {
     pub residency: Residency,
     /// In which order files are read through the page cache.
     pub access: Access,
+    /// Whether data that `auto` reads becomes warm.
+    pub warmth: Warmth,
     /// Where `auto` looks for what was measured to be best here. Nowhere by default.
     pub profile: ProfileSource,
     /// Where aligned memory for reads into unaligned destinations comes from. The default is a
@@ -55,6 +57,7 @@ impl Default for BackendOptions {
             cache_policy: CachePolicy::default(),
             residency: Residency::default(),
             access: Access::default(),
+            warmth: Warmth::default(),
             profile: ProfileSource::default(),
             pool: None,
             faults: None,
@@ -143,4 +146,30 @@ pub enum Access {
     Random,
     /// From the front to the back: the kernel reads further ahead than usual.
     Sequential,
+}
+
+/// Whether the data that `auto` reads stays in the page cache, to be read from memory the next time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Warmth {
+    /// Data stays if the caller says that it will be read again (epochs do) and it fits into the
+    /// memory that is available, control groups included. Other data leaves the cache as it was.
+    #[default]
+    Auto,
+    /// Everything that is read stays, as long as the kernel has room for it.
+    Keep,
+    /// Cold data is read past the page cache. Small reads that follow one another are then not read
+    /// ahead by the kernel: read in batches.
+    Leave,
+}
+
+/// What a caller knows about how files are going to be read; see [`ReadBackend::expect`].
+///
+/// [`ReadBackend::expect`]: crate::ReadBackend::expect
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expectation {
+    /// In which order.
+    pub access: Access,
+    /// The size of the data that the files belong to, if all of it is going to be read again and
+    /// again, as in epochs.
+    pub reread_bytes: Option<u64>,
 }

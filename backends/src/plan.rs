@@ -184,13 +184,13 @@ impl Plan {
     }
 
     /// The size of all bounced requests together, each in whole pages.
-    #[cfg_attr(not(linux_uring), allow(dead_code))]
+    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
     pub(crate) fn bounce_bytes_sum(&self) -> usize {
         self.bounce_bytes_sum
     }
 
     /// How many requests bounce.
-    #[cfg_attr(not(linux_uring), allow(dead_code))]
+    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
     pub(crate) fn bounces(&self) -> usize {
         self.bounces
     }

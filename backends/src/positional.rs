@@ -10,6 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::buffered_file::BufferedFile;
 use crate::fault::Faults;
@@ -19,7 +20,8 @@ use crate::in_flight;
 use crate::retry::{Shortfall, read_fully};
 use crate::sys::{self, PerProcess};
 use crate::{
-    BackendKind, BackendOptions, Capabilities, Error, FileHandle, Read, ReadBackend, Result,
+    BackendKind, BackendOptions, BackendStats, Capabilities, Error, Expectation, FileHandle, Read,
+    ReadBackend, Result,
 };
 
 type ReadAt = fn(&File, &mut [u8], u64) -> io::Result<usize>;
@@ -40,7 +42,6 @@ struct Calls {
 #[derive(Debug)]
 pub struct PositionalBackend {
     kind: BackendKind,
-    owner: u64,
     calls: Calls,
     cache: PerProcess<HandleCache<BufferedFile>>,
     faults: Option<Arc<Faults>>,
@@ -50,13 +51,19 @@ impl PositionalBackend {
     /// `pread`.
     pub fn pread(options: &BackendOptions) -> Result<Self> {
         let calls = Calls { read: sys::read_at, read_at_once: sys::read_cached_now };
-        Self::new(BackendKind::Pread, options, calls, open_plain)
+        Self::new(BackendKind::Pread, options, calls, open_plain, next_owner())
+    }
+
+    /// `pread` beside another backend of the same owner: it reads the files of both.
+    pub(crate) fn beside(options: &BackendOptions, owner: u64) -> Result<Self> {
+        let calls = Calls { read: sys::read_at, read_at_once: sys::read_cached_now };
+        Self::new(BackendKind::Pread, options, calls, open_plain, owner)
     }
 
     /// `preadv2` with `RWF_DONTCACHE`. Whether the filesystem has it shows when a file is opened.
     pub fn uncached(options: &BackendOptions) -> Result<Self> {
         let calls = Calls { read: sys::read_uncached, read_at_once: sys::read_uncached_now };
-        Self::new(BackendKind::Uncached, options, calls, open_uncached)
+        Self::new(BackendKind::Uncached, options, calls, open_uncached, next_owner())
     }
 
     fn new(
@@ -64,15 +71,16 @@ impl PositionalBackend {
         options: &BackendOptions,
         calls: Calls,
         open: fn(BackendKind, &Path) -> Result<File>,
+        owner: u64,
     ) -> Result<Self> {
         options.validate()?;
-        let (owner, open_max, access) = (next_owner(), options.open_files_max, options.access);
+        let (open_max, access) = (options.open_files_max, options.access);
         let cache = PerProcess::new(move |inherited: Option<&HandleCache<BufferedFile>>| {
             inherited.inspect(|cache| cache.clear());
             let open = move |path: &Path| Ok(BufferedFile::new(open(kind, path)?, access));
-            HandleCache::new(owner, kind, open_max, open)
+            HandleCache::new(owner, kind, open_max, open).beside()
         });
-        Ok(Self { kind, owner, calls, cache, faults: options.faults.clone() })
+        Ok(Self { kind, calls, cache, faults: options.faults.clone() })
     }
 
     /// What the cache of open files has done so far.
@@ -81,8 +89,43 @@ impl PositionalBackend {
         self.cache.get().stats()
     }
 
-    pub(crate) fn owner(&self) -> u64 {
-        self.owner
+    /// Copies what the page cache has, and never waits: neither for the device nor for a file.
+    /// False if that is not all of the read; then the kernel has begun to read the rest.
+    pub(crate) fn read_at_once(&self, read: &mut Read<'_>) -> bool {
+        let Ok(Some(file)) = self.cache.get().try_acquire(read.file()) else { return false };
+        file.expect_batch();
+        let (offset, len) = (read.offset(), read.len());
+        let mut read_at_once = Faults::apply(self.faults.as_deref(), 1, self.calls.read_at_once);
+        file.read_at_once(read.dst(), offset, &mut read_at_once) == len
+    }
+
+    /// Reads a part of a stream: the kernel is to read ahead of it.
+    pub(crate) fn read_stream(&self, read: &mut Read<'_>) -> Result<()> {
+        let acquired = self.cache.get().acquire(read.file());
+        let pin = acquired.map_err(|error| for_read(error, read, 0))?;
+        pin.expect_stream();
+        self.read_rest(&pin, read, 0, 0)
+    }
+
+    /// Reads a batch, and says of every read whether the page cache had all of it. (Of a read that
+    /// is a batch of its own, it does not.)
+    pub(crate) fn read_batch_and_tell(
+        &self,
+        reads: &mut [Read<'_>],
+        mut tell: impl FnMut(&Read<'_>, bool),
+    ) -> Result<()> {
+        let (mut first, mut rest) = (0, reads);
+        while !rest.is_empty() {
+            let len = in_flight::window_len(rest);
+            let (window, behind) = rest.split_at_mut(len);
+            match window {
+                [read] if read.is_empty() => {}
+                [read] => self.read_single(read, first)?,
+                window => self.read_window(window, first, &mut tell)?,
+            }
+            (first, rest) = (first + len, behind);
+        }
+        Ok(())
     }
 
     /// Reads what a read lacks beyond its first `done` bytes, waiting for the device.
@@ -115,7 +158,12 @@ impl PositionalBackend {
 
     /// Reads a part of a batch whose device reads may all be in flight together. `first` is the
     /// index of its first read in the batch.
-    fn read_window(&self, window: &mut [Read<'_>], first: usize) -> Result<()> {
+    fn read_window(
+        &self,
+        window: &mut [Read<'_>],
+        first: usize,
+        tell: &mut impl FnMut(&Read<'_>, bool),
+    ) -> Result<()> {
         let mut done = [0; in_flight::READS_MAX];
         let mut files = Files { cache: self.cache.get(), last: None };
         let mut read_at_once = Faults::apply(self.faults.as_deref(), 1, self.calls.read_at_once);
@@ -125,13 +173,21 @@ impl PositionalBackend {
                 file.expect_batch();
                 let offset = read.offset();
                 *done = file.read_at_once(read.dst(), offset, &mut read_at_once);
+                tell(read, *done == read.len());
             }
         }
-        for (at, (read, done)) in window.iter_mut().zip(done).enumerate() {
-            if done < read.len() {
-                let index = first + at;
-                let file = files.pin(read).map_err(|error| for_read(error, read, index))?;
-                self.read_rest(file, read, done, index)?;
+        let mut is_asked_for = window.len() < in_flight::TIMED_READS_MIN;
+        for at in 0..window.len() {
+            let (read, done, index) = (&mut window[at], done[at], first + at);
+            if done == read.len() {
+                continue;
+            }
+            let file = files.pin(read).map_err(|error| for_read(error, read, index))?;
+            let started = (!is_asked_for && !file.answers_at_once()).then(Instant::now);
+            self.read_rest(file, read, done, index)?;
+            if started.is_some_and(|started| in_flight::has_waited(started, read.len())) {
+                files.ask_for(&window[at + 1..]);
+                is_asked_for = true;
             }
         }
         Ok(())
@@ -145,6 +201,16 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
+    /// Has the system begin to read all of these: where reads cannot be made that do not wait, this
+    /// has the rest of a cold batch in flight together.
+    fn ask_for(&mut self, reads: &[Read<'_>]) {
+        for read in reads {
+            if let (Some(end), Ok(file)) = (read.end(), self.pin(read)) {
+                let _hint = sys::prefetch_cached(file.file(), read.offset()..end);
+            }
+        }
+    }
+
     fn pin(&mut self, read: &Read<'_>) -> Result<&BufferedFile> {
         let address = read.file().address();
         if self.last.as_ref().is_none_or(|(last, _)| *last != address) {
@@ -189,18 +255,7 @@ impl ReadBackend for PositionalBackend {
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        let (mut first, mut rest) = (0, reads);
-        while !rest.is_empty() {
-            let len = in_flight::window_len(rest);
-            let (window, behind) = rest.split_at_mut(len);
-            match window {
-                [read] if read.is_empty() => {}
-                [read] => self.read_single(read, first)?,
-                window => self.read_window(window, first)?,
-            }
-            (first, rest) = (first + len, behind);
-        }
-        Ok(())
+        self.read_batch_and_tell(reads, |_, _| {})
     }
 
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
@@ -212,6 +267,17 @@ impl ReadBackend for PositionalBackend {
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         let pin = self.cache.get().acquire(file)?;
         let _hint = sys::release_cached(pin.file(), range);
+        Ok(())
+    }
+
+    fn stats(&self) -> BackendStats {
+        BackendStats { handles: self.handle_cache_stats(), ..BackendStats::default() }
+    }
+
+    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
+        for file in files {
+            self.cache.get().acquire(file)?.set_access(expectation.access);
+        }
         Ok(())
     }
 }

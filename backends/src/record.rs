@@ -2,19 +2,21 @@
 //!
 //! The format is text, a line for each batch; `docs/formats.md` describes it.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::mmap::MappedRange;
-use crate::{BackendKind, Capabilities, Error, FileHandle, Read, ReadBackend, Result, sys};
+use crate::thread_number::thread_number;
+use crate::{
+    BackendKind, BackendStats, Capabilities, Error, Expectation, FileHandle, Read, ReadBackend,
+    Result, sys,
+};
 
 /// The first line of a recording.
 const HEAD: &[u8] = b"ringmain recording 1\n";
@@ -314,19 +316,6 @@ fn escape_path(buffer: &mut Vec<u8>, path: &Path) {
     buffer.push(b'\n');
 }
 
-/// A small number for each thread that ever recorded.
-fn thread_number() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    thread_local! {
-        static MINE: Cell<Option<u32>> = const { Cell::new(None) };
-    }
-    MINE.with(|mine| {
-        let number = mine.get().unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
-        mine.set(Some(number));
-        number
-    })
-}
-
 impl ReadBackend for RecordingBackend {
     fn kind(&self) -> BackendKind {
         self.inner.kind()
@@ -364,6 +353,18 @@ impl ReadBackend for RecordingBackend {
 
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         self.inner.release(file, range)
+    }
+
+    fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
+        self.inner.explain(file)
+    }
+
+    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
+        self.inner.expect(files, expectation)
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.inner.stats()
     }
 
     fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {

@@ -9,8 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use common::give_up::give_up_root;
 use ringmain_backends::conformance::child::in_child;
 use ringmain_backends::fault::Faults;
+use ringmain_backends::probe::drop_cached;
 use ringmain_backends::{
     AutoBackend, BackendKind, BackendOptions, Error, Read, ReadBackend, ReadBackendExt,
     open_backend,
@@ -43,18 +45,6 @@ fn refuse(call: libc::c_long) {
             || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) != 0
     };
     assert!(!failed, "seccomp: {}", io::Error::last_os_error());
-}
-
-fn give_up_root() {
-    // SAFETY: no pointers but a null one with a count of 0; the user comes last, because only
-    // root may change the groups.
-    let failed = unsafe {
-        libc::geteuid() == 0
-            && (libc::setgroups(0, std::ptr::null()) != 0
-                || libc::setgid(65534) != 0
-                || libc::setuid(65534) != 0)
-    };
-    assert!(!failed, "giving up root: {}", io::Error::last_os_error());
 }
 
 fn limit_locked_memory(bytes: u64) {
@@ -126,7 +116,13 @@ fn auto_reads_where_direct_reads_are_refused_after_open() {
     let dir = tempfile::tempdir().unwrap();
     let contents: Vec<u8> = (0..100_000u32).map(|i| (i * 7 % 251) as u8).collect();
     let paths = [0, 1, 2].map(|at| dir.path().join(format!("data-{at}")));
-    paths.iter().for_each(|path| std::fs::write(path, &contents).unwrap());
+    for path in &paths {
+        std::fs::write(path, &contents).unwrap();
+        // What is in the page cache is not asked of the device.
+        let file = std::fs::File::open(path).unwrap();
+        file.sync_all().unwrap();
+        drop_cached(&file, 0..100_000).unwrap();
+    }
     let faults = Arc::new(Faults { refuses_direct: true, ..Faults::default() });
     let options = BackendOptions { faults: Some(Arc::clone(&faults)), ..BackendOptions::default() };
     let auto = AutoBackend::new(&options).unwrap();

@@ -84,6 +84,9 @@ macro_rules! __conformance_cases {
             batches::several_files
             batches::a_batch_larger_than_the_ring
             batches::one_batch_of_every_size
+            cache_states::cached_dropped_and_half_dropped
+            cache_states::expected_in_every_way
+            cache_states::dropped_while_being_read
             bounds::queue_depth_one
             bounds::one_open_file
             bounds::pool_of_one_buffer

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
 use crate::open::not_built;
-use crate::{BackendKind, BackendOptions, ReadBackend, Result};
+use crate::overlap::OverlappingBackend;
+use crate::{BackendKind, BackendOptions, Result};
 
-pub(crate) fn open(_options: &BackendOptions) -> Result<Arc<dyn ReadBackend>> {
+pub(crate) fn open(_options: &BackendOptions, _owner: u64) -> Result<Arc<dyn OverlappingBackend>> {
     Err(not_built(BackendKind::Direct, "direct", cfg!(feature = "direct")))
 }

@@ -9,12 +9,14 @@ use super::bounces::Bounces;
 use super::workers::Workers;
 use crate::device::Device;
 use crate::failure::FirstFailure;
+use crate::file::next_owner;
 use crate::handle_cache::HandleCacheStats;
+use crate::overlap::{Answer, OverlappingBackend};
 use crate::plan::Request;
 use crate::sys::PerProcess;
 use crate::{
-    BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Read, ReadBackend,
-    Result,
+    BackendKind, BackendOptions, BackendStats, CachePolicy, Capabilities, Error, FileHandle, Read,
+    ReadBackend, Result,
 };
 
 /// `O_DIRECT` reads: past the page cache, several at a time through a few threads.
@@ -31,7 +33,11 @@ pub struct DirectBackend {
 impl DirectBackend {
     /// Threads are started when a batch first has work for them.
     pub fn new(options: &BackendOptions) -> Result<Self> {
-        let device = Device::new(BackendKind::Direct, options, CachePolicy::Direct)?;
+        Self::for_owner(options, next_owner())
+    }
+
+    fn for_owner(options: &BackendOptions, owner: u64) -> Result<Self> {
+        let device = Device::new(BackendKind::Direct, options, CachePolicy::Direct, owner)?;
         let threads_max = options.threads_max;
         let workers = PerProcess::new(move |_inherited| Workers::new(threads_max - 1));
         Ok(Self { device, workers, threads_max })
@@ -44,8 +50,8 @@ impl DirectBackend {
     }
 }
 
-pub(crate) fn open(options: &BackendOptions) -> Result<Arc<dyn ReadBackend>> {
-    Ok(Arc::new(DirectBackend::new(options)?))
+pub(crate) fn open(options: &BackendOptions, owner: u64) -> Result<Arc<dyn OverlappingBackend>> {
+    Ok(Arc::new(DirectBackend::for_owner(options, owner)?))
 }
 
 impl ReadBackend for DirectBackend {
@@ -71,12 +77,34 @@ impl ReadBackend for DirectBackend {
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        self.read_batch_beside(reads, &mut || false)
+    }
+
+    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+        self.device.prefetch(file, range)
+    }
+
+    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+        self.device.release(file, range)
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.device.stats()
+    }
+}
+
+impl OverlappingBackend for DirectBackend {
+    fn read_batch_beside(
+        &self,
+        reads: &mut [Read<'_>],
+        work: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
         let reads = &*reads;
         self.device.with_plan(reads, |plan| {
             let failure = Failure::default();
             let bounces = Bounces::new(&self.device.pool);
             let requests = plan.requests();
-            self.workers.get().run(requests.len(), &|at| {
+            let run = |at: usize| {
                 if failure.outranks(&requests[at]) {
                     return;
                 }
@@ -89,18 +117,15 @@ impl ReadBackend for DirectBackend {
                 if let Err((index, error)) = outcome {
                     failure.record(index, error);
                 }
-            });
+            };
+            self.workers.get().run_beside(requests.len(), &run, work);
             let first = failure.first.into_inner().unwrap_or_else(PoisonError::into_inner);
             first.into_result(&self.device, reads)
         })
     }
 
-    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.prefetch(file, range)
-    }
-
-    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.release(file, range)
+    fn cached(&self, file: &FileHandle, range: Range<u64>) -> Answer {
+        self.device.cached(file, range)
     }
 }
 

@@ -53,7 +53,20 @@ impl Workers {
 
     /// Calls `run` once with every number below `count`, on this thread and on helpers, and
     /// returns when all the calls have.
-    pub(super) fn run(&self, count: usize, run: &(dyn Fn(usize) + Sync)) {
+    #[cfg(test)]
+    fn run(&self, count: usize, run: &(dyn Fn(usize) + Sync)) {
+        self.run_beside(count, run, &mut || false);
+    }
+
+    /// Calls `run` once with every number below `count`, on this thread and on helpers, and
+    /// returns when all the calls have. While helpers are at it, this thread first does its own
+    /// `work`, until that returns false.
+    pub(super) fn run_beside(
+        &self,
+        count: usize,
+        run: &(dyn Fn(usize) + Sync),
+        work: &mut dyn FnMut() -> bool,
+    ) {
         let helpers = count.saturating_sub(1).min(self.helpers_max);
         if helpers == 0 {
             (0..count).for_each(run);
@@ -70,6 +83,7 @@ impl Workers {
         // Also when `run` unwinds on this thread, nobody may be left with a reference to `job`.
         let recall = Recall { workers: self, job: &job };
         self.invite(&job, helpers);
+        while work() {}
         job.work();
         drop(recall);
         assert!(!job.panicked.load(Ordering::Acquire), "a helper's part of the job panicked");

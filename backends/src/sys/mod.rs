@@ -3,9 +3,13 @@
 mod per_process;
 
 #[cfg(target_os = "linux")]
+mod available_memory;
+#[cfg(target_os = "linux")]
 mod cuda;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_os = "linux")]
+pub(crate) use available_memory::available_memory_bytes;
 #[cfg(target_os = "linux")]
 pub(crate) use cuda::{count_gpus, load_cufile};
 #[cfg(target_os = "linux")]

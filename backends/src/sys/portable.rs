@@ -49,7 +49,28 @@ pub(crate) fn supports_uncached(_file: &File) -> io::Result<()> {
     unsupported()
 }
 
-/// Read-ahead is left to the operating system.
+/// Asks the system to read the range ahead.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn prefetch_cached(file: &File, range: Range<u64>) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+
+    for step in super::prefetch_steps(range) {
+        let offset = i64::try_from(step.start).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // A step is small.
+        let count = (step.end - step.start) as libc::c_int;
+        let advice = libc::radvisory { ra_offset: offset, ra_count: count };
+        // SAFETY: the descriptor is open, and `advice` outlives the call.
+        let failed =
+            unsafe { libc::fcntl(file.as_raw_fd(), libc::F_RDADVISE, &raw const advice) } != 0;
+        if failed {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Reading ahead is left to the operating system.
+#[cfg(not(target_vendor = "apple"))]
 pub(crate) fn prefetch_cached(_file: &File, _range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
@@ -57,6 +78,11 @@ pub(crate) fn prefetch_cached(_file: &File, _range: Range<u64>) -> io::Result<()
 /// So is what the page cache keeps.
 pub(crate) fn release_cached(_file: &File, _range: Range<u64>) -> io::Result<()> {
     Ok(())
+}
+
+/// Not known, so nothing is brought into memory for later.
+pub(crate) fn available_memory_bytes() -> Option<u64> {
+    None
 }
 
 pub(crate) fn cached_pages(_file: &File, _range: Range<u64>) -> io::Result<u64> {

@@ -71,19 +71,43 @@ pub(crate) fn release_mapped(_map: &Mmap, _start: usize, _len: usize) -> io::Res
     Ok(())
 }
 
-pub(crate) fn prefetch_mapped(_map: &Mmap, _start: usize, _len: usize) -> io::Result<()> {
-    Ok(())
+/// Begins to read a range, which lies in the mapping, since Windows 8.
+pub(crate) fn prefetch_mapped(map: &Mmap, start: usize, len: usize) -> io::Result<()> {
+    /// `WIN32_MEMORY_RANGE_ENTRY`.
+    #[repr(C)]
+    struct Range {
+        start: *const u8,
+        len: usize,
+    }
+
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        fn GetCurrentProcess() -> *mut std::ffi::c_void;
+        fn PrefetchVirtualMemory(
+            process: *mut std::ffi::c_void,
+            count: usize,
+            ranges: *const Range,
+            flags: u32,
+        ) -> i32;
+    }
+
+    let range = Range { start: map[start..][..len].as_ptr(), len };
+    // SAFETY: the one range is a part of the mapping, which is borrowed during the call; the call
+    // changes nothing but what is in memory.
+    let done = unsafe { PrefetchVirtualMemory(GetCurrentProcess(), 1, &raw const range, 0) } != 0;
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// There is nothing like `madvise`, but for `PrefetchVirtualMemory`, which is not built.
+/// There is nothing like `madvise`, but for reading ahead.
 pub(crate) fn advise_mapped(
-    _map: &Mmap,
+    map: &Mmap,
     advice: MapAdvice,
-    _start: usize,
-    _len: usize,
+    start: usize,
+    len: usize,
 ) -> io::Result<()> {
     match advice {
         MapAdvice::Normal => Ok(()),
+        MapAdvice::WillNeed => prefetch_mapped(map, start, len),
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
 }

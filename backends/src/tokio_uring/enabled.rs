@@ -10,11 +10,12 @@ use super::batch::{Batch, Scratch};
 use super::queue::Queue;
 use super::runtime::Runtime;
 use crate::device::Device;
+use crate::file::next_owner;
 use crate::handle_cache::HandleCacheStats;
 use crate::sys::PerProcess;
 use crate::{
-    BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Read, ReadBackend,
-    Result,
+    BackendKind, BackendOptions, BackendStats, CachePolicy, Capabilities, Error, FileHandle, Read,
+    ReadBackend, Result,
 };
 
 /// io_uring reads on the thread of a tokio-uring runtime.
@@ -86,8 +87,9 @@ impl TokioUringBackend {
         let chunk_bytes =
             options.chunk_bytes.min(CHUNK_BYTES_MAX).min(1 << pool.limit_bytes().ilog2());
         let options = BackendOptions { chunk_bytes, pool: Some(pool), ..options.clone() };
+        let policy = options.cache_policy;
         let backend = Self {
-            device: Device::new(BackendKind::TokioUring, &options, options.cache_policy)?,
+            device: Device::new(BackendKind::TokioUring, &options, policy, next_owner())?,
             depth_max: options.depth_max,
             home: PerProcess::new(|_inherited| Home::default()),
         };
@@ -162,5 +164,9 @@ impl ReadBackend for TokioUringBackend {
 
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         self.device.release(file, range)
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.device.stats()
     }
 }

@@ -87,15 +87,20 @@ impl<'a, 'r> Batch<'a, 'r> {
         true
     }
 
-    /// Reads everything, or says what failed. Nothing is in flight when it returns.
-    pub(super) fn run(mut self) -> Result<()> {
+    /// Reads everything, or says what failed. Nothing is in flight when it returns. It does not wait
+    /// while there is `work` to do, which returns false when it is done.
+    pub(super) fn run(mut self, mut work: Option<&mut dyn FnMut() -> bool>) -> Result<()> {
         let mut patience = Patience::default();
         loop {
             self.start_requests();
             if self.ring.in_flight() == 0 {
                 break; // Nothing was left to start either.
             }
-            match self.ring.submit_and_wait(self.completions_wanted()) {
+            let submitted = match work {
+                Some(_) => self.ring.submit_and_look(),
+                None => self.ring.submit_and_wait(self.completions_wanted()),
+            };
+            match submitted {
                 Ok(()) => patience.renew(),
                 // A signal ended the wait, and the reads go on: no failure, however long the
                 // device takes. The kernel takes the queue before it waits, so a queue that it has
@@ -113,6 +118,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                 patience.renew();
                 self.complete(completion);
             }
+            work = work.and_then(|work| work().then_some(work));
         }
         self.lanes.into_result()
     }

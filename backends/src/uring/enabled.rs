@@ -10,12 +10,14 @@ use super::ring::{Ring, SetupReport};
 use super::rings::{self, Place, ThreadRing};
 use crate::device::Device;
 use crate::failure::FirstFailure;
+use crate::file::next_owner;
 use crate::handle_cache::HandleCacheStats;
+use crate::overlap::{Answer, OverlappingBackend};
 use crate::plan::Plan;
 use crate::sys::PerProcess;
 use crate::{
-    BackendKind, BackendOptions, CachePolicy, Capabilities, Degradation, Error, FileHandle, Read,
-    ReadBackend, Result,
+    BackendKind, BackendOptions, BackendStats, CachePolicy, Capabilities, Degradation, Error,
+    FileHandle, Read, ReadBackend, Result,
 };
 
 /// Batched io_uring reads: a whole batch with one or two system calls, as many of its requests in
@@ -41,7 +43,11 @@ pub struct UringBackend {
 impl UringBackend {
     /// Makes this thread's ring, to find out whether rings can be had.
     pub fn new(options: &BackendOptions) -> Result<Self> {
-        let device = Device::new(BackendKind::Uring, options, options.cache_policy)?;
+        Self::for_owner(options, next_owner())
+    }
+
+    fn for_owner(options: &BackendOptions, owner: u64) -> Result<Self> {
+        let device = Device::new(BackendKind::Uring, options, options.cache_policy, owner)?;
         // `validate` keeps the depth far below.
         let (ring, setup) = Ring::new(options.depth_max as u32)
             .map_err(|error| Error::no_ring(BackendKind::Uring, &error))?;
@@ -94,6 +100,26 @@ impl UringBackend {
         rings::put(self.device.owner, Arc::downgrade(&self.alive), ring);
     }
 
+    fn run(&self, reads: &mut [Read<'_>], work: Option<&mut dyn FnMut() -> bool>) -> Result<()> {
+        let reads = &*reads;
+        self.device.with_plan(reads, |plan| {
+            let Some(mut ring) = self.take_ring() else {
+                return self.run_without_ring(plan, reads);
+            };
+            let ThreadRing { ring: queue, scratch, .. } = &mut ring;
+            // SAFETY: the caller has borrowed the batch mutably until this returns.
+            let batch =
+                unsafe { Batch::new(&self.device, plan, reads, queue, scratch, self.depth_max) };
+            let outcome = batch.run(work);
+            if ring.ring.in_flight() == 0 {
+                ring.ring.drop_arena();
+                self.put_ring(ring);
+            }
+            // Else the kernel refused the ring's queue: dropping it waits for what it took.
+            outcome
+        })
+    }
+
     /// Every request on this thread, one after the other.
     fn run_without_ring(&self, plan: &Plan, reads: &[Read<'_>]) -> Result<()> {
         let mut failure = FirstFailure::default();
@@ -118,8 +144,8 @@ impl Drop for UringBackend {
     }
 }
 
-pub(crate) fn open(options: &BackendOptions) -> Result<Arc<dyn ReadBackend>> {
-    Ok(Arc::new(UringBackend::new(options)?))
+pub(crate) fn open(options: &BackendOptions, owner: u64) -> Result<Arc<dyn OverlappingBackend>> {
+    Ok(Arc::new(UringBackend::for_owner(options, owner)?))
 }
 
 /// The set-up flags that a ring gets here.
@@ -157,23 +183,7 @@ impl ReadBackend for UringBackend {
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        let reads = &*reads;
-        self.device.with_plan(reads, |plan| {
-            let Some(mut ring) = self.take_ring() else {
-                return self.run_without_ring(plan, reads);
-            };
-            let ThreadRing { ring: queue, scratch, .. } = &mut ring;
-            // SAFETY: the caller has borrowed the batch mutably until this returns.
-            let batch =
-                unsafe { Batch::new(&self.device, plan, reads, queue, scratch, self.depth_max) };
-            let outcome = batch.run();
-            if ring.ring.in_flight() == 0 {
-                ring.ring.drop_arena();
-                self.put_ring(ring);
-            }
-            // Else the kernel refused the ring's queue: dropping it waits for what it took.
-            outcome
-        })
+        self.run(reads, None)
     }
 
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
@@ -182,5 +192,23 @@ impl ReadBackend for UringBackend {
 
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         self.device.release(file, range)
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.device.stats()
+    }
+}
+
+impl OverlappingBackend for UringBackend {
+    fn read_batch_beside(
+        &self,
+        reads: &mut [Read<'_>],
+        work: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        self.run(reads, Some(work))
+    }
+
+    fn cached(&self, file: &FileHandle, range: Range<u64>) -> Answer {
+        self.device.cached(file, range)
     }
 }

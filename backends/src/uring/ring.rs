@@ -59,6 +59,9 @@ pub(super) struct Completion {
     pub(super) result: io::Result<usize>,
 }
 
+/// `IORING_ENTER_GETEVENTS`: also process what has completed.
+const GETEVENTS: u32 = 1;
+
 /// Set-ups from the best down. A kernel that does not know a flag answers `EINVAL`.
 /// `SINGLE_ISSUER` is of Linux 6.0, `DEFER_TASKRUN` of 6.1, `COOP_TASKRUN` of 5.19, `NO_SQARRAY`
 /// of 6.6.
@@ -158,6 +161,15 @@ impl Ring {
         self.uring.submit_and_wait(want.min(self.in_flight)).map(drop)
     }
 
+    /// Hands the queue to the kernel, and takes note of reads that have finished without waiting
+    /// for any.
+    pub(super) fn submit_and_look(&mut self) -> io::Result<()> {
+        // At most the size of the queue, which is a `u32`.
+        let queued = self.uring.submission().len() as u32;
+        // SAFETY: no argument is passed; what the entries refer to is covered by `push`.
+        unsafe { self.uring.submitter().enter::<()>(queued, 0, GETEVENTS, None) }.map(drop)
+    }
+
     /// The next finished read, if there is one.
     pub(super) fn reap(&mut self) -> Option<Completion> {
         let entry = self.uring.completion().next()?;
@@ -191,7 +203,6 @@ impl Ring {
     }
 
     fn wait_for_one(&self) -> io::Result<()> {
-        const GETEVENTS: u32 = 1;
         // SAFETY: no argument is passed, and nothing is submitted.
         unsafe { self.uring.submitter().enter::<()>(0, 1, GETEVENTS, None) }.map(drop)
     }

@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
 #[cfg(target_os = "linux")]
+pub(crate) mod give_up;
+#[cfg(target_os = "linux")]
 pub(crate) mod image;
+#[cfg(target_os = "linux")]
+pub(crate) mod numbered;
 #[cfg(feature = "conformance")]
 pub(crate) mod subjects;
 

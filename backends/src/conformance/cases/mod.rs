@@ -4,6 +4,7 @@
 pub(super) mod batches;
 pub(super) mod bounds;
 pub(super) mod bytes;
+pub(super) mod cache_states;
 pub(super) mod changes;
 #[cfg(unix)]
 pub(super) mod descriptors;

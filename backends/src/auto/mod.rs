@@ -1,0 +1,569 @@
+//! The backend that chooses for every read.
+//!
+//! What the page cache has is copied from it, by `pread`. The rest is read from the device, past
+//! the page cache, by `uring` or `direct`. A batch that needs both has both at once: the device
+//! reads are submitted first, and the cached ranges are copied while these are in flight.
+
+mod profiled;
+mod report;
+mod residency;
+mod route;
+mod warmth;
+
+use std::cell::Cell;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::slice;
+use std::sync::{Arc, OnceLock};
+
+use smallvec::SmallVec;
+
+use self::profiled::Profiled;
+use self::report::{reason_for, rejection};
+use self::route::Way;
+use crate::file::next_owner;
+use crate::mmap::MappedRange;
+use crate::overlap::OverlappingBackend;
+use crate::stats::{Count, Counters};
+use crate::sys::PerProcess;
+use crate::trace::event;
+use crate::{
+    Access, BackendKind, BackendOptions, BackendStats, CachePolicy, Capabilities, Degradation,
+    Error, Expectation, FileHandle, PositionalBackend, Read, ReadBackend, Result, Warmth, direct,
+    sys, uring,
+};
+
+pub use self::report::{AutoReport, ProfileReport, Rejection};
+pub(crate) use self::route::FileRoute;
+
+/// Chooses for every read: what is in the page cache is copied from it, the rest is read from the
+/// device by the fastest backend that this machine allows. A file whose filesystem refuses direct
+/// reads, at `open` or later, is read with `pread`.
+///
+/// With a [`ProfileSource`](crate::ProfileSource) it takes what was measured to be best instead, for files on the
+/// filesystem that was measured and as long as it works there. A profile that cannot be used is
+/// never an error: the report and the degradations say so.
+///
+/// ```
+/// use ringmain_backends::{AutoBackend, BackendOptions};
+///
+/// let backend = AutoBackend::new(&BackendOptions::default())?;
+/// println!("{}: {}", backend.report().choice, backend.report().reason);
+/// # Ok::<(), ringmain_backends::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct AutoBackend {
+    owner: u64,
+    profiled: Option<Profiled>,
+    /// `None` where only the page cache can be read.
+    device: Option<Arc<dyn OverlappingBackend>>,
+    cache: PositionalBackend,
+    /// Reads are routed. If not, all of them go to the device where there is one.
+    routes: bool,
+    access: Access,
+    warmth: Warmth,
+    report: AutoReport,
+    counters: Counters,
+    /// The first file whose reads were refused, and what was done about it.
+    refusal: PerProcess<OnceLock<Degradation>>,
+}
+
+/// Reads whose ways are chosen together: enough for any device, and few enough to be remembered on
+/// the stack.
+const WINDOW_READS: usize = 4096;
+
+/// Bytes that are copied from the page cache between two looks at the device.
+const COPY_STEP_BYTES: usize = 256 << 10;
+
+/// What is brought into the page cache around a cold read of data that is kept. Blocks of this size
+/// arrive at the device's full speed.
+const BRING_BYTES: u64 = 1 << 20;
+
+impl AutoBackend {
+    /// Tries the backends.
+    pub fn new(options: &BackendOptions) -> Result<Self> {
+        options.validate()?;
+        let owner = next_owner();
+        // A file may be open twice, once for the device and once for the page cache.
+        let routes = options.cache_policy == CachePolicy::Direct && options.open_files_max > 1;
+        let open_files_max = if routes { options.open_files_max / 2 } else { 1 };
+        let cache_options = BackendOptions { open_files_max, ..options.clone() };
+        let cache = PositionalBackend::beside(&cache_options, owner)?;
+        let open_files_max = options.open_files_max - if routes { open_files_max } else { 0 };
+        let device_options = BackendOptions { open_files_max, ..options.clone() };
+        let mut rejected = Vec::new();
+        // From the fastest on cold data down.
+        let candidates = [BackendKind::Uring, BackendKind::Direct];
+        let device = candidates.into_iter().find_map(|kind| {
+            let open = if kind == BackendKind::Uring { uring::open } else { direct::open };
+            let attempt = open(&device_options, owner);
+            attempt.map_err(|error| rejected.push(rejection(kind, &error))).ok()
+        });
+        let (profile, profiled) = Profiled::find(options).unzip();
+        let profiled: Option<Profiled> = profiled.flatten();
+        let choice = profiled
+            .as_ref()
+            .map(|profiled| profiled.backend.kind())
+            .or_else(|| device.as_ref().map(|device| device.kind()))
+            .unwrap_or(BackendKind::Pread);
+        let reason = reason_for(choice, &rejected, profile.as_ref());
+        event!(debug, %choice, %reason, "auto chose its backends");
+        let report = AutoReport { choice, reason, rejected, profile };
+        let refusal = PerProcess::new(|inherited: Option<&OnceLock<Degradation>>| {
+            inherited.cloned().unwrap_or_default()
+        });
+        let (access, warmth) = (options.access, options.warmth);
+        let counters = Counters::default();
+        Ok(Self {
+            owner,
+            profiled,
+            device,
+            cache,
+            routes,
+            access,
+            warmth,
+            report,
+            counters,
+            refusal,
+        })
+    }
+
+    /// What was chosen for this machine, and why.
+    #[must_use]
+    pub fn report(&self) -> &AutoReport {
+        &self.report
+    }
+
+    /// What would read this file, and why: its filesystem may refuse what the machine allows, or
+    /// be another one than the profile is about.
+    pub fn report_for(&self, path: &Path) -> Result<AutoReport> {
+        let mut report = self.report.clone();
+        if let (Some(profiled), Some(profile)) = (&self.profiled, &mut report.profile) {
+            match profiled.open_file(path) {
+                Ok(opened) => return opened.map(|_| report),
+                Err(objection) => (profile.is_used, profile.reason) = (false, objection),
+            }
+            report.choice = self.device.as_ref().map_or(BackendKind::Pread, |it| it.kind());
+        }
+        if let Some(Err(error)) = self.device.as_ref().map(|device| device.open(path)) {
+            if !error.is_unsupported() {
+                return Err(error);
+            }
+            report.rejected.push(rejection(report.choice, &error));
+            report.choice = BackendKind::Pread;
+        }
+        if report.choice == BackendKind::Pread {
+            self.cache.open(path)?;
+        }
+        report.reason = reason_for(report.choice, &report.rejected, report.profile.as_ref());
+        Ok(report)
+    }
+
+    /// What is remembered of a file; `None` for one of the profile's backend, or of another one.
+    fn route_of<'f>(&self, file: &'f FileHandle) -> Option<&'f FileRoute> {
+        file.route().filter(|_| file.owner() == self.owner)
+    }
+
+    /// The backend for everything but reads.
+    fn backend_of(&self, file: &FileHandle) -> &dyn ReadBackend {
+        match (&self.device, &self.profiled) {
+            (Some(device), _) if self.route_of(file).is_some_and(|it| !it.is_cache_only()) => {
+                &**device
+            }
+            (_, Some(profiled)) if self.route_of(file).is_none() => &*profiled.backend,
+            _ => &self.cache,
+        }
+    }
+
+    fn way(&self, read: &Read<'_>) -> Way {
+        let Some(device) = &self.device else {
+            return if self.route_of(read.file()).is_some() { Way::Cache } else { Way::Profiled };
+        };
+        let Some(route) = self.route_of(read.file()) else { return Way::Profiled };
+        if !self.routes && !route.is_cache_only() {
+            return Way::Device;
+        }
+        let Some(end) = read.end().filter(|_| !read.is_empty()) else { return Way::Device };
+        let ask = || {
+            self.counters.add(Count::Questions, 1);
+            device.cached(read.file(), read.offset()..end)
+        };
+        route.way(read.offset(), throw_dice(), ask)
+    }
+
+    /// The profile's backend. Without a profile this is for a handle of another backend, which any
+    /// backend refuses.
+    fn profiled(&self) -> &dyn ReadBackend {
+        self.profiled.as_ref().map_or(&self.cache, |profiled| &*profiled.backend)
+    }
+
+    fn device(&self) -> &dyn OverlappingBackend {
+        match &self.device {
+            Some(device) => &**device,
+            None => unreachable!("nothing is sent to a device that is not there"),
+        }
+    }
+
+    fn read_single(&self, read: &mut Read<'_>) -> Result<()> {
+        let route = self.route_of(read.file());
+        let may_stream = self.routes && self.warmth != Warmth::Leave;
+        if may_stream && route.is_some_and(|route| route.is_stream(read)) {
+            self.cache.read_stream(read)?;
+            self.count_cached(slice::from_ref(read));
+            return Ok(());
+        }
+        match self.way(read) {
+            Way::Profiled => self.profiled().read_batch(slice::from_mut(read)),
+            Way::Device => self.device().read_batch(slice::from_mut(read)),
+            way @ (Way::Cache | Way::Bring) => {
+                if way == Way::Bring {
+                    self.bring(read);
+                }
+                if !self.copy_cached(read) {
+                    self.cache.read_batch(slice::from_mut(read))?;
+                }
+                self.count_cached(slice::from_ref(read));
+                Ok(())
+            }
+        }
+    }
+
+    fn read_many(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        for (at, window) in reads.chunks_mut(WINDOW_READS).enumerate() {
+            self.read_window(window).map_err(|error| match error.index() {
+                Some(index) => error.with_index(at * WINDOW_READS + index),
+                None => error,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Reads no more than [`WINDOW_READS`].
+    fn read_window(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let ways: SmallVec<[Way; WINDOW_READS]> = reads.iter().map(|read| self.way(read)).collect();
+        for (read, _) in reads.iter().zip(&ways).filter(|(_, way)| **way == Way::Bring) {
+            self.bring(read);
+        }
+        event!(trace, ?ways, "the ways of a batch");
+        let is_all = |wanted: fn(Way) -> bool| ways.iter().all(|way| wanted(*way));
+        if is_all(|way| way == Way::Device) {
+            self.device().read_batch(reads)
+        } else if is_all(|way| way == Way::Profiled) {
+            self.profiled().read_batch(reads)
+        } else if is_all(is_through_cache) {
+            let learn = |read: &Read<'_>, was_cached| self.learn(read, was_cached);
+            self.cache.read_batch_and_tell(reads, learn)?;
+            self.count_cached(reads);
+            Ok(())
+        } else {
+            self.read_mixed(reads, &ways)
+        }
+    }
+
+    /// A batch that goes several ways. After a failure only earlier reads of the batch matter,
+    /// because the first failure is the one to report.
+    fn read_mixed(&self, reads: &mut [Read<'_>], ways: &[Way]) -> Result<()> {
+        let mut profiled = Group::default();
+        let mut device = Group::default();
+        let mut cached = Group::default();
+        for (index, (read, way)) in reads.iter_mut().zip(ways).enumerate() {
+            let group = match way {
+                Way::Profiled => &mut profiled,
+                Way::Device => &mut device,
+                Way::Cache | Way::Bring => &mut cached,
+            };
+            group.indices.push(index);
+            group.reads.push(read.reborrow());
+        }
+        let mut missed = SmallVec::<[usize; 64]>::new();
+        let mut next = 0;
+        let mut copy_some = || {
+            let mut bytes = 0;
+            while next < cached.reads.len() && bytes < COPY_STEP_BYTES {
+                bytes += cached.reads[next].len();
+                if !self.copy_cached(&mut cached.reads[next]) {
+                    missed.push(next);
+                }
+                next += 1;
+            }
+            next < cached.reads.len()
+        };
+        let device_outcome = match &self.device {
+            Some(_) if device.reads.is_empty() => Ok(()),
+            Some(backend) => backend.read_batch_beside(&mut device.reads, &mut copy_some),
+            None => Ok(()),
+        };
+        while copy_some() {}
+        let mut failure = device_outcome.err().map(|error| device.in_batch(error));
+        let profiled_outcome = self.profiled().read_batch(&mut profiled.reads);
+        failure = first_of(failure, profiled_outcome.err().map(|error| profiled.in_batch(error)));
+        for at in missed {
+            let outcome = self.cache.read_batch(slice::from_mut(&mut cached.reads[at]));
+            if let Err(error) = outcome {
+                let error = error.with_index(cached.indices[at]);
+                failure = first_of(failure, Some(error));
+                break;
+            }
+        }
+        failure.map_or(Ok(()), Err)?;
+        self.count_cached(&cached.reads);
+        Ok(())
+    }
+
+    /// Copies a read that is believed to be cached, and takes note of whether it was.
+    fn copy_cached(&self, read: &mut Read<'_>) -> bool {
+        let was_cached = read.is_empty() || self.cache.read_at_once(read);
+        self.learn(read, was_cached);
+        was_cached
+    }
+
+    fn learn(&self, read: &Read<'_>, was_cached: bool) {
+        let Some(route) = self.route_of(read.file()) else { return };
+        if route.learn(read.offset(), was_cached) {
+            self.counters.add(Count::WrongEstimates, 1);
+        }
+    }
+
+    /// Reads were served by the page cache.
+    fn count_cached(&self, reads: &[Read<'_>]) {
+        self.counters.add(Count::CacheReads, reads.len() as u64);
+        self.counters.add(Count::CacheBytes, reads.iter().map(|read| read.len() as u64).sum());
+    }
+
+    /// Has the kernel begin to read what lies around a read into the page cache. A hint.
+    fn bring(&self, read: &Read<'_>) {
+        let end = read.end().unwrap_or(u64::MAX);
+        let start = read.offset() / BRING_BYTES * BRING_BYTES;
+        let end = end.checked_next_multiple_of(BRING_BYTES).unwrap_or(end);
+        let _hint = self.cache.prefetch(read.file(), start..end);
+    }
+
+    /// Has files read through the page cache from now on if the error says that their filesystem
+    /// refuses direct reads; false if it says anything else. The other files of the batch on that
+    /// filesystem move too, so that a batch over many files is not refused once for each.
+    fn leave_device(&self, error: &Error, reads: &[Read<'_>]) -> bool {
+        let Error::Read { backend, index, source, .. } = error else { return false };
+        let Some(refused) = reads.get(*index).map(Read::file) else { return false };
+        if *backend == BackendKind::Pread || !is_refusal(source) {
+            return false;
+        }
+        let Some(route) = self.route_of(refused) else { return false };
+        route.leave_device();
+        let volume = refused.identity().volume;
+        for file in reads.iter().map(Read::file).filter(|file| file.identity().volume == volume) {
+            self.route_of(file).inspect(|route| route.leave_device());
+        }
+        self.counters.add(Count::Fallbacks, 1);
+        let path = refused.path().display();
+        let reason = format!("{path} is read with `pread`, because its reads fail: {source}");
+        // Only the first one is kept.
+        event!(warn, %path, error = %source, "direct reads are refused: reading with pread");
+        let _kept = self.refusal.get().set(Degradation { feature: backend.name(), reason });
+        true
+    }
+
+    /// Has a file read from the device from now on if the error says that it cannot be opened for
+    /// reads through the page cache; false if it says anything else. A file that was deleted or
+    /// replaced since `open` may still be open for the device.
+    fn leave_cache(&self, error: &Error, reads: &[Read<'_>]) -> bool {
+        let lost = match error {
+            Error::Replaced { backend: BackendKind::Pread, path, .. } => path,
+            Error::Read { backend: BackendKind::Pread, path, source, .. }
+                if is_from_open(source) =>
+            {
+                path
+            }
+            _ => return false,
+        };
+        let routes = reads.iter().map(Read::file).filter(|file| file.path() == lost);
+        let left = routes.filter_map(|file| self.route_of(file)).filter(|it| it.leave_cache());
+        left.count() > 0
+    }
+}
+
+/// Whether the error says that a file could not be opened.
+fn is_from_open(source: &io::Error) -> bool {
+    matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+        || matches!(sys::errno_name(source), Some("EMFILE" | "ENFILE"))
+}
+
+/// A number that looks random: reads that are picked by it are no pattern of the caller's.
+fn throw_dice() -> u64 {
+    thread_local! {
+        static STATE: Cell<u64> = const { Cell::new(0x9E37_79B9_7F4A_7C15) };
+    }
+    // Marsaglia's xorshift.
+    let mut state = STATE.get();
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    STATE.set(state);
+    state
+}
+
+fn is_through_cache(way: Way) -> bool {
+    matches!(way, Way::Cache | Way::Bring)
+}
+
+/// The reads of a batch that go one way, and their places in the batch.
+#[derive(Default)]
+struct Group<'a> {
+    indices: SmallVec<[usize; 64]>,
+    reads: Vec<Read<'a>>,
+}
+
+impl Group<'_> {
+    /// The error of one of the reads, with its place in the batch.
+    fn in_batch(&self, error: Error) -> Error {
+        match error.index().and_then(|at| self.indices.get(at)) {
+            Some(index) => error.with_index(*index),
+            None => error,
+        }
+    }
+}
+
+/// The failure to report. One without an index speaks of no read, and goes first.
+fn first_of(a: Option<Error>, b: Option<Error>) -> Option<Error> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(if b.index() < a.index() { b } else { a }),
+        (a, b) => a.or(b),
+    }
+}
+
+/// What the kernel answers where it can open a file for direct reads, but not read it: `EINVAL` or
+/// `EOPNOTSUPP`. Reads are aligned as the filesystem asks, so their own form is not at fault.
+fn is_refusal(source: &io::Error) -> bool {
+    matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+}
+
+impl ReadBackend for AutoBackend {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Auto
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = match (&self.profiled, &self.device) {
+            (Some(profiled), _) => profiled.backend.capabilities(),
+            (_, Some(device)) => device.capabilities(),
+            _ => self.cache.capabilities(),
+        };
+        capabilities.kind = BackendKind::Auto;
+        match &self.report.profile {
+            Some(ProfileReport { path, is_used: true, reason }) => {
+                capabilities.features.push(format!("profile {} ({reason})", path.display()));
+            }
+            Some(ProfileReport { path, reason, .. }) => {
+                let reason = format!("{}: {reason}", path.display());
+                capabilities.degradations.push(Degradation { feature: "profile", reason });
+            }
+            None => {}
+        }
+        for rejected in &self.report.rejected {
+            let reason = rejected.reason.clone();
+            capabilities
+                .degradations
+                .push(Degradation { feature: rejected.backend.name(), reason });
+        }
+        capabilities.degradations.extend(self.refusal.get().get().cloned());
+        capabilities
+    }
+
+    fn open(&self, path: &Path) -> Result<FileHandle> {
+        if let Some(Ok(opened)) = self.profiled.as_ref().map(|profiled| profiled.open_file(path)) {
+            return opened;
+        }
+        let opened = match &self.device {
+            Some(device) => device.open(path),
+            None => return Ok(self.cache.open(path)?.with_route(FileRoute::cache_only())),
+        };
+        match opened {
+            Err(error) if error.is_unsupported() => {
+                event!(warn, path = %path.display(), %error, "reading with pread");
+                self.counters.add(Count::Fallbacks, 1);
+                Ok(self.cache.open(path)?.with_route(FileRoute::cache_only()))
+            }
+            Err(error) => Err(error),
+            Ok(file) => {
+                let is_kept = self.warmth == Warmth::Keep;
+                let route = FileRoute::new(file.identity().state.len, self.access, is_kept);
+                Ok(file.with_route(route))
+            }
+        }
+    }
+
+    fn len(&self, file: &FileHandle) -> Result<u64> {
+        self.backend_of(file).len(file)
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        loop {
+            let outcome = match &mut *reads {
+                [] => Ok(()),
+                [read] => self.read_single(read),
+                reads => self.read_many(reads),
+            };
+            match outcome {
+                // Each time at least one file has left the device or the cache, and stays away.
+                Err(error) if self.leave_device(&error, reads) => {}
+                Err(error) if self.leave_cache(&error, reads) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Only what is kept is read ahead: other cold data is not going to be read from the page cache.
+    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+        if self.route_of(file).is_some_and(FileRoute::is_kept) {
+            return self.cache.prefetch(file, range);
+        }
+        self.backend_of(file).prefetch(file, range)
+    }
+
+    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+        self.backend_of(file).release(file, range)
+    }
+
+    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
+        let is_kept = warmth::is_kept(self.warmth, expectation.reread_bytes);
+        event!(debug, files = files.len(), ?expectation, is_kept, "reads are expected");
+        for file in files {
+            match self.route_of(file) {
+                Some(route) => route.expect(expectation.access, is_kept),
+                None => self.profiled().expect(slice::from_ref(file), expectation)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
+        let Some(route) = file.and_then(|file| self.route_of(file)) else {
+            return Some(match (&self.profiled, file) {
+                (Some(_), _) | (_, None) => self.report.explain(self.routes),
+                (None, Some(_)) => "another backend has opened it".to_owned(),
+            });
+        };
+        if route.is_cache_only() {
+            let why = "direct reads are not possible on its filesystem, or in this build";
+            return Some(format!("all reads through the page cache with `pread`: {why}"));
+        }
+        Some(format!("{}{}", self.report.explain(self.routes), route.explain()))
+    }
+
+    fn stats(&self) -> BackendStats {
+        let mut stats = match &self.device {
+            Some(device) => device.stats(),
+            None => BackendStats::default(),
+        };
+        stats.cache = self.counters.traffic(Count::CacheReads, Count::CacheBytes);
+        stats.questions = self.counters.get(Count::Questions);
+        stats.wrong_estimates = self.counters.get(Count::WrongEstimates);
+        stats.fallbacks = self.counters.get(Count::Fallbacks);
+        stats.handles = stats.handles.plus(&self.cache.handle_cache_stats());
+        stats
+    }
+
+    fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {
+        self.backend_of(file).map(file, range)
+    }
+}

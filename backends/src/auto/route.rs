@@ -1,0 +1,241 @@
+//! Which way the reads of a file go.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use super::residency::{Belief, Estimate};
+use crate::overlap::Answer;
+use crate::trace::event;
+use crate::{Access, Read};
+
+/// Single reads of a stream below this size are left to the kernel's readahead. The device serves
+/// larger ones faster by itself: 1 MiB reads one after the other get 3 GB/s from a device that
+/// gives 0.7 GB/s to readahead.
+const STREAM_READ_BYTES_MAX: usize = 128 << 10;
+
+/// Where a read is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By the backend that a profile asks for.
+    Profiled,
+    /// From the device.
+    Device,
+    /// From the page cache. If it does not have the pages, the read waits for them.
+    Cache,
+    /// From the page cache, which is to have the data around the read from now on.
+    Bring,
+}
+
+/// What `auto` remembers of a file.
+#[derive(Debug)]
+pub(crate) struct FileRoute {
+    estimate: Estimate,
+    /// The filesystem refuses direct reads of it.
+    is_cache_only: AtomicBool,
+    /// It cannot be opened for reads through the page cache any more.
+    is_device_only: AtomicBool,
+    /// The kernel says what the page cache has of it.
+    can_ask: AtomicBool,
+    /// What is read of it stays in the page cache.
+    is_kept: AtomicBool,
+    access: AtomicU8,
+    /// Where the last single read ended, and in the highest bit whether it followed the one before.
+    last_single: AtomicU64,
+}
+
+const FOLLOWED: u64 = 1 << 63;
+
+impl FileRoute {
+    pub(super) fn new(file_len: u64, access: Access, is_kept: bool) -> Self {
+        Self {
+            estimate: Estimate::of_len(file_len),
+            is_cache_only: AtomicBool::new(false),
+            is_device_only: AtomicBool::new(false),
+            can_ask: AtomicBool::new(true),
+            is_kept: AtomicBool::new(is_kept),
+            access: AtomicU8::new(access as u8),
+            last_single: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn cache_only() -> Self {
+        let route = Self::new(0, Access::AsItComes, true);
+        route.leave_device();
+        route
+    }
+
+    pub(super) fn is_cache_only(&self) -> bool {
+        self.is_cache_only.load(Ordering::Relaxed)
+    }
+
+    /// Reads go through the page cache from now on.
+    pub(super) fn leave_device(&self) {
+        self.is_cache_only.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads go to the device from now on. False if they do already, or cannot.
+    pub(super) fn leave_cache(&self) -> bool {
+        !self.is_cache_only() && !self.is_device_only.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether the kernel has refused to say what the page cache has.
+    pub(super) fn is_unknown(&self) -> bool {
+        !self.can_ask.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn expect(&self, access: Access, is_kept: bool) {
+        self.access.store(access as u8, Ordering::Relaxed);
+        self.is_kept.store(is_kept, Ordering::Relaxed);
+    }
+
+    /// What is particular about the file, as the rest of a sentence.
+    pub(super) fn explain(&self) -> String {
+        let mut text = String::new();
+        if self.is_device_only.load(Ordering::Relaxed) {
+            return "; this file was deleted or replaced, so all of it is read from the device"
+                .into();
+        }
+        if self.is_unknown() {
+            text += "; the kernel does not say what the page cache has of this file (cachestat(2) \
+                     needs Linux 6.5, and a file that is your own or that you may write), so some \
+                     reads try the page cache first";
+        }
+        if self.is_kept() {
+            text += "; what is read stays in the page cache, to be read from memory the next time";
+        }
+        let percent = self.estimate.cached_percent();
+        text + &format!("; about {percent} % of it is taken for cached")
+    }
+
+    /// The way of a read. `dice` is any number, another one for each read, and `ask` asks the kernel.
+    pub(super) fn way(&self, offset: u64, dice: u64, ask: impl FnOnce() -> Answer) -> Way {
+        if self.is_cache_only() {
+            return Way::Cache;
+        }
+        if self.is_device_only.load(Ordering::Relaxed) {
+            return Way::Device;
+        }
+        match self.estimate.belief(offset, dice) {
+            Belief::Cached => Way::Cache,
+            Belief::Cold => self.way_of_cold(),
+            // The read itself is the question then.
+            Belief::Ask if self.is_unknown() => Way::Cache,
+            Belief::Ask => self.way_by_answer(offset, ask()),
+        }
+    }
+
+    fn way_by_answer(&self, offset: u64, answer: Answer) -> Way {
+        match answer {
+            Answer::Cached => {
+                self.learn(offset, true);
+                Way::Cache
+            }
+            Answer::NotCached => {
+                self.learn(offset, false);
+                self.way_of_cold()
+            }
+            Answer::Refused => {
+                event!(debug, "the kernel does not say what the page cache has of a file");
+                self.can_ask.store(false, Ordering::Relaxed);
+                Way::Cache
+            }
+            Answer::NoFile => Way::Device,
+        }
+    }
+
+    fn way_of_cold(&self) -> Way {
+        if self.is_kept() { Way::Bring } else { Way::Device }
+    }
+
+    /// Takes note of whether the page cache had all of a read. True if it was taken for cached and
+    /// was not.
+    pub(super) fn learn(&self, offset: u64, was_cached: bool) -> bool {
+        !self.is_cache_only() && self.estimate.learn(offset, was_cached)
+    }
+
+    /// Whether a single read is one of a stream that the kernel's readahead serves best: small, and
+    /// the third of three that follow one another.
+    pub(super) fn is_stream(&self, read: &Read<'_>) -> bool {
+        if read.len() >= STREAM_READ_BYTES_MAX || self.is_device_only.load(Ordering::Relaxed) {
+            return false;
+        }
+        let access = self.access.load(Ordering::Relaxed);
+        if access != Access::AsItComes as u8 {
+            return access == Access::Sequential as u8;
+        }
+        // An end beyond all files is nothing that a read follows.
+        let end = read.end().unwrap_or(FOLLOWED - 1);
+        let last = self.last_single.load(Ordering::Relaxed);
+        let follows = last & !FOLLOWED == read.offset();
+        self.last_single.store(end | if follows { FOLLOWED } else { 0 }, Ordering::Relaxed);
+        follows && last & FOLLOWED != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{MemoryBackend, ReadBackend};
+
+    fn streams(reads: &[(u64, usize)]) -> Vec<bool> {
+        let memory = MemoryBackend::new();
+        memory.insert("data", vec![0; 10]);
+        let file = memory.open("data".as_ref()).unwrap();
+        let route = FileRoute::new(1 << 40, Access::AsItComes, false);
+        let mut dst = vec![0; 1 << 20];
+        let is_stream = |(offset, len): &(u64, usize)| {
+            route.is_stream(&Read::new(&file, *offset, &mut dst[..*len]))
+        };
+        reads.iter().map(is_stream).collect()
+    }
+
+    #[test]
+    fn the_third_read_in_a_row_makes_a_stream() {
+        let reads = [(50, 10), (60, 10), (70, 10), (80, 5), (85, 1)];
+        assert_eq!(streams(&reads), [false, false, true, true, true]);
+        // From the front of the file the second does.
+        assert_eq!(streams(&[(0, 10), (10, 10), (20, 1)]), [false, true, true]);
+    }
+
+    #[test]
+    fn reads_here_and_there_and_large_ones_are_no_stream() {
+        let jumps = [(50, 10), (60, 10), (60, 10), (70, 10), (10, 10), (20, 10), (0, 10)];
+        assert_eq!(streams(&jumps), [false; 7]);
+        let large = STREAM_READ_BYTES_MAX;
+        let reads = [(0, large), (large as u64, large), (2 * large as u64, large)];
+        assert_eq!(streams(&reads), [false; 3]);
+    }
+
+    proptest! {
+        /// Whatever the kernel answers, a read has a way, and a refusal is asked for once.
+        #[test]
+        fn answers_decide_the_way(answers in proptest::collection::vec(0..4u8, 1..300), kept: bool) {
+            let route = FileRoute::new(1 << 20, Access::AsItComes, kept);
+            let mut refused = false;
+            for (turn, answer) in (1..).zip(answers) {
+                let answer = [Answer::Cached, Answer::NotCached, Answer::Refused, Answer::NoFile]
+                    [usize::from(answer)];
+                let mut is_asked = false;
+                let way = route.way(0, turn, || {
+                    is_asked = true;
+                    answer
+                });
+                prop_assert!(!(is_asked && refused));
+                refused |= is_asked && answer == Answer::Refused;
+                if is_asked {
+                    let expected = match answer {
+                        Answer::Cached | Answer::Refused => Way::Cache,
+                        Answer::NotCached if kept => Way::Bring,
+                        Answer::NotCached | Answer::NoFile => Way::Device,
+                    };
+                    prop_assert_eq!(way, expected);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Whether data may become warm: stay in the page cache, to be read from memory the next time.
+
+use crate::{Warmth, sys};
+
+/// Whether what is read of a file stays in the page cache. `reread_bytes` is the size of the data
+/// that the file belongs to, if all of it is going to be read again.
+pub(super) fn is_kept(warmth: Warmth, reread_bytes: Option<u64>) -> bool {
+    match (warmth, reread_bytes) {
+        (Warmth::Keep, _) => true,
+        (Warmth::Auto, Some(bytes)) => {
+            sys::available_memory_bytes().is_some_and(|available| fits(bytes, available))
+        }
+        _ => false,
+    }
+}
+
+/// Data fits if it leaves a quarter of the memory that is available to others.
+fn fits(bytes: u64, available_bytes: u64) -> bool {
+    bytes <= available_bytes / 4 * 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_decides() {
+        assert!(is_kept(Warmth::Keep, None) && is_kept(Warmth::Keep, Some(u64::MAX)));
+        assert!(!is_kept(Warmth::Leave, Some(1)));
+        assert!(!is_kept(Warmth::Auto, None), "nothing says that it is read again");
+        assert!(!is_kept(Warmth::Auto, Some(u64::MAX)));
+    }
+
+    #[test]
+    fn a_quarter_of_the_memory_is_left() {
+        assert!(fits(0, 0) && fits(750, 1000) && !fits(751, 1000) && !fits(1, 0));
+    }
+}

@@ -1,0 +1,229 @@
+//! What a backend has done so far.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::HandleCacheStats;
+use crate::thread_number::thread_number;
+
+/// What a backend has done so far: see [`ReadBackend::stats`](crate::ReadBackend::stats).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackendStats {
+    /// Reads through the page cache.
+    pub cache: Traffic,
+    /// Reads past it.
+    pub device: Traffic,
+    /// Requests to the device that went through aligned memory of the pool, because the caller's
+    /// was not aligned, or because neighbours shared a request. Their bytes are those of the
+    /// requests.
+    pub bounced: Traffic,
+    /// How often `auto` asked the kernel what the page cache has.
+    pub questions: u64,
+    /// How often `auto` took a read for cached that was not.
+    pub wrong_estimates: u64,
+    /// Device requests that had to be continued or repeated: short reads, interruptions.
+    pub retries: u64,
+    /// Files that `auto` reads through the page cache because their filesystem refuses direct
+    /// reads.
+    pub fallbacks: u64,
+    /// Open files.
+    pub handles: HandleCacheStats,
+}
+
+/// How many reads, and of how many bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+pub(crate) enum Count {
+    Batches,
+    Reads,
+    Bytes,
+    CacheReads,
+    CacheBytes,
+    Bounces,
+    BouncedBytes,
+    Questions,
+    WrongEstimates,
+    Retries,
+    Fallbacks,
+}
+
+const COUNTS: usize = Count::Fallbacks as usize + 1;
+
+/// Threads count apart from each other, as far as there are stripes, so that they do not wait for
+/// each other's cache lines.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    stripes: [Stripe; 16],
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe {
+    counts: [AtomicU64; COUNTS],
+}
+
+impl Counters {
+    pub(crate) fn add(&self, count: Count, n: u64) {
+        let stripe = &self.stripes[thread_number() as usize % self.stripes.len()];
+        stripe.counts[count as usize].fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self, count: Count) -> u64 {
+        let of_stripe = |stripe: &Stripe| stripe.counts[count as usize].load(Ordering::Relaxed);
+        self.stripes.iter().map(of_stripe).sum()
+    }
+
+    pub(crate) fn traffic(&self, reads: Count, bytes: Count) -> Traffic {
+        Traffic { reads: self.get(reads), bytes: self.get(bytes) }
+    }
+}
+
+/// Durations in buckets whose width is an eighth of their lower bound, from 64 ns to 4.6 minutes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LatencyHistogram {
+    counts: Box<[u64; BUCKETS]>,
+}
+
+const STEPS_BITS: u32 = 3;
+const SHORTEST_BITS: u32 = 6;
+const OCTAVES: usize = 32;
+const BUCKETS: usize = OCTAVES << STEPS_BITS;
+
+impl Default for LatencyHistogram {
+    fn default() -> Self {
+        Self { counts: Box::new([0; BUCKETS]) }
+    }
+}
+
+impl LatencyHistogram {
+    /// How many durations it has.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The duration that this part of all is not longer than, from 0 to 1; `None` if there is none.
+    /// It is at most an eighth too long.
+    ///
+    /// ```
+    /// use ringmain_backends::LatencyHistogram;
+    ///
+    /// assert_eq!(LatencyHistogram::default().quantile(0.99), None);
+    /// ```
+    #[must_use]
+    pub fn quantile(&self, part: f64) -> Option<Duration> {
+        let count = self.count();
+        let wanted = ((part.clamp(0.0, 1.0) * count as f64).ceil() as u64).clamp(1, count.max(1));
+        let mut seen = 0;
+        let at = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        })?;
+        Some(Duration::from_nanos(bucket_end_ns(at)))
+    }
+
+    /// The buckets that are not empty: one past their longest duration, and how many.
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(at, count)| (Duration::from_nanos(bucket_end_ns(at)), *count))
+    }
+}
+
+impl fmt::Debug for LatencyHistogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.buckets()).finish()
+    }
+}
+
+fn bucket_of(ns: u64) -> usize {
+    let ns = ns.max(1 << SHORTEST_BITS);
+    let octave = ns.ilog2() - SHORTEST_BITS;
+    let step = (ns >> (octave + SHORTEST_BITS - STEPS_BITS)) & ((1 << STEPS_BITS) - 1);
+    (((octave as usize) << STEPS_BITS) + step as usize).min(BUCKETS - 1)
+}
+
+fn bucket_end_ns(at: usize) -> u64 {
+    let (octave, step) = (at >> STEPS_BITS, (at & ((1 << STEPS_BITS) - 1)) as u64);
+    let steps = (1 << STEPS_BITS) + step + 1;
+    steps << (octave as u32 + SHORTEST_BITS - STEPS_BITS)
+}
+
+/// A histogram that threads add to.
+#[derive(Debug)]
+pub(crate) struct LatencyCounters {
+    counts: Box<[AtomicU64; BUCKETS]>,
+}
+
+impl Default for LatencyCounters {
+    fn default() -> Self {
+        Self { counts: Box::new(std::array::from_fn(|_| AtomicU64::new(0))) }
+    }
+}
+
+impl LatencyCounters {
+    pub(crate) fn add(&self, duration: Duration) {
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.counts[bucket_of(ns)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn histogram(&self) -> LatencyHistogram {
+        let counts = std::array::from_fn(|at| self.counts[at].load(Ordering::Relaxed));
+        LatencyHistogram { counts: Box::new(counts) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn threads_add_up() {
+        let counters = Counters::default();
+        std::thread::scope(|scope| {
+            for _ in 0..40 {
+                scope.spawn(|| (0..100).for_each(|_| counters.add(Count::Bytes, 3)));
+            }
+        });
+        assert_eq!(counters.get(Count::Bytes), 40 * 100 * 3);
+        assert_eq!(counters.get(Count::Reads), 0);
+    }
+
+    #[test]
+    fn quantiles_are_near() {
+        let counters = LatencyCounters::default();
+        (1..=1000).for_each(|us| counters.add(Duration::from_micros(us)));
+        let histogram = counters.histogram();
+        assert_eq!(histogram.count(), 1000);
+        for (part, us) in [(0.5, 500.0), (0.99, 990.0), (1.0, 1000.0), (0.0, 1.0)] {
+            let found = histogram.quantile(part).unwrap().as_secs_f64() * 1e6;
+            assert!(found >= us && found <= us * 1.126, "{part}: {found} µs");
+        }
+    }
+
+    proptest! {
+        /// A bucket ends behind every duration in it, by an eighth at most.
+        #[test]
+        fn a_bucket_is_an_eighth_wide(ns in 64u64..1 << 38) {
+            let end = bucket_end_ns(bucket_of(ns));
+            prop_assert!(end > ns && end <= ns + ns / 8 + 1, "{ns}: {end}");
+        }
+
+        #[test]
+        fn no_duration_is_out_of_bounds(ns: u64) {
+            prop_assert!(bucket_of(ns) < BUCKETS);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Which ways `auto` sends its reads.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
+
+mod common;
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::numbered::{BLOCK_BYTES, FILE_BYTES, NumberedFile};
+use ringmain_backends::probe::cached_pages;
+use ringmain_backends::{
+    Access, AutoBackend, BackendKind, BackendOptions, BackendStats, Expectation, FileHandle,
+    ReadBackend, Warmth,
+};
+
+/// An `auto` that has a device to choose; `None`, and said so, where there is none.
+fn auto_with(options: &BackendOptions, path: &Path) -> Option<(AutoBackend, FileHandle)> {
+    let auto = AutoBackend::new(options).unwrap();
+    let file = auto.open(path).unwrap();
+    if file.alignment().block() == 1 {
+        common::say(&format!("auto: only {} can be had here", auto.report().choice));
+        let required = std::env::var("RINGMAIN_REQUIRE_BACKENDS").unwrap_or_default();
+        assert!(!required.contains(BackendKind::Uring.name()), "auto has no device");
+        return None;
+    }
+    Some((auto, file))
+}
+
+/// What was counted since an earlier count.
+fn since(auto: &AutoBackend, before: &BackendStats) -> (u64, u64) {
+    let now = auto.stats();
+    (now.cache.reads - before.cache.reads, now.device.reads - before.device.reads)
+}
+
+fn scattered(count: u64, seed: u64) -> Vec<u64> {
+    (0..count).map(|at| (at * 7919 + seed * 104_729 + 13) % (FILE_BYTES / 4096)).collect()
+}
+
+/// The kernel may take a cached page back at any time, and a busy device may be slow: that must
+/// cost few reads their way, and none its bytes.
+const MOST: u64 = 90;
+
+fn assert_most(part: u64, all: u64, what: &str) {
+    assert!(part * 100 >= all * MOST, "{what}: {part} of {all}");
+}
+
+#[test]
+fn cached_data_comes_from_the_cache_and_cold_data_from_the_device() {
+    let numbered = NumberedFile::new();
+    let Some((auto, file)) = auto_with(&BackendOptions::default(), numbered.path()) else { return };
+    for round in 0..3 {
+        numbered.make_cold();
+        let before = auto.stats();
+        (0..20).for_each(|at| numbered.check(&auto, &file, &scattered(64, round * 100 + at)));
+        let (_, device) = since(&auto, &before);
+        assert_most(device, 20 * 64, "cold reads that the device served");
+        numbered.make_cached();
+        // Some were cold a moment ago, and are found out by samples.
+        (0..400).for_each(|at| numbered.check(&auto, &file, &scattered(64, at)));
+        let before = auto.stats();
+        (0..20).for_each(|at| numbered.check(&auto, &file, &scattered(64, at)));
+        (0..20).for_each(|at| numbered.check(&auto, &file, &scattered(1, at)));
+        let (cache, _) = since(&auto, &before);
+        assert_most(cache, 20 * 64 + 20, "cached reads that the page cache served");
+    }
+}
+
+/// Both ways at once: the bytes of each read are right, and each went its way.
+#[test]
+fn a_batch_of_cached_and_cold_ranges_goes_both_ways() {
+    let numbered = NumberedFile::new();
+    let Some((auto, file)) = auto_with(&BackendOptions::default(), numbered.path()) else { return };
+    numbered.make_cold();
+    // One half of the file is cached.
+    let half = FILE_BYTES / 2 / BLOCK_BYTES as u64;
+    numbered.cache_blocks(0..half);
+    let before = auto.stats();
+    let blocks: Vec<u64> = scattered(4000, 1);
+    blocks.chunks(50).for_each(|batch| numbered.check(&auto, &file, batch));
+    let (cache, device) = since(&auto, &before);
+    let in_cache = blocks.iter().filter(|block| **block < half).count() as u64;
+    assert_eq!(cache + device, 4000);
+    assert_most(cache, in_cache, "cached reads that the page cache served");
+    assert_most(device, 4000 - in_cache, "cold reads that the device served");
+}
+
+#[test]
+fn small_reads_in_a_row_are_read_ahead() {
+    let numbered = NumberedFile::new();
+    let Some((auto, file)) = auto_with(&BackendOptions::default(), numbered.path()) else { return };
+    numbered.make_cold();
+    // A batch, which switches readahead off.
+    numbered.check(&auto, &file, &scattered(10, 3));
+    let before = auto.stats();
+    (1000..1200).for_each(|block| numbered.check(&auto, &file, &[block]));
+    let (cache, _) = since(&auto, &before);
+    assert_most(cache, 200, "reads of the stream that the page cache served");
+    let ahead = numbered.cached_blocks();
+    assert!(ahead > 200, "{ahead} blocks are cached: nothing was read ahead");
+}
+
+/// Two passes over the file, and what the second one was served by.
+fn second_pass(warmth: Warmth, reread_bytes: Option<u64>) -> Option<(NumberedFile, u64, u64)> {
+    let numbered = NumberedFile::new();
+    let options = BackendOptions { warmth, ..BackendOptions::default() };
+    let (auto, file) = auto_with(&options, numbered.path())?;
+    numbered.make_cold();
+    auto.expect(&[&file], &Expectation { access: Access::Random, reread_bytes }).unwrap();
+    let blocks = scattered(FILE_BYTES / BLOCK_BYTES as u64, 5);
+    blocks.chunks(128).for_each(|batch| numbered.check(&auto, &file, batch));
+    let before = auto.stats();
+    blocks.chunks(128).for_each(|batch| numbered.check(&auto, &file, batch));
+    let (cache, device) = since(&auto, &before);
+    Some((numbered, cache, device))
+}
+
+#[test]
+fn data_that_comes_again_and_fits_becomes_warm() {
+    for (warmth, bytes) in [(Warmth::Auto, Some(FILE_BYTES)), (Warmth::Keep, None)] {
+        let Some((_file, cache, device)) = second_pass(warmth, bytes) else { return };
+        assert_most(cache, cache + device, "reads of the second pass that were warm");
+    }
+}
+
+#[test]
+fn other_data_leaves_the_page_cache_as_it_was() {
+    for (warmth, bytes) in
+        [(Warmth::Auto, None), (Warmth::Auto, Some(u64::MAX)), (Warmth::Leave, Some(FILE_BYTES))]
+    {
+        let Some((numbered, cache, device)) = second_pass(warmth, bytes) else { return };
+        assert_most(device, cache + device, "reads of the second pass that were cold");
+        let cached = numbered.cached_blocks();
+        assert!(cached < 100, "{warmth:?}, {bytes:?}: {cached} blocks are cached");
+    }
+}
+
+/// Where the kernel does not say what it has cached, the reads find out.
+#[test]
+fn cached_data_of_another_user_comes_from_the_cache() {
+    use std::os::unix::fs::PermissionsExt;
+
+    use ringmain_backends::conformance::child::in_child;
+
+    in_child("cached_data_of_another_user_comes_from_the_cache", || {
+        if !common::give_up::can_be_another_user() {
+            return common::say("only root can be another user: not tested");
+        }
+        let numbered = NumberedFile::new();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(numbered.path().parent().unwrap(), mode).unwrap();
+        std::env::set_current_dir(numbered.path().parent().unwrap()).unwrap();
+        numbered.make_cached();
+        common::give_up::give_up_root();
+        assert!(cached_pages(Path::new("numbered")).is_err(), "the kernel says it after all");
+        let Some((auto, file)) = auto_with(&BackendOptions::default(), Path::new("numbered"))
+        else {
+            return;
+        };
+        (0..40).for_each(|at| numbered.check(&auto, &file, &scattered(64, at)));
+        let (cache, device) = since(&auto, &BackendStats::default());
+        assert_most(cache, cache + device, "cached reads that the page cache served");
+        let text = auto.explain(Some(&file)).unwrap();
+        assert!(text.contains("cachestat"), "{text}");
+        // Cold data is found out too.
+        numbered.make_cold_unseen();
+        (0..100).for_each(|at| numbered.check(&auto, &file, &scattered(64, 1000 + at)));
+        let before = auto.stats();
+        (0..10).for_each(|at| numbered.check(&auto, &file, &scattered(64, 2000 + at)));
+        let (_, device) = since(&auto, &before);
+        assert!(device > 0, "nothing was asked of the device");
+    });
+}
+
+/// The page cache's descriptor is opened when it is first needed. By then the file may be gone from
+/// its path, while the device's is still open: cached reads failed.
+#[test]
+fn a_deleted_file_is_read_to_its_end() {
+    let numbered = NumberedFile::new();
+    let Some((auto, file)) = auto_with(&BackendOptions::default(), numbered.path()) else { return };
+    numbered.make_cached();
+    std::fs::remove_file(numbered.path()).unwrap();
+    (0..20).for_each(|at| numbered.check(&auto, &file, &scattered(64, at)));
+    (100..120).for_each(|block| numbered.check(&auto, &file, &[block]));
+    let (cache, device) = since(&auto, &BackendStats::default());
+    assert_eq!((cache, device), (0, 20 * 64 + 20));
+}
+
+#[test]
+fn it_says_what_it_does() {
+    let numbered = NumberedFile::new();
+    let Some((auto, file)) = auto_with(&BackendOptions::default(), numbered.path()) else { return };
+    let text = auto.explain(None).unwrap();
+    let choice = auto.report().choice.name();
+    assert!(text.contains("pread") && text.contains(choice), "{text}");
+    numbered.make_cached();
+    let started = Instant::now();
+    while !auto.explain(Some(&file)).unwrap().contains("100 %") {
+        (0..20).for_each(|at| numbered.check(&auto, &file, &scattered(64, at)));
+        let text = auto.explain(Some(&file)).unwrap();
+        assert!(started.elapsed() < Duration::from_secs(60), "{text}");
+    }
+    let kept = AutoBackend::new(&BackendOptions { warmth: Warmth::Keep, ..Default::default() });
+    let kept = kept.unwrap();
+    let file = kept.open(numbered.path()).unwrap();
+    assert!(kept.explain(Some(&file)).unwrap().contains("stays in the page cache"));
+    drop(File::open(numbered.path()).unwrap());
+}
