@@ -2,7 +2,7 @@
 //! plain copy from a mapping, on one file, in one run; and the writer against fio.
 //!
 //! ```text
-//! cargo bench -p ringmain --features direct,uring,beton --bench beton -- \
+//! cargo bench -p ringmain --features beton --bench beton -- \
 //!     [--dir DIR] [--gib N] [--rounds N] [--seconds S] [--only TEXT]
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! Shard batches against the reader they replace and against fio, on one corpus, in one run.
 //!
 //! ```text
-//! cargo bench -p ringmain --features direct,uring --bench shards -- \
+//! cargo bench -p ringmain --bench shards -- \
 //!     [--dir DIR] [--gib N] [--rounds N] [--seconds S] [--only TEXT]
 //! ```
 //!
@@ -58,6 +58,29 @@ mod linux {
         cold_shuffled(&bench, "rows of 4 KiB", Order::Shuffled { seed: 1, epoch: 0 });
         let order = Order::BlockShuffled { seed: 1, epoch: 0, block_rows: blocks };
         cold_shuffled(&bench, "blocks of 64 rows of 4 KiB", order);
+        epochs(&bench, "rows of 4 KiB", Order::Shuffled { seed: 1, epoch: 0 });
+        epochs(&bench, "blocks of 64 rows of 4 KiB", order);
+    }
+
+    /// Epochs over data that fits in memory: `auto` brings it in during the first.
+    fn epochs(bench: &Bench, what: &str, order: Order) {
+        let first = |kind| {
+            bench.make_cold();
+            let mut source = open(bench, kind, Delivered::F32, order);
+            (pass(&mut source), source)
+        };
+        let second = || {
+            let (_, mut source) = first(BackendKind::Auto);
+            source.set_epoch(1);
+            pass(&mut source)
+        };
+        let name = format!("shuffled {what}, f32, auto: second epoch / first, cold");
+        bench.compare(&name, &mut || second(), &mut || first(BackendKind::Auto).0);
+        let name = format!("shuffled {what}, f32: second epoch of auto / cold epoch of uring");
+        bench.compare(&name, &mut || second(), &mut || first(BackendKind::Uring).0);
+        let name = format!("shuffled {what}, f32, first epoch, cold: auto / uring");
+        let mut auto = || first(BackendKind::Auto).0;
+        bench.compare(&name, &mut auto, &mut || first(BackendKind::Uring).0);
     }
 
     /// Rows of plain numbers: conversions of subnormal ones would be another matter.

@@ -1,7 +1,7 @@
 //! Array views against bare system calls and a plain mapping, on one file, in one run.
 //!
 //! ```text
-//! cargo bench -p ringmain --features direct,uring --bench views -- \
+//! cargo bench -p ringmain --bench views -- \
 //!     [--dir DIR] [--gib N] [--rounds N] [--seconds S] [--only TEXT]
 //! ```
 //!

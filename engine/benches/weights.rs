@@ -2,7 +2,7 @@
 //! model, in one run.
 //!
 //! ```text
-//! cargo bench -p ringmain --features direct,uring,safetensors --bench weights -- \
+//! cargo bench -p ringmain --features safetensors --bench weights -- \
 //!     [--dir DIR] [--gib N] [--rounds N] [--only TEXT]
 //! ```
 //!

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use ringmain_backends::{
     Access, BackendKind, BackendOptions, BufferPool, CachePolicy, Capabilities, FileHandle,
-    PoolOptions, ProfileSource, ReadBackend, Recording, RecordingBackend, Residency, open_backend,
+    MeteredBackend, PoolOptions, ProfileSource, ReadBackend, Recording, RecordingBackend,
+    Residency, Warmth, open_backend,
 };
 
 use crate::layout::Layout;
 use crate::reserve::Reserve;
 use crate::view::Source;
-use crate::{ContiguousMemmap, DType, Error, Result};
+use crate::{ContiguousMemmap, DType, EngineStats, Error, Result};
 
 /// Reads files through one backend, within one memory limit. Cheap to clone; clones share both.
 ///
@@ -36,6 +37,8 @@ pub struct Engine {
 #[derive(Debug)]
 struct Shared {
     backend: Arc<dyn ReadBackend>,
+    /// The backend, or the one that it records for.
+    meter: Arc<MeteredBackend>,
     /// What the backend records to, if it does.
     recording: Option<Recording>,
     /// What is handed out, and scratch memory.
@@ -171,6 +174,20 @@ impl EngineBuilder {
         self
     }
 
+    /// Whether data that `auto` reads stays in the page cache for the next time.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Warmth};
+    ///
+    /// // This data is read once: what others have cached stays.
+    /// let engine = Engine::builder().warmth(Warmth::Leave).build()?;
+    /// # Ok::<(), ringmain::Error>(())
+    /// ```
+    pub fn warmth(mut self, warmth: Warmth) -> Self {
+        self.options.warmth = warmth;
+        self
+    }
+
     /// In which order files are read through the page cache.
     pub fn access(mut self, access: Access) -> Self {
         self.options.access = access;
@@ -218,7 +235,9 @@ impl EngineBuilder {
             Some(backend) => backend,
             None => open_backend(self.kind, &self.options)?,
         };
-        let shared = Shared { backend, recording: None, pool, small, reserve, memory_limit_bytes };
+        let meter = Arc::new(MeteredBackend::new(backend));
+        let (backend, recording) = (Arc::clone(&meter) as _, None);
+        let shared = Shared { backend, meter, recording, pool, small, reserve, memory_limit_bytes };
         let engine = Engine { shared: Arc::new(shared) };
         match self.record {
             Some(path) => engine.record(path),
@@ -244,7 +263,50 @@ impl Engine {
     #[must_use]
     pub fn describe(&self) -> Description {
         let capabilities = self.backend().capabilities();
-        Description { capabilities, memory_limit_bytes: self.shared.memory_limit_bytes }
+        let choice = self.backend().explain(None);
+        Description { capabilities, choice, memory_limit_bytes: self.shared.memory_limit_bytes }
+    }
+
+    /// How this file would be read, and why.
+    ///
+    /// ```
+    /// use ringmain::Engine;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a.bin");
+    /// # std::fs::write(&path, [0; 100])?;
+    /// println!("{}", Engine::new()?.describe_file(&path)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn describe_file(&self, path: impl AsRef<Path>) -> Result<String> {
+        let file = self.backend().open(path.as_ref())?;
+        let explained = self.backend().explain(Some(&file));
+        Ok(explained.unwrap_or_else(|| format!("all reads with `{}`", self.backend().kind())))
+    }
+
+    /// What this engine and its clones have read so far.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a.bin");
+    /// # std::fs::write(&path, [0; 100])?;
+    /// let engine = Engine::new()?;
+    /// engine.open_raw(&path, Kind::U8.into(), &[100], 0)?.read_vec::<u8>()?;
+    /// let stats = engine.stats();
+    /// assert_eq!(stats.total.bytes, 100);
+    /// println!("{stats}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> EngineStats {
+        let meter = &self.shared.meter;
+        EngineStats {
+            batches: meter.batches(),
+            total: meter.total(),
+            latency: meter.latency(),
+            ways: meter.stats(),
+            pool: self.pool().stats(),
+        }
     }
 
     /// An engine that reads through the same backend and memory, and writes down every batch: turn
@@ -272,6 +334,7 @@ impl Engine {
         let inner = Arc::clone(&self.shared.backend);
         let shared = Shared {
             backend: Arc::new(RecordingBackend::new(inner, recording.clone())),
+            meter: Arc::clone(&self.shared.meter),
             recording: Some(recording),
             pool: self.shared.pool.clone(),
             small: self.shared.small.clone(),
@@ -389,6 +452,8 @@ impl Engine {
 pub struct Description {
     /// The backend and its features.
     pub capabilities: Capabilities,
+    /// How files are read and why, if the backend has a choice.
+    pub choice: Option<String>,
     /// The limit on the memory of all buffers.
     pub memory_limit_bytes: usize,
 }
@@ -400,6 +465,9 @@ impl fmt::Display for Description {
         write!(f, "{} MiB of buffers", self.memory_limit_bytes >> 20)?;
         if !features.is_empty() {
             write!(f, "; uses {}", features.join(", "))?;
+        }
+        if let Some(choice) = &self.choice {
+            write!(f, "; {choice}")?;
         }
         for lacking in degradations {
             write!(f, "; without {}: {}", lacking.feature, lacking.reason)?;

@@ -58,6 +58,7 @@ mod scatter;
 mod scratch;
 mod selection;
 pub mod shards;
+mod stats;
 mod steady;
 mod view;
 #[cfg(feature = "safetensors")]
@@ -70,11 +71,12 @@ pub use error::{Error, Result};
 pub use exca::MemmapArrayInfo;
 pub use index::Index;
 pub use selection::{Select, Selected};
+pub use stats::EngineStats;
 pub use view::ContiguousMemmap;
 
 /// The backends below the engine: the trait, its implementations, and their errors.
 pub use ringmain_backends as backends;
 pub use ringmain_backends::{
     Access, BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities,
-    ReadBackend, Recording, RecordingStatus, Residency, Unchanging,
+    ReadBackend, Recording, RecordingStatus, Residency, Unchanging, Warmth,
 };

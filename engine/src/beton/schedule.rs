@@ -4,13 +4,15 @@ use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
+use ringmain_backends::{Access, Expectation};
+
 use super::dataset::Dataset;
 use super::fill::{Damaged, FillMemory};
 use super::memory::MemoryManager;
 use super::os_cache::Hints;
 use super::page_schedule::PageSchedule;
 use super::pager::{Pager, batch_pages};
-use super::traversal::Sequence;
+use super::traversal::{Sequence, Traversal};
 use super::{Batch, BetonError};
 use crate::prefetch::{Done, Room, Schedule};
 use crate::reserve::Share;
@@ -35,6 +37,21 @@ pub(super) struct Epoch {
 }
 
 impl Epoch {
+    /// Says how the dataset is going to be read. Random orders are made for many epochs, so the data
+    /// comes again; a sequential one comes again if it was begun anew.
+    pub(super) fn expect(&self, traversal: Traversal, is_begun_anew: bool) {
+        let access = match traversal {
+            Traversal::Sequential => Access::Sequential,
+            Traversal::Random { .. } => Access::Random,
+            Traversal::QuasiRandom { .. } => Access::AsItComes,
+        };
+        let comes_again = is_begun_anew || traversal != Traversal::Sequential;
+        let file = &self.dataset.file;
+        let expectation = Expectation { access, reread_bytes: comes_again.then_some(file.len()) };
+        // A hint: a file that is gone is an error when it is read.
+        let _hint = self.dataset.engine.backend().expect(&[file], &expectation);
+    }
+
     /// How many samples the batch at a position has.
     pub(super) fn batch_len(&self, at: u64) -> usize {
         let left = self.end.saturating_sub(at);

@@ -49,6 +49,7 @@ pub struct SampleSource {
 
 impl SampleSource {
     pub(super) fn new(options: SampleOptions, epoch: Arc<Epoch>, limits: Limits) -> Self {
+        epoch.expect(options.traversal, false);
         let start = epoch.range.start;
         let prefetcher = Prefetcher::new(BatchSchedule::new(epoch, start), limits);
         Self { options, prefetcher, left_out: 0, left_out_errors: Vec::new(), has_failed: false }
@@ -152,6 +153,7 @@ impl SampleSource {
 
     /// Back to the first sample of the epoch.
     pub fn reset(&mut self) {
+        self.epoch().expect(self.options.traversal, true);
         self.go_to(self.epoch().range.start);
     }
 
@@ -159,6 +161,7 @@ impl SampleSource {
     pub fn set_epoch(&mut self, epoch: u64) {
         self.options.traversal = self.options.traversal.with_epoch(epoch);
         let next = self.epoch_in_order(self.options.traversal);
+        next.expect(self.options.traversal, true);
         let start = next.range.start;
         self.restart(BatchSchedule::new(next, start));
     }

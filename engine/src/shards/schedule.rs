@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use ringmain_backends::{Access, Expectation};
+
 use super::ShardError;
 use super::batch::{Delivered, RowBatch, Shape};
 use super::corpus::Corpus;
-use super::order::Sequence;
+use super::order::{Order, Sequence};
 use super::reading::ReadMemory;
 use crate::Engine;
 use crate::prefetch::{Done, Room, Schedule};
@@ -46,6 +48,22 @@ pub(super) struct Epoch {
 }
 
 impl Epoch {
+    /// Says how the shards are going to be read. Shuffled orders are made for many epochs, so the
+    /// data comes again; a sequential one comes again if it was begun anew.
+    pub(super) fn expect(&self, order: Order, is_begun_anew: bool) {
+        let access = match order {
+            Order::Sequential => Access::Sequential,
+            Order::Shuffled { .. } => Access::Random,
+            Order::BlockShuffled { .. } => Access::AsItComes,
+        };
+        let comes_again = is_begun_anew || order != Order::Sequential;
+        let bytes = self.corpus.shards.iter().map(|shard| shard.payload_end).sum();
+        let reread_bytes = comes_again.then_some(bytes);
+        let files: Vec<_> = self.corpus.shards.iter().map(|shard| &*shard.file).collect();
+        // A hint: a shard that is gone is an error when it is read.
+        let _hint = self.engine.backend().expect(&files, &Expectation { access, reread_bytes });
+    }
+
     /// How many batches all its rows are.
     pub(super) fn batches(&self) -> u64 {
         let (mut at, mut batches) = (self.range.start, 0);

@@ -62,6 +62,7 @@ impl ShardSource {
     }
 
     pub(super) fn new(options: ShardOptions, epoch: Arc<Epoch>, limits: Limits) -> Self {
+        epoch.expect(options.order, false);
         let start = epoch.range.start;
         let prefetcher = Prefetcher::new(BatchSchedule::new(epoch, start), limits);
         Self { options, prefetcher, has_failed: false }
@@ -181,6 +182,7 @@ impl ShardSource {
 
     /// Back to the first row of the epoch.
     pub fn reset(&mut self) {
+        self.epoch().expect(self.options.order, true);
         self.go_to(self.epoch().range.start);
     }
 
@@ -188,6 +190,7 @@ impl ShardSource {
     pub fn set_epoch(&mut self, epoch: u64) {
         self.options.order = self.options.order.with_epoch(epoch);
         let next = self.epoch_in_order(self.options.order);
+        next.expect(self.options.order, true);
         let start = next.range.start;
         self.restart(BatchSchedule::new(next, start));
     }
