@@ -195,8 +195,8 @@ fn choose_backends(plan: &mut Plan) -> Result<Vec<Skipped>, Failure> {
     let mut skipped = Vec::new();
     for kind in BackendKind::ALL {
         match (kind, reason(kind)) {
-            // The one keeps whole files in memory, the other is one of the rest.
-            (BackendKind::Memory | BackendKind::Auto, _) => {}
+            // It keeps whole files in memory.
+            (BackendKind::Memory, _) => {}
             (_, None) => plan.backends.push(BackendChoice::plain(kind)),
             (_, Some(reason)) => skipped.push(Skipped { backend: kind.to_string(), reason }),
         }

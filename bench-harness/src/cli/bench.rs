@@ -44,8 +44,9 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
 
-    /// Backends, with a policy where it is not the default: pread, mmap, mmap+release, direct,
-    /// uring, uring+buffered, uring+uncached, uncached, tokio-uring [default: all that work here]
+    /// Backends, with a policy where it is not the default: pread, pread+random, mmap, mmap+release,
+    /// mmap+random, direct, uring, uring+buffered, uring+uncached, uncached, tokio-uring, auto
+    /// [default: auto and all that work here, without policies]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) backends: Option<Vec<BackendChoice>>,
 
@@ -198,6 +199,8 @@ Examples:
   ringmain bench                                   everything, in about two minutes
   ringmain bench --file train.bin --workloads rand --block-size 4k,64k --depth 1,8,128
   ringmain bench --backends uring,pread --cache cold --seconds 2 --with-fio
+  ringmain bench --backends auto,pread,uring --workloads rand,seq --batch 1,32,128
+                                                   does auto choose as well as a fixed backend?
   ringmain bench --workloads rand --rate 20000     latency at 20 000 operations a second
   ringmain bench --memory-limit 256M --workloads views
   ringmain bench --file model.safetensors --workloads weights --window 32M,256M

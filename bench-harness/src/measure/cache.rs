@@ -23,7 +23,7 @@ const SETTLE_TRIES: u32 = 50;
 const SETTLE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Bytes of a page of this kernel.
-fn page_bytes() -> u64 {
+pub(crate) fn page_bytes() -> u64 {
     let found = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
     found.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0).unwrap_or(4096)
 }

@@ -16,6 +16,18 @@ pub struct BackendChoice {
     policy: Policy,
 }
 
+/// How the reads of a backend meet the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheUse {
+    /// They go past it.
+    Past,
+    /// They go through it.
+    Through,
+    /// `auto` decides for each read: scattered reads of cold data go past it, streams go through it,
+    /// and data that is read again may stay in it.
+    Routed,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     Default,
@@ -41,13 +53,16 @@ impl BackendChoice {
         }
     }
 
-    /// Whether every read goes past the page cache. `uncached` goes through it and leaves little.
+    /// How its reads meet the page cache. `uncached` goes through it and leaves little.
     #[must_use]
-    pub fn is_direct(self) -> bool {
+    pub fn cache_use(self) -> CacheUse {
         match self.kind {
-            BackendKind::Direct => true,
-            BackendKind::Uring | BackendKind::TokioUring => self.suffix().is_empty(),
-            _ => false,
+            BackendKind::Direct => CacheUse::Past,
+            BackendKind::Uring | BackendKind::TokioUring if self.suffix().is_empty() => {
+                CacheUse::Past
+            }
+            BackendKind::Auto => CacheUse::Routed,
+            _ => CacheUse::Through,
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use choice::BackendChoice;
+pub use choice::{BackendChoice, CacheUse};
 pub(crate) use file::{read_plan, render_plan};
 
 use crate::failure::Failure;

@@ -27,6 +27,10 @@ impl Workload for Mixed {
         plan.caches.iter().copied().filter(|cache| *cache == CacheState::Mixed).collect()
     }
 
+    fn is_scattered(&self) -> bool {
+        true
+    }
+
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
         Ok(Box::new(Blocks::open(job, true)?))
     }

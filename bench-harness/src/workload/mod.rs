@@ -89,6 +89,12 @@ pub(crate) trait Workload: Sync {
         Ok(files.to_vec())
     }
 
+    /// Whether its reads follow no order, and nothing says that they come again: a backend that
+    /// chooses has no reason to bring cold data into the page cache.
+    fn is_scattered(&self) -> bool {
+        false
+    }
+
     /// Opens one thread's part of it, in the measured process.
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure>;
 }

@@ -23,6 +23,10 @@ impl Workload for Rand {
         combinations(plan, &[(4096, 1), (4096, 128)])
     }
 
+    fn is_scattered(&self) -> bool {
+        true
+    }
+
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
         Ok(Box::new(Blocks::open(job, true)?))
     }

@@ -31,6 +31,10 @@ impl Workload for Views {
         combinations(plan, &[(64 << 10, 32)])
     }
 
+    fn is_scattered(&self) -> bool {
+        true
+    }
+
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
         Ok(Box::new(Loader::open(job)?))
     }

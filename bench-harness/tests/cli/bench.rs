@@ -71,7 +71,7 @@ fn make_file(path: &Path, len: usize) {
 fn every_cell_is_measured_verified_and_saved() {
     let place = Place::new();
     let workloads = "seq,rand,views,shards,samples,weights,mixed";
-    let backends = "pread,mmap,direct,uring";
+    let backends = "pread,mmap,direct,uring,auto";
     let args = ["--workloads", workloads, "--backends", backends, "--json"];
     let printed = json_of(run(&mut place.bench(&args)));
     assert_eq!(printed, place.run_json());
@@ -79,7 +79,7 @@ fn every_cell_is_measured_verified_and_saved() {
     // seq and views: two cache states; rand, shards, samples and weights: two settings each; mixed:
     // one state.
     let groups = 2 + 2 + 4 + 4 + 4 + 4 + 1;
-    assert_eq!(cells(&printed).len(), groups * 4 * 2);
+    assert_eq!(cells(&printed).len(), groups * 5 * 2);
     for cell in cells(&printed) {
         assert_eq!(cell["valid"], true, "{cell}");
         assert!(cell["throughput_bytes_per_s"].as_f64().unwrap() > 0.0, "{cell}");
@@ -107,6 +107,11 @@ fn every_cell_is_measured_verified_and_saved() {
             assert!(cell["cached_pages"]["after"].as_u64().unwrap() <= cached_pages, "{cell}");
             assert!(cell["device_bytes"].as_u64() >= cell["bytes"].as_u64(), "{cell}");
         }
+    }
+    // Whatever the repetition before has brought in is dropped again.
+    let auto = cells(&printed).iter().filter(|cell| cell["backend"] == "auto");
+    for cell in auto.filter(|cell| cell["workload"] == "rand" && cell["cache"] == "cold") {
+        assert!(cell["cached_pages"]["after"].as_u64().unwrap() <= 64, "{cell}");
     }
     // Nothing but the result stays.
     assert_eq!(place.names(), ["out"]);
@@ -318,6 +323,7 @@ fn an_unavailable_backend_is_skipped_unless_asked_for() {
     assert!(skipped.contains("\"uring\"") && skipped.contains("EPERM"), "{skipped}");
     assert!(cells(&result).iter().all(|cell| cell["backend"] != "uring"));
     assert!(cells(&result).iter().any(|cell| cell["backend"] == "direct"));
+    assert!(cells(&result).iter().any(|cell| cell["backend"] == "auto"));
 }
 
 #[test]
