@@ -9,6 +9,7 @@ mod command;
 mod contest;
 mod overall;
 mod ranking;
+mod standing;
 mod words;
 
 use serde::Serialize;
@@ -21,6 +22,7 @@ pub(crate) use command::run;
 use contest::{Contest, contests};
 use overall::overall;
 use ranking::{Certainty, Way};
+use standing::{AutoStanding, AutoSummary};
 
 /// What to use, and why.
 #[derive(Clone, Debug, Serialize)]
@@ -31,6 +33,8 @@ pub(crate) struct Recommendation {
     pub(crate) overall: Option<Overall>,
     /// The choice for each workload, setting and cache state.
     pub(crate) groups: Vec<GroupChoice>,
+    /// `auto` over all groups, where it was measured beside something else.
+    pub(crate) auto: Option<AutoSummary>,
     /// Cells that could not be used.
     pub(crate) invalid_cells: usize,
     /// What makes it less trustworthy than it looks.
@@ -87,6 +91,8 @@ pub(crate) struct GroupChoice {
     pub(crate) within_noise: Vec<Way>,
     /// The best one whose memory stays flat, where that of the choice does not.
     pub(crate) flat_memory: Option<Figures>,
+    /// How `auto` compares with the best fixed backends, where it was measured.
+    pub(crate) auto: Option<AutoStanding>,
     pub(crate) reason: String,
 }
 
@@ -106,7 +112,10 @@ pub(crate) struct Figures {
 pub(crate) fn recommend(run: &Run) -> Recommendation {
     let contests = contests(run);
     let groups: Vec<GroupChoice> = contests.iter().filter_map(GroupChoice::of).collect();
-    let overall = overall(&contests);
+    let overall = overall(&contests, &groups);
+    let standings =
+        groups.iter().filter_map(|it| Some((it.group().to_string(), it.auto.as_ref()?)));
+    let auto = AutoSummary::of(standings);
     let invalid_cells = run.cells.iter().filter(|cell| !cell.valid).count();
     let sentence = words::sentence(overall.as_ref());
     let mut warnings = run.warnings.clone();
@@ -115,7 +124,7 @@ pub(crate) fn recommend(run: &Run) -> Recommendation {
         warnings.push("the run was interrupted: not everything was measured".into());
     }
     let started_at = run.started_at.clone();
-    Recommendation { started_at, overall, groups, invalid_cells, warnings, sentence }
+    Recommendation { started_at, overall, groups, auto, invalid_cells, warnings, sentence }
 }
 
 /// In which groups the repetitions spread too widely to rank backends that lie close together. A
@@ -158,6 +167,7 @@ impl GroupChoice {
             ratio: ranking.ratio,
             within_noise,
             flat_memory,
+            auto: AutoStanding::of(contest),
             reason: String::new(),
         };
         chosen.reason = words::reason(&chosen, contest);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::contest::Contest;
 use super::ranking::{Ranking, Samples, Way, best_of, median_of, rank};
-use super::{Overall, WorstGroup, words};
+use super::{GroupChoice, Overall, WorstGroup, words};
 use crate::result::CacheState;
 
 const COLD_WEIGHT: f64 = 2.0;
@@ -22,7 +22,7 @@ const COLD_WEIGHT: f64 = 2.0;
 type Places = Vec<Option<usize>>;
 
 /// `None` without a valid cell.
-pub(crate) fn overall(contests: &[Contest]) -> Option<Overall> {
+pub(crate) fn overall(contests: &[Contest], groups: &[GroupChoice]) -> Option<Overall> {
     let (ways, places) = eligible(contests);
     let weights = weights(contests);
     let scored: Vec<(Way, Samples)> = ways
@@ -31,7 +31,9 @@ pub(crate) fn overall(contests: &[Contest]) -> Option<Overall> {
         .map(|(way, places)| (way, scores(contests, &weights, places)))
         .collect();
     let ranking = rank(&scored)?;
-    Some(describe(contests, &scored, &places, &ranking))
+    let mut overall = describe(contests, &scored, &places, &ranking);
+    overall.reason = words::overall_reason(&overall, groups);
+    Some(overall)
 }
 
 fn describe(
@@ -47,7 +49,7 @@ fn describe(
     };
     let flat = grows(ranking.choice).then(|| best_of(scored, |at| !grows(at))).flatten();
     let way = name(ranking.choice);
-    let mut overall = Overall {
+    Overall {
         settings: way.builder(),
         way,
         certainty: ranking.certainty,
@@ -58,9 +60,7 @@ fn describe(
         within_noise: ranking.within_noise.iter().map(|at| name(*at)).collect(),
         flat_memory: flat.map(name),
         reason: String::new(),
-    };
-    overall.reason = words::overall_reason(&overall, contests.len());
-    overall
+    }
 }
 
 /// The ways that take part in the most contests, all of them if possible: one that was left out of

@@ -12,8 +12,10 @@ use crate::result::Cell;
 use crate::stats::{CONFIDENCE, Ratio, Verdict, median};
 
 /// From the simplest on. Of two that cannot be told apart the simpler one is taken: it has fewer
-/// needs (kernel, limits, privileges) and fewer ways to surprise.
-const SIMPLICITY: [BackendKind; 6] = [
+/// needs (kernel, limits, privileges) and fewer ways to surprise. `auto` comes first: it works
+/// everywhere, and stays right when the data, the cache or the machine changes.
+const SIMPLICITY: [BackendKind; 7] = [
+    BackendKind::Auto,
     BackendKind::Pread,
     BackendKind::Mmap,
     BackendKind::Uncached,
@@ -42,7 +44,7 @@ impl Way {
     pub(crate) fn of(cell: &Cell) -> Self {
         let way = Self { backend: cell.backend.clone(), depth: cell.setting.depth };
         match way.choice().map(|choice| choice.kind) {
-            Some(BackendKind::Uring | BackendKind::TokioUring) | None => way,
+            Some(BackendKind::Uring | BackendKind::TokioUring | BackendKind::Auto) | None => way,
             Some(_) => Self { depth: None, ..way },
         }
     }
@@ -80,9 +82,12 @@ impl Way {
             Access::Sequential => ".access(Access::Sequential)",
         };
         let depth = self.depth.map(|depth| format!(".depth_max({depth})")).unwrap_or_default();
-        let kind = choice.kind;
-        let settings = format!("{policy}{residency}{access}{depth}");
-        Some(format!("Engine::builder().backend(\"{kind}\".parse()?){settings}"))
+        let backend = match choice.kind {
+            // The default.
+            BackendKind::Auto => String::new(),
+            kind => format!(".backend(\"{kind}\".parse()?)"),
+        };
+        Some(format!("Engine::builder(){backend}{policy}{residency}{access}{depth}"))
     }
 }
 
@@ -107,6 +112,13 @@ fn ratio(a: &Samples, b: &Samples, confidence: f64) -> Option<Ratio> {
     let values = |samples: &Samples| samples.values().copied().collect::<Vec<_>>();
     let compare = if a.keys().eq(b.keys()) { Ratio::paired } else { Ratio::independent };
     compare(&values(a), &values(b), confidence)
+}
+
+/// The same where one way is compared with each of several others. As that many chances to be wrong
+/// would add up, each comparison is made so much surer (Bonferroni) that all of them together are
+/// wrong one time in twenty.
+pub(crate) fn compared_with_each(a: &Samples, b: &Samples, others: usize) -> Option<Ratio> {
+    ratio(a, b, 1.0 - (1.0 - CONFIDENCE) / others.max(1) as f64)
 }
 
 /// How sure a choice is.
@@ -138,9 +150,8 @@ pub(crate) struct Ranking {
 
 /// Ranks ways that were measured in the same repetitions. `None` without a sample.
 ///
-/// The best by its median is compared with each of the others. As that many chances to be wrong
-/// would add up, each comparison is made so much surer (Bonferroni) that all of them together are
-/// wrong one time in twenty: the best of six equal ones looks good, and is noise.
+/// The best by its median is compared with each of the others, as [`compared_with_each`] does: the
+/// best of six equal ones looks good, and is noise.
 pub(crate) fn rank(ways: &[(Way, Samples)]) -> Option<Ranking> {
     let mut order: Vec<usize> = (0..ways.len()).filter(|at| !ways[*at].1.is_empty()).collect();
     order.sort_by(|a, b| {
@@ -148,8 +159,7 @@ pub(crate) fn rank(ways: &[(Way, Samples)]) -> Option<Ranking> {
         by_median.then_with(|| ways[*a].0.simplicity().cmp(&ways[*b].0.simplicity()))
     });
     let (&leader, others) = order.split_first()?;
-    let confidence = 1.0 - (1.0 - CONFIDENCE) / others.len().max(1) as f64;
-    let against = |a: usize, b: usize| ratio(&ways[b].1, &ways[a].1, confidence);
+    let against = |a: usize, b: usize| compared_with_each(&ways[b].1, &ways[a].1, others.len());
     let is_tied = |at: &usize| {
         against(leader, *at).is_some_and(|ratio| {
             ratio.verdict() != Verdict::Better && ratio.estimate <= TIE_RATIO_MAX
@@ -222,9 +232,11 @@ mod tests {
             "uncached",
             "mmap",
             "pread",
+            "auto",
         ];
         names.sort_by_key(|name| way(name).simplicity().0 * 2 + usize::from(name.contains('+')));
         let expected = [
+            "auto",
             "pread",
             "mmap",
             "mmap+release",
@@ -298,5 +310,7 @@ mod tests {
         let code = way.builder().unwrap();
         assert!(code.contains("\"uring\".parse()?"), "{code}");
         assert!(code.ends_with(".cache_policy(CachePolicy::Buffered).depth_max(32)"), "{code}");
+        let auto = Way { backend: "auto".into(), depth: None };
+        assert_eq!(auto.builder().as_deref(), Some("Engine::builder()"));
     }
 }

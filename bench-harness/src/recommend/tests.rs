@@ -3,6 +3,7 @@
 use super::*;
 use crate::mock::{cell, cells, run};
 use crate::result::{CacheState, Cell};
+use crate::stats::Verdict;
 use crate::stats::testing::Dice;
 
 const COLD: CacheState = CacheState::Cold;
@@ -163,6 +164,58 @@ fn wide_spreads_are_warned_of() {
     all.extend(cells(&mut Dice(11), "uring", COLD, 2e9, 0.4, 5));
     let warning = spread_warning(&run(all)).unwrap();
     assert!(warning.contains("(uring: ") && !warning.contains("pread:"), "{warning}");
+}
+
+#[test]
+fn auto_is_named_unless_a_fixed_backend_is_better() {
+    let mut dice = Dice(12);
+    let mut named = 0;
+    for _ in 0..100 {
+        let cold = measured(&mut dice, COLD, &[("pread", 1e9), ("uring", 2e9), ("auto", 2e9)]);
+        let found = recommend(&run(cold));
+        let is_named = choices(&found) == ["auto"] && found.sentence.starts_with("use auto (`");
+        named += usize::from(is_named && !found.sentence.contains("; but "));
+    }
+    assert!(named >= 95, "{named} of 100");
+    let cold = measured(&mut dice, COLD, &[("pread", 1e9), ("uring", 4e9), ("auto", 2e9)]);
+    let found = recommend(&run(cold));
+    assert!(found.sentence.starts_with("use uring"), "{}", found.sentence);
+    assert!(found.groups[0].reason.contains("; auto reads "), "{}", found.groups[0].reason);
+}
+
+/// `auto` wins over all groups and loses one: the sentence says which, to what, and by how much.
+#[test]
+fn where_auto_is_not_the_best_is_said() {
+    let mut dice = Dice(13);
+    let mut all = measured(&mut dice, COLD, &[("pread", 1e9), ("uring", 4e9), ("auto", 4e9)]);
+    all.extend(measured(&mut dice, WARM, &[("pread", 6e9), ("uring", 1e9), ("auto", 4e9)]));
+    let found = recommend(&run(all));
+    assert!(found.sentence.starts_with("use auto"), "{}", found.sentence);
+    let exception = "; but pread is 1.5";
+    assert!(found.sentence.contains(exception), "{}", found.sentence);
+    assert!(found.sentence.ends_with("rand (64 KiB) warm"), "{}", found.sentence);
+    assert_eq!(found.groups[0].auto.as_ref().unwrap().best.verdict, Verdict::Noise);
+    assert_eq!(found.groups[1].auto.as_ref().unwrap().best.verdict, Verdict::Worse);
+}
+
+/// A mapping that keeps its pages is faster, but not what `auto` is measured against.
+#[test]
+fn auto_is_compared_with_what_keeps_memory_flat() {
+    let mut all = measured(&mut Dice(14), WARM, &[("pread", 5e9), ("auto", 5e9), ("mmap", 9e9)]);
+    for cell in all.iter_mut().filter(|cell| cell.backend == "mmap") {
+        cell.rss_file_bytes.peak = 1 << 30;
+    }
+    let found = recommend(&run(all));
+    let auto = found.groups[0].auto.as_ref().unwrap();
+    let flat = auto.best_flat.as_ref().unwrap();
+    assert_eq!((flat.way.backend.as_str(), flat.grows), ("pread", false));
+    assert!((flat.ratio_of_medians - 1.0).abs() < 0.05, "{flat:?}");
+    assert_eq!((auto.best.way.backend.as_str(), auto.best.grows), ("mmap", true));
+    let summary = found.auto.as_ref().unwrap();
+    assert_eq!((summary.groups, summary.ratio_min), (1, flat.ratio_of_medians));
+    let line = "auto / the best fixed backend whose memory stays flat";
+    assert!(found.lines().iter().any(|it| it.starts_with(line)), "{:#?}", found.lines());
+    assert!(found.headlines().iter().any(|it| it.contains(" of pread (")));
 }
 
 #[test]

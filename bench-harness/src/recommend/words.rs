@@ -1,12 +1,13 @@
 //! The recommendation as people read it.
 
 use super::contest::Contest;
-use super::ranking::Certainty;
+use super::ranking::{Certainty, Way};
+use super::standing::{Beside, is_auto};
 use super::{Figures, GroupChoice, Overall, Recommendation};
 pub(crate) use crate::export::format::{nanoseconds as duration, rate};
 use crate::result::Group;
 use crate::size::format_bytes_short;
-use crate::stats::Ratio;
+use crate::stats::{Ratio, Verdict};
 
 /// `2.30`, or `41` where decimals say nothing.
 pub(crate) fn times(ratio: f64) -> String {
@@ -31,7 +32,7 @@ pub(super) fn reason(chosen: &GroupChoice, contest: &Contest) -> String {
     let main = main_figure(&chosen.choice, contest);
     let mut text = format!("{} {main}", chosen.choice.way);
     if let (Some(next), Some(ratio)) = (&chosen.runner_up, &chosen.ratio) {
-        text += &against(chosen.certainty, next, ratio, contest);
+        text += &against(&chosen.choice.way, chosen.certainty, next, ratio, contest);
     } else {
         text += "; nothing else has valid numbers";
     }
@@ -46,6 +47,9 @@ pub(super) fn reason(chosen: &GroupChoice, contest: &Contest) -> String {
             main_figure(flat, contest),
         );
     }
+    if let Some(auto) = chosen.auto.as_ref().filter(|_| !is_auto(&chosen.choice.way)) {
+        text += &format!("; auto {}", main_figure(&auto.figures, contest));
+    }
     text
 }
 
@@ -57,16 +61,23 @@ fn main_figure(figures: &Figures, contest: &Contest) -> String {
     }
 }
 
-fn against(certainty: Certainty, next: &Figures, ratio: &Ratio, contest: &Contest) -> String {
+fn against(
+    chosen: &Way,
+    certainty: Certainty,
+    next: &Figures,
+    ratio: &Ratio,
+    contest: &Contest,
+) -> String {
     let how = if contest.is_open_loop() { "times shorter than" } else { "times" };
     let (name, estimate) = (&next.way, times(ratio.estimate));
     match certainty {
         Certainty::Only => String::new(),
         Certainty::Clear => format!(", {estimate} {how} {name}, the next ({})", interval(ratio)),
         Certainty::Noise => format!(
-            "; {name} {}, but the difference is within noise ({}), so the simpler one",
+            "; {name} {}, but the difference is within noise ({}), so {}",
             main_figure(next, contest),
             interval(ratio),
+            if is_auto(chosen) { "auto, which chooses for every read" } else { "the simpler one" },
         ),
         Certainty::Unsettled => format!(
             ", {estimate} {how} {name}, the next, but the repetitions are too few or spread too \
@@ -77,8 +88,15 @@ fn against(certainty: Certainty, next: &Figures, ratio: &Ratio, contest: &Contes
 }
 
 /// Why this one, for the whole run.
-pub(super) fn overall_reason(overall: &Overall, groups: usize) -> String {
-    let over = if groups == 1 { "here".into() } else { format!("over {groups} groups") };
+pub(super) fn overall_reason(overall: &Overall, groups: &[GroupChoice]) -> String {
+    let over = match groups.len() {
+        1 => "here".into(),
+        count => format!("over {count} groups"),
+    };
+    let advantage = match is_auto(&overall.way) {
+        true => "chooses for every read by itself",
+        false => "is the simpler one",
+    };
     let mut text = match (&overall.runner_up, &overall.ratio, overall.certainty) {
         (Some(next), Some(ratio), Certainty::Clear) => {
             format!("{over} it is {} times as good as {next}, the next", times(ratio.estimate))
@@ -86,7 +104,7 @@ pub(super) fn overall_reason(overall: &Overall, groups: usize) -> String {
         (Some(_), Some(_), Certainty::Noise) => {
             let names: Vec<String> = overall.within_noise.iter().map(ToString::to_string).collect();
             format!(
-                "{over} it cannot be told from {} beyond noise, and is the simpler one",
+                "{over} it cannot be told from {} beyond noise, and {advantage}",
                 names.join(", ")
             )
         }
@@ -107,7 +125,61 @@ pub(super) fn overall_reason(overall: &Overall, groups: usize) -> String {
     if let Some(flat) = &overall.flat_memory {
         text += &format!("; its memory grows with the bytes read, with {flat} it stays flat");
     }
+    if is_auto(&overall.way) {
+        text += &exceptions(groups);
+    }
     text
+}
+
+/// The groups that are named in one sentence; the others are counted.
+const EXCEPTIONS_NAMED_MAX: usize = 3;
+
+/// Where a fixed backend is better than `auto` beyond noise, and how much, the largest first.
+fn exceptions(groups: &[GroupChoice]) -> String {
+    let better = groups.iter().filter_map(|it| Some((it.group(), it.auto.as_ref()?.better()?)));
+    let mut better: Vec<(Group, &Beside)> = better.collect();
+    if better.is_empty() {
+        return String::new();
+    }
+    better.sort_by(|(_, a), (_, b)| a.ratio_of_medians.total_cmp(&b.ratio_of_medians));
+    let named = better.iter().take(EXCEPTIONS_NAMED_MAX).map(|(group, beside)| {
+        let grows = if beside.grows { ", whose memory grows," } else { "" };
+        let factor = times(1.0 / beside.ratio_of_medians);
+        format!("{}{grows} is {factor} times as good in {group}", beside.way)
+    });
+    let named: Vec<String> = named.collect();
+    let more = match better.len() - named.len() {
+        0 => String::new(),
+        more => format!(", and a fixed backend is better in {more} more groups"),
+    };
+    format!("; but {}{more}", named.join(", "))
+}
+
+/// `auto` beside the best fixed backend whose memory stays flat, group by group.
+fn auto_lines(all: &Recommendation) -> Vec<String> {
+    let Some(summary) = &all.auto else { return Vec::new() };
+    let mut lines =
+        vec!["auto / the best fixed backend whose memory stays flat (medians):".to_owned()];
+    for chosen in &all.groups {
+        let flat = chosen.auto.as_ref().and_then(|auto| auto.best_flat.as_ref());
+        lines.extend(flat.map(|flat| format!("    {}: {}", chosen.group(), beside(flat))));
+    }
+    lines.push(format!(
+        "    median {1:.2} ({0} compared), lowest {2:.2} in {3}",
+        summary.groups, summary.ratio_median, summary.ratio_min, summary.worst_group
+    ));
+    lines.push(String::new());
+    lines
+}
+
+/// `0.97 of uring (0.95 to 0.99 times, worse)`.
+fn beside(flat: &Beside) -> String {
+    let interval = flat.ratio.as_ref().map_or_else(String::new, interval);
+    let verdict = match flat.verdict {
+        Verdict::Noise => "within noise".to_owned(),
+        verdict => verdict.to_string(),
+    };
+    format!("{:.2} of {} ({interval}, {verdict})", flat.ratio_of_medians, flat.way)
 }
 
 /// The one sentence at the end.
@@ -140,17 +212,20 @@ pub(super) fn lines(all: &Recommendation) -> Vec<String> {
         }
     }
     lines.push(String::new());
+    lines.extend(auto_lines(all));
     lines.push(all.sentence.clone());
     lines
 }
 
 pub(super) fn headlines(all: &Recommendation) -> Vec<String> {
     let groups = all.groups.iter().map(|chosen| format!("{}: {}", chosen.group(), chosen.reason));
-    std::iter::once(all.sentence.clone()).chain(groups).collect()
+    let auto = auto_lines(all).into_iter().map(|line| line.trim().to_owned());
+    let auto = auto.filter(|line| !line.is_empty());
+    std::iter::once(all.sentence.clone()).chain(groups).chain(auto).collect()
 }
 
 impl GroupChoice {
-    fn group(&self) -> Group {
+    pub(super) fn group(&self) -> Group {
         let Self { workload, setting, cache, .. } = self;
         Group { workload: workload.clone(), setting: setting.clone(), cache: *cache }
     }

@@ -1,0 +1,103 @@
+//! How `auto` compares with the fixed backends.
+
+use ringmain::BackendKind;
+use serde::Serialize;
+
+use super::Figures;
+use super::contest::Contest;
+use super::ranking::{Samples, Way, best_of, compared_with_each, median_of};
+use crate::stats::{Ratio, Verdict, median};
+
+/// `auto` in one group, beside the best fixed backends.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct AutoStanding {
+    #[serde(flatten)]
+    pub(crate) figures: Figures,
+    /// Beside the best fixed backend whose memory stays flat.
+    pub(crate) best_flat: Option<Beside>,
+    /// Beside the best fixed backend, whatever memory it takes.
+    pub(crate) best: Beside,
+}
+
+/// `auto` beside one fixed backend.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Beside {
+    #[serde(flatten)]
+    pub(crate) way: Way,
+    /// The median of `auto` divided by that of the other: above 1 where `auto` is better.
+    pub(crate) ratio_of_medians: f64,
+    /// The same, repetition by repetition, with the interval of the true ratio.
+    pub(crate) ratio: Option<Ratio>,
+    /// Whether `auto` is better or worse beyond noise.
+    pub(crate) verdict: Verdict,
+    /// The memory of the other grows with the bytes read.
+    pub(crate) grows: bool,
+}
+
+/// `auto` over all groups, beside the best fixed backend whose memory stays flat in each.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct AutoSummary {
+    /// In how many groups there was something to compare with.
+    pub(crate) groups: usize,
+    pub(crate) ratio_min: f64,
+    /// The group of `ratio_min`.
+    pub(crate) worst_group: String,
+    pub(crate) ratio_median: f64,
+}
+
+pub(crate) fn is_auto(way: &Way) -> bool {
+    way.choice().is_some_and(|choice| choice.kind == BackendKind::Auto)
+}
+
+impl AutoStanding {
+    /// `None` where `auto`, or everything else, has no valid numbers.
+    pub(crate) fn of(contest: &Contest) -> Option<Self> {
+        let ways = &contest.ways;
+        let is_fixed = |at: usize| !is_auto(&ways[at].0);
+        let auto = best_of(ways, |at| !is_fixed(at))?;
+        let fixed = ways.iter().filter(|(way, samples)| !is_auto(way) && !samples.is_empty());
+        let rivals = fixed.count();
+        let beside = |at| Beside::of(contest, auto, at, rivals);
+        Some(Self {
+            figures: contest.figures(auto),
+            best_flat: best_of(ways, |at| is_fixed(at) && !contest.grows(at)).map(beside),
+            best: best_of(ways, is_fixed).map(beside)?,
+        })
+    }
+
+    /// The fixed backend that is better than `auto` beyond noise: the flat one if it is, else any.
+    pub(crate) fn better(&self) -> Option<&Beside> {
+        let all = self.best_flat.iter().chain([&self.best]);
+        all.into_iter().find(|beside| beside.verdict == Verdict::Worse)
+    }
+}
+
+impl Beside {
+    fn of(contest: &Contest, auto: usize, other: usize, rivals: usize) -> Self {
+        let samples = |at: usize| -> &Samples { &contest.ways[at].1 };
+        let ratio = compared_with_each(samples(other), samples(auto), rivals);
+        Self {
+            way: contest.ways[other].0.clone(),
+            ratio_of_medians: median_of(samples(auto)) / median_of(samples(other)),
+            ratio,
+            verdict: ratio.map_or(Verdict::Noise, |ratio| ratio.verdict()),
+            grows: contest.grows(other),
+        }
+    }
+}
+
+impl AutoSummary {
+    /// From the group and the standing of each contest that has one.
+    pub(crate) fn of<'a>(
+        standings: impl Iterator<Item = (String, &'a AutoStanding)>,
+    ) -> Option<Self> {
+        let ratios = standings.filter_map(|(group, standing)| {
+            Some((group, standing.best_flat.as_ref()?.ratio_of_medians))
+        });
+        let ratios: Vec<(String, f64)> = ratios.collect();
+        let (worst_group, ratio_min) = ratios.iter().min_by(|a, b| a.1.total_cmp(&b.1))?.clone();
+        let values: Vec<f64> = ratios.iter().map(|(_, ratio)| *ratio).collect();
+        let ratio_median = median(&values)?;
+        Some(Self { groups: ratios.len(), ratio_min, worst_group, ratio_median })
+    }
+}
