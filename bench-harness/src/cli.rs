@@ -94,7 +94,8 @@ pub(crate) struct RecommendArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Keep the choice as a profile that `auto` reads: in PATH, or where it is looked for
+    /// Have `auto` follow the choice from now on: keep it as a profile in PATH, or where it is looked
+    /// for. If `auto` itself is the choice, a profile that is there is removed
     #[arg(long, value_name = "PATH")]
     pub(crate) save: Option<Option<PathBuf>>,
 }
@@ -184,6 +185,10 @@ Examples:
   ringmain recommend --from ringmain-results/LATEST/run.json
   ringmain recommend --from run.json --save
   ringmain recommend --from run.json --json | jq -r .sentence
+  ringmain recommend --from run.json --json | jq -r '.groups[].auto.best_flat | .ratio_of_medians'
+
+`auto` is recommended unless a fixed backend is better over all groups by more than noise. Where one
+is better in single groups, the recommendation says where and by how much.
 
 A saved profile lies where RINGMAIN_PROFILE says, else in ~/.config/ringmain/profile.toml (or below
 XDG_CONFIG_HOME; APPDATA on Windows). RINGMAIN_PROFILE=off makes every program ignore it. It holds

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ringmain_backends::{Access, BackendKind, BackendOptions, CachePolicy, Profile, Residency};
 
+use super::standing::is_auto;
 use super::{Overall, Recommendation, recommend};
 use crate::bench::run_for_recommendation;
 use crate::cli::RecommendArgs;
@@ -23,12 +24,41 @@ pub(crate) fn run(args: &RecommendArgs, out: &mut impl Write) -> Result<(), Fail
     let Some(overall) = &recommendation.overall else {
         return Err(usage(recommendation.sentence.clone()));
     };
-    if let Some(path) = &save_to {
-        let saved = profile(&run, overall)?.save(path);
-        saved.map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
-    }
-    let text = render(&recommendation, args.json, save_to.as_deref())?;
+    let kept = save_to.map(|path| keep(&run, overall, path)).transpose()?;
+    let text = render(&recommendation, args.json, kept.as_ref())?;
     out.write_all(text.as_bytes()).map_err(Failure::Output)
+}
+
+/// What `--save` did.
+enum Kept {
+    /// The choice is in this file.
+    Saved(PathBuf),
+    /// `auto` is the choice, and needs no profile. This one named a fixed backend and is gone.
+    Removed(PathBuf),
+    /// `auto` is the choice, and there was no profile.
+    NotNeeded,
+}
+
+/// Has `auto` go by the recommendation from now on.
+fn keep(run: &Run, overall: &Overall, path: PathBuf) -> Result<Kept, Failure> {
+    if is_auto(&overall.way) {
+        return remove_profile(path);
+    }
+    let saved = profile(run, overall)?.save(&path);
+    saved.map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
+    Ok(Kept::Saved(path))
+}
+
+/// Removes a profile, so that `auto` chooses by itself. `auto` ignores a file that is no profile, and
+/// it stays.
+fn remove_profile(path: PathBuf) -> Result<Kept, Failure> {
+    if Profile::read(&path).is_err() {
+        return Ok(Kept::NotNeeded);
+    }
+    match std::fs::remove_file(&path) {
+        Ok(()) => Ok(Kept::Removed(path)),
+        Err(source) => Err(Failure::WriteFile { path, source }),
+    }
 }
 
 fn usage(message: String) -> Failure {
@@ -38,15 +68,26 @@ fn usage(message: String) -> Failure {
 fn render(
     recommendation: &Recommendation,
     is_json: bool,
-    saved_to: Option<&Path>,
+    kept: Option<&Kept>,
 ) -> Result<String, Failure> {
     if is_json {
+        let (saved_to, removed) = match kept {
+            Some(Kept::Saved(path)) => (Some(path), None),
+            Some(Kept::Removed(path)) => (None, Some(path)),
+            Some(Kept::NotNeeded) | None => (None, None),
+        };
+        let path = |path: Option<&PathBuf>| path.map(|path| path.to_string_lossy().into_owned());
         let mut json = serde_json::to_value(recommendation)?;
-        json["saved_to"] = serde_json::to_value(saved_to.map(|path| path.to_string_lossy()))?;
+        json["saved_to"] = path(saved_to).into();
+        json["removed_profile"] = path(removed).into();
         return Ok(serde_json::to_string_pretty(&json)? + "\n");
     }
     let mut lines = recommendation.lines();
-    lines.extend(saved_to.map(|path| format!("saved to {}", path.display())));
+    lines.extend(kept.map(|kept| match kept {
+        Kept::Saved(path) => format!("saved to {}", path.display()),
+        Kept::Removed(path) => format!("auto needs no profile: removed {}", path.display()),
+        Kept::NotNeeded => "auto needs no profile: nothing was saved".into(),
+    }));
     Ok(lines.join("\n") + "\n")
 }
 
@@ -68,7 +109,7 @@ fn profile(run: &Run, overall: &Overall) -> Result<Profile, Failure> {
         .way
         .choice()
         .ok_or_else(|| usage(format!("`{name}` is no backend of this version")))?;
-    if matches!(choice.kind, BackendKind::Auto | BackendKind::Memory) {
+    if choice.kind == BackendKind::Memory {
         return Err(usage(format!("`{name}` is no choice for `auto` to take: nothing was saved")));
     }
     let mut options = BackendOptions::default();

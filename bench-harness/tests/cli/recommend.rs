@@ -102,6 +102,32 @@ fn it_is_saved_where_auto_looks() {
     off.expect_failure(2, &["RINGMAIN_PROFILE is off", "--save PATH"]);
 }
 
+/// It used to fail with "`auto` is no choice for `auto` to take", and a profile saved before went on
+/// naming a fixed backend.
+#[test]
+fn auto_needs_no_profile_and_takes_away_one_that_pins_a_backend() {
+    let data = Data::new(1000);
+    let path = data.dir().join("profile.toml");
+    let profile = path.to_str().unwrap();
+    let best = runs::run(data.dir(), &[("pread", 1e9), ("uring", 3e9), ("auto", 3e9)]);
+    let from = save(data.dir(), "auto.json", &best);
+    let found = json(recommend(&from, &["--json", "--save", profile]));
+    assert_eq!(found["overall"]["backend"], "auto");
+    assert_eq!((&found["saved_to"], &found["removed_profile"]), (&Value::Null, &Value::Null));
+    assert!(!path.exists());
+
+    json(recommend(&result(data.dir()), &["--json", "--save", profile]));
+    assert_eq!(auto_of(&data.path, profile)["profile"]["is_used"], true);
+    let text = recommend(&from, &["--save", profile]).stdout_of_success();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.ends_with(&format!("auto needs no profile: removed {profile}\n")), "{text}");
+    assert!(!path.exists());
+
+    fs::write(&path, "notes of somebody").unwrap();
+    recommend(&from, &["--save", profile]).stdout_of_success();
+    assert!(path.exists(), "what is no profile stays");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_profile_holds_for_its_filesystem_only() {
