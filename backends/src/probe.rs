@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::file::Alignment;
 use crate::{
-    AutoBackend, AutoReport, BackendKind, BackendOptions, Capabilities, Degradation, Error,
+    Access, AutoBackend, AutoReport, BackendKind, BackendOptions, Capabilities, Degradation, Error,
     ProfileSource,
 };
 use crate::{ReadBackendExt, Result, open_backend, sys, uring};
@@ -170,6 +170,39 @@ pub fn cached_pages_in(file: &File, range: Range<u64>) -> std::io::Result<u64> {
 /// A seccomp filter that does not know the call answers with the same error.
 const REFUSED: &str = "the kernel answers cachestat(2) only to the owner of a file and to users who \
                        may write it (EPERM; a container may also refuse the call to all)";
+
+/// Looks into the page cache one page at a time, for readers whom the kernel refuses
+/// [`cached_pages_in`]. It answers every reader of a file, on filesystems that know `RWF_NOWAIT`.
+#[derive(Debug)]
+pub struct CacheSampler {
+    file: File,
+}
+
+impl CacheSampler {
+    /// Opens the file once more: the kernel's readahead is off for this descriptor alone.
+    pub fn open(path: &Path) -> std::io::Result<Self> {
+        let file = File::open(path)?;
+        sys::advise_access(&file, Access::Random);
+        Ok(Self { file })
+    }
+
+    /// Whether the page that covers this range of bytes is cached. The look leaves the page cache as
+    /// it was: the kernel brings in a page that it misses, so that page is dropped again. A device
+    /// that delivers the page before the kernel gives up on it makes it look cached, which is rare.
+    pub fn is_cached(&self, page: Range<u64>) -> std::io::Result<bool> {
+        let first_byte = &mut [0];
+        match sys::read_cached_now(&self.file, first_byte, page.start) {
+            Ok(count) => Ok(count > 0),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                // A page that is still being read cannot be dropped.
+                sys::read_at(&self.file, first_byte, page.start)?;
+                sys::release_cached(&self.file, page)?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
 
 /// Asks the kernel to forget what it has cached of the range. It keeps pages that are dirty or
 /// that somebody has mapped: [`cached_pages_in`] tells.

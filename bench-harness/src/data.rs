@@ -137,7 +137,7 @@ fn check_own(files: Vec<PathBuf>, caches: &[CacheState]) -> Result<(), Failure> 
         let message = format!("{path}: a result can only tell of names that are UTF-8");
         return Err(Failure::Usage { message });
     }
-    cache::check_rights(&files)?;
+    cache::check_verifiable(&files)?;
     let bytes: u64 =
         files.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
     let is_warmed = caches.iter().any(|cache| *cache != CacheState::Cold);

@@ -72,7 +72,7 @@ impl Fio {
 
     /// Runs it for one cell, with as many requests in flight as the cell has at most.
     pub(crate) fn run(&self, task: &Task) -> Result<Cell, Failure> {
-        let prepared = cache::prepare(&task.cached_files, task.cache)?;
+        let prepared = cache::prepare(&task.cached_files, task.cache, task.sample_seed())?;
         let output = self
             .command(task)
             .output()
@@ -93,6 +93,7 @@ impl Fio {
             before: prepared.cached_pages,
             after: cache::cached_pages(&task.cached_files),
         };
+        cell.cache_check = prepared.check;
         cell.invalid_reason = prepared.problem.or_else(|| too_short(&job.read));
         cell.valid = cell.invalid_reason.is_none();
         Ok(cell)

@@ -35,6 +35,7 @@ pub(crate) fn cell(backend: &str, cache: CacheState, repetition: u32, rate: f64)
         dtlb_misses: None,
         device_bytes: None,
         cached_pages: CachedPages::default(),
+        cache_check: None,
         checksum: "00".into(),
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &OverheadArgs, out: &mut impl Write) -> Result<(), Failu
         .map_err(|source| Failure::WriteFile { path: dir.to_owned(), source })?;
     let path = folder.path().join("raw.bin");
     write_raw(&path, FILE_BYTES, 1, &Progress::bytes("making data", FILE_BYTES))?;
-    let prepared = cache::prepare(std::slice::from_ref(&path), CacheState::Warm)?;
+    let prepared = cache::prepare(std::slice::from_ref(&path), CacheState::Warm, 0)?;
     if let Some(problem) = prepared.problem {
         return Err(Failure::Usage { message: problem });
     }

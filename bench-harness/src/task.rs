@@ -56,6 +56,11 @@ impl Task {
         }
     }
 
+    /// From which the pages follow that are sampled: other ones in each repetition.
+    pub(crate) fn sample_seed(&self) -> u64 {
+        self.seed.wrapping_add(self.repetition.into())
+    }
+
     /// What its cell is compared within.
     pub(crate) fn group(&self) -> Group {
         let Self { workload, setting, cache, .. } = self;
@@ -141,6 +146,7 @@ impl Cell {
             dtlb_misses: None,
             device_bytes: None,
             cached_pages: CachedPages::default(),
+            cache_check: None,
             checksum: String::new(),
         }
     }

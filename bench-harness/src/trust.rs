@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::failure::Failure;
 use crate::recommend::spread_warning;
-use crate::result::{Group, Run};
+use crate::result::{CacheCheckMethod, Group, Run};
 
 /// More than this of the processors' time spent on other things makes numbers doubtful.
 const BUSY_SHARE_MAX: f64 = 0.10;
@@ -83,9 +83,25 @@ pub(crate) fn warnings(run: &Run) -> Vec<String> {
     for (reason, count) in reasons {
         warnings.push(format!("{count} cells do not count: {reason}"));
     }
+    warnings.extend(sampled_states(run));
     warnings.extend(missed_rates(run));
     warnings.extend(spread_warning(run));
     warnings
+}
+
+/// Where the kernel does not count cached pages for this user, the state of the page cache is only
+/// as sure as the samples.
+fn sampled_states(run: &Run) -> Option<String> {
+    let checks = run.cells.iter().filter(|cell| cell.valid).filter_map(|cell| cell.cache_check);
+    let sampled = checks.filter(|check| check.method == CacheCheckMethod::Sampled);
+    let least = sampled.max_by(|a, b| a.off_share_max().total_cmp(&b.off_share_max()))?;
+    Some(format!(
+        "the kernel tells only owners and writers of a file what it has cached of it, so the state \
+         of the page cache before each cell is {least}: with 95 % confidence at most {:.1} % of the \
+         pages were in another state; whether reads left the page cache as it was could not be \
+         checked",
+        100.0 * least.off_share_max()
+    ))
 }
 
 /// Of the rate asked for, a backend reached less than this.
@@ -115,7 +131,22 @@ fn missed_rates(run: &Run) -> Option<String> {
 mod tests {
     use super::*;
     use crate::mock::{cell, run};
+    use crate::result::CacheCheck;
     use crate::result::CacheState::{Cold, Warm};
+
+    #[test]
+    fn a_state_that_was_sampled_is_told_with_how_sure_it_is() {
+        let check = |method| {
+            let mut all = vec![cell("pread", Cold, 0, 1e9)];
+            let (pages, pages_checked, pages_off) = (131_072, 128, 0);
+            all[0].cache_check = Some(CacheCheck { method, pages, pages_checked, pages_off });
+            sampled_states(&run(all))
+        };
+        assert_eq!(check(CacheCheckMethod::Counted), None);
+        let warning = check(CacheCheckMethod::Sampled).unwrap();
+        let parts = ["sampled, 128 of 131072 pages", "95 % confidence at most 2.3 % of the pages"];
+        assert!(parts.iter().all(|part| warning.contains(part)), "{warning}");
+    }
 
     #[test]
     fn a_group_with_different_bytes_is_out_and_no_other() {

@@ -42,7 +42,7 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
     let tlb = TlbMisses::start();
     let engine = open_engine(task)?;
     let mut jobs = open_jobs(&engine, task)?;
-    let prepared = cache::settle(&task.cached_files, task.cache)?;
+    let prepared = cache::settle(&task.cached_files, task.cache, task.sample_seed())?;
 
     let rss = RssSampler::start()?;
     let usage = Usage::now();
@@ -87,6 +87,7 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
         dtlb_misses,
         device_bytes: usage.device_bytes,
         cached_pages: CachedPages { before: prepared.cached_pages, after: cached_after },
+        cache_check: prepared.check,
         checksum: checksum(&mut jobs, task.checked)?,
     })
 }
@@ -101,7 +102,7 @@ fn prepare_cache(task: &Task) -> Result<(), Failure> {
     if task.memory_limit.is_some() {
         cache::forget(&task.cached_files)?;
     }
-    cache::prepare(&task.cached_files, task.cache).map(drop)
+    cache::prepare(&task.cached_files, task.cache, task.sample_seed()).map(drop)
 }
 
 /// Cold bytes come from the device: a backend that took the file into memory of its own when it was

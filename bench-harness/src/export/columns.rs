@@ -21,7 +21,7 @@ fn optional<T: Display>(value: Option<T>) -> String {
 }
 
 /// All of them, in the order of `run.json`.
-pub(crate) const COLUMNS: [Column; 41] = [
+pub(crate) const COLUMNS: [Column; 45] = [
     column("backend", |c| c.backend.clone()),
     column("workload", |c| c.workload.clone()),
     column("setting_variant", |c| optional(c.setting.variant.as_ref())),
@@ -62,6 +62,12 @@ pub(crate) const COLUMNS: [Column; 41] = [
     column("device_bytes", |c| optional(c.device_bytes)),
     column("cached_pages_before", |c| optional(c.cached_pages.before)),
     column("cached_pages_after", |c| optional(c.cached_pages.after)),
+    column("cache_check_method", |c| optional(c.cache_check.map(|check| check.method))),
+    column("cache_check_pages", |c| optional(c.cache_check.map(|check| check.pages))),
+    column("cache_check_pages_checked", |c| {
+        optional(c.cache_check.map(|check| check.pages_checked))
+    }),
+    column("cache_check_pages_off", |c| optional(c.cache_check.map(|check| check.pages_off))),
     column("checksum", |c| c.checksum.clone()),
 ];
 

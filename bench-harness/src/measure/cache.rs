@@ -7,10 +7,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ringmain::backends::probe::{cached_pages_in, drop_cached};
+use ringmain::backends::probe::{CacheSampler, cached_pages_in, drop_cached};
 
+use super::sample;
 use crate::failure::Failure;
-use crate::result::CacheState;
+use crate::result::{CacheCheck, CacheCheckMethod, CacheState};
 
 /// What opening the files may bring into the page cache: the pages around a header that a mapping
 /// holds, for each file. The header of a model has 24 KiB for 200 tensors, and a fault brings the
@@ -33,68 +34,77 @@ pub(crate) fn page_bytes() -> u64 {
 pub(crate) struct Prepared {
     /// Pages of all files that are cached now; `None` where the kernel does not tell.
     pub(crate) cached_pages: Option<u64>,
+    /// How the state was verified; `None` if it could not be.
+    pub(crate) check: Option<CacheCheck>,
     /// Why the state could not be had.
     pub(crate) problem: Option<String>,
 }
 
 /// Brings the files into the state and verifies it. That they cannot be brought there is not a
-/// failure but a reason why a measurement does not count.
-pub(crate) fn prepare(files: &[PathBuf], state: CacheState) -> Result<Prepared, Failure> {
-    let mut prepared = Prepared { cached_pages: Some(0), problem: None };
+/// failure but a reason why a measurement does not count. Where pages have to be sampled, `seed` says
+/// which.
+pub(crate) fn prepare(
+    files: &[PathBuf],
+    state: CacheState,
+    seed: u64,
+) -> Result<Prepared, Failure> {
+    let mut parts = Vec::with_capacity(files.len());
     for path in files {
-        let (pages, problem) = prepare_file(path, state)
-            .map_err(|source| Failure::ReadFile { path: path.clone(), source })?;
-        prepared.cached_pages = prepared.cached_pages.zip(pages).map(|(a, b)| a + b);
-        prepared.problem = prepared.problem.or(problem);
+        let failed = |source| Failure::ReadFile { path: path.clone(), source };
+        let part = Part::of(path, state).map_err(failed)?;
+        part.bring().map_err(failed)?;
+        parts.push(part);
     }
-    Ok(prepared)
+    Ok(verify(&parts, state, seed))
 }
 
 /// Forgets all of the files, so that whoever warms them next pays for their pages.
 pub(crate) fn forget(files: &[PathBuf]) -> Result<(), Failure> {
-    prepare(files, CacheState::Cold).map(drop)
+    prepare(files, CacheState::Cold, 0).map(drop)
 }
 
 /// Looks again once the files are open, just before the clock starts: a backend that reads ahead
 /// when it opens a file must not be measured as cold. Headers that were read are dropped again.
-pub(crate) fn settle(files: &[PathBuf], state: CacheState) -> Result<Prepared, Failure> {
-    let mut settled = settle_once(files, state)?;
+pub(crate) fn settle(files: &[PathBuf], state: CacheState, seed: u64) -> Result<Prepared, Failure> {
+    let mut settled = settle_once(files, state, seed)?;
     // Pages that the kernel reads ahead behind a header cannot be dropped before they are there.
     for _ in 0..SETTLE_TRIES {
         if settled.problem.is_none() {
             break;
         }
         std::thread::sleep(SETTLE_PAUSE);
-        settled = settle_once(files, state)?;
+        settled = settle_once(files, state, seed)?;
     }
     Ok(settled)
 }
 
-fn settle_once(files: &[PathBuf], state: CacheState) -> Result<Prepared, Failure> {
-    let mut settled = prepare(files, state)?;
-    if state == CacheState::Cold
-        && let Some(pages) = settled.cached_pages
-    {
-        let total_bytes: u64 =
-            files.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
-        let share_max = total_bytes.div_ceil(page_bytes()) / OPENED_SHARE_MAX;
-        if pages <= share_max.min(HEADER_PAGES * files.len() as u64) {
-            settled.problem = None;
-        }
+fn settle_once(files: &[PathBuf], state: CacheState, seed: u64) -> Result<Prepared, Failure> {
+    let mut settled = prepare(files, state, seed)?;
+    if state == CacheState::Cold && settled.check.is_some_and(|it| are_headers(&it, files.len())) {
+        settled.problem = None;
     }
     Ok(settled)
 }
 
-/// Refuses files whose state in the page cache the kernel does not tell this user: no measurement of
-/// them would count.
-pub(crate) fn check_rights(files: &[PathBuf]) -> Result<(), Failure> {
+/// Whether the pages that are off can be those that opening the files has brought in.
+fn are_headers(check: &CacheCheck, files: usize) -> bool {
+    let allowed = (check.pages / OPENED_SHARE_MAX).min(HEADER_PAGES * files as u64);
+    check.pages_off <= sample::off_max(check, allowed)
+}
+
+/// Refuses files whose state in the page cache cannot be verified: no measurement of them would
+/// count.
+pub(crate) fn check_verifiable(files: &[PathBuf]) -> Result<(), Failure> {
     for path in files {
-        let file =
-            File::open(path).map_err(|source| Failure::ReadFile { path: path.clone(), source })?;
-        match cached_pages_in(&file, 0..1) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let message = unverified(path, &error);
-                return Err(Failure::Usage { message });
+        let part = Part::of(path, CacheState::Cold)
+            .map_err(|source| Failure::ReadFile { path: path.clone(), source })?;
+        match part.count() {
+            Err(refusal) if refusal.kind() == io::ErrorKind::PermissionDenied => {
+                let first_page =
+                    CacheSampler::open(path).and_then(|it| it.is_cached(0..page_bytes()));
+                first_page.map_err(|error| Failure::Usage {
+                    message: unverified(path, &refusal, &error),
+                })?;
             }
             _ => {}
         }
@@ -103,12 +113,13 @@ pub(crate) fn check_rights(files: &[PathBuf]) -> Result<(), Failure> {
 }
 
 /// Why a measurement of the file does not count, and what to do.
-fn unverified(path: &Path, error: &io::Error) -> String {
+fn unverified(path: &Path, refusal: &io::Error, sampling: &io::Error) -> String {
     let why = format!(
-        "cannot verify what the page cache holds of {}, so no measurement of it would count: {error}",
+        "cannot verify what the page cache holds of {}, so no measurement of it would count: \
+         {refusal}; and it cannot be sampled with RWF_NOWAIT: {sampling}",
         path.display()
     );
-    match error.kind() {
+    match refusal.kind() {
         io::ErrorKind::PermissionDenied => {
             format!("{why}; measure a copy of your own, or run as the owner of the file")
         }
@@ -121,54 +132,107 @@ pub(crate) fn cached_pages(files: &[PathBuf]) -> Option<u64> {
     files.iter().map(|path| ringmain::backends::probe::cached_pages(path).ok()).sum()
 }
 
-fn prepare_file(path: &Path, state: CacheState) -> io::Result<(Option<u64>, Option<String>)> {
-    let file = File::open(path)?;
-    let len = file.metadata()?.len();
-    let warm_len = warm_len(len, state);
-    warm(&file, 0..warm_len)?;
-    if warm_len < len {
-        // Dirty pages are not dropped; syncing a file that was only read needs no permission.
-        file.sync_all()?;
-        drop_cached(&file, warm_len..len)?;
-    }
-    Ok(verify(path, &file, warm_len, len))
+/// A file of the data.
+pub(super) struct Part {
+    pub(super) path: PathBuf,
+    file: File,
+    len: u64,
+    /// How much of it, from its start, is to be cached.
+    pub(super) warm_len: u64,
 }
 
-/// How much of the file, from its start, is to be cached. Whole pages, so that none is both.
-fn warm_len(len: u64, state: CacheState) -> u64 {
-    match state {
-        CacheState::Cold => 0,
-        CacheState::Warm => len,
-        CacheState::Mixed => (len / 2).next_multiple_of(page_bytes()).min(len),
-    }
+/// About half of a file. The kernel may keep up to 2 MiB of a file as one piece (a large folio), and
+/// does not drop a piece of which a part is to stay: the halves meet between two pieces. Files of
+/// less than 4 MiB have page by page what works.
+fn mixed_len(len: u64) -> u64 {
+    const PIECE_BYTES_MAX: u64 = 2 << 20;
+    let unit = if len < 2 * PIECE_BYTES_MAX { page_bytes() } else { PIECE_BYTES_MAX };
+    (len / 2).next_multiple_of(unit).min(len)
 }
 
-fn verify(path: &Path, file: &File, warm_len: u64, len: u64) -> (Option<u64>, Option<String>) {
-    let counted = cached_pages_in(file, 0..warm_len)
-        .and_then(|warm| Ok((warm, cached_pages_in(file, warm_len..len)?)));
-    let (warm_pages, cold_pages) = match counted {
-        Ok(counted) => counted,
-        Err(error) => {
-            return (None, Some(unverified(path, &error)));
+impl Part {
+    fn of(path: &Path, state: CacheState) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let len = file.metadata()?.len();
+        let warm_len = match state {
+            CacheState::Cold => 0,
+            CacheState::Warm => len,
+            CacheState::Mixed => mixed_len(len),
+        };
+        Ok(Self { path: path.to_owned(), file, len, warm_len })
+    }
+
+    pub(super) fn pages(&self) -> u64 {
+        self.len.div_ceil(page_bytes())
+    }
+
+    fn bring(&self) -> io::Result<()> {
+        warm(&self.file, 0..self.warm_len)?;
+        if self.warm_len < self.len {
+            // Dirty pages are not dropped; syncing a file that was only read needs no permission.
+            self.file.sync_all()?;
+            drop_cached(&self.file, self.warm_len..self.len)?;
         }
-    };
-    let wanted = warm_len.div_ceil(page_bytes());
-    let problem = if cold_pages > 0 {
-        Some(format!(
-            "{cold_pages} pages of {} stay in the page cache: somebody has them mapped or \
-             locked, or the filesystem keeps its data there (tmpfs)",
-            path.display()
-        ))
-    } else if warm_pages < wanted {
-        Some(format!(
-            "only {warm_pages} of {wanted} pages of {} stay in the page cache: memory is short",
-            path.display()
-        ))
-    } else {
-        None
-    };
-    (Some(warm_pages + cold_pages), problem)
+        Ok(())
+    }
+
+    /// The cached pages of the part that is to be warm, and of the part that is to be cold.
+    fn count(&self) -> io::Result<(u64, u64)> {
+        let warm = cached_pages_in(&self.file, 0..self.warm_len)?;
+        Ok((warm, cached_pages_in(&self.file, self.warm_len..self.len)?))
+    }
 }
+
+/// Counts, or samples where the kernel does not count for this user.
+fn verify(parts: &[Part], state: CacheState, seed: u64) -> Prepared {
+    let (path, refusal) = match count(parts) {
+        Ok(counted) => return counted,
+        Err(refused) => refused,
+    };
+    match sample::check(parts, seed) {
+        Ok(check) => Prepared {
+            cached_pages: None,
+            check: Some(check),
+            problem: (check.pages_off > sample::off_max(&check, 0))
+                .then(|| sample::problem(&check, state)),
+        },
+        Err(error) => {
+            let problem = Some(unverified(path, &refusal, &error));
+            Prepared { cached_pages: None, check: None, problem }
+        }
+    }
+}
+
+/// Fails with the first file that the kernel does not tell about.
+fn count(parts: &[Part]) -> Result<Prepared, (&Path, io::Error)> {
+    let (mut cached_pages, mut pages, mut pages_off, mut problem) = (0, 0, 0, None);
+    for part in parts {
+        let (warm, cold) = part.count().map_err(|error| (part.path.as_path(), error))?;
+        let wanted = part.warm_len.div_ceil(page_bytes());
+        cached_pages += warm + cold;
+        pages += part.pages();
+        pages_off += cold + wanted.saturating_sub(warm);
+        let path = part.path.display();
+        problem = problem.or_else(|| {
+            if cold > 0 {
+                Some(format!("{cold} pages of {path} stay in the page cache: {STAYS}"))
+            } else if warm < wanted {
+                Some(format!(
+                    "only {warm} of {wanted} pages of {path} stay in the page cache: {SHORT}"
+                ))
+            } else {
+                None
+            }
+        });
+    }
+    let method = CacheCheckMethod::Counted;
+    let check = Some(CacheCheck { method, pages, pages_checked: pages, pages_off });
+    Ok(Prepared { cached_pages: Some(cached_pages), check, problem })
+}
+
+pub(super) const STAYS: &str = "another process has them mapped or locked, or the filesystem keeps \
+                                its data there (tmpfs)";
+pub(super) const SHORT: &str = "memory is short";
 
 /// Reads what is not cached yet.
 fn warm(file: &File, range: Range<u64>) -> io::Result<()> {
@@ -210,9 +274,59 @@ mod tests {
         for (state, pages) in
             [(CacheState::Warm, 245), (CacheState::Cold, 0), (CacheState::Mixed, 123)]
         {
-            let prepared = prepare(&files, state).unwrap();
+            let prepared = prepare(&files, state, 1).unwrap();
             assert_eq!(prepared.problem, None, "{state}");
             assert_eq!(prepared.cached_pages, Some(pages), "{state}");
+            let check = prepared.check.unwrap();
+            assert_eq!((check.method, check.pages_off), (CacheCheckMethod::Counted, 0));
         }
+    }
+
+    /// Samples that a fast device makes look cached; many more than ever were.
+    const CHANCE: u64 = 8;
+
+    /// The look into the page cache sees what `cachestat(2)` counts, and changes none of it.
+    #[test]
+    fn samples_agree_with_the_count_and_leave_the_cache_as_it_was() {
+        let (_dir, path) = file_of(9_000_001);
+        let files = [path];
+        for (state, pages) in
+            [(CacheState::Warm, 2198), (CacheState::Mixed, 1536), (CacheState::Cold, 0)]
+        {
+            assert_eq!(prepare(&files, state, 1).unwrap().problem, None, "{state}");
+            let check = sample::check(&[Part::of(&files[0], state).unwrap()], 7).unwrap();
+            assert_eq!((check.pages, check.pages_checked), (2198, 128), "{state}");
+            assert!(check.pages_off <= CHANCE, "{state}: {check:?}");
+            let after = cached_pages(&files).unwrap();
+            assert!((pages..=pages + check.pages_off).contains(&after), "{state}: {after}");
+        }
+    }
+
+    #[test]
+    fn samples_notice_another_state() {
+        let (_dir, path) = file_of(9_000_001);
+        let files = [path];
+        for (state, off) in [(CacheState::Cold, 1536), (CacheState::Warm, 2198 - 1536)] {
+            prepare(&files, CacheState::Mixed, 1).unwrap();
+            let check = sample::check(&[Part::of(&files[0], state).unwrap()], 7).unwrap();
+            assert!(check.pages_off.abs_diff(128 * off / 2198) <= CHANCE, "{state}: {check:?}");
+            assert!(!are_headers(&check, 1));
+            assert!(sample::problem(&check, state).contains("of 128 sampled pages"));
+        }
+    }
+
+    #[test]
+    fn a_few_pages_of_headers_are_allowed_for() {
+        let check = |pages, pages_checked, pages_off| CacheCheck {
+            method: CacheCheckMethod::Sampled,
+            pages,
+            pages_checked,
+            pages_off,
+        };
+        assert!(are_headers(&check(1 << 20, 1 << 20, 64), 1));
+        assert!(!are_headers(&check(1 << 20, 1 << 20, 65), 1));
+        assert!(are_headers(&check(1 << 20, 128, 1), 1));
+        assert!(!are_headers(&check(1 << 20, 128, 2), 1));
+        assert!(!are_headers(&check(5, 5, 1), 1));
     }
 }

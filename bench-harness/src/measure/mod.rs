@@ -5,6 +5,7 @@ mod clock;
 mod latency;
 mod process;
 mod rss;
+mod sample;
 mod tlb;
 
 pub(crate) use clock::Clock;

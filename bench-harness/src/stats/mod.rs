@@ -3,7 +3,10 @@
 mod ratio;
 mod student;
 
+mod sample;
+
 pub use ratio::{CONFIDENCE, Ratio, Verdict};
+pub(crate) use sample::share_max;
 
 /// The middle of the values; the mean of the two middle ones where their number is even. `None`
 /// without values.

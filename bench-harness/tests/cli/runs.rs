@@ -36,6 +36,7 @@ pub(crate) fn cell(backend: &str, repetition: u32, rate: f64) -> Cell {
         dtlb_misses: None,
         device_bytes: None,
         cached_pages: CachedPages::default(),
+        cache_check: None,
         checksum: "00".into(),
     }
 }

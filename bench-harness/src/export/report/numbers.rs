@@ -84,6 +84,7 @@ fn medians(group: &GroupSummary<'_>) -> String {
         "from the device",
         "cached pages before",
         "after",
+        "state verified",
     ];
     table(&names, group.backends.iter().map(|b| (escape(&b.name), median_fields(b))))
 }
@@ -122,6 +123,11 @@ fn median_fields(backend: &BackendSummary<'_>) -> Vec<String> {
         known(|cell| cell.device_bytes, bytes),
         known(|cell| cell.cached_pages.before, whole),
         known(|cell| cell.cached_pages.after, whole),
+        backend
+            .cells
+            .iter()
+            .find_map(|cell| cell.cache_check)
+            .map_or("–".into(), |it| it.to_string()),
     ]
 }
 
