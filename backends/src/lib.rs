@@ -98,7 +98,7 @@ pub use memory::MemoryBackend;
 pub use metered::MeteredBackend;
 pub use mmap::{FileMap, MapAdvice, MappedRange, MmapBackend, Unchanging};
 pub use open::open_backend;
-pub use options::{Access, BackendOptions, CachePolicy, Expectation, Residency, Warmth};
+pub use options::{Access, BackendOptions, CachePolicy, Expectation, PageSize, Residency, Warmth};
 pub use output::OutputFile;
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
 pub use populate::populate;

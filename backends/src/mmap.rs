@@ -34,7 +34,7 @@ use crate::retry::{Shortfall, read_fully};
 use crate::sys::{self, PerProcess};
 use crate::{
     Access, BackendKind, BackendOptions, BackendStats, Capabilities, Error, Expectation,
-    FileHandle, Read, ReadBackend, Residency, Result,
+    FileHandle, PageSize, Read, ReadBackend, Residency, Result,
 };
 
 pub use file_map::{FileMap, MapAdvice, Unchanging};
@@ -64,6 +64,7 @@ struct MappedFile {
     copies: Arc<GuardedMapping>,
     /// What slices are handed out of, once a range was asked for.
     slices: OnceLock<Arc<Mapping>>,
+    page_size: PageSize,
     hint: AccessHint,
     /// The last batch had to wait for the device.
     is_cold: AtomicBool,
@@ -74,7 +75,8 @@ impl MappedFile {
         if let Some(slices) = self.slices.get() {
             return Ok(Arc::clone(slices));
         }
-        let made = Arc::new(Mapping::of_len(&self.file, self.copies.len() as u64)?);
+        let len = self.copies.len() as u64;
+        let made = Arc::new(Mapping::of_len(&self.file, len, self.page_size)?);
         Ok(Arc::clone(self.slices.get_or_init(|| made)))
     }
 }
@@ -108,10 +110,13 @@ impl MmapBackend {
     /// Nothing is mapped until a file is opened.
     pub fn new(options: &BackendOptions) -> Result<Self> {
         options.validate()?;
-        let (owner, open_max, access) = (next_owner(), options.open_files_max, options.access);
+        let (owner, open_max) = (next_owner(), options.open_files_max);
+        let (access, page_size) = (options.access, options.page_size);
         let cache = PerProcess::new(move |inherited: Option<&HandleCache<MappedFile>>| {
             inherited.inspect(|cache| cache.clear());
-            HandleCache::new(owner, KIND, open_max, move |path| open_mapped(path, access))
+            HandleCache::new(owner, KIND, open_max, move |path| {
+                open_mapped(path, access, page_size)
+            })
         });
         Ok(Self { residency: options.residency, cache, faults: options.faults.clone() })
     }
@@ -247,12 +252,13 @@ fn has_byte(file: &File, offset: u64) -> bool {
     matches!(sys::read_at(file, &mut [0], offset), Ok(1))
 }
 
-fn open_mapped(path: &Path, access: Access) -> Result<MappedFile> {
+fn open_mapped(path: &Path, access: Access, page_size: PageSize) -> Result<MappedFile> {
     let file = open_plain(KIND, path)?;
-    let copies = GuardedMapping::of(&file).map_err(|source| not_mapped(path, source))?;
+    let copies = GuardedMapping::of(&file, page_size).map_err(|source| not_mapped(path, source))?;
     let hint = AccessHint::new(access, |access| copies.advise(access));
     let (copies, slices) = (Arc::new(copies), OnceLock::new());
-    Ok(MappedFile { file, copies, slices, hint, is_cold: AtomicBool::new(false) })
+    let is_cold = AtomicBool::new(false);
+    Ok(MappedFile { file, copies, slices, page_size, hint, is_cold })
 }
 
 fn not_mapped(path: &Path, source: io::Error) -> Error {

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{Access, BackendKind, BackendOptions, CachePolicy, Residency, sys};
+use crate::{Access, BackendKind, BackendOptions, CachePolicy, PageSize, Residency, sys};
 
 /// The variable that names a profile, or is `off`.
 const VARIABLE: &str = "RINGMAIN_PROFILE";
@@ -54,6 +54,8 @@ pub struct Profile {
     pub cache_policy: Option<CachePolicy>,
     /// What `mmap` does with the pages it has read.
     pub residency: Option<Residency>,
+    /// The pages that `mmap` wants for its mappings.
+    pub page_size: Option<PageSize>,
     /// In which order files are read through the page cache.
     pub access: Option<Access>,
     /// A path on the filesystem that was measured, as a rule where it is mounted. The profile holds
@@ -92,6 +94,7 @@ impl Profile {
             chunk_bytes: None,
             cache_policy: None,
             residency: None,
+            page_size: None,
             access: None,
             measured_on: None,
             reason: None,
@@ -146,6 +149,10 @@ impl Profile {
             Residency::Keep => "keep",
             Residency::Release => "release",
         });
+        let page_size = self.page_size.map(|page_size| match page_size {
+            PageSize::Base => "base",
+            PageSize::Huge => "huge",
+        });
         let access = self.access.map(|access| match access {
             Access::AsItComes => "as-it-comes",
             Access::Random => "random",
@@ -160,6 +167,7 @@ impl Profile {
             ("chunk_bytes", number(self.chunk_bytes)),
             ("cache_policy", policy.map(quote)),
             ("residency", residency.map(quote)),
+            ("page_size", page_size.map(quote)),
             ("access", access.map(quote)),
             ("measured_on", measured_on.as_deref().map(quote)),
             ("reason", self.reason.as_deref().map(quote)),
@@ -203,6 +211,7 @@ impl Profile {
         fill(&mut applied.chunk_bytes, standard.chunk_bytes, self.chunk_bytes);
         fill(&mut applied.cache_policy, standard.cache_policy, self.cache_policy);
         fill(&mut applied.residency, standard.residency, self.residency);
+        fill(&mut applied.page_size, standard.page_size, self.page_size);
         fill(&mut applied.access, standard.access, self.access);
         applied
     }
@@ -218,6 +227,7 @@ struct Draft {
     chunk_bytes: Option<usize>,
     cache_policy: Option<CachePolicy>,
     residency: Option<Residency>,
+    page_size: Option<PageSize>,
     access: Option<Access>,
     measured_on: Option<PathBuf>,
     reason: Option<String>,
@@ -253,6 +263,13 @@ impl Draft {
                     _ => return Err(of("keep or release".into())),
                 });
             }
+            "page_size" => {
+                self.page_size = Some(match string(value).map_err(of)?.as_str() {
+                    "base" => PageSize::Base,
+                    "huge" => PageSize::Huge,
+                    _ => return Err(of("base or huge".into())),
+                });
+            }
             "access" => {
                 self.access = Some(match string(value).map_err(of)?.as_str() {
                     "as-it-comes" => Access::AsItComes,
@@ -276,6 +293,7 @@ impl Draft {
             chunk_bytes: self.chunk_bytes,
             cache_policy: self.cache_policy,
             residency: self.residency,
+            page_size: self.page_size,
             access: self.access,
             measured_on: self.measured_on,
             reason: self.reason,
@@ -384,6 +402,9 @@ impl fmt::Display for Profile {
         if self.residency == Some(Residency::Release) {
             f.write_str("+release")?;
         }
+        if self.page_size == Some(PageSize::Huge) {
+            f.write_str("+huge")?;
+        }
         match self.access {
             Some(Access::Random) => f.write_str("+random")?,
             Some(Access::Sequential) => f.write_str("+sequential")?,
@@ -404,6 +425,7 @@ mod tests {
             chunk_bytes: Some(1 << 20),
             cache_policy: Some(CachePolicy::Buffered),
             residency: Some(Residency::Release),
+            page_size: Some(PageSize::Huge),
             access: Some(Access::Random),
             measured_on: Some("/mnt/a \"b\" \\c#".into()),
             reason: Some("2.3 times direct;\nµs\t\u{1}".into()),
@@ -444,6 +466,7 @@ mod tests {
             ("a b = 1", "is no key"),
             ("reason = \"\\uD800\"", "is no character"),
             ("cache_policy = \"hot\"", "direct, buffered or uncached"),
+            ("page_size = \"odd\"", "base or huge"),
             ("access = \"odd\"", "as-it-comes, random or sequential"),
         ];
         for (text, part) in cases {

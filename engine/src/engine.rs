@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ringmain_backends::{
     Access, BackendKind, BackendOptions, BufferPool, CachePolicy, Capabilities, FileHandle,
-    MeteredBackend, PoolOptions, ProfileSource, ReadBackend, Recording, RecordingBackend,
+    MeteredBackend, PageSize, PoolOptions, ProfileSource, ReadBackend, Recording, RecordingBackend,
     Residency, Warmth, open_backend,
 };
 
@@ -171,6 +171,12 @@ impl EngineBuilder {
     /// What `mmap` does with the pages it has read.
     pub fn residency(mut self, residency: Residency) -> Self {
         self.options.residency = residency;
+        self
+    }
+
+    /// The pages that `mmap` wants for its mappings.
+    pub fn page_size(mut self, page_size: PageSize) -> Self {
+        self.options.page_size = page_size;
         self
     }
 

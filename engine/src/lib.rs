@@ -77,6 +77,6 @@ pub use view::ContiguousMemmap;
 /// The backends below the engine: the trait, its implementations, and their errors.
 pub use ringmain_backends as backends;
 pub use ringmain_backends::{
-    Access, BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities,
+    Access, BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities, PageSize,
     ReadBackend, Recording, RecordingStatus, Residency, Unchanging, Warmth,
 };

@@ -13,7 +13,7 @@ use super::mapping::Mapping;
 use crate::file::lasting_path;
 use crate::handle_cache::open_plain;
 use crate::retry::{Shortfall, read_fully};
-use crate::{Error, FileVersion, Result, sys};
+use crate::{Error, FileVersion, PageSize, Result, sys};
 
 /// The promise that mapped files do not change, made once, where a program knows it.
 ///
@@ -116,7 +116,7 @@ impl FileMap {
 
     fn new(path: &Path, file: File, version: FileVersion, _: Unchanging) -> Result<Self> {
         let len = usize::try_from(version.len()).unwrap_or(usize::MAX);
-        let mapping = Mapping::of_len(&file, version.len()).map_err(|source| {
+        let mapping = Mapping::of_len(&file, version.len(), PageSize::Base).map_err(|source| {
             let path = path.to_owned();
             Error::Mapping { operation: "map", path, offset: 0, len, source }
         })?;

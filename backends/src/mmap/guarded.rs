@@ -10,7 +10,7 @@ use memmap2::Mmap;
 use super::mapping::Mapping;
 use crate::buffer::PAGE_BYTES;
 use crate::sys::{self, MapGuard};
-use crate::{Access, MapAdvice};
+use crate::{Access, MapAdvice, PageSize};
 
 /// A mapping under the `SIGBUS` handler, which puts zeros where a page is lost and marks the mapping
 /// as damaged. So no slice of it is ever handed out: every load is a part of a copy, and every copy
@@ -23,8 +23,8 @@ pub(super) struct GuardedMapping {
 
 impl GuardedMapping {
     /// As long as the file is now.
-    pub(super) fn of(file: &File) -> io::Result<Self> {
-        let mapping = Mapping::of_len(file, sys::file_len(file)?)?;
+    pub(super) fn of(file: &File, page_size: PageSize) -> io::Result<Self> {
+        let mapping = Mapping::of_len(file, sys::file_len(file)?, page_size)?;
         Ok(Self { guard: mapping.map().map(MapGuard::new), mapping })
     }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 use memmap2::{Mmap, MmapOptions};
 
 use crate::buffer::PAGE_BYTES;
-use crate::sys;
+use crate::{PageSize, sys};
 
 /// A fault brings in its neighbours too: 64 KiB of them by default, up to a huge page where the
 /// cache holds large folios. What is released is widened by as much.
@@ -24,7 +24,7 @@ pub(super) struct Mapping {
 
 impl Mapping {
     /// The first `len` bytes, whatever the file has by now.
-    pub(super) fn of_len(file: &File, len: u64) -> io::Result<Self> {
+    pub(super) fn of_len(file: &File, len: u64, page_size: PageSize) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         if len == 0 {
             return Ok(Self { map: None });
@@ -33,6 +33,9 @@ impl Mapping {
         // a slice by callers who answer for the file not changing: those of `MappedRange::as_slice`,
         // and those who made the `Unchanging` that a `FileMap` needs.
         let map = unsafe { MmapOptions::new().len(len).map(file)? };
+        if page_size == PageSize::Huge {
+            let _wish = sys::advise_huge_pages_mapped(&map);
+        }
         Ok(Self { map: Some(map) })
     }
 

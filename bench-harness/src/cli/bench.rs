@@ -45,7 +45,7 @@ pub(crate) struct MeasuredArgs {
     pub(crate) plan: Option<PathBuf>,
 
     /// Backends, with a policy where it is not the default: pread, pread+random, mmap, mmap+release,
-    /// mmap+random, direct, uring, uring+buffered, uring+uncached, uncached, tokio-uring, auto
+    /// mmap+huge, mmap+random, direct, uring, uring+buffered, uring+uncached, uncached, tokio-uring, auto
     /// [default: auto and all that work here, without policies]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) backends: Option<Vec<BackendChoice>>,

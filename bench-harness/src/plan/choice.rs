@@ -3,12 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ringmain::{Access, BackendKind, BackendOptions, CachePolicy, Residency};
+use ringmain::{Access, BackendKind, BackendOptions, CachePolicy, PageSize, Residency};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// `uring`, or with a policy `uring+buffered`, `uring+uncached`, `tokio-uring+buffered`,
-/// `mmap+release`, `mmap+random`, `pread+sequential`.
+/// `mmap+release`, `mmap+huge`, `mmap+random`, `pread+sequential`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackendChoice {
     /// The backend.
@@ -33,6 +33,7 @@ enum Policy {
     Default,
     Cache(CachePolicy),
     Release,
+    Huge,
     Access(Access),
 }
 
@@ -49,6 +50,7 @@ impl BackendChoice {
             Policy::Default => {}
             Policy::Cache(policy) => options.cache_policy = policy,
             Policy::Release => options.residency = Residency::Release,
+            Policy::Huge => options.page_size = PageSize::Huge,
             Policy::Access(access) => options.access = access,
         }
     }
@@ -72,6 +74,7 @@ impl BackendChoice {
             Policy::Cache(CachePolicy::Buffered) => "+buffered",
             Policy::Cache(CachePolicy::Uncached) => "+uncached",
             Policy::Release => "+release",
+            Policy::Huge => "+huge",
             Policy::Access(Access::AsItComes) => "",
             Policy::Access(Access::Random) => "+random",
             Policy::Access(Access::Sequential) => "+sequential",
@@ -97,6 +100,7 @@ impl FromStr for BackendChoice {
         let policy = match (kind, policy) {
             (_, None) => Policy::Default,
             (BackendKind::Mmap, Some("release")) => Policy::Release,
+            (BackendKind::Mmap, Some("huge")) => Policy::Huge,
             (BackendKind::Mmap | BackendKind::Pread, Some("random")) => {
                 Policy::Access(Access::Random)
             }
@@ -111,9 +115,9 @@ impl FromStr for BackendChoice {
             }
             (kind, Some(policy)) => {
                 return Err(format!(
-                    "`{kind}` has no policy `{policy}`; there are mmap+release, mmap+random, \
-                     mmap+sequential, pread+random, pread+sequential, uring+buffered, \
-                     uring+uncached, tokio-uring+buffered, tokio-uring+uncached"
+                    "`{kind}` has no policy `{policy}`; there are mmap+release, mmap+huge, \
+                     mmap+random, mmap+sequential, pread+random, pread+sequential, \
+                     uring+buffered, uring+uncached, tokio-uring+buffered, tokio-uring+uncached"
                 ));
             }
         };
@@ -153,16 +157,28 @@ mod tests {
 
     #[test]
     fn names_parse_back() {
-        for name in
-            ["pread", "pread+random", "mmap+release", "uring+buffered", "tokio-uring+uncached"]
-        {
+        for name in [
+            "auto",
+            "pread",
+            "pread+random",
+            "mmap+release",
+            "mmap+huge",
+            "mmap+sequential",
+            "uring+buffered",
+            "tokio-uring+uncached",
+        ] {
             assert_eq!(name.parse::<BackendChoice>().unwrap().to_string(), name);
         }
     }
 
     #[test]
     fn what_a_backend_cannot_do_is_refused() {
-        for (name, part) in [("pread+release", "no policy"), ("urnig", "did you mean `uring`")] {
+        for (name, part) in [
+            ("pread+release", "no policy"),
+            ("pread+huge", "mmap+huge"),
+            ("auto+huge", "no policy"),
+            ("urnig", "did you mean `uring`"),
+        ] {
             let error = name.parse::<BackendChoice>().unwrap_err();
             assert!(error.contains(part), "{error}");
         }
@@ -173,6 +189,8 @@ mod tests {
         let mut options = BackendOptions::default();
         "mmap+release".parse::<BackendChoice>().unwrap().apply(&mut options);
         assert_eq!(options.residency, Residency::Release);
+        "mmap+huge".parse::<BackendChoice>().unwrap().apply(&mut options);
+        assert_eq!(options.page_size, PageSize::Huge);
         "uring+buffered".parse::<BackendChoice>().unwrap().apply(&mut options);
         assert_eq!(options.cache_policy, CachePolicy::Buffered);
     }

@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ringmain_backends::{Access, BackendKind, BackendOptions, CachePolicy, Profile, Residency};
+use ringmain_backends::{
+    Access, BackendKind, BackendOptions, CachePolicy, PageSize, Profile, Residency,
+};
 
 use super::standing::is_auto;
 use super::{Overall, Recommendation, recommend};
@@ -119,6 +121,7 @@ fn profile(run: &Run, overall: &Overall) -> Result<Profile, Failure> {
         depth_max: overall.way.depth.map(|depth| depth as usize),
         cache_policy: Some(options.cache_policy).filter(|policy| *policy != CachePolicy::default()),
         residency: Some(options.residency).filter(|residency| *residency != Residency::default()),
+        page_size: Some(options.page_size).filter(|page_size| *page_size != PageSize::default()),
         access: Some(options.access).filter(|access| *access != Access::default()),
         measured_on: Some(measured_on(run)?),
         reason: Some(format!("{} (measured {started_at})", overall.reason)),

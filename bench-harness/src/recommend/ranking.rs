@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ringmain::{Access, BackendKind, BackendOptions, CachePolicy, Residency};
+use ringmain::{Access, BackendKind, BackendOptions, CachePolicy, PageSize, Residency};
 use serde::Serialize;
 
 use crate::plan::BackendChoice;
@@ -76,6 +76,10 @@ impl Way {
             Residency::Keep => "",
             Residency::Release => ".residency(Residency::Release)",
         };
+        let page_size = match options.page_size {
+            PageSize::Base => "",
+            PageSize::Huge => ".page_size(PageSize::Huge)",
+        };
         let access = match options.access {
             Access::AsItComes => "",
             Access::Random => ".access(Access::Random)",
@@ -87,7 +91,7 @@ impl Way {
             BackendKind::Auto => String::new(),
             kind => format!(".backend(\"{kind}\".parse()?)"),
         };
-        Some(format!("Engine::builder(){backend}{policy}{residency}{access}{depth}"))
+        Some(format!("Engine::builder(){backend}{policy}{residency}{page_size}{access}{depth}"))
     }
 }
 
