@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the `ringmain` command and compares every backend on every workload, cold and warm: about
+# Builds the `ringmain` command and compares `auto` and every fixed backend on every workload, cold and warm: about
 # two minutes of measuring. Ends with a recommendation and says where the report is.
 #
 #   scripts/bench.sh [ARGUMENTS OF ringmain bench]

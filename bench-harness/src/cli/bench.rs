@@ -12,8 +12,9 @@ use crate::workload;
 
 /// Compares the backends: throughput, latency and memory, cold and warm, each in a fresh process.
 ///
-/// Without arguments it makes its own data in the current folder, measures every backend on every
-/// workload in about two minutes, and says which one to use.
+/// Without arguments it makes its own data in the current folder, measures `auto` and every fixed
+/// backend on every workload in about two minutes, and says which one to use: `auto`, unless a fixed
+/// backend is better by more than noise.
 #[derive(Debug, Args)]
 #[command(after_help = examples(), args_override_self = true)]
 pub(crate) struct BenchArgs {
