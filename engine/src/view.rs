@@ -125,14 +125,10 @@ impl ContiguousMemmap {
         &self.source.engine
     }
 
-    pub(crate) fn file(&self) -> &FileHandle {
-        &self.source.file
-    }
-
-    /// The same elements, read by the engine of another view and from the file of that.
+    /// The file as the engine's backend has it.
     #[must_use]
-    pub fn by_way_of(&self, other: &Self) -> Self {
-        Self { source: Arc::clone(&other.source), ..self.clone() }
+    pub fn file(&self) -> &FileHandle {
+        &self.source.file
     }
 
     pub(crate) fn layout(&self) -> &Layout {

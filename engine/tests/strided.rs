@@ -46,18 +46,6 @@ fn strided_views_are_read_as_they_are() {
 }
 
 #[test]
-fn another_engine_reads_the_same_elements() {
-    let (_dir, path) = file();
-    let (one, two) = (Engine::new().unwrap(), Engine::new().unwrap());
-    let rows = one.open_raw(&path, Kind::U16.into(), &[100, 50], 10).unwrap();
-    let twin = two.open_raw(&path, Kind::U8.into(), &[0], 0).unwrap();
-    let part = rows.t().index(&[Index::ALL, 3.into()]).unwrap().by_way_of(&twin);
-    assert_eq!(part.read_vec::<u16>().unwrap(), (155..205).collect::<Vec<u16>>());
-    let mut bytes = [0; 100];
-    two.read_many(&[part], &mut bytes).unwrap();
-}
-
-#[test]
 fn a_read_that_is_told_to_stop_stops() {
     let (_dir, path) = file();
     // So little memory that what passes through it does so in many parts.

@@ -5,34 +5,21 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
-use ringmain::backends::Degradation;
-use ringmain::{BackendKind, Engine, Residency};
+use ringmain::{Engine, Residency};
 
 use crate::error::{Failure, Result};
 use crate::gil::detached;
 use crate::given;
-use crate::source::{REFUSED_ROUTE, Residence};
 
 /// Reads files through one backend, within one memory limit.
 #[pyclass(frozen, module = "ringmain", name = "Engine", weakref)]
 #[derive(Debug)]
 pub(crate) struct PyEngine {
     pub(crate) engine: Engine,
-    /// Reads what is in the page cache; with a backend that goes past it.
-    pub(crate) cached: Option<Engine>,
-    /// Asks the page cache what it has.
-    pub(crate) residence: Residence,
     options: Options,
     /// Says which engine it is, in whatever process.
     token: String,
 }
-
-/// The part of the memory that is for reads through the page cache: scratch memory, as arrays have
-/// theirs from the other engine.
-pub(crate) const CACHED_PART: usize = 8;
-
-/// What an engine needs at least.
-const MEMORY_LIMIT_MIN: usize = 8192;
 
 /// What was asked for: all that a pickle carries.
 #[derive(Clone, Debug, FromPyObject, IntoPyObject)]
@@ -47,8 +34,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn build(&self, kind: BackendKind) -> Result<Engine> {
-        let mut builder = Engine::builder().backend(kind);
+    fn build(&self) -> Result<Engine> {
+        let mut builder = Engine::builder().backend(self.backend.parse()?);
         if let Some(bytes) = self.memory_limit {
             builder = builder.memory_limit_bytes(bytes);
         }
@@ -61,18 +48,26 @@ impl Options {
         if let Some(count) = self.open_files {
             builder = builder.open_files_max(count);
         }
-        builder = match self.residency.as_deref() {
-            None => builder,
-            Some("keep") => builder.residency(Residency::Keep),
-            Some("release") => builder.residency(Residency::Release),
-            Some(other) => {
-                let message =
-                    format!("residency cannot be {other:?}: it is \"keep\" or \"release\"");
-                return Err(Failure::value(message));
-            }
-        };
+        if let Some(residency) = choose("residency", self.residency.as_deref(), &RESIDENCIES)? {
+            builder = builder.residency(residency);
+        }
         Ok(builder.build()?)
     }
+}
+
+const RESIDENCIES: [(&str, Residency); 2] =
+    [("keep", Residency::Keep), ("release", Residency::Release)];
+
+/// The value that the caller has named; `None` if the option was not given.
+fn choose<T: Copy>(option: &str, given: Option<&str>, choices: &[(&str, T)]) -> Result<Option<T>> {
+    let Some(given) = given else { return Ok(None) };
+    if let Some((_, value)) = choices.iter().find(|(name, _)| *name == given) {
+        return Ok(Some(*value));
+    }
+    let names: Vec<String> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
+    let (last, others) = names.split_last().map_or(("", &[][..]), |(last, rest)| (last, rest));
+    let names = format!("{} or {last}", others.join(", "));
+    Err(Failure::value(format!("{option} cannot be {given:?}: it is {names}")))
 }
 
 #[pymethods]
@@ -89,20 +84,20 @@ impl PyEngine {
         residency: Option<String>,
         #[pyo3(from_py_with = given::open_files)] open_files: Option<usize>,
     ) -> Result<Self> {
-        let backend = backend.to_owned();
-        let options = Options { backend, memory_limit, depth, chunk_bytes, residency, open_files };
+        let options = Options {
+            backend: backend.to_owned(),
+            memory_limit,
+            depth,
+            chunk_bytes,
+            residency,
+            open_files,
+        };
         Self::open(py, options, None)
     }
 
     /// Which backend reads, what it can do, and what it had to do without: a line for people.
     fn describe(&self) -> String {
-        let mut description = self.engine.describe();
-        description.memory_limit_bytes = self.memory_limit_bytes();
-        if self.residence.is_refused() {
-            let lacking = Degradation { feature: "cachestat", reason: REFUSED_ROUTE.into() };
-            description.capabilities.degradations.push(lacking);
-        }
-        description.to_string()
+        self.engine.describe().to_string()
     }
 
     /// The name of the backend.
@@ -114,7 +109,7 @@ impl PyEngine {
     /// The limit on the memory of all buffers, in bytes.
     #[getter]
     fn memory_limit(&self) -> usize {
-        self.memory_limit_bytes()
+        self.engine.describe().memory_limit_bytes
     }
 
     /// The bytes of the pool that arrays hold, that wait to be used again, and that there can be.
@@ -146,36 +141,12 @@ impl PyEngine {
 
 impl PyEngine {
     fn open(py: Python<'_>, options: Options, token: Option<String>) -> Result<Self> {
-        let page_bytes = py.import("mmap")?.getattr("PAGESIZE")?.extract()?;
         let token = match token {
             Some(token) => token,
             None => py.import("uuid")?.call_method0("uuid4")?.str()?.to_string(),
         };
-        let (engine, cached) = detached(py, || Self::engines(&options))?;
-        Ok(Self { engine, cached, residence: Residence::new(page_bytes), options, token })
-    }
-
-    /// The one asked for; and beside one that goes past the page cache, one that reads through it,
-    /// with a part of the memory.
-    fn engines(options: &Options) -> Result<(Engine, Option<Engine>)> {
-        let kind: BackendKind = options.backend.parse()?;
-        let engine = options.build(kind)?;
-        let description = engine.describe();
-        let whole = description.memory_limit_bytes;
-        let part = (whole / CACHED_PART).max(MEMORY_LIMIT_MIN);
-        let goes_past = description.capabilities.bypasses_page_cache;
-        if kind != BackendKind::Auto || !goes_past || whole < 2 * part {
-            return Ok((engine, None));
-        }
-        drop(engine);
-        let with = |bytes| Options { memory_limit: Some(bytes), ..options.clone() };
-        Ok((with(whole - part).build(kind)?, Some(with(part).build(BackendKind::Pread)?)))
-    }
-
-    /// The limit on the memory of all buffers.
-    fn memory_limit_bytes(&self) -> usize {
-        let limit = |engine: &Engine| engine.describe().memory_limit_bytes;
-        limit(&self.engine) + self.cached.as_ref().map_or(0, limit)
+        let engine = detached(py, || options.build())?;
+        Ok(Self { engine, options, token })
     }
 
     /// What a view's pickle says of its engine: nothing if it is the default one.

@@ -1,6 +1,5 @@
 //! The one place where errors become exceptions: Python's own kinds, with our messages.
 
-use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
@@ -12,8 +11,6 @@ use ringmain::backends;
 use ringmain::beton::BetonError;
 use ringmain::shards::ShardError;
 use ringmain::weights::WeightsError;
-
-use crate::engine::CACHED_PART;
 
 /// What every fallible call of this crate returns.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -235,15 +232,5 @@ fn in_python(message: &str, path: Option<&Path>) -> String {
         None => ("", message),
     };
     let renamed = NAMES.iter().fold(rest.to_owned(), |text, (from, to)| text.replace(from, to));
-    format!("{head}{}", with_enough(&renamed))
-}
-
-/// Beside an engine that goes past the page cache another reads through it, with a part of the
-/// memory: a limit that an error of the engine calls enough is to be so much larger.
-fn with_enough(message: &str) -> Cow<'_, str> {
-    const RAISE: &str = "raise memory_limit to ";
-    let Some((before, limit)) = message.split_once(RAISE) else { return Cow::Borrowed(message) };
-    let Ok(bytes) = limit.parse::<usize>() else { return Cow::Borrowed(message) };
-    let enough = bytes.saturating_mul(CACHED_PART).div_ceil(CACHED_PART - 1);
-    Cow::Owned(format!("{before}{RAISE}{enough}"))
+    format!("{head}{renamed}")
 }

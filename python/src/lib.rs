@@ -10,7 +10,6 @@
 //! | `operators` | the arithmetic that it refuses |
 //! | `memmap` | where in which file an array is: `open_raw`, `open_npy` |
 //! | `key`, `selection` | indices by NumPy's rules |
-//! | `source` | a file, and which way its bytes are read |
 //! | `read_many` | many views as one batch |
 //! | `shards` | `ShardSource` |
 //! | `weights` | safetensors |
@@ -46,7 +45,6 @@ mod read_many;
 mod selection;
 mod shape;
 mod shards;
-mod source;
 mod view;
 mod weights;
 

@@ -1,7 +1,6 @@
 //! Where in which file an array is: of NumPy's mappings, of raw files, of `.npy` files.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
@@ -15,7 +14,6 @@ use crate::error::{Failure, Result};
 use crate::gil::detached;
 use crate::given;
 use crate::path::absolute;
-use crate::source::Source;
 use crate::view::View;
 
 /// A view of what a memory-mapped array maps.
@@ -146,9 +144,8 @@ impl Place {
         let path = absolute(&self.path)?;
         let itemsize = descr.itemsize();
         let array = detached(py, || self.arrange(&engine.get().engine, &path, itemsize))?;
-        let source = Source::open(py, engine, &path)?;
         let is_grouped = dtype::stand_in(itemsize).is_none();
-        Ok(View { source: Arc::new(source), array, descr: descr.clone().unbind(), is_grouped })
+        Ok(View { engine, array, descr: descr.clone().unbind(), is_grouped })
     }
 
     /// The engine's view of elements of that size.
@@ -186,8 +183,8 @@ pub(crate) fn view_as<'py>(
     }
     let is_grouped = dtype::stand_in(new).is_none();
     let array = if old == new { view.array.clone() } else { regroup(view, new)? };
-    let (source, descr) = (Arc::clone(&view.source), descr.clone().unbind());
-    View { source, array, descr, is_grouped }.into_object(py)
+    let (engine, descr) = (view.engine.clone_ref(py), descr.clone().unbind());
+    View { engine, array, descr, is_grouped }.into_object(py)
 }
 
 fn regroup(view: &View, itemsize: usize) -> Result<ContiguousMemmap> {

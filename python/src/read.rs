@@ -3,13 +3,12 @@
 use numpy::{PyArrayDescrMethods, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use ringmain::ContiguousMemmap;
-use ringmain::backends::Read;
+use ringmain::backends::ReadBackendExt;
+use ringmain::{Buffer, ContiguousMemmap};
 
 use crate::array::{self, POOLED_BYTES_MIN};
 use crate::error::Result;
-use crate::gil::interruptible;
-use crate::selection;
+use crate::gil::{PART_BYTES, detached, in_parts, interruptible};
 use crate::view::View;
 
 impl View {
@@ -17,7 +16,7 @@ impl View {
     pub(crate) fn scalar<'py>(&self, py: Python<'py>, offset: u64) -> Result<Bound<'py, PyAny>> {
         let one = array::empty(self.descr.bind(py), &[])?;
         // SAFETY: the array is new and nobody else's.
-        self.source.read_into(py, offset, unsafe { array::bytes_mut(&one) })?;
+        self.read_range(py, offset, unsafe { array::bytes_mut(&one) })?;
         Ok(one.into_any().get_item(PyTuple::empty(py))?)
     }
 
@@ -25,8 +24,7 @@ impl View {
     pub(crate) fn read_all<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
         let (descr, nbytes) = (self.descr.bind(py), self.array.nbytes());
         if nbytes >= POOLED_BYTES_MIN && is_c_order(&self.array) {
-            let align = descr.alignment();
-            let buffer = self.source.read_buffer(py, self.array.offset(), nbytes, align)?;
+            let buffer = self.read_buffer(py, descr.alignment())?;
             return array::from_buffer(buffer, descr, self.lengths());
         }
         let array = self.new_array(py)?;
@@ -37,22 +35,12 @@ impl View {
 
     /// Memory for all elements.
     pub(crate) fn new_array<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        let pool = self.source.engine.get().engine.pool();
-        array::new(pool, self.descr.bind(py), self.lengths())
+        array::new(self.array.engine().pool(), self.descr.bind(py), self.lengths())
     }
 
     /// All elements, in C order.
     pub(crate) fn read_into(&self, py: Python<'_>, dst: &mut [u8]) -> Result<()> {
         self.read_part(py, &self.array, dst)
-    }
-
-    /// The read of all elements out of the page cache, if it has them and in this order.
-    pub(crate) fn resident<'a>(&'a self, dst: &'a mut [u8]) -> Result<Read<'a>, &'a mut [u8]> {
-        if is_c_order(&self.array) {
-            self.source.resident(self.array.offset(), dst)
-        } else {
-            Err(dst)
-        }
     }
 
     /// As [`read_into`](Self::read_into), of a part.
@@ -63,9 +51,50 @@ impl View {
         dst: &mut [u8],
     ) -> Result<()> {
         if is_c_order(part) {
-            return self.source.read_into(py, part.offset(), dst);
+            return self.read_range(py, part.offset(), dst);
         }
-        interruptible(py, |go_on| selection::part_for(self, part).read_into_while(dst, go_on))
+        interruptible(py, |go_on| part.read_into_while(dst, go_on))
+    }
+
+    /// Fills `dst` with the bytes of the file from `offset` on.
+    fn read_range(&self, py: Python<'_>, offset: u64, dst: &mut [u8]) -> Result<()> {
+        let (backend, file) = (self.array.engine().backend(), self.array.file());
+        in_parts(py, dst, |at, part| backend.read_exact_at(file, offset + at as u64, part))
+    }
+
+    /// All elements of a view that is in C order, in memory of the pool, at an address that is a
+    /// multiple of `align`.
+    fn read_buffer(&self, py: Python<'_>, align: usize) -> Result<Buffer> {
+        let (backend, file) = (self.array.engine().backend(), self.array.file());
+        let (mut buffer, start) = detached(py, || -> Result<_> {
+            let (mut buffer, start) = self.buffer_for(align)?;
+            let first = buffer.len().min(PART_BYTES);
+            backend.read_exact_at(file, start, &mut buffer[..first])?;
+            Ok((buffer, start))
+        })?;
+        if buffer.len() > PART_BYTES {
+            py.check_signals()?;
+            self.read_range(py, start + PART_BYTES as u64, &mut buffer[PART_BYTES..])?;
+        }
+        let lead = (self.array.offset() - start) as usize;
+        buffer.narrow(lead..lead + self.array.nbytes());
+        Ok(buffer)
+    }
+
+    /// Memory for all elements, and where in the file to read it from. Whole blocks are not copied
+    /// on their way from the device. They lie in memory as they do in the file, so elements that
+    /// are unaligned there would be unaligned here.
+    fn buffer_for(&self, align: usize) -> Result<(Buffer, u64)> {
+        let (engine, file) = (self.array.engine(), self.array.file());
+        let (offset, len) = (self.array.offset(), self.array.nbytes());
+        let end = offset + len as u64;
+        let block = file.alignment().block() as u64;
+        let is_whole_blocks = offset.is_multiple_of(block) && end.is_multiple_of(block);
+        if is_whole_blocks || !offset.is_multiple_of(align.max(1) as u64) {
+            return Ok((array::take(engine.pool(), len)?, offset));
+        }
+        let blocks = file.blocks_around(offset..end, engine.backend().len(file)?);
+        Ok((array::take(engine.pool(), (blocks.end - blocks.start) as usize)?, blocks.start))
     }
 }
 

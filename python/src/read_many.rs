@@ -6,7 +6,6 @@ use pyo3::types::PyList;
 use ringmain::ContiguousMemmap;
 
 use crate::array;
-use crate::engine::PyEngine;
 use crate::error::{Failure, Result};
 use crate::gil::{PART_BYTES, detached};
 use crate::view::View;
@@ -160,7 +159,7 @@ impl<'py> Target<'py> {
 fn new_stack<'py>(py: Python<'py>, items: &[Item<'py>]) -> Result<Bound<'py, PyUntypedArray>> {
     let (descr, shape) = stacked(py, items)?;
     match items.first().and_then(Item::view) {
-        Some(view) => array::new(view.source.engine.get().engine.pool(), &descr, &shape),
+        Some(view) => array::new(view.engine.get().engine.pool(), &descr, &shape),
         None => array::empty(&descr, &shape),
     }
 }
@@ -204,7 +203,7 @@ fn check_distinct(arrays: &[Bound<'_, PyUntypedArray>]) -> Result<()> {
 fn by_engine(views: &[&View]) -> Vec<Vec<usize>> {
     let mut groups: Vec<(*mut pyo3::ffi::PyObject, Vec<usize>)> = Vec::new();
     for (at, view) in views.iter().enumerate() {
-        let engine = view.source.engine.as_ptr();
+        let engine = view.engine.as_ptr();
         match groups.iter_mut().find(|(known, _)| *known == engine) {
             Some((_, group)) => group.push(at),
             None => groups.push((engine, vec![at])),
@@ -222,7 +221,7 @@ fn read_group(
 ) -> Result<()> {
     let mut rest = group;
     while let Some(first) = rest.first() {
-        let engine: &PyEngine = views[*first].source.engine.get();
+        let engine = &views[*first].engine.get().engine;
         let mut bytes = 0;
         let count = rest
             .iter()
@@ -233,35 +232,16 @@ fn read_group(
             .count()
             .max(1);
         let (now, later) = rest.split_at(count);
-        let now: Vec<&View> = now.iter().map(|at| views[*at]).collect();
+        let arrays: Vec<ContiguousMemmap> = now.iter().map(|at| views[*at].array.clone()).collect();
         let mut dst: Vec<&mut [u8]> =
-            rest[..count].iter().map(|at| std::mem::take(&mut parts[*at])).collect();
+            now.iter().map(|at| std::mem::take(&mut parts[*at])).collect();
         match &mut dst[..] {
-            [one] => now[0].read_into(py, one)?,
-            many => detached(py, || read_batch(engine, &now, many))?,
+            // It may be larger than a part.
+            [one] => views[*first].read_into(py, one)?,
+            many => detached(py, || engine.read_many_into(&arrays, many))?,
         }
         py.check_signals()?;
         rest = later;
     }
     Ok(())
-}
-
-/// What the page cache has is copied from there, the rest is one batch of the device.
-fn read_batch(engine: &PyEngine, views: &[&View], dst: &mut [&mut [u8]]) -> Result<()> {
-    let Some(cached) = &engine.cached else {
-        let arrays: Vec<ContiguousMemmap> = views.iter().map(|view| view.array.clone()).collect();
-        return Ok(engine.engine.read_many_into(&arrays, dst)?);
-    };
-    let (mut resident, mut arrays, mut rest) = (Vec::new(), Vec::new(), Vec::new());
-    for (view, dst) in views.iter().zip(dst) {
-        match view.resident(dst) {
-            Ok(read) => resident.push(read),
-            Err(dst) => {
-                arrays.push(view.array.clone());
-                rest.push(dst);
-            }
-        }
-    }
-    cached.backend().read_batch(&mut resident)?;
-    Ok(engine.engine.read_many_into(&arrays, &mut rest)?)
 }

@@ -1,12 +1,10 @@
 //! Reading what is not one range of bytes, by NumPy's rules.
 
-use std::borrow::Cow;
-
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use ringmain::{ContiguousMemmap, Index, Select};
+use ringmain::Select;
 
 use crate::array;
 use crate::error::Result;
@@ -62,7 +60,7 @@ fn target<'py>(
             array::check_out(&out, descr, shape)?;
             Ok(out)
         }
-        None => array::new(view.source.engine.get().engine.pool(), descr, shape),
+        None => array::new(view.engine.get().engine.pool(), descr, shape),
     }
 }
 
@@ -86,75 +84,10 @@ fn read_basic<'py>(
     match view.array.index(&indices) {
         Ok(part) => view.read_part(py, &part, bytes)?,
         Err(_) => {
-            let rows = shape.first().copied();
-            interruptible(py, |go_on| {
-                let some = indices.first().into_iter().flat_map(|index| samples(*index, rows));
-                array_for(view, some).read_selection_into_while(&parts, bytes, go_on)
-            })?;
+            interruptible(py, |go_on| view.array.read_selection_into_while(&parts, bytes, go_on))?
         }
     }
     Ok((array, is_scalar))
-}
-
-/// Some of the places on the first axis that an index takes.
-fn samples(index: Index, rows: Option<usize>) -> impl Iterator<Item = i64> {
-    let (start, step, count) = match index {
-        Index::At(at) => (at, 1, 1),
-        Index::Slice { start, step, .. } => (start.unwrap_or(0), step, rows.unwrap_or(1)),
-        Index::Ellipsis | Index::NewAxis => (0, 1, 1),
-    };
-    spread(count).map(move |at| start.saturating_add(step.saturating_mul(at as i64)))
-}
-
-/// Places that are looked for in the page cache to guess where all of a selection is.
-const SAMPLES_MAX: usize = 16;
-
-/// How much is looked for at each.
-const SAMPLE_BYTES_MAX: usize = 64 << 10;
-
-/// Some of so many.
-fn spread(count: usize) -> impl Iterator<Item = usize> {
-    (0..count).step_by(count.div_ceil(SAMPLES_MAX).max(1))
-}
-
-/// The array by the engine that reads it best: through the page cache, if that has the rows of the
-/// sample.
-fn array_for(view: &View, rows: impl Iterator<Item = i64>) -> Cow<'_, ContiguousMemmap> {
-    let (Some(len), Some(stride)) = (view.lengths().first(), view.steps().first()) else {
-        return Cow::Borrowed(&view.array);
-    };
-    let row_bytes = (view.array.nbytes() / (*len).max(1)).min(SAMPLE_BYTES_MAX);
-    // A row that is not there is told by who reads it.
-    let ranges = rows.map(|row| {
-        let row = if row < 0 { row.saturating_add(*len as i64) } else { row };
-        let distance = (*stride as i64).saturating_mul(row);
-        (view.array.offset().saturating_add_signed(distance), row_bytes)
-    });
-    by_way_of_twin(view, &view.array, ranges)
-}
-
-/// As [`array_for`], of all elements of a part: its sample is along the axis that reaches farthest.
-pub(crate) fn part_for<'a>(view: &View, part: &'a ContiguousMemmap) -> Cow<'a, ContiguousMemmap> {
-    let axes = part.shape().iter().zip(part.strides());
-    let reach = |(len, stride): &(&usize, &isize)| len.saturating_mul(stride.unsigned_abs());
-    let Some((len, stride)) = axes.max_by_key(reach) else { return Cow::Borrowed(part) };
-    let row_bytes = stride.unsigned_abs().clamp(1, SAMPLE_BYTES_MAX);
-    let ranges = spread(*len).map(|at| {
-        let distance = (*stride as i64).saturating_mul(at as i64);
-        (part.offset().saturating_add_signed(distance), row_bytes)
-    });
-    by_way_of_twin(view, part, ranges)
-}
-
-fn by_way_of_twin<'a>(
-    view: &View,
-    array: &'a ContiguousMemmap,
-    ranges: impl Iterator<Item = (u64, usize)>,
-) -> Cow<'a, ContiguousMemmap> {
-    match view.source.twin(ranges) {
-        Some(twin) => Cow::Owned(array.by_way_of(twin)),
-        None => Cow::Borrowed(array),
-    }
 }
 
 /// Elements of the first axis by their numbers, which is what most lists are. Needs none of the rules
@@ -170,10 +103,7 @@ fn read_list<'py>(
     // SAFETY: new, or just checked and given to be filled.
     let bytes = unsafe { array::bytes_mut(&array) };
     let rows = [Select::List(list.to_vec())];
-    interruptible(py, |go_on| {
-        let some = spread(list.len()).map(|at| list[at]);
-        array_for(view, some).read_selection_into_while(&rows, bytes, go_on)
-    })?;
+    interruptible(py, |go_on| view.array.read_selection_into_while(&rows, bytes, go_on))?;
     Ok(array)
 }
 
@@ -220,10 +150,7 @@ fn read_fancy<'py>(
         let first = view.array.offset();
         let offsets: Vec<u64> =
             distances.iter().map(|distance| first.saturating_add_signed(*distance)).collect();
-        let looked_for = run_bytes.min(SAMPLE_BYTES_MAX);
-        let some = spread(offsets.len()).map(|at| (offsets[at], looked_for));
-        let source = by_way_of_twin(view, &view.array, some);
-        source.read_runs_into_while(&offsets, run_bytes, bytes, go_on)
+        view.array.read_runs_into_while(&offsets, run_bytes, bytes, go_on)
     })?;
     Ok((array, is_scalar))
 }

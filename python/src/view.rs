@@ -1,7 +1,6 @@
 //! `ContiguousMemmap`: looks like an array, costs nothing to slice, and reads by file I/O.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray};
 use pyo3::exceptions::PyBufferError;
@@ -18,13 +17,12 @@ use crate::key::Basic;
 use crate::memmap;
 use crate::operators::NoArithmetic;
 use crate::selection::{self, Selection};
-use crate::source::Source;
 
 /// A view of an array in a file: slicing and reshaping are free, reading is file I/O.
 #[pyclass(frozen, extends = NoArithmetic, weakref, module = "ringmain", name = "ContiguousMemmap")]
 #[derive(Debug)]
 pub(crate) struct View {
-    pub(crate) source: Arc<Source>,
+    pub(crate) engine: Py<PyEngine>,
     /// Where the elements are. Their type is a stand-in of the same size.
     pub(crate) array: ContiguousMemmap,
     pub(crate) descr: Py<PyArrayDescr>,
@@ -99,7 +97,7 @@ impl View {
     /// The engine that reads it.
     #[getter]
     fn engine(&self, py: Python<'_>) -> Py<PyEngine> {
-        self.source.engine.clone_ref(py)
+        self.engine.clone_ref(py)
     }
 
     fn __len__(&self) -> Result<usize> {
@@ -279,7 +277,7 @@ impl View {
     /// Where it is and how it is read; whoever unpickles it opens the file anew.
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let open = py.import("ringmain._ringmain")?.getattr("_open_view")?;
-        let engine = PyEngine::for_pickle(py, &self.source.engine);
+        let engine = PyEngine::for_pickle(py, &self.engine);
         let arguments =
             (self.path(), self.descr.bind(py), self.lengths(), self.steps(), self.offset(), engine);
         Ok((open, arguments.into_pyobject(py)?))
@@ -313,8 +311,8 @@ impl View {
         py: Python<'py>,
         array: ContiguousMemmap,
     ) -> Result<Bound<'py, Self>> {
-        let (source, descr) = (Arc::clone(&self.source), self.descr.clone_ref(py));
-        Self { source, array, descr, is_grouped: self.is_grouped }.into_object(py)
+        let (engine, descr) = (self.engine.clone_ref(py), self.descr.clone_ref(py));
+        Self { engine, array, descr, is_grouped: self.is_grouped }.into_object(py)
     }
 
     /// What basic indices select: a view, an empty array, or an element.

@@ -202,7 +202,7 @@ def test_a_file_that_changes_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("backend", ["auto", "pread"])
 def test_the_limit_that_an_error_names_is_enough(backend):
-    """The engine of `auto` has a part of it only, so that every limit named the next."""
+    """The engine of `auto` had only a part of it, so each limit was too small by that part."""
 
     def start(limit):
         beton = ringmain.Beton(VECTOR, engine=ringmain.Engine(backend, memory_limit=limit))
