@@ -21,12 +21,19 @@ class _PoolStats(TypedDict):
 class Engine:
     """Reads files through one backend, within one memory limit.
 
-    backend: how bytes arrive; "auto" takes the fastest that works here.
+    backend: how bytes arrive. "auto" chooses for every read: it copies what the page cache has, and
+        reads the rest from the device.
     memory_limit: of all buffers, in bytes; 64 MiB by default.
     depth: device requests that a batch keeps in flight.
     chunk_bytes: the largest single device request.
     residency: what "mmap" does with the pages it has read.
     open_files: how many files are kept open.
+    warmth: whether data that "auto" reads stays in the page cache, to be copied from memory the next
+        time. "auto", the default, keeps the data of epochs if it fits into the memory that is
+        available. "keep" keeps everything. "leave" reads cold data past the page cache.
+    access: in which order files are read, which decides what the kernel reads ahead. "random" brings
+        in only what is read, "sequential" reads further ahead than usual. "as-it-comes", the default,
+        leaves it to the kernel.
     """
 
     def __new__(
@@ -38,6 +45,8 @@ class Engine:
         chunk_bytes: int | None = None,
         residency: Literal["keep", "release"] | None = None,
         open_files: int | None = None,
+        warmth: Literal["auto", "keep", "leave"] | None = None,
+        access: Literal["as-it-comes", "random", "sequential"] | None = None,
     ) -> Engine: ...
     @property
     def backend(self) -> str:

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
-use ringmain::{Engine, Residency};
+use ringmain::{Access, Engine, Residency, Warmth};
 
 use crate::error::{Failure, Result};
 use crate::gil::detached;
@@ -31,6 +31,8 @@ pub(crate) struct Options {
     chunk_bytes: Option<usize>,
     residency: Option<String>,
     open_files: Option<usize>,
+    warmth: Option<String>,
+    access: Option<String>,
 }
 
 impl Options {
@@ -51,12 +53,27 @@ impl Options {
         if let Some(residency) = choose("residency", self.residency.as_deref(), &RESIDENCIES)? {
             builder = builder.residency(residency);
         }
+        if let Some(warmth) = choose("warmth", self.warmth.as_deref(), &WARMTHS)? {
+            builder = builder.warmth(warmth);
+        }
+        if let Some(access) = choose("access", self.access.as_deref(), &ACCESSES)? {
+            builder = builder.access(access);
+        }
         Ok(builder.build()?)
     }
 }
 
 const RESIDENCIES: [(&str, Residency); 2] =
     [("keep", Residency::Keep), ("release", Residency::Release)];
+
+const WARMTHS: [(&str, Warmth); 3] =
+    [("auto", Warmth::Auto), ("keep", Warmth::Keep), ("leave", Warmth::Leave)];
+
+const ACCESSES: [(&str, Access); 3] = [
+    ("as-it-comes", Access::AsItComes),
+    ("random", Access::Random),
+    ("sequential", Access::Sequential),
+];
 
 /// The value that the caller has named; `None` if the option was not given.
 fn choose<T: Copy>(option: &str, given: Option<&str>, choices: &[(&str, T)]) -> Result<Option<T>> {
@@ -74,7 +91,8 @@ fn choose<T: Copy>(option: &str, given: Option<&str>, choices: &[(&str, T)]) -> 
 impl PyEngine {
     #[new]
     #[pyo3(signature = (backend="auto", *, memory_limit=None, depth=None, chunk_bytes=None,
-                        residency=None, open_files=None))]
+                        residency=None, open_files=None, warmth=None, access=None))]
+    #[allow(clippy::too_many_arguments)] // Python's are named
     fn new(
         py: Python<'_>,
         backend: &str,
@@ -83,6 +101,8 @@ impl PyEngine {
         #[pyo3(from_py_with = given::chunk_bytes)] chunk_bytes: Option<usize>,
         residency: Option<String>,
         #[pyo3(from_py_with = given::open_files)] open_files: Option<usize>,
+        warmth: Option<String>,
+        access: Option<String>,
     ) -> Result<Self> {
         let options = Options {
             backend: backend.to_owned(),
@@ -91,6 +111,8 @@ impl PyEngine {
             chunk_bytes,
             residency,
             open_files,
+            warmth,
+            access,
         };
         Self::open(py, options, None)
     }
@@ -161,7 +183,7 @@ impl PyEngine {
             return Ok(engine.unbind());
         }
         let make = || -> Result<_> {
-            Ok(Py::new(py, Self::new(py, "auto", None, None, None, None, None)?)?)
+            Ok(Py::new(py, Self::new(py, "auto", None, None, None, None, None, None, None)?)?)
         };
         Ok(DEFAULT.get_or_try_init(py, make)?.clone_ref(py))
     }

@@ -3,6 +3,8 @@
 import page_cache
 import pytest
 
+import ringmain
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
@@ -12,3 +14,31 @@ def files(tmp_path_factory):
 
 def test_warm_and_cold_reads_give_the_same_bytes(files, engine):
     page_cache.check_all(*files, engine)
+
+
+@pytest.mark.parametrize(
+    ("warmth", "access"), [("auto", "as-it-comes"), ("keep", "random"), ("leave", "sequential")]
+)
+def test_so_does_every_policy(files, warmth, access):
+    page_cache.check_all(*files, ringmain.Engine(warmth=warmth, access=access))
+
+
+@pytest.fixture
+def cold(tmp_path, available):
+    """The path of a file that the page cache has nothing of, and that the device can be read for."""
+    path = tmp_path / "array.npy"
+    page_cache.write_array(path, 3)
+    page_cache.put(path, "cold")
+    if page_cache.cached_pages(path) != 0:
+        pytest.skip("the kernel does not drop the file from the page cache, or does not say so")
+    if not {"uring", "direct"} & available:
+        pytest.skip("all reads go through the page cache here")
+    return path
+
+
+@pytest.mark.parametrize("warmth", [None, "auto", "keep", "leave"])
+def test_warmth_decides_what_stays_cached(cold, warmth):
+    engine = ringmain.Engine(warmth=warmth)
+    view = ringmain.open_raw(cold, "u1", (256, 16384), engine=engine)
+    ringmain.read_many([view[at : at + 4] for at in range(0, 256, 4)])
+    assert (page_cache.cached_pages(cold) > 0) == (warmth == "keep")

@@ -353,8 +353,13 @@ def test_exceptions_are_pythons_own(tmp_path):
         ringmain.Engine("pred")
     with pytest.raises(ValueError, match="chunk_bytes"):
         ringmain.Engine(chunk_bytes=1000)
-    with pytest.raises(ValueError, match="residency"):
-        ringmain.Engine("mmap", residency="forever")
+    for option, choices in {
+        "residency": '"keep" or "release"',
+        "warmth": '"auto", "keep" or "leave"',
+        "access": '"as-it-comes", "random" or "sequential"',
+    }.items():
+        with pytest.raises(ValueError, match=f'{option} cannot be "forever": it is {choices}$'):
+            ringmain.Engine(**{option: "forever"})
     (tmp_path / "file").write_bytes(b"12345678")
     with pytest.raises(TypeError):
         ringmain.open_raw(tmp_path / "file", object, 1)
@@ -496,6 +501,17 @@ def test_pickles_carry_the_place_and_the_options(view, original, backend):
     first, second = (pickle.loads(pickle.dumps(view[row])) for row in (1, 2))
     assert first.engine is second.engine is view.engine
     assert copy.deepcopy([view])[0].engine is view.engine
+
+
+def test_pickles_carry_all_options_of_an_engine():
+    given = {"memory_limit": 1 << 20, "depth": 7, "chunk_bytes": 65536, "residency": "release",
+             "open_files": 5, "warmth": "leave", "access": "random"}  # fmt: skip
+    engine = ringmain.Engine("pread", **given)
+    pickled = pickle.dumps(engine)
+    assert pickle.loads(pickled) is engine
+    del engine
+    _, (_, options) = pickle.loads(pickled).__reduce__()
+    assert options == {"backend": "pread", **given}
 
 
 def test_views_without_an_engine_share_one(mapped, original):
