@@ -106,9 +106,24 @@ install_missing() {
     install_wanted
 }
 
+# install_line PACKAGE...: what root has to run. A fresh system has no lists of packages, or old ones.
 # shellcheck disable=SC2016 # the quotes are for people
 install_line() {
-    printf '`apt-get install --no-install-recommends %s`' "$*"
+    printf '`'
+    [[ " $* " != *" rustc-web "* ]] || ! lacks_new_rust_suite ||
+        printf "echo 'deb http://deb.debian.org/debian-security bookworm-security main'%s && " \
+            ' >>/etc/apt/sources.list'
+    printf 'apt-get update && apt-get install --no-install-recommends %s`' "$*"
+}
+
+# Debian 12 has a new Rust among its security updates only.
+lacks_new_rust_suite() {
+    is_debian_12 &&
+        ! grep -rqs '^[^#]*bookworm-security' /etc/apt/sources.list /etc/apt/sources.list.d
+}
+
+is_debian_12() {
+    grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release
 }
 
 is_there() {
@@ -169,19 +184,16 @@ check_rust() {
         die "this is Rust $version, and $rust_min or newer is needed: $way_out"
 }
 
-# check_debian_rust MISSING...: whether the Rust that would be installed is new enough. Debian 12 has a
-# new one among its security updates only. Without lists of packages there is nothing to be said.
+# check_debian_rust MISSING...: whether the Rust that would be installed is new enough. A user without
+# lists of packages cannot know.
 check_debian_rust() {
     local version way_out='install a newer one, for example with rustup'
     [[ " $* " == *" rustc-web "* ]] || return 0
     version=$(apt-cache policy rustc-web | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p')
     [[ $version ]] || ((EUID == 0)) || return 0
     ! is_at_least "${version:-0}" "$rust_min" || return 0
-    # shellcheck disable=SC2016 # the quotes are for people
-    ! grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release ||
-        way_out='add the suite bookworm-security to /etc/apt/sources.list, run `apt-get update`, and'\
-' start this script again'
-    die "Rust $rust_min or newer is needed, and this system has ${version:-none} to install: $way_out"
+    ! is_debian_12 || way_out="only root can change that: $(install_line "$@")"
+    die "Rust $rust_min or newer is needed, and the package lists here have ${version:-none}: $way_out"
 }
 
 is_at_least() {
