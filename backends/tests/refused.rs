@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use common::give_up::give_up_root;
-use ringmain_backends::conformance::child::in_child;
+use ringmain_backends::conformance::child::{child_dir, in_child};
 use ringmain_backends::fault::Faults;
 use ringmain_backends::probe::drop_cached;
 use ringmain_backends::{
@@ -59,7 +59,7 @@ fn limit_locked_memory(bytes: u64) {
 fn file_for_nobody() -> (tempfile::TempDir, Vec<u8>) {
     use std::os::unix::fs::PermissionsExt;
 
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(child_dir().unwrap()).unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let contents: Vec<u8> = (0..300_001u32).map(|i| (i * 7 % 251) as u8).collect();
     std::fs::write(dir.path().join("data"), &contents).unwrap();
@@ -128,7 +128,8 @@ fn auto_reads_where_direct_reads_are_refused_after_open() {
     let auto = AutoBackend::new(&options).unwrap();
     let files = paths.each_ref().map(|path| auto.open(path).unwrap());
     if files[0].alignment().block() == 1 {
-        return eprintln!("{}: nothing is read past the page cache here", auto.report().choice);
+        let choice = auto.report().choice;
+        return common::say(&format!("{choice}: nothing is read past the page cache here"));
     }
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -35,8 +35,9 @@ pub fn in_child(test: &str, body: impl FnOnce()) {
     }
 }
 
-/// The directory that the parent made for this child.
-pub(super) fn child_dir() -> Option<std::path::PathBuf> {
+/// The directory that the parent made for this child. The parent removes it, also if the child has
+/// given up the right to do so.
+pub fn child_dir() -> Option<std::path::PathBuf> {
     env::var_os(CHILD_DIR).map(Into::into)
 }
 
