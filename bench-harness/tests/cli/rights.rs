@@ -81,6 +81,13 @@ impl Reader {
     }
 }
 
+impl Drop for Reader {
+    /// A user cannot remove files from a closed folder.
+    fn drop(&mut self) {
+        let _ = fs::set_permissions(self.path("closed"), Permissions::from_mode(0o755));
+    }
+}
+
 /// It used to fail: "cannot make a small file in …".
 #[test]
 fn a_folder_that_takes_no_file_is_probed_with_one_that_is_there() {
