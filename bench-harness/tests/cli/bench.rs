@@ -456,7 +456,7 @@ fn has_fio() -> bool {
     let has = Command::new("fio").arg("--version").output().is_ok_and(|out| out.status.success());
     if !has {
         assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI must have fio");
-        crate::faults::say("SKIPPED: fio is not installed");
+        crate::support::say("SKIPPED: fio is not installed");
     }
     has
 }

@@ -1,11 +1,10 @@
 //! What the kernel refuses, or the device fails: `strace` answers in their place.
 
-use std::io::{self, Write};
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Data, Outcome, backends_for, run};
+use crate::support::{Data, Outcome, backends_for, run, say};
 
 /// Two windows, each of several reads.
 const FILE_BYTES: usize = 12 << 20;
@@ -28,11 +27,6 @@ fn is_available(backend: &str, data: &Data) -> bool {
         say(&format!("SKIPPED: the backend `{backend}` is not available here"));
     }
     is
-}
-
-/// Past the test runner, which hides what a test that passes prints through macros.
-pub(crate) fn say(text: &str) {
-    io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap();
 }
 
 /// `ringmain ARGS` under `strace STRACE_ARGS`, whose own output nobody needs.

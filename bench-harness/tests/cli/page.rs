@@ -59,7 +59,7 @@ fn chromium() -> Option<&'static str> {
     if found.is_none() {
         let required = std::env::var_os("RINGMAIN_REQUIRE_CHROMIUM").is_some();
         assert!(!required, "no Chromium here, and RINGMAIN_REQUIRE_CHROMIUM is set");
-        eprintln!("skipped: no Chromium here; install the package `chromium`");
+        crate::support::say("SKIPPED: no Chromium here; install the package `chromium`");
     }
     found
 }

@@ -24,7 +24,8 @@ fn python() -> Option<PathBuf> {
     }
     let required = std::env::var_os("RINGMAIN_REQUIRE_PYTHON").is_some();
     assert!(!required, "{} lacks hdrhistogram or jsonschema", python.display());
-    eprintln!("skipped: {} lacks PyPI's hdrhistogram and jsonschema", python.display());
+    let lacks = format!("SKIPPED: {} lacks PyPI's hdrhistogram or jsonschema", python.display());
+    crate::support::say(&lacks);
     None
 }
 
