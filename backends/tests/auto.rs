@@ -138,39 +138,35 @@ fn other_data_leaves_the_page_cache_as_it_was() {
 
 /// Where the kernel does not say what it has cached, the reads find out.
 #[test]
-fn cached_data_of_another_user_comes_from_the_cache() {
+fn data_of_another_user_is_found_where_it_is() {
     use std::os::unix::fs::PermissionsExt;
 
-    use ringmain_backends::conformance::child::in_child;
+    if !common::give_up::can_be_another_user() {
+        return common::say("only root can be another user: not tested");
+    }
+    let numbered = NumberedFile::new();
+    let dir = numbered.path().parent().unwrap();
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    numbered.make_cached();
+    common::give_up::as_another_user_in(dir, || check_as_another_user(&numbered));
+}
 
-    in_child("cached_data_of_another_user_comes_from_the_cache", || {
-        if !common::give_up::can_be_another_user() {
-            return common::say("only root can be another user: not tested");
-        }
-        let numbered = NumberedFile::new();
-        let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(numbered.path().parent().unwrap(), mode).unwrap();
-        std::env::set_current_dir(numbered.path().parent().unwrap()).unwrap();
-        numbered.make_cached();
-        common::give_up::give_up_root();
-        assert!(cached_pages(Path::new("numbered")).is_err(), "the kernel says it after all");
-        let Some((auto, file)) = auto_with(&BackendOptions::default(), Path::new("numbered"))
-        else {
-            return;
-        };
-        (0..40).for_each(|at| numbered.check(&auto, &file, &scattered(64, at)));
-        let (cache, device) = since(&auto, &BackendStats::default());
-        assert_most(cache, cache + device, "cached reads that the page cache served");
-        let text = auto.explain(Some(&file)).unwrap();
-        assert!(text.contains("cachestat"), "{text}");
-        // Cold data is found out too.
-        numbered.make_cold_unseen();
-        (0..100).for_each(|at| numbered.check(&auto, &file, &scattered(64, 1000 + at)));
-        let before = auto.stats();
-        (0..10).for_each(|at| numbered.check(&auto, &file, &scattered(64, 2000 + at)));
-        let (_, device) = since(&auto, &before);
-        assert!(device > 0, "nothing was asked of the device");
-    });
+fn check_as_another_user(numbered: &NumberedFile) {
+    let path = Path::new("numbered");
+    assert!(cached_pages(path).is_err(), "the kernel says what it has cached after all");
+    let Some((auto, file)) = auto_with(&BackendOptions::default(), path) else { return };
+    (0..40).for_each(|at| numbered.check(&auto, &file, &scattered(64, at)));
+    let (cache, device) = since(&auto, &BackendStats::default());
+    assert_most(cache, cache + device, "cached reads that the page cache served");
+    let text = auto.explain(Some(&file)).unwrap();
+    assert!(text.contains("cachestat"), "{text}");
+    // Each region is found out to be cold by its first reads.
+    numbered.make_cold_unseen();
+    (0..40).for_each(|at| numbered.check(&auto, &file, &scattered(64, 1000 + at)));
+    let before = auto.stats();
+    (0..40).for_each(|at| numbered.check(&auto, &file, &scattered(64, 2000 + at)));
+    let (_, device) = since(&auto, &before);
+    assert!(device > 0, "nothing was asked of the device");
 }
 
 /// The page cache's descriptor is opened when it is first needed. By then the file may be gone from

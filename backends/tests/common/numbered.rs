@@ -26,8 +26,8 @@ impl NumberedFile {
         let path = dir.path().join("numbered");
         let mut file = File::create(&path).unwrap();
         let blocks = FILE_BYTES / BLOCK_BYTES as u64;
-        let contents: Vec<u8> =
-            (0..blocks).flat_map(|block| block.to_le_bytes().repeat(BLOCK_BYTES / 8)).collect();
+        let mut contents = Vec::with_capacity(FILE_BYTES as usize);
+        (0..blocks).for_each(|block| contents.extend_from_slice(&contents_of(block)));
         file.write_all(&contents).unwrap();
         file.sync_all().unwrap();
         let file = File::open(&path).unwrap();
@@ -86,7 +86,11 @@ impl NumberedFile {
         backend.read_batch(&mut reads).unwrap();
         drop(reads);
         for (read, block) in memory.chunks_exact(BLOCK_BYTES).zip(blocks) {
-            assert!(read.chunks_exact(8).all(|word| word == block.to_le_bytes()), "block {block}");
+            assert!(read == contents_of(*block), "block {block}");
         }
     }
+}
+
+fn contents_of(block: u64) -> Vec<u8> {
+    block.to_le_bytes().repeat(BLOCK_BYTES / 8)
 }
