@@ -36,6 +36,10 @@ pub(crate) fn run_injected(strace_args: &[&str], args: &[&str]) -> Outcome {
     run(command.arg(env!("CARGO_BIN_EXE_ringmain")).args(args))
 }
 
+/// Nothing is in the page cache: reads that must not wait (`RWF_NOWAIT`) bring nothing, and every byte
+/// comes from a read that waits.
+const NOT_CACHED: [&str; 2] = ["-e", "inject=preadv2:error=EAGAIN"];
+
 pub(crate) const NO_RINGS: [&str; 2] = ["-e", "inject=io_uring_setup:error=EPERM"];
 
 #[test]
@@ -45,7 +49,7 @@ fn a_device_error_under_pread_names_file_and_offset() {
         return;
     }
     // `-P`: the dynamic loader reads with pread64 too, and must go on doing so.
-    let inject = |what| ["-P", data.name(), "-e", what];
+    let inject = |what| [&["-P", data.name(), "-e", what][..], &NOT_CACHED].concat();
     let args = ["cat", data.name(), "--backend", "pread"];
     let outcome = run_injected(&inject("inject=pread64:error=EIO"), &args);
     outcome.expect_failure(1, &[data.name(), "offset 0 ", "Input/output error"]);
@@ -66,6 +70,7 @@ fn interruptions_change_nothing() {
     }
     let args = ["cat", data.name(), "--backend", "pread"];
     let inject = ["-P", data.name(), "-e", "inject=pread64:error=EINTR:when=1+2"];
+    let inject = [&inject[..], &NOT_CACHED].concat();
     let bytes = run_injected(&inject, &args).stdout_of_success();
     assert!(bytes == data.bytes);
 }
