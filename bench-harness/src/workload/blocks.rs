@@ -57,13 +57,16 @@ impl Blocks {
             true => Order::Random(Permutation::new(blocks, spec.seed)),
             false => Order::Sequential,
         };
-        let buffer = spec.engine.pool().try_take(block_bytes * batch).map_err(|source| {
+        let mut buffer = spec.engine.pool().try_take(block_bytes * batch).map_err(|source| {
             let message = format!(
                 "a batch of {batch} blocks of {block_bytes} bytes needs more memory than \
                  --buffer-bytes allows: {source}"
             );
             Failure::Usage { message }
         })?;
+        // The first write to fresh memory waits for its pages, which a virtual machine may have to get
+        // from its host. That is not what is measured.
+        buffer.fill(0);
         let (engine, thread, threads) = (spec.engine.clone(), spec.thread, spec.threads);
         let next_batch = thread;
         Ok(Self {

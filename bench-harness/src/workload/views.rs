@@ -72,7 +72,8 @@ impl Loader {
             return Err(Failure::Usage { message });
         }
         let window_bytes = usize::try_from(rows_per_window * ROW_BYTES).unwrap_or(usize::MAX);
-        let buffer = spec.engine.pool().try_take(window_bytes.saturating_mul(batch))?;
+        let mut buffer = spec.engine.pool().try_take(window_bytes.saturating_mul(batch))?;
+        buffer.fill(0); // Fresh memory gets its pages before the clock starts.
         Ok(Self {
             engine: spec.engine.clone(),
             arrays,
