@@ -65,7 +65,8 @@ pub trait ReadBackend: Send + Sync + fmt::Debug {
     /// that a buffered backend brought in, are given back.
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()>;
 
-    /// Says how files are going to be read. A hint: ignoring it is always correct.
+    /// Says how files are going to be read. A hint: ignoring it is always correct. It may be forgotten
+    /// when a file is closed to make room for others.
     fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
         let _ = (files, expectation);
         Ok(())

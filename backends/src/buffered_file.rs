@@ -49,24 +49,26 @@ impl BufferedFile {
     }
 
     /// Calls `read`, which must not wait for the device. Returns how many bytes it copied; the
-    /// rest is on its way into the page cache, or must be read by a call that waits.
+    /// rest is on its way into the page cache. `None` if there was no answer: a call that waits has
+    /// to be made.
     pub(crate) fn read_at_once(
         &self,
         dst: &mut [u8],
         offset: u64,
         mut read: impl FnMut(&File, &mut [u8], u64) -> io::Result<usize>,
-    ) -> usize {
-        if !self.answers_at_once.load(Ordering::Relaxed) {
-            return 0;
+    ) -> Option<usize> {
+        if !self.answers_at_once() {
+            return None;
         }
         match read(&self.file, dst, offset) {
-            Ok(copied) => copied,
+            Ok(copied) => Some(copied),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(0),
             Err(error) => {
                 // The call that waits meets any other error again, and reports it.
                 if is_refusal(&error) {
                     self.answers_at_once.store(false, Ordering::Relaxed);
                 }
-                0
+                None
             }
         }
     }

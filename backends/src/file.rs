@@ -178,7 +178,8 @@ impl FileHandle {
 
     /// Refuses a handle of another backend instance.
     pub(crate) fn check_owner(&self, owner: u64, backend: BackendKind) -> Result<()> {
-        if self.owner() == owner {
+        // `auto` may have to read what the backend of a profile has opened.
+        if self.owner() == owner || self.route().is_some_and(|route| route.owner() == owner) {
             return Ok(());
         }
         Err(Error::ForeignHandle { backend, path: self.path().to_owned() })

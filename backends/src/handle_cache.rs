@@ -178,6 +178,13 @@ impl<T: Cached> HandleCache<T> {
         self.waiting(|| self.try_acquire(file))
     }
 
+    /// The handle's file if it is open now.
+    pub(crate) fn find_open(&self, file: &FileHandle) -> Option<Pinned<'_, T>> {
+        file.check_owner(self.owner, self.backend).ok()?;
+        let hint = file.slot(self.hint).load(Ordering::Relaxed);
+        self.pin(hint, file.identity()).or_else(|| self.find(file.identity()))
+    }
+
     /// As [`acquire`](Self::acquire), but `None` when every slot is in use.
     pub(crate) fn try_acquire(&self, file: &FileHandle) -> Result<Option<Pinned<'_, T>>> {
         self.try_acquire_as(file, file.identity())

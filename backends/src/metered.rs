@@ -135,7 +135,7 @@ impl ReadBackend for MeteredBackend {
         Ok(mapped)
     }
 
-    /// What the backend counted. One that does not count by way has one way only, and all went it.
+    /// What the backend counted. If it counts nothing, it has only one way, and all reads went that way.
     fn stats(&self) -> BackendStats {
         let mut stats = self.inner.stats();
         if stats.cache == Traffic::default() && stats.device == Traffic::default() {

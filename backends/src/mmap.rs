@@ -318,8 +318,9 @@ impl ReadBackend for MmapBackend {
 
     fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
         for file in files {
-            let pin = self.acquire(file, 0)?;
-            pin.hint.set(expectation.access, |access| pin.copies.advise(access));
+            if let Some(open) = self.cache.get().find_open(file) {
+                open.hint.set(expectation.access, |access| open.copies.advise(access));
+            }
         }
         Ok(())
     }

@@ -166,7 +166,8 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Warmth {
     /// Data stays if the caller says that it will be read again (epochs do) and it fits into the
-    /// memory that is available, control groups included. Other data leaves the cache as it was.
+    /// memory that is available, control groups included. Other data leaves the cache as it was, but
+    /// for small single reads that follow one another: these get the kernel's readahead.
     #[default]
     Auto,
     /// Everything that is read stays, as long as the kernel has room for it.

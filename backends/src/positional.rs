@@ -89,14 +89,17 @@ impl PositionalBackend {
         self.cache.get().stats()
     }
 
-    /// Copies what the page cache has, and never waits: neither for the device nor for a file.
-    /// False if that is not all of the read; then the kernel has begun to read the rest.
-    pub(crate) fn read_at_once(&self, read: &mut Read<'_>) -> bool {
-        let Ok(Some(file)) = self.cache.get().try_acquire(read.file()) else { return false };
+    /// Copies what the page cache has, and never waits: neither for the device nor for a file. False
+    /// if that is not all of the read; then the kernel has begun to read the rest. `None` if nothing
+    /// is known.
+    pub(crate) fn read_at_once(&self, read: &mut Read<'_>) -> Option<bool> {
+        let file = self.cache.get().try_acquire(read.file()).ok()??;
         file.expect_batch();
+        read.end()?;
         let (offset, len) = (read.offset(), read.len());
         let mut read_at_once = Faults::apply(self.faults.as_deref(), 1, self.calls.read_at_once);
-        file.read_at_once(read.dst(), offset, &mut read_at_once) == len
+        let copied = file.read_at_once(read.dst(), offset, &mut read_at_once)?;
+        Some(copied == len)
     }
 
     /// Reads a part of a stream: the kernel is to read ahead of it.
@@ -167,13 +170,17 @@ impl PositionalBackend {
         let mut done = [0; in_flight::READS_MAX];
         let mut files = Files { cache: self.cache.get(), last: None };
         let mut read_at_once = Faults::apply(self.faults.as_deref(), 1, self.calls.read_at_once);
-        for (read, done) in window.iter_mut().zip(&mut done).filter(|(read, _)| !read.is_empty()) {
+        for (read, done) in window.iter_mut().zip(&mut done) {
+            if read.is_empty() || read.end().is_none() {
+                continue;
+            }
             // A file that cannot be had is reported by the second sweep, in the order of the batch.
-            if let Ok(file) = files.pin(read) {
-                file.expect_batch();
-                let offset = read.offset();
-                *done = file.read_at_once(read.dst(), offset, &mut read_at_once);
-                tell(read, *done == read.len());
+            let Ok(file) = files.pin(read) else { continue };
+            file.expect_batch();
+            let offset = read.offset();
+            if let Some(copied) = file.read_at_once(read.dst(), offset, &mut read_at_once) {
+                *done = copied;
+                tell(read, copied == read.len());
             }
         }
         let mut is_asked_for = window.len() < in_flight::TIMED_READS_MIN;
@@ -276,7 +283,9 @@ impl ReadBackend for PositionalBackend {
 
     fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
         for file in files {
-            self.cache.get().acquire(file)?.set_access(expectation.access);
+            if let Some(open) = self.cache.get().find_open(file) {
+                open.set_access(expectation.access);
+            }
         }
         Ok(())
     }

@@ -25,11 +25,33 @@ pub struct BackendStats {
     pub wrong_estimates: u64,
     /// Device requests that had to be continued or repeated: short reads, interruptions.
     pub retries: u64,
-    /// Files that `auto` reads through the page cache because their filesystem refuses direct
-    /// reads.
+    /// How often `auto` opened a file for the page cache alone, or moved it there, because its
+    /// filesystem refuses direct reads.
     pub fallbacks: u64,
     /// Open files.
     pub handles: HandleCacheStats,
+}
+
+impl BackendStats {
+    /// Of two backends together.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self {
+            cache: self.cache.plus(other.cache),
+            device: self.device.plus(other.device),
+            bounced: self.bounced.plus(other.bounced),
+            questions: self.questions + other.questions,
+            wrong_estimates: self.wrong_estimates + other.wrong_estimates,
+            retries: self.retries + other.retries,
+            fallbacks: self.fallbacks + other.fallbacks,
+            handles: self.handles.plus(&other.handles),
+        }
+    }
+}
+
+impl Traffic {
+    fn plus(self, other: Self) -> Self {
+        Self { reads: self.reads + other.reads, bytes: self.bytes + other.bytes }
+    }
 }
 
 /// How many reads, and of how many bytes.

@@ -4,7 +4,6 @@
 
 mod common;
 
-use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -177,10 +176,17 @@ fn a_deleted_file_is_read_to_its_end() {
     let Some((auto, file)) = auto_with(&BackendOptions::default(), numbered.path()) else { return };
     numbered.make_cached();
     std::fs::remove_file(numbered.path()).unwrap();
-    (0..20).for_each(|at| numbered.check(&auto, &file, &scattered(64, at)));
-    (100..120).for_each(|block| numbered.check(&auto, &file, &[block]));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (auto, file, numbered) = (&auto, &file, &numbered);
+            scope.spawn(move || {
+                (0..20).for_each(|at| numbered.check(auto, file, &scattered(64, thread + at)));
+                (100..120).for_each(|block| numbered.check(auto, file, &[block]));
+            });
+        }
+    });
     let (cache, device) = since(&auto, &BackendStats::default());
-    assert_eq!((cache, device), (0, 20 * 64 + 20));
+    assert_eq!((cache, device), (0, 4 * (20 * 64 + 20)));
 }
 
 #[test]
@@ -201,5 +207,4 @@ fn it_says_what_it_does() {
     let kept = kept.unwrap();
     let file = kept.open(numbered.path()).unwrap();
     assert!(kept.explain(Some(&file)).unwrap().contains("stays in the page cache"));
-    drop(File::open(numbered.path()).unwrap());
 }

@@ -41,12 +41,16 @@ fn choices_are_events() {
     let events = Arc::new(AtomicUsize::new(0));
     tracing::subscriber::with_default(Counting(Arc::clone(&events)), || {
         let numbered = NumberedFile::new();
+        let count = || events.load(Ordering::Relaxed);
         let auto = AutoBackend::new(&BackendOptions::default()).unwrap();
-        assert_eq!(events.load(Ordering::Relaxed), 1, "the choice of the backends");
+        let after_choice = count();
+        assert!(after_choice > 0, "the choice of the backends");
         let file = auto.open(numbered.path()).unwrap();
+        let after_open = count();
         auto.expect(&[&file], &Expectation::default()).unwrap();
-        assert_eq!(events.load(Ordering::Relaxed), 2, "what is expected");
+        let after_expect = count();
+        assert!(after_expect > after_open, "what is expected");
         numbered.check(&auto, &file, &[3, 1000, 20]);
-        assert_eq!(events.load(Ordering::Relaxed), 3, "the ways of a batch");
+        assert!(count() > after_expect, "the ways of a batch");
     });
 }

@@ -14,8 +14,8 @@ use ringmain_backends::conformance::child::{child_dir, in_child};
 use ringmain_backends::fault::Faults;
 use ringmain_backends::probe::drop_cached;
 use ringmain_backends::{
-    AutoBackend, BackendKind, BackendOptions, Error, Read, ReadBackend, ReadBackendExt,
-    open_backend,
+    AutoBackend, BackendKind, BackendOptions, Error, ProfileSource, Read, ReadBackend,
+    ReadBackendExt, open_backend,
 };
 
 /// As container runtimes do by default.
@@ -157,6 +157,31 @@ fn auto_reads_where_direct_reads_are_refused_after_open() {
         auto.release(file, 0..5000).unwrap();
     }
     assert_eq!(faults.injected.load(Ordering::Relaxed), injected);
+}
+
+/// The profile's backend reads until its filesystem refuses; then `pread` does.
+#[test]
+fn a_profile_gives_way_where_direct_reads_are_refused_after_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let contents: Vec<u8> = (0..100_000u32).map(|i| (i * 7 % 251) as u8).collect();
+    let (path, profile) = (dir.path().join("data"), dir.path().join("profile.toml"));
+    std::fs::write(&path, &contents).unwrap();
+    std::fs::write(&profile, "version = 1\nbackend = \"direct\"\n").unwrap();
+    let faults = Arc::new(Faults { refuses_direct: true, ..Faults::default() });
+    let options = BackendOptions {
+        faults: Some(Arc::clone(&faults)),
+        profile: ProfileSource::File(profile),
+        ..BackendOptions::default()
+    };
+    let auto = AutoBackend::new(&options).unwrap();
+    let file = auto.open(&path).unwrap();
+    if file.alignment().block() == 1 {
+        return eprintln!("{}: nothing is read past the page cache here", auto.report().choice);
+    }
+    assert!(auto.read_to_vec(&file, 5, 1000).unwrap() == contents[5..1005]);
+    assert!(auto.gather(&file, &[9..700, 50_000..51_000]).unwrap().len() == 1691);
+    assert_eq!(faults.injected.load(Ordering::Relaxed), 1, "it is asked once");
+    assert_eq!(auto.stats().fallbacks, 1);
 }
 
 fn names_the_cause(text: &str) -> bool {

@@ -76,6 +76,9 @@ const WINDOW_READS: usize = 4096;
 /// Bytes that are copied from the page cache between two looks at the device.
 const COPY_STEP_BYTES: usize = 256 << 10;
 
+/// Blocks that a window brings in at most: more in flight would only wait for each other.
+const BRING_BLOCKS_MAX: usize = 256;
+
 /// What is brought into the page cache around a cold read of data that is kept. Blocks of this size
 /// arrive at the device's full speed.
 const BRING_BYTES: u64 = 1 << 20;
@@ -85,13 +88,11 @@ impl AutoBackend {
     pub fn new(options: &BackendOptions) -> Result<Self> {
         options.validate()?;
         let owner = next_owner();
-        // A file may be open twice, once for the device and once for the page cache.
         let routes = options.cache_policy == CachePolicy::Direct && options.open_files_max > 1;
-        let open_files_max = if routes { options.open_files_max / 2 } else { 1 };
-        let cache_options = BackendOptions { open_files_max, ..options.clone() };
-        let cache = PositionalBackend::beside(&cache_options, owner)?;
-        let open_files_max = options.open_files_max - if routes { open_files_max } else { 0 };
-        let device_options = BackendOptions { open_files_max, ..options.clone() };
+        // A file may be open twice, once for the device and once for the page cache.
+        let with_open_files =
+            |open_files_max: usize| BackendOptions { open_files_max, ..options.clone() };
+        let device_options = with_open_files(options.open_files_max.div_ceil(2));
         let mut rejected = Vec::new();
         // From the fastest on cold data down.
         let candidates = [BackendKind::Uring, BackendKind::Direct];
@@ -100,6 +101,11 @@ impl AutoBackend {
             let attempt = open(&device_options, owner);
             attempt.map_err(|error| rejected.push(rejection(kind, &error))).ok()
         });
+        let cache_options = match device {
+            Some(_) => with_open_files((options.open_files_max / 2).max(1)),
+            None => options.clone(),
+        };
+        let cache = PositionalBackend::beside(&cache_options, owner)?;
         let (profile, profiled) = Profiled::find(options).unzip();
         let profiled: Option<Profiled> = profiled.flatten();
         let choice = profiled
@@ -160,31 +166,33 @@ impl AutoBackend {
         Ok(report)
     }
 
-    /// What is remembered of a file; `None` for one of the profile's backend, or of another one.
+    /// What is remembered of a file; `None` for a handle of another backend.
     fn route_of<'f>(&self, file: &'f FileHandle) -> Option<&'f FileRoute> {
-        file.route().filter(|_| file.owner() == self.owner)
+        file.route().filter(|route| route.owner() == self.owner)
     }
 
     /// The backend for everything but reads.
     fn backend_of(&self, file: &FileHandle) -> &dyn ReadBackend {
-        match (&self.device, &self.profiled) {
-            (Some(device), _) if self.route_of(file).is_some_and(|it| !it.is_cache_only()) => {
-                &**device
-            }
-            (_, Some(profiled)) if self.route_of(file).is_none() => &*profiled.backend,
+        let route = self.route_of(file);
+        match (&self.profiled, &self.device) {
+            (Some(profiled), _) if route.is_some_and(FileRoute::is_profiled) => &*profiled.backend,
+            (_, Some(device)) if route.is_some_and(|it| !it.is_cache_only()) => &**device,
             _ => &self.cache,
         }
     }
 
-    fn way(&self, read: &Read<'_>) -> Way {
-        let Some(device) = &self.device else {
-            return if self.route_of(read.file()).is_some() { Way::Cache } else { Way::Profiled };
-        };
-        let Some(route) = self.route_of(read.file()) else { return Way::Profiled };
-        if !self.routes && !route.is_cache_only() {
-            return Way::Device;
+    /// The way of a read that is not empty. A handle of another backend is refused by any of ours.
+    fn way(&self, read: &Read<'_>, may_use_cache: bool) -> Way {
+        let Some(route) = self.route_of(read.file()) else { return Way::Cache };
+        if route.is_profiled() {
+            return Way::Profiled;
         }
-        let Some(end) = read.end().filter(|_| !read.is_empty()) else { return Way::Device };
+        let Some(device) = self.device.as_ref().filter(|_| !route.is_cache_only()) else {
+            return Way::Cache;
+        };
+        let Some(end) = read.end().filter(|_| self.routes && may_use_cache) else {
+            return Way::Device;
+        };
         let ask = || {
             self.counters.add(Count::Questions, 1);
             device.cached(read.file(), read.offset()..end)
@@ -192,10 +200,11 @@ impl AutoBackend {
         route.way(read.offset(), throw_dice(), ask)
     }
 
-    /// The profile's backend. Without a profile this is for a handle of another backend, which any
-    /// backend refuses.
     fn profiled(&self) -> &dyn ReadBackend {
-        self.profiled.as_ref().map_or(&self.cache, |profiled| &*profiled.backend)
+        match &self.profiled {
+            Some(profiled) => &*profiled.backend,
+            None => unreachable!("no file was opened by a profile that is not there"),
+        }
     }
 
     fn device(&self) -> &dyn OverlappingBackend {
@@ -205,15 +214,18 @@ impl AutoBackend {
         }
     }
 
-    fn read_single(&self, read: &mut Read<'_>) -> Result<()> {
+    fn read_single(&self, read: &mut Read<'_>, may_use_cache: bool) -> Result<()> {
+        if read.is_empty() {
+            return Ok(());
+        }
+        let may_stream = may_use_cache && self.routes && self.warmth != Warmth::Leave;
         let route = self.route_of(read.file());
-        let may_stream = self.routes && self.warmth != Warmth::Leave;
         if may_stream && route.is_some_and(|route| route.is_stream(read)) {
             self.cache.read_stream(read)?;
             self.count_cached(slice::from_ref(read));
             return Ok(());
         }
-        match self.way(read) {
+        match self.way(read, may_use_cache) {
             Way::Profiled => self.profiled().read_batch(slice::from_mut(read)),
             Way::Device => self.device().read_batch(slice::from_mut(read)),
             way @ (Way::Cache | Way::Bring) => {
@@ -229,9 +241,9 @@ impl AutoBackend {
         }
     }
 
-    fn read_many(&self, reads: &mut [Read<'_>]) -> Result<()> {
+    fn read_many(&self, reads: &mut [Read<'_>], may_use_cache: bool) -> Result<()> {
         for (at, window) in reads.chunks_mut(WINDOW_READS).enumerate() {
-            self.read_window(window).map_err(|error| match error.index() {
+            self.read_window(window, may_use_cache).map_err(|error| match error.index() {
                 Some(index) => error.with_index(at * WINDOW_READS + index),
                 None => error,
             })?;
@@ -240,11 +252,8 @@ impl AutoBackend {
     }
 
     /// Reads no more than [`WINDOW_READS`].
-    fn read_window(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        let ways: SmallVec<[Way; WINDOW_READS]> = reads.iter().map(|read| self.way(read)).collect();
-        for (read, _) in reads.iter().zip(&ways).filter(|(_, way)| **way == Way::Bring) {
-            self.bring(read);
-        }
+    fn read_window(&self, reads: &mut [Read<'_>], may_use_cache: bool) -> Result<()> {
+        let ways = self.ways(reads, may_use_cache);
         event!(trace, ?ways, "the ways of a batch");
         let is_all = |wanted: fn(Way) -> bool| ways.iter().all(|way| wanted(*way));
         if is_all(|way| way == Way::Device) {
@@ -259,6 +268,24 @@ impl AutoBackend {
         } else {
             self.read_mixed(reads, &ways)
         }
+    }
+
+    /// The ways of some reads. What is to be brought in is on its way afterwards.
+    fn ways(&self, reads: &[Read<'_>], may_use_cache: bool) -> SmallVec<[Way; WINDOW_READS]> {
+        let mut brought = 0;
+        let mut last = Way::Cache;
+        let way = |read: &Read<'_>| {
+            // An empty read is done whatever its way. It goes with its neighbour.
+            if !read.is_empty() {
+                last = self.way(read, may_use_cache);
+            }
+            if last == Way::Bring && brought < BRING_BLOCKS_MAX {
+                self.bring(read);
+                brought += 1;
+            }
+            last
+        };
+        reads.iter().map(way).collect()
     }
 
     /// A batch that goes several ways. After a failure only earlier reads of the batch matter,
@@ -289,15 +316,16 @@ impl AutoBackend {
             }
             next < cached.reads.len()
         };
-        let device_outcome = match &self.device {
-            Some(_) if device.reads.is_empty() => Ok(()),
-            Some(backend) => backend.read_batch_beside(&mut device.reads, &mut copy_some),
-            None => Ok(()),
-        };
+        let mut failure = None;
+        if !device.reads.is_empty() {
+            let outcome = self.device().read_batch_beside(&mut device.reads, &mut copy_some);
+            failure = outcome.err().map(|error| device.in_batch(error));
+        }
         while copy_some() {}
-        let mut failure = device_outcome.err().map(|error| device.in_batch(error));
-        let profiled_outcome = self.profiled().read_batch(&mut profiled.reads);
-        failure = first_of(failure, profiled_outcome.err().map(|error| profiled.in_batch(error)));
+        if !profiled.reads.is_empty() {
+            let outcome = self.profiled().read_batch(&mut profiled.reads);
+            failure = first_of(failure, outcome.err().map(|error| profiled.in_batch(error)));
+        }
         for at in missed {
             let outcome = self.cache.read_batch(slice::from_mut(&mut cached.reads[at]));
             if let Err(error) = outcome {
@@ -311,11 +339,17 @@ impl AutoBackend {
         Ok(())
     }
 
-    /// Copies a read that is believed to be cached, and takes note of whether it was.
+    /// Copies a read that is believed to be cached, and takes note of whether it was. False if it is
+    /// to be read by a call that waits.
     fn copy_cached(&self, read: &mut Read<'_>) -> bool {
-        let was_cached = read.is_empty() || self.cache.read_at_once(read);
-        self.learn(read, was_cached);
-        was_cached
+        if read.is_empty() {
+            return true;
+        }
+        let was_cached = self.cache.read_at_once(read);
+        if let Some(was_cached) = was_cached {
+            self.learn(read, was_cached);
+        }
+        was_cached == Some(true)
     }
 
     fn learn(&self, read: &Read<'_>, was_cached: bool) {
@@ -337,6 +371,8 @@ impl AutoBackend {
         let start = read.offset() / BRING_BYTES * BRING_BYTES;
         let end = end.checked_next_multiple_of(BRING_BYTES).unwrap_or(end);
         let _hint = self.cache.prefetch(read.file(), start..end);
+        // From now on reads around it ask, and find that it is cached.
+        self.learn(read, true);
     }
 
     /// Has files read through the page cache from now on if the error says that their filesystem
@@ -348,13 +384,13 @@ impl AutoBackend {
         if *backend == BackendKind::Pread || !is_refusal(source) {
             return false;
         }
-        let Some(route) = self.route_of(refused) else { return false };
-        route.leave_device();
-        let volume = refused.identity().volume;
-        for file in reads.iter().map(Read::file).filter(|file| file.identity().volume == volume) {
-            self.route_of(file).inspect(|route| route.leave_device());
+        if self.route_of(refused).is_none() {
+            return false;
         }
-        self.counters.add(Count::Fallbacks, 1);
+        let volume = refused.identity().volume;
+        let files = reads.iter().map(Read::file).filter(|file| file.identity().volume == volume);
+        let left = files.filter_map(|file| self.route_of(file)).filter(|it| it.leave_device());
+        self.counters.add(Count::Fallbacks, left.count() as u64);
         let path = refused.path().display();
         let reason = format!("{path} is read with `pread`, because its reads fail: {source}");
         // Only the first one is kept.
@@ -369,26 +405,30 @@ impl AutoBackend {
     fn leave_cache(&self, error: &Error, reads: &[Read<'_>]) -> bool {
         let lost = match error {
             Error::Replaced { backend: BackendKind::Pread, path, .. } => path,
-            Error::Read { backend: BackendKind::Pread, path, source, .. }
-                if is_from_open(source) =>
-            {
+            Error::Read { backend: BackendKind::Pread, path, source, .. } if is_lost(source) => {
                 path
             }
             _ => return false,
         };
-        let routes = reads.iter().map(Read::file).filter(|file| file.path() == lost);
-        let left = routes.filter_map(|file| self.route_of(file)).filter(|it| it.leave_cache());
+        let files = reads.iter().map(Read::file).filter(|file| file.path() == lost);
+        let left = files.filter_map(|file| self.route_of(file)).filter(|it| it.leave_cache());
         left.count() > 0
     }
 }
 
-/// Whether the error says that a file could not be opened.
-fn is_from_open(source: &io::Error) -> bool {
+/// Whether the error says that a file cannot be opened by its path any more.
+fn is_lost(source: &io::Error) -> bool {
     matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
-        || matches!(sys::errno_name(source), Some("EMFILE" | "ENFILE"))
 }
 
-/// A number that looks random: reads that are picked by it are no pattern of the caller's.
+/// Whether a file could not be opened for reads through the page cache for want of a descriptor. It
+/// may be open for the device.
+fn lacks_descriptors(error: &Error) -> bool {
+    let Error::Read { backend: BackendKind::Pread, source, .. } = error else { return false };
+    matches!(sys::errno_name(source), Some("EMFILE" | "ENFILE"))
+}
+
+/// A number that looks random: which reads are sampled must not follow a pattern of the caller.
 fn throw_dice() -> u64 {
     thread_local! {
         static STATE: Cell<u64> = const { Cell::new(0x9E37_79B9_7F4A_7C15) };
@@ -470,23 +510,25 @@ impl ReadBackend for AutoBackend {
     }
 
     fn open(&self, path: &Path) -> Result<FileHandle> {
+        let owner = self.owner;
         if let Some(Ok(opened)) = self.profiled.as_ref().map(|profiled| profiled.open_file(path)) {
-            return opened;
+            return Ok(opened?.with_route(FileRoute::profiled(owner)));
         }
         let opened = match &self.device {
             Some(device) => device.open(path),
-            None => return Ok(self.cache.open(path)?.with_route(FileRoute::cache_only())),
+            None => return Ok(self.cache.open(path)?.with_route(FileRoute::cache_only(owner))),
         };
         match opened {
             Err(error) if error.is_unsupported() => {
                 event!(warn, path = %path.display(), %error, "reading with pread");
                 self.counters.add(Count::Fallbacks, 1);
-                Ok(self.cache.open(path)?.with_route(FileRoute::cache_only()))
+                Ok(self.cache.open(path)?.with_route(FileRoute::cache_only(owner)))
             }
             Err(error) => Err(error),
             Ok(file) => {
                 let is_kept = self.warmth == Warmth::Keep;
-                let route = FileRoute::new(file.identity().state.len, self.access, is_kept);
+                let file_len = file.identity().state.len;
+                let route = FileRoute::new(owner, file_len, self.access, is_kept);
                 Ok(file.with_route(route))
             }
         }
@@ -497,16 +539,18 @@ impl ReadBackend for AutoBackend {
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let mut may_use_cache = true;
         loop {
             let outcome = match &mut *reads {
                 [] => Ok(()),
-                [read] => self.read_single(read),
-                reads => self.read_many(reads),
+                [read] => self.read_single(read, may_use_cache),
+                reads => self.read_many(reads, may_use_cache),
             };
             match outcome {
-                // Each time at least one file has left the device or the cache, and stays away.
+                // A file that has left the device or the cache stays away, so this ends.
                 Err(error) if self.leave_device(&error, reads) => {}
                 Err(error) if self.leave_cache(&error, reads) => {}
+                Err(error) if may_use_cache && lacks_descriptors(&error) => may_use_cache = false,
                 outcome => return outcome,
             }
         }
@@ -529,25 +573,30 @@ impl ReadBackend for AutoBackend {
         event!(debug, files = files.len(), ?expectation, is_kept, "reads are expected");
         for file in files {
             match self.route_of(file) {
-                Some(route) => route.expect(expectation.access, is_kept),
-                None => self.profiled().expect(slice::from_ref(file), expectation)?,
+                Some(route) if !route.is_profiled() => route.expect(expectation.access, is_kept),
+                Some(_) => self.profiled().expect(slice::from_ref(file), expectation)?,
+                None => {}
             }
         }
         Ok(())
     }
 
     fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
-        let Some(route) = file.and_then(|file| self.route_of(file)) else {
-            return Some(match (&self.profiled, file) {
-                (Some(_), _) | (_, None) => self.report.explain(self.routes),
-                (None, Some(_)) => "another backend has opened it".to_owned(),
-            });
+        let Some(file) = file else { return Some(self.report.explain(self.routes)) };
+        let Some(route) = self.route_of(file) else {
+            return Some("another backend has opened it".to_owned());
         };
         if route.is_cache_only() {
             let why = "direct reads are not possible on its filesystem, or in this build";
             return Some(format!("all reads through the page cache with `pread`: {why}"));
         }
-        Some(format!("{}{}", self.report.explain(self.routes), route.explain()))
+        if route.is_profiled() {
+            return Some(self.report.explain(self.routes));
+        }
+        let choice = self.device().kind();
+        let reason = reason_for(choice, &self.report.rejected, None);
+        let report = AutoReport { choice, reason, rejected: Vec::new(), profile: None };
+        Some(format!("{}{}", report.explain(self.routes), route.explain()))
     }
 
     fn stats(&self) -> BackendStats {
@@ -560,7 +609,10 @@ impl ReadBackend for AutoBackend {
         stats.wrong_estimates = self.counters.get(Count::WrongEstimates);
         stats.fallbacks = self.counters.get(Count::Fallbacks);
         stats.handles = stats.handles.plus(&self.cache.handle_cache_stats());
-        stats
+        match &self.profiled {
+            Some(profiled) => stats.plus(&profiled.backend.stats()),
+            None => stats,
+        }
     }
 
     fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {

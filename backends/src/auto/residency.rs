@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI8, Ordering};
 /// Agreeing answers after which a region is believed.
 const SURE: i8 = 4;
 
-/// Of how many reads of a region that is believed to be cold one asks again.
+/// In a region that is believed to be cold, one read in this many asks again.
 const COLD_SAMPLE_EVERY: u64 = 64;
 
 /// The smallest region; and how many there are at most, so that the handle of a file stays small.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::residency::{Belief, Estimate};
 use crate::overlap::Answer;
+use crate::thread_number::thread_number;
 use crate::trace::event;
 use crate::{Access, Read};
 
@@ -28,7 +29,11 @@ pub(super) enum Way {
 /// What `auto` remembers of a file.
 #[derive(Debug)]
 pub(crate) struct FileRoute {
+    /// The `auto` that opened the file.
+    owner: u64,
     estimate: Estimate,
+    /// The backend of a profile reads it.
+    is_profiled: AtomicBool,
     /// The filesystem refuses direct reads of it.
     is_cache_only: AtomicBool,
     /// It cannot be opened for reads through the page cache any more.
@@ -38,43 +43,66 @@ pub(crate) struct FileRoute {
     /// What is read of it stays in the page cache.
     is_kept: AtomicBool,
     access: AtomicU8,
-    /// Where the last single read ended, and in the highest bit whether it followed the one before.
-    last_single: AtomicU64,
+    /// Where the last single read of a thread ended, and in the highest bit whether it followed the
+    /// one before. Threads with different numbers stream beside each other.
+    last_single: [AtomicU64; 4],
 }
 
 const FOLLOWED: u64 = 1 << 63;
 
 impl FileRoute {
-    pub(super) fn new(file_len: u64, access: Access, is_kept: bool) -> Self {
+    pub(super) fn new(owner: u64, file_len: u64, access: Access, is_kept: bool) -> Self {
         Self {
+            owner,
+            is_profiled: AtomicBool::new(false),
             estimate: Estimate::of_len(file_len),
             is_cache_only: AtomicBool::new(false),
             is_device_only: AtomicBool::new(false),
             can_ask: AtomicBool::new(true),
             is_kept: AtomicBool::new(is_kept),
             access: AtomicU8::new(access as u8),
-            last_single: AtomicU64::new(0),
+            last_single: Default::default(),
         }
     }
 
-    pub(super) fn cache_only() -> Self {
-        let route = Self::new(0, Access::AsItComes, true);
+    /// Of a file that only the page cache can be read for.
+    pub(super) fn cache_only(owner: u64) -> Self {
+        let route = Self::new(owner, 0, Access::AsItComes, true);
         route.leave_device();
         route
+    }
+
+    /// Of a file that the backend of a profile has opened.
+    pub(super) fn profiled(owner: u64) -> Self {
+        let is_profiled = AtomicBool::new(true);
+        Self { is_profiled, ..Self::new(owner, 0, Access::AsItComes, false) }
+    }
+
+    pub(crate) fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    pub(super) fn is_profiled(&self) -> bool {
+        self.is_profiled.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_cache_only(&self) -> bool {
         self.is_cache_only.load(Ordering::Relaxed)
     }
 
-    /// Reads go through the page cache from now on.
-    pub(super) fn leave_device(&self) {
-        self.is_cache_only.store(true, Ordering::Relaxed);
+    /// Reads go through the page cache from now on. False if they do already.
+    pub(super) fn leave_device(&self) -> bool {
+        self.is_profiled.store(false, Ordering::Relaxed);
+        !self.is_cache_only.swap(true, Ordering::Relaxed)
     }
 
-    /// Reads go to the device from now on. False if they do already, or cannot.
+    /// Reads go to the device from now on. False if they cannot.
     pub(super) fn leave_cache(&self) -> bool {
-        !self.is_cache_only() && !self.is_device_only.swap(true, Ordering::Relaxed)
+        let can = !self.is_cache_only() && !self.is_profiled();
+        if can {
+            self.is_device_only.store(true, Ordering::Relaxed);
+        }
+        can
     }
 
     /// Whether the kernel has refused to say what the page cache has.
@@ -166,11 +194,12 @@ impl FileRoute {
         if access != Access::AsItComes as u8 {
             return access == Access::Sequential as u8;
         }
-        // An end beyond all files is nothing that a read follows.
+        // No read follows one that ends beyond the largest file.
         let end = read.end().unwrap_or(FOLLOWED - 1);
-        let last = self.last_single.load(Ordering::Relaxed);
+        let last_single = &self.last_single[thread_number() as usize % self.last_single.len()];
+        let last = last_single.load(Ordering::Relaxed);
         let follows = last & !FOLLOWED == read.offset();
-        self.last_single.store(end | if follows { FOLLOWED } else { 0 }, Ordering::Relaxed);
+        last_single.store(end | if follows { FOLLOWED } else { 0 }, Ordering::Relaxed);
         follows && last & FOLLOWED != 0
     }
 }
@@ -186,7 +215,7 @@ mod tests {
         let memory = MemoryBackend::new();
         memory.insert("data", vec![0; 10]);
         let file = memory.open("data".as_ref()).unwrap();
-        let route = FileRoute::new(1 << 40, Access::AsItComes, false);
+        let route = FileRoute::new(1, 1 << 40, Access::AsItComes, false);
         let mut dst = vec![0; 1 << 20];
         let is_stream = |(offset, len): &(u64, usize)| {
             route.is_stream(&Read::new(&file, *offset, &mut dst[..*len]))
@@ -215,7 +244,7 @@ mod tests {
         /// Whatever the kernel answers, a read has a way, and a refusal is asked for once.
         #[test]
         fn answers_decide_the_way(answers in proptest::collection::vec(0..4u8, 1..300), kept: bool) {
-            let route = FileRoute::new(1 << 20, Access::AsItComes, kept);
+            let route = FileRoute::new(1, 1 << 20, Access::AsItComes, kept);
             let mut refused = false;
             for (turn, answer) in (1..).zip(answers) {
                 let answer = [Answer::Cached, Answer::NotCached, Answer::Refused, Answer::NoFile]

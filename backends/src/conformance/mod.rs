@@ -85,6 +85,8 @@ macro_rules! __conformance_cases {
             batches::a_batch_larger_than_the_ring
             batches::one_batch_of_every_size
             cache_states::cached_dropped_and_half_dropped
+            cache_states::first_failure_among_cached_and_dropped
+            cache_states::failure_far_behind_in_a_batch
             cache_states::expected_in_every_way
             cache_states::dropped_while_being_read
             bounds::queue_depth_one

@@ -143,7 +143,8 @@ impl Ring {
         self.in_flight
     }
 
-    /// Queues a read. It reaches the kernel with the next [`submit_and_wait`](Self::submit_and_wait).
+    /// Queues a read. It reaches the kernel with the next [`submit_and_wait`](Self::submit_and_wait)
+    /// or [`submit_and_look`](Self::submit_and_look).
     ///
     /// # Safety
     /// The memory must stay valid for writes, and nobody else may use it, until the read's

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::conformance::arena::{Want, check_batch};
+use crate::conformance::arena::{Want, check_batch, try_batch};
 use crate::conformance::data::DataFile;
-use crate::conformance::rig::{Dice, Rig, open_all, random_wants};
+use crate::conformance::rig::{Dice, Rig, assert_past_end, open, open_all, random_wants};
 use crate::{Access, Expectation, FileHandle, ReadBackend, sys};
 
 /// Long enough for `auto` to have several estimates of each.
@@ -70,6 +70,32 @@ pub(in crate::conformance) fn cached_dropped_and_half_dropped(rig: &Rig<'_>) {
         }
         check_reads(&*backend, &mut dice, &handles, &files);
     }
+}
+
+/// A batch goes several ways where a part of a file is cached. Whichever way the first failing read
+/// goes, it is the one that is named.
+pub(in crate::conformance) fn first_failure_among_cached_and_dropped(rig: &Rig<'_>) {
+    let (backend, data) = (rig.backend(), rig.file("half", FILE_BYTES));
+    let file = open(&*backend, &data);
+    let inside = |at: u64| Want::new(&file, &data, at * 61_441 % (FILE_BYTES - 5000), 5000);
+    let past_end = |at: u64| Want::new(&file, &data, FILE_BYTES - 100 + at, 5000);
+    for failing in [&[7, 20][..], &[30], &[0, 1, 2], &[63]] {
+        State::HalfDropped.impose(&data);
+        let want = |at: u64| if failing.contains(&at) { past_end(at) } else { inside(at) };
+        let wants: Vec<_> = (0..64).map(want).collect();
+        let first = usize::try_from(failing[0]).unwrap();
+        assert_past_end(&try_batch(&*backend, &wants).unwrap_err(), &wants[first], first);
+    }
+}
+
+/// `auto` chooses the ways of 4096 reads at a time.
+pub(in crate::conformance) fn failure_far_behind_in_a_batch(rig: &Rig<'_>) {
+    let (backend, data) = (rig.backend(), rig.file("long", 1 << 20));
+    let file = open(&*backend, &data);
+    let mut wants: Vec<_> = (0..5000).map(|at| Want::new(&file, &data, at * 199, 50)).collect();
+    check_batch(&*backend, &wants);
+    wants[4500] = Want::new(&file, &data, (1 << 20) - 10, 50);
+    assert_past_end(&try_batch(&*backend, &wants).unwrap_err(), &wants[4500], 4500);
 }
 
 pub(in crate::conformance) fn expected_in_every_way(rig: &Rig<'_>) {
