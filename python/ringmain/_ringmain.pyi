@@ -54,8 +54,13 @@ class Engine:
     @property
     def memory_limit(self) -> int:
         """The limit on the memory of all buffers, in bytes."""
-    def describe(self) -> str:
-        """Which backend reads, what it can do, and what it had to do without."""
+    def describe(self, path: _Path | None = None) -> str:
+        """Which backend reads, what it can do, and what it had to do without. With a path, how that
+        file would be read, and why."""
+    def stats(self) -> dict[str, Any]:
+        """What was read so far: batches, reads and bytes in all and by way (page cache, device, and
+        through aligned memory), questions to the kernel about the page cache, wrong estimates, retries,
+        open files. "batch_seconds" has quantiles of the time that batches took; None without any."""
     def pool_stats(self) -> _PoolStats:
         """What arrays hold of the pool, what waits to be used again, and how much there can be."""
 

@@ -117,9 +117,48 @@ impl PyEngine {
         Self::open(py, options, None)
     }
 
-    /// Which backend reads, what it can do, and what it had to do without: a line for people.
-    fn describe(&self) -> String {
-        self.engine.describe().to_string()
+    /// Which backend reads, what it can do, and what it had to do without: a line for people. With a
+    /// path, how that file would be read, and why.
+    #[pyo3(signature = (path=None))]
+    fn describe(&self, py: Python<'_>, path: Option<PathBuf>) -> Result<String> {
+        match path {
+            None => Ok(self.engine.describe().to_string()),
+            Some(path) => detached(py, || self.engine.describe_file(path)),
+        }
+    }
+
+    /// What was read so far, and by which ways.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.engine.stats();
+        let (ways, handles) = (&stats.ways, &stats.ways.handles);
+        let dict = PyDict::new(py);
+        for (name, count) in [
+            ("batches", stats.batches),
+            ("reads", stats.total.reads),
+            ("bytes", stats.total.bytes),
+            ("cache_reads", ways.cache.reads),
+            ("cache_bytes", ways.cache.bytes),
+            ("device_reads", ways.device.reads),
+            ("device_bytes", ways.device.bytes),
+            ("bounced_requests", ways.bounced.reads),
+            ("bounced_bytes", ways.bounced.bytes),
+            ("questions", ways.questions),
+            ("wrong_estimates", ways.wrong_estimates),
+            ("retries", ways.retries),
+            ("fallbacks", ways.fallbacks),
+            ("handle_hits", handles.hits),
+            ("handle_misses", handles.misses),
+            ("handle_evictions", handles.evictions),
+            ("open_files", handles.open as u64),
+        ] {
+            dict.set_item(name, count)?;
+        }
+        let latency = PyDict::new(py);
+        for (name, part) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
+            latency.set_item(name, stats.latency.quantile(part).map(|it| it.as_secs_f64()))?;
+        }
+        dict.set_item("batch_seconds", latency)?;
+        Ok(dict)
     }
 
     /// The name of the backend.
@@ -157,7 +196,7 @@ impl PyEngine {
     }
 
     fn __repr__(&self) -> String {
-        format!("Engine({})", self.describe())
+        format!("Engine({})", self.engine.describe())
     }
 }
 

@@ -42,3 +42,19 @@ def test_warmth_decides_what_stays_cached(cold, warmth):
     view = ringmain.open_raw(cold, "u1", (256, 16384), engine=engine)
     ringmain.read_many([view[at : at + 4] for at in range(0, 256, 4)])
     assert (page_cache.cached_pages(cold) > 0) == (warmth == "keep")
+
+
+def test_stats_and_description(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(bytes(1 << 20))
+    engine = ringmain.Engine()
+    assert engine.stats()["reads"] == 0 and engine.stats()["batch_seconds"]["p50"] is None
+    view = ringmain.open_raw(path, "u1", (1 << 20,), engine=engine)
+    ringmain.read_many([view[at : at + 100] for at in range(0, 100_000, 5000)])
+    stats = engine.stats()
+    assert stats["reads"] == 20 and stats["bytes"] >= 2000
+    assert stats["cache_reads"] + stats["device_reads"] == 20
+    assert 0 < stats["batch_seconds"]["p50"] <= stats["batch_seconds"]["max"]
+    assert "pread" in engine.describe(path)
+    with pytest.raises(FileNotFoundError):
+        engine.describe(tmp_path / "none")

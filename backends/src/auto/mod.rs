@@ -197,7 +197,7 @@ impl AutoBackend {
             self.counters.add(Count::Questions, 1);
             device.cached(read.file(), read.offset()..end)
         };
-        route.way(read.offset(), throw_dice(), ask)
+        route.way(read.offset(), throw_dice, ask)
     }
 
     fn profiled(&self) -> &dyn ReadBackend {

@@ -48,13 +48,13 @@ impl Estimate {
         }
     }
 
-    /// What is believed of a read that begins at `offset`. `dice` is any number, another one for
+    /// What is believed of a read that begins at `offset`. `dice` gives any number, another one for
     /// each read.
-    pub(super) fn belief(&self, offset: u64, dice: u64) -> Belief {
+    pub(super) fn belief(&self, offset: u64, dice: impl FnOnce() -> u64) -> Belief {
         match self.score(offset).load(Ordering::Relaxed) {
             SURE.. => Belief::Cached,
             score if score > -SURE => Belief::Ask,
-            _ if dice.is_multiple_of(COLD_SAMPLE_EVERY) => Belief::Ask,
+            _ if dice().is_multiple_of(COLD_SAMPLE_EVERY) => Belief::Ask,
             _ => Belief::Cold,
         }
     }
@@ -99,7 +99,7 @@ mod tests {
     fn run(estimate: &Estimate, offsets: &[u64], mut truth: impl FnMut(u64) -> bool) -> usize {
         let mut questions = 0;
         for (turn, offset) in (1..).zip(offsets) {
-            match estimate.belief(*offset, turn) {
+            match estimate.belief(*offset, || turn) {
                 Belief::Ask => questions += 1,
                 Belief::Cold => continue,
                 // The read finds out by itself.
@@ -115,7 +115,7 @@ mod tests {
         for file_len in [0, 1, REGION_BYTES_MIN, 1 << 30, 1 << 40, u64::MAX / 2] {
             let estimate = Estimate::of_len(file_len);
             assert!((1..=128).contains(&estimate.scores.len()), "{file_len}");
-            assert_eq!(estimate.belief(u64::MAX, 1), Belief::Ask);
+            assert_eq!(estimate.belief(u64::MAX, || 1), Belief::Ask);
         }
         assert_eq!(Estimate::of_len(100).scores.len(), 1);
     }
@@ -126,8 +126,8 @@ mod tests {
         let estimate = Estimate::of_len(file_len);
         let offsets: Vec<u64> = (0..20_000).map(|at| at * 7919 * 4096 % file_len).collect();
         let questions = run(&estimate, &offsets, |offset| offset < file_len / 2);
-        assert_eq!(estimate.belief(0, 1), Belief::Cached);
-        assert_eq!(estimate.belief(file_len - 1, 1), Belief::Cold);
+        assert_eq!(estimate.belief(0, || 1), Belief::Cached);
+        assert_eq!(estimate.belief(file_len - 1, || 1), Belief::Cold);
         assert!(questions < 1200, "{questions} questions for 20,000 reads");
     }
 
@@ -148,14 +148,14 @@ mod tests {
             // A wrong belief in "cached" is corrected by the read, one in "cold" by a sample.
             let mut questions = 0;
             for turn in 1..=u64::from(SURE.unsigned_abs()) * COLD_SAMPLE_EVERY {
-                match estimate.belief(offset, turn) {
+                match estimate.belief(offset, || turn) {
                     Belief::Cold => continue,
                     Belief::Ask => questions += 1,
                     Belief::Cached => {}
                 }
                 estimate.learn(offset, truth);
             }
-            prop_assert_eq!(estimate.belief(offset, 1), believed);
+            prop_assert_eq!(estimate.belief(offset, || 1), believed);
             prop_assert!(questions <= 2 * usize::from(SURE.unsigned_abs()));
         }
 
@@ -166,7 +166,7 @@ mod tests {
             let estimate = Estimate::of_len(1);
             let mut wrong_in_a_row = 0;
             for answer in answers {
-                match estimate.belief(0, 1) {
+                match estimate.belief(0, || 1) {
                     Belief::Ask => wrong_in_a_row = 0,
                     Belief::Cached if answer => wrong_in_a_row = 0,
                     Belief::Cached => wrong_in_a_row += 1,

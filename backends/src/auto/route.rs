@@ -138,8 +138,14 @@ impl FileRoute {
         text + &format!("; about {percent} % of it is taken for cached")
     }
 
-    /// The way of a read. `dice` is any number, another one for each read, and `ask` asks the kernel.
-    pub(super) fn way(&self, offset: u64, dice: u64, ask: impl FnOnce() -> Answer) -> Way {
+    /// The way of a read. `dice` gives any number, another one for each read, and `ask` asks the
+    /// kernel.
+    pub(super) fn way(
+        &self,
+        offset: u64,
+        dice: impl FnOnce() -> u64,
+        ask: impl FnOnce() -> Answer,
+    ) -> Way {
         if self.is_cache_only() {
             return Way::Cache;
         }
@@ -250,7 +256,7 @@ mod tests {
                 let answer = [Answer::Cached, Answer::NotCached, Answer::Refused, Answer::NoFile]
                     [usize::from(answer)];
                 let mut is_asked = false;
-                let way = route.way(0, turn, || {
+                let way = route.way(0, || turn, || {
                     is_asked = true;
                     answer
                 });
