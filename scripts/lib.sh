@@ -192,7 +192,7 @@ check_debian_rust() {
     version=$(apt-cache policy rustc-web | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p')
     [[ $version ]] || ((EUID == 0)) || return 0
     ! is_at_least "${version:-0}" "$rust_min" || return 0
-    ! is_debian_12 || way_out="only root can change that: $(install_line "$@")"
+    ! is_debian_12 || way_out="as root, run $(install_line "$@")"
     die "Rust $rust_min or newer is needed, and the package lists here have ${version:-none}: $way_out"
 }
 

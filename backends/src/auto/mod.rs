@@ -76,8 +76,12 @@ const WINDOW_READS: usize = 4096;
 /// Bytes that are copied from the page cache between two looks at the device.
 const COPY_STEP_BYTES: usize = 256 << 10;
 
-/// Blocks that a window brings in at most: more in flight would only wait for each other.
-const BRING_BLOCKS_MAX: usize = 256;
+/// How many times its own bytes a batch brings in at most. The other cold reads of kept data go to
+/// the device, so that the first batches do not wait for all of it.
+const BRING_FACTOR: u64 = 8;
+
+/// Of the single reads that are believed to be cached, one in this many finds out whether they are.
+const TOLD_EVERY: u64 = 8;
 
 /// What is brought into the page cache around a cold read of data that is kept. Blocks of this size
 /// arrive at the device's full speed.
@@ -232,7 +236,11 @@ impl AutoBackend {
                 if way == Way::Bring {
                     self.bring(read);
                 }
-                if !self.copy_cached(read) {
+                // A call that may wait is a little faster, and serves as well where the page cache
+                // is believed to have the read. Some are made so that they tell.
+                let is_told = route.is_none_or(|route| !route.is_sure(read.offset()))
+                    || throw_dice().is_multiple_of(TOLD_EVERY);
+                if !is_told || !self.copy_cached(read) {
                     self.cache.read_batch(slice::from_mut(read))?;
                 }
                 self.count_cached(slice::from_ref(read));
@@ -272,16 +280,21 @@ impl AutoBackend {
 
     /// The ways of some reads. What is to be brought in is on its way afterwards.
     fn ways(&self, reads: &[Read<'_>], may_use_cache: bool) -> SmallVec<[Way; WINDOW_READS]> {
-        let mut brought = 0;
+        let bytes = reads.iter().map(|read| read.len() as u64).sum::<u64>();
+        let mut brings_left = (bytes * BRING_FACTOR).div_ceil(BRING_BYTES);
         let mut last = Way::Cache;
         let way = |read: &Read<'_>| {
             // An empty read is done whatever its way. It goes with its neighbour.
-            if !read.is_empty() {
-                last = self.way(read, may_use_cache);
+            if read.is_empty() {
+                return last;
             }
-            if last == Way::Bring && brought < BRING_BLOCKS_MAX {
+            last = match self.way(read, may_use_cache) {
+                Way::Bring if brings_left == 0 => Way::Device,
+                way => way,
+            };
+            if last == Way::Bring {
                 self.bring(read);
-                brought += 1;
+                brings_left -= 1;
             }
             last
         };

@@ -184,6 +184,11 @@ impl FileRoute {
         if self.is_kept() { Way::Bring } else { Way::Device }
     }
 
+    /// Whether a read at `offset` is believed to be cached.
+    pub(super) fn is_sure(&self, offset: u64) -> bool {
+        self.is_cache_only() || self.estimate.belief(offset, || 1) == Belief::Cached
+    }
+
     /// Takes note of whether the page cache had all of a read. True if it was taken for cached and
     /// was not.
     pub(super) fn learn(&self, offset: u64, was_cached: bool) -> bool {
