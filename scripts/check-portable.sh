@@ -54,12 +54,17 @@ macos_check() {
     foreign_cargo check aarch64-apple-darwin std,panic_abort,test --all-targets "$@"
 }
 
-# The overrides keep Wine from offering to download .NET and a browser. Wine and mingw's
-# dlltool leave temporary files behind, hence a place of their own.
-start_wine() {
-    export WINEPREFIX=$wine_home WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml='
+# Wine and mingw's dlltool leave temporary files behind, hence a place of their own.
+use_own_tmp() {
     export TMPDIR=$portable/tmp
-    mkdir -p "$TMPDIR" "$portable/dll"
+    mkdir -p "$TMPDIR"
+}
+
+# The overrides keep Wine from offering to download .NET and a browser, and from writing menus to the
+# home directory.
+start_wine() {
+    export WINEPREFIX=$wine_home WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml,winemenubuilder.exe='
+    mkdir -p "$portable/dll"
     make_random_dll "$portable/dll"
     export WINEPATH="Z:${portable//\//\\}\\dll"
     unset DISPLAY
@@ -128,6 +133,7 @@ step "portable: tests, no features" linux_tests
 step "portable: macOS, no features" macos_check --no-default-features
 step "portable: macOS, all features" macos_check --all-features
 if runs_windows_programs; then
+    use_own_tmp
     step "portable: Windows, build" windows_build
     step "portable: Windows tests under Wine" windows_tests
 else

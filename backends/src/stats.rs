@@ -82,11 +82,12 @@ pub(crate) enum Count {
 
 const COUNTS: usize = Count::Fallbacks as usize + 1;
 
-/// Threads count apart from each other, as far as there are stripes, so that they do not wait for
-/// each other's cache lines.
+/// Threads count apart from each other, so that they do not wait for each other's cache lines. The
+/// first threads of a process have a stripe each, and all others share one.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    stripes: [Stripe; 16],
+    own: [Stripe; 15],
+    shared: Stripe,
 }
 
 #[derive(Debug, Default)]
@@ -97,13 +98,29 @@ struct Stripe {
 
 impl Counters {
     pub(crate) fn add(&self, count: Count, n: u64) {
-        let stripe = &self.stripes[thread_number() as usize % self.stripes.len()];
-        stripe.counts[count as usize].fetch_add(n, Ordering::Relaxed);
+        self.add_all([(count, n)]);
+    }
+
+    pub(crate) fn add_all<const N: usize>(&self, numbers: [(Count, u64); N]) {
+        match self.own.get(thread_number() as usize) {
+            Some(own) => {
+                for (count, n) in numbers {
+                    let counter = &own.counts[count as usize];
+                    // No other thread has this number, so nothing comes between the two.
+                    counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+                }
+            }
+            None => {
+                for (count, n) in numbers {
+                    self.shared.counts[count as usize].fetch_add(n, Ordering::Relaxed);
+                }
+            }
+        }
     }
 
     pub(crate) fn get(&self, count: Count) -> u64 {
         let of_stripe = |stripe: &Stripe| stripe.counts[count as usize].load(Ordering::Relaxed);
-        self.stripes.iter().map(of_stripe).sum()
+        self.own.iter().chain([&self.shared]).map(of_stripe).sum()
     }
 
     pub(crate) fn traffic(&self, reads: Count, bytes: Count) -> Traffic {

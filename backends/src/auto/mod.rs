@@ -374,8 +374,9 @@ impl AutoBackend {
 
     /// Reads were served by the page cache.
     fn count_cached(&self, reads: &[Read<'_>]) {
-        self.counters.add(Count::CacheReads, reads.len() as u64);
-        self.counters.add(Count::CacheBytes, reads.iter().map(|read| read.len() as u64).sum());
+        let bytes = reads.iter().map(|read| read.len() as u64).sum();
+        self.counters
+            .add_all([(Count::CacheReads, reads.len() as u64), (Count::CacheBytes, bytes)]);
     }
 
     /// Has the kernel begin to read what lies around a read into the page cache. A hint.
