@@ -1,6 +1,6 @@
 //! The same bytes, whatever the page cache has of the files.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::conformance::arena::{Want, check_batch, try_batch};
@@ -25,7 +25,8 @@ impl State {
     /// Brings a file into the state. Only the bytes of reads are judged, so it does not matter if
     /// the kernel keeps or drops some pages of its own accord.
     fn impose(self, data: &DataFile) {
-        let file = File::open(data.path()).unwrap();
+        // Windows lets only those flush a file who may write it.
+        let file = OpenOptions::new().read(true).write(true).open(data.path()).unwrap();
         file.sync_all().unwrap(); // Only clean pages can be dropped.
         match self {
             Self::Cached => drop(std::fs::read(data.path()).unwrap()),
