@@ -78,7 +78,7 @@ const COPY_STEP_BYTES: usize = 256 << 10;
 
 /// How many times its own bytes a batch brings in at most. The other cold reads of kept data go to
 /// the device, so that the first batches do not wait for all of it.
-const BRING_FACTOR: u64 = 8;
+const BRING_FACTOR: u64 = 2;
 
 /// Of the single reads that are believed to be cached, one in this many finds out whether they are.
 const TOLD_EVERY: u64 = 8;
