@@ -50,8 +50,7 @@ pub struct PositionalBackend {
 impl PositionalBackend {
     /// `pread`.
     pub fn pread(options: &BackendOptions) -> Result<Self> {
-        let calls = Calls { read: sys::read_at, read_at_once: sys::read_cached_now };
-        Self::new(BackendKind::Pread, options, calls, open_plain, next_owner())
+        Self::beside(options, next_owner())
     }
 
     /// `pread` beside another backend of the same owner: it reads the files of both.

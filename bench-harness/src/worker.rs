@@ -118,8 +118,8 @@ fn not_from_the_device(cache: CacheState, bytes: u64, device_bytes: Option<u64>)
     })
 }
 
-/// The most pages that reads of so many bytes may bring into the page cache; `None` where they are
-/// meant to.
+/// How many pages the cell may bring into the page cache if it reads `bytes` bytes. `None` if there is
+/// no limit, because its backend reads through the page cache.
 fn pages_in_max(task: &Task, bytes: u64) -> Result<Option<u64>, Failure> {
     Ok(match task.backend.cache_use() {
         CacheUse::Past => Some(0),

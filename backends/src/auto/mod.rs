@@ -4,6 +4,8 @@
 //! the page cache, by `uring` or `direct`. A batch that needs both has both at once: the device
 //! reads are submitted first, and the cached ranges are copied while these are in flight.
 
+mod detour;
+mod mixed;
 mod profiled;
 mod report;
 mod residency;
@@ -11,7 +13,6 @@ mod route;
 mod warmth;
 
 use std::cell::Cell;
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::slice;
@@ -19,6 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
+use self::detour::lacks_descriptors;
 use self::profiled::Profiled;
 use self::report::{reason_for, rejection};
 use self::route::Way;
@@ -30,8 +32,7 @@ use crate::sys::PerProcess;
 use crate::trace::event;
 use crate::{
     Access, BackendKind, BackendOptions, BackendStats, CachePolicy, Capabilities, Degradation,
-    Error, Expectation, FileHandle, PositionalBackend, Read, ReadBackend, Result, Warmth, direct,
-    sys, uring,
+    Expectation, FileHandle, PositionalBackend, Read, ReadBackend, Result, Warmth, direct, uring,
 };
 
 pub use self::report::{AutoReport, ProfileReport, Rejection};
@@ -72,9 +73,6 @@ pub struct AutoBackend {
 /// Reads whose ways are chosen together: enough for any device, and few enough to be remembered on
 /// the stack.
 const WINDOW_READS: usize = 4096;
-
-/// Bytes that are copied from the page cache between two looks at the device.
-const COPY_STEP_BYTES: usize = 256 << 10;
 
 /// How many times its own bytes a batch brings in at most. The other cold reads of kept data go to
 /// the device, so that the first batches do not wait for all of it.
@@ -185,7 +183,8 @@ impl AutoBackend {
         }
     }
 
-    /// The way of a read that is not empty. A handle of another backend is refused by any of ours.
+    /// The way of a read that is not empty. For the handle of another backend any way does, because all
+    /// of them refuse it.
     fn way(&self, read: &Read<'_>, may_use_cache: bool) -> Way {
         let Some(route) = self.route_of(read.file()) else { return Way::Cache };
         if route.is_profiled() {
@@ -301,57 +300,6 @@ impl AutoBackend {
         reads.iter().map(way).collect()
     }
 
-    /// A batch that goes several ways. After a failure only earlier reads of the batch matter,
-    /// because the first failure is the one to report.
-    fn read_mixed(&self, reads: &mut [Read<'_>], ways: &[Way]) -> Result<()> {
-        let mut profiled = Group::default();
-        let mut device = Group::default();
-        let mut cached = Group::default();
-        for (index, (read, way)) in reads.iter_mut().zip(ways).enumerate() {
-            let group = match way {
-                Way::Profiled => &mut profiled,
-                Way::Device => &mut device,
-                Way::Cache | Way::Bring => &mut cached,
-            };
-            group.indices.push(index);
-            group.reads.push(read.reborrow());
-        }
-        let mut missed = SmallVec::<[usize; 64]>::new();
-        let mut next = 0;
-        let mut copy_some = || {
-            let mut bytes = 0;
-            while next < cached.reads.len() && bytes < COPY_STEP_BYTES {
-                bytes += cached.reads[next].len();
-                if !self.copy_cached(&mut cached.reads[next]) {
-                    missed.push(next);
-                }
-                next += 1;
-            }
-            next < cached.reads.len()
-        };
-        let mut failure = None;
-        if !device.reads.is_empty() {
-            let outcome = self.device().read_batch_beside(&mut device.reads, &mut copy_some);
-            failure = outcome.err().map(|error| device.in_batch(error));
-        }
-        while copy_some() {}
-        if !profiled.reads.is_empty() {
-            let outcome = self.profiled().read_batch(&mut profiled.reads);
-            failure = first_of(failure, outcome.err().map(|error| profiled.in_batch(error)));
-        }
-        for at in missed {
-            let outcome = self.cache.read_batch(slice::from_mut(&mut cached.reads[at]));
-            if let Err(error) = outcome {
-                let error = error.with_index(cached.indices[at]);
-                failure = first_of(failure, Some(error));
-                break;
-            }
-        }
-        failure.map_or(Ok(()), Err)?;
-        self.count_cached(&cached.reads);
-        Ok(())
-    }
-
     /// Copies a read that is believed to be cached, and takes note of whether it was. False if it is
     /// to be read by a call that waits.
     fn copy_cached(&self, read: &mut Read<'_>) -> bool {
@@ -388,58 +336,6 @@ impl AutoBackend {
         // From now on reads around it ask, and find that it is cached.
         self.learn(read, true);
     }
-
-    /// Has files read through the page cache from now on if the error says that their filesystem
-    /// refuses direct reads; false if it says anything else. The other files of the batch on that
-    /// filesystem move too, so that a batch over many files is not refused once for each.
-    fn leave_device(&self, error: &Error, reads: &[Read<'_>]) -> bool {
-        let Error::Read { backend, index, source, .. } = error else { return false };
-        let Some(refused) = reads.get(*index).map(Read::file) else { return false };
-        if *backend == BackendKind::Pread || !is_refusal(source) {
-            return false;
-        }
-        if self.route_of(refused).is_none() {
-            return false;
-        }
-        let volume = refused.identity().volume;
-        let files = reads.iter().map(Read::file).filter(|file| file.identity().volume == volume);
-        let left = files.filter_map(|file| self.route_of(file)).filter(|it| it.leave_device());
-        self.counters.add(Count::Fallbacks, left.count() as u64);
-        let path = refused.path().display();
-        let reason = format!("{path} is read with `pread`, because its reads fail: {source}");
-        // Only the first one is kept.
-        event!(warn, %path, error = %source, "direct reads are refused: reading with pread");
-        let _kept = self.refusal.get().set(Degradation { feature: backend.name(), reason });
-        true
-    }
-
-    /// Has a file read from the device from now on if the error says that it cannot be opened for
-    /// reads through the page cache; false if it says anything else. A file that was deleted or
-    /// replaced since `open` may still be open for the device.
-    fn leave_cache(&self, error: &Error, reads: &[Read<'_>]) -> bool {
-        let lost = match error {
-            Error::Replaced { backend: BackendKind::Pread, path, .. } => path,
-            Error::Read { backend: BackendKind::Pread, path, source, .. } if is_lost(source) => {
-                path
-            }
-            _ => return false,
-        };
-        let files = reads.iter().map(Read::file).filter(|file| file.path() == lost);
-        let left = files.filter_map(|file| self.route_of(file)).filter(|it| it.leave_cache());
-        left.count() > 0
-    }
-}
-
-/// Whether the error says that a file cannot be opened by its path any more.
-fn is_lost(source: &io::Error) -> bool {
-    matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
-}
-
-/// Whether a file could not be opened for reads through the page cache for want of a descriptor. It
-/// may be open for the device.
-fn lacks_descriptors(error: &Error) -> bool {
-    let Error::Read { backend: BackendKind::Pread, source, .. } = error else { return false };
-    matches!(sys::errno_name(source), Some("EMFILE" | "ENFILE"))
 }
 
 /// A number that looks random: which reads are sampled must not follow a pattern of the caller.
@@ -458,37 +354,6 @@ fn throw_dice() -> u64 {
 
 fn is_through_cache(way: Way) -> bool {
     matches!(way, Way::Cache | Way::Bring)
-}
-
-/// The reads of a batch that go one way, and their places in the batch.
-#[derive(Default)]
-struct Group<'a> {
-    indices: SmallVec<[usize; 64]>,
-    reads: Vec<Read<'a>>,
-}
-
-impl Group<'_> {
-    /// The error of one of the reads, with its place in the batch.
-    fn in_batch(&self, error: Error) -> Error {
-        match error.index().and_then(|at| self.indices.get(at)) {
-            Some(index) => error.with_index(*index),
-            None => error,
-        }
-    }
-}
-
-/// The failure to report. One without an index speaks of no read, and goes first.
-fn first_of(a: Option<Error>, b: Option<Error>) -> Option<Error> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(if b.index() < a.index() { b } else { a }),
-        (a, b) => a.or(b),
-    }
-}
-
-/// What the kernel answers where it can open a file for direct reads, but not read it: `EINVAL` or
-/// `EOPNOTSUPP`. Reads are aligned as the filesystem asks, so their own form is not at fault.
-fn is_refusal(source: &io::Error) -> bool {
-    matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
 impl ReadBackend for AutoBackend {

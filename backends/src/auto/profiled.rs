@@ -57,7 +57,7 @@ impl Profiled {
     /// Opens a file that the profile is about. Otherwise, and if its backend cannot read the file,
     /// `Err` says why.
     pub(super) fn open_file(&self, path: &Path) -> Result<Result<FileHandle>, String> {
-        // A file that is not there gets its error from whoever opens it in the end.
+        // If the file is missing, the backend that opens it afterwards reports the error.
         if self.volume.is_some() && sys::volume_at(path).ok() != self.volume {
             return Err("it was measured on another filesystem than that of the file".into());
         }

@@ -16,7 +16,7 @@ pub(crate) const FILE_BYTES: u64 = 64 << 20;
 pub(crate) struct NumberedFile {
     _dir: tempfile::TempDir,
     path: PathBuf,
-    /// Held open: whoever gives up root may not open it again by its full path.
+    /// Stays open, because a user without rights cannot open it again by its full path.
     file: File,
 }
 

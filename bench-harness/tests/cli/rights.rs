@@ -26,9 +26,9 @@ impl Reader {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-        // `nobody` may have no way into the folder of the build. Another process copies: a child that
-        // a test beside this one forks could inherit the open copy, and what is open for writing
-        // cannot be run.
+        // The user `nobody` may not be allowed to enter the build folder, so the program is copied out
+        // of it. `cp` does that: a child that another test forks meanwhile could inherit a copy that
+        // this process has open for writing, and such a file cannot be run.
         let copied = Command::new("cp")
             .arg(env!("CARGO_BIN_EXE_ringmain"))
             .arg(dir.path())
