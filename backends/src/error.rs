@@ -237,16 +237,35 @@ impl Error {
         }
     }
 
-    /// The operating system's error number, where one is behind it.
+    /// The operating system's error, if there was one.
     #[must_use]
-    pub fn raw_os_error(&self) -> Option<i32> {
+    pub fn io_error(&self) -> Option<&io::Error> {
         match self {
             Self::Open { source, .. }
             | Self::Read { source, .. }
             | Self::Record { source, .. }
             | Self::Mapping { source, .. }
-            | Self::OutOfMemory { source, .. } => source.raw_os_error(),
+            | Self::OutOfMemory { source, .. } => Some(source),
             _ => None,
+        }
+    }
+
+    /// The number of the operating system's error, if there was one.
+    #[must_use]
+    pub fn raw_os_error(&self) -> Option<i32> {
+        self.io_error()?.raw_os_error()
+    }
+
+    /// The kind that an [`io::Error`] would have.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::NotAFile { what: "directory", .. } => io::ErrorKind::IsADirectory,
+            Self::PastEnd { .. } => io::ErrorKind::UnexpectedEof,
+            Self::Replaced { .. } => io::ErrorKind::StaleNetworkFileHandle,
+            Self::Unavailable { .. } | Self::FileUnsupported { .. } => io::ErrorKind::Unsupported,
+            Self::PoolExhausted { .. } | Self::OutOfMemory { .. } => io::ErrorKind::OutOfMemory,
+            _ => self.io_error().map_or(io::ErrorKind::InvalidInput, io::Error::kind),
         }
     }
 

@@ -67,15 +67,6 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Engine(#[from] ringmain::Error),
 
-    #[error(transparent)]
-    Weights(#[from] ringmain::weights::WeightsError),
-
-    #[error(transparent)]
-    Shard(#[from] ringmain::shards::ShardError),
-
-    #[error(transparent)]
-    Beton(#[from] ringmain::beton::BetonError),
-
     #[error("cannot read the task from standard input: {0}")]
     Task(#[source] io::Error),
 

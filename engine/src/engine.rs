@@ -220,11 +220,8 @@ impl EngineBuilder {
     pub fn build(mut self) -> Result<Engine> {
         let memory_limit_bytes = self.memory_limit_bytes;
         if memory_limit_bytes < MEMORY_LIMIT_BYTES_MIN {
-            return Err(Error::Backend(ringmain_backends::Error::InvalidOption {
-                option: "memory_limit_bytes",
-                value: memory_limit_bytes.to_string(),
-                reason: "a page to read through and one to hand out are 8192 bytes",
-            }));
+            let reason = "a page to read through and one to hand out are 8192 bytes";
+            return Err(Error::invalid_option("memory_limit_bytes", memory_limit_bytes, reason));
         }
         // Two pools: in one, threads that hold buffers to read into could wait for each other's,
         // as the backend may need another to read them through.
@@ -444,7 +441,7 @@ impl Engine {
             return Ok(());
         }
         let (path, offset) = (file.path().to_owned(), range.start);
-        Err(Error::OutsideFile { path, offset, nbytes: range.end - range.start, file_len })
+        Err(Error::OutsideFile { path, offset, len: range.end - range.start, file_len })
     }
 
     fn view_unchecked(&self, file: FileHandle, dtype: DType, layout: Layout) -> ContiguousMemmap {

@@ -67,7 +67,7 @@ pub mod weights;
 pub use dtype::{ByteOrder, DType, Kind};
 pub use element::{Element, F8};
 pub use engine::{Description, Engine, EngineBuilder};
-pub use error::{Error, Result};
+pub use error::{Damage, Error, Item, Result};
 pub use exca::MemmapArrayInfo;
 pub use index::Index;
 pub use selection::{Select, Selected};

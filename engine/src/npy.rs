@@ -6,7 +6,7 @@ use std::path::Path;
 use ringmain_backends::{FileHandle, ReadBackendExt};
 
 use crate::layout::Layout;
-use crate::{ContiguousMemmap, DType, Engine, Error, Result};
+use crate::{ContiguousMemmap, DType, Damage, Engine, Error, Result};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Major and minor version follow the magic, the length of the dict follows them.
@@ -49,7 +49,7 @@ impl Engine {
 
     /// Never reads more than the longest header there can be, whatever the file says.
     fn read_npy_header(&self, file: &FileHandle) -> Result<Header> {
-        let refuse = |reason| Error::Format { path: file.path().to_owned(), reason };
+        let refuse = |reason| Error::format(file.path(), Damage::Array { reason });
         let file_len = self.backend().len(file)?;
         let read = |len: u64| self.backend().read_to_vec(file, 0, len.min(file_len) as usize);
         let mut start = read(FIRST_READ_BYTES)?;

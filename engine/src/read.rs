@@ -52,14 +52,16 @@ impl ContiguousMemmap {
         let len = self.nbytes();
         if self.layout().is_c_order() {
             let (offset, pool) = (self.offset(), self.engine().pool());
-            return Ok(self.engine().backend().read_to_buf(pool, self.file(), offset, len)?);
+            let read = self.engine().backend().read_to_buf(pool, self.file(), offset, len);
+            return read.map_err(|error| Error::backend(self.file().path(), error));
         }
-        let mut buffer = self.engine().pool().take(len)?;
+        let taken = self.engine().pool().take(len);
+        let mut buffer = taken.map_err(|error| Error::backend(self.file().path(), error))?;
         self.read_into(&mut buffer)?;
         Ok(buffer)
     }
 
-    /// Reads the elements as they are; [`Error::DTypeMismatch`] if `T` is another type.
+    /// Reads the elements as they are; [`Error::ElementType`] if `T` is another type.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -89,7 +91,7 @@ impl ContiguousMemmap {
         }
         // Whether there is a conversion depends on the types alone.
         if T::convert(self.dtype().kind, &[0; 16][..self.itemsize()]).is_none() {
-            return Err(Error::NoConversion { stored: self.dtype(), asked: T::NAME });
+            return Err(no_conversion(self.dtype(), T::NAME));
         }
         let mut elements = Vec::new();
         let bytes = self.size().saturating_mul(size_of::<T>());
@@ -129,7 +131,8 @@ impl ContiguousMemmap {
         if T::is(self.dtype().kind) {
             return Ok(());
         }
-        Err(Error::DTypeMismatch { stored: self.dtype(), asked: T::NAME })
+        let reason = format!("they are not {}; `read_as` converts", T::NAME);
+        Err(Error::ElementType { item: None, stored: self.dtype().to_string(), reason })
     }
 
     /// Reads a range of the file once, as much at a time as there is scratch memory: always whole
@@ -187,7 +190,7 @@ impl Engine {
     /// As [`read_many`](Self::read_many), each view into memory of its own.
     pub fn read_many_into(&self, views: &[ContiguousMemmap], dst: &mut [&mut [u8]]) -> Result<()> {
         if views.len() != dst.len() {
-            return Err(Error::BufferSize { needed: views.len(), given: dst.len() });
+            return Err(Error::BufferSize { item: None, needed: views.len(), given: dst.len() });
         }
         let mut reads = Vec::with_capacity(views.len());
         for (view, dst) in views.iter().zip(dst.iter_mut()) {
@@ -213,7 +216,7 @@ impl Engine {
 }
 
 pub(crate) fn check_size(needed: usize, given: usize) -> Result<()> {
-    if needed == given { Ok(()) } else { Err(Error::BufferSize { needed, given }) }
+    if needed == given { Ok(()) } else { Err(Error::BufferSize { item: None, needed, given }) }
 }
 
 /// Zeroed memory; an error, not an abort, when there is none.
@@ -226,7 +229,7 @@ fn convert_into<T: Element>(dtype: DType, stored: &mut [u8], elements: &mut Vec<
     to_native(dtype, stored);
     for bytes in stored.chunks_exact(dtype.itemsize()) {
         let converted = T::convert(dtype.kind, bytes);
-        elements.push(converted.ok_or(Error::NoConversion { stored: dtype, asked: T::NAME })?);
+        elements.push(converted.ok_or_else(|| no_conversion(dtype, T::NAME))?);
     }
     Ok(())
 }
@@ -247,4 +250,9 @@ pub(crate) fn count_up(counter: &mut [usize], shape: &[usize]) {
 pub(crate) fn recycled<'b>(mut reads: Vec<Read<'_>>) -> Vec<Read<'b>> {
     reads.clear();
     reads.into_iter().map(|_| unreachable!("the vector is empty")).collect()
+}
+
+fn no_conversion(stored: DType, asked: &str) -> Error {
+    let reason = format!("they cannot be converted to {asked}");
+    Error::ElementType { item: None, stored: stored.to_string(), reason }
 }

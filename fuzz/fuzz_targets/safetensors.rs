@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use ringmain::Engine;
 use ringmain::backends::MemoryBackend;
-use ringmain::weights::{LoadOptions, TensorFault, Weights, WeightsError};
+use ringmain::weights::{LoadOptions, TensorDamage, Weights, WeightsDamage};
+use ringmain::{Damage, Engine};
 use safetensors::SafeTensors;
 
 #[derive(Arbitrary, Debug)]
@@ -25,7 +25,7 @@ enum Input<'a> {
 const TINY: &[u8] =
     b"\x37\0\0\0\0\0\0\0{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}  x";
 
-fn open(name: &str, files: &[(&str, &[u8])]) -> Result<Weights, WeightsError> {
+fn open(name: &str, files: &[(&str, &[u8])]) -> ringmain::Result<Weights> {
     let memory = MemoryBackend::new();
     for (name, bytes) in files {
         memory.insert(*name, *bytes);
@@ -42,9 +42,9 @@ fn check_file(bytes: &[u8], rows: (usize, usize)) {
         Err(error) => {
             assert!(error.to_string().contains("fuzzed"), "{error}");
             // Of two tensors with one name the crate sees the last.
-            let is_twice =
-                matches!(&error, WeightsError::BadTensor { fault: TensorFault::Twice, .. })
-                    || error.to_string().contains("there twice");
+            let twice = WeightsDamage::BadTensor(TensorDamage::Twice);
+            let is_twice = matches!(error.damage(), Some(Damage::Weights(damage)) if *damage == twice)
+                || error.to_string().contains("there twice");
             assert!(is_twice || theirs.is_err(), "{error}");
             return;
         }

@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use ringmain::shards::{HEADER_LEN, ShardError, ShardHeader};
+use ringmain::Error;
+use ringmain::shards::{HEADER_LEN, ShardHeader};
 
 fuzz_target!(|input: (u64, &[u8])| {
     let (file_len, bytes) = input;
@@ -23,9 +24,9 @@ fuzz_target!(|input: (u64, &[u8])| {
                 assert!(rows == 0 || width > 0);
                 // A byte less, and the file is truncated.
                 let cut = parse(expected - 1);
-                assert!(matches!(cut, Err(ShardError::Truncated { .. })));
+                assert!(matches!(cut, Err(Error::Truncated { .. })));
             }
-            Err(ShardError::Truncated { expected, actual, .. }) => {
+            Err(Error::Truncated { expected, actual, .. }) => {
                 assert_eq!(actual, file_len);
                 assert!(expected > actual || expected == u64::MAX || bytes.len() < HEADER_LEN);
             }

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ringmain::backends::Error::PoolExhausted;
 use ringmain::beton::{
-    Batch, BetonError, BetonReader, Damaged, Field, FieldKind, MemoryManager, ReaderOptions,
-    SampleOptions, Traversal,
+    Batch, BetonReader, Damaged, Field, FieldKind, MemoryManager, ReaderOptions, SampleOptions,
+    Traversal,
 };
 use ringmain::{Buffer, Engine};
 
@@ -196,11 +196,7 @@ impl PyBeton {
 
 /// Reads into memory of the pool while it has some, else of its own: what a program keeps is not
 /// the engine's to limit.
-pub(crate) fn read(
-    reader: &BetonReader,
-    engine: &Engine,
-    ids: &[u64],
-) -> Result<Batch, BetonError> {
+pub(crate) fn read(reader: &BetonReader, engine: &Engine, ids: &[u64]) -> ringmain::Result<Batch> {
     reader.read_batch_in(ids, |bytes| match engine.pool().try_take(bytes) {
         Err(PoolExhausted { .. }) => Buffer::unpooled(bytes),
         taken => taken,

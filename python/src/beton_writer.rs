@@ -9,8 +9,9 @@ use std::time::Duration;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
+use ringmain::Error;
 use ringmain::beton::{
-    BetonError, BetonWriter, Field, RegionAlignment, SampleBuilder, SampleError, WriteReport,
+    BetonWriter, Field, RegionAlignment, SampleBuilder, SampleError, WriteReport,
 };
 
 use crate::beton_column::{Column, raise};
@@ -120,7 +121,9 @@ impl PyBetonWriter {
             });
             match (written, take_raised(&raised)) {
                 // They are too few because it has failed, or too many because that counts as one.
-                (Err(BetonError::WrongCount { .. }), Some(error)) => Err(Failure::from(error)),
+                (Err(Error::InvalidItem { item: None, .. }), Some(error)) => {
+                    Err(Failure::from(error))
+                }
                 (written, _) => Ok(written?),
             }
         })

@@ -7,10 +7,8 @@ use pyo3::exceptions::{
     PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError,
 };
 use pyo3::{PyErr, Python};
-use ringmain::backends;
-use ringmain::beton::BetonError;
-use ringmain::shards::ShardError;
-use ringmain::weights::WeightsError;
+use ringmain::weights::WeightsDamage;
+use ringmain::{Damage, Error, Item, backends};
 
 /// What every fallible call of this crate returns.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -111,97 +109,44 @@ fn from_backend(error: &backends::Error, message: String, path: Option<&Path>) -
     }
 }
 
-impl From<ringmain::Error> for Failure {
-    fn from(error: ringmain::Error) -> Self {
-        use ringmain::Error as E;
-        let message = error.to_string();
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let path = error.path().map(Path::to_owned);
+        let message = in_python(&error.to_string(), path.as_deref());
+        let path = path.as_deref();
         match error {
-            E::Backend(error) => error.into(),
-            E::IndexOutOfRange { .. } | E::TooManyIndices { .. } | E::InvalidIndex { .. } => {
-                Self::index(message)
+            Error::NotFound { cause, .. } | Error::Io { cause, .. } => {
+                Self::io(&cause, message, path)
             }
-            E::NonContiguous { .. }
-            | E::UnknownDType { .. }
-            | E::DTypeMismatch { .. }
-            | E::NoConversion { .. } => Self::type_(message),
-            E::Shape { .. }
-            | E::Overflow { .. }
-            | E::BufferSize { .. }
-            | E::OutsideFile { .. }
-            | E::Format { .. } => Self::value(message),
-            E::OutOfMemory { .. } => Self(PyMemoryError::new_err(message)),
-            _ => Self(PyRuntimeError::new_err(message)),
-        }
-    }
-}
-
-impl From<ShardError> for Failure {
-    fn from(error: ShardError) -> Self {
-        use ShardError as E;
-        let message = error.to_string();
-        match &error {
-            E::Io { source, path, .. } => Self::io(source, message, Some(path)),
-            E::Backend { source, path } => from_backend(source, message, Some(path)),
-            E::Changed { path, .. } => Self::os(libc::ESTALE, message, Some(path)),
-            E::MemorySpent { path, .. } => {
-                Self(PyMemoryError::new_err(in_python(&message, Some(path))))
+            Error::Backend { cause, .. } => from_backend(&cause, message, path),
+            Error::Changed { .. } => Self::os(libc::ESTALE, message, path),
+            Error::Unsupported { .. } => Self::os(libc::EOPNOTSUPP, message, path),
+            Error::Format { damage, .. } => match *damage {
+                Damage::Weights(WeightsDamage::MissingFile { file }) => {
+                    Self::os(libc::ENOENT, message, Some(&file))
+                }
+                _ => Self::value(message),
+            },
+            Error::NoSuchItem { item: Item::Tensor(_) | Item::Field(_), .. } => {
+                Self(PyKeyError::new_err(message))
             }
-            E::InvalidOption { path, .. } | E::StateMismatch { path, .. } => {
-                Self::value(in_python(&message, Some(path)))
+            Error::NoSuchItem { .. }
+            | Error::IndexOutOfRange { .. }
+            | Error::TooManyIndices { .. }
+            | Error::InvalidIndex { .. } => Self::index(message),
+            Error::NonContiguous { .. }
+            | Error::UnknownDType { .. }
+            | Error::ElementType { .. } => Self::type_(message),
+            Error::MemorySpent { .. } | Error::OutOfMemory { .. } => {
+                Self(PyMemoryError::new_err(message))
             }
-            E::NoSuchRow { .. } => Self::index(message),
-            E::ReaderPanicked { .. } => Self(PyRuntimeError::new_err(message)),
-            // The rest is a file that is no shard, or an option or state that does not fit.
-            _ => Self::value(message),
-        }
-    }
-}
-
-impl From<WeightsError> for Failure {
-    fn from(error: WeightsError) -> Self {
-        use WeightsError as E;
-        let message = error.to_string();
-        match &error {
-            E::Io { source, path, .. } => Self::io(source, message, Some(path)),
-            E::Backend { source, path, .. } => from_backend(source, message, Some(path)),
-            E::MissingFile { file, .. } => Self::os(libc::ENOENT, message, Some(file)),
-            E::Changed { path, .. } => Self::os(libc::ESTALE, message, Some(path)),
-            E::PoolSpent { .. } => Self(PyMemoryError::new_err(message)),
-            E::NoSuchTensor { .. } => Self(PyKeyError::new_err(message)),
-            E::BadRows { .. } => Self::index(message),
-            E::SubByte { .. } | E::WrongType { .. } => Self::type_(message),
-            E::ReaderPanicked { .. } => Self(PyRuntimeError::new_err(message)),
-            // The rest is a file that is no model.
-            _ => Self::value(message),
-        }
-    }
-}
-
-impl From<BetonError> for Failure {
-    fn from(error: BetonError) -> Self {
-        use BetonError as E;
-        let message = error.to_string();
-        match error {
-            E::Io { source, path, .. } => Self::io(&source, message, Some(&path)),
-            E::Backend { source, path, .. } => from_backend(&source, message, Some(&path)),
-            E::Changed { path, .. } => Self::os(libc::ESTALE, message, Some(&path)),
-            E::InvalidOption { path, .. }
-            | E::StateMismatch { path, .. }
-            | E::IndexTooLarge { path, .. }
-            | E::UnknownType { path, .. } => Self::value(in_python(&message, Some(&path))),
-            E::NoDirect { path } => Self::os(libc::EOPNOTSUPP, message, Some(&path)),
-            E::MemorySpent { .. } => Self(PyMemoryError::new_err(message)),
-            E::NoSuchSample { .. } => Self::index(message),
-            E::NoSuchField { .. } => Self(PyKeyError::new_err(message)),
-            // What the caller's own function raised is for the caller.
-            E::Source { source, .. } => match source.downcast::<PyErr>() {
+            // An exception of the caller's own function is raised as it is.
+            Error::Maker { cause, .. } => match cause.downcast::<PyErr>() {
                 Ok(error) => Self(*error),
                 Err(_) => Self::value(message),
             },
-            E::WriterPanicked { .. } | E::ReaderPanicked { .. } => {
-                Self(PyRuntimeError::new_err(message))
-            }
-            // The rest is a file that is no dataset, or an option, sample or state that does not fit.
+            Error::Panicked { .. } => Self(PyRuntimeError::new_err(message)),
+            // The rest is a file, an option, a shape or a state that does not fit.
             _ => Self::value(message),
         }
     }

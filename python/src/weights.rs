@@ -7,7 +7,8 @@ use std::thread;
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ringmain::weights::{LoadOptions, Tensor, TensorInfo, WeightFile, Weights, WeightsError};
+use ringmain::Error;
+use ringmain::weights::{LoadOptions, Tensor, TensorInfo, WeightFile, Weights};
 
 use crate::array;
 use crate::dtype;
@@ -68,7 +69,7 @@ impl PyWeights {
         let pool = self.engine.get().engine.pool();
         let tensor = detached(py, || match self.weights.read_from(name, pool) {
             // The caller keeps what it has read, which is not the pool's to limit.
-            Err(WeightsError::PoolSpent { .. }) => self.weights.read(name),
+            Err(Error::MemorySpent { .. }) => self.weights.read(name),
             tensor => tensor,
         })?;
         to_array(py, tensor, element)

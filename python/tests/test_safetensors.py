@@ -211,7 +211,7 @@ def test_errors_are_of_the_packages_kinds(every, tmp_path):
 
 def test_errors_are_also_pythons_own(every, tmp_path):
     with ours.safe_open(every, "np") as file:
-        with pytest.raises(KeyError, match="there is `z.F32`"):
+        with pytest.raises(KeyError, match="did you mean `z.F32`"):
             file.get_tensor("F32")
         with pytest.raises(IndexError):
             file.get_slice("large")[300]

@@ -8,8 +8,8 @@ use std::thread;
 
 use ringmain::Kind;
 use ringmain::beton::{
-    ArraySpec, BetonError, BetonWriter, Field, FieldKind, RegionAlignment, SampleBuilder,
-    SampleError, WriteReport,
+    ArraySpec, BetonWriter, Field, FieldKind, RegionAlignment, SampleBuilder, SampleError,
+    WriteReport,
 };
 
 use super::{RawBytes, check_space};
@@ -83,7 +83,7 @@ pub(crate) fn write_beton(
         spec.make(id, sample)
     });
     written.map_err(|error| match error {
-        BetonError::Source { .. } if interrupt::is_requested() => Failure::Interrupted,
+        ringmain::Error::Maker { .. } if interrupt::is_requested() => Failure::Interrupted,
         error => error.into(),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringmain::shards::{HEADER_LEN, ShardError, ShardWriter};
+use ringmain::shards::{HEADER_LEN, ShardWriter};
 
 use super::{RawBytes, check_space};
 use crate::cli::GenShardsArgs;
@@ -114,8 +114,7 @@ pub(crate) fn write_shards(
     let mut paths = Vec::new();
     for shard in 0..sizes.shards {
         let path = dir.join(sizes.name_of(shard));
-        let failed = |error: ShardError| Failure::from(error);
-        let mut writer = ShardWriter::create(&path, sizes.width).map_err(failed)?;
+        let mut writer = ShardWriter::create(&path, sizes.width)?;
         for _ in 0..sizes.rows_of(shard) {
             if interrupt::is_requested() {
                 return Err(Failure::Interrupted);
@@ -125,10 +124,10 @@ pub(crate) fn write_shards(
             for (value, word) in row.iter_mut().zip(words) {
                 *value = (u32::from_le_bytes(*word) >> 8) as f32 / (1 << 23) as f32 - 1.0;
             }
-            writer.write(&row).map_err(failed)?;
+            writer.write(&row)?;
             progress.advance(row.len() as u64 * 4);
         }
-        writer.finish().map_err(failed)?;
+        writer.finish()?;
         paths.push(path);
     }
     Ok(paths)

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ringmain::Engine;
-use ringmain::beton::{BetonError, BetonReader, Field, FieldKind};
+use ringmain::beton::{BetonDamage, BetonReader, Field, FieldKind};
+use ringmain::{Damage, Engine};
 use serde_json::{Map, Value, json};
 
 use super::Inspection;
@@ -27,13 +27,17 @@ fn describe(engine: &Engine, path: &Path) -> Result<Inspection, Failure> {
     match BetonReader::open(engine, path) {
         Ok(reader) => describe_samples(&reader, &mut facts),
         // Only its author can say where its samples are.
-        Err(error @ BetonError::UnknownType { .. }) => {
+        Err(error) if is_unknown_type(&error) => {
             facts.insert("page_bytes".into(), json!(header.page_bytes));
             facts.insert("samples_not_inspected".into(), json!(error.to_string()));
         }
         Err(error) => return Err(error.into()),
     }
     Ok(Inspection { format: "beton", path: path.display().to_string(), bytes, facts })
+}
+
+fn is_unknown_type(error: &ringmain::Error) -> bool {
+    matches!(error.damage(), Some(Damage::Beton(BetonDamage::UnknownType { .. })))
 }
 
 fn describe_samples(reader: &BetonReader, facts: &mut Map<String, Value>) {

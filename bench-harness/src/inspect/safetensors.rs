@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ringmain::Engine;
 use ringmain::backends::ReadBackendExt;
-use ringmain::weights::{TensorInfo, WeightFile, Weights, WeightsError};
+use ringmain::weights::{TensorInfo, WeightFile, Weights, WeightsDamage};
+use ringmain::{Damage, Engine};
 use serde_json::{Map, Value, json};
 
 use super::Inspection;
@@ -25,9 +25,13 @@ pub(super) fn inspect(engine: &Engine, path: &Path) -> Option<Result<Inspection,
         Err(failure) => return Some(Err(failure)),
     }
     match Weights::open(engine, path) {
-        Err(WeightsError::BadHeader { .. }) => None,
+        Err(error) if is_bad_header(&error) => None,
         _ => Some(describe(engine, path)),
     }
+}
+
+fn is_bad_header(error: &ringmain::Error) -> bool {
+    matches!(error.damage(), Some(Damage::Weights(WeightsDamage::BadHeader { .. })))
 }
 
 fn begins_like_weights(engine: &Engine, path: &Path) -> bool {

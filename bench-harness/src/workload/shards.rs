@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ringmain::Damage;
 use ringmain::shards::{
-    Delivered, Order, RowBatch, ShardError, ShardOptions, ShardSource, list_shards,
+    Delivered, Order, RowBatch, ShardDamage, ShardOptions, ShardSource, list_shards,
 };
 
 use super::{Done, Job, JobSpec, Workload, combinations};
@@ -92,9 +93,13 @@ pub(crate) fn shard_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         return Ok(file.into_iter().collect());
     }
     match list_shards(path) {
-        Err(ShardError::Empty { .. }) => Ok(Vec::new()),
+        Err(error) if is_empty(&error) => Ok(Vec::new()),
         listed => Ok(listed?),
     }
+}
+
+fn is_empty(error: &ringmain::Error) -> bool {
+    matches!(error.damage(), Some(Damage::Shard(ShardDamage::Empty { .. })))
 }
 
 pub(crate) fn is_shard_name(path: &Path) -> bool {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use ringmain_backends::Buffer;
 
 use super::dataset::Dataset;
-use super::{Array, BetonError, Damage, Field, FieldKind, Image, ImageMode, Value};
+use super::{Array, BetonDamage, Error, Field, FieldKind, Image, ImageMode, Value};
 use crate::DType;
 use crate::reserve::Claim;
 
@@ -152,7 +152,7 @@ impl Batch {
     }
 
     /// The number of the field of that name.
-    pub fn field_index(&self, name: &str) -> Result<usize, BetonError> {
+    pub fn field_index(&self, name: &str) -> Result<usize, Error> {
         self.dataset.field_index(name)
     }
 
@@ -258,7 +258,7 @@ impl Batch {
     ///
     /// # Panics
     /// If there is no such sample in the batch, or no such field.
-    pub fn value(&self, at: usize, field: usize) -> Result<Value<'_>, BetonError> {
+    pub fn value(&self, at: usize, field: usize) -> Result<Value<'_>, Error> {
         assert!(at < self.len, "sample {at} of a batch of {}", self.len);
         let column = self.column(field);
         let kind = self.dataset.fields[field].kind();
@@ -326,9 +326,9 @@ fn image_form(word: u64) -> (ImageMode, u16, u16) {
 }
 
 /// The text, without the one NUL that FFCV ends it with.
-fn json_text(bytes: &[u8]) -> Result<&str, Damage> {
+fn json_text(bytes: &[u8]) -> Result<&str, BetonDamage> {
     let text = bytes.strip_suffix(b"\0").unwrap_or(bytes);
-    std::str::from_utf8(text).map_err(|_| Damage::NotUtf8)
+    std::str::from_utf8(text).map_err(|_| BetonDamage::NotUtf8)
 }
 
 impl fmt::Debug for Batch {
@@ -359,6 +359,6 @@ mod tests {
         assert_eq!(json_text(b"{}"), Ok("{}"));
         assert_eq!(json_text(b"{}\0\0"), Ok("{}\0"));
         assert_eq!(json_text(b""), Ok(""));
-        assert_eq!(json_text(b"\xff\0"), Err(Damage::NotUtf8));
+        assert_eq!(json_text(b"\xff\0"), Err(BetonDamage::NotUtf8));
     }
 }

@@ -1,96 +1,112 @@
-//! What can be wrong with one sample, while the others are well.
+//! What can be wrong with a dataset, or with one of its samples while the others are readable.
 
-use std::fmt;
-
-/// What is wrong with one sample.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a file is not a dataset, or a sample of it cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Damage {
-    /// The allocation table has no region that begins there.
+pub enum BetonDamage {
+    /// The file has another version, or is not a dataset.
+    #[error("this is not a .beton file of version 2: its version field is {version}")]
+    BadVersion {
+        /// The version that it begins with.
+        version: u16,
+    },
+    /// The header contradicts itself or the file.
+    #[error("bad header: {reason}")]
+    BadHeader {
+        /// What is wrong.
+        reason: String,
+    },
+    /// The descriptor of a field cannot be understood, or the field cannot be written.
+    #[error("field {index} (`{name}`): {reason}")]
+    BadField {
+        /// The number of the field, from 0.
+        index: usize,
+        /// Its name, as far as it is text.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A field has a type that only its author knows.
+    #[error(
+        "field {index} (`{name}`) has the type id {type_id}, which has no handler; give one to \
+         `ReaderOptions::handle_type` or `handle_name`"
+    )]
+    UnknownType {
+        /// The number of the field, from 0.
+        index: usize,
+        /// Its name.
+        name: String,
+        /// Its type.
+        type_id: u8,
+    },
+    /// The allocation table cannot be where the header says, or is not a table.
+    #[error("bad allocation table: {reason}")]
+    BadTable {
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// The allocation table has no region that begins where the sample's metadata says.
+    #[error("the allocation table has no region at byte {ptr}")]
     NotAllocated {
-        /// Where it is said to begin.
+        /// The offset in the metadata.
         ptr: u64,
     },
-    /// The region that begins there is another sample's.
+    /// The region belongs to another sample.
+    #[error("the region at byte {ptr} belongs to sample {owner}")]
     ForeignRegion {
-        /// Where it begins.
+        /// The region's offset.
         ptr: u64,
-        /// Whose it is.
+        /// The sample that owns it.
         owner: u64,
     },
     /// The region is not inside the pages.
+    #[error("the region of {size} bytes at byte {ptr} is not inside the pages")]
     OutsidePages {
-        /// Where it begins.
+        /// The region's offset.
         ptr: u64,
         /// Its bytes.
         size: u64,
     },
-    /// The region goes on into the next page.
+    /// The region crosses into the next page.
+    #[error("the region of {size} bytes at byte {ptr} crosses into the next page")]
     CrossesPage {
-        /// Where it begins.
+        /// The region's offset.
         ptr: u64,
         /// Its bytes.
         size: u64,
     },
     /// The region shares bytes with another.
+    #[error("the region of {size} bytes at byte {ptr} overlaps another")]
     Overlaps {
-        /// Where it begins.
+        /// The region's offset.
         ptr: u64,
         /// Its bytes.
         size: u64,
     },
     /// The region has another size than the field or the metadata says.
+    #[error("the region at byte {ptr} has {found} bytes in the allocation table, not {expected}")]
     WrongSize {
-        /// Where it begins.
+        /// The region's offset.
         ptr: u64,
-        /// What it should have.
+        /// The size that it should have.
         expected: u64,
-        /// What the allocation table says.
+        /// The size in the allocation table.
         found: u64,
     },
     /// An image is neither JPEG (0) nor raw (1).
+    #[error("an image of mode {mode} is neither JPEG (0) nor raw (1)")]
     BadImageMode {
-        /// What it is.
+        /// The mode in the metadata.
         mode: u8,
     },
-    /// What should be JSON is no UTF-8.
+    /// A JSON value is not UTF-8.
+    #[error("the JSON is not UTF-8")]
     NotUtf8,
     /// The JPEG cannot be decoded.
+    #[error("bad JPEG: {reason}")]
     BadJpeg {
-        /// What the decoder says.
+        /// The decoder's message.
         reason: String,
     },
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAllocated { ptr } => {
-                write!(f, "the allocation table has no region at {ptr}")
-            }
-            Self::ForeignRegion { ptr, owner } => {
-                write!(f, "the region at {ptr} is that of sample {owner}")
-            }
-            Self::OutsidePages { ptr, size } => {
-                write!(f, "the region of {size} bytes at {ptr} is not inside the pages")
-            }
-            Self::CrossesPage { ptr, size } => {
-                write!(f, "the region of {size} bytes at {ptr} crosses into another page")
-            }
-            Self::Overlaps { ptr, size } => {
-                write!(f, "the region of {size} bytes at {ptr} overlaps another")
-            }
-            Self::WrongSize { ptr, expected, found } => {
-                write!(
-                    f,
-                    "the region at {ptr} has {found} bytes in the allocation table, not {expected}"
-                )
-            }
-            Self::BadImageMode { mode } => {
-                write!(f, "an image of mode {mode} is neither JPEG (0) nor raw (1)")
-            }
-            Self::NotUtf8 => f.write_str("it is no UTF-8"),
-            Self::BadJpeg { reason } => write!(f, "bad JPEG: {reason}"),
-        }
-    }
 }

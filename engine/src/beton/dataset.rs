@@ -10,12 +10,12 @@ use super::options::ReaderOptions;
 use super::row::{Member, RowLayout};
 use super::table::{Pages, Region, Table};
 use super::{
-    ALLOCATION_LEN, Allocation, BetonError, Damage, FIELD_LEN, Field, HEADER_LEN, ImageMode,
+    ALLOCATION_LEN, Allocation, BetonDamage, Error, FIELD_LEN, Field, HEADER_LEN, ImageMode,
 };
-use crate::Engine;
 use crate::permutation::mix;
 use crate::read::vec_of;
-use crate::steady::{Change, SteadyFile};
+use crate::steady::SteadyFile;
+use crate::{Engine, Item};
 
 /// What readers and epochs share.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Dataset {
         engine: &Engine,
         path: &Path,
         options: &ReaderOptions,
-    ) -> Result<Self, BetonError> {
+    ) -> Result<Self, Error> {
         let backend = engine.backend();
         let opened = Opened::new(engine, path)?;
         let source = opened.source(engine);
@@ -51,11 +51,11 @@ impl Dataset {
         let rows = source.rows(&layout)?;
         let table = source.table(&pages, regions)?;
         let fingerprint = fingerprint(&opened.head, &fields, &table);
-        opened.file.check().map_err(|change| changed(path, change))?;
+        opened.file.check().map_err(|change| Error::changed(path, change))?;
         if backend.capabilities().zero_copy {
             // All of it was copied, and need not be mapped too.
             let released = backend.release(&opened.file, 0..opened.file.len());
-            released.map_err(|error| BetonError::backend(path, error))?;
+            released.map_err(|error| Error::backend(path, error))?;
         }
         let paged = layout.paged();
         let Opened { file, path, header, .. } = opened;
@@ -76,22 +76,20 @@ impl Dataset {
     }
 
     /// What a file says before its samples.
-    pub(super) fn describe(
-        engine: &Engine,
-        path: &Path,
-    ) -> Result<(Header, Vec<Field>), BetonError> {
+    pub(super) fn describe(engine: &Engine, path: &Path) -> Result<(Header, Vec<Field>), Error> {
         let opened = Opened::new(engine, path)?;
         let fields = opened.source(engine).fields(&ReaderOptions::new())?;
-        opened.file.check().map_err(|change| changed(&opened.path, change))?;
+        opened.file.check().map_err(|change| Error::changed(&opened.path, change))?;
         Ok((opened.header, fields))
     }
 
-    pub(super) fn check_id(&self, sample: u64) -> Result<(), BetonError> {
-        let (path, samples) = (&self.path, self.header.samples);
+    pub(super) fn check_id(&self, sample: u64) -> Result<(), Error> {
+        let samples = self.header.samples;
         if sample < samples {
             return Ok(());
         }
-        Err(BetonError::NoSuchSample { path: path.clone(), sample, samples })
+        let (path, item) = (self.path.clone(), Item::Sample { id: sample, field: None });
+        Err(Error::NoSuchItem { path, item, reason: format!("it has {samples} samples") })
     }
 
     /// The metadata of a sample, which must be one.
@@ -102,12 +100,12 @@ impl Dataset {
     }
 
     /// The region of a sample's field, as its metadata has it; `None` if there is none.
-    pub(super) fn region(&self, sample: u64, field: usize) -> Result<Option<Region>, BetonError> {
+    pub(super) fn region(&self, sample: u64, field: usize) -> Result<Option<Region>, Error> {
         let found = self.find(sample, field);
         found.map_err(|damage| self.damaged(sample, field, damage))
     }
 
-    fn find(&self, sample: u64, field: usize) -> Result<Option<Region>, Damage> {
+    fn find(&self, sample: u64, field: usize) -> Result<Option<Region>, BetonDamage> {
         let row = self.row(sample);
         let (ptr, size) = match self.layout.member(row, field) {
             Member::Float(_) | Member::Int(_) => return Ok(None),
@@ -118,7 +116,7 @@ impl Dataset {
             Member::Image { mode, width, height, ptr } => match ImageMode::from_id(mode) {
                 Some(ImageMode::Jpeg) => (ptr, None),
                 Some(ImageMode::Raw) => (ptr, Some(u64::from(width) * u64::from(height) * 3)),
-                None => return Err(Damage::BadImageMode { mode }),
+                None => return Err(BetonDamage::BadImageMode { mode }),
             },
             Member::Custom(_) => match self.layout.custom_region(row, field) {
                 Some(region) => (region.ptr, region.size),
@@ -139,9 +137,12 @@ impl Dataset {
         }
     }
 
-    pub(super) fn damaged(&self, sample: u64, field: usize, damage: Damage) -> BetonError {
-        let field = self.fields[field].name().to_owned();
-        BetonError::BadSample { path: self.path.clone(), sample, field, damage }
+    fn item(&self, sample: u64, field: usize) -> Item {
+        Item::Sample { id: sample, field: Some(self.fields[field].name().into()) }
+    }
+
+    pub(super) fn damaged(&self, sample: u64, field: usize, damage: BetonDamage) -> Error {
+        Error::damaged(&self.path, self.item(sample, field), damage)
     }
 
     /// What became of reads: an error too if the file is not what it was, which is then the reason
@@ -150,38 +151,22 @@ impl Dataset {
         &self,
         outcome: ringmain_backends::Result<()>,
         piece_of: impl FnOnce(usize) -> Option<&'a Piece>,
-    ) -> Result<(), BetonError> {
-        self.file.check().map_err(|change| changed(&self.path, change))?;
+    ) -> Result<(), Error> {
+        self.file.check().map_err(|change| Error::changed(&self.path, change))?;
         outcome.map_err(|source| {
             let piece = source.index().and_then(piece_of);
-            let field = piece.map(|piece| self.fields[piece.field].name().into());
-            let (path, sample) = (self.path.clone(), piece.map(|piece| piece.sample));
-            BetonError::Backend { path, sample, field, source: Box::new(source) }
+            let item = piece.map(|piece| self.item(piece.sample, piece.field));
+            Error::reading(&self.path, item, "a batch", source)
         })
     }
 
-    /// That there was no memory, or what else was the matter.
-    pub(super) fn memory_error(
-        &self,
-        what: &'static str,
-        needed_bytes: usize,
-        error: ringmain_backends::Error,
-    ) -> BetonError {
-        let path = self.path.clone();
-        match error {
-            ringmain_backends::Error::PoolExhausted { in_use_bytes, limit_bytes, .. } => {
-                BetonError::MemorySpent { path, what, needed_bytes, in_use_bytes, limit_bytes }
-            }
-            error => BetonError::backend(&path, error),
-        }
-    }
-
     /// The number of a field.
-    pub(super) fn field_index(&self, name: &str) -> Result<usize, BetonError> {
+    pub(super) fn field_index(&self, name: &str) -> Result<usize, Error> {
         let found = self.fields.iter().position(|field| field.name() == name);
-        found.ok_or_else(|| BetonError::NoSuchField {
-            path: self.path.clone(),
-            name: name.to_owned(),
+        found.ok_or_else(|| {
+            let names: Vec<_> = self.fields.iter().map(Field::name).collect();
+            let (path, item) = (self.path.clone(), Item::Field(name.into()));
+            Error::NoSuchItem { path, item, reason: format!("the fields are {names:?}") }
         })
     }
 }
@@ -195,15 +180,15 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(engine: &Engine, path: &Path) -> Result<Self, BetonError> {
+    fn new(engine: &Engine, path: &Path) -> Result<Self, Error> {
         let backend = engine.backend();
-        let failed = |error| BetonError::backend(path, error);
+        let failed = |error| Error::backend(path, error);
         let file = SteadyFile::new(backend.open(path).map_err(failed)?);
-        let file = file.map_err(|change| changed(path, change))?;
+        let file = file.map_err(|change| Error::changed(path, change))?;
         let path = file.path().to_owned();
         let head_len = file.len().min(HEADER_LEN as u64) as usize;
         let head = backend.read_to_vec(&file, 0, head_len);
-        let head = head.map_err(|error| BetonError::backend(&path, error))?;
+        let head = head.map_err(|error| Error::backend(&path, error))?;
         let header = Header::decode(&head, file.len(), &path)?;
         Ok(Self { file, path, head, header })
     }
@@ -224,12 +209,12 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn truncated(&self, what: &'static str, expected: Option<u64>) -> BetonError {
+    fn truncated(&self, what: &'static str, expected: Option<u64>) -> Error {
         let (path, actual) = (self.path.to_owned(), self.file_len);
-        BetonError::Truncated { path, what, expected: expected.unwrap_or(u64::MAX), actual }
+        Error::Truncated { path, what, expected: expected.unwrap_or(u64::MAX), actual }
     }
 
-    fn fields(&self, options: &ReaderOptions) -> Result<Vec<Field>, BetonError> {
+    fn fields(&self, options: &ReaderOptions) -> Result<Vec<Field>, Error> {
         let end = self.header.metadata_at();
         if end > self.file_len {
             return Err(self.truncated("fields", Some(end)));
@@ -247,37 +232,39 @@ impl Source<'_> {
     }
 
     /// Where the pages are, and how many regions there are, if that is in the file and in bounds.
-    fn places(
-        &self,
-        layout: &RowLayout,
-        options: &ReaderOptions,
-    ) -> Result<(Pages, usize), BetonError> {
+    fn places(&self, layout: &RowLayout, options: &ReaderOptions) -> Result<(Pages, usize), Error> {
         let (header, row_bytes) = (self.header, layout.row_bytes() as u64);
         if row_bytes == 0 && header.samples > 0 {
             // Any number would fit in any file.
             let reason = format!("{} samples of no bytes: no field has metadata", header.samples);
-            return Err(BetonError::BadHeader { path: self.path.to_owned(), reason });
+            return Err(Error::format(self.path, BetonDamage::BadHeader { reason }));
         }
         let rows_end = header.metadata_end(row_bytes).filter(|end| *end <= self.file_len);
         let Some(rows_end) = rows_end else {
             return Err(self.truncated("metadata", header.metadata_end(row_bytes)));
         };
         let at = header.alloc_table_ptr;
-        let bad = |reason| Err(BetonError::BadTable { path: self.path.to_owned(), reason });
+        let bad = |reason| Err(Error::format(self.path, BetonDamage::BadTable { reason }));
         if at < rows_end || at > self.file_len {
             let len = self.file_len;
-            return bad(format!("it begins at {at}, and must between {rows_end} and {len}"));
+            return bad(format!(
+                "it begins at byte {at}; it must lie between {rows_end} and {len}"
+            ));
         }
         let table_bytes = self.file_len - at;
         if !table_bytes.is_multiple_of(ALLOCATION_LEN as u64) {
-            return bad(format!("{table_bytes} bytes are no whole number of rows"));
+            return bad(format!("its {table_bytes} bytes are not a whole number of rows"));
         }
         let needed_bytes = (rows_end - header.metadata_at()).saturating_add(table_bytes);
         let limit_bytes = options.index_limit_bytes;
         let regions = usize::try_from(table_bytes / ALLOCATION_LEN as u64);
         let (Ok(regions), true) = (regions, needed_bytes <= limit_bytes) else {
-            let path = self.path.to_owned();
-            return Err(BetonError::IndexTooLarge { path, needed_bytes, limit_bytes });
+            let reason = format!(
+                "the metadata and the allocation table of {} need {needed_bytes} bytes of memory; \
+                 raise index_limit_bytes",
+                self.path.display()
+            );
+            return Err(Error::invalid_option("index_limit_bytes", limit_bytes, reason));
         };
         let page_bytes = u64::from(header.page_bytes);
         // A dataset of numbers alone has no pages, and its table may come before where they were.
@@ -285,7 +272,7 @@ impl Source<'_> {
         Ok((Pages { range: start..at, page_bytes }, regions))
     }
 
-    fn rows(&self, layout: &RowLayout) -> Result<Vec<u8>, BetonError> {
+    fn rows(&self, layout: &RowLayout) -> Result<Vec<u8>, Error> {
         // Inside the file and below the limit: this was checked.
         let len = usize::try_from(self.header.samples).unwrap_or(usize::MAX);
         let len = len.saturating_mul(layout.row_bytes());
@@ -294,7 +281,7 @@ impl Source<'_> {
         Ok(rows)
     }
 
-    fn table(&self, pages: &Pages, regions: usize) -> Result<Table, BetonError> {
+    fn table(&self, pages: &Pages, regions: usize) -> Result<Table, Error> {
         let bytes = regions.saturating_mul(ALLOCATION_LEN);
         let no_memory = || self.no_memory(bytes);
         let mut table = Table::with_room(regions).ok_or_else(no_memory)?;
@@ -312,28 +299,20 @@ impl Source<'_> {
         Ok(table)
     }
 
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<(), BetonError> {
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<(), Error> {
         let read = self.engine.backend().read_exact_at(self.file, at, dst);
-        read.map_err(|error| BetonError::backend(self.path, error))
+        read.map_err(|error| Error::backend(self.path, error))
     }
 
-    fn no_memory(&self, needed_bytes: usize) -> BetonError {
+    fn no_memory(&self, needed_bytes: usize) -> Error {
         no_memory(self.path, needed_bytes)
     }
 }
 
-pub(super) fn no_memory(path: &Path, requested_bytes: usize) -> BetonError {
+pub(super) fn no_memory(path: &Path, requested_bytes: usize) -> Error {
     let source = std::io::ErrorKind::OutOfMemory.into();
-    let source = ringmain_backends::Error::OutOfMemory { requested_bytes, source };
-    BetonError::backend(path, source)
-}
-
-fn changed(path: &Path, change: Change) -> BetonError {
-    let path = path.to_owned();
-    match change {
-        Change::Unknown(source) => BetonError::Io { path, action: "looking at the file", source },
-        change => BetonError::Changed { path, what: change.participle() },
-    }
+    let cause = ringmain_backends::Error::OutOfMemory { requested_bytes, source };
+    Error::backend(path, cause)
 }
 
 /// Differs for datasets with another header, other fields or other regions.

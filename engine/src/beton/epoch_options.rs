@@ -11,7 +11,7 @@ use super::fill::Damaged;
 use super::memory::MemoryManager;
 use super::schedule::Epoch;
 use super::traversal::Sequence;
-use super::{BetonError, BetonReader, SampleSource, Traversal};
+use super::{BetonReader, Error, SampleSource, Traversal};
 use crate::partition::Partition;
 use crate::prefetch::Limits;
 
@@ -107,7 +107,7 @@ impl SampleOptions {
     }
 
     /// How long the next batch is waited for while all of the engine's buffers are held, until it is
-    /// [`BetonError::MemorySpent`]: 5 seconds by default.
+    /// [`Error::MemorySpent`]: 5 seconds by default.
     pub fn memory_patience(mut self, patience: Duration) -> Self {
         self.memory_patience = patience;
         self
@@ -115,7 +115,7 @@ impl SampleOptions {
 
     /// Begins an epoch. What the options need is computed now: the order by pages of a quasi-random
     /// traversal (16 bytes for each sample), and the page schedule of a process cache.
-    pub fn start(self, reader: &BetonReader) -> Result<SampleSource, BetonError> {
+    pub fn start(self, reader: &BetonReader) -> Result<SampleSource, Error> {
         let dataset = Arc::clone(reader.dataset());
         self.check(&dataset)?;
         let batch_size = self.choose_batch_size(&dataset)?;
@@ -144,24 +144,28 @@ impl SampleOptions {
         Ok(SampleSource::new(self, epoch, limits))
     }
 
-    fn check(&self, dataset: &Dataset) -> Result<(), BetonError> {
+    fn check(&self, dataset: &Dataset) -> Result<(), Error> {
         let Partition { rank, world } = self.partition;
         if !self.partition.is_valid() {
             let reason = "ranks count from 0 to below the world".to_owned();
-            return Err(invalid(dataset, "partition", format!("rank {rank} of {world}"), reason));
+            return Err(Error::invalid_option(
+                "partition",
+                format!("rank {rank} of {world}"),
+                reason,
+            ));
         }
         let capabilities = dataset.engine.backend().capabilities();
         if self.memory == MemoryManager::OsCache && !capabilities.zero_copy {
             let reason =
                 "it needs a backend that maps files; build the engine with `mmap`".to_owned();
-            return Err(invalid(dataset, "memory_manager", "OsCache".to_owned(), reason));
+            return Err(Error::invalid_option("memory_manager", "OsCache", reason));
         }
         Ok(())
     }
 
     /// The samples of a batch, of which two must fit in the engine's buffers beside the pages: one
     /// that is used and one that is read.
-    fn choose_batch_size(&self, dataset: &Dataset) -> Result<usize, BetonError> {
+    fn choose_batch_size(&self, dataset: &Dataset) -> Result<usize, Error> {
         let limit_bytes = dataset.engine.pool().limit_bytes();
         let page_bytes = self.page_memory_bytes(dataset);
         let left_bytes = limit_bytes.saturating_sub(page_bytes);
@@ -171,7 +175,7 @@ impl SampleOptions {
         });
         if size == 0 {
             let reason = "a batch has at least one sample".to_owned();
-            return Err(invalid(dataset, "batch_size", "0".to_owned(), reason));
+            return Err(Error::invalid_option("batch_size", 0, reason));
         }
         // As in a pool that is large enough: the error says how large that is.
         let batch_bytes =
@@ -198,7 +202,7 @@ impl SampleOptions {
             }
             _ => ("batch_size", size.to_string()),
         };
-        Err(invalid(dataset, option, value, reason))
+        Err(Error::invalid_option(option, value, reason))
     }
 
     /// What the pages of a process cache take at most.
@@ -208,10 +212,6 @@ impl SampleOptions {
         let count = usize::try_from(dataset.pages.count()).unwrap_or(usize::MAX);
         BufferPool::capacity_of(page_bytes).saturating_mul(pages.get().min(count))
     }
-}
-
-fn invalid(dataset: &Dataset, option: &'static str, value: String, reason: String) -> BetonError {
-    BetonError::InvalidOption { path: dataset.path.clone(), option, value, reason }
 }
 
 /// The samples that a batch has at most: an epoch may have fewer than a batch could.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{ArraySpec, BetonError};
+use super::{ArraySpec, BetonDamage, Error};
 
 /// The bytes of a name.
 pub const NAME_LEN: usize = 16;
@@ -127,16 +127,13 @@ impl Field {
         index: usize,
         is_handled: impl FnOnce(&str, u8) -> bool,
         path: &Path,
-    ) -> Result<Self, BetonError> {
+    ) -> Result<Self, Error> {
         let (type_id, stored) = (bytes[0], &bytes[NAME_AT..ARGUMENTS_AT]);
         let end = stored.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         // A NUL would cut the message where it is shown.
         let name = String::from_utf8_lossy(&stored[..end]).replace('\0', "\\0");
-        let bad = |reason| BetonError::BadField {
-            path: path.to_owned(),
-            index,
-            name: name.clone(),
-            reason,
+        let bad = |reason| {
+            Error::format(path, BetonDamage::BadField { index, name: name.clone(), reason })
         };
         if !stored[..end].is_ascii() {
             return Err(bad("its name is not ASCII".to_owned()));
@@ -193,9 +190,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Damage;
     use crate::Kind;
 
-    fn decode(bytes: &[u8; FIELD_LEN]) -> Result<Field, BetonError> {
+    fn decode(bytes: &[u8; FIELD_LEN]) -> Result<Field, Error> {
         Field::decode(bytes, 3, |_, _| false, Path::new("a"))
     }
 
@@ -235,11 +233,11 @@ mod tests {
             bytes[NAME_AT..ARGUMENTS_AT].copy_from_slice(&name);
             match decode(&bytes) {
                 Ok(field) => assert!(is_good, "{field:?}"),
-                Err(BetonError::BadField { index: 3, reason, .. }) => {
+                Err(error) => {
+                    let reason = bad_field(&error, 3);
                     assert!(!is_good);
                     assert_eq!(reason.contains("NUL"), name.starts_with(b"label"), "{reason}");
                 }
-                Err(error) => panic!("{error}"),
             }
         }
         assert!(Field::new("ä", FieldKind::Int).is_err());
@@ -248,12 +246,23 @@ mod tests {
         assert!(Field::with_arguments("a", 6, &[]).is_err());
     }
 
+    fn bad_field(error: &Error, number: usize) -> &str {
+        match error.damage() {
+            Some(Damage::Beton(BetonDamage::BadField { index, reason, .. }))
+                if *index == number =>
+            {
+                reason
+            }
+            _ => panic!("{error}"),
+        }
+    }
+
     /// A structured array is an error, but not to whoever knows what to do with it.
     #[test]
     fn what_a_handler_is_there_for_is_not_looked_at() {
         let mut bytes = Field::new("a", FieldKind::Int).unwrap().encode();
         bytes[0] = ND_ARRAY;
-        assert!(matches!(decode(&bytes), Err(BetonError::BadField { .. })));
+        bad_field(&decode(&bytes).unwrap_err(), 3);
         let field = Field::decode(&bytes, 0, |name, id| (name, id) == ("a", 4), Path::new("a"));
         assert_eq!(*field.unwrap().kind(), FieldKind::Custom { type_id: 4 });
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringmain_backends::{Buffer, Read};
 
-use super::BetonError;
+use super::Error;
 use super::batch::{Batch, Column, WORD, has_offsets, head_bytes, image_word};
 use super::dataset::Dataset;
 use super::row::Member;
@@ -44,7 +44,7 @@ pub(super) struct FillMemory {
     pub(super) pieces: Vec<Piece>,
     reads: Vec<Read<'static>>,
     /// What is wrong with the samples that were left out; with the first of them, if they are many.
-    pub(super) left_out: Vec<BetonError>,
+    pub(super) left_out: Vec<Error>,
 }
 
 /// How many errors of samples that were left out are kept.
@@ -57,7 +57,7 @@ impl FillMemory {
         dataset: &Dataset,
         ids: &[u64],
         damaged: Damaged,
-    ) -> Result<usize, BetonError> {
+    ) -> Result<usize, Error> {
         self.ids.clear();
         self.regions.clear();
         self.left_out.clear();
@@ -79,7 +79,7 @@ impl FillMemory {
         Ok(self.columns.last().map_or(head_bytes(dataset, 0), |last| last.end))
     }
 
-    fn locate_one(&mut self, dataset: &Dataset, id: u64) -> Result<(), BetonError> {
+    fn locate_one(&mut self, dataset: &Dataset, id: u64) -> Result<(), Error> {
         for field in &dataset.paged {
             let region = dataset.region(id, *field)?;
             self.regions.push(region.unwrap_or(Region { ptr: 0, size: 0 }));
@@ -166,7 +166,7 @@ impl FillMemory {
     }
 
     /// Reads all regions of the batch at once.
-    pub(super) fn read(&mut self, batch: &mut Batch) -> Result<(), BetonError> {
+    pub(super) fn read(&mut self, batch: &mut Batch) -> Result<(), Error> {
         let dataset = &batch.dataset;
         let mut reads = recycled(mem::take(&mut self.reads));
         let (mut rest, mut done) = (&mut batch.buffer[..], 0);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{BetonError, FIELD_LEN};
+use super::{BetonDamage, Error, FIELD_LEN};
 
 /// The only version there is.
 pub const VERSION: u16 = 2;
@@ -44,12 +44,12 @@ impl Header {
     ///     Header { fields: 2, page_bytes: 8 << 20, samples: 100, alloc_table_ptr: 16 << 20 };
     /// let bytes = header.encode();
     /// assert_eq!(Header::decode(&bytes, 1 << 30, Path::new("a.beton"))?, header);
-    /// # Ok::<(), ringmain::beton::BetonError>(())
+    /// # Ok::<(), ringmain::Error>(())
     /// ```
-    pub fn decode(bytes: &[u8], file_len: u64, path: &Path) -> Result<Self, BetonError> {
+    pub fn decode(bytes: &[u8], file_len: u64, path: &Path) -> Result<Self, Error> {
         let Some(bytes) = bytes.first_chunk::<HEADER_LEN>() else {
             let (what, expected) = ("header", HEADER_LEN as u64);
-            return Err(BetonError::Truncated {
+            return Err(Error::Truncated {
                 path: path.to_owned(),
                 what,
                 expected,
@@ -58,7 +58,7 @@ impl Header {
         };
         let version = u16::from_le_bytes(part(bytes, 0));
         if version != VERSION {
-            return Err(BetonError::BadVersion { path: path.to_owned(), version });
+            return Err(Error::format(path, BetonDamage::BadVersion { version }));
         }
         let header = Self {
             fields: u16::from_le_bytes(part(bytes, FIELDS_AT)),
@@ -66,7 +66,7 @@ impl Header {
             samples: u64::from_le_bytes(part(bytes, SAMPLES_AT)),
             alloc_table_ptr: u64::from_le_bytes(part(bytes, TABLE_AT)),
         };
-        let bad = |reason| Err(BetonError::BadHeader { path: path.to_owned(), reason });
+        let bad = |reason| Err(Error::format(path, BetonDamage::BadHeader { reason }));
         if !is_page_size(header.page_bytes) {
             let bytes = header.page_bytes;
             return bad(format!("pages of {bytes} bytes: no power of two from 2 MiB on"));
@@ -130,8 +130,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Damage;
 
-    fn decode(header: Header) -> Result<Header, BetonError> {
+    fn decode(header: Header) -> Result<Header, Error> {
         Header::decode(&header.encode(), u64::MAX, Path::new("a"))
     }
 
@@ -150,16 +151,25 @@ mod tests {
         let good = Header { fields: 1, page_bytes: 2 << 20, samples: 1, alloc_table_ptr: 0 };
         for page_bytes in [0, 1, 4096, 1 << 20, (2 << 20) + 1, 3 << 20, u32::MAX] {
             let error = decode(Header { page_bytes, ..good }).unwrap_err();
-            assert!(matches!(error, BetonError::BadHeader { .. }), "{error}");
+            assert!(
+                matches!(error.damage(), Some(Damage::Beton(BetonDamage::BadHeader { .. }))),
+                "{error}"
+            );
         }
         assert!(decode(Header { fields: 0, ..good }).is_err());
         assert!(decode(Header { fields: 0, samples: 0, ..good }).is_ok());
         let mut bytes = good.encode();
         bytes[0] = 1;
         let error = Header::decode(&bytes, 24, Path::new("a")).unwrap_err();
-        assert!(matches!(error, BetonError::BadVersion { version: 1, .. }), "{error}");
+        assert!(
+            matches!(
+                error.damage(),
+                Some(Damage::Beton(BetonDamage::BadVersion { version: 1, .. }))
+            ),
+            "{error}"
+        );
         let error = Header::decode(&bytes[..23], 23, Path::new("a")).unwrap_err();
-        assert!(matches!(error, BetonError::Truncated { expected: 24, actual: 23, .. }));
+        assert!(matches!(error, Error::Truncated { expected: 24, actual: 23, .. }));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::{Batch, BetonError, Damage, Image, ImageMode, Value};
+use super::{Batch, BetonDamage, Error, Image, ImageMode, Value};
 
 impl Image<'_> {
     /// Decodes the image to memory of just [`rgb_bytes`](Self::rgb_bytes): height × width × 3 bytes of
@@ -13,8 +13,8 @@ impl Image<'_> {
     ///
     /// The decoder is strict: what is not quite a JPEG is an error and no guess. It takes memory for
     /// the size that the metadata has, and refuses an image of another.
-    pub fn decode_into(&self, rgb: &mut [u8]) -> Result<(), Damage> {
-        let bad = |reason| Err(Damage::BadJpeg { reason });
+    pub fn decode_into(&self, rgb: &mut [u8]) -> Result<(), BetonDamage> {
+        let bad = |reason| Err(BetonDamage::BadJpeg { reason });
         if rgb.len() != self.rgb_bytes() {
             let (given, needed) = (rgb.len(), self.rgb_bytes());
             return bad(format!("{given} bytes of memory for an image of {needed}"));
@@ -30,7 +30,7 @@ impl Image<'_> {
             .set_max_height(height)
             .jpeg_set_out_colorspace(ColorSpace::RGB);
         let mut decoder = JpegDecoder::new_with_options(ZCursor::new(self.bytes), options);
-        let failed = |error| Damage::BadJpeg { reason: format!("{error}") };
+        let failed = |error| BetonDamage::BadJpeg { reason: format!("{error}") };
         decoder.decode_headers().map_err(failed)?;
         if decoder.dimensions() != Some((width, height)) {
             let found = decoder.dimensions().unwrap_or_default();
@@ -46,10 +46,10 @@ impl Batch {
     ///
     /// # Panics
     /// If there is no such sample in the batch, or no such field.
-    pub fn decode_image(&self, at: usize, field: usize, rgb: &mut [u8]) -> Result<(), BetonError> {
+    pub fn decode_image(&self, at: usize, field: usize, rgb: &mut [u8]) -> Result<(), Error> {
         let decoded = match self.value(at, field)? {
             Value::Image(image) => image.decode_into(rgb),
-            _ => Err(Damage::BadJpeg { reason: "the field has no images".to_owned() }),
+            _ => Err(BetonDamage::BadJpeg { reason: "the field has no images".to_owned() }),
         };
         decoded.map_err(|damage| self.dataset.damaged(self.ids()[at], field, damage))
     }

@@ -45,7 +45,7 @@
 //!
 //! # Damage
 //! What is wrong with the whole file is an error when it is opened. What is wrong with one sample is
-//! [`BetonError::BadSample`] when that is read; the others can be read all the same.
+//! [`Error::Format`](crate::Error::Format), with its [`Item`](crate::Item), when that is read; the others can be read all the same.
 
 mod alloc;
 mod array;
@@ -53,7 +53,6 @@ mod batch;
 mod damage;
 mod dataset;
 mod epoch_options;
-mod error;
 mod field;
 mod fill;
 mod handler;
@@ -79,9 +78,8 @@ mod writer;
 pub use alloc::{ALLOCATION_LEN, Allocation};
 pub use array::ArraySpec;
 pub use batch::{Arrays, Batch, Blobs};
-pub use damage::Damage;
+pub use damage::BetonDamage;
 pub use epoch_options::SampleOptions;
-pub use error::BetonError;
 pub use field::{ARGUMENTS_LEN, FIELD_LEN, Field, FieldKind, NAME_LEN};
 pub use fill::Damaged;
 pub use handler::{FieldHandler, Handlers, MemberRegion};
@@ -96,6 +94,7 @@ pub use state::SampleState;
 pub use traversal::Traversal;
 pub use value::{Array, Image, Value};
 
+use crate::Error;
 pub use crate::partition::Partition;
 pub use writer::{
     BetonWriter, CustomRegion, RegionAlignment, SampleBuilder, SampleError, WriteProgress,

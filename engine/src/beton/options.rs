@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{BetonError, BetonReader, FieldHandler, Handlers};
+use super::{BetonReader, Error, FieldHandler, Handlers};
 use crate::Engine;
 
 const INDEX_LIMIT_BYTES_DEFAULT: u64 = 4 << 30;
@@ -57,7 +57,7 @@ impl ReaderOptions {
     }
 
     /// Opens a file.
-    pub fn open(&self, engine: &Engine, path: impl AsRef<Path>) -> Result<BetonReader, BetonError> {
+    pub fn open(&self, engine: &Engine, path: impl AsRef<Path>) -> Result<BetonReader, Error> {
         BetonReader::open_with(engine, path.as_ref(), self)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::BetonError;
+use super::Error;
 use super::dataset::Dataset;
 
 /// What is mapped and was read is given back when it is so much: one call for it all costs less than
@@ -28,7 +28,7 @@ impl Clone for Hints {
 
 impl Hints {
     /// Asks for the regions of some samples. What is damaged is not asked for.
-    pub(super) fn ask(&mut self, dataset: &Dataset, ids: &[u64]) -> Result<(), BetonError> {
+    pub(super) fn ask(&mut self, dataset: &Dataset, ids: &[u64]) -> Result<(), Error> {
         self.ranges.clear();
         for id in ids {
             for field in &dataset.paged {
@@ -43,7 +43,7 @@ impl Hints {
         let mut ranges = self.ranges.iter().cloned();
         let Some(mut wanted) = ranges.next() else { return Ok(()) };
         let ask = |range| dataset.engine.backend().prefetch(&dataset.file, range);
-        let failed = |error| BetonError::backend(&dataset.path, error);
+        let failed = |error| Error::backend(&dataset.path, error);
         for range in ranges {
             if range.start <= wanted.end.saturating_add(GAP_BYTES) {
                 wanted.end = wanted.end.max(range.end);
@@ -55,13 +55,13 @@ impl Hints {
     }
 
     /// So much was read. What the process has of the file is given back now and then.
-    pub(super) fn have_read(&mut self, dataset: &Dataset, bytes: usize) -> Result<(), BetonError> {
+    pub(super) fn have_read(&mut self, dataset: &Dataset, bytes: usize) -> Result<(), Error> {
         self.read_bytes += bytes as u64;
         if self.read_bytes < RELEASE_BYTES {
             return Ok(());
         }
         self.read_bytes = 0;
         let released = dataset.engine.backend().release(&dataset.file, dataset.pages.range.clone());
-        released.map_err(|error| BetonError::backend(&dataset.path, error))
+        released.map_err(|error| Error::backend(&dataset.path, error))
     }
 }

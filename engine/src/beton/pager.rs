@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ringmain_backends::{Buffer, Read};
 
-use super::BetonError;
+use super::Error;
 use super::batch::Batch;
 use super::dataset::Dataset;
 use super::fill::Piece;
@@ -47,7 +47,7 @@ impl Pager {
         number: usize,
         batch: &mut Batch,
         pieces: &[Piece],
-    ) -> Result<usize, BetonError> {
+    ) -> Result<usize, Error> {
         self.order.clear();
         self.order.extend(0..pieces.len());
         self.order.sort_unstable_by_key(|piece| pieces[*piece].region.ptr);
@@ -68,7 +68,7 @@ impl Pager {
         number: usize,
         batch: &mut Batch,
         pieces: &[Piece],
-    ) -> Result<usize, BetonError> {
+    ) -> Result<usize, Error> {
         let dataset = Arc::clone(&batch.dataset);
         let (schedule, mut copied) = (Arc::clone(&self.schedule), 0);
         for round in schedule.rounds(number) {
@@ -87,14 +87,14 @@ impl Pager {
         dataset: &Dataset,
         round: PageRound<'_>,
         pieces: &[Piece],
-    ) -> Result<(), BetonError> {
+    ) -> Result<(), Error> {
         self.loading.clear();
         for page in round.uses {
             if self.has(*page) {
                 continue;
             }
             let taken = take(dataset, *page);
-            let failed = |error| dataset.memory_error("a page", page_bytes(dataset, *page), error);
+            let failed = |error| Error::reading(&dataset.path, None, "a page", error);
             self.loading.push((*page, taken.map_err(failed)?));
         }
         let needed = self.loading.len();

@@ -8,7 +8,7 @@ use ringmain_backends::Buffer;
 
 use super::dataset::{Dataset, no_memory};
 use super::fill::{Damaged, FillMemory};
-use super::{Batch, BetonError, Field, Header, MappedSamples, Member, ReaderOptions, Sample};
+use super::{Batch, Error, Field, Header, MappedSamples, Member, ReaderOptions, Sample};
 use crate::Engine;
 
 /// How many batches are read at once without allocating.
@@ -46,7 +46,7 @@ pub struct BetonReader {
 
 impl BetonReader {
     /// Opens a dataset whose fields are all of FFCV's own types; [`ReaderOptions`] has more.
-    pub fn open(engine: &Engine, path: impl AsRef<Path>) -> Result<Self, BetonError> {
+    pub fn open(engine: &Engine, path: impl AsRef<Path>) -> Result<Self, Error> {
         ReaderOptions::new().open(engine, path)
     }
 
@@ -64,7 +64,7 @@ impl BetonReader {
     pub fn describe(
         engine: &Engine,
         path: impl AsRef<Path>,
-    ) -> Result<(Header, Vec<Field>), BetonError> {
+    ) -> Result<(Header, Vec<Field>), Error> {
         Dataset::describe(engine, path.as_ref())
     }
 
@@ -72,7 +72,7 @@ impl BetonReader {
         engine: &Engine,
         path: &Path,
         options: &ReaderOptions,
-    ) -> Result<Self, BetonError> {
+    ) -> Result<Self, Error> {
         let dataset = Arc::new(Dataset::open(engine, path, options)?);
         Ok(Self { dataset, memories: Arc::default() })
     }
@@ -100,7 +100,7 @@ impl BetonReader {
     }
 
     /// The number of the field of that name; the first, if several have it.
-    pub fn field_index(&self, name: &str) -> Result<usize, BetonError> {
+    pub fn field_index(&self, name: &str) -> Result<usize, Error> {
         self.dataset.field_index(name)
     }
 
@@ -145,21 +145,21 @@ impl BetonReader {
     ///
     /// # Panics
     /// If there is no such field.
-    pub fn member(&self, sample: u64, field: usize) -> Result<Member<'_>, BetonError> {
+    pub fn member(&self, sample: u64, field: usize) -> Result<Member<'_>, Error> {
         self.dataset.check_id(sample)?;
         Ok(self.dataset.layout.member(self.dataset.row(sample), field))
     }
 
     /// An error if the sample is damaged, as far as metadata and allocation table tell. Nothing is
     /// read.
-    pub fn check_sample(&self, sample: u64) -> Result<(), BetonError> {
+    pub fn check_sample(&self, sample: u64) -> Result<(), Error> {
         self.dataset.check_id(sample)?;
         let mut fields = self.dataset.paged.iter();
         fields.try_for_each(|field| self.dataset.region(sample, *field).map(drop))
     }
 
     /// Reads one sample.
-    pub fn read_sample(&self, sample: u64) -> Result<Sample, BetonError> {
+    pub fn read_sample(&self, sample: u64) -> Result<Sample, Error> {
         Ok(Sample { batch: self.read_batch(&[sample])? })
     }
 
@@ -168,7 +168,7 @@ impl BetonReader {
     ///
     /// The memory is the engine's: while others hold all of it, this waits for some seconds, and
     /// then is an error. [`read_batch_in`](Self::read_batch_in) is for those who keep what they read.
-    pub fn read_batch(&self, ids: &[u64]) -> Result<Batch, BetonError> {
+    pub fn read_batch(&self, ids: &[u64]) -> Result<Batch, Error> {
         self.read_batch_in(ids, |bytes| self.dataset.engine.pool().take(bytes))
     }
 
@@ -195,7 +195,7 @@ impl BetonReader {
         &self,
         ids: &[u64],
         take: impl FnOnce(usize) -> Result<Buffer, ringmain_backends::Error>,
-    ) -> Result<Batch, BetonError> {
+    ) -> Result<Batch, Error> {
         let mut memory = self.take_memory();
         let batch = self.read_with(&mut memory, ids, take);
         self.keep_memory(memory);
@@ -207,17 +207,15 @@ impl BetonReader {
         memory: &mut FillMemory,
         ids: &[u64],
         take: impl FnOnce(usize) -> Result<Buffer, ringmain_backends::Error>,
-    ) -> Result<Batch, BetonError> {
+    ) -> Result<Batch, Error> {
         let dataset = &self.dataset;
         let bytes = memory.locate(dataset, ids, Damaged::Fail)?;
-        let buffer = take(bytes).map_err(|error| dataset.memory_error("a batch", bytes, error))?;
+        let buffer =
+            take(bytes).map_err(|error| Error::reading(&dataset.path, None, "a batch", error))?;
         if buffer.len() < bytes {
-            return Err(BetonError::InvalidOption {
-                path: dataset.path.clone(),
-                option: "take",
-                value: format!("a giver of {} bytes", buffer.len()),
-                reason: format!("the batch has {bytes}"),
-            });
+            let value = format!("a function that returns a buffer of {} bytes", buffer.len());
+            let reason = format!("the batch needs {bytes}");
+            return Err(Error::invalid_option("take", value, reason));
         }
         let mut batch = memory.stage(dataset, None, buffer);
         memory.read(&mut batch)?;
@@ -240,7 +238,7 @@ impl BetonReader {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn map_samples(&self, ids: &[u64]) -> Result<Option<MappedSamples>, BetonError> {
+    pub fn map_samples(&self, ids: &[u64]) -> Result<Option<MappedSamples>, Error> {
         let (dataset, backend) = (&self.dataset, self.dataset.engine.backend());
         if !backend.capabilities().zero_copy {
             return Ok(None);
@@ -260,7 +258,7 @@ impl BetonReader {
             }
         }
         let mapped = backend.map(&dataset.file, pages.clone());
-        let mapped = mapped.map_err(|error| BetonError::backend(&dataset.path, error))?;
+        let mapped = mapped.map_err(|error| Error::backend(&dataset.path, error))?;
         dataset.checked(Ok(()), |_| None)?;
         let ids = ids.to_vec();
         Ok(mapped.map(|pages| MappedSamples { ids, fields, pages, regions }))

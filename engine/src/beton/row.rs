@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::header::part;
-use super::{BetonError, Field, FieldHandler, FieldKind, Handlers, MemberRegion};
+use super::{BetonDamage, Error, Field, FieldHandler, FieldKind, Handlers, MemberRegion};
 
 const SCALAR_BYTES: usize = 8;
 const BLOB_SIZE_AT: usize = 8;
@@ -108,7 +108,7 @@ enum Form {
 }
 
 impl RowLayout {
-    /// The layout of rows with these fields. [`BetonError::UnknownType`] for a custom one that has
+    /// The layout of rows with these fields. [`BetonDamage::UnknownType`] for a custom one that has
     /// no handler; `path` is what errors name.
     ///
     /// ```
@@ -123,7 +123,7 @@ impl RowLayout {
     /// assert_eq!(layout.member(&row, 1), Member::Int(-7));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn new(fields: &[Field], handlers: &Handlers, path: &Path) -> Result<Self, BetonError> {
+    pub fn new(fields: &[Field], handlers: &Handlers, path: &Path) -> Result<Self, Error> {
         let (mut slots, mut end, mut row_align) = (Vec::with_capacity(fields.len()), 0usize, 1);
         for (index, field) in fields.iter().enumerate() {
             let (form, bytes, align) = form_of(field, index, handlers, path)?;
@@ -236,7 +236,7 @@ fn form_of(
     index: usize,
     handlers: &Handlers,
     path: &Path,
-) -> Result<(Form, usize, usize), BetonError> {
+) -> Result<(Form, usize, usize), Error> {
     match field.kind() {
         FieldKind::Float => Ok((Form::Float, SCALAR_BYTES, SCALAR_BYTES)),
         FieldKind::Int => Ok((Form::Int, SCALAR_BYTES, SCALAR_BYTES)),
@@ -246,14 +246,15 @@ fn form_of(
         }
         FieldKind::RgbImage => Ok((Form::Image, IMAGE_BYTES, 1)),
         FieldKind::Custom { type_id } => {
-            let (path, name) = (path.to_owned(), field.name().to_owned());
+            let name = field.name().to_owned();
             let Some(handler) = handlers.of(field) else {
-                return Err(BetonError::UnknownType { path, index, name, type_id: *type_id });
+                let damage = BetonDamage::UnknownType { index, name, type_id: *type_id };
+                return Err(Error::format(path, damage));
             };
             let (bytes, align) = (handler.member_bytes(), handler.member_align());
             if !align.is_power_of_two() || align > ALIGN_MAX || bytes > MEMBER_BYTES_MAX {
                 let reason = format!("its handler asks for {bytes} bytes aligned to {align}");
-                return Err(BetonError::BadField { path, index, name, reason });
+                return Err(Error::format(path, BetonDamage::BadField { index, name, reason }));
             }
             Ok((Form::Custom(Arc::clone(handler)), bytes, align))
         }
@@ -265,6 +266,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Damage;
     use crate::Kind;
     use crate::beton::ArraySpec;
 
@@ -300,7 +302,7 @@ mod tests {
         Field::new(&format!("f{which}"), kind).unwrap()
     }
 
-    fn layout(which: &[usize], handlers: &Handlers) -> Result<RowLayout, BetonError> {
+    fn layout(which: &[usize], handlers: &Handlers) -> Result<RowLayout, Error> {
         let fields: Vec<_> = which.iter().map(|which| field(*which)).collect();
         RowLayout::new(&fields, handlers, Path::new("a"))
     }
@@ -326,10 +328,22 @@ mod tests {
     #[test]
     fn a_custom_field_needs_a_handler_that_can_be() {
         let error = layout(&[0, 7], &Handlers::new()).unwrap_err();
-        assert!(matches!(error, BetonError::UnknownType { index: 1, type_id: 255, .. }), "{error}");
+        assert!(
+            matches!(
+                error.damage(),
+                Some(Damage::Beton(BetonDamage::UnknownType { index: 1, type_id: 255, .. }))
+            ),
+            "{error}"
+        );
         for handler in [Opaque(8, 0), Opaque(8, 3), Opaque(8, 32), Opaque(usize::MAX, 1)] {
             let error = layout(&[7], &Handlers::new().for_name("f7", handler)).unwrap_err();
-            assert!(matches!(error, BetonError::BadField { index: 0, .. }), "{error}");
+            assert!(
+                matches!(
+                    error.damage(),
+                    Some(Damage::Beton(BetonDamage::BadField { index: 0, .. }))
+                ),
+                "{error}"
+            );
         }
     }
 

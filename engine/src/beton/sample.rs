@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ringmain_backends::{MappedRange, Unchanging};
 
-use super::{Batch, BetonError, Field, Value};
+use super::{Batch, Error, Field, Value};
 
 /// One sample, in memory of the engine's pool.
 #[derive(Debug)]
@@ -29,12 +29,12 @@ impl Sample {
     ///
     /// # Panics
     /// If there is no such field.
-    pub fn value(&self, field: usize) -> Result<Value<'_>, BetonError> {
+    pub fn value(&self, field: usize) -> Result<Value<'_>, Error> {
         self.batch.value(0, field)
     }
 
     /// The value of a field by its name.
-    pub fn get(&self, name: &str) -> Result<Value<'_>, BetonError> {
+    pub fn get(&self, name: &str) -> Result<Value<'_>, Error> {
         self.value(self.batch.field_index(name)?)
     }
 

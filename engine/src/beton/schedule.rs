@@ -13,7 +13,7 @@ use super::os_cache::Hints;
 use super::page_schedule::PageSchedule;
 use super::pager::{Pager, batch_pages};
 use super::traversal::{Sequence, Traversal};
-use super::{Batch, BetonError};
+use super::{Batch, Error};
 use crate::prefetch::{Done, Room, Schedule};
 use crate::reserve::Share;
 
@@ -73,21 +73,17 @@ impl Epoch {
     }
 
     /// A batch that could never be had is an error at once, not after a wait for memory.
-    fn check_size(&self, bytes: usize, samples: usize) -> Result<(), BetonError> {
+    fn check_size(&self, bytes: usize, samples: usize) -> Result<(), Error> {
         let limit_bytes = self.dataset.engine.pool().limit_bytes();
         if bytes <= limit_bytes {
             return Ok(());
         }
-        Err(BetonError::InvalidOption {
-            path: self.dataset.path.clone(),
-            option: "batch_size",
-            value: samples.to_string(),
-            reason: format!(
-                "these samples are larger than others: {bytes} bytes do not fit in the engine's \
-                 {limit_bytes} bytes of buffers (half of its memory limit); lower it, or raise \
-                 memory_limit_bytes"
-            ),
-        })
+        let reason = format!(
+            "these samples are larger than others: {bytes} bytes do not fit in the engine's \
+             {limit_bytes} bytes of buffers (half of its memory limit); lower it, or raise \
+             memory_limit_bytes"
+        );
+        Err(Error::invalid_option("batch_size", samples, reason))
     }
 
     /// Which pages the batches from a position on need, and when.
@@ -111,7 +107,7 @@ pub(super) struct Delivery {
     pub(super) batch: Batch,
     pub(super) positions: usize,
     /// What is wrong with those.
-    pub(super) left_out: Vec<BetonError>,
+    pub(super) left_out: Vec<Error>,
 }
 
 /// The batches from a position on. A clone has the position, but none of the memory.
@@ -168,7 +164,7 @@ impl BatchSchedule {
         self.at
     }
 
-    fn read_next(&mut self, room: Room) -> Result<(Delivery, usize), BetonError> {
+    fn read_next(&mut self, room: Room) -> Result<(Delivery, usize), Error> {
         let epoch = Arc::clone(&self.epoch);
         let dataset = &epoch.dataset;
         epoch.ids(self.at, &mut self.ids);
@@ -178,14 +174,14 @@ impl BatchSchedule {
         let (claim, buffer) = epoch
             .share
             .take(bytes, room.need)
-            .map_err(|error| dataset.memory_error("a batch", bytes, error))?;
+            .map_err(|error| Error::reading(&dataset.path, None, "a batch", error))?;
         let mut batch = self.fill.stage(dataset, Some(claim), buffer);
         self.fill_batch(&epoch, &mut batch)?;
         let left_out = mem::take(&mut self.fill.left_out);
         Ok((Delivery { batch, positions, left_out }, bytes))
     }
 
-    fn fill_batch(&mut self, epoch: &Epoch, batch: &mut Batch) -> Result<(), BetonError> {
+    fn fill_batch(&mut self, epoch: &Epoch, batch: &mut Batch) -> Result<(), Error> {
         let number = (self.at - self.from) / epoch.batch_size as u64;
         match &mut self.keeper {
             Keeper::Direct => self.fill.read(batch),
@@ -212,13 +208,13 @@ impl BatchSchedule {
 
 impl Schedule for BatchSchedule {
     type Item = Delivery;
-    type Error = BetonError;
+    type Error = Error;
 
     fn next_bytes(&self) -> Option<usize> {
         (self.epoch.batch_len(self.at) > 0).then_some(self.epoch.batch_bytes)
     }
 
-    fn read(&mut self, room: Room, done: &mut Vec<Done<Delivery>>) -> Result<(), BetonError> {
+    fn read(&mut self, room: Room, done: &mut Vec<Done<Delivery>>) -> Result<(), Error> {
         let (item, bytes) = self.read_next(room)?;
         self.pass(&item);
         done.push(Done { item, bytes });
@@ -229,11 +225,11 @@ impl Schedule for BatchSchedule {
         self.at += delivery.positions as u64;
     }
 
-    fn is_out_of_buffers(error: &BetonError) -> bool {
-        matches!(error, BetonError::MemorySpent { .. })
+    fn is_out_of_buffers(error: &Error) -> bool {
+        matches!(error, Error::MemorySpent { .. })
     }
 
-    fn reader_died(&self) -> BetonError {
-        BetonError::ReaderPanicked { path: self.epoch.dataset.path.clone() }
+    fn reader_died(&self) -> Error {
+        Error::reader_panicked(&self.epoch.dataset.path)
     }
 }

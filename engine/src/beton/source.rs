@@ -10,7 +10,7 @@ use super::epoch_options::SampleOptions;
 use super::fill::LEFT_OUT_MAX;
 use super::schedule::{BatchSchedule, Delivery, Epoch};
 use super::state::SampleState;
-use super::{Batch, BetonError, Traversal};
+use super::{Batch, Error, Traversal};
 use crate::prefetch::{Limits, Prefetcher};
 
 /// Delivers the samples of a dataset in batches, an epoch at a time, while a thread reads ahead.
@@ -42,7 +42,7 @@ pub struct SampleSource {
     options: SampleOptions,
     prefetcher: Prefetcher<BatchSchedule>,
     left_out: u64,
-    left_out_errors: Vec<BetonError>,
+    left_out_errors: Vec<Error>,
     /// The iteration is over after an error.
     has_failed: bool,
 }
@@ -106,13 +106,13 @@ impl SampleSource {
     /// Which damaged samples were left out, and what is wrong with each: those since it was last
     /// asked, the first 1000 if they are more.
     #[must_use]
-    pub fn take_left_out(&mut self) -> Vec<BetonError> {
+    pub fn take_left_out(&mut self) -> Vec<Error> {
         mem::take(&mut self.left_out_errors)
     }
 
     /// The next batch; `None` at the end of the epoch. After an error it tries the same batch again.
     /// A batch of which all samples were left out is passed over.
-    pub fn next_batch(&mut self) -> Result<Option<Batch>, BetonError> {
+    pub fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         while let Some(outcome) = self.prefetcher.next() {
             if let Some(batch) = self.delivered(outcome?) {
                 return Ok(Some(batch));
@@ -124,10 +124,7 @@ impl SampleSource {
     /// As [`next_batch`](Self::next_batch), for callers who have other things to look after: after
     /// so long it is `Pending`, and the next call goes on waiting for the same batch. Without a
     /// thread that reads ahead only the wait for memory is ended, not a read.
-    pub fn next_batch_within(
-        &mut self,
-        timeout: Duration,
-    ) -> Poll<Result<Option<Batch>, BetonError>> {
+    pub fn next_batch_within(&mut self, timeout: Duration) -> Poll<Result<Option<Batch>, Error>> {
         loop {
             match self.prefetcher.next_within(timeout) {
                 Poll::Pending => return Poll::Pending,
@@ -183,7 +180,7 @@ impl SampleSource {
     /// Goes on from a state of a source over the same dataset with the same traversal and partition:
     /// the samples that were not delivered then come now, and no others. The epoch is that of the
     /// state. Batch size, window and memory manager may differ.
-    pub fn resume(&mut self, state: &SampleState) -> Result<(), BetonError> {
+    pub fn resume(&mut self, state: &SampleState) -> Result<(), Error> {
         let traversal = self.options.traversal.with_epoch(state.epoch());
         let at = state.position_in(self.epoch(), &self.options)?;
         let epoch = self.epoch_in_order(traversal);
@@ -212,7 +209,7 @@ impl SampleSource {
 /// The batches that are left in this epoch. After an error it has ended, until
 /// [`next_batch`](SampleSource::next_batch) succeeds or the source is moved.
 impl Iterator for SampleSource {
-    type Item = Result<Batch, BetonError>;
+    type Item = Result<Batch, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.has_failed {

@@ -1,6 +1,6 @@
 //! Where a source stands, in a form that outlives the process.
 
-use super::BetonError;
+use super::Error;
 use super::epoch_options::SampleOptions;
 use super::schedule::Epoch;
 use crate::partition::Partition;
@@ -48,13 +48,12 @@ impl SampleState {
     }
 
     /// The position it means, if it is a state of such a source.
-    pub(super) fn position_in(
-        &self,
-        epoch: &Epoch,
-        options: &SampleOptions,
-    ) -> Result<u64, BetonError> {
+    pub(super) fn position_in(&self, epoch: &Epoch, options: &SampleOptions) -> Result<u64, Error> {
         let path = || epoch.dataset.path.clone();
-        let refuse = |reason| Err(BetonError::StateMismatch { path: path(), reason });
+        let refuse = |reason: &str| {
+            let (path, reason) = (path(), reason.to_owned());
+            Err(Error::StateMismatch { path, reason })
+        };
         if self.version != VERSION {
             return refuse("it is of another version of this library");
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Allocation, Damage};
+use super::{Allocation, BetonDamage};
 use crate::permutation::mix;
 
 /// Where the pages are, and how large each is.
@@ -134,7 +134,12 @@ impl Table {
 
     /// The region of that sample at `ptr`, of that size if it is known. One of no bytes need not be
     /// in the table.
-    pub(super) fn find(&self, sample: u64, ptr: u64, size: Option<u64>) -> Result<Region, Damage> {
+    pub(super) fn find(
+        &self,
+        sample: u64,
+        ptr: u64,
+        size: Option<u64>,
+    ) -> Result<Region, BetonDamage> {
         if size == Some(0) {
             return Ok(Region { ptr, size: 0 });
         }
@@ -144,16 +149,18 @@ impl Table {
         let entry = there.take(SHARED_MAX).max_by_key(|entry| {
             (entry.sample == sample, entry.size > 0, entry.flaw == Flaw::None, entry.size)
         });
-        let Some(entry) = entry else { return Err(Damage::NotAllocated { ptr }) };
+        let Some(entry) = entry else { return Err(BetonDamage::NotAllocated { ptr }) };
         let found = u64::from(entry.size);
         match entry.flaw {
-            _ if entry.sample != sample => Err(Damage::ForeignRegion { ptr, owner: entry.sample }),
-            Flaw::OutsidePages => Err(Damage::OutsidePages { ptr, size: found }),
-            Flaw::CrossesPage => Err(Damage::CrossesPage { ptr, size: found }),
-            Flaw::Overlaps => Err(Damage::Overlaps { ptr, size: found }),
+            _ if entry.sample != sample => {
+                Err(BetonDamage::ForeignRegion { ptr, owner: entry.sample })
+            }
+            Flaw::OutsidePages => Err(BetonDamage::OutsidePages { ptr, size: found }),
+            Flaw::CrossesPage => Err(BetonDamage::CrossesPage { ptr, size: found }),
+            Flaw::Overlaps => Err(BetonDamage::Overlaps { ptr, size: found }),
             Flaw::None => match size {
                 Some(expected) if expected != found => {
-                    Err(Damage::WrongSize { ptr, expected, found })
+                    Err(BetonDamage::WrongSize { ptr, expected, found })
                 }
                 // Less than 4 GiB, which a target with smaller addresses could not read anyway.
                 _ => Ok(Region { ptr, size: usize::try_from(found).unwrap_or(usize::MAX) }),
@@ -190,10 +197,13 @@ mod tests {
         assert_eq!(table.find(7, 1500, Some(100)), Ok(Region { ptr: 1500, size: 100 }));
         assert_eq!(table.find(9, 1400, None), Ok(Region { ptr: 1400, size: 100 }));
         assert_eq!(table.find(9, 0, Some(0)), Ok(Region { ptr: 0, size: 0 }));
-        assert_eq!(table.find(3, 1001, None), Err(Damage::NotAllocated { ptr: 1001 }));
-        assert_eq!(table.find(3, 0, None), Err(Damage::NotAllocated { ptr: 0 }));
-        assert_eq!(table.find(3, 1500, None), Err(Damage::ForeignRegion { ptr: 1500, owner: 7 }));
-        let wrong = Damage::WrongSize { ptr: 1500, expected: 99, found: 100 };
+        assert_eq!(table.find(3, 1001, None), Err(BetonDamage::NotAllocated { ptr: 1001 }));
+        assert_eq!(table.find(3, 0, None), Err(BetonDamage::NotAllocated { ptr: 0 }));
+        assert_eq!(
+            table.find(3, 1500, None),
+            Err(BetonDamage::ForeignRegion { ptr: 1500, owner: 7 })
+        );
+        let wrong = BetonDamage::WrongSize { ptr: 1500, expected: 99, found: 100 };
         assert_eq!(table.find(7, 1500, Some(99)), Err(wrong));
         assert_eq!((table.bytes, table.alignment), (600, 4));
     }
@@ -209,11 +219,11 @@ mod tests {
             (5, 4000, 1000),
             (6, 2001, 99),
         ]);
-        assert!(matches!(table.find(0, 999, None), Err(Damage::OutsidePages { .. })));
-        assert!(matches!(table.find(1, 4999, None), Err(Damage::OutsidePages { .. })));
-        assert!(matches!(table.find(2, 1999, None), Err(Damage::CrossesPage { .. })));
-        assert!(matches!(table.find(3, u64::MAX, None), Err(Damage::OutsidePages { .. })));
-        assert!(matches!(table.find(4, 3000, None), Err(Damage::OutsidePages { .. })));
+        assert!(matches!(table.find(0, 999, None), Err(BetonDamage::OutsidePages { .. })));
+        assert!(matches!(table.find(1, 4999, None), Err(BetonDamage::OutsidePages { .. })));
+        assert!(matches!(table.find(2, 1999, None), Err(BetonDamage::CrossesPage { .. })));
+        assert!(matches!(table.find(3, u64::MAX, None), Err(BetonDamage::OutsidePages { .. })));
+        assert!(matches!(table.find(4, 3000, None), Err(BetonDamage::OutsidePages { .. })));
         assert!(table.find(5, 4000, None).is_ok() && table.find(6, 2001, None).is_ok());
     }
 
@@ -224,9 +234,9 @@ mod tests {
         assert_eq!(table.find(1, 1400, None), Ok(Region { ptr: 1400, size: 0 }));
         assert_eq!(table.find(2, 1400, None), Ok(Region { ptr: 1400, size: 100 }));
         assert_eq!(table.find(2, 1400, Some(100)), Ok(Region { ptr: 1400, size: 100 }));
-        let outside = Damage::OutsidePages { ptr: 1400, size: 5000 };
+        let outside = BetonDamage::OutsidePages { ptr: 1400, size: 5000 };
         assert_eq!(table.find(3, 1400, None), Err(outside));
-        assert!(matches!(table.find(4, 1400, None), Err(Damage::ForeignRegion { .. })));
+        assert!(matches!(table.find(4, 1400, None), Err(BetonDamage::ForeignRegion { .. })));
     }
 
     proptest! {
@@ -249,7 +259,7 @@ mod tests {
                 if !is_hidden && rows.iter().all(|(other, at, len)| other == id || (at, len) != (ptr, size)) {
                     let found = table.find(*id, *ptr, None);
                     let expected = if overlaps {
-                        Err(Damage::Overlaps { ptr: *ptr, size: *size })
+                        Err(BetonDamage::Overlaps { ptr: *ptr, size: *size })
                     } else {
                         Ok(Region { ptr: *ptr, size: *size as usize })
                     };

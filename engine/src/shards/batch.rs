@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use ringmain_backends::{Buffer, BufferPool, PoolOptions};
 
-use super::ShardError;
+use super::Error;
 use super::convert::{to_native, widen_in_place};
 use super::header::VALUE_BYTES;
 use super::writer::{RowValue, whole_rows};
@@ -168,15 +168,15 @@ impl RowBatch {
     /// let batch = RowBatch::from_rows(&[7, 9], &[1.0f32, 2.0, 3.0, 4.0], 2)?;
     /// assert_eq!((batch.row_ids(), batch.len()), (&[7, 9][..], 2));
     /// assert_eq!(batch.delivered(), Delivered::F32);
-    /// # Ok::<(), ringmain::shards::ShardError>(())
+    /// # Ok::<(), ringmain::Error>(())
     /// ```
     pub fn from_rows<T: RowValue>(
         row_ids: &[u64],
         values: &[T],
         width: usize,
-    ) -> Result<Self, ShardError> {
+    ) -> Result<Self, Error> {
         let path = || PathBuf::from("(in memory)");
-        let invalid = |reason| ShardError::InvalidRows { path: path(), reason };
+        let invalid = |reason| Error::InvalidItem { path: path(), item: None, reason };
         let rows = whole_rows(values.len() as u64, width).map_err(invalid)?;
         if rows != row_ids.len() as u64 {
             return Err(invalid(format!("{rows} rows have {} ids", row_ids.len())));
@@ -187,7 +187,7 @@ impl RowBatch {
         let limit_bytes = len_bytes.max(BUFFER_BYTES_MIN);
         let mut buffer = BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() })
             .and_then(|pool| pool.try_take(len_bytes))
-            .map_err(|error| ShardError::backend(&path(), error))?;
+            .map_err(|error| Error::backend(&path(), error))?;
         buffer[..bytes.len()].copy_from_slice(bytes);
         buffer[at..].copy_from_slice(bytemuck::cast_slice(row_ids));
         Ok(Self {
@@ -329,7 +329,7 @@ impl RowBatch {
     /// rows[4..].fill(0);
     /// ids[0] = 9;
     /// assert_eq!((batch.row_ids(), batch.rows_f32()), (&[9][..], Some(&[1.0, 0.0][..])));
-    /// # Ok::<(), ringmain::shards::ShardError>(())
+    /// # Ok::<(), ringmain::Error>(())
     /// ```
     #[must_use]
     pub fn parts_mut(&mut self) -> (&mut [u8], &mut [u64]) {

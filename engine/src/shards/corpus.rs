@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use ringmain_backends::ReadBackendExt;
 
-use super::ShardError;
 use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
+use super::{Error, ShardDamage};
 use crate::Engine;
 use crate::permutation::mix;
 use crate::steady::{Change, SteadyFile};
@@ -31,16 +31,17 @@ impl Shard {
     }
 
     /// Whether the file is still the one that was opened: an error if not.
-    pub(super) fn check_unchanged(&self) -> Result<(), ShardError> {
+    pub(super) fn check_unchanged(&self) -> Result<(), Error> {
         self.file.check().map_err(|change| match change {
             Change::Cut { len } if len < self.payload_end => self.truncated(len),
-            Change::Cut { .. } => changed(self.path(), Change::Written),
-            change => changed(self.path(), change),
+            Change::Cut { .. } => Error::changed(self.path(), Change::Written),
+            change => Error::changed(self.path(), change),
         })
     }
 
-    pub(super) fn truncated(&self, actual: u64) -> ShardError {
-        ShardError::Truncated { path: self.path().to_owned(), expected: self.payload_end, actual }
+    pub(super) fn truncated(&self, actual: u64) -> Error {
+        let (path, expected) = (self.path().to_owned(), self.payload_end);
+        Error::Truncated { path, what: "rows", expected, actual }
     }
 }
 
@@ -61,7 +62,7 @@ impl Corpus {
     pub(super) fn open<P: AsRef<Path>>(
         engine: &Engine,
         paths: impl IntoIterator<Item = P>,
-    ) -> Result<Self, ShardError> {
+    ) -> Result<Self, Error> {
         let mut corpus =
             Self { shards: Vec::new(), width: 0, rows: 0, path: PathBuf::new(), fingerprint: 0 };
         let mut width = None;
@@ -71,21 +72,29 @@ impl Corpus {
             let (path, first) = (path.as_path(), width.is_none());
             let Opened { file, header, sample } = open_shard(engine, path)?;
             let found = usize::try_from(header.width)
-                .map_err(|_| ShardError::TooManyRows { path: path.to_owned() })?;
+                .map_err(|_| Error::format(path, ShardDamage::TooManyRows))?;
             if first {
                 path.clone_into(&mut corpus.path);
             }
             let expected = *width.get_or_insert(found);
             if found != expected {
-                let path = path.to_owned();
-                return Err(ShardError::WidthMismatch { path, expected, found });
+                let damage = ShardDamage::WidthMismatch { expected, found };
+                return Err(Error::format(path, damage));
             }
             corpus.mix_in(path, header, sample);
             corpus.add(path, file, header)?;
         }
         if corpus.rows == 0 {
-            let path = width.is_some().then_some(corpus.path);
-            return Err(ShardError::Empty { path });
+            return Err(match width {
+                Some(_) => {
+                    let reason = "the shards have no rows";
+                    Error::format(&corpus.path, ShardDamage::Empty { reason })
+                }
+                None => {
+                    let reason = "a source needs at least one shard";
+                    Error::invalid_option("paths", "an empty list", reason)
+                }
+            });
         }
         corpus.width = width.unwrap_or(0);
         Ok(corpus)
@@ -100,19 +109,14 @@ impl Corpus {
         self.fingerprint = words.fold(self.fingerprint, |hash, word| mix(hash ^ mix(word)));
     }
 
-    fn add(
-        &mut self,
-        path: &Path,
-        file: SteadyFile,
-        header: ShardHeader,
-    ) -> Result<(), ShardError> {
+    fn add(&mut self, path: &Path, file: SteadyFile, header: ShardHeader) -> Result<(), Error> {
         if header.rows == 0 {
             return Ok(());
         }
         let (first_row, rows) = (self.rows, header.rows);
         self.rows = first_row
             .checked_add(rows)
-            .ok_or_else(|| ShardError::TooManyRows { path: path.to_owned() })?;
+            .ok_or_else(|| Error::format(path, ShardDamage::TooManyRows))?;
         // The header was checked against the file, so there is such a length.
         let payload_end = header.file_len().unwrap_or(file.len());
         self.shards.push(Shard { file, first_row, rows, payload_end });
@@ -140,9 +144,9 @@ impl Corpus {
 }
 
 /// The `*.shard` files of a directory in the order of the bytes of their names: those that `open_dir`
-/// opens. That there are none is [`ShardError::Empty`].
-pub fn list_shards(dir: &Path) -> Result<Vec<PathBuf>, ShardError> {
-    let list_error = |error| ShardError::io(dir, "listing the shards of the directory", error);
+/// opens. A folder without any is [`ShardDamage::Empty`].
+pub fn list_shards(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let list_error = |error| Error::io(dir, "listing the shards of the directory", error);
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(list_error)? {
         let path = entry.map_err(list_error)?.path();
@@ -151,7 +155,8 @@ pub fn list_shards(dir: &Path) -> Result<Vec<PathBuf>, ShardError> {
         }
     }
     if paths.is_empty() {
-        return Err(ShardError::Empty { path: Some(dir.to_owned()) });
+        let reason = "the folder has no `*.shard` files";
+        return Err(Error::format(dir, ShardDamage::Empty { reason }));
     }
     let name = |path: &PathBuf| path.file_name().map(|name| name.as_encoded_bytes().to_vec());
     paths.sort_by_cached_key(name);
@@ -159,9 +164,9 @@ pub fn list_shards(dir: &Path) -> Result<Vec<PathBuf>, ShardError> {
 }
 
 /// The path from the root; that of a file in memory is whatever name it has.
-fn absolute(path: &Path) -> Result<PathBuf, ShardError> {
+fn absolute(path: &Path) -> Result<PathBuf, Error> {
     let found = std::path::absolute(path)
-        .map_err(|error| ShardError::io(path, "finding the working directory", error))?;
+        .map_err(|error| Error::io(path, "finding the working directory", error))?;
     Ok(if found.exists() { found } else { path.to_owned() })
 }
 
@@ -173,21 +178,14 @@ struct Opened {
     sample: u64,
 }
 
-fn changed(path: &Path, change: Change) -> ShardError {
-    match change {
-        Change::Unknown(error) => ShardError::io(path, "looking at the shard", error),
-        change => ShardError::Changed { path: path.to_owned(), what: change.participle() },
-    }
-}
-
 /// So much of the values goes into the fingerprint; it is read with the header.
 const SAMPLE_BYTES: usize = 224;
 
-fn open_shard(engine: &Engine, path: &Path) -> Result<Opened, ShardError> {
+fn open_shard(engine: &Engine, path: &Path) -> Result<Opened, Error> {
     let backend = engine.backend();
-    let failed = |error| ShardError::backend(path, error);
+    let failed = |error| Error::backend(path, error);
     let file = backend.open(path).map_err(failed)?;
-    let file = SteadyFile::new(file).map_err(|change| changed(path, change))?;
+    let file = SteadyFile::new(file).map_err(|change| Error::changed(path, change))?;
     let file_len = backend.len(&file).map_err(failed)?;
     let mut bytes = [0; HEADER_LEN + SAMPLE_BYTES];
     // At most that many, so it fits.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::ShardError;
+use super::{Error, ShardDamage};
 
 /// What a shard begins with.
 pub const SHARD_MAGIC: [u8; 8] = *b"GAMSAE01";
@@ -39,30 +39,32 @@ impl ShardHeader {
     /// let bytes = encode_shard_bytes(&[1.0f32, 2.0, 3.0, 4.0], 2)?;
     /// let header = ShardHeader::parse(&bytes, bytes.len() as u64, Path::new("a.shard"))?;
     /// assert_eq!((header.rows, header.width), (2, 2));
-    /// # Ok::<(), ringmain::shards::ShardError>(())
+    /// # Ok::<(), ringmain::Error>(())
     /// ```
-    pub fn parse(bytes: &[u8], file_len: u64, path: &Path) -> Result<Self, ShardError> {
-        let truncated =
-            |expected| ShardError::Truncated { path: path.to_owned(), expected, actual: file_len };
+    pub fn parse(bytes: &[u8], file_len: u64, path: &Path) -> Result<Self, Error> {
+        let truncated = |what, expected| {
+            let (path, actual) = (path.to_owned(), file_len);
+            Error::Truncated { path, what, expected, actual }
+        };
         let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
-            return Err(truncated(HEADER_LEN as u64));
+            return Err(truncated("header", HEADER_LEN as u64));
         };
         if !header.starts_with(&SHARD_MAGIC) {
-            return Err(ShardError::BadMagic { path: path.to_owned() });
+            return Err(Error::format(path, ShardDamage::BadMagic));
         }
         let tag = u32::from_le_bytes(field(header, DTYPE_AT));
         if tag != DTYPE_F32 {
-            return Err(ShardError::BadDtype { path: path.to_owned(), tag });
+            return Err(Error::format(path, ShardDamage::BadDtype { tag }));
         }
         let rows = u64::from_le_bytes(field(header, ROWS_AT));
         let width = u64::from_le_bytes(field(header, WIDTH_AT));
         let header = Self { rows, width };
         let expected = header.file_len().unwrap_or(u64::MAX);
         if file_len < expected || expected == u64::MAX {
-            return Err(truncated(expected));
+            return Err(truncated("rows", expected));
         }
         if width == 0 && rows > 0 {
-            return Err(ShardError::ZeroWidth { path: path.to_owned() });
+            return Err(Error::format(path, ShardDamage::ZeroWidth));
         }
         Ok(header)
     }
@@ -99,7 +101,7 @@ mod tests {
         let bytes = header.to_bytes();
         assert_eq!(ShardHeader::parse(&bytes, 92, Path::new("a")).unwrap(), header);
         let cut = ShardHeader::parse(&bytes, 91, Path::new("a"));
-        assert!(matches!(cut, Err(ShardError::Truncated { expected: 92, actual: 91, .. })));
+        assert!(matches!(cut, Err(Error::Truncated { expected: 92, actual: 91, .. })));
     }
 
     #[test]
@@ -107,7 +109,7 @@ mod tests {
         for (rows, width) in [(u64::MAX, 1), (1, u64::MAX), (1 << 61, 1), (1 << 32, 1 << 32)] {
             let bytes = ShardHeader { rows, width }.to_bytes();
             let error = ShardHeader::parse(&bytes, u64::MAX, Path::new("a")).unwrap_err();
-            assert!(matches!(error, ShardError::Truncated { expected: u64::MAX, .. }), "{error}");
+            assert!(matches!(error, Error::Truncated { expected: u64::MAX, .. }), "{error}");
         }
     }
 }

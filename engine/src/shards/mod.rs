@@ -36,7 +36,7 @@
 //!
 //! Batches that are held count against the engine's memory limit. When they are
 //! all of it, the next batch is waited for a while, as another thread may drop one, and then is
-//! [`ShardError::MemorySpent`]; nothing is lost, and the call can be repeated.
+//! [`Error::MemorySpent`]; nothing is lost, and the call can be repeated.
 //!
 //! # Fork
 //! A child process goes on where its parent stood, with a reading thread of its own.
@@ -44,7 +44,7 @@
 mod batch;
 mod convert;
 mod corpus;
-mod error;
+mod damage;
 mod header;
 mod options;
 mod order;
@@ -56,7 +56,7 @@ mod writer;
 
 pub use batch::{Delivered, RowBatch};
 pub use corpus::list_shards;
-pub use error::ShardError;
+pub use damage::ShardDamage;
 pub use header::{DTYPE_F32, HEADER_LEN, SHARD_MAGIC, ShardHeader};
 pub use options::ShardOptions;
 pub use order::Order;
@@ -66,6 +66,7 @@ pub use state::ShardState;
 pub use writer::encode_shard_array;
 pub use writer::{RowValue, ShardWriter, encode_shard_bytes};
 
+use crate::Error;
 pub use crate::partition::Partition;
 
 /// A source of rows in a fixed order that can be replayed. Others can have one too: their batches
@@ -86,7 +87,7 @@ pub trait CorpusRowSource {
     fn batch_rows(&self) -> usize;
 
     /// The next batch; `None` at the end.
-    fn next_batch(&mut self) -> Result<Option<RowBatch>, ShardError>;
+    fn next_batch(&mut self) -> Result<Option<RowBatch>, Error>;
 
     /// Back to the first row.
     fn reset(&mut self);

@@ -8,10 +8,10 @@ use super::batch::Delivered;
 use super::corpus::{Corpus, list_shards};
 use super::order::{Order, Sequence};
 use super::schedule::Epoch;
-use super::{ShardError, ShardSource};
-use crate::Engine;
+use super::{Error, ShardSource};
 use crate::partition::Partition;
 use crate::prefetch::Limits;
+use crate::{Engine, Item};
 
 /// The seed contract's batch, where the engine has the memory for several of them.
 const BATCH_ROWS_DEFAULT: usize = 1024;
@@ -93,7 +93,7 @@ impl ShardOptions {
     }
 
     /// How long the next batch is waited for while all of the engine's buffers are held. After
-    /// that it is [`ShardError::MemorySpent`], since whoever waits may be who holds them: 5 seconds
+    /// that it is [`Error::MemorySpent`], since whoever waits may be who holds them: 5 seconds
     /// by default.
     pub fn memory_patience(mut self, patience: Duration) -> Self {
         self.memory_patience = patience;
@@ -133,7 +133,7 @@ impl ShardOptions {
         self,
         engine: &Engine,
         paths: impl IntoIterator<Item = P>,
-    ) -> Result<ShardSource, ShardError> {
+    ) -> Result<ShardSource, Error> {
         let corpus = Arc::new(Corpus::open(engine, paths)?);
         let epoch = self.epoch(engine, &corpus)?;
         let limits =
@@ -142,24 +142,13 @@ impl ShardOptions {
     }
 
     /// Opens all `*.shard` files of a directory, in the order of the bytes of their names.
-    pub fn open_dir(
-        self,
-        engine: &Engine,
-        dir: impl AsRef<Path>,
-    ) -> Result<ShardSource, ShardError> {
+    pub fn open_dir(self, engine: &Engine, dir: impl AsRef<Path>) -> Result<ShardSource, Error> {
         let dir = dir.as_ref();
-        self.open(engine, list_shards(dir)?).map_err(|error| match error {
-            ShardError::Empty { .. } => ShardError::Empty { path: Some(dir.to_owned()) },
-            error => error,
-        })
+        self.open(engine, list_shards(dir)?)
     }
 
     /// An epoch over the corpus, if the options allow one.
-    pub(super) fn epoch(
-        &self,
-        engine: &Engine,
-        corpus: &Arc<Corpus>,
-    ) -> Result<Arc<Epoch>, ShardError> {
+    pub(super) fn epoch(&self, engine: &Engine, corpus: &Arc<Corpus>) -> Result<Arc<Epoch>, Error> {
         self.check(corpus)?;
         let len = self.row_ids.as_ref().map_or(corpus.rows, |ids| ids.len() as u64);
         let alignment = corpus.shards.iter().map(|shard| shard.file.alignment());
@@ -184,27 +173,22 @@ impl ShardOptions {
         Ok(Arc::new(epoch))
     }
 
-    fn check(&self, corpus: &Corpus) -> Result<(), ShardError> {
-        let invalid = |option, value: String, reason: &str| ShardError::InvalidOption {
-            path: corpus.path.clone(),
-            option,
-            value,
-            reason: reason.to_owned(),
-        };
+    fn check(&self, corpus: &Corpus) -> Result<(), Error> {
         let Partition { rank, world } = self.partition;
         if !self.partition.is_valid() {
             let value = format!("rank {rank} of {world}");
-            return Err(invalid("partition", value, "ranks count from 0 to below the world"));
+            let reason = "ranks count from 0 to below the world";
+            return Err(Error::invalid_option("partition", value, reason));
         }
         match self.row_ids.as_deref() {
             Some([]) => {
                 let reason = "a source delivers at least one row";
-                Err(invalid("only_rows", "an empty list".into(), reason))
+                Err(Error::invalid_option("only_rows", "an empty list", reason))
             }
-            Some([.., last]) if *last >= corpus.rows => Err(ShardError::NoSuchRow {
+            Some([.., last]) if *last >= corpus.rows => Err(Error::NoSuchItem {
                 path: corpus.path.clone(),
-                row_id: *last,
-                reason: "the shards have fewer rows",
+                item: Item::Row(*last),
+                reason: format!("the shards have {} rows", corpus.rows),
             }),
             _ => Ok(()),
         }
@@ -212,7 +196,7 @@ impl ShardOptions {
 
     /// The rows of a batch, of which two must fit in the engine's buffers: one that is used and one
     /// that is read.
-    fn choose_batch_rows(&self, epoch: &Epoch) -> Result<usize, ShardError> {
+    fn choose_batch_rows(&self, epoch: &Epoch) -> Result<usize, Error> {
         let limit_bytes = epoch.engine.pool().limit_bytes();
         let rows = self.batch_rows.unwrap_or_else(|| {
             // Of the width and the limit alone, so that a loader that moves to another backend or
@@ -234,7 +218,6 @@ impl ShardOptions {
                  buffers (half of its memory limit); lower it or raise memory_limit_bytes"
             )
         };
-        let (path, value) = (epoch.corpus.path.clone(), rows.to_string());
-        Err(ShardError::InvalidOption { path, option: "batch_rows", value, reason })
+        Err(Error::invalid_option("batch_rows", rows, reason))
     }
 }

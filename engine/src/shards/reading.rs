@@ -4,7 +4,7 @@ use std::mem;
 
 use ringmain_backends::{Read, ReadBackendExt, Result};
 
-use super::ShardError;
+use super::Error;
 use super::batch::RowBatch;
 use super::convert::{BLOCK_VALUES, widen, widen_mapped};
 use super::corpus::Corpus;
@@ -59,8 +59,8 @@ impl ReadMemory {
     pub(super) fn check_shards(
         &mut self,
         corpus: &Corpus,
-        mut outcome: Result<(), ShardError>,
-    ) -> Result<(), ShardError> {
+        mut outcome: Result<(), Error>,
+    ) -> Result<(), Error> {
         for shard in self.touched.drain(..) {
             self.is_touched[shard] = false;
             if outcome.is_ok() {

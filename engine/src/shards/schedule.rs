@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringmain_backends::{Access, Expectation};
 
-use super::ShardError;
+use super::Error;
 use super::batch::{Delivered, RowBatch, Shape};
 use super::corpus::Corpus;
 use super::order::{Order, Sequence};
@@ -141,25 +141,25 @@ impl Epoch {
     }
 
     /// Memory for the batch at a position, with its row ids.
-    fn stage(&self, at: u64, len: usize, need: Need) -> Result<RowBatch, ShardError> {
+    fn stage(&self, at: u64, len: usize, need: Need) -> Result<RowBatch, Error> {
         let mut first = [0];
         self.fill_row_ids(at, &mut first);
         let shard = &self.corpus.shards[self.corpus.shard_of(first[0], 0)];
         let offset = self.corpus.offset(shard, first[0]);
         let mut batch = RowBatch::take(&self.engine, &self.share, need, self.shape(len), offset)
-            .map_err(|error| ShardError::backend(shard.path(), error))?;
+            .map_err(|error| Error::reading(shard.path(), None, "a batch", error))?;
         self.fill_row_ids(at, batch.row_ids_mut());
         Ok(batch)
     }
 
-    fn read_error(&self, error: ringmain_backends::Error) -> ShardError {
+    fn read_error(&self, error: ringmain_backends::Error) -> Error {
         let path = error.path().unwrap_or(&self.corpus.path).to_owned();
         if let ringmain_backends::Error::PastEnd { file_len, .. } = &error
             && let Some(shard) = self.corpus.shards.iter().find(|shard| shard.path() == path)
         {
             return shard.truncated(*file_len);
         }
-        ShardError::backend(&path, error)
+        Error::backend(&path, error)
     }
 }
 
@@ -216,7 +216,7 @@ impl BatchSchedule {
     }
 
     /// Takes memory for the next batch, and for those after it that may be read with it.
-    fn stage(&mut self, room: Room) -> Result<(), ShardError> {
+    fn stage(&mut self, room: Room) -> Result<(), Error> {
         let most = if self.epoch.is_queued { GROUP_BYTES_MAX } else { PLAIN_GROUP_BYTES };
         let group_bytes = room.budget_bytes.min(most);
         let (mut at, mut bytes) = (self.at, 0);
@@ -248,7 +248,7 @@ impl BatchSchedule {
     }
 
     /// Reads the first batches that were staged, and sees that their shards are unchanged.
-    fn fill(&mut self, batches: usize) -> Result<(), ShardError> {
+    fn fill(&mut self, batches: usize) -> Result<(), Error> {
         let Self { epoch, scratch, .. } = self;
         let outcome = scratch.reads.fill(epoch, &mut scratch.staged[..batches]);
         scratch.reads.check_shards(&epoch.corpus, outcome.map_err(|error| epoch.read_error(error)))
@@ -257,14 +257,14 @@ impl BatchSchedule {
 
 impl Schedule for BatchSchedule {
     type Item = RowBatch;
-    type Error = ShardError;
+    type Error = Error;
 
     fn next_bytes(&self) -> Option<usize> {
         let len = self.epoch.batch_len(self.at);
         (len > 0).then(|| self.epoch.window_bytes(len))
     }
 
-    fn read(&mut self, room: Room, done: &mut Vec<Done<RowBatch>>) -> Result<(), ShardError> {
+    fn read(&mut self, room: Room, done: &mut Vec<Done<RowBatch>>) -> Result<(), Error> {
         self.scratch.staged.clear();
         self.stage(room)?;
         let batches = self.scratch.staged.len();
@@ -286,12 +286,12 @@ impl Schedule for BatchSchedule {
         self.at += batch.len() as u64;
     }
 
-    fn is_out_of_buffers(error: &ShardError) -> bool {
-        matches!(error, ShardError::MemorySpent { .. })
+    fn is_out_of_buffers(error: &Error) -> bool {
+        matches!(error, Error::MemorySpent { .. })
     }
 
-    fn reader_died(&self) -> ShardError {
-        ShardError::ReaderPanicked { path: self.epoch.corpus.path.clone() }
+    fn reader_died(&self) -> Error {
+        Error::reader_panicked(&self.epoch.corpus.path)
     }
 }
 

@@ -11,9 +11,9 @@ use super::options::ShardOptions;
 use super::order::{Order, Sequence};
 use super::schedule::{BatchSchedule, Epoch};
 use super::state::ShardState;
-use super::{CorpusRowSource, ShardError};
-use crate::Engine;
+use super::{CorpusRowSource, Error};
 use crate::prefetch::{Limits, Prefetcher};
+use crate::{Engine, Item};
 
 /// Delivers the rows of `GAMSAE01` shards in batches, through any backend.
 ///
@@ -52,12 +52,12 @@ impl ShardSource {
     pub fn open<P: AsRef<Path>>(
         engine: &Engine,
         paths: impl IntoIterator<Item = P>,
-    ) -> Result<Self, ShardError> {
+    ) -> Result<Self, Error> {
         ShardOptions::new().open(engine, paths)
     }
 
     /// Opens all `*.shard` files of a directory, in the order of the bytes of their names.
-    pub fn open_dir(engine: &Engine, dir: impl AsRef<Path>) -> Result<Self, ShardError> {
+    pub fn open_dir(engine: &Engine, dir: impl AsRef<Path>) -> Result<Self, Error> {
         ShardOptions::new().open_dir(engine, dir)
     }
 
@@ -135,7 +135,7 @@ impl ShardSource {
     }
 
     /// The next batch; `None` at the end of the epoch. After an error it tries the same batch again.
-    pub fn next_batch(&mut self) -> Result<Option<RowBatch>, ShardError> {
+    pub fn next_batch(&mut self) -> Result<Option<RowBatch>, Error> {
         let outcome = self.prefetcher.next();
         self.delivered(outcome)
     }
@@ -165,14 +165,14 @@ impl ShardSource {
     pub fn next_batch_within(
         &mut self,
         timeout: Duration,
-    ) -> Poll<Result<Option<RowBatch>, ShardError>> {
+    ) -> Poll<Result<Option<RowBatch>, Error>> {
         self.prefetcher.next_within(timeout).map(|outcome| self.delivered(outcome))
     }
 
     fn delivered(
         &mut self,
-        outcome: Option<Result<RowBatch, ShardError>>,
-    ) -> Result<Option<RowBatch>, ShardError> {
+        outcome: Option<Result<RowBatch, Error>>,
+    ) -> Result<Option<RowBatch>, Error> {
         let Some(outcome) = outcome else { return Ok(None) };
         let mut batch = outcome?;
         self.has_failed = false;
@@ -207,10 +207,12 @@ impl ShardSource {
     }
 
     /// To where a row stands in the order: the next batch begins with it.
-    pub fn seek(&mut self, row_id: u64) -> Result<(), ShardError> {
+    pub fn seek(&mut self, row_id: u64) -> Result<(), Error> {
         let epoch = Arc::clone(self.epoch());
-        let refuse =
-            |reason| Err(ShardError::NoSuchRow { path: epoch.corpus.path.clone(), row_id, reason });
+        let refuse = |reason: &str| {
+            let (path, item) = (epoch.corpus.path.clone(), Item::Row(row_id));
+            Err(Error::NoSuchItem { path, item, reason: reason.to_owned() })
+        };
         if row_id >= epoch.corpus.rows {
             return refuse("the shards have fewer rows");
         }
@@ -256,7 +258,7 @@ impl ShardSource {
     /// assert_eq!(later.next_batch()?.expect("more").row_ids(), [4, 5, 6, 7]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn resume(&mut self, state: &ShardState) -> Result<(), ShardError> {
+    pub fn resume(&mut self, state: &ShardState) -> Result<(), Error> {
         let order = self.options.order.with_epoch(state.epoch());
         let epoch = self.epoch_in_order(order);
         let at = state.position_in(&epoch, &self.options)?;
@@ -295,7 +297,7 @@ impl CorpusRowSource for ShardSource {
         self.batch_rows()
     }
 
-    fn next_batch(&mut self) -> Result<Option<RowBatch>, ShardError> {
+    fn next_batch(&mut self) -> Result<Option<RowBatch>, Error> {
         self.next_batch()
     }
 
@@ -308,7 +310,7 @@ impl CorpusRowSource for ShardSource {
 /// over errors does too, until [`next_batch`](ShardSource::next_batch) succeeds or the source is
 /// moved (`reset`, `seek`, `skip_batches`, …); then it goes on from there.
 impl Iterator for ShardSource {
-    type Item = Result<RowBatch, ShardError>;
+    type Item = Result<RowBatch, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.has_failed {

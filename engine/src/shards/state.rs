@@ -1,6 +1,6 @@
 //! Where a source stands, in a form that outlives the process.
 
-use super::ShardError;
+use super::Error;
 use super::options::ShardOptions;
 use super::order::Order;
 use super::schedule::Epoch;
@@ -49,13 +49,12 @@ impl ShardState {
     }
 
     /// The position it means in that epoch, if it is a state of that.
-    pub(super) fn position_in(
-        &self,
-        epoch: &Epoch,
-        options: &ShardOptions,
-    ) -> Result<u64, ShardError> {
+    pub(super) fn position_in(&self, epoch: &Epoch, options: &ShardOptions) -> Result<u64, Error> {
         let path = || epoch.corpus.path.clone();
-        let refuse = |reason| Err(ShardError::StateMismatch { path: path(), reason });
+        let refuse = |reason: &str| {
+            let (path, reason) = (path(), reason.to_owned());
+            Err(Error::StateMismatch { path, reason })
+        };
         if self.version != VERSION {
             return refuse("it is of another version of this library");
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ringmain_backends::OutputFile;
 
-use super::ShardError;
+use super::Error;
 use super::batch::Delivered;
 use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 
@@ -54,10 +54,11 @@ impl RowValue for f64 {}
 /// ```
 /// let bytes = ringmain::shards::encode_shard_bytes(&[1.0f64, 2.0], 1)?;
 /// assert_eq!(bytes.len(), 32 + 2 * 4);
-/// # Ok::<(), ringmain::shards::ShardError>(())
+/// # Ok::<(), ringmain::Error>(())
 /// ```
-pub fn encode_shard_bytes<T: RowValue>(values: &[T], width: usize) -> Result<Vec<u8>, ShardError> {
-    let invalid = |reason| ShardError::InvalidRows { path: PathBuf::from("(in memory)"), reason };
+pub fn encode_shard_bytes<T: RowValue>(values: &[T], width: usize) -> Result<Vec<u8>, Error> {
+    let path = PathBuf::from("(in memory)");
+    let invalid = |reason| Error::InvalidItem { path, item: None, reason };
     let rows = whole_rows(values.len() as u64, width).map_err(invalid)?;
     let header = ShardHeader { rows, width: width as u64 };
     let mut bytes = Vec::with_capacity(HEADER_LEN + values.len() * VALUE_BYTES);
@@ -73,12 +74,10 @@ pub fn encode_shard_bytes<T: RowValue>(values: &[T], width: usize) -> Result<Vec
 /// use ringmain::shards::{encode_shard_array, encode_shard_bytes};
 /// let turned = array![[1.0f64, 3.0], [2.0, 4.0]].reversed_axes();
 /// assert_eq!(encode_shard_array(turned.view())?, encode_shard_bytes(&[1.0f32, 2.0, 3.0, 4.0], 2)?);
-/// # Ok::<(), ringmain::shards::ShardError>(())
+/// # Ok::<(), ringmain::Error>(())
 /// ```
 #[cfg(feature = "ndarray")]
-pub fn encode_shard_array<T: RowValue>(
-    rows: ndarray::ArrayView2<'_, T>,
-) -> Result<Vec<u8>, ShardError> {
+pub fn encode_shard_array<T: RowValue>(rows: ndarray::ArrayView2<'_, T>) -> Result<Vec<u8>, Error> {
     let values: Vec<T> = rows.iter().copied().collect();
     encode_shard_bytes(&values, rows.ncols())
 }
@@ -139,20 +138,20 @@ pub struct ShardWriter {
 impl ShardWriter {
     /// Begins a shard of rows of `width` values. A shard that has the name already is replaced when
     /// this one is finished.
-    pub fn create(path: impl AsRef<Path>, width: usize) -> Result<Self, ShardError> {
+    pub fn create(path: impl AsRef<Path>, width: usize) -> Result<Self, Error> {
         let path = path.as_ref().to_owned();
         if let Err(reason) = whole_rows(0, width) {
-            return Err(ShardError::InvalidRows { path, reason });
+            return Err(Error::InvalidItem { path, item: None, reason });
         }
         let file = OutputFile::create(&path)
-            .map_err(|error| ShardError::io(&path, "creating the shard's temporary file", error))?;
+            .map_err(|error| Error::io(&path, "creating the shard's temporary file", error))?;
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + HEADER_LEN);
         buffer.resize(HEADER_LEN, 0); // no magic: whoever finds it sees that it is no shard
         Ok(Self { path, file, offset: 0, width, values: 0, buffer, has_failed: false })
     }
 
     /// Adds values: rows, or any part of them.
-    pub fn write<T: RowValue>(&mut self, values: &[T]) -> Result<(), ShardError> {
+    pub fn write<T: RowValue>(&mut self, values: &[T]) -> Result<(), Error> {
         let mut rest = values;
         while !rest.is_empty() {
             // Never more than the buffer has room for, so that it stays the size it has.
@@ -175,28 +174,31 @@ impl ShardWriter {
     }
 
     /// Completes the shard and gives it its name. Returns its rows.
-    pub fn finish(mut self) -> Result<u64, ShardError> {
+    pub fn finish(mut self) -> Result<u64, Error> {
         self.flush()?;
-        let rows = whole_rows(self.values, self.width)
-            .map_err(|reason| ShardError::InvalidRows { path: self.path.clone(), reason })?;
+        let rows = whole_rows(self.values, self.width).map_err(|reason| self.invalid(reason))?;
         let header = ShardHeader { rows, width: self.width as u64 };
         let completed = self.file.write_all_at(&header.to_bytes(), 0);
         completed
             .and_then(|()| self.file.complete())
-            .map_err(|error| ShardError::io(&self.path, "completing the shard", error))?;
+            .map_err(|error| Error::io(&self.path, "completing the shard", error))?;
         Ok(rows)
     }
 
-    fn flush(&mut self) -> Result<(), ShardError> {
+    fn invalid(&self, reason: String) -> Error {
+        Error::InvalidItem { path: self.path.clone(), item: None, reason }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
         if self.has_failed {
             let reason = "an earlier write has failed; write the shard anew".to_owned();
-            return Err(ShardError::InvalidRows { path: self.path.clone(), reason });
+            return Err(self.invalid(reason));
         }
         let outcome = self.file.write_all_at(&self.buffer, self.offset);
         self.offset += self.buffer.len() as u64;
         self.buffer.clear();
         self.has_failed = outcome.is_err();
-        outcome.map_err(|error| ShardError::io(&self.path, "writing the shard", error))
+        outcome.map_err(|error| Error::io(&self.path, "writing the shard", error))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::read_ahead::{ReadAhead, spawn};
-use super::{MappedWeights, MmapAdvice, Prepared, WeightsError};
+use super::{Error, MappedWeights, MmapAdvice, Prepared};
 
 /// The kernel is told so much at a time. It returns from one within a millisecond or so, and between
 /// two the thread looks whether anybody still wants the rest.
@@ -26,7 +26,7 @@ impl Advised {
     }
 
     /// Begins with the range here, and leaves the rest of a long one to a thread.
-    pub(super) fn prepare(&self, range: Range<usize>) -> Result<Prepared, WeightsError> {
+    pub(super) fn prepare(&self, range: Range<usize>) -> Result<Prepared, Error> {
         if range.is_empty() {
             return Ok(Prepared::InMemory);
         }
@@ -34,7 +34,7 @@ impl Advised {
         match self.weights.advise_range(MmapAdvice::WillNeed, range.start..rest.start) {
             Ok(()) if rest.is_empty() => return Ok(Prepared::Started),
             Ok(()) => {}
-            Err(WeightsError::Unsupported { .. }) => return Ok(Prepared::Unsupported),
+            Err(Error::Unsupported { .. }) => return Ok(Prepared::Unsupported),
             Err(error) => return Err(error),
         }
         let begin = || {

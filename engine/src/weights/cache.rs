@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use self::bounded::{Bounded, Kept};
-use super::{MappedWeights, MmapOptions, Unchanging, WeightsError};
+use super::{Error, MappedWeights, MmapOptions, Unchanging};
 
 /// The mappings that were asked for last, within a limit on the sum of their sizes.
 ///
 /// - **The bound** holds at every moment, however many threads ask. A file that does not fit is
-///   [`WeightsError::CacheFull`], and nothing is evicted for it in vain.
+///   [`Error::CacheFull`], and nothing is evicted for it in vain.
 /// - **The least recently asked for goes first**, of those that nobody holds (the last
 ///   [`Arc`] outside is gone) and that are not [locked](MappedWeights::lock_in_memory).
 /// - **One mapping a file.** Threads that ask for the same file at once wait for one opening. Files
@@ -103,7 +103,7 @@ impl WeightCache {
     }
 
     /// The file's mapping: the one there is, or a new one.
-    pub fn get_or_open(&self, path: impl AsRef<Path>) -> Result<Arc<MappedWeights>, WeightsError> {
+    pub fn get_or_open(&self, path: impl AsRef<Path>) -> Result<Arc<MappedWeights>, Error> {
         let path = path.as_ref();
         self.mappings.get_or_open(path, |version| {
             MappedWeights::open_version(path, version, &self.options, self.unchanging)

@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde::de::value::StrDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 
-use super::{Dtype, TensorFault, TensorInfo, WeightsError};
+use super::{Dtype, Error, TensorDamage, TensorInfo, WeightsDamage};
+use crate::Item;
 
 /// The file begins with the length of its header, a `u64`.
 pub(super) const LENGTH_BYTES: usize = 8;
@@ -29,8 +30,8 @@ pub(super) struct Header {
 }
 
 /// The bytes of the header itself, from the first bytes of a file.
-pub(super) fn header_bytes(start: &[u8], file_len: u64, path: &Path) -> Result<u64, WeightsError> {
-    let bad = |reason| WeightsError::BadHeader { path: path.to_owned(), reason };
+pub(super) fn header_bytes(start: &[u8], file_len: u64, path: &Path) -> Result<u64, Error> {
+    let bad = |reason| Error::format(path, WeightsDamage::BadHeader { reason });
     let Some(length) = start.first_chunk::<LENGTH_BYTES>() else {
         return Err(bad(format!("it has {file_len} bytes, and its length field alone has 8")));
     };
@@ -52,21 +53,14 @@ pub(super) fn header_bytes(start: &[u8], file_len: u64, path: &Path) -> Result<u
 
 /// What the header of file number `file` says, given all of its bytes and the number of those that
 /// follow it.
-pub(super) fn parse(
-    json: &[u8],
-    data_len: u64,
-    file: usize,
-    path: &Path,
-) -> Result<Header, WeightsError> {
-    let bad = |reason| WeightsError::BadHeader { path: path.to_owned(), reason };
+pub(super) fn parse(json: &[u8], data_len: u64, file: usize, path: &Path) -> Result<Header, Error> {
+    let bad = |reason| Error::format(path, WeightsDamage::BadHeader { reason });
     let text = std::str::from_utf8(json);
     let text = text.map_err(|error| bad(format!("its header is not UTF-8: {error}")))?;
     let mut entries: Entries = serde_json::from_str(text)
         .map_err(|error| bad(format!("its header is not what it should be: {error}")))?;
-    let bad_tensor = |(tensor, fault): (&str, TensorFault)| WeightsError::BadTensor {
-        path: path.to_owned(),
-        tensor: tensor.to_owned(),
-        fault,
+    let bad_tensor = |(tensor, damage): (&str, TensorDamage)| {
+        Error::damaged(path, Item::Tensor(tensor.into()), WeightsDamage::BadTensor(damage))
     };
     let metadata = entries.metadata.take();
     let tensors = entries.check(data_len).map_err(bad_tensor)?;
@@ -136,11 +130,14 @@ impl<'de> Visitor<'de> for EntriesVisitor {
 
 impl Entries {
     /// The tensors in the order of the file, or the first that cannot be and why.
-    fn check(&self, data_len: u64) -> Result<Vec<(&str, tensor::TensorInfo)>, (&str, TensorFault)> {
+    fn check(
+        &self,
+        data_len: u64,
+    ) -> Result<Vec<(&str, tensor::TensorInfo)>, (&str, TensorDamage)> {
         let mut sorted: Vec<_> = self.tensors.iter().collect();
         sorted.sort_by_key(|(name, _)| name);
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err((&twice[0].0, TensorFault::Twice));
+            return Err((&twice[0].0, TensorDamage::Twice));
         }
         // By place, and those without bytes in the order of their names.
         sorted.sort_by_key(|(_, entry)| entry.data_offsets);
@@ -156,42 +153,42 @@ impl Entries {
 
 impl Entry {
     /// Given that the tensors before it reach to `covered`.
-    fn check(&self, covered: u64, data_len: u64) -> Result<tensor::TensorInfo, TensorFault> {
+    fn check(&self, covered: u64, data_len: u64) -> Result<tensor::TensorInfo, TensorDamage> {
         let (begin, end) = self.data_offsets;
         let dtype = self.dtype()?;
         let shape = || self.shape.clone();
         if end < begin {
-            return Err(TensorFault::Reversed { begin, end });
+            return Err(TensorDamage::Reversed { begin, end });
         }
         if end > data_len {
-            return Err(TensorFault::OutsideFile { end, data_len });
+            return Err(TensorDamage::OutsideFile { end, data_len });
         }
         if begin < covered {
-            return Err(TensorFault::Overlap { begin, covered });
+            return Err(TensorDamage::Overlap { begin, covered });
         }
         if begin > covered {
-            return Err(TensorFault::Hole { begin, covered });
+            return Err(TensorDamage::Hole { begin, covered });
         }
         let elements = self.shape.iter().try_fold(1usize, |count, len| count.checked_mul(*len));
         let bits = elements.and_then(|count| count.checked_mul(dtype.bitsize()));
-        let bits = bits.ok_or_else(|| TensorFault::Overflow { dtype, shape: shape() })?;
+        let bits = bits.ok_or_else(|| TensorDamage::Overflow { dtype, shape: shape() })?;
         if bits % 8 != 0 {
-            return Err(TensorFault::PartByte { dtype, shape: shape() });
+            return Err(TensorDamage::PartByte { dtype, shape: shape() });
         }
         let (expected, actual) = ((bits / 8) as u64, end - begin);
         if expected != actual {
-            return Err(TensorFault::WrongSize { dtype, shape: shape(), expected, actual });
+            return Err(TensorDamage::WrongSize { dtype, shape: shape(), expected, actual });
         }
         // As many bytes as could be counted, and so could those before it.
         let offset =
-            |at| usize::try_from(at).map_err(|_| TensorFault::OutsideFile { end, data_len });
+            |at| usize::try_from(at).map_err(|_| TensorDamage::OutsideFile { end, data_len });
         let data_offsets = (offset(begin)?, offset(end)?);
         Ok(tensor::TensorInfo { dtype, shape: shape(), data_offsets })
     }
 
-    fn dtype(&self) -> Result<Dtype, TensorFault> {
+    fn dtype(&self) -> Result<Dtype, TensorDamage> {
         let name = StrDeserializer::<serde::de::value::Error>::new(&self.dtype);
-        let unknown = |_| TensorFault::UnknownDtype { dtype: self.dtype.clone() };
+        let unknown = |_| TensorDamage::UnknownDtype { dtype: self.dtype.clone() };
         Dtype::deserialize(name).map_err(unknown)
     }
 }
@@ -201,6 +198,7 @@ mod tests {
     use safetensors::SafeTensors;
 
     use super::*;
+    use crate::Damage;
 
     /// A file of these tensors and so many bytes of data.
     fn file(json: &str, data_len: usize) -> Vec<u8> {
@@ -210,17 +208,20 @@ mod tests {
         bytes
     }
 
-    fn open(bytes: &[u8]) -> Result<Header, WeightsError> {
+    fn open(bytes: &[u8]) -> Result<Header, Error> {
         let (path, file_len) = (Path::new("a.safetensors"), bytes.len() as u64);
         let json_len = header_bytes(bytes, file_len, path)? as usize;
         let (json, data) = bytes[LENGTH_BYTES..].split_at(json_len);
         parse(json, data.len() as u64, 0, path)
     }
 
-    fn fault(tensors: &str, data_len: usize) -> (String, TensorFault) {
-        match open(&file(tensors, data_len)) {
-            Err(WeightsError::BadTensor { tensor, fault, .. }) => (tensor, fault),
-            other => panic!("{tensors}: {other:?}"),
+    fn fault(tensors: &str, data_len: usize) -> (String, TensorDamage) {
+        let error = open(&file(tensors, data_len)).unwrap_err();
+        match (error.tensor(), error.damage()) {
+            (Some(tensor), Some(Damage::Weights(WeightsDamage::BadTensor(damage)))) => {
+                (tensor.to_owned(), damage.clone())
+            }
+            _ => panic!("{tensors}: {error:?}"),
         }
     }
 
@@ -246,36 +247,36 @@ mod tests {
     fn each_fault_of_a_tensor_is_named() {
         let twice = tensor("U8", "[1]", "[0,1]");
         let cases = [
-            (format!(r#"{{"a":{twice},"a":{twice}}}"#), 1, TensorFault::Twice),
+            (format!(r#"{{"a":{twice},"a":{twice}}}"#), 1, TensorDamage::Twice),
             (
                 format!(r#"{{"a":{}}}"#, tensor("F128", "[1]", "[0,16]")),
                 16,
-                TensorFault::UnknownDtype { dtype: "F128".into() },
+                TensorDamage::UnknownDtype { dtype: "F128".into() },
             ),
             (
                 format!(r#"{{"a":{}}}"#, tensor("U8", "[1]", "[1,0]")),
                 1,
-                TensorFault::Reversed { begin: 1, end: 0 },
+                TensorDamage::Reversed { begin: 1, end: 0 },
             ),
             (
                 format!(r#"{{"a":{}}}"#, tensor("U8", "[2]", "[0,2]")),
                 1,
-                TensorFault::OutsideFile { end: 2, data_len: 1 },
+                TensorDamage::OutsideFile { end: 2, data_len: 1 },
             ),
             (
                 format!(r#"{{"a":{}}}"#, tensor("U8", "[2]", "[1,3]")),
                 3,
-                TensorFault::Hole { begin: 1, covered: 0 },
+                TensorDamage::Hole { begin: 1, covered: 0 },
             ),
             (
                 format!(r#"{{"a":{}}}"#, tensor("F4", "[3]", "[0,2]")),
                 2,
-                TensorFault::PartByte { dtype: Dtype::F4, shape: vec![3] },
+                TensorDamage::PartByte { dtype: Dtype::F4, shape: vec![3] },
             ),
             (
                 format!(r#"{{"a":{}}}"#, tensor("F32", "[2]", "[0,4]")),
                 4,
-                TensorFault::WrongSize {
+                TensorDamage::WrongSize {
                     dtype: Dtype::F32,
                     shape: vec![2],
                     expected: 8,
@@ -285,7 +286,7 @@ mod tests {
             (
                 format!(r#"{{"a":{}}}"#, tensor("F32", "[4294967296,4294967296]", "[0,0]")),
                 0,
-                TensorFault::Overflow { dtype: Dtype::F32, shape: vec![1 << 32, 1 << 32] },
+                TensorDamage::Overflow { dtype: Dtype::F32, shape: vec![1 << 32, 1 << 32] },
             ),
         ];
         for (json, data_len, expected) in cases {
@@ -296,7 +297,7 @@ mod tests {
             tensor("U8", "[3]", "[0,3]"),
             tensor("U8", "[2]", "[2,4]")
         );
-        let expected = TensorFault::Overlap { begin: 2, covered: 3 };
+        let expected = TensorDamage::Overlap { begin: 2, covered: 3 };
         assert_eq!(fault(&overlap, 4), ("b".to_owned(), expected));
     }
 
@@ -304,7 +305,7 @@ mod tests {
     fn offsets_near_the_largest_number_overflow_nothing() {
         let huge = tensor("U8", "[1]", "[18446744073709551614,18446744073709551615]");
         let fault = fault(&format!(r#"{{"a":{huge}}}"#), 1).1;
-        assert!(matches!(fault, TensorFault::OutsideFile { .. }), "{fault}");
+        assert!(matches!(fault, TensorDamage::OutsideFile { .. }), "{fault}");
     }
 
     #[test]

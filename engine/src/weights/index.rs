@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use serde::Deserialize;
 use serde::de::{Error as _, MapAccess, Visitor};
 
-use super::WeightsError;
+use super::{Error, WeightsDamage};
 
 /// The name that tools give the index of a model of several files.
 const INDEX_NAME: &str = "model.safetensors.index.json";
@@ -25,7 +25,7 @@ pub(super) enum Model {
 }
 
 /// What a path means: a file, an index, or a directory that holds either.
-pub(super) fn locate(path: &Path) -> Result<Model, WeightsError> {
+pub(super) fn locate(path: &Path) -> Result<Model, Error> {
     if !path.is_dir() {
         let is_index = path.extension().is_some_and(|extension| extension == "json");
         let path = path.to_owned();
@@ -36,7 +36,7 @@ pub(super) fn locate(path: &Path) -> Result<Model, WeightsError> {
         names.iter().filter(move |name| name.ends_with(suffix)).collect::<Vec<_>>()
     };
     let (indexes, files) = (ending(INDEX_SUFFIX), ending(FILE_SUFFIX));
-    let no_model = |reason| WeightsError::NoModel { path: path.to_owned(), reason };
+    let no_model = |reason| Error::format(path, WeightsDamage::NoModel { reason });
     if names.contains(INDEX_NAME) {
         return Ok(Model::Index(path.join(INDEX_NAME)));
     }
@@ -52,8 +52,8 @@ pub(super) fn locate(path: &Path) -> Result<Model, WeightsError> {
 }
 
 /// Sorted, so that the order of files is the same everywhere.
-fn file_names(dir: &Path) -> Result<BTreeSet<String>, WeightsError> {
-    let failed = |source| WeightsError::io(dir, "listing the directory", source);
+fn file_names(dir: &Path) -> Result<BTreeSet<String>, Error> {
+    let failed = |source| Error::io(dir, "listing the directory", source);
     let mut names = BTreeSet::new();
     for entry in dir.read_dir().map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
@@ -105,8 +105,8 @@ impl<'de> Visitor<'de> for WeightMapVisitor {
 }
 
 impl Index {
-    pub(super) fn parse(json: &[u8], path: &Path) -> Result<Self, WeightsError> {
-        let bad = |reason| WeightsError::BadIndex { path: path.to_owned(), reason };
+    pub(super) fn parse(json: &[u8], path: &Path) -> Result<Self, Error> {
+        let bad = |reason| Error::format(path, WeightsDamage::BadIndex { reason });
         let parsed = serde_json::from_slice::<Json>(json);
         let parsed = parsed.map_err(|error| bad(format!("it is no index of a model: {error}")))?;
         let WeightMap(mut entries) = parsed.weight_map;
@@ -142,8 +142,9 @@ fn is_below(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Damage;
 
-    fn parse(json: &str) -> Result<Index, WeightsError> {
+    fn parse(json: &str) -> Result<Index, Error> {
         Index::parse(json.as_bytes(), Path::new("m.safetensors.index.json"))
     }
 
@@ -193,7 +194,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str| std::fs::write(dir.path().join(name), "").unwrap();
         let missing = locate(dir.path()).unwrap_err();
-        assert!(matches!(missing, WeightsError::NoModel { .. }), "{missing}");
+        assert!(
+            matches!(missing.damage(), Some(Damage::Weights(WeightsDamage::NoModel { .. }))),
+            "{missing}"
+        );
         write("b.safetensors");
         write("a.safetensors");
         let paths = |names: &[&str]| names.iter().map(|name| dir.path().join(name)).collect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ringmain_backends::BufferPool;
 
 use super::read::{Memory, Patience, Piece, Placed};
-use super::{Tensor, Weights, WeightsError};
+use super::{Error, Tensor, Weights};
 use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
 
 /// Read ahead by default: enough that the device always has work, even when tensors are large.
@@ -61,7 +61,7 @@ impl LoadOptions {
 
     /// Memory from this pool, to which it returns when a tensor is dropped. If it is smaller than the
     /// window, so much less is read ahead. When the caller's tensors hold all of it, the next one
-    /// waits for 30 seconds and then is [`WeightsError::PoolSpent`].
+    /// waits for 30 seconds and then is [`Error::MemorySpent`].
     pub fn pool(mut self, pool: &BufferPool) -> Self {
         self.pool = Some(pool.clone());
         self
@@ -106,7 +106,7 @@ impl Weights {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn load(&self, options: LoadOptions) -> Result<Load, WeightsError> {
+    pub fn load(&self, options: LoadOptions) -> Result<Load, Error> {
         let mut numbers: Vec<usize> = match &options.names {
             None => (0..self.len()).collect(),
             Some(names) => names.iter().map(|name| self.find(name)).collect::<Result<_, _>>()?,
@@ -166,15 +166,12 @@ impl Load {
     /// assert_eq!(names, ["a", "b"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<Tensor, WeightsError>>> {
+    pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<Tensor, Error>>> {
         let Some(tensors) = &mut self.tensors else { return Poll::Ready(None) };
         tensors.next_within(timeout).map(|outcome| self.handed_out(outcome?))
     }
 
-    fn handed_out(
-        &mut self,
-        outcome: Result<Tensor, WeightsError>,
-    ) -> Option<Result<Tensor, WeightsError>> {
+    fn handed_out(&mut self, outcome: Result<Tensor, Error>) -> Option<Result<Tensor, Error>> {
         match &outcome {
             Ok(tensor) => {
                 self.progress.tensors_done += 1;
@@ -190,7 +187,7 @@ impl Load {
 }
 
 impl Iterator for Load {
-    type Item = Result<Tensor, WeightsError>;
+    type Item = Result<Tensor, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let outcome = self.tensors.as_mut()?.next()?;
@@ -242,7 +239,7 @@ struct Group {
 
 impl Tensors {
     /// Memory for the next tensors: one, and as many more as the budget and the pool allow.
-    fn stage(&self, budget_bytes: usize) -> Result<Group, WeightsError> {
+    fn stage(&self, budget_bytes: usize) -> Result<Group, Error> {
         let (mut group, mut total) = (Group::default(), 0usize);
         for (piece, bytes) in self.ahead() {
             total = total.saturating_add(bytes);
@@ -263,13 +260,13 @@ impl Tensors {
 
 impl Schedule for Tensors {
     type Item = Tensor;
-    type Error = WeightsError;
+    type Error = Error;
 
     fn next_bytes(&self) -> Option<usize> {
         self.ahead().next().map(|(_, bytes)| bytes)
     }
 
-    fn read(&mut self, room: Room, done: &mut Vec<Done<Tensor>>) -> Result<(), WeightsError> {
+    fn read(&mut self, room: Room, done: &mut Vec<Done<Tensor>>) -> Result<(), Error> {
         let Group { mut placed, bytes } = self.stage(room.budget_bytes)?;
         let (count, mut sizes) = (placed.len(), bytes.into_iter());
         let mut hand_out = |placed: Placed| {
@@ -299,11 +296,11 @@ impl Schedule for Tensors {
         self.at += 1;
     }
 
-    fn is_out_of_buffers(error: &WeightsError) -> bool {
-        matches!(error, WeightsError::PoolSpent { .. })
+    fn is_out_of_buffers(error: &Error) -> bool {
+        matches!(error, Error::MemorySpent { .. })
     }
 
-    fn reader_died(&self) -> WeightsError {
-        WeightsError::ReaderPanicked { path: self.weights.path().to_owned() }
+    fn reader_died(&self) -> Error {
+        Error::reader_panicked(self.weights.path())
     }
 }

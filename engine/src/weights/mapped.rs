@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use ringmain_backends::{Error, FileMap, FileVersion};
+use ringmain_backends::{Error as BackendError, FileMap, FileVersion};
 
 use super::header::{self, LENGTH_BYTES};
-use super::{MmapAdvice, MmapOptions, TensorInfo, Unchanging, UnmetWish, WeightsError, Wish};
+use super::read::no_such_tensor;
+use super::{Error, MmapAdvice, MmapOptions, TensorInfo, Unchanging, UnmetWish, Wish};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -46,7 +47,7 @@ pub struct MappedWeights {
 
 impl MappedWeights {
     /// Maps the file. The promise is explained at [`Unchanging`].
-    pub fn open(path: impl AsRef<Path>, unchanging: Unchanging) -> Result<Self, WeightsError> {
+    pub fn open(path: impl AsRef<Path>, unchanging: Unchanging) -> Result<Self, Error> {
         Self::open_with_options(path, &MmapOptions::new(), unchanging)
     }
 
@@ -72,10 +73,10 @@ impl MappedWeights {
         path: impl AsRef<Path>,
         options: &MmapOptions,
         unchanging: Unchanging,
-    ) -> Result<Self, WeightsError> {
+    ) -> Result<Self, Error> {
         let path = path.as_ref();
         let opened = FileMap::open(path, unchanging).and_then(|map| Self::granted(map, options));
-        opened.map_err(|error| WeightsError::backend(path, error))
+        opened.map_err(|error| Error::backend(path, error))
     }
 
     /// Maps the file if it is still that version of it; `Replaced` if not.
@@ -84,12 +85,12 @@ impl MappedWeights {
         version: &FileVersion,
         options: &MmapOptions,
         unchanging: Unchanging,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, BackendError> {
         let map = FileMap::open_version(path, version, unchanging)?;
         Self::granted(map, options)
     }
 
-    fn granted(map: FileMap, options: &MmapOptions) -> Result<Self, Error> {
+    fn granted(map: FileMap, options: &MmapOptions) -> Result<Self, BackendError> {
         let name = map.path().file_name().unwrap_or(map.path().as_os_str());
         let label = name.to_string_lossy().into_owned();
         let mut weights = Self { map, label, unmet: Vec::new(), tensors: OnceLock::new() };
@@ -97,7 +98,7 @@ impl MappedWeights {
             match grant(&weights.map, *wish) {
                 Ok(()) => {}
                 // Lost bytes are more than a wish that is not granted.
-                Err(error @ Error::PastEnd { .. }) => return Err(error),
+                Err(error @ BackendError::PastEnd { .. }) => return Err(error),
                 Err(error) => {
                     let reason = weights.error(error);
                     weights.unmet.push(UnmetWish { wish: *wish, reason });
@@ -126,10 +127,10 @@ impl MappedWeights {
         self.map.as_slice()
     }
 
-    /// `len` bytes from `offset` on; [`WeightsError::Outside`] if the file does not have them.
-    pub fn slice(&self, offset: usize, len: usize) -> Result<&[u8], WeightsError> {
+    /// `len` bytes from `offset` on; [`Error::OutsideFile`] if the file does not have them.
+    pub fn slice(&self, offset: usize, len: usize) -> Result<&[u8], Error> {
         let file_len = self.size() as u64;
-        Ok(&self.as_bytes()[WeightsError::check_range(self.path(), offset, len, file_len)?])
+        Ok(&self.as_bytes()[Error::check_range(self.path(), offset, len, file_len)?])
     }
 
     /// The tensors of a safetensors file, in the order of their places in it. The header is read and
@@ -149,7 +150,7 @@ impl MappedWeights {
     /// assert_eq!(weights.tensor("w")?, b"abcd");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn tensors(&self) -> Result<&[TensorInfo], WeightsError> {
+    pub fn tensors(&self) -> Result<&[TensorInfo], Error> {
         if let Some(tensors) = self.tensors.get() {
             return Ok(tensors);
         }
@@ -162,50 +163,45 @@ impl MappedWeights {
     }
 
     /// The bytes of a tensor of a safetensors file, without a copy.
-    pub fn tensor(&self, name: &str) -> Result<&[u8], WeightsError> {
+    pub fn tensor(&self, name: &str) -> Result<&[u8], Error> {
         let Some(info) = self.tensors()?.iter().find(|info| info.name() == name) else {
-            let (path, tensor) = (self.path().to_owned(), name.to_owned());
-            return Err(WeightsError::NoSuchTensor { path, tensor, similar: None });
+            return Err(no_such_tensor(self.path(), name, None));
         };
         // What lies in a mapping can be counted in a `usize`.
         self.slice(info.offset() as usize, info.nbytes())
     }
 
-    /// Says how the file will be used. [`WeightsError::Unsupported`] on Windows, but for
+    /// Says how the file will be used. [`Error::Unsupported`] on Windows, but for
     /// [`MmapAdvice::Normal`].
-    pub fn advise(&self, advice: MmapAdvice) -> Result<(), WeightsError> {
+    pub fn advise(&self, advice: MmapAdvice) -> Result<(), Error> {
         self.advise_range(advice, 0..self.size())
     }
 
     /// Says how a part of the file will be used. What reaches past the end is left out.
-    pub fn advise_range(
-        &self,
-        advice: MmapAdvice,
-        range: Range<usize>,
-    ) -> Result<(), WeightsError> {
+    pub fn advise_range(&self, advice: MmapAdvice, range: Range<usize>) -> Result<(), Error> {
         self.map.advise(advice, range).map_err(|error| self.error(error))
     }
 
     /// Reads the whole file, and makes all of it resident: no load will wait for a page. Returns
     /// when it is done.
-    pub fn populate(&self) -> Result<(), WeightsError> {
+    pub fn populate(&self) -> Result<(), Error> {
         self.populate_range(0..self.size())
     }
 
     /// The same for a part of the file. What reaches past the end is left out.
-    pub fn populate_range(&self, range: Range<usize>) -> Result<(), WeightsError> {
+    pub fn populate_range(&self, range: Range<usize>) -> Result<(), Error> {
         self.map.populate(range).map_err(|error| self.error(error))
     }
 
     /// Reads the whole file, and keeps it in memory until [`unlock`](Self::unlock). Locks do not
     /// add up: one `unlock` undoes any number of them. A [`WeightCache`](super::WeightCache) does
-    /// not evict what is locked. [`WeightsError::Unsupported`] on Windows.
-    pub fn lock_in_memory(&self) -> Result<(), WeightsError> {
+    /// not evict what is locked. [`Error::Unsupported`] on Windows.
+    pub fn lock_in_memory(&self) -> Result<(), Error> {
         self.map.lock().map_err(|error| self.error(error))
     }
 
     /// Lets the system take the pages back when it needs memory.
-    pub fn unlock(&self) -> Result<(), WeightsError> {
+    pub fn unlock(&self) -> Result<(), Error> {
         self.map.unlock().map_err(|error| self.error(error))
     }
 
@@ -247,12 +243,12 @@ impl MappedWeights {
         self.map.is_current()
     }
 
-    fn error(&self, error: Error) -> WeightsError {
-        WeightsError::backend(self.path(), error)
+    fn error(&self, error: BackendError) -> Error {
+        Error::backend(self.path(), error)
     }
 }
 
-fn grant(map: &FileMap, wish: Wish) -> Result<(), Error> {
+fn grant(map: &FileMap, wish: Wish) -> Result<(), BackendError> {
     match wish {
         Wish::HugePages => map.advise_huge_pages(),
         Wish::ReadAhead { pages } => {

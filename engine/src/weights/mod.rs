@@ -16,8 +16,7 @@
 
 mod advised;
 mod cache;
-mod error;
-mod fault;
+mod damage;
 mod header;
 mod index;
 mod load;
@@ -33,8 +32,7 @@ mod tensor;
 mod tensor_bytes;
 
 pub use cache::{WeightCache, WeightCacheStats};
-pub use error::WeightsError;
-pub use fault::TensorFault;
+pub use damage::{TensorDamage, WeightsDamage};
 pub use load::{Load, LoadOptions, LoadProgress};
 pub use mapped::MappedWeights;
 pub use model::{WeightFile, Weights};
@@ -45,3 +43,5 @@ pub use safetensors::Dtype;
 pub use source::{PassedOver, Prefer, Prepared, SourceKind, WeightSource};
 pub use tensor::{Tensor, TensorInfo};
 pub use tensor_bytes::TensorBytes;
+
+use crate::Error;

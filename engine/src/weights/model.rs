@@ -9,11 +9,12 @@ use ringmain_backends::{MappedRange, ReadBackend, ReadBackendExt};
 
 use super::header::{self, HEADER_BYTES_MAX, Header, LENGTH_BYTES};
 use super::index::{Index, Model, locate};
-use super::{TensorInfo, WeightsError};
+use super::read::{no_such_tensor, tensor_error};
+use super::{Error, TensorInfo, WeightsDamage};
 use crate::layout::Layout;
 use crate::steady::SteadyFile;
 use crate::view::Source;
-use crate::{ContiguousMemmap, Engine};
+use crate::{ContiguousMemmap, Engine, Item};
 
 /// So much of a file is read at first: the header of a few hundred tensors.
 const START_BYTES: u64 = 32 << 10;
@@ -26,7 +27,7 @@ const START_BYTES: u64 = 32 << 10;
 /// ([`load`](Self::load)).
 ///
 /// The memory of tensors is the caller's and does not count against the engine's limit. A file that
-/// is written to, cut short or replaced after it was opened is [`WeightsError::Changed`] at the next
+/// is written to, cut short or replaced after it was opened is [`Error::Changed`] at the next
 /// read, or when a view or a mapping is asked for; what these give later is that of any view.
 ///
 /// Cheap to clone; clones share everything.
@@ -92,8 +93,8 @@ impl WeightFile {
     }
 
     /// An error if the file is not what it was.
-    pub(super) fn check_unchanged(&self) -> Result<(), WeightsError> {
-        self.file.check().map_err(|change| WeightsError::changed(self.path(), change))
+    pub(super) fn check_unchanged(&self) -> Result<(), Error> {
+        self.file.check().map_err(|change| Error::changed(self.path(), change))
     }
 }
 
@@ -103,7 +104,7 @@ impl Weights {
     ///
     /// With an index the tensors that it names are the model's. A directory without one is all its
     /// `*.safetensors` files, or `model.safetensors` alone if that is there.
-    pub fn open(engine: &Engine, path: impl AsRef<Path>) -> Result<Self, WeightsError> {
+    pub fn open(engine: &Engine, path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         match locate(path)? {
             Model::Files(paths) => Self::open_files(engine, path, &paths),
@@ -111,7 +112,7 @@ impl Weights {
         }
     }
 
-    fn open_files(engine: &Engine, path: &Path, paths: &[PathBuf]) -> Result<Self, WeightsError> {
+    fn open_files(engine: &Engine, path: &Path, paths: &[PathBuf]) -> Result<Self, Error> {
         let (mut files, mut tensors) = (Vec::new(), Vec::new());
         for (number, path) in paths.iter().enumerate() {
             let (file, header) = open_file(engine, path, number)?;
@@ -121,7 +122,7 @@ impl Weights {
         Self::new(engine, path, files, tensors)
     }
 
-    fn open_index(engine: &Engine, path: &Path) -> Result<Self, WeightsError> {
+    fn open_index(engine: &Engine, path: &Path) -> Result<Self, Error> {
         let index = Index::parse(&read_index(engine, path)?, path)?;
         let (mut files, mut tensors) = (Vec::new(), Vec::new());
         for (number, (name, wanted)) in index.files.into_iter().enumerate() {
@@ -130,8 +131,8 @@ impl Weights {
             let (file, header) = open_file(engine, &at, number).map_err(missing_file)?;
             let found: HashSet<_> = header.tensors.iter().map(TensorInfo::name).collect();
             if let Some(tensor) = wanted.iter().find(|name| !found.contains(name.as_str())) {
-                let (path, tensor) = (path.to_owned(), tensor.clone());
-                return Err(WeightsError::MissingTensor { path, tensor, file: at });
+                let item = Item::Tensor(tensor.as_str().into());
+                return Err(Error::damaged(path, item, WeightsDamage::MissingTensor { file: at }));
             }
             let wanted: HashSet<_> = wanted.iter().map(String::as_str).collect();
             let is_wanted = |info: &TensorInfo| wanted.contains(info.name());
@@ -146,7 +147,7 @@ impl Weights {
         path: &Path,
         files: Vec<WeightFile>,
         tensors: Vec<Arc<TensorInfo>>,
-    ) -> Result<Self, WeightsError> {
+    ) -> Result<Self, Error> {
         let mut by_name: Vec<_> = (0..tensors.len()).collect();
         by_name.sort_by_key(|at| tensors[*at].name());
         let is_twice = |pair: &&[usize]| tensors[pair[0]].name() == tensors[pair[1]].name();
@@ -158,7 +159,7 @@ impl Weights {
                 files[a.file()].path().display(),
                 files[b.file()].path().display()
             );
-            return Err(WeightsError::NoModel { path: path.to_owned(), reason });
+            return Err(Error::format(path, WeightsDamage::NoModel { reason }));
         }
         let shared =
             Shared { engine: engine.clone(), path: path.to_owned(), files, tensors, by_name };
@@ -213,19 +214,17 @@ impl Weights {
     }
 
     /// What the header says of a tensor.
-    pub fn info(&self, name: &str) -> Result<&TensorInfo, WeightsError> {
+    pub fn info(&self, name: &str) -> Result<&TensorInfo, Error> {
         self.find(name).map(|at| &*self.shared.tensors[at])
     }
 
     /// The number of a tensor.
-    pub(super) fn find(&self, name: &str) -> Result<usize, WeightsError> {
+    pub(super) fn find(&self, name: &str) -> Result<usize, Error> {
         let Shared { tensors, by_name, .. } = &*self.shared;
         let found = by_name.binary_search_by_key(&name, |at| tensors[*at].name());
-        found.map(|found| by_name[found]).map_err(|_| WeightsError::NoSuchTensor {
-            path: self.path().to_owned(),
-            tensor: name.to_owned(),
-            similar: self.similar(name),
-        })
+        found
+            .map(|found| by_name[found])
+            .map_err(|_| no_such_tensor(self.path(), name, self.similar(name).as_deref()))
     }
 
     /// A name that may have been meant: one of the same letters, or with more or less before it.
@@ -240,20 +239,22 @@ impl Weights {
 
     /// An array view of a tensor: slices of it are arithmetic, and only what is selected is read.
     ///
-    /// [`WeightsError::SubByte`] for elements of less than a byte.
-    pub fn view(&self, name: &str) -> Result<ContiguousMemmap, WeightsError> {
+    /// [`Error::ElementType`] for elements of less than a byte.
+    pub fn view(&self, name: &str) -> Result<ContiguousMemmap, Error> {
         let info = &self.shared.tensors[self.find(name)?];
         let file = &self.shared.files[info.file()];
         let Some(kind) = info.kind() else {
-            let (path, tensor) = (file.path().to_owned(), name.to_owned());
-            return Err(WeightsError::SubByte { path, tensor, dtype: info.dtype() });
+            let (item, dtype) = (Some(Item::Tensor(name.into())), info.dtype());
+            let reason = format!(
+                "elements of {} bits have no array view; `read` and `read_rows` give their bytes",
+                dtype.bitsize()
+            );
+            return Err(Error::ElementType { item, stored: dtype.to_string(), reason });
         };
         file.check_unchanged()?;
         let layout = Layout::array(info.offset(), info.shape(), kind.itemsize(), false);
-        let layout = layout.map_err(|error| WeightsError::NoView {
-            path: file.path().to_owned(),
-            tensor: name.to_owned(),
-            reason: error.to_string(),
+        let layout = layout.map_err(|error| Error::Shape {
+            reason: format!("tensor `{name}` has no array view: {error}; `read` gives its bytes"),
         })?;
         let source = Source { engine: self.engine().clone(), file: (*file.file).clone() };
         Ok(ContiguousMemmap::new(Arc::new(source), kind.into(), layout))
@@ -277,22 +278,22 @@ impl Weights {
     /// assert_eq!(w.as_slice(unchanging), b"abcd");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn map(&self, name: &str) -> Result<Option<MappedRange>, WeightsError> {
+    pub fn map(&self, name: &str) -> Result<Option<MappedRange>, Error> {
         let info = &self.shared.tensors[self.find(name)?];
         let file = &self.shared.files[info.file()];
         let range = info.offset()..info.offset() + info.nbytes() as u64;
         file.check_unchanged()?;
         let mapped = self.engine().backend().map(&file.file, range);
-        mapped.map_err(|error| WeightsError::reading(file.path(), Some(name), error))
+        mapped.map_err(|error| tensor_error(file.path(), Some(name), error))
     }
 
     /// Says that a tensor will be read soon: a hint, for backends that go through the page cache.
-    pub fn prefetch(&self, name: &str) -> Result<(), WeightsError> {
+    pub fn prefetch(&self, name: &str) -> Result<(), Error> {
         let info = &self.shared.tensors[self.find(name)?];
         let file = &self.shared.files[info.file()];
         let range = info.offset()..info.offset() + info.nbytes() as u64;
         let hinted = self.engine().backend().prefetch(&file.file, range);
-        hinted.map_err(|error| WeightsError::reading(file.path(), Some(name), error))
+        hinted.map_err(|error| tensor_error(file.path(), Some(name), error))
     }
 }
 
@@ -304,15 +305,11 @@ impl fmt::Debug for Weights {
 }
 
 /// Opens a file and reads its header.
-fn open_file(
-    engine: &Engine,
-    path: &Path,
-    number: usize,
-) -> Result<(SteadyFile, Header), WeightsError> {
+fn open_file(engine: &Engine, path: &Path, number: usize) -> Result<(SteadyFile, Header), Error> {
     let backend = engine.backend();
-    let failed = |error| WeightsError::backend(path, error);
+    let failed = |error| Error::backend(path, error);
     let file = SteadyFile::new(backend.open(path).map_err(failed)?);
-    let file = file.map_err(|change| WeightsError::changed(path, change))?;
+    let file = file.map_err(|change| Error::changed(path, change))?;
     let file_len = file.len();
     let mut bytes = read_start(backend, &file, file_len.min(START_BYTES)).map_err(failed)?;
     let header_bytes = header::header_bytes(&bytes, file_len, path)?;
@@ -322,7 +319,7 @@ fn open_file(
     }
     let json = &bytes[LENGTH_BYTES..data_start as usize];
     let header = header::parse(json, file_len - data_start, number, path)?;
-    file.check().map_err(|change| WeightsError::changed(path, change))?;
+    file.check().map_err(|change| Error::changed(path, change))?;
     Ok((file, header))
 }
 
@@ -335,28 +332,23 @@ fn read_start(
     backend.read_to_vec(file, 0, usize::try_from(len).unwrap_or(usize::MAX))
 }
 
-fn read_index(engine: &Engine, path: &Path) -> Result<Vec<u8>, WeightsError> {
+fn read_index(engine: &Engine, path: &Path) -> Result<Vec<u8>, Error> {
     let backend = engine.backend();
-    let failed = |error| WeightsError::backend(path, error);
+    let failed = |error| Error::backend(path, error);
     let file = SteadyFile::new(backend.open(path).map_err(failed)?);
-    let file = file.map_err(|change| WeightsError::changed(path, change))?;
+    let file = file.map_err(|change| Error::changed(path, change))?;
     if file.len() > HEADER_BYTES_MAX {
         let reason = format!("it has {} bytes, too many for an index", file.len());
-        return Err(WeightsError::BadIndex { path: path.to_owned(), reason });
+        return Err(Error::format(path, WeightsDamage::BadIndex { reason }));
     }
     read_start(backend, &file, file.len()).map_err(failed)
 }
 
 /// The error that a file of a model could not be opened: whose index named it, if it is not there.
-fn missing_file(error: WeightsError, index: &Path, wanted: &[String], file: &Path) -> WeightsError {
-    if !error.backend_error().is_some_and(is_not_found) {
+fn missing_file(error: Error, index: &Path, wanted: &[String], file: &Path) -> Error {
+    if !error.is_not_found() {
         return error;
     }
-    let tensor = wanted.first().cloned().unwrap_or_default();
-    WeightsError::MissingFile { path: index.to_owned(), tensor, file: file.to_owned() }
-}
-
-fn is_not_found(error: &ringmain_backends::Error) -> bool {
-    use ringmain_backends::Error;
-    matches!(error, Error::Open { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    let tensor = Item::Tensor(wanted.first().map(String::as_str).unwrap_or_default().into());
+    Error::damaged(index, tensor, WeightsDamage::MissingFile { file: file.to_owned() })
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::WeightsError;
+use super::Error;
 
 /// What [`MappedWeights::open_with_options`](super::MappedWeights::open_with_options) does beside
 /// mapping the file. Every option is a wish: one that the system cannot grant is told by
@@ -88,7 +88,7 @@ pub struct UnmetWish {
     /// What was wished for.
     pub wish: Wish,
     /// Why it is not so.
-    pub reason: WeightsError,
+    pub reason: Error,
 }
 
 impl fmt::Display for UnmetWish {

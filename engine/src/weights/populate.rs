@@ -11,7 +11,7 @@ use std::thread::{Builder, Scope};
 use ringmain_backends::populate;
 
 use super::read::Part;
-use super::{Weights, WeightsError};
+use super::{Error, Weights};
 
 const THREADS: usize = 2;
 /// Less is read before a thread is up.
@@ -25,7 +25,7 @@ const READY_MAX: usize = 256;
 
 impl Weights {
     /// Reads the parts, in that order, as their memory gets its pages.
-    pub(super) fn read_fresh(&self, parts: Vec<Part<'_>>) -> Result<(), WeightsError> {
+    pub(super) fn read_fresh(&self, parts: Vec<Part<'_>>) -> Result<(), Error> {
         let bytes = parts.iter().map(|part| part.dst.len()).fold(0, usize::saturating_add);
         if bytes < BYTES_MIN {
             return self.read_parts(parts);
@@ -42,7 +42,7 @@ impl Weights {
     }
 
     /// Reads what comes from the lanes, one of each in turn.
-    fn read_lanes(&self, lanes: &mut [Lane<'_>]) -> Result<(), WeightsError> {
+    fn read_lanes(&self, lanes: &mut [Lane<'_>]) -> Result<(), Error> {
         let mut turns = (0..lanes.len()).cycle();
         let mut turn = turns.next().unwrap_or(0);
         loop {

@@ -1,12 +1,14 @@
 //! Reading tensors: where they go in memory, and many of them as one batch.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use ringmain_backends::{Buffer, BufferPool, Read};
 
 use super::model::WeightFile;
-use super::{Tensor, TensorInfo, Weights, WeightsError};
+use super::{Error, Tensor, TensorInfo, Weights};
+use crate::Item;
 
 /// Where the memory of tensors comes from.
 #[derive(Clone, Debug, Default)]
@@ -137,13 +139,13 @@ impl<'a> Part<'a> {
 
 impl Weights {
     /// Reads a tensor into memory of its own.
-    pub fn read(&self, name: &str) -> Result<Tensor, WeightsError> {
+    pub fn read(&self, name: &str) -> Result<Tensor, Error> {
         let mut tensors = self.read_many(&[name])?;
         tensors.pop().ok_or_else(|| self.no_such(name))
     }
 
     /// Reads a tensor into memory of a pool, to which it returns when the tensor is dropped: for one
-    /// tensor after the other. A pool that is spent is [`WeightsError::PoolSpent`] at once.
+    /// tensor after the other. A pool that is spent is [`Error::MemorySpent`] at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -159,7 +161,7 @@ impl Weights {
     /// assert_eq!(engine.pool().stats().fresh, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn read_from(&self, name: &str, pool: &BufferPool) -> Result<Tensor, WeightsError> {
+    pub fn read_from(&self, name: &str, pool: &BufferPool) -> Result<Tensor, Error> {
         let piece = Piece::whole(&self.shared.tensors[self.find(name)?]);
         let memory = Memory::Pool(pool.clone());
         let mut placed = self.place(piece, &memory, Patience::None)?;
@@ -181,14 +183,16 @@ impl Weights {
     /// assert_eq!((tensors[0].bytes(), tensors[1].bytes()), (&b"c"[..], &b"ab"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn read_many<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<Tensor>, WeightsError> {
-        let piece = |name: &S| Ok(Piece::whole(&self.shared.tensors[self.find(name.as_ref())?]));
-        let pieces = names.iter().map(piece).collect::<Result<Vec<_>, _>>()?;
+    pub fn read_many<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<Tensor>, Error> {
+        let piece = |name: &S| -> Result<_, Error> {
+            Ok(Piece::whole(&self.shared.tensors[self.find(name.as_ref())?]))
+        };
+        let pieces = names.iter().map(piece).collect::<Result<Vec<_>, Error>>()?;
         self.read_pieces(pieces, &Memory::Fresh)
     }
 
     /// Reads all tensors as one batch. [`load`](Self::load) hands them out while the next are read.
-    pub fn read_all(&self) -> Result<Vec<Tensor>, WeightsError> {
+    pub fn read_all(&self) -> Result<Vec<Tensor>, Error> {
         let pieces = self.shared.tensors.iter().map(Piece::whole).collect();
         self.read_pieces(pieces, &Memory::Fresh)
     }
@@ -211,7 +215,7 @@ impl Weights {
     /// assert_eq!((pool.stats().fresh, pool.stats().recycled), (1, 2));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn read_all_from(&self, pool: &BufferPool) -> Result<Vec<Tensor>, WeightsError> {
+    pub fn read_all_from(&self, pool: &BufferPool) -> Result<Vec<Tensor>, Error> {
         let pieces = self.shared.tensors.iter().map(Piece::whole).collect();
         self.read_pieces(pieces, &Memory::Pool(pool.clone()))
     }
@@ -227,7 +231,7 @@ impl Weights {
     }
 
     /// Reads a tensor into memory of just its size.
-    pub fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<(), WeightsError> {
+    pub fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<(), Error> {
         self.read_many_into(&mut [(name, dst)])
     }
 
@@ -235,15 +239,14 @@ impl Weights {
     ///
     /// Memory whose address agrees with [`TensorInfo::offset`] modulo the device's block is written
     /// to by the device itself; other memory costs a copy on `direct` and `uring`.
-    pub fn read_many_into(&self, wanted: &mut [(&str, &mut [u8])]) -> Result<(), WeightsError> {
+    pub fn read_many_into(&self, wanted: &mut [(&str, &mut [u8])]) -> Result<(), Error> {
         let mut found = Vec::with_capacity(wanted.len());
         for (name, dst) in &*wanted {
             let info = &self.shared.tensors[self.find(name)?];
             if info.nbytes() != dst.len() {
-                let path = self.shared.files[info.file()].path().to_owned();
                 let (needed, given) = (info.nbytes(), dst.len());
-                let tensor = (*name).to_owned();
-                return Err(WeightsError::BufferSize { path, tensor, needed, given });
+                let item = Some(Item::Tensor((*name).into()));
+                return Err(Error::BufferSize { item, needed, given });
             }
             found.push(info);
         }
@@ -259,13 +262,11 @@ impl Weights {
 
     /// Reads some rows of a tensor: elements of its first axis. For every type, as long as the rows
     /// are whole bytes; [`view`](Self::view) has all other selections.
-    pub fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Tensor, WeightsError> {
+    pub fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Tensor, Error> {
         let info = &self.shared.tensors[self.find(name)?];
-        let bad = |reason: String| WeightsError::BadRows {
+        let bad = |reason: String| Error::NoSuchItem {
             path: self.shared.files[info.file()].path().to_owned(),
-            tensor: name.to_owned(),
-            begin: rows.start,
-            end: rows.end,
+            item: Item::TensorRows { tensor: name.into(), rows: rows.clone() },
             reason,
         };
         let Some(len) = info.shape().first() else {
@@ -289,11 +290,7 @@ impl Weights {
     }
 
     /// Reads pieces as one batch; they come in the order given.
-    fn read_pieces(
-        &self,
-        pieces: Vec<Piece>,
-        memory: &Memory,
-    ) -> Result<Vec<Tensor>, WeightsError> {
+    fn read_pieces(&self, pieces: Vec<Piece>, memory: &Memory) -> Result<Vec<Tensor>, Error> {
         let place = |piece| self.place(piece, memory, Patience::Waits);
         let mut placed = pieces.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
         self.read_placed(&mut placed, memory)?;
@@ -306,21 +303,17 @@ impl Weights {
         piece: Piece,
         memory: &Memory,
         patience: Patience,
-    ) -> Result<Placed, WeightsError> {
+    ) -> Result<Placed, Error> {
         let file = &self.shared.files[piece.info.file()];
         let buffer = memory.take(memory.wanted_bytes(&piece, file), patience);
-        let failed = |error| WeightsError::reading(file.path(), Some(piece.info.name()), error);
+        let failed = |error| tensor_error(file.path(), Some(piece.info.name()), error);
         let mut buffer = buffer.map_err(failed)?;
         buffer.narrow(0..piece.read_bytes(file));
         Ok(Placed { blocks: piece.blocks(file), piece, buffer })
     }
 
     /// Reads what is in place, in memory of that kind, as one batch.
-    pub(super) fn read_placed(
-        &self,
-        placed: &mut [Placed],
-        memory: &Memory,
-    ) -> Result<(), WeightsError> {
+    pub(super) fn read_placed(&self, placed: &mut [Placed], memory: &Memory) -> Result<(), Error> {
         let mut parts: Vec<_> = placed.iter_mut().map(Part::whole).collect();
         parts.sort_by_key(|part| (part.info.file(), part.offset));
         match memory {
@@ -330,7 +323,7 @@ impl Weights {
     }
 
     /// Reads parts, sorted by file, as one batch.
-    pub(super) fn read_parts(&self, parts: Vec<Part<'_>>) -> Result<(), WeightsError> {
+    pub(super) fn read_parts(&self, parts: Vec<Part<'_>>) -> Result<(), Error> {
         let infos: Vec<_> = parts.iter().map(|part| part.info).collect();
         let read = |part| {
             let Part { info, offset, dst } = part;
@@ -341,29 +334,42 @@ impl Weights {
     }
 
     /// Reads a batch, sorted by file, and makes sure that the files are what they were.
-    fn read_batch(
-        &self,
-        reads: &mut [Read<'_>],
-        infos: &[&Arc<TensorInfo>],
-    ) -> Result<(), WeightsError> {
+    fn read_batch(&self, reads: &mut [Read<'_>], infos: &[&Arc<TensorInfo>]) -> Result<(), Error> {
         let outcome = self.engine().backend().read_batch(reads);
         // A file that was cut short or replaced is the reason for whatever went wrong. One that
         // cannot be looked at is not.
         for same in infos.chunk_by(|a, b| a.file() == b.file()) {
             let checked = self.shared.files[same[0].file()].check_unchanged();
-            if outcome.is_ok() || matches!(checked, Err(WeightsError::Changed { .. })) {
+            if outcome.is_ok() || matches!(checked, Err(Error::Changed { .. })) {
                 checked?;
             }
         }
         outcome.map_err(|error| {
             let info = error.index().and_then(|index| infos.get(index));
             let path = info.map_or(self.path(), |info| self.shared.files[info.file()].path());
-            WeightsError::reading(path, info.map(|info| info.name()), error)
+            tensor_error(path, info.map(|info| info.name()), error)
         })
     }
 
-    fn no_such(&self, name: &str) -> WeightsError {
-        let (path, tensor) = (self.path().to_owned(), name.to_owned());
-        WeightsError::NoSuchTensor { path, tensor, similar: None }
+    fn no_such(&self, name: &str) -> Error {
+        no_such_tensor(self.path(), name, None)
     }
+}
+
+/// The error that a file has no tensor of that name, and the name that may have been meant.
+pub(super) fn no_such_tensor(path: &Path, name: &str, similar: Option<&str>) -> Error {
+    let reason = match similar {
+        Some(similar) => format!("did you mean `{similar}`?"),
+        None => "no tensor has that name".to_owned(),
+    };
+    Error::NoSuchItem { path: path.to_owned(), item: Item::Tensor(name.into()), reason }
+}
+
+/// A backend's error about a file, or about one of its tensors.
+pub(super) fn tensor_error(
+    path: &Path,
+    tensor: Option<&str>,
+    cause: ringmain_backends::Error,
+) -> Error {
+    Error::reading(path, tensor.map(|name| Item::Tensor(name.into())), "a tensor", cause)
 }

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::path::Path;
 
-use ringmain_backends::{Buffer, Error, FileHandle, ReadBackendExt};
+use ringmain_backends::{Buffer, Error as BackendError, FileHandle, ReadBackendExt};
 
 use super::read_ahead::{ReadAhead, spawn};
-use super::{Prepared, WeightsError};
+use super::{Error, Prepared};
 use crate::Engine;
 use crate::steady::SteadyFile;
 
@@ -20,14 +20,13 @@ const AHEAD_BYTES_MAX: usize = 256 << 20;
 pub(super) struct Reader {
     pub(super) engine: Engine,
     file: SteadyFile,
-    ahead: ReadAhead<Result<Buffer, Error>>,
+    ahead: ReadAhead<Result<Buffer, BackendError>>,
 }
 
 impl Reader {
-    pub(super) fn open(path: &Path, engine: Engine) -> Result<Self, WeightsError> {
-        let file =
-            engine.backend().open(path).map_err(|error| WeightsError::backend(path, error))?;
-        let file = SteadyFile::new(file).map_err(|change| WeightsError::changed(path, change))?;
+    pub(super) fn open(path: &Path, engine: Engine) -> Result<Self, Error> {
+        let file = engine.backend().open(path).map_err(|error| Error::backend(path, error))?;
+        let file = SteadyFile::new(file).map_err(|change| Error::changed(path, change))?;
         Ok(Self { engine, file, ahead: ReadAhead::new(AHEAD_BYTES_MAX) })
     }
 
@@ -37,18 +36,18 @@ impl Reader {
     }
 
     /// The bytes of the range: what was read ahead, or read now, of a file that is what it was.
-    pub(super) fn get(&self, range: &Range<usize>) -> Result<Buffer, WeightsError> {
+    pub(super) fn get(&self, range: &Range<usize>) -> Result<Buffer, Error> {
         let outcome = match self.ahead.take(range) {
             Some(Ok(buffer)) => Ok(buffer),
             // An error is told by the read that follows.
             _ => read(&self.engine, &self.file, range),
         };
         // A file that was cut short or replaced is the reason for whatever went wrong.
-        self.file.check().map_err(|change| WeightsError::changed(self.file.path(), change))?;
+        self.file.check().map_err(|change| Error::changed(self.file.path(), change))?;
         outcome.map_err(|error| self.error(error))
     }
 
-    pub(super) fn prepare(&self, range: &Range<usize>) -> Result<Prepared, WeightsError> {
+    pub(super) fn prepare(&self, range: &Range<usize>) -> Result<Prepared, Error> {
         if range.is_empty() {
             return Ok(Prepared::InMemory);
         }
@@ -65,11 +64,11 @@ impl Reader {
         hinted.map(|()| Prepared::Hinted).map_err(|error| self.error(error))
     }
 
-    fn error(&self, error: Error) -> WeightsError {
-        WeightsError::backend(self.file.path(), error)
+    fn error(&self, error: BackendError) -> Error {
+        Error::backend(self.file.path(), error)
     }
 }
 
-fn read(engine: &Engine, file: &FileHandle, range: &Range<usize>) -> Result<Buffer, Error> {
+fn read(engine: &Engine, file: &FileHandle, range: &Range<usize>) -> Result<Buffer, BackendError> {
     engine.backend().read_to_own_buf(file, range.start as u64, range.len())
 }

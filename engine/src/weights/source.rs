@@ -4,12 +4,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ringmain_backends::{BackendKind, BackendOptions, Error, ReadBackendExt, open_backend};
+use ringmain_backends::{
+    BackendKind, BackendOptions, Error as BackendError, ReadBackendExt, open_backend,
+};
 
 use super::advised::Advised;
 use super::reader::Reader;
 use super::tensor_bytes::{Memory, TensorBytes};
-use super::{GdsProbe, MappedWeights, Unchanging, WeightsError, probe_gds};
+use super::{Error, GdsProbe, MappedWeights, Unchanging, probe_gds};
 use crate::Engine;
 
 /// Which way is tried first. Whatever maps needs the promise that is explained at [`Unchanging`].
@@ -115,7 +117,7 @@ enum Held {
 
 impl WeightSource {
     /// Opens the file by the preferred way, or the next best.
-    pub fn open(path: impl AsRef<Path>, prefer: Prefer) -> Result<Self, WeightsError> {
+    pub fn open(path: impl AsRef<Path>, prefer: Prefer) -> Result<Self, Error> {
         let path = path.as_ref();
         match prefer {
             Prefer::Gds(unchanging) => {
@@ -135,8 +137,8 @@ impl WeightSource {
     fn mapped_or_read(
         path: &Path,
         gds: Option<&GdsProbe>,
-        map: impl FnOnce() -> Result<MappedWeights, WeightsError>,
-    ) -> Result<Self, WeightsError> {
+        map: impl FnOnce() -> Result<MappedWeights, Error>,
+    ) -> Result<Self, Error> {
         let no_gds = |found| PassedOver { kind: SourceKind::Gds, reason: why_no_gds(found) };
         let mut passed_over: Vec<_> = gds.map(no_gds).into_iter().collect();
         let error = match map() {
@@ -152,11 +154,7 @@ impl WeightSource {
         Self::read_by(path, engine, passed_over)
     }
 
-    fn read_by(
-        path: &Path,
-        engine: Engine,
-        passed_over: Vec<PassedOver>,
-    ) -> Result<Self, WeightsError> {
+    fn read_by(path: &Path, engine: Engine, passed_over: Vec<PassedOver>) -> Result<Self, Error> {
         let held = Held::Backend(Reader::open(path, engine)?);
         Ok(Self { path: path.to_owned(), held, passed_over })
     }
@@ -230,17 +228,13 @@ impl WeightSource {
     /// `len` bytes of the file from `offset` on: without a copy from a mapping or a buffer. A backend
     /// reads them into memory of their own, which does not count against its engine's limit.
     ///
-    /// [`WeightsError::Changed`] from a backend whose file was written to, cut short or replaced after
+    /// [`Error::Changed`] from a backend whose file was written to, cut short or replaced after
     /// it was opened, also if the bytes were read ahead before that. A mapping is not asked here: where
     /// the promise for it may have been broken, ask
     /// [`mapped().is_intact()`](MappedWeights::is_intact) when a model is loaded. Bytes of a mapping
     /// that cannot be had raise `SIGBUS` when they are used: see [`MappedWeights`].
-    pub fn get_tensor_bytes(
-        &self,
-        offset: usize,
-        len: usize,
-    ) -> Result<TensorBytes<'_>, WeightsError> {
-        let range = WeightsError::check_range(&self.path, offset, len, self.size())?;
+    pub fn get_tensor_bytes(&self, offset: usize, len: usize) -> Result<TensorBytes<'_>, Error> {
+        let range = Error::check_range(&self.path, offset, len, self.size())?;
         let memory = match &self.held {
             Held::Mmap(mapped) => Memory::Borrowed(&mapped.weights.as_bytes()[range]),
             Held::Buffer(bytes) => Memory::Borrowed(&bytes[range]),
@@ -253,8 +247,8 @@ impl WeightSource {
     /// length will be asked for, and does not wait for it. A thread tells the kernel to read a mapping
     /// ahead; for a backend it reads into memory of its own. Up to four ranges, for a backend of up to
     /// 256 MiB in total, of which those that nobody asked for give way to later ones.
-    pub fn prepare_tensor(&self, offset: usize, len: usize) -> Result<Prepared, WeightsError> {
-        let range = WeightsError::check_range(&self.path, offset, len, self.size())?;
+    pub fn prepare_tensor(&self, offset: usize, len: usize) -> Result<Prepared, Error> {
+        let range = Error::check_range(&self.path, offset, len, self.size())?;
         match &self.held {
             Held::Buffer(_) => Ok(Prepared::InMemory),
             Held::Mmap(mapped) => mapped.prepare(range),
@@ -277,14 +271,14 @@ impl fmt::Display for WeightSource {
     }
 }
 
-fn read_whole(path: &Path) -> Result<Vec<u8>, WeightsError> {
+fn read_whole(path: &Path) -> Result<Vec<u8>, Error> {
     let read = || {
         let backend = open_backend(BackendKind::Pread, &BackendOptions::default())?;
         let file = backend.open(path)?;
         let len = usize::try_from(backend.len(&file)?).unwrap_or(usize::MAX);
         backend.read_to_vec(&file, 0, len)
     };
-    read().map_err(|error| WeightsError::backend(path, error))
+    read().map_err(|error| Error::backend(path, error))
 }
 
 fn why_no_gds(found: &GdsProbe) -> String {
@@ -295,9 +289,9 @@ fn why_no_gds(found: &GdsProbe) -> String {
 }
 
 /// The file is there and readable, but not as a mapping.
-fn is_mapping_refused(error: &WeightsError) -> bool {
-    matches!(error, WeightsError::Unsupported { .. })
-        || matches!(error.backend_error(), Some(Error::Mapping { .. }))
+fn is_mapping_refused(error: &Error) -> bool {
+    matches!(error, Error::Unsupported { .. })
+        || matches!(error.backend_error(), Some(BackendError::Mapping { .. }))
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytemuck::AnyBitPattern;
 use ringmain_backends::Buffer;
 
-use super::{Dtype, WeightsError};
+use super::{Dtype, Error};
 use crate::element::Decode;
-use crate::{Element, Kind};
+use crate::{Element, Item, Kind};
 
 /// What a header says of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,9 +170,9 @@ impl Tensor {
 
     /// The elements in place, without a copy.
     ///
-    /// [`WeightsError::WrongType`] if they are of another type. (On a machine that orders bytes the
+    /// [`Error::ElementType`] if they are of another type. (On a machine that orders bytes the
     /// other way too: [`to_vec`](Self::to_vec) works there.)
-    pub fn as_slice<T: Element + AnyBitPattern>(&self) -> Result<&[T], WeightsError> {
+    pub fn as_slice<T: Element + AnyBitPattern>(&self) -> Result<&[T], Error> {
         self.check_type::<T>()?;
         let wrong = |reason: String| self.wrong_type(reason);
         if size_of::<T>() > 1 && cfg!(target_endian = "big") {
@@ -182,7 +182,7 @@ impl Tensor {
     }
 
     /// A copy of the elements.
-    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, WeightsError> {
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, Error> {
         let kind = self.check_type::<T>()?;
         let size = self.bytes.len() / kind.itemsize();
         let fill = |out: &mut [u8]| {
@@ -193,13 +193,14 @@ impl Tensor {
         <T as Decode>::read_vec(size, fill).map_err(|error| self.wrong_type(error.to_string()))
     }
 
-    fn check_type<T: Element>(&self) -> Result<Kind, WeightsError> {
+    fn check_type<T: Element>(&self) -> Result<Kind, Error> {
         let kind = self.info.kind().filter(|kind| T::is(*kind));
         kind.ok_or_else(|| self.wrong_type(format!("they are no {}", T::NAME)))
     }
 
-    fn wrong_type(&self, reason: String) -> WeightsError {
-        WeightsError::WrongType { tensor: self.name().to_owned(), dtype: self.dtype(), reason }
+    fn wrong_type(&self, reason: String) -> Error {
+        let item = Some(Item::Tensor(self.name().into()));
+        Error::ElementType { item, stored: self.dtype().to_string(), reason }
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use ringmain::Error;
 use ringmain::backends::fault::Faults;
 use ringmain::beton::{
-    BetonError, BetonReader, BetonWriter, Field, FieldKind, MemoryManager, SampleOptions,
-    SampleSource, Traversal,
+    BetonReader, BetonWriter, Field, FieldKind, MemoryManager, SampleOptions, SampleSource,
+    Traversal,
 };
 use ringmain::{BackendKind, BackendOptions, Buffer, Engine};
 
@@ -204,7 +205,7 @@ fn a_batch_larger_than_all_memory_is_an_error_at_once() {
     let options = SampleOptions::new().batch_size(8).memory_patience(Duration::from_secs(600));
     let mut source = options.start(&reader).unwrap();
     let error = source.find_map(Result::err).unwrap();
-    assert!(matches!(error, BetonError::InvalidOption { option: "batch_size", .. }), "{error}");
+    assert!(matches!(error, Error::InvalidOption { option: "batch_size", .. }), "{error}");
     assert_eq!(source.next_ids()[0], 400);
 }
 
@@ -232,7 +233,7 @@ fn a_batch_that_is_tried_again_keeps_to_its_pages() {
         let mut source = options.start(&reader).unwrap();
         let error = source.find_map(Result::err).unwrap();
         for error in [error, source.next_batch().unwrap_err(), source.next_batch().unwrap_err()] {
-            assert!(matches!(error, BetonError::Backend { .. }), "{seed}: {error}");
+            assert!(matches!(error, Error::Backend { .. }), "{seed}: {error}");
         }
     }
     drop(held);
@@ -295,7 +296,7 @@ fn a_state_of_something_else_is_refused() {
     let state = SampleOptions::new().traversal(RANDOM).start(&reader).unwrap().state();
     let refused = |reader: &BetonReader, options: SampleOptions| {
         let error = options.start(reader).unwrap().resume(&state).unwrap_err();
-        assert!(matches!(error, BetonError::StateMismatch { .. }), "{error}");
+        assert!(matches!(error, Error::StateMismatch { .. }), "{error}");
     };
     refused(&other, SampleOptions::new().traversal(RANDOM));
     // The same samples in other pages have another quasi-random order.
@@ -305,7 +306,7 @@ fn a_state_of_something_else_is_refused() {
     let [one, mut two] =
         [&one, &two].map(|reader| SampleOptions::new().traversal(quasi(2)).start(reader).unwrap());
     let error = two.resume(&one.state()).unwrap_err();
-    assert!(matches!(error, BetonError::StateMismatch { .. }), "{error}");
+    assert!(matches!(error, Error::StateMismatch { .. }), "{error}");
     refused(&reader, SampleOptions::new());
     refused(&reader, SampleOptions::new().traversal(Traversal::Random { seed: 6, epoch: 0 }));
     refused(&reader, SampleOptions::new().traversal(RANDOM).partition(0, 2));
@@ -318,7 +319,7 @@ fn options_that_cannot_work_are_refused() {
     let reader = BetonReader::open(&engine, vector()).unwrap();
     let refused = |options: SampleOptions, words: &[&str]| {
         let error = options.start(&reader).unwrap_err();
-        assert!(matches!(error, BetonError::InvalidOption { .. }), "{error}");
+        assert!(matches!(error, Error::InvalidOption { .. }), "{error}");
         let text = error.to_string();
         words
             .iter()
@@ -340,7 +341,7 @@ fn options_that_cannot_work_are_refused() {
     assert_eq!(small_engine_epoch(limit_bytes).unwrap().batch_size(), 300);
 }
 
-fn small_engine_epoch(limit_bytes: usize) -> Result<SampleSource, BetonError> {
+fn small_engine_epoch(limit_bytes: usize) -> Result<SampleSource, Error> {
     let engine = Engine::builder().backend(BackendKind::Pread).memory_limit_bytes(limit_bytes);
     let reader = BetonReader::open(&engine.build().unwrap(), vector()).unwrap();
     SampleOptions::new().batch_size(300).start(&reader)
@@ -384,6 +385,6 @@ fn batches_in_memory_that_is_given() {
         kept.iter().for_each(|batch| check_batch(batch, &kind.to_string()));
         assert_eq!(engine.pool().stats().in_use_bytes, 0, "{kind}");
         let error = reader.read_batch_in(&all, |bytes| Buffer::unpooled(bytes - 1)).unwrap_err();
-        assert!(matches!(error, BetonError::InvalidOption { option: "take", .. }), "{error}");
+        assert!(matches!(error, Error::InvalidOption { option: "take", .. }), "{error}");
     }
 }

@@ -1,7 +1,8 @@
 //! JPEGs of the vector, whole and broken.
 
 use ringmain::Engine;
-use ringmain::beton::{BetonError, BetonReader, Damage, Image, ImageMode, Value};
+use ringmain::Item;
+use ringmain::beton::{BetonDamage, BetonReader, Image, ImageMode, Value};
 
 use crate::expected::{SAMPLES, vector};
 
@@ -36,14 +37,14 @@ fn a_bad_jpeg_is_told_with_its_sample_and_field() {
     image.decode_into(&mut rgb).unwrap();
     for cut in [0, 1, 2, 100, image.bytes.len() / 2] {
         let broken = Image { bytes: &image.bytes[..cut], ..image };
-        assert!(matches!(broken.decode_into(&mut rgb), Err(Damage::BadJpeg { .. })), "{cut}");
+        assert!(matches!(broken.decode_into(&mut rgb), Err(BetonDamage::BadJpeg { .. })), "{cut}");
     }
     let other = Image { width: image.width + 1, ..image };
     let mut memory = vec![0; other.rgb_bytes()];
-    assert!(matches!(other.decode_into(&mut memory), Err(Damage::BadJpeg { .. })));
+    assert!(matches!(other.decode_into(&mut memory), Err(BetonDamage::BadJpeg { .. })));
     let error = sample.as_batch().decode_image(0, 5, &mut rgb[1..]).unwrap_err();
-    let is_named =
-        matches!(&error, BetonError::BadSample { sample: 1, field, .. } if field == "img");
+    let item = Item::Sample { id: 1, field: Some("img".into()) };
+    let is_named = error.item() == Some(&item) && error.damage().is_some();
     assert!(is_named, "{error}");
     assert!(sample.as_batch().decode_image(0, 0, &mut []).is_err());
 }

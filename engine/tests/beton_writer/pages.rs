@@ -1,6 +1,7 @@
 //! What goes in which page, and what does not fit in any.
 
-use ringmain::beton::{BetonError, Field, FieldKind, RegionAlignment};
+use ringmain::Error;
+use ringmain::beton::{Field, FieldKind, RegionAlignment};
 
 use crate::model::{File, Value, blobs, bytes_field, round_trip, writer};
 use crate::support::temp_dir;
@@ -81,12 +82,10 @@ fn a_sample_that_fits_in_no_page_is_refused() {
                     to.bytes(&vec![1; first])?.bytes(&vec![2; second])?;
                     Ok(())
                 });
-            match outcome.unwrap_err() {
-                BetonError::SampleTooLarge { sample: 7, sample_bytes, page_bytes, .. } => {
-                    assert_eq!((sample_bytes, page_bytes), (needed as u64, PAGE as u64));
-                }
-                error => panic!("{error}"),
-            }
+            let error = outcome.unwrap_err();
+            let reason = format!("its {needed} bytes do not fit in a page of {PAGE}");
+            assert!(matches!(error, Error::InvalidItem { .. }), "{error}");
+            assert!(error.sample() == Some(7) && error.to_string().contains(&reason), "{error}");
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
         }
     }

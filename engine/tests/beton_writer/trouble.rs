@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use ringmain::Kind;
 use ringmain::beton::{
-    ArraySpec, BetonError, BetonWriter, CustomRegion, Field, FieldKind, SampleBuilder, SampleError,
-    WriteReport,
+    ArraySpec, BetonDamage, BetonWriter, CustomRegion, Field, FieldKind, SampleBuilder,
+    SampleError, WriteReport,
 };
+use ringmain::{Damage, Error, Item};
 
 use crate::model::{all_fields, bytes_field, give_all, writer};
 use crate::support::temp_dir;
@@ -39,8 +40,8 @@ fn an_error_of_the_source_stops_all_and_is_returned() {
             })
             .unwrap_err();
         assert_eq!(error.sample(), Some(5000));
-        let BetonError::Source { source, .. } = &error else { panic!("{error}") };
-        assert!(source.is::<NoPicture>());
+        let Error::Maker { cause, .. } = &error else { panic!("{error}") };
+        assert!(cause.is::<NoPicture>());
         assert!(error.to_string().contains("no such picture"), "{error}");
         assert!(made.load(Ordering::Relaxed) < 500_000);
         assert!(is_empty(dir.path()));
@@ -64,7 +65,7 @@ fn a_panic_of_the_source_stops_all_and_is_returned() {
                 Ok(())
             })
             .unwrap_err();
-        let BetonError::WriterPanicked { message, .. } = &error else { panic!("{error}") };
+        let Error::Panicked { message, .. } = &error else { panic!("{error}") };
         assert!(message.contains("seven"), "{message}");
         assert!(is_empty(dir.path()));
         let made = made.load(Ordering::Relaxed);
@@ -86,7 +87,7 @@ fn a_panic_of_the_iterator_is_returned() {
         },
     );
     let error = outcome.unwrap_err();
-    assert!(matches!(&error, BetonError::WriterPanicked { .. }), "{error}");
+    assert!(matches!(&error, Error::Panicked { .. }), "{error}");
     assert!(is_empty(dir.path()));
 }
 
@@ -94,7 +95,7 @@ fn a_panic_of_the_iterator_is_returned() {
 fn write_one(
     fields: Vec<Field>,
     make: impl Fn(&mut SampleBuilder<'_>) -> Result<(), SampleError> + Sync,
-) -> Result<WriteReport, BetonError> {
+) -> Result<WriteReport, Error> {
     let dir = temp_dir();
     let outcome =
         writer(fields).write_indexed(dir.path().join("a.beton"), 1, |_, sample| make(sample));
@@ -108,8 +109,8 @@ fn check_refused(
     make: impl Fn(&mut SampleBuilder<'_>) -> Result<(), SampleError> + Sync,
 ) {
     let error = write_one(vec![Field::new("it", kind).unwrap()], make).unwrap_err();
-    let is_named = matches!(&error, BetonError::InvalidSample { sample: 0, field, .. }
-        if field == "it" || field.is_empty());
+    let is_named = matches!(&error, Error::InvalidItem { item: Some(Item::Sample { id: 0, field: Some(field) }), .. }
+        if &**field == "it" || field.is_empty());
     assert!(is_named && error.to_string().contains(part), "`{part}`: {error}");
 }
 
@@ -149,23 +150,26 @@ fn options_that_cannot_be_are_refused() {
     let write = |writer: BetonWriter| writer.write_indexed(&path, 1, |_, _| Ok(())).unwrap_err();
     for page_bytes in [0, 1 << 20, 3 << 20, u32::MAX] {
         let error = write(BetonWriter::new(bytes_field()).page_bytes(page_bytes));
-        assert!(
-            matches!(&error, BetonError::InvalidOption { option: "page_bytes", .. }),
-            "{error}"
-        );
+        assert!(matches!(&error, Error::InvalidOption { option: "page_bytes", .. }), "{error}");
     }
     let error = write(BetonWriter::new([]));
-    assert!(matches!(&error, BetonError::InvalidOption { option: "fields", .. }), "{error}");
+    assert!(matches!(&error, Error::InvalidOption { option: "fields", .. }), "{error}");
     let twice = [bytes_field(), bytes_field()].concat();
     assert!(write(BetonWriter::new(twice)).to_string().contains("data"));
     let error = write(BetonWriter::new(all_fields()));
-    assert!(matches!(&error, BetonError::UnknownType { type_id: 255, .. }), "{error}");
+    assert!(
+        matches!(
+            error.damage(),
+            Some(Damage::Beton(BetonDamage::UnknownType { type_id: 255, .. }))
+        ),
+        "{error}"
+    );
     let scalar = FieldKind::NdArray(ArraySpec::new(Kind::F32.into(), &[]).unwrap());
     let error = write(BetonWriter::new([Field::new("a", scalar).unwrap()]));
-    assert!(matches!(&error, BetonError::BadField { index: 0, .. }), "{error}");
+    assert_eq!(error.item(), Some(&Item::Field("a".into())), "{error}");
     let many = BetonWriter::new(bytes_field()).write_indexed(&path, u64::MAX, |_, _| Ok(()));
     let error = many.unwrap_err();
-    assert!(matches!(&error, BetonError::InvalidOption { option: "samples", .. }), "{error}");
+    assert!(matches!(&error, Error::InvalidOption { option: "samples", .. }), "{error}");
     assert!(is_empty(dir.path()));
 }
 
@@ -177,8 +181,8 @@ fn a_place_that_is_none_is_refused() {
     };
     for path in [dir.path().join("no/where.beton"), "/".into()] {
         let error = write(&path);
-        assert!(matches!(&error, BetonError::Io { .. }), "{error}");
-        assert_eq!(error.path(), path);
+        assert!(matches!(&error, Error::Io { .. } | Error::NotFound { .. }), "{error}");
+        assert_eq!(error.path(), Some(&*path));
     }
 }
 
@@ -195,7 +199,7 @@ fn child_that_cannot_write_much() {
             .deterministic(is_deterministic)
             .write_indexed(path, 1000, |_, to| Ok(to.bytes(&[1; 50_000]).map(drop)?))
             .unwrap_err();
-        assert!(matches!(&error, BetonError::Io { action: "writing a page", .. }), "{error}");
+        assert!(matches!(&error, Error::Io { action: "writing a page", .. }), "{error}");
         assert!(error.to_string().contains("a.beton"), "{error}");
         assert!(is_empty(Path::new(&dir)));
     }

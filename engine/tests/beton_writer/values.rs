@@ -103,7 +103,7 @@ fn direct_writes_give_the_same_file() {
     match write("b.beton", true) {
         Ok(direct) => assert!(direct == buffered),
         Err(error) => {
-            assert!(matches!(error, ringmain::beton::BetonError::NoDirect { .. }), "{error}");
+            assert!(matches!(error, ringmain::Error::Unsupported { .. }), "{error}");
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         }
     }

@@ -2,7 +2,7 @@
 
 use ndarray::{ArrayD, Axis};
 use proptest::prelude::*;
-use ringmain::{ContiguousMemmap, Error, Index, Select, backends};
+use ringmain::{ContiguousMemmap, Error, Index, Select};
 
 use crate::model::{self, Refusal};
 use crate::{Spec, fixture, index_parts, spec};
@@ -157,7 +157,7 @@ fn check_buffer(view: &ContiguousMemmap, elements: &[u16], what: &str) {
             let bytes = elements.iter().flat_map(|element| element.to_le_bytes());
             assert!(bytes.eq(buffer.iter().copied()), "{what}: read_buffer");
         }
-        Err(Error::Backend(backends::Error::PoolExhausted { .. })) if may_not_fit => {}
+        Err(Error::MemorySpent { .. }) if may_not_fit => {}
         Err(error) => panic!("{what}: read_buffer: {error}"),
     }
 }

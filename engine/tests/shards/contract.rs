@@ -2,9 +2,8 @@
 
 use std::num::NonZeroU64;
 
-use ringmain::shards::{
-    CorpusRowSource, Delivered, Order, RowBatch, ShardError, ShardOptions, ShardSource,
-};
+use ringmain::Error;
+use ringmain::shards::{CorpusRowSource, Delivered, Order, RowBatch, ShardOptions, ShardSource};
 use ringmain::{Engine, Residency};
 
 use crate::corpus::{Corpus, digest, drain, stream};
@@ -191,7 +190,7 @@ impl CorpusRowSource for Counted {
         2
     }
 
-    fn next_batch(&mut self) -> Result<Option<RowBatch>, ShardError> {
+    fn next_batch(&mut self) -> Result<Option<RowBatch>, Error> {
         let ids: Vec<u64> = (self.next..5).take(2).collect();
         self.next += ids.len() as u64;
         let values: Vec<f64> = ids.iter().flat_map(|id| [*id as f64, 0.5]).collect();

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use ringmain::Engine;
-use ringmain::shards::{Delivered, Order, ShardError, ShardOptions};
+use ringmain::Error;
+use ringmain::shards::{Delivered, Order, ShardOptions};
 
 use crate::corpus::{Corpus, check_rows, drain};
 use crate::support::engines_with;
@@ -32,8 +33,8 @@ fn whoever_holds_all_batches_is_told_and_can_go_on() {
                     Err(error) => break error,
                 }
             };
-            assert!(matches!(error, ShardError::MemorySpent { .. }), "{error}");
-            assert!(error.to_string().contains("drop batches sooner"), "{error}");
+            assert!(matches!(error, Error::MemorySpent { .. }), "{error}");
+            assert!(error.to_string().contains("drop batches, buffers or tensors sooner"), "{error}");
             // Less than the 30 seconds for which a pool lets callers wait.
             assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
             let rows: usize = held.iter().map(|batch| batch.len()).sum();

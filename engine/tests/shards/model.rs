@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use ringmain::Engine;
-use ringmain::shards::{Order, ShardError, ShardOptions, ShardSource};
+use ringmain::Error;
+use ringmain::shards::{Order, ShardOptions, ShardSource};
 
 use crate::corpus::{Corpus, drain};
 
@@ -107,7 +108,7 @@ fn run(source: ShardSource, model: Model, steps: &[Step], reopen: impl Fn(usize)
                 }
                 None => {
                     let error = source.seek(*row).unwrap_err();
-                    assert!(matches!(error, ShardError::NoSuchRow { .. }), "{error}");
+                    assert!(matches!(error, Error::NoSuchItem { .. }), "{error}");
                 }
             },
             Step::Reset => {
@@ -218,7 +219,7 @@ fn a_state_of_another_source_is_refused() {
         let mut source = options.open_dir(&engine, corpus.path()).unwrap();
         let before = source.state();
         let error = source.resume(&state).unwrap_err();
-        assert!(matches!(error, ShardError::StateMismatch { .. }), "{error}");
+        assert!(matches!(error, Error::StateMismatch { .. }), "{error}");
         assert_eq!(source.state(), before, "a refused state changes nothing");
     };
     refuses(options(), &other);
@@ -251,5 +252,5 @@ fn a_state_survives_being_written_and_read() {
     let beyond = text.replace("\"delivered_rows\":7", "\"delivered_rows\":31");
     assert_ne!(beyond, text);
     let error = later.resume(&serde_json::from_str(&beyond).unwrap()).unwrap_err();
-    assert!(matches!(error, ShardError::StateMismatch { .. }), "{error}");
+    assert!(matches!(error, Error::StateMismatch { .. }), "{error}");
 }

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use ringmain::Engine;
-use ringmain::shards::{Delivered, ShardError, ShardOptions, ShardSource};
+use ringmain::Error;
+use ringmain::shards::{Delivered, ShardOptions, ShardSource};
 
 use crate::corpus::{Corpus, check_rows, drain};
 use crate::support::{engines_for, engines_with};
@@ -107,5 +108,5 @@ fn a_batch_may_be_larger_than_the_corpus() {
         .open_dir(&engine, large.path())
         .map(|_| ())
         .unwrap_err();
-    assert!(matches!(error, ShardError::InvalidOption { option: "batch_rows", .. }), "{error}");
+    assert!(matches!(error, Error::InvalidOption { option: "batch_rows", .. }), "{error}");
 }

@@ -5,8 +5,9 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use ringmain::Error;
 use ringmain::backends::fault::Faults;
-use ringmain::shards::{Delivered, Order, ShardError, ShardOptions, ShardSource};
+use ringmain::shards::{Delivered, Order, ShardOptions, ShardSource};
 use ringmain::{BackendKind, BackendOptions, Engine};
 
 use crate::corpus::{Corpus, check_rows, write_shard};
@@ -17,29 +18,27 @@ const ROWS: u64 = 240;
 const ROW_BYTES: u64 = 500;
 
 /// What happens to the second shard.
-type Mishap = (&'static str, fn(&Path) -> std::io::Result<()>, fn(&ShardError) -> bool);
+type Mishap = (&'static str, fn(&Path) -> std::io::Result<()>, fn(&Error) -> bool);
 
 const MISHAPS: [Mishap; 6] = [
     ("truncated", |path| resize(path, 32 + ROW_BYTES * 120), is_truncated),
     ("truncated by a byte", |path| resize(path, 32 + ROW_BYTES * ROWS - 1), is_truncated),
     ("truncated to nothing", |path| resize(path, 0), is_truncated),
-    ("replaced", replace, |error| matches!(error, ShardError::Changed { what: "replaced", .. })),
+    ("replaced", replace, |error| matches!(error, Error::Changed { what: "replaced", .. })),
     (
         "removed",
         |path| std::fs::remove_file(path),
-        |error| matches!(error, ShardError::Changed { what: "removed", .. }),
+        |error| matches!(error, Error::Changed { what: "removed", .. }),
     ),
-    ("written to", overwrite, |error| {
-        matches!(error, ShardError::Changed { what: "written to", .. })
-    }),
+    ("written to", overwrite, |error| matches!(error, Error::Changed { what: "written to", .. })),
 ];
 
 fn resize(path: &Path, len: u64) -> std::io::Result<()> {
     File::options().write(true).open(path)?.set_len(len)
 }
 
-fn is_truncated(error: &ShardError) -> bool {
-    matches!(error, ShardError::Truncated { .. })
+fn is_truncated(error: &Error) -> bool {
+    matches!(error, Error::Truncated { .. })
 }
 
 /// By another of the same size and age.
@@ -57,7 +56,7 @@ fn overwrite(path: &Path) -> std::io::Result<()> {
 }
 
 /// Right rows up to an error, which comes before the end; `None` if there was none.
-fn read_to_error(source: &mut ShardSource) -> Option<ShardError> {
+fn read_to_error(source: &mut ShardSource) -> Option<Error> {
     loop {
         match source.next_batch() {
             Ok(Some(batch)) => check_rows(&batch),
@@ -166,7 +165,7 @@ fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
                     Err(error) => break error,
                 }
             };
-            assert!(matches!(error, ShardError::Backend { .. }), "{error}");
+            assert!(matches!(error, Error::Backend { .. }), "{error}");
             assert!(error.to_string().contains("part-000.shard"), "{error}");
         }
         assert!(row_ids.iter().copied().eq(0..300), "the batches before it, once");
@@ -208,7 +207,7 @@ fn the_iterator_goes_on_once_a_batch_has_come() {
     while let Ok(buffer) = engine.pool().try_take(4096) {
         held.push(buffer);
     }
-    assert!(matches!(source.next(), Some(Err(ShardError::MemorySpent { .. }))));
+    assert!(matches!(source.next(), Some(Err(Error::MemorySpent { .. }))));
     assert!(source.next().is_none(), "a loop that passes over errors ends");
     drop(held);
     assert_eq!(source.next_batch().unwrap().unwrap().row_ids()[0], 0);

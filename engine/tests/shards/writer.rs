@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use ringmain::Engine;
-use ringmain::shards::{ShardError, ShardSource, ShardWriter, encode_shard_bytes};
+use ringmain::shards::{ShardDamage, ShardSource, ShardWriter, encode_shard_bytes};
+use ringmain::{Damage, Error};
 
 use crate::support::temp_dir;
 
@@ -49,9 +50,10 @@ fn a_shard_has_no_name_before_it_is_whole() {
     // What a crash would leave is not taken for a shard, by its name or by what is in it.
     let engine = Engine::new().unwrap();
     let error = ShardSource::open_dir(&engine, dir.path()).unwrap_err();
-    assert!(matches!(error, ShardError::Empty { .. }), "{error}");
+    let damage = error.damage();
+    assert!(matches!(damage, Some(Damage::Shard(ShardDamage::Empty { .. }))), "{error}");
     let error = ShardSource::open(&engine, [dir.path().join(&there[0])]).unwrap_err();
-    assert!(matches!(error, ShardError::BadMagic { .. }), "{error}");
+    assert!(matches!(error.damage(), Some(Damage::Shard(ShardDamage::BadMagic))), "{error}");
     writer.finish().unwrap();
     assert_eq!(names(dir.path()), ["a.shard"]);
 }
@@ -71,20 +73,17 @@ fn a_writer_that_is_given_up_leaves_what_was_there() {
     writer.write(&[1.0f32; 3]).unwrap();
     assert_eq!(writer.rows(), 1);
     let error = writer.finish().unwrap_err();
-    assert!(matches!(&error, ShardError::InvalidRows { .. }), "{error}");
+    assert!(matches!(&error, Error::InvalidItem { .. }), "{error}");
     assert_eq!(names(dir.path()), ["a.shard"]);
 }
 
 #[test]
 fn what_cannot_be_written_is_refused() {
     let dir = temp_dir();
-    assert!(matches!(
-        ShardWriter::create(dir.path().join("a"), 0),
-        Err(ShardError::InvalidRows { .. })
-    ));
+    assert!(matches!(ShardWriter::create(dir.path().join("a"), 0), Err(Error::InvalidItem { .. })));
     let nowhere = dir.path().join("no/where.shard");
-    assert!(matches!(ShardWriter::create(nowhere, 1), Err(ShardError::Io { .. })));
-    assert!(matches!(ShardWriter::create("/", 1), Err(ShardError::Io { .. })));
+    assert!(ShardWriter::create(nowhere, 1).unwrap_err().is_not_found());
+    assert!(matches!(ShardWriter::create("/", 1), Err(Error::Io { .. })));
     assert!(encode_shard_bytes(&[1.0f32; 3], 2).is_err());
     assert!(encode_shard_bytes::<f32>(&[], 0).is_err());
 }

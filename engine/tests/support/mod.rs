@@ -43,7 +43,7 @@ pub(crate) fn engines_with(
 pub(crate) fn or_unavailable(kind: BackendKind, outcome: Result<Engine, Error>) -> Option<Engine> {
     let error = match outcome {
         Ok(engine) => return Some(engine),
-        Err(Error::Backend(error)) if error.is_unsupported() => error,
+        Err(Error::Backend { cause, .. }) if cause.is_unsupported() => cause,
         Err(error) => panic!("{kind}: {error}"),
     };
     assert!(!is_required(kind), "{kind} is required, but unavailable: {error}");

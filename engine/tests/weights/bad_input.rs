@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use ringmain::Engine;
-use ringmain::weights::{TensorFault, Weights, WeightsError};
+use ringmain::weights::{TensorDamage, Weights, WeightsDamage};
+use ringmain::{Damage, Error};
 
 use crate::model::{Model, file, file_of, write};
 use crate::support::{engines_for, temp_dir};
 
-fn open(path: &Path) -> WeightsError {
+fn open(path: &Path) -> Error {
     let mut errors = Vec::new();
     for engine in engines_for(path) {
         errors.push(Weights::open(&engine, path).unwrap_err());
@@ -35,7 +36,10 @@ fn headers_that_lie_about_their_length_are_refused() {
     ] {
         let path = write(dir.path(), "bad.safetensors", &bytes);
         let error = open(&path);
-        assert!(matches!(error, WeightsError::BadHeader { .. }), "{error}");
+        assert!(
+            matches!(error.damage(), Some(Damage::Weights(WeightsDamage::BadHeader { .. }))),
+            "{error}"
+        );
         assert!(error.to_string().contains(expected), "{error}");
         assert_eq!(error.path(), Some(&*path));
     }
@@ -48,22 +52,24 @@ fn tensors_that_cannot_be_are_named() {
         format!(r#"{{"dtype":"{dtype}","shape":{shape},"data_offsets":{offsets}}}"#)
     };
     let (a, b) = (entry("U8", "[4]", "[0,4]"), entry("U8", "[4]", "[2,6]"));
-    type Fits = fn(&TensorFault) -> bool;
+    type Fits = fn(&TensorDamage) -> bool;
     let cases: [(String, Fits); 4] = [
-        (format!(r#"{{"w":{a},"x":{b}}}"#), |fault| matches!(fault, TensorFault::Overlap { .. })),
-        (format!(r#"{{"w":{a},"x":{a},"x":{a}}}"#), |fault| *fault == TensorFault::Twice),
+        (format!(r#"{{"w":{a},"x":{b}}}"#), |fault| matches!(fault, TensorDamage::Overlap { .. })),
+        (format!(r#"{{"w":{a},"x":{a},"x":{a}}}"#), |fault| *fault == TensorDamage::Twice),
         (
             format!(r#"{{"x":{}}}"#, entry("F7", "[4]", "[0,4]")),
-            |fault| matches!(fault, TensorFault::UnknownDtype { dtype } if dtype == "F7"),
+            |fault| matches!(fault, TensorDamage::UnknownDtype { dtype } if dtype == "F7"),
         ),
         (format!(r#"{{"x":{}}}"#, entry("U8", "[9]", "[0,9]")), |fault| {
-            matches!(fault, TensorFault::OutsideFile { end: 9, data_len: 6 })
+            matches!(fault, TensorDamage::OutsideFile { end: 9, data_len: 6 })
         }),
     ];
     for (json, fits) in cases {
         let path = write(dir.path(), "bad.safetensors", &file_of(&json, b"abcdef"));
         let error = open(&path);
-        let WeightsError::BadTensor { fault, .. } = &error else { panic!("{error}") };
+        let Some(Damage::Weights(WeightsDamage::BadTensor(fault))) = error.damage() else {
+            panic!("{error}")
+        };
         assert!(fits(fault), "{error}");
         assert_eq!((error.tensor(), error.path()), (Some("x"), Some(&*path)));
     }
@@ -83,9 +89,12 @@ fn what_is_no_file_is_refused() {
     let dir = temp_dir();
     let engine = Engine::new().unwrap();
     let missing = Weights::open(&engine, dir.path().join("none.safetensors")).unwrap_err();
-    assert!(matches!(missing, WeightsError::Backend { .. }), "{missing}");
+    assert!(missing.is_not_found(), "{missing}");
     let empty = Weights::open(&engine, dir.path()).unwrap_err();
-    assert!(matches!(empty, WeightsError::NoModel { .. }), "{empty}");
+    assert!(
+        matches!(empty.damage(), Some(Damage::Weights(WeightsDamage::NoModel { .. }))),
+        "{empty}"
+    );
 }
 
 fn tiny(names: &[&str]) -> Vec<u8> {
@@ -108,7 +117,7 @@ fn an_index_that_names_what_is_not_there_is_refused() {
         assert!(error.to_string().contains(expected), "{error}");
     }
     let path = write(dir.path(), "model.safetensors.index.json", b"{}");
-    assert!(matches!(open(&path), WeightsError::BadIndex { .. }));
+    assert!(matches!(open(&path).damage(), Some(Damage::Weights(WeightsDamage::BadIndex { .. }))));
 }
 
 #[test]
@@ -124,5 +133,5 @@ fn an_index_chooses_and_two_files_with_one_name_need_one() {
     let weights = Weights::open(&engine, dir.path()).unwrap();
     let names: Vec<_> = weights.tensors().map(|info| (info.name(), info.file())).collect();
     assert_eq!(names, [("b", 0), ("c", 1)]);
-    assert!(matches!(weights.read("a").unwrap_err(), WeightsError::NoSuchTensor { .. }));
+    assert!(matches!(weights.read("a").unwrap_err(), Error::NoSuchItem { .. }));
 }

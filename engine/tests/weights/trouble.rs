@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringmain::Error;
 use ringmain::backends::fault::Faults;
-use ringmain::weights::{LoadOptions, Weights, WeightsError};
+use ringmain::weights::{LoadOptions, Weights};
 use ringmain::{BackendKind, BackendOptions, Engine};
 
 use crate::model::{Model, bytes_of, file};
@@ -59,8 +60,8 @@ fn a_file_that_changes_after_it_was_opened_is_an_error_by_every_way() {
             if may_go_unnoticed(name) {
                 continue;
             }
-            let is_it = |error: WeightsError| {
-                let fits = matches!(&error, WeightsError::Changed { what, .. } if *what == name);
+            let is_it = |error: Error| {
+                let fits = matches!(&error, Error::Changed { what, .. } if *what == name);
                 assert!(fits, "{what}: {error:?}");
                 assert_eq!(error.path(), Some(&*model.path()), "{what}");
             };

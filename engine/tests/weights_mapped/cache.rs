@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use ringmain::weights::{MappedWeights, MmapOptions, WeightCache, WeightsError, Wish};
+use ringmain::Error;
+use ringmain::weights::{MappedWeights, MmapOptions, WeightCache, Wish};
 use tempfile::TempDir;
 
 use crate::support::temp_dir;
@@ -55,7 +56,7 @@ fn what_is_in_use_is_not_evicted_and_nothing_else_is_in_vain() {
     let held = cache.get_or_open(files.path(0)).unwrap();
     cache.get_or_open(files.path(1)).unwrap();
     let error = cache.get_or_open(files.path(2)).unwrap_err();
-    let WeightsError::CacheFull { requested_bytes, held_bytes, limit_bytes, .. } = error else {
+    let Error::CacheFull { requested_bytes, held_bytes, limit_bytes, .. } = error else {
         panic!("{error:?}")
     };
     assert_eq!((requested_bytes, held_bytes, limit_bytes), (1001, 1000, 2000));

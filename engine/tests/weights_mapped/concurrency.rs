@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use ringmain::weights::{WeightCache, WeightsError};
+use ringmain::Error;
+use ringmain::weights::WeightCache;
 
 use crate::support::temp_dir;
 use crate::{promise, turn_to_lock};
@@ -108,7 +109,7 @@ fn work(
                 held.push(weights);
                 opened += 1;
             }
-            Err(WeightsError::CacheFull { .. }) => held.clear(),
+            Err(Error::CacheFull { .. }) => held.clear(),
             Err(error) => panic!("{error}"),
         }
         look();

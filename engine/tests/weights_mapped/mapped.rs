@@ -2,8 +2,9 @@
 
 use std::fs::File;
 
-use ringmain::backends::Error;
-use ringmain::weights::{MappedWeights, MmapAdvice, MmapOptions, WeightsError, Wish};
+use ringmain::backends;
+use ringmain::weights::{MappedWeights, MmapAdvice, MmapOptions, WeightsDamage, Wish};
+use ringmain::{Damage, Error};
 
 use crate::support::temp_dir;
 use crate::{promise, write_file};
@@ -17,10 +18,10 @@ const ADVICES: [MmapAdvice; 5] = [
 ];
 
 /// What only some platforms can do is told apart from what went wrong.
-fn assert_done_or_unsupported(advice: MmapAdvice, outcome: Result<(), WeightsError>) {
+fn assert_done_or_unsupported(advice: MmapAdvice, outcome: Result<(), Error>) {
     match outcome {
         Ok(()) if cfg!(unix) || is_everywhere(advice) => {}
-        Err(WeightsError::Unsupported { .. }) if cfg!(windows) && !is_everywhere(advice) => {}
+        Err(Error::Unsupported { .. }) if cfg!(windows) && !is_everywhere(advice) => {}
         outcome => panic!("{outcome:?}"),
     }
 }
@@ -66,7 +67,7 @@ fn bytes_beyond_four_gigabytes_are_in_their_place() {
     assert_eq!(weights.size(), end);
     assert_eq!(weights.slice(end - 5, 5).unwrap(), b"\0last");
     assert_eq!(weights.slice(1000, 10).unwrap(), &weights.as_bytes()[1000..1010]);
-    assert!(matches!(weights.slice(end - 4, 5), Err(WeightsError::Outside { .. })));
+    assert!(matches!(weights.slice(end - 4, 5), Err(Error::OutsideFile { .. })));
     weights.populate_range(end - 10..end).unwrap();
     // Not the lower half of the number.
     assert_eq!(weights.slice(end - (1 << 32), 4).unwrap(), [0; 4]);
@@ -93,7 +94,7 @@ fn what_is_no_file_is_refused_by_name() {
     let dir = temp_dir();
     let missing = dir.path().join("missing.safetensors");
     let error = MappedWeights::open(&missing, promise()).unwrap_err();
-    assert!(matches!(error.backend_error(), Some(Error::Open { .. })), "{error:?}");
+    assert!(error.is_not_found(), "{error:?}");
     assert_eq!(error.to_string().matches("missing.safetensors").count(), 1, "{error}");
     let error = MappedWeights::open(dir.path(), promise()).unwrap_err();
     assert!(error.to_string().contains("is a directory"), "{error}");
@@ -119,7 +120,7 @@ fn a_file_truncated_under_its_mapping_is_noticed() {
     file.set_len(5000).unwrap();
     assert!(!weights.is_intact());
     let error = weights.populate().unwrap_err();
-    let lost = matches!(error.backend_error(), Some(Error::PastEnd { .. }));
+    let lost = matches!(error.backend_error(), Some(backends::Error::PastEnd { .. }));
     assert!(lost, "{error:?}");
     // As long as before, but not by the time of writing. (It is set, because the clock of a
     // filesystem may not have moved in between.)
@@ -176,7 +177,10 @@ fn what_is_no_safetensors_file_has_bytes_but_no_tensors() {
         let weights = MappedWeights::open(&path, promise()).unwrap();
         assert_eq!(weights.as_bytes(), bytes);
         for error in [weights.tensors().unwrap_err(), weights.tensor("w").unwrap_err()] {
-            assert!(matches!(error, WeightsError::BadHeader { .. }), "{error:?}");
+            assert!(
+                matches!(error.damage(), Some(Damage::Weights(WeightsDamage::BadHeader { .. }))),
+                "{error:?}"
+            );
             assert_eq!(error.path(), Some(&*path));
         }
     }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::thread;
 
 use ringmain::Engine;
+use ringmain::Error;
 use ringmain::weights::{
-    GdsProbe, MappedWeights, Prefer, SourceKind, WeightCache, WeightSource, WeightsError, probe_gds,
+    GdsProbe, MappedWeights, Prefer, SourceKind, WeightCache, WeightSource, probe_gds,
 };
 use safetensors::SafeTensors;
 use sha2::{Digest, Sha256};
@@ -45,9 +46,7 @@ fn seed_step_04_slice_outside_the_file_is_an_error() {
     let outside = [(size, 1), (0, size + 1), (size + 1, 0), (1, usize::MAX), (usize::MAX, 1)];
     for (offset, len) in outside.into_iter().chain([(usize::MAX, usize::MAX)]) {
         let error = weights.slice(offset, len).unwrap_err();
-        let WeightsError::Outside { offset: told, file_len, .. } = &error else {
-            panic!("{error:?}")
-        };
+        let Error::OutsideFile { offset: told, file_len, .. } = &error else { panic!("{error:?}") };
         assert_eq!((*told, *file_len), (offset as u64, size as u64));
         assert!(error.to_string().contains(MIXED), "{error}");
     }
@@ -145,7 +144,7 @@ fn seed_step_09_safetensors_loads_tensors_from_a_mapping() {
         assert_eq!((ours.as_ptr(), ours), (tensor.data().as_ptr(), tensor.data()));
     }
     let error = weights.tensor("none").unwrap_err();
-    assert!(matches!(error, WeightsError::NoSuchTensor { .. }), "{error:?}");
+    assert!(matches!(error, Error::NoSuchItem { .. }), "{error:?}");
 
     // Each is a part of the mapping, and the same by every other way.
     let engine = Engine::new().unwrap();

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use ringmain::Error;
 use ringmain::backends::{
-    BackendKind, BackendOptions, Capabilities, Error, FileHandle, Read, Result, open_backend,
+    BackendKind, BackendOptions, Capabilities, Error as BackendError, FileHandle, Read, Result,
+    open_backend,
 };
-use ringmain::weights::{Prefer, Prepared, SourceKind, WeightSource, WeightsError};
+use ringmain::weights::{Prefer, Prepared, SourceKind, WeightSource};
 use ringmain::{Engine, ReadBackend};
 
 use crate::support::{engines_for, engines_with, temp_dir};
@@ -45,7 +47,7 @@ fn every_way_gives_the_same_bytes() {
                 source.get_tensor_bytes(offset, len).map(drop).unwrap_err(),
                 source.prepare_tensor(offset, len).map(drop).unwrap_err(),
             ] {
-                assert!(matches!(error, WeightsError::Outside { .. }), "{error:?}");
+                assert!(matches!(error, Error::OutsideFile { .. }), "{error:?}");
             }
         }
     }
@@ -134,7 +136,7 @@ impl ReadBackend for Watched {
         let ranges: Vec<_> = ranges.collect();
         let outcome = if self.is_failing.load(Ordering::SeqCst) {
             let source = std::io::ErrorKind::OutOfMemory.into();
-            Err(Error::OutOfMemory { requested_bytes: 1000, source })
+            Err(BackendError::OutOfMemory { requested_bytes: 1000, source })
         } else {
             self.inner.read_batch(reads)
         };
@@ -285,7 +287,7 @@ fn a_file_that_changes_is_noticed_by_the_next_read() {
         }
         let error = source.get_tensor_bytes(50_000, 1000).unwrap_err();
         let expected = if is_cut { "truncated" } else { "written to" };
-        let is_it = matches!(error, WeightsError::Changed { what, .. } if what == expected);
+        let is_it = matches!(error, Error::Changed { what, .. } if what == expected);
         assert!(is_it, "{error:?}");
     }
 }
@@ -300,7 +302,7 @@ fn a_failure_to_read_ahead_is_told_by_the_read() {
     backend.is_failing.store(true, Ordering::SeqCst);
     assert_eq!(source.prepare_tensor(50_000, 1000).unwrap(), Prepared::Started);
     let error = source.get_tensor_bytes(50_000, 1000).unwrap_err();
-    let is_it = matches!(error.backend_error(), Some(Error::OutOfMemory { .. }));
+    let is_it = matches!(error.backend_error(), Some(BackendError::OutOfMemory { .. }));
     assert!(is_it, "{error:?}");
     assert_eq!(backend.reads_len(), 2, "once ahead, and once to tell");
 }

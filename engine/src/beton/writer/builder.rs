@@ -11,12 +11,13 @@ use std::thread;
 use ringmain_backends::{BufferPool, OutputFile, PoolOptions};
 
 use super::super::header::is_page_size;
-use super::super::{BetonError, Field, Handlers, Header, PAGE_BYTES_DEFAULT};
+use super::super::{Error, Field, Handlers, Header, PAGE_BYTES_DEFAULT};
 use super::crew::Crew;
-use super::dataset::{Dataset, io_error};
+use super::dataset::Dataset;
 use super::feed::{Feed, Indexed, Iterated};
 use super::order::Order;
 use super::sample::{SampleBuilder, SampleError};
+use crate::Item;
 
 /// Threads are cheap, their pages are not.
 const WORKERS_MAX: usize = 1024;
@@ -172,7 +173,7 @@ impl BetonWriter {
     }
 
     /// Pages go to the device past the page cache (`O_DIRECT`, Linux), which then has room for other
-    /// things. [`BetonError::NoDirect`] where the filesystem refuses it.
+    /// things. [`Error::Unsupported`] where the filesystem refuses it.
     #[must_use]
     pub fn direct(mut self, is_direct: bool) -> Self {
         self.is_direct = is_direct;
@@ -191,26 +192,26 @@ impl BetonWriter {
     /// from all workers.
     ///
     /// An error or a panic of `make` stops all workers and is returned
-    /// ([`BetonError::Source`], [`BetonError::WriterPanicked`]); no file is left.
+    /// ([`Error::Maker`], [`Error::Panicked`]); no file is left.
     pub fn write_indexed(
         &self,
         path: impl AsRef<Path>,
         samples: u64,
         make: impl Fn(u64, &mut SampleBuilder<'_>) -> Result<(), SampleError> + Sync,
-    ) -> Result<WriteReport, BetonError> {
+    ) -> Result<WriteReport, Error> {
         self.write(path.as_ref(), samples, &Indexed::new(samples, make))
     }
 
     /// Writes the samples that `make` makes from what an iterator yields, in that order. The
     /// iterator is asked by one worker at a time, and `make` called from all. `samples` is how many
-    /// it yields; more or fewer are [`BetonError::WrongCount`], and no file is left.
+    /// it yields; more or fewer are [`Error::InvalidItem`], and no file is left.
     pub fn write_iter<I>(
         &self,
         path: impl AsRef<Path>,
         samples: u64,
         items: I,
         make: impl Fn(I::Item, &mut SampleBuilder<'_>) -> Result<(), SampleError> + Sync,
-    ) -> Result<WriteReport, BetonError>
+    ) -> Result<WriteReport, Error>
     where
         I: IntoIterator,
         I::IntoIter: Send,
@@ -219,17 +220,12 @@ impl BetonWriter {
         self.write(path, samples, &Iterated::new(path, samples, items.into_iter(), make))
     }
 
-    fn write(
-        &self,
-        path: &Path,
-        samples: u64,
-        feed: &impl Feed,
-    ) -> Result<WriteReport, BetonError> {
+    fn write(&self, path: &Path, samples: u64, feed: &impl Feed) -> Result<WriteReport, Error> {
         let header = self.header(path, samples)?;
         let create = |path: &Path| self.create(path);
         let dataset = Dataset::create(path, &self.fields, &self.handlers, header, create)?;
         let workers = self.workers_for(samples);
-        let pool = self.pool(workers).map_err(|error| BetonError::backend(path, error))?;
+        let pool = self.pool(workers).map_err(|error| Error::backend(path, error))?;
         let order = self.is_deterministic.then(|| Order::new(pool.clone()));
         let align = self.alignment.bytes();
         Crew::new(&dataset, order.as_ref(), &pool, align, self.progress.as_deref())
@@ -237,43 +233,45 @@ impl BetonWriter {
         dataset.finish()
     }
 
-    fn header(&self, path: &Path, samples: u64) -> Result<Header, BetonError> {
-        let invalid = |option, value: String, reason: &str| {
-            let (path, reason) = (path.to_owned(), reason.to_owned());
-            Err(BetonError::InvalidOption { path, option, value, reason })
-        };
+    fn header(&self, path: &Path, samples: u64) -> Result<Header, Error> {
         if !is_page_size(self.page_bytes) {
             let reason = "a page has a power of two of bytes, 2 MiB or more";
-            return invalid("page_bytes", self.page_bytes.to_string(), reason);
+            return Err(Error::invalid_option("page_bytes", self.page_bytes, reason));
         }
         let fields = match u16::try_from(self.fields.len()) {
             Ok(fields @ 1..) => fields,
             _ => {
                 let reason = "a dataset has from 1 to 65535 fields";
-                return invalid("fields", self.fields.len().to_string(), reason);
+                return Err(Error::invalid_option("fields", self.fields.len(), reason));
             }
         };
         let mut names = BTreeSet::new();
         if let Some(twice) = self.fields.iter().find(|field| !names.insert(field.name())) {
             let reason = "two fields have that name, and FFCV knows them by their names";
-            return invalid("fields", twice.name().to_owned(), reason);
+            return Err(Error::invalid_option("fields", twice.name(), reason));
         }
-        for (index, field) in self.fields.iter().enumerate() {
+        for field in &self.fields {
             if field.kind().array().is_some_and(|spec| spec.shape().is_empty()) {
                 let reason = "FFCV cannot read arrays without axes; use the shape [1]".to_owned();
-                let (path, name) = (path.to_owned(), field.name().to_owned());
-                return Err(BetonError::BadField { path, index, name, reason });
+                let (path, item) = (path.to_owned(), Some(Item::Field(field.name().into())));
+                return Err(Error::InvalidItem { path, item, reason });
             }
         }
         Ok(Header { fields, page_bytes: self.page_bytes, samples, alloc_table_ptr: 0 })
     }
 
-    fn create(&self, path: &Path) -> Result<OutputFile, BetonError> {
+    fn create(&self, path: &Path) -> Result<OutputFile, Error> {
         let created =
             if self.is_direct { OutputFile::create_direct(path) } else { OutputFile::create(path) };
         created.map_err(|error| match error.kind() {
-            io::ErrorKind::Unsupported => BetonError::NoDirect { path: path.to_owned() },
-            _ => io_error(path, "creating the dataset's temporary file", error),
+            io::ErrorKind::Unsupported => Error::Unsupported {
+                path: path.to_owned(),
+                reason:
+                    "the filesystem of its folder refuses O_DIRECT; write it without `direct`, \
+                         or elsewhere"
+                        .to_owned(),
+            },
+            _ => Error::io(path, "creating the dataset's temporary file", error),
         })
     }
 

@@ -8,7 +8,7 @@ use std::thread;
 
 use ringmain_backends::BufferPool;
 
-use super::super::BetonError;
+use super::super::Error;
 use super::builder::{ProgressFn, WriteProgress};
 use super::dataset::Dataset;
 use super::desk::Desk;
@@ -29,7 +29,7 @@ pub(super) struct Crew<'a> {
     done: Done,
     told: Mutex<WriteProgress>,
     is_stopped: AtomicBool,
-    failure: Mutex<Option<BetonError>>,
+    failure: Mutex<Option<Error>>,
 }
 
 /// What is done so far.
@@ -53,7 +53,7 @@ impl<'a> Crew<'a> {
     }
 
     /// Makes all samples and writes their pages. The first failure of a worker stops all.
-    pub(super) fn run(&self, workers: usize, feed: &impl Feed) -> Result<(), BetonError> {
+    pub(super) fn run(&self, workers: usize, feed: &impl Feed) -> Result<(), Error> {
         thread::scope(|scope| {
             for worker in 0..workers {
                 let thread = thread::Builder::new().name(format!("beton-writer-{worker}"));
@@ -77,12 +77,12 @@ impl<'a> Crew<'a> {
             Ok(Err(error)) => self.fail(error),
             Err(panic) => {
                 let (path, message) = (self.dataset.path().to_owned(), message_of(&*panic));
-                self.fail(BetonError::WriterPanicked { path, message });
+                self.fail(Error::Panicked { path, thread: "makes samples", message });
             }
         }
     }
 
-    fn make_all<F: Feed>(&self, feed: &F) -> Result<(), BetonError> {
+    fn make_all<F: Feed>(&self, feed: &F) -> Result<(), Error> {
         let page = self.dataset.new_page(self.pool, self.align)?;
         let mut desk = Desk::new(self.dataset, self.order, page);
         let mut items = Vec::new();
@@ -134,7 +134,7 @@ impl<'a> Crew<'a> {
     }
 
     /// Keeps the first failure and stops everybody.
-    fn fail(&self, error: BetonError) {
+    fn fail(&self, error: Error) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.get_or_insert(error);
         drop(failure);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringmain_backends::{BufferPool, OutputFile};
 
-use super::super::{BetonError, FIELD_LEN, Field, HEADER_LEN, Handlers, Header, Member, RowLayout};
+use super::super::{Error, FIELD_LEN, Field, HEADER_LEN, Handlers, Header, Member, RowLayout};
 use super::allocator::PageAllocator;
 use super::builder::WriteReport;
 use super::page::Page;
@@ -41,17 +41,16 @@ impl Dataset {
         fields: &[Field],
         handlers: &Handlers,
         header: Header,
-        create: impl FnOnce(&Path) -> Result<OutputFile, BetonError>,
-    ) -> Result<Self, BetonError> {
+        create: impl FnOnce(&Path) -> Result<OutputFile, Error>,
+    ) -> Result<Self, Error> {
         let layout = RowLayout::new(fields, handlers, path)?;
         let Some(allocator) = PageAllocator::new(&header, layout.row_bytes()) else {
-            let (option, value) = ("samples", header.samples.to_string());
-            let reason = "no file can be that large".to_owned();
-            return Err(BetonError::InvalidOption { path: path.to_owned(), option, value, reason });
+            let reason = "no file can be that large";
+            return Err(Error::invalid_option("samples", header.samples, reason));
         };
         let file = create(path)?;
         let table = OutputFile::scratch(path)
-            .map_err(|error| io_error(path, "creating a temporary file for the table", error))?;
+            .map_err(|error| Error::io(path, "creating a temporary file for the table", error))?;
         let dataset = Self {
             path: path.to_owned(),
             fields: fields.to_vec(),
@@ -107,14 +106,14 @@ impl Dataset {
     }
 
     /// An empty page with memory from the pool.
-    pub(super) fn new_page(&self, pool: &BufferPool, align: usize) -> Result<Page, BetonError> {
+    pub(super) fn new_page(&self, pool: &BufferPool, align: usize) -> Result<Page, Error> {
         let buffer = pool.take(self.page_bytes());
-        let buffer = buffer.map_err(|source| BetonError::backend(&self.path, source))?;
+        let buffer = buffer.map_err(|source| Error::backend(&self.path, source))?;
         Ok(Page::new(buffer, align))
     }
 
     /// Where the next page begins.
-    pub(super) fn claim_page(&self) -> Result<u64, BetonError> {
+    pub(super) fn claim_page(&self) -> Result<u64, Error> {
         let claimed = self.allocator.claim();
         claimed.ok_or_else(|| self.io("claiming a page", io::ErrorKind::FileTooLarge.into()))
     }
@@ -130,7 +129,7 @@ impl Dataset {
         page: &mut Page,
         part: Range<usize>,
         page_at: u64,
-    ) -> Result<(), BetonError> {
+    ) -> Result<(), Error> {
         let at = page_at + part.start as u64;
         page.with_padded(part, self.file.alignment(), |bytes| {
             self.write(&self.file, bytes, at, "writing a page")?;
@@ -140,7 +139,7 @@ impl Dataset {
     }
 
     /// Writes the rows of samples that follow one another.
-    pub(super) fn write_rows(&self, first: u64, rows: &[u8]) -> Result<(), BetonError> {
+    pub(super) fn write_rows(&self, first: u64, rows: &[u8]) -> Result<(), Error> {
         // No overflow: the pages begin behind the last row.
         let at = self.header.metadata_at() + first * self.row_bytes() as u64;
         self.write(&self.file, rows, at, "writing the metadata")
@@ -152,12 +151,12 @@ impl Dataset {
     }
 
     /// Writes a part of the table.
-    pub(super) fn write_table(&self, at: u64, rows: &[u8]) -> Result<(), BetonError> {
+    pub(super) fn write_table(&self, at: u64, rows: &[u8]) -> Result<(), Error> {
         self.write(&self.table, rows, at, "writing the allocation table")
     }
 
     /// Everything is written but the table and the header. Gives the file its name.
-    pub(super) fn finish(self) -> Result<WriteReport, BetonError> {
+    pub(super) fn finish(self) -> Result<WriteReport, Error> {
         let pages = self.allocator.claimed();
         // As in FFCV's files, there is no page without a region.
         let table_at = match pages {
@@ -171,11 +170,11 @@ impl Dataset {
         let report =
             WriteReport { samples: header.samples, pages, file_bytes: table_at + table_bytes };
         let Self { path, file, .. } = self;
-        file.complete().map_err(|error| io_error(&path, "completing the dataset", error))?;
+        file.complete().map_err(|error| Error::io(&path, "completing the dataset", error))?;
         Ok(report)
     }
 
-    fn copy_table(&self, to: u64, bytes: u64) -> Result<(), BetonError> {
+    fn copy_table(&self, to: u64, bytes: u64) -> Result<(), Error> {
         let mut part = vec![0; usize::try_from(bytes).unwrap_or(COPY_BYTES).min(COPY_BYTES)];
         let mut done = 0;
         while done < bytes {
@@ -195,15 +194,11 @@ impl Dataset {
         bytes: &[u8],
         at: u64,
         action: &'static str,
-    ) -> Result<(), BetonError> {
+    ) -> Result<(), Error> {
         file.write_all_at(bytes, at).map_err(|error| self.io(action, error))
     }
 
-    pub(super) fn io(&self, action: &'static str, source: io::Error) -> BetonError {
-        io_error(&self.path, action, source)
+    pub(super) fn io(&self, action: &'static str, source: io::Error) -> Error {
+        Error::io(&self.path, action, source)
     }
-}
-
-pub(super) fn io_error(path: &Path, action: &'static str, source: io::Error) -> BetonError {
-    BetonError::Io { path: path.to_owned(), action, source }
 }

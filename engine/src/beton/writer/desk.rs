@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::super::{Allocation, BetonError, Field, Member};
+use super::super::{Allocation, Error, Field, Member};
 use super::dataset::Dataset;
 use super::order::{FullPage, Order};
 use super::page::Page;
 use super::sample::Packing;
+use crate::Item;
 
 /// What is filled of a page is written while it is still in the processor's cache.
 const PART_BYTES: usize = 1 << 20;
@@ -102,15 +103,16 @@ impl<'a> Desk<'a> {
     }
 
     /// The sample is whole.
-    pub(super) fn end_sample(&mut self) -> Result<(), BetonError> {
+    pub(super) fn end_sample(&mut self) -> Result<(), Error> {
         let row = self.chunk.samples - 1;
         if self.sample.is_too_large {
-            return Err(BetonError::SampleTooLarge {
-                path: self.dataset.path().to_owned(),
-                sample: self.chunk.first + row as u64,
-                sample_bytes: self.sample.needed_bytes,
-                page_bytes: self.dataset.page_bytes() as u64,
-            });
+            let item = Some(Item::Sample { id: self.chunk.first + row as u64, field: None });
+            let reason = format!(
+                "its {} bytes do not fit in a page of {}; choose larger pages",
+                self.sample.needed_bytes,
+                self.dataset.page_bytes()
+            );
+            return Err(Error::InvalidItem { path: self.dataset.path().to_owned(), item, reason });
         }
         let regions = self.sample.region..self.chunk.regions.len();
         if regions.is_empty() {
@@ -140,7 +142,7 @@ impl<'a> Desk<'a> {
 
     /// All samples of the chunk are whole: its rows can be written. Returns the bytes of its
     /// regions.
-    pub(super) fn end_chunk(&mut self) -> Result<u64, BetonError> {
+    pub(super) fn end_chunk(&mut self) -> Result<u64, Error> {
         let table_at = match self.order {
             None => self.dataset.claim_table(self.chunk.table.len()),
             Some(order) => {
@@ -160,7 +162,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Nothing more will come.
-    pub(super) fn finish(&mut self) -> Result<(), BetonError> {
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
         let part = std::mem::take(&mut self.written)..self.packed;
         match self.page_at.take() {
             Some(page_at) => self.dataset.write_page(&mut self.page, part, page_at),
@@ -169,7 +171,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Hands the whole samples of the page on and keeps only what there is of the next.
-    fn turn_page(&mut self) -> Result<(), BetonError> {
+    fn turn_page(&mut self) -> Result<(), Error> {
         match self.order {
             None => self.finish()?,
             // The turn is kept: the chunk goes on.
@@ -189,7 +191,7 @@ impl<'a> Desk<'a> {
 
     /// Waits for the chunk's turn and gives all whole samples their places. Returns the page that
     /// became full by it.
-    fn place_waiting(&mut self, order: &Order) -> Result<Option<FullPage>, BetonError> {
+    fn place_waiting(&mut self, order: &Order) -> Result<Option<FullPage>, Error> {
         let mut waiting = std::mem::take(&mut self.chunk.waiting);
         let (page, chunk, dataset) = (&self.page, &mut self.chunk, self.dataset);
         let number = chunk.number;
@@ -231,7 +233,7 @@ impl Packing for Desk<'_> {
         field: usize,
         len: usize,
         ptr_at: usize,
-    ) -> Result<Option<&mut [u8]>, BetonError> {
+    ) -> Result<Option<&mut [u8]>, Error> {
         // Counted to its end even if it is too large, for the message.
         let needed = self.sample.needed_bytes.checked_next_multiple_of(self.page.align() as u64);
         let needed = needed.unwrap_or(u64::MAX);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::super::BetonError;
+use super::super::Error;
 use super::sample::{SampleBuilder, SampleError};
 
 /// Where samples come from.
@@ -16,7 +16,7 @@ pub(super) trait Feed: Sync {
         &self,
         samples_max: usize,
         items: &mut Vec<Self::Item>,
-    ) -> Result<Option<ChunkId>, BetonError>;
+    ) -> Result<Option<ChunkId>, Error>;
 
     /// Makes a sample.
     fn make(&self, item: Self::Item, sample: &mut SampleBuilder<'_>) -> Result<(), SampleError>;
@@ -65,7 +65,7 @@ where
         &self,
         samples_max: usize,
         items: &mut Vec<()>,
-    ) -> Result<Option<ChunkId>, BetonError> {
+    ) -> Result<Option<ChunkId>, Error> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let left = usize::try_from(self.samples - next.first).unwrap_or(usize::MAX);
         items.resize(left.min(samples_max), ());
@@ -92,6 +92,15 @@ impl<I, F> Iterated<I, F> {
         let state = Mutex::new((Some(items), ChunkId::default()));
         Self { path: path.to_owned(), samples, make, state }
     }
+
+    fn wrong_count(&self, found: u64) -> Error {
+        let came = if found > self.samples { "more".to_owned() } else { format!("only {found}") };
+        let reason = format!(
+            "{} samples were declared, and {came} came; declare as many as there are",
+            self.samples
+        );
+        Error::InvalidItem { path: self.path.clone(), item: None, reason }
+    }
 }
 
 impl<I, F> Feed for Iterated<I, F>
@@ -105,7 +114,7 @@ where
         &self,
         samples_max: usize,
         items: &mut Vec<I::Item>,
-    ) -> Result<Option<ChunkId>, BetonError> {
+    ) -> Result<Option<ChunkId>, Error> {
         // Poisoned by an iterator that has panicked: whoever had it will tell.
         let Ok(mut state) = self.state.lock() else { return Ok(None) };
         let (iterator, next) = &mut *state;
@@ -119,8 +128,7 @@ where
             // Another worker would find the end once more, and count what this one has taken as missing.
             *iterator = None;
             let found = next.first + if left == 0 { 1 } else { items.len() as u64 };
-            let (path, declared) = (self.path.clone(), self.samples);
-            return Err(BetonError::WrongCount { path, declared, found });
+            return Err(self.wrong_count(found));
         }
         if left == 0 {
             *iterator = None; // it need not yield `None` twice

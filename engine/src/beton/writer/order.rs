@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use ringmain_backends::BufferPool;
 
-use super::super::BetonError;
+use super::super::Error;
 use super::dataset::Dataset;
 use super::desk::Packed;
 use super::page::Page;
@@ -38,7 +38,7 @@ pub(super) struct FullPage {
 }
 
 impl FullPage {
-    pub(super) fn write(mut self, dataset: &Dataset) -> Result<(), BetonError> {
+    pub(super) fn write(mut self, dataset: &Dataset) -> Result<(), Error> {
         let used = self.page.used();
         dataset.write_page(&mut self.page, 0..used, self.at)
     }
@@ -60,7 +60,7 @@ impl Order {
         staged: &Page,
         samples: &[Packed],
         mut placed: impl FnMut(&Packed, u64),
-    ) -> Result<Option<FullPage>, BetonError> {
+    ) -> Result<Option<FullPage>, Error> {
         let mut state = self.wait_for_turn(dataset, chunk)?;
         let mut full = None;
         for sample in samples {
@@ -94,21 +94,17 @@ impl Order {
     }
 
     /// Writes the last page.
-    pub(super) fn finish(&self, dataset: &Dataset) -> Result<(), BetonError> {
+    pub(super) fn finish(&self, dataset: &Dataset) -> Result<(), Error> {
         let last = self.lock().filling.take();
         last.map_or(Ok(()), |last| last.write(dataset))
     }
 
-    fn next_page(&self, dataset: &Dataset, align: usize) -> Result<FullPage, BetonError> {
+    fn next_page(&self, dataset: &Dataset, align: usize) -> Result<FullPage, Error> {
         let page = dataset.new_page(&self.pool, align)?;
         Ok(FullPage { page, at: dataset.claim_page()? })
     }
 
-    fn wait_for_turn(
-        &self,
-        dataset: &Dataset,
-        chunk: u64,
-    ) -> Result<MutexGuard<'_, State>, BetonError> {
+    fn wait_for_turn(&self, dataset: &Dataset, chunk: u64) -> Result<MutexGuard<'_, State>, Error> {
         let mut state = self.lock();
         while state.turn != chunk {
             if self.is_stopped.load(Ordering::Acquire) {

@@ -1,16 +1,16 @@
 //! A sample while it is made.
 
-use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use super::super::{BetonError, Field, FieldKind, ImageMode, Member};
+use super::super::{Error, Field, FieldKind, ImageMode, Member};
 use super::jpeg;
+use crate::Item;
 
 /// What the maker of samples may fail with.
-pub type SampleError = Box<dyn Error + Send + Sync>;
+pub type SampleError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Where the values of a sample go.
 pub(super) trait Packing {
@@ -20,12 +20,8 @@ pub(super) trait Packing {
 
     /// Room for a region of a field, whose place is told to the row later: `None` if the sample is
     /// larger than a page already. `ptr_at` is where in a custom field's member the place belongs.
-    fn room(
-        &mut self,
-        field: usize,
-        len: usize,
-        ptr_at: usize,
-    ) -> Result<Option<&mut [u8]>, BetonError>;
+    fn room(&mut self, field: usize, len: usize, ptr_at: usize)
+    -> Result<Option<&mut [u8]>, Error>;
 
     /// Puts a member in the row, its place left open; false if it is no member of that field.
     fn put(&mut self, field: usize, member: Member<'_>) -> bool;
@@ -34,7 +30,7 @@ pub(super) trait Packing {
 /// Takes the values of one sample, one for each field, in the order of the fields.
 ///
 /// Each call is for the next field; one that does not fit it is
-/// [`BetonError::InvalidSample`]. The bytes go straight to the page that will be written.
+/// [`Error::InvalidItem`]. The bytes go straight to the page that will be written.
 pub struct SampleBuilder<'a> {
     packing: &'a mut dyn Packing,
     sample: u64,
@@ -63,17 +59,17 @@ impl<'a> SampleBuilder<'a> {
     }
 
     /// A value of an int field.
-    pub fn int(&mut self, value: i64) -> Result<&mut Self, BetonError> {
+    pub fn int(&mut self, value: i64) -> Result<&mut Self, Error> {
         self.value("an int", |kind| matches!(kind, FieldKind::Int), Member::Int(value))
     }
 
     /// A value of a float field.
-    pub fn float(&mut self, value: f64) -> Result<&mut Self, BetonError> {
+    pub fn float(&mut self, value: f64) -> Result<&mut Self, Error> {
         self.value("a float", |kind| matches!(kind, FieldKind::Float), Member::Float(value))
     }
 
     /// A value of a bytes field.
-    pub fn bytes(&mut self, bytes: &[u8]) -> Result<&mut Self, BetonError> {
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<&mut Self, Error> {
         self.bytes_with(bytes.len(), copied(bytes))
     }
 
@@ -83,14 +79,14 @@ impl<'a> SampleBuilder<'a> {
         &mut self,
         len: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), SampleError>,
-    ) -> Result<&mut Self, BetonError> {
+    ) -> Result<&mut Self, Error> {
         let field = self.expect("bytes", |kind| matches!(kind, FieldKind::Bytes))?;
         self.region(field, len, 0, fill)?;
         self.put(field, Member::Blob { ptr: 0, size: len as u64 })
     }
 
     /// A value of a JSON field: a text that is JSON.
-    pub fn json(&mut self, text: &str) -> Result<&mut Self, BetonError> {
+    pub fn json(&mut self, text: &str) -> Result<&mut Self, Error> {
         let field = self.expect("JSON", |kind| matches!(kind, FieldKind::Json))?;
         if let Err(error) = serde_json::from_str::<&RawValue>(text) {
             return Err(self.invalid(field, format!("the text is no JSON: {error}")));
@@ -105,7 +101,7 @@ impl<'a> SampleBuilder<'a> {
     }
 
     /// A value of an array or tensor field: all its bytes, in C order and the field's byte order.
-    pub fn array(&mut self, bytes: &[u8]) -> Result<&mut Self, BetonError> {
+    pub fn array(&mut self, bytes: &[u8]) -> Result<&mut Self, Error> {
         let (field, nbytes) = self.expect_array()?;
         if bytes.len() != nbytes {
             let reason = format!("{} bytes, where its arrays have {nbytes}", bytes.len());
@@ -120,19 +116,14 @@ impl<'a> SampleBuilder<'a> {
     pub fn array_with(
         &mut self,
         fill: impl FnOnce(&mut [u8]) -> Result<(), SampleError>,
-    ) -> Result<&mut Self, BetonError> {
+    ) -> Result<&mut Self, Error> {
         let (field, nbytes) = self.expect_array()?;
         self.region(field, nbytes, 0, fill)?;
         self.put(field, Member::Array { ptr: 0 })
     }
 
     /// A raw image: height × width × 3 bytes, red, green, blue.
-    pub fn image_raw(
-        &mut self,
-        width: u16,
-        height: u16,
-        bytes: &[u8],
-    ) -> Result<&mut Self, BetonError> {
+    pub fn image_raw(&mut self, width: u16, height: u16, bytes: &[u8]) -> Result<&mut Self, Error> {
         let field = self.expect("an image", |kind| matches!(kind, FieldKind::RgbImage))?;
         if Some(bytes.len()) != raw_bytes(width, height) {
             let len = bytes.len();
@@ -149,7 +140,7 @@ impl<'a> SampleBuilder<'a> {
         width: u16,
         height: u16,
         fill: impl FnOnce(&mut [u8]) -> Result<(), SampleError>,
-    ) -> Result<&mut Self, BetonError> {
+    ) -> Result<&mut Self, Error> {
         let field = self.expect("an image", |kind| matches!(kind, FieldKind::RgbImage))?;
         match raw_bytes(width, height) {
             Some(len) => self.image(field, ImageMode::Raw, (width, height), len, fill),
@@ -161,7 +152,7 @@ impl<'a> SampleBuilder<'a> {
     }
 
     /// An image as a JPEG file, which is kept as it is. Its size is read from it.
-    pub fn image_jpeg(&mut self, bytes: &[u8]) -> Result<&mut Self, BetonError> {
+    pub fn image_jpeg(&mut self, bytes: &[u8]) -> Result<&mut Self, Error> {
         let field = self.expect("an image", |kind| matches!(kind, FieldKind::RgbImage))?;
         match jpeg::dimensions(bytes) {
             Some(size) => self.image(field, ImageMode::Jpeg, size, bytes.len(), copied(bytes)),
@@ -177,7 +168,7 @@ impl<'a> SampleBuilder<'a> {
         &mut self,
         member: &[u8],
         region: Option<CustomRegion<'_>>,
-    ) -> Result<&mut Self, BetonError> {
+    ) -> Result<&mut Self, Error> {
         let custom = |kind: &FieldKind| matches!(kind, FieldKind::Custom { .. });
         let field = self.expect("a custom value", custom)?;
         if let Some(CustomRegion { bytes, ptr_at }) = region {
@@ -192,7 +183,7 @@ impl<'a> SampleBuilder<'a> {
     }
 
     /// An error unless every field has its value.
-    pub(super) fn finish(self) -> Result<(), BetonError> {
+    pub(super) fn finish(self) -> Result<(), Error> {
         let missing = self.packing.fields().get(self.next_field);
         if let Some(field) = missing {
             let (name, reason) = (field.name().to_owned(), "it was given no value".to_owned());
@@ -210,7 +201,7 @@ impl<'a> SampleBuilder<'a> {
         what: &str,
         is_kind: impl Fn(&FieldKind) -> bool,
         member: Member<'_>,
-    ) -> Result<&mut Self, BetonError> {
+    ) -> Result<&mut Self, Error> {
         let field = self.expect(what, is_kind)?;
         self.put(field, member)
     }
@@ -222,17 +213,13 @@ impl<'a> SampleBuilder<'a> {
         (width, height): (u16, u16),
         len: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), SampleError>,
-    ) -> Result<&mut Self, BetonError> {
+    ) -> Result<&mut Self, Error> {
         self.region(field, len, 0, fill)?;
         self.put(field, Member::Image { mode: mode.id(), width, height, ptr: 0 })
     }
 
     /// The next field, which must be of that kind.
-    fn expect(
-        &mut self,
-        what: &str,
-        is_kind: impl Fn(&FieldKind) -> bool,
-    ) -> Result<usize, BetonError> {
+    fn expect(&mut self, what: &str, is_kind: impl Fn(&FieldKind) -> bool) -> Result<usize, Error> {
         let field = self.next_field;
         self.next_field += 1;
         match self.packing.fields().get(field) {
@@ -249,7 +236,7 @@ impl<'a> SampleBuilder<'a> {
         }
     }
 
-    fn expect_array(&mut self) -> Result<(usize, usize), BetonError> {
+    fn expect_array(&mut self) -> Result<(usize, usize), Error> {
         let field = self.expect("an array", |kind| kind.array().is_some())?;
         let spec = self.packing.fields()[field].kind().array();
         Ok((field, spec.map_or(0, super::super::ArraySpec::nbytes)))
@@ -261,7 +248,7 @@ impl<'a> SampleBuilder<'a> {
         len: usize,
         ptr_at: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), SampleError>,
-    ) -> Result<(), BetonError> {
+    ) -> Result<(), Error> {
         let filled = match self.packing.room(field, len, ptr_at) {
             Ok(Some(room)) => fill(room),
             Ok(None) => Ok(()),
@@ -276,7 +263,7 @@ impl<'a> SampleBuilder<'a> {
         })
     }
 
-    fn put(&mut self, field: usize, member: Member<'_>) -> Result<&mut Self, BetonError> {
+    fn put(&mut self, field: usize, member: Member<'_>) -> Result<&mut Self, Error> {
         if self.packing.put(field, member) {
             return Ok(self);
         }
@@ -284,15 +271,16 @@ impl<'a> SampleBuilder<'a> {
         Err(self.invalid(field, reason))
     }
 
-    fn invalid(&mut self, field: usize, reason: String) -> BetonError {
+    fn invalid(&mut self, field: usize, reason: String) -> Error {
         self.has_failed = true;
         let name = self.packing.fields().get(field).map_or("", Field::name).to_owned();
         self.invalid_named(name, reason)
     }
 
-    fn invalid_named(&self, field: String, reason: String) -> BetonError {
+    fn invalid_named(&self, field: String, reason: String) -> Error {
         let path = self.packing.path().to_owned();
-        BetonError::InvalidSample { path, sample: self.sample, field, reason }
+        let item = Some(Item::Sample { id: self.sample, field: Some(field.into()) });
+        Error::InvalidItem { path, item, reason }
     }
 }
 
@@ -306,10 +294,13 @@ impl fmt::Debug for SampleBuilder<'_> {
 }
 
 /// What the maker of a sample has failed with. An error of the builder stays what it is.
-pub(super) fn source_error(path: &Path, sample: u64, source: SampleError) -> BetonError {
-    match source.downcast::<BetonError>() {
+pub(super) fn source_error(path: &Path, sample: u64, source: SampleError) -> Error {
+    match source.downcast::<Error>() {
         Ok(error) => *error,
-        Err(source) => BetonError::Source { path: path.to_owned(), sample, source },
+        Err(cause) => {
+            let (path, item) = (path.to_owned(), Item::Sample { id: sample, field: None });
+            Error::Maker { path, item, cause }
+        }
     }
 }
 

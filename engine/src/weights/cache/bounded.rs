@@ -8,10 +8,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use ringmain_backends::{Error, FileVersion};
+use ringmain_backends::{Error as BackendError, FileVersion};
 
 use super::WeightCacheStats;
-use crate::weights::WeightsError;
+use crate::weights::Error;
 
 /// A file that is replaced between the look and the opening is looked at again, so often.
 const ATTEMPTS_MAX: usize = 16;
@@ -74,17 +74,17 @@ impl<T: Kept> Bounded<T> {
     }
 
     /// What is kept for the file, or what `open` makes of it: of just the version it is given, or
-    /// it says [`Error::Replaced`].
+    /// it says [`BackendError::Replaced`].
     pub(super) fn get_or_open(
         &self,
         path: &Path,
-        open: impl Fn(&FileVersion) -> Result<T, Error>,
-    ) -> Result<Arc<T>, WeightsError> {
+        open: impl Fn(&FileVersion) -> Result<T, BackendError>,
+    ) -> Result<Arc<T>, Error> {
         let mut attempts = 0;
         loop {
             let version = FileVersion::at(path).map_err(|error| {
                 self.lock().retire(path, None);
-                WeightsError::backend(path, error)
+                Error::backend(path, error)
             })?;
             let mut state = self.lock();
             match state.look(path, &version, self.limit_bytes, attempts == 0)? {
@@ -99,8 +99,8 @@ impl<T: Kept> Bounded<T> {
             attempts += 1;
             match self.open_with_room(&open, &reserved.version) {
                 Ok(kept) => return Ok(reserved.fill(kept)),
-                Err(Error::Replaced { .. }) if attempts < ATTEMPTS_MAX => {}
-                Err(error) => return Err(WeightsError::backend(path, error)),
+                Err(BackendError::Replaced { .. }) if attempts < ATTEMPTS_MAX => {}
+                Err(error) => return Err(Error::backend(path, error)),
             }
         }
     }
@@ -109,9 +109,9 @@ impl<T: Kept> Bounded<T> {
     /// something to evict, that is done and the file tried again.
     fn open_with_room(
         &self,
-        open: impl Fn(&FileVersion) -> Result<T, Error>,
+        open: impl Fn(&FileVersion) -> Result<T, BackendError>,
         version: &FileVersion,
-    ) -> Result<T, Error> {
+    ) -> Result<T, BackendError> {
         loop {
             match open(version) {
                 Err(error) if error.is_shortage() && self.lock().evict_oldest() => {}
@@ -200,7 +200,7 @@ impl<T: Kept> State<T> {
         version: &FileVersion,
         limit_bytes: u64,
         is_first: bool,
-    ) -> Result<Look<T>, WeightsError> {
+    ) -> Result<Look<T>, Error> {
         if let Some(kept) = self.find(version) {
             self.hits += 1;
             return Ok(Look::Found(kept));
@@ -212,7 +212,7 @@ impl<T: Kept> State<T> {
         self.retire(path, Some(version));
         self.make_room(version.len(), limit_bytes).map_err(|held_bytes| {
             let (path, requested_bytes) = (PathBuf::from(path), version.len());
-            WeightsError::CacheFull { path, requested_bytes, limit_bytes, held_bytes }
+            Error::CacheFull { path, requested_bytes, limit_bytes, held_bytes }
         })?;
         self.total_bytes += version.len();
         self.opening.push(version.clone());

@@ -9,11 +9,12 @@ fn file() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-fn refused(path: &Path) -> WeightsError {
+fn refused(path: &Path) -> Error {
     let source = std::io::Error::from(std::io::ErrorKind::Other);
     let path = path.to_owned();
-    let error = Error::Mapping { operation: "map", path: path.clone(), offset: 0, len: 10, source };
-    WeightsError::backend(&path, error)
+    let error =
+        BackendError::Mapping { operation: "map", path: path.clone(), offset: 0, len: 10, source };
+    Error::backend(&path, error)
 }
 
 #[test]
@@ -48,7 +49,7 @@ fn a_file_that_is_not_there_is_not_looked_for_by_other_ways() {
     let (_dir, path) = file();
     let missing = || {
         let (backend, source) = (BackendKind::Mmap, std::io::ErrorKind::NotFound.into());
-        Err(WeightsError::backend(&path, Error::Open { backend, path: path.clone(), source }))
+        Err(Error::backend(&path, BackendError::Open { backend, path: path.clone(), source }))
     };
     WeightSource::mapped_or_read(&path, None, missing).unwrap_err();
 }

@@ -46,7 +46,7 @@ impl Fixture {
     }
 
     /// Opens without a hitch.
-    fn get(&self, name: &str) -> Result<Arc<Contents>, WeightsError> {
+    fn get(&self, name: &str) -> Result<Arc<Contents>, Error> {
         let path = self.path(name);
         self.cache.get_or_open(&path, |_| Ok(Contents { path: path.clone() }))
     }
@@ -58,9 +58,9 @@ impl Fixture {
     }
 }
 
-fn eio(path: &Path) -> Error {
+fn eio(path: &Path) -> BackendError {
     let (backend, source) = (ringmain_backends::BackendKind::Mmap, std::io::ErrorKind::Other);
-    Error::Open { backend, path: path.into(), source: source.into() }
+    BackendError::Open { backend, path: path.into(), source: source.into() }
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn what_is_being_opened_counts() {
     let path = fixture.path("a");
     let opened = fixture.cache.get_or_open(&path, |_| {
         let error = fixture.get("b").unwrap_err();
-        let held = matches!(error, WeightsError::CacheFull { held_bytes: FILE_BYTES, .. });
+        let held = matches!(error, Error::CacheFull { held_bytes: FILE_BYTES, .. });
         assert!(held, "{error:?}");
         Ok(Contents { path: path.clone() })
     });
@@ -159,7 +159,7 @@ fn a_file_that_is_always_replaced_is_given_up_in_the_end() {
         fixture.cache.get_or_open(&path, |_| {
             if openings.fetch_add(1, Ordering::SeqCst) < times {
                 let backend = ringmain_backends::BackendKind::Mmap;
-                return Err(Error::Replaced { backend, path: path.clone(), offset: 0 });
+                return Err(BackendError::Replaced { backend, path: path.clone(), offset: 0 });
             }
             Ok(Contents { path: path.clone() })
         })

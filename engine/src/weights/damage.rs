@@ -1,11 +1,52 @@
-//! What a header can say of a tensor that cannot be.
+//! What can be wrong with safetensors files, and with the index of a model of several.
+
+use std::path::PathBuf;
 
 use super::Dtype;
 
-/// What a header says of a tensor that cannot be.
+/// Why a file is not one of safetensors, or a folder not a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum TensorFault {
+pub enum WeightsDamage {
+    /// The header, or the file, cannot be one of safetensors.
+    #[error("this is not a safetensors file: {reason}")]
+    BadHeader {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The header describes a tensor that cannot exist.
+    #[error("{0}")]
+    BadTensor(TensorDamage),
+    /// The index of a model of several files cannot be used.
+    #[error("{reason}")]
+    BadIndex {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The index names a file that does not exist.
+    #[error("the index places it in {}, which does not exist; download the model again", file.display())]
+    MissingFile {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The index names a tensor that is not in its file.
+    #[error("the index places it in {}, which has no tensor of that name", file.display())]
+    MissingTensor {
+        /// The file.
+        file: PathBuf,
+    },
+    /// A folder holds no weights, or weights that do not belong together.
+    #[error("{reason}")]
+    NoModel {
+        /// What was looked for.
+        reason: String,
+    },
+}
+
+/// Why a tensor that a header describes cannot exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorDamage {
     /// The name is there twice.
     #[error("it is there twice")]
     Twice,
