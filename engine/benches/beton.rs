@@ -42,8 +42,8 @@ mod linux {
 
     use memmap2::Mmap;
     use ringmain::beton::{
-        BetonReader, BetonWriter, Field, FieldKind, Member, MemoryManager, RegionAlignment,
-        SampleOptions, SampleSource, Traversal, WriteReport,
+        BetonReader, BetonWriter, Field, FieldKind, Member, MemoryManager, Order, RegionAlignment,
+        SampleOptions, SampleSource, WriteReport,
     };
     use ringmain::{BackendKind, Engine, EngineBuilder, Unchanging};
 
@@ -123,9 +123,9 @@ mod linux {
     }
 
     fn start(reader: &BetonReader, memory: MemoryManager) -> SampleSource {
-        let traversal = Traversal::Random { seed: 1, epoch: 0 };
-        let options = SampleOptions::new().traversal(traversal).batch_size(BATCH);
-        options.memory_manager(memory).start(reader).unwrap()
+        let traversal = Order::Shuffled { seed: 1 };
+        let options = SampleOptions::new().order(traversal).batch_size(BATCH);
+        options.memory_manager(memory).open(reader).unwrap()
     }
 
     /// Bytes per second of a whole epoch: a second one would not be cold.
@@ -421,9 +421,9 @@ mod linux {
         println!("|---|---|---|---|");
         let open_pages = std::num::NonZeroU64::new(4).unwrap();
         for memory in [MemoryManager::Direct, MemoryManager::ProcessCache { pages }] {
-            let traversal = Traversal::QuasiRandom { seed: 1, epoch: 0, open_pages };
-            let options = SampleOptions::new().traversal(traversal).batch_size(BATCH);
-            let mut source = options.memory_manager(memory).start(&reader).unwrap();
+            let traversal = Order::PageShuffled { seed: 1, open_pages };
+            let options = SampleOptions::new().order(traversal).batch_size(BATCH);
+            let mut source = options.memory_manager(memory).open(&reader).unwrap();
             let rss: Vec<String> = (0..3)
                 .map(|epoch| {
                     source.set_epoch(epoch);

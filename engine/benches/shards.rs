@@ -35,7 +35,7 @@ mod linux {
     use std::time::Instant;
 
     use memmap2::Mmap;
-    use ringmain::shards::{Delivered, HEADER_LEN, Order, ShardOptions, ShardSource, ShardWriter};
+    use ringmain::shards::{HEADER_LEN, Order, RowType, ShardOptions, ShardSource, ShardWriter};
     use ringmain::{BackendKind, Engine};
 
     use crate::interleaved::{Bench, random};
@@ -55,10 +55,10 @@ mod linux {
             warm_f64(&bench, kind);
         }
         let blocks = NonZeroU64::new(64).unwrap();
-        cold_shuffled(&bench, "rows of 4 KiB", Order::Shuffled { seed: 1, epoch: 0 });
-        let order = Order::BlockShuffled { seed: 1, epoch: 0, block_rows: blocks };
+        cold_shuffled(&bench, "rows of 4 KiB", Order::Shuffled { seed: 1 });
+        let order = Order::BlockShuffled { seed: 1, block_items: blocks };
         cold_shuffled(&bench, "blocks of 64 rows of 4 KiB", order);
-        epochs(&bench, "rows of 4 KiB", Order::Shuffled { seed: 1, epoch: 0 });
+        epochs(&bench, "rows of 4 KiB", Order::Shuffled { seed: 1 });
         epochs(&bench, "blocks of 64 rows of 4 KiB", order);
     }
 
@@ -66,7 +66,7 @@ mod linux {
     fn epochs(bench: &Bench, what: &str, order: Order) {
         let first = |kind| {
             bench.make_cold();
-            let mut source = open(bench, kind, Delivered::F32, order);
+            let mut source = open(bench, kind, RowType::F32, order);
             (pass(&mut source), source)
         };
         let second = || {
@@ -101,9 +101,9 @@ mod linux {
         (0..SHARDS).map(write).collect()
     }
 
-    fn open(bench: &Bench, kind: BackendKind, delivered: Delivered, order: Order) -> ShardSource {
+    fn open(bench: &Bench, kind: BackendKind, delivered: RowType, order: Order) -> ShardSource {
         let engine = Engine::builder().backend(kind).build().unwrap();
-        let options = ShardOptions::new().batch_rows(BATCH_ROWS).delivered(delivered).order(order);
+        let options = ShardOptions::new().batch_size(BATCH_ROWS).row_type(delivered).order(order);
         options.open(&engine, &bench.paths).unwrap()
     }
 
@@ -172,7 +172,7 @@ mod linux {
     }
 
     fn cold_f64(bench: &Bench) {
-        let mut source = open(bench, BackendKind::Uring, Delivered::F64, Order::Sequential);
+        let mut source = open(bench, BackendKind::Uring, RowType::F64, Order::Sequential);
         bench.compare(
             "cold, sequential, f64: uring / baseline",
             &mut || {
@@ -193,7 +193,7 @@ mod linux {
         if !bench.has_fio(name) {
             return;
         }
-        let mut source = open(bench, BackendKind::Uring, Delivered::F32, Order::Sequential);
+        let mut source = open(bench, BackendKind::Uring, RowType::F32, Order::Sequential);
         bench.compare(
             name,
             &mut || {
@@ -208,7 +208,7 @@ mod linux {
     }
 
     fn warm_f64(bench: &Bench, kind: BackendKind) {
-        let mut source = open(bench, kind, Delivered::F64, Order::Sequential);
+        let mut source = open(bench, kind, RowType::F64, Order::Sequential);
         let baseline = Baseline::open(bench);
         // Both have seen every page before it counts.
         pass(&mut source);
@@ -221,9 +221,9 @@ mod linux {
     }
 
     fn cold_shuffled(bench: &Bench, what: &str, order: Order) {
-        let mut source = open(bench, BackendKind::Uring, Delivered::F64, order);
+        let mut source = open(bench, BackendKind::Uring, RowType::F64, order);
         // The same rows in the same order, found out beforehand.
-        let same = open(bench, BackendKind::Pread, Delivered::F32, order);
+        let same = open(bench, BackendKind::Pread, RowType::F32, order);
         let ids: Vec<u64> = same.flat_map(|batch| batch.unwrap().row_ids().to_vec()).collect();
         bench.compare(
             &format!("cold, shuffled {what}, f64: uring / baseline"),

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::{env, time::Instant};
 
 use ringmain::beton::{
-    ArraySpec, BetonReader, BetonWriter, Field, FieldKind, MemoryManager, SampleOptions,
-    SampleSource, Traversal,
+    ArraySpec, BetonReader, BetonWriter, Field, FieldKind, MemoryManager, Order, SampleOptions,
+    SampleSource,
 };
 use ringmain::{Engine, Kind};
 
@@ -34,11 +34,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} samples in {} pages", reader.len(), reader.pages());
     println!("sample 7: {:?}", reader.read_sample(7)?.get("note")?);
 
-    let random = Traversal::Random { seed: 1, epoch: 0 };
-    train("single samples, in random order", &reader, SampleOptions::new().traversal(random))?;
-    let quasi = Traversal::QuasiRandom { seed: 1, epoch: 0, open_pages: 2.try_into()? };
+    let random = Order::Shuffled { seed: 1 };
+    train("single samples, in random order", &reader, SampleOptions::new().order(random))?;
+    let quasi = Order::PageShuffled { seed: 1, open_pages: 2.try_into()? };
     let pages = MemoryManager::ProcessCache { pages: 4.try_into()? };
-    let options = SampleOptions::new().traversal(quasi).memory_manager(pages);
+    let options = SampleOptions::new().order(quasi).memory_manager(pages);
     train("whole pages, in quasi-random order", &reader, options)
 }
 
@@ -72,7 +72,7 @@ fn write(path: &Path) -> Result<(), Box<dyn Error>> {
 
 fn train(what: &str, reader: &BetonReader, options: SampleOptions) -> Result<(), Box<dyn Error>> {
     println!("{what}:");
-    let mut source = options.batch_size(128).start(reader)?;
+    let mut source = options.batch_size(128).open(reader)?;
     let mut weights = [0.0f32; 3];
     for epoch in 0..EPOCHS {
         source.set_epoch(epoch);

@@ -12,7 +12,7 @@ use std::{env, time::Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ringmain::Engine;
-use ringmain::shards::{Delivered, Order, ShardOptions, ShardSource, ShardWriter};
+use ringmain::shards::{Order, RowType, ShardOptions, ShardSource, ShardWriter};
 
 /// The last column is the target, the others are what it is to be told from.
 const WIDTH: usize = 64;
@@ -30,9 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let engine = Engine::builder().backend(backend).build()?;
     println!("{}", engine.describe());
     let mut source = ShardOptions::new()
-        .batch_rows(BATCH_ROWS)
-        .order(Order::Shuffled { seed: 1, epoch: 0 })
-        .delivered(Delivered::F32)
+        .batch_size(BATCH_ROWS)
+        .order(Order::Shuffled { seed: 1 })
+        .row_type(RowType::F32)
         .open_dir(&engine, dir.path())?;
     println!("{} rows of {} columns", source.total_rows(), source.width());
 
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// One pass over the rows; the mean of the squared errors on the way.
 fn train(source: &mut ShardSource, weights: &mut [f32]) -> Result<f64, Box<dyn Error>> {
     let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} rows, {eta} left")?;
-    let bar = ProgressBar::new(source.epoch_rows()).with_style(style);
+    let bar = ProgressBar::new(source.epoch_items()).with_style(style);
     let mut squares = 0.0;
     let mut gradient = vec![0.0; weights.len()];
     while let Some(batch) = source.next_batch()? {
@@ -69,7 +69,7 @@ fn train(source: &mut ShardSource, weights: &mut [f32]) -> Result<f64, Box<dyn E
         bar.inc(batch.len() as u64);
     }
     bar.finish_and_clear();
-    Ok(squares / source.epoch_rows() as f64)
+    Ok(squares / source.epoch_items() as f64)
 }
 
 fn true_weight(at: usize) -> f32 {

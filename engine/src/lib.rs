@@ -42,6 +42,7 @@ pub mod beton;
 mod dtype;
 mod element;
 mod engine;
+pub mod epochs;
 mod error;
 mod exca;
 #[doc(hidden)]
@@ -49,9 +50,6 @@ pub mod fuzzing;
 mod index;
 mod layout;
 mod npy;
-mod partition;
-mod permutation;
-mod prefetch;
 mod read;
 mod reserve;
 mod scatter;

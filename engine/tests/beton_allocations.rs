@@ -11,7 +11,7 @@ mod counted;
 use std::path::Path;
 
 use counted::{allocations, lengthen_shelf, settle};
-use ringmain::beton::{BetonReader, MemoryManager, SampleOptions, SampleSource, Traversal};
+use ringmain::beton::{BetonReader, MemoryManager, Order, SampleOptions, SampleSource};
 use ringmain::{BackendKind, Engine};
 
 /// Batches until every list has the length that it keeps: which samples are in a batch is known, so
@@ -40,9 +40,9 @@ fn a_steady_loop_allocates_nothing() {
         for memory in [MemoryManager::Direct, MemoryManager::OsCache, cache] {
             for window_bytes in [0, 1 << 20] {
                 let options = SampleOptions::new().memory_manager(memory).batch_size(4);
-                let options = options.traversal(Traversal::Random { seed: 1, epoch: 0 });
+                let options = options.order(Order::Shuffled { seed: 1 });
                 let options = options.prefetch_window_bytes(window_bytes);
-                let Ok(mut source) = options.start(&reader) else {
+                let Ok(mut source) = options.open(&reader) else {
                     assert_eq!(memory, MemoryManager::OsCache, "{kind}");
                     continue;
                 };

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use ringmain::beton::{
     Allocation, ArraySpec, BetonReader, Field, FieldKind, Handlers, Header, Member, MemoryManager,
-    RowLayout, SampleOptions, Traversal,
+    Order, RowLayout, SampleOptions,
 };
 use ringmain::{BackendKind, Engine, Kind, Residency};
 
@@ -43,9 +43,9 @@ fn epochs_do_not_make_the_process_grow() {
         let engine = engine.memory_limit_bytes(LIMIT_BYTES).build().unwrap();
         let reader = BetonReader::open(&engine, &path).unwrap();
         let open_pages = 1.try_into().unwrap();
-        let quasi = Traversal::QuasiRandom { seed: 1, epoch: 0, open_pages };
-        let options = SampleOptions::new().memory_manager(memory).traversal(quasi).batch_size(32);
-        let mut source = options.start(&reader).unwrap();
+        let quasi = Order::PageShuffled { seed: 1, open_pages };
+        let options = SampleOptions::new().memory_manager(memory).order(quasi).batch_size(32);
+        let mut source = options.open(&reader).unwrap();
         let (before, mut most) = (resident_bytes(), 0);
         let mut after_epoch = Vec::new();
         for epoch in 0..EPOCHS {

@@ -9,7 +9,7 @@
 mod counted;
 
 use counted::{allocations, lengthen_shelf, settle};
-use ringmain::shards::{Delivered, Order, ShardOptions, ShardSource, encode_shard_bytes};
+use ringmain::shards::{Order, RowType, ShardOptions, ShardSource, encode_shard_bytes};
 use ringmain::{BackendKind, Engine};
 
 const ROWS: usize = 20_000;
@@ -20,7 +20,7 @@ fn a_steady_loop_allocates_nothing() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("a.shard");
     std::fs::write(&path, encode_shard_bytes(&vec![1.5f32; ROWS * WIDTH], WIDTH).unwrap()).unwrap();
-    let shuffled = Order::Shuffled { seed: 1, epoch: 0 };
+    let shuffled = Order::Shuffled { seed: 1 };
     // tokio's runtime allocates for each operation.
     for kind in BackendKind::ALL.into_iter().filter(|kind| *kind != BackendKind::TokioUring) {
         let Ok(engine) = Engine::builder().backend(kind).build() else { continue };
@@ -29,12 +29,12 @@ fn a_steady_loop_allocates_nothing() {
         }
         lengthen_shelf(&engine);
         for (order, delivered) in [
-            (Order::Sequential, Delivered::F64),
-            (Order::Sequential, Delivered::F32),
-            (shuffled, Delivered::F64),
+            (Order::Sequential, RowType::F64),
+            (Order::Sequential, RowType::F32),
+            (shuffled, RowType::F64),
         ] {
             for window_bytes in [0, 1 << 20] {
-                let options = ShardOptions::new().batch_rows(100).order(order).delivered(delivered);
+                let options = ShardOptions::new().batch_size(100).order(order).row_type(delivered);
                 let options = options.prefetch_window_bytes(window_bytes);
                 let mut source = options.open(&engine, [&path]).unwrap();
                 let take = |source: &mut ShardSource, batches| {

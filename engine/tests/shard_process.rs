@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ringmain::shards::{Delivered, Order, ShardOptions, ShardSource, ShardWriter};
+use ringmain::shards::{Order, RowType, ShardOptions, ShardSource, ShardWriter};
 use ringmain::{BackendKind, Engine, Residency};
 
 /// Rows of 4 KiB; the corpus has 128 MiB.
@@ -71,7 +71,7 @@ fn child_engine() -> Option<(Engine, std::path::PathBuf)> {
 }
 
 fn options() -> ShardOptions {
-    ShardOptions::new().batch_rows(BATCH_ROWS).prefetch_window_bytes(WINDOW_BYTES)
+    ShardOptions::new().batch_size(BATCH_ROWS).prefetch_window_bytes(WINDOW_BYTES)
 }
 
 /// The backends that can read here.
@@ -111,9 +111,9 @@ fn reading_a_corpus_does_not_make_the_process_grow() {
 fn gate_child() {
     let Some((engine, dir)) = child_engine() else { return };
     let (before_bytes, mut most_bytes) = (resident_bytes(), 0);
-    for order in [Order::Sequential, Order::Shuffled { seed: 1, epoch: 0 }] {
-        for delivered in [Delivered::F64, Delivered::F32] {
-            let mut source = options().order(order).delivered(delivered);
+    for order in [Order::Sequential, Order::Shuffled { seed: 1 }] {
+        for delivered in [RowType::F64, RowType::F32] {
+            let mut source = options().order(order).row_type(delivered);
             if order != Order::Sequential {
                 // A part of it, as random rows take their time.
                 source = source.partition(0, 8);
@@ -253,7 +253,7 @@ fn fork_child() {
 
 /// All rows that are left, each with the value that is its id.
 fn check_rest(source: &mut ShardSource) {
-    let mut expected = source.total_rows() - source.remaining_rows();
+    let mut expected = source.total_rows() - source.remaining_items();
     while let Some(batch) = source.next_batch().unwrap() {
         for (at, id) in batch.row_ids().iter().enumerate() {
             assert_eq!((*id, batch.rows_f64().unwrap()[at * WIDTH]), (expected, expected as f64));

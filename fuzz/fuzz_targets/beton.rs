@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use ringmain::backends::MemoryBackend;
 use ringmain::beton::{
     Allocation, ArraySpec, Batch, Damaged, Field, FieldHandler, FieldKind, Handlers, Header,
-    Member, MemberRegion, MemoryManager, ReaderOptions, RowLayout, SampleOptions, Traversal, Value,
+    Member, MemberRegion, MemoryManager, Order, ReaderOptions, RowLayout, SampleOptions, Value,
 };
 use ringmain::{Engine, Kind};
 
@@ -190,13 +190,12 @@ fuzz_target!(|input: Input<'_>| {
         Err(error) => check_error(&error),
     }
     let cache = MemoryManager::ProcessCache { pages: 1.try_into().expect("one") };
-    let quasi =
-        Traversal::QuasiRandom { seed: 1, epoch: 0, open_pages: 1.try_into().expect("one") };
+    let quasi = Order::PageShuffled { seed: 1, open_pages: 1.try_into().expect("one") };
     for memory in [MemoryManager::Direct, cache] {
         let options = SampleOptions::new().memory_manager(memory).damaged(Damaged::LeaveOut);
-        let options = options.traversal(quasi).batch_size(8).prefetch_window_bytes(0);
+        let options = options.order(quasi).batch_size(8).prefetch_window_bytes(0);
         let options = options.memory_patience(std::time::Duration::ZERO);
-        match options.start(&reader) {
+        match options.open(&reader) {
             Ok(source) => source.take(8).for_each(|batch| match batch {
                 Ok(batch) => check_batch(&batch),
                 Err(error) => check_error(&error),

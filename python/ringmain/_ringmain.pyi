@@ -176,7 +176,9 @@ class ShardSource:
     paths: a directory, whose *.shard files are taken by name; a file; or a list of files in order.
     order: "shuffled" and "blocks" (of block_rows) depend on seed and epoch alone.
     rank, world: delivers one of `world` parts of every epoch.
-    batch_rows: rows of a batch at most; 1024 by default, or fewer where these are large.
+    batch_rows: rows of a batch at most; 1024 by default, or fewer where these are large. In sequential
+        order a batch ends at the end of its shard.
+    drop_last: leaves out batches with fewer rows than the others.
     dtype: of the rows; they are stored as float32.
     rows: delivers these alone.
     prefetch_bytes: how much is read before it is asked for; 8 MiB by default, 0 for nothing.
@@ -198,6 +200,7 @@ class ShardSource:
         rank: int = 0,
         world: int = 1,
         batch_rows: int | None = None,
+        drop_last: bool = False,
         dtype: npt.DTypeLike = "float32",
         rows: Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
         prefetch_bytes: int | None = None,
@@ -226,13 +229,14 @@ class ShardSource:
         """What reads."""
     def __len__(self) -> int:
         """The batches of an epoch."""
-    def __iter__(self) -> ShardSource: ...
+    def __iter__(self) -> ShardSource:
+        """The batches that are left in this epoch; after a loop to its end, those of the next epoch."""
     def __next__(self) -> tuple[_Rows, _Ids]:
         """The next batch. After an error, or Ctrl-C, it tries the same batch again."""
     def reset(self) -> None:
         """Back to the first row of the epoch."""
     def set_epoch(self, epoch: int) -> None:
-        """To the first row of another epoch."""
+        """Begins an epoch. Right after load_state_dict, the epoch of the state goes on where it was."""
     def skip_rows(self, rows: int) -> None:
         """Passes over so many rows, or all that are left, without reading them."""
     def skip_batches(self, batches: int) -> None:
@@ -312,6 +316,9 @@ class BetonEpoch:
     """The batches of an epoch of a dataset: an iterator of (batch, ids)."""
 
     @property
+    def epoch(self) -> int:
+        """The number of the epoch."""
+    @property
     def batch_size(self) -> int:
         """The samples of a batch; the last may have fewer."""
     @property
@@ -319,13 +326,14 @@ class BetonEpoch:
         """How many damaged samples were left out so far."""
     def __len__(self) -> int:
         """The batches of the epoch, as long as no damaged samples are left out."""
-    def __iter__(self) -> BetonEpoch: ...
+    def __iter__(self) -> BetonEpoch:
+        """The batches that are left in this epoch; after a loop to its end, those of the next epoch."""
     def __next__(self) -> tuple[dict[str, Any], _Ids]:
         """The next batch. After an error, or Ctrl-C, it tries the same batch again."""
     def reset(self) -> None:
         """Back to the first sample."""
     def set_epoch(self, epoch: int) -> None:
-        """To the first sample of another epoch."""
+        """Begins an epoch. Right after load_state_dict, the epoch of the state goes on where it was."""
     def skip_batches(self, batches: int) -> None:
         """Passes over so many batches, or all that are left, without reading them."""
     def state_dict(self) -> dict[str, int]:

@@ -8,13 +8,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ringmain::backends::Error::PoolExhausted;
 use ringmain::beton::{
-    Batch, BetonReader, Damaged, Field, FieldKind, MemoryManager, ReaderOptions, SampleOptions,
-    Traversal,
+    Batch, BetonReader, Damaged, Field, FieldKind, MemoryManager, Order, ReaderOptions,
+    SampleOptions,
 };
 use ringmain::{Buffer, Engine};
 
 use crate::beton_batch::{self, Images};
-use crate::beton_epoch::{PyBetonEpoch, Rules};
+use crate::beton_epoch::PyBetonEpoch;
 use crate::dtype;
 use crate::engine::PyEngine;
 use crate::error::{Failure, Result};
@@ -146,7 +146,8 @@ impl PyBeton {
     ) -> Result<PyBetonEpoch> {
         let damaged = parse_damaged(damaged)?;
         let mut options = SampleOptions::new()
-            .traversal(parse_traversal(traversal, seed, epoch, open_pages)?)
+            .order(parse_order(traversal, seed, open_pages)?)
+            .epoch(epoch)
             .memory_manager(parse_memory(memory_manager, cache_pages)?)
             .damaged(damaged)
             .drop_last(drop_last)
@@ -157,9 +158,9 @@ impl PyBeton {
         if let Some(bytes) = prefetch_bytes {
             options = options.prefetch_window_bytes(bytes);
         }
-        let source = detached(py, || options.start(&self.reader))?;
+        let source = detached(py, || options.open(&self.reader))?;
         let (reader, engine) = (self.reader.clone(), self.engine.clone_ref(py));
-        Ok(PyBetonEpoch::new(source, reader, engine, self.images, Rules { drop_last, damaged }))
+        Ok(PyBetonEpoch::new(source, reader, engine, self.images, damaged))
     }
 
     /// The path and the options only.
@@ -224,18 +225,11 @@ fn describe<'py>(py: Python<'py>, field: &Field) -> Result<Bound<'py, PyDict>> {
     Ok(described)
 }
 
-fn parse_traversal(
-    name: &str,
-    seed: u64,
-    epoch: u64,
-    open_pages: Option<u64>,
-) -> Result<Traversal> {
+fn parse_order(name: &str, seed: u64, open_pages: Option<u64>) -> Result<Order> {
     match (name, open_pages.map(NonZeroU64::new)) {
-        ("sequential", None) => Ok(Traversal::Sequential),
-        ("random", None) => Ok(Traversal::Random { seed, epoch }),
-        ("quasi_random", Some(Some(open_pages))) => {
-            Ok(Traversal::QuasiRandom { seed, epoch, open_pages })
-        }
+        ("sequential", None) => Ok(Order::Sequential),
+        ("random", None) => Ok(Order::Shuffled { seed }),
+        ("quasi_random", Some(Some(open_pages))) => Ok(Order::PageShuffled { seed, open_pages }),
         ("quasi_random", _) => {
             Err(Failure::value("traversal=\"quasi_random\" needs open_pages, at least 1"))
         }

@@ -21,26 +21,16 @@ pub(crate) struct PyBetonEpoch {
     reader: BetonReader,
     engine: Py<PyEngine>,
     images: Images,
-    rules: Rules,
+    damaged: Damaged,
     /// The samples that were read, but whose images or texts are none.
     left_out: AtomicU64,
-}
-
-/// Which samples do not come.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    pub(crate) drop_last: bool,
-    pub(crate) damaged: Damaged,
 }
 
 #[pymethods]
 impl PyBetonEpoch {
     /// The batches of the epoch, as long as no damaged samples are left out.
     fn __len__(&self) -> Result<usize> {
-        let source = self.source.lock()?;
-        let (samples, size) = (source.epoch_samples(), source.batch_size() as u64);
-        let batches = if self.rules.drop_last { samples / size } else { samples.div_ceil(size) };
-        Ok(usize::try_from(batches).unwrap_or(usize::MAX))
+        Ok(usize::try_from(self.source.lock()?.epoch_batches()).unwrap_or(usize::MAX))
     }
 
     /// The samples of a batch; the last may have fewer.
@@ -55,8 +45,18 @@ impl PyBetonEpoch {
         Ok(self.source.lock()?.left_out() + self.left_out.load(Ordering::Relaxed))
     }
 
-    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        this
+    /// The batches that are left in this epoch; after a loop to its end, those of the next epoch.
+    fn __iter__<'py>(this: PyRef<'py, Self>, py: Python<'py>) -> Result<PyRef<'py, Self>> {
+        if this.source.is_finished() {
+            this.source.go(py, |source| source.set_epoch(source.epoch() + 1))?;
+        }
+        Ok(this)
+    }
+
+    /// The number of the epoch.
+    #[getter]
+    fn epoch(&self) -> Result<u64> {
+        Ok(self.source.lock()?.epoch())
     }
 
     /// The next `(batch, ids)`. After an error it tries the same batch again.
@@ -66,14 +66,22 @@ impl PyBetonEpoch {
         loop {
             let before = source.state();
             let next = position::in_parts(py, |timeout| source.next_batch_within(timeout))?;
-            let Some(batch) = next else { return Ok(None) };
+            let Some(batch) = next else {
+                self.source.finish();
+                return Ok(None);
+            };
             match self.show(py, batch) {
                 Ok(Some(Shown { fields, ids })) => {
                     return Ok(Some(PyTuple::new(py, [fields.into_any(), ids.into_any()])?));
                 }
                 Ok(None) => {}
                 Err(failure) => {
-                    detached(py, || source.resume(&before))?;
+                    detached(py, || {
+                        source.resume(&before)?;
+                        // Not a resume that `set_epoch` would go on from.
+                        source.skip_items(0);
+                        Ok::<(), ringmain::Error>(())
+                    })?;
                     return Err(failure);
                 }
             }
@@ -122,15 +130,15 @@ impl PyBetonEpoch {
         reader: BetonReader,
         engine: Py<PyEngine>,
         images: Images,
-        rules: Rules,
+        damaged: Damaged,
     ) -> Self {
         let source = Position::new("epoch", source);
-        Self { source, reader, engine, images, rules, left_out: AtomicU64::new(0) }
+        Self { source, reader, engine, images, damaged, left_out: AtomicU64::new(0) }
     }
 
     /// A batch as arrays, without samples that are to be left out; `None` if these are all.
     fn show<'py>(&self, py: Python<'py>, batch: Batch) -> Result<Option<Shown<'py>>> {
-        let ids = (self.rules.damaged == Damaged::LeaveOut).then(|| batch.ids().to_vec());
+        let ids = (self.damaged == Damaged::LeaveOut).then(|| batch.ids().to_vec());
         match (beton_batch::batch(py, batch, self.images, &self.engine.get().engine), ids) {
             (Err(failure), Some(ids)) if failure.is_value(py) => self.show_well(py, &ids),
             (shown, _) => shown.map(Some),

@@ -1,7 +1,7 @@
 //! What an iterator of Python's reads from: one position, which one thread at a time may move.
 
 use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::Duration;
@@ -35,13 +35,16 @@ pub(crate) struct Position<S> {
     source: Mutex<S>,
     /// The process of the last one who had it.
     process_id: AtomicU32,
+    /// An iteration has reached the end of the epoch, and the source was not moved since.
+    is_finished: AtomicBool,
     /// What it is called in errors.
     name: &'static str,
 }
 
 impl<S: Send> Position<S> {
     pub(crate) fn new(name: &'static str, source: S) -> Self {
-        Self { source: Mutex::new(source), process_id: AtomicU32::new(process::id()), name }
+        let (source, process_id) = (Mutex::new(source), AtomicU32::new(process::id()));
+        Self { source, process_id, is_finished: AtomicBool::new(false), name }
     }
 
     /// The source, unless another thread is waiting for a batch of it.
@@ -72,8 +75,20 @@ impl<S: Send> Position<S> {
         go: impl FnOnce(&mut S) -> std::result::Result<T, E> + Send,
     ) -> Result<T> {
         let mut source = self.lock()?;
+        self.is_finished.store(false, Ordering::Relaxed);
         let source = &mut *source;
         detached(py, || go(source))
+    }
+
+    /// Remembers that an iteration has reached the end of the epoch.
+    pub(crate) fn finish(&self) {
+        self.is_finished.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the next iteration begins the next epoch. A source that was moved to the end of an
+    /// epoch, by a skip or a state, has no batches left, and its iteration is empty.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.is_finished.load(Ordering::Relaxed)
     }
 
     /// Moves the source, which ends what is being read.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ringmain::shards::{Delivered, Order, RowBatch, ShardOptions, ShardSource};
+use ringmain::Error;
+use ringmain::shards::{Order, RowBatch, RowType, ShardOptions, ShardSource};
 
 use crate::array;
 use crate::engine::PyEngine;
@@ -45,6 +46,7 @@ struct Options {
     rank: u64,
     world: u64,
     batch_rows: Option<usize>,
+    drop_last: bool,
     dtype: String,
     rows: Option<Vec<u64>>,
     prefetch_bytes: Option<usize>,
@@ -54,11 +56,13 @@ struct Options {
 impl Options {
     fn build(&self, epoch: u64) -> Result<ShardOptions> {
         let mut options = ShardOptions::new()
-            .order(self.order(epoch)?)
-            .delivered(self.delivered()?)
+            .order(self.order()?)
+            .epoch(epoch)
+            .row_type(self.row_type()?)
+            .drop_last(self.drop_last)
             .partition(self.rank, self.world);
         if let Some(rows) = self.batch_rows {
-            options = options.batch_rows(rows);
+            options = options.batch_size(rows);
         }
         if let Some(rows) = &self.rows {
             options = options.only_rows(rows.iter().copied());
@@ -75,7 +79,7 @@ impl Options {
         Ok(options)
     }
 
-    fn order(&self, epoch: u64) -> Result<Order> {
+    fn order(&self) -> Result<Order> {
         let seed = self.seed;
         let is_blocks = self.order == "blocks";
         if self.block_rows.is_some() && !is_blocks {
@@ -86,9 +90,9 @@ impl Options {
         }
         match self.order.as_str() {
             "sequential" => Ok(Order::Sequential),
-            "shuffled" => Ok(Order::Shuffled { seed, epoch }),
+            "shuffled" => Ok(Order::Shuffled { seed }),
             "blocks" => match self.block_rows.and_then(NonZeroU64::new) {
-                Some(block_rows) => Ok(Order::BlockShuffled { seed, epoch, block_rows }),
+                Some(block_items) => Ok(Order::BlockShuffled { seed, block_items }),
                 None => Err(Failure::value("order=\"blocks\" needs block_rows, at least 1")),
             },
             other => Err(Failure::value(format!(
@@ -97,10 +101,10 @@ impl Options {
         }
     }
 
-    fn delivered(&self) -> Result<Delivered> {
+    fn row_type(&self) -> Result<RowType> {
         match self.dtype.as_str() {
-            "float32" => Ok(Delivered::F32),
-            "float64" => Ok(Delivered::F64),
+            "float32" => Ok(RowType::F32),
+            "float64" => Ok(RowType::F64),
             other => Err(Failure::value(format!(
                 "dtype cannot be {other}: shards hold float32, and float64 is the other that they \
                  can be delivered as"
@@ -113,8 +117,8 @@ impl Options {
 impl PyShardSource {
     #[new]
     #[pyo3(signature = (paths, *, engine=None, order="sequential".to_owned(), seed=0, epoch=0,
-                        block_rows=None, rank=0, world=1, batch_rows=None, dtype=None, rows=None,
-                        prefetch_bytes=None, patience=None))]
+                        block_rows=None, rank=0, world=1, batch_rows=None, drop_last=false,
+                        dtype=None, rows=None, prefetch_bytes=None, patience=None))]
     #[allow(clippy::too_many_arguments)] // Python's are named
     fn new(
         py: Python<'_>,
@@ -127,6 +131,7 @@ impl PyShardSource {
         #[pyo3(from_py_with = given::rank)] rank: u64,
         #[pyo3(from_py_with = given::world)] world: u64,
         #[pyo3(from_py_with = given::batch_rows)] batch_rows: Option<usize>,
+        drop_last: bool,
         dtype: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = given::rows)] rows: Option<Vec<u64>>,
         #[pyo3(from_py_with = given::prefetch_bytes)] prefetch_bytes: Option<usize>,
@@ -143,6 +148,7 @@ impl PyShardSource {
             rank,
             world,
             batch_rows,
+            drop_last,
             dtype,
             rows,
             prefetch_bytes,
@@ -156,10 +162,14 @@ impl PyShardSource {
                 Paths::List(list.iter().map(|path| absolute(path)).collect::<Result<_>>()?)
             }
         };
-        let source = detached(py, || match &paths {
-            Paths::Dir(dir) if dir.is_dir() => shards.open_dir(&engine.get().engine, dir),
-            Paths::Dir(file) => shards.open(&engine.get().engine, [file]),
-            Paths::List(list) => shards.open(&engine.get().engine, list),
+        let source = detached(py, || {
+            let engine = &engine.get().engine;
+            let opened = match &paths {
+                Paths::Dir(dir) if dir.is_dir() => shards.open_dir(engine, dir),
+                Paths::Dir(file) => shards.open(engine, [file]),
+                Paths::List(list) => shards.open(engine, list),
+            };
+            opened.map_err(in_rows)
         })?;
         Ok(Self { source: Position::new("ShardSource", source), engine, paths, options })
     }
@@ -173,13 +183,13 @@ impl PyShardSource {
     /// The rows that this source delivers in an epoch: those of its rank, and of `rows`.
     #[getter]
     fn epoch_rows(&self) -> Result<u64> {
-        Ok(self.source.lock()?.epoch_rows())
+        Ok(self.source.lock()?.epoch_items())
     }
 
     /// The rows that are still to come in this epoch.
     #[getter]
     fn remaining_rows(&self) -> Result<u64> {
-        Ok(self.source.lock()?.remaining_rows())
+        Ok(self.source.lock()?.remaining_items())
     }
 
     /// The columns of a row.
@@ -191,13 +201,13 @@ impl PyShardSource {
     /// The rows of a batch at most.
     #[getter]
     fn batch_rows(&self) -> Result<usize> {
-        Ok(self.source.lock()?.batch_rows())
+        Ok(self.source.lock()?.batch_size())
     }
 
     /// Which pass over the rows it is.
     #[getter]
     fn epoch(&self) -> Result<u64> {
-        Ok(self.source.lock()?.order().epoch())
+        Ok(self.source.lock()?.epoch())
     }
 
     /// The engine that reads.
@@ -211,8 +221,12 @@ impl PyShardSource {
         Ok(usize::try_from(self.source.lock()?.epoch_batches()).unwrap_or(usize::MAX))
     }
 
-    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        this
+    /// The batches that are left in this epoch; after a loop to its end, those of the next epoch.
+    fn __iter__<'py>(this: PyRef<'py, Self>, py: Python<'py>) -> Result<PyRef<'py, Self>> {
+        if this.source.is_finished() {
+            this.source.go(py, |source| source.set_epoch(source.epoch() + 1))?;
+        }
+        Ok(this)
     }
 
     /// The next `(rows, row_ids)`. After an error it tries the same batch again.
@@ -221,7 +235,10 @@ impl PyShardSource {
         let source = &mut *source;
         match position::in_parts(py, |timeout| source.next_batch_within(timeout))? {
             Some(batch) => Ok(Some(arrays(py, batch)?)),
-            None => Ok(None),
+            None => {
+                self.source.finish();
+                Ok(None)
+            }
         }
     }
 
@@ -245,7 +262,7 @@ impl PyShardSource {
         py: Python<'_>,
         #[pyo3(from_py_with = given::skipped_rows)] rows: u64,
     ) -> Result<()> {
-        self.source.go(py, |source| source.skip_rows(rows))
+        self.source.go(py, |source| source.skip_items(rows))
     }
 
     /// Passes over so many batches, or all that are left, without reading them.
@@ -282,7 +299,7 @@ impl PyShardSource {
     /// The paths and options only, and the epoch: a copy begins with its first row.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<((Paths,), Bound<'py, PyDict>)> {
         let Options { order, seed, block_rows, rank, world, batch_rows, .. } = &self.options;
-        let Options { dtype, rows, prefetch_bytes, patience, .. } = &self.options;
+        let Options { drop_last, dtype, rows, prefetch_bytes, patience, .. } = &self.options;
         let kwargs = PyDict::new(py);
         kwargs.set_item("engine", PyEngine::for_pickle(py, &self.engine))?;
         kwargs.set_item("order", order)?;
@@ -292,6 +309,7 @@ impl PyShardSource {
         kwargs.set_item("rank", rank)?;
         kwargs.set_item("world", world)?;
         kwargs.set_item("batch_rows", batch_rows)?;
+        kwargs.set_item("drop_last", drop_last)?;
         kwargs.set_item("dtype", dtype)?;
         kwargs.set_item("rows", rows)?;
         kwargs.set_item("prefetch_bytes", prefetch_bytes)?;
@@ -307,8 +325,18 @@ impl PyShardSource {
              come)",
             source.total_rows(),
             source.width(),
-            source.remaining_rows()
+            source.remaining_items()
         ))
+    }
+}
+
+/// The batch of shards has another name in Python.
+fn in_rows(error: Error) -> Error {
+    match error {
+        Error::InvalidOption { option: "batch_size", value, reason } => {
+            Error::InvalidOption { option: "batch_rows", value, reason }
+        }
+        error => error,
     }
 }
 
@@ -321,8 +349,8 @@ struct Rows {
 /// A batch as arrays over its memory.
 fn arrays(py: Python<'_>, mut batch: RowBatch) -> Result<Bound<'_, PyTuple>> {
     let (len, width) = (batch.len(), batch.width());
-    let code = match batch.delivered() {
-        Delivered::F32 => "f4",
+    let code = match batch.row_type() {
+        RowType::F32 => "f4",
         _ => "f8",
     };
     let (rows, ids) = batch.parts_mut();

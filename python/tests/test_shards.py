@@ -58,7 +58,6 @@ def test_rows_are_those_of_the_files(corpus, engine, order, dtype):
     assert batches == len(source)
     assert sorted(found) == list(range(TOTAL))
     assert (found == sorted(found)) == (order == "sequential")
-    assert list(source) == []  # until it is moved
     source.reset()
     assert ids_of(source) == found
 
@@ -98,6 +97,49 @@ def test_ranks_deliver_every_row_once(corpus):
             )
             found += ids_of(source)
         assert sorted(found) == list(range(TOTAL))
+
+
+def test_every_loop_reads_an_epoch(corpus):
+    """The second loop used to read nothing, in silence."""
+    source = ringmain.ShardSource(corpus, order="shuffled", seed=3, batch_rows=8)
+    loops = [ids_of(source) for _ in range(3)]
+    assert source.epoch == 2
+    source.set_epoch(1)
+    assert ids_of(source) == loops[1] != loops[0]
+    assert all(sorted(loop) == list(range(TOTAL)) for loop in loops)
+    # A source that was moved to the end has no batches left in this epoch.
+    source.skip_rows(TOTAL)
+    assert ids_of(source) == []
+    assert ids_of(source) == loops[2]
+
+
+def test_a_loop_that_was_left_goes_on(corpus):
+    source = ringmain.ShardSource(corpus, batch_rows=8)
+    for _rows, _row_ids in source:
+        break
+    assert ids_of(source) == list(range(8, TOTAL))
+
+
+def test_a_resumed_loop_over_epochs_goes_on(corpus):
+    """`set_epoch` used to begin the epoch of the state again."""
+    source = ringmain.ShardSource(corpus, batch_rows=8)
+    source.set_epoch(1)
+    next(source)
+    state = source.state_dict()
+    later = ringmain.ShardSource(corpus, batch_rows=8)
+    later.load_state_dict(state)
+    loops = []
+    for epoch in range(later.epoch, 3):
+        later.set_epoch(epoch)
+        loops.append(len(ids_of(later)))
+    assert loops == [TOTAL - 8, TOTAL]
+
+
+def test_short_batches_can_be_dropped(corpus):
+    source = ringmain.ShardSource(corpus, order="shuffled", batch_rows=8, drop_last=True)
+    sizes = [len(row_ids) for _, row_ids in source]
+    assert sizes == [8] * (TOTAL // 8) and len(source) == len(sizes)
+    assert len(pickle.loads(pickle.dumps(source))) == len(sizes)
 
 
 def test_epochs_differ_and_repeat(corpus):

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringmain::beton::{
-    Batch, BetonReader, PAGE_BYTES_DEFAULT, RegionAlignment, SampleOptions, SampleSource, Traversal,
+    Batch, BetonReader, Order, PAGE_BYTES_DEFAULT, RegionAlignment, SampleOptions, SampleSource,
 };
 
 use super::{Done, Job, JobSpec, Workload, combinations, regular_files};
@@ -91,14 +91,14 @@ impl Workload for Samples {
 
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
         let is_random = job.setting.variant.as_deref() == Some(RANDOM);
-        let random = Traversal::Random { seed: job.seed, epoch: 0 };
+        let random = Order::Shuffled { seed: job.seed };
         let options = SampleOptions::new()
             .batch_size(job.setting.batch.unwrap_or(BATCH_SIZE).max(1) as usize)
-            .traversal(if is_random { random } else { Traversal::Sequential })
+            .order(if is_random { random } else { Order::Sequential })
             .partition(job.thread, job.threads);
         let mut sources = Vec::new();
         for file in job.files {
-            sources.push(options.clone().start(&BetonReader::open(job.engine, file)?)?);
+            sources.push(options.clone().open(&BetonReader::open(job.engine, file)?)?);
         }
         Ok(Box::new(Pass { sources, at: 0, last: None }))
     }

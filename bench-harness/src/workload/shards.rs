@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringmain::Damage;
 use ringmain::shards::{
-    Delivered, Order, RowBatch, ShardDamage, ShardOptions, ShardSource, list_shards,
+    Order, RowBatch, RowType, ShardDamage, ShardOptions, ShardSource, list_shards,
 };
 
 use super::{Done, Job, JobSpec, Workload, combinations};
@@ -73,11 +73,11 @@ impl Workload for Shards {
 
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
         let is_shuffled = job.setting.variant.as_deref() == Some(SHUFFLED);
-        let shuffled = Order::Shuffled { seed: job.seed, epoch: 0 };
+        let shuffled = Order::Shuffled { seed: job.seed };
         let source = ShardOptions::new()
-            .batch_rows(job.setting.batch.unwrap_or(BATCH_ROWS).max(1) as usize)
+            .batch_size(job.setting.batch.unwrap_or(BATCH_ROWS).max(1) as usize)
             .order(if is_shuffled { shuffled } else { Order::Sequential })
-            .delivered(Delivered::F64)
+            .row_type(RowType::F64)
             .partition(job.thread, job.threads)
             .open(job.engine, job.files)?;
         Ok(Box::new(Pass { source, last: None }))

@@ -12,7 +12,7 @@ use super::table::{Pages, Region, Table};
 use super::{
     ALLOCATION_LEN, Allocation, BetonDamage, Error, FIELD_LEN, Field, HEADER_LEN, ImageMode,
 };
-use crate::permutation::mix;
+use crate::epochs::mix;
 use crate::read::vec_of;
 use crate::steady::SteadyFile;
 use crate::{Engine, Item};

@@ -16,7 +16,7 @@ pub enum MemoryManager {
     OsCache,
     /// In whole pages of the dataset, read ahead by a schedule that is made before the epoch and
     /// freed when it no longer needs them: for disks that are slow at small reads. Best with
-    /// [`Traversal::QuasiRandom`](super::Traversal::QuasiRandom), and twice its open pages; with
+    /// [`Order::PageShuffled`](super::Order::PageShuffled), and twice its open pages; with
     /// fewer places than a batch needs pages, pages are read more than once.
     ///
     /// Its pages are buffers of the engine's pool. The schedule takes memory beside it: up to

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use ringmain::beton::{
-//!     ArraySpec, BetonReader, BetonWriter, Field, FieldKind, SampleOptions, Traversal, Value,
+//!     ArraySpec, BetonReader, BetonWriter, Field, FieldKind, Order, SampleOptions, Value,
 //! };
 //! use ringmain::{Engine, Kind};
 //! # let dir = tempfile::tempdir()?;
@@ -23,7 +23,7 @@
 //! assert_eq!(reader.read_sample(42)?.get("label")?, Value::Int(2));
 //!
 //! let options = SampleOptions::new().batch_size(32);
-//! let mut source = options.traversal(Traversal::Random { seed: 1, epoch: 0 }).start(&reader)?;
+//! let mut source = options.order(Order::Shuffled { seed: 1 }).open(&reader)?;
 //! while let Some(batch) = source.next_batch()? {
 //!     // Fields of one size are one array over the batch; others have offsets.
 //!     let labels = batch.ints(0).expect("a field of ints");
@@ -52,7 +52,6 @@ mod array;
 mod batch;
 mod damage;
 mod dataset;
-mod epoch_options;
 mod field;
 mod fill;
 mod handler;
@@ -67,11 +66,10 @@ mod pager;
 mod reader;
 mod row;
 mod sample;
-mod schedule;
+mod sample_reader;
+mod samples;
 mod source;
-mod state;
 mod table;
-mod traversal;
 mod value;
 mod writer;
 
@@ -79,7 +77,6 @@ pub use alloc::{ALLOCATION_LEN, Allocation};
 pub use array::ArraySpec;
 pub use batch::{Arrays, Batch, Blobs};
 pub use damage::BetonDamage;
-pub use epoch_options::SampleOptions;
 pub use field::{ARGUMENTS_LEN, FIELD_LEN, Field, FieldKind, NAME_LEN};
 pub use fill::Damaged;
 pub use handler::{FieldHandler, Handlers, MemberRegion};
@@ -89,13 +86,11 @@ pub use options::ReaderOptions;
 pub use reader::BetonReader;
 pub use row::{ImageMode, Member, RowLayout};
 pub use sample::{MappedSamples, Sample};
-pub use source::SampleSource;
-pub use state::SampleState;
-pub use traversal::Traversal;
+pub use source::{SampleOptions, SampleSource};
 pub use value::{Array, Image, Value};
 
 use crate::Error;
-pub use crate::partition::Partition;
+pub use crate::epochs::{EpochState, Order, Partition};
 pub use writer::{
     BetonWriter, CustomRegion, RegionAlignment, SampleBuilder, SampleError, WriteProgress,
     WriteReport,

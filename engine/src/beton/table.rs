@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Allocation, BetonDamage};
-use crate::permutation::mix;
+use crate::epochs::mix;
 
 /// Where the pages are, and how large each is.
 #[derive(Clone, Debug, PartialEq, Eq)]

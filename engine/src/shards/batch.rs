@@ -30,7 +30,7 @@ use crate::reserve::{Claim, Need, Share};
 /// The type in which values are delivered. They are stored as `f32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Delivered {
+pub enum RowType {
     /// Converted to `f64`, which loses nothing.
     #[default]
     F64,
@@ -38,7 +38,7 @@ pub enum Delivered {
     F32,
 }
 
-impl Delivered {
+impl RowType {
     /// The bytes of a value.
     #[must_use]
     pub fn value_bytes(self) -> usize {
@@ -63,13 +63,13 @@ const APART_PART: usize = 64;
 ///
 /// ```
 /// use ringmain::Engine;
-/// use ringmain::shards::{Delivered, ShardOptions, encode_shard_bytes};
+/// use ringmain::shards::{RowType, ShardOptions, encode_shard_bytes};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("a.shard");
 /// std::fs::write(&path, encode_shard_bytes(&[1.0f32, 2.0, 3.0, 4.0], 2)?)?;
 ///
 /// let engine = Engine::new()?;
-/// let mut source = ShardOptions::new().delivered(Delivered::F32).open(&engine, [&path])?;
+/// let mut source = ShardOptions::new().row_type(RowType::F32).open(&engine, [&path])?;
 /// let batch = source.next_batch()?.expect("two rows");
 /// assert_eq!(batch.row_ids(), [0, 1]);
 /// assert_eq!(batch.rows_f32(), Some(&[1.0, 2.0, 3.0, 4.0][..]));
@@ -83,7 +83,7 @@ pub struct RowBatch {
     ids: Ids,
     len: usize,
     width: usize,
-    delivered: Delivered,
+    row_type: RowType,
     rows_at: usize,
     /// One past what the rows, and reading them, need of the buffer.
     rows_end: usize,
@@ -103,7 +103,7 @@ enum Ids {
 pub(super) struct Shape {
     pub(super) len: usize,
     pub(super) width: usize,
-    pub(super) delivered: Delivered,
+    pub(super) row_type: RowType,
     /// Whether the values of the file are read into the batch, and not converted on the way.
     pub(super) holds_raw: bool,
     /// What the device wants addresses and offsets to be multiples of.
@@ -130,10 +130,10 @@ impl Shape {
         };
         let widened = self.values().saturating_mul(size_of::<f64>());
         // The device may write whole blocks, a little more than is wanted.
-        match (self.delivered, self.holds_raw) {
-            (Delivered::F32, _) => up(raw_bytes.saturating_add(lead)),
-            (Delivered::F64, true) => widened.max(up(raw_bytes.saturating_add(lead))),
-            (Delivered::F64, false) => widened,
+        match (self.row_type, self.holds_raw) {
+            (RowType::F32, _) => up(raw_bytes.saturating_add(lead)),
+            (RowType::F64, true) => widened.max(up(raw_bytes.saturating_add(lead))),
+            (RowType::F64, false) => widened,
         }
     }
 
@@ -164,10 +164,10 @@ impl RowBatch {
     /// are copied, to memory beside that of any engine, and delivered in the type they have.
     ///
     /// ```
-    /// use ringmain::shards::{Delivered, RowBatch};
+    /// use ringmain::shards::{RowType, RowBatch};
     /// let batch = RowBatch::from_rows(&[7, 9], &[1.0f32, 2.0, 3.0, 4.0], 2)?;
     /// assert_eq!((batch.row_ids(), batch.len()), (&[7, 9][..], 2));
-    /// assert_eq!(batch.delivered(), Delivered::F32);
+    /// assert_eq!(batch.row_type(), RowType::F32);
     /// # Ok::<(), ringmain::Error>(())
     /// ```
     pub fn from_rows<T: RowValue>(
@@ -181,7 +181,7 @@ impl RowBatch {
         if rows != row_ids.len() as u64 {
             return Err(invalid(format!("{rows} rows have {} ids", row_ids.len())));
         }
-        let (delivered, bytes) = T::delivered_bytes(values);
+        let (row_type, bytes) = T::typed_bytes(values);
         let at = ids_at(bytes.len());
         let len_bytes = at.saturating_add(size_of_val(row_ids));
         let limit_bytes = len_bytes.max(BUFFER_BYTES_MIN);
@@ -195,7 +195,7 @@ impl RowBatch {
             ids: Ids::Behind(at),
             len: row_ids.len(),
             width,
-            delivered,
+            row_type,
             rows_at: 0,
             rows_end: bytes.len(),
             raw_lead: None,
@@ -219,15 +219,15 @@ impl RowBatch {
         // When the small buffers are all in use, behind the rows after all.
         let bytes = if apart.is_some() { rows_end } else { shape.whole(rows_end) };
         let (claim, buffer) = share.take(bytes, need)?;
-        let Shape { len, width, delivered, .. } = shape;
+        let Shape { len, width, row_type, .. } = shape;
         Ok(Self {
             _claim: Some(claim),
             buffer,
             ids: apart.map_or_else(|| Ids::Behind(ids_at(rows_end)), Ids::Apart),
             len,
             width,
-            delivered,
-            rows_at: if delivered == Delivered::F32 { lead } else { 0 },
+            row_type,
+            rows_at: if row_type == RowType::F32 { lead } else { 0 },
             rows_end,
             raw_lead: shape.holds_raw.then_some(lead),
         })
@@ -253,8 +253,8 @@ impl RowBatch {
 
     /// The type of the values.
     #[must_use]
-    pub fn delivered(&self) -> Delivered {
-        self.delivered
+    pub fn row_type(&self) -> RowType {
+        self.row_type
     }
 
     /// The id of each row: its place in the concatenation of all shards.
@@ -270,13 +270,13 @@ impl RowBatch {
     /// The values row by row, if they were asked for as `f32`.
     #[must_use]
     pub fn rows_f32(&self) -> Option<&[f32]> {
-        (self.delivered == Delivered::F32).then(|| bytemuck::cast_slice(self.row_bytes()))
+        (self.row_type == RowType::F32).then(|| bytemuck::cast_slice(self.row_bytes()))
     }
 
     /// The values row by row, if they were asked for as `f64`.
     #[must_use]
     pub fn rows_f64(&self) -> Option<&[f64]> {
-        (self.delivered == Delivered::F64).then(|| bytemuck::cast_slice(self.row_bytes()))
+        (self.row_type == RowType::F64).then(|| bytemuck::cast_slice(self.row_bytes()))
     }
 
     /// The values as an array of rows and columns, if they were asked for as `f32`.
@@ -308,7 +308,7 @@ impl RowBatch {
     /// The values row by row, as the bytes that they are in memory.
     #[must_use]
     pub fn row_bytes(&self) -> &[u8] {
-        let bytes = self.len * self.width * self.delivered.value_bytes();
+        let bytes = self.len * self.width * self.row_type.value_bytes();
         &self.buffer[self.rows_at..][..bytes]
     }
 
@@ -333,7 +333,7 @@ impl RowBatch {
     /// ```
     #[must_use]
     pub fn parts_mut(&mut self) -> (&mut [u8], &mut [u64]) {
-        let bytes = self.len * self.width * self.delivered.value_bytes();
+        let bytes = self.len * self.width * self.row_type.value_bytes();
         let (rows, ids) = match &mut self.ids {
             Ids::Behind(at) => self.buffer.split_at_mut(*at),
             Ids::Apart(ids) => (&mut self.buffer[..], &mut ids[..]),
@@ -361,9 +361,9 @@ impl RowBatch {
     pub(super) fn convert(&mut self) {
         let Some(lead) = self.raw_lead.take() else { return };
         let values = self.len * self.width;
-        match self.delivered {
-            Delivered::F64 => widen_in_place(&mut self.buffer[..self.rows_end], lead, values),
-            Delivered::F32 => to_native(&mut self.buffer[lead..][..values * VALUE_BYTES]),
+        match self.row_type {
+            RowType::F64 => widen_in_place(&mut self.buffer[..self.rows_end], lead, values),
+            RowType::F32 => to_native(&mut self.buffer[lead..][..values * VALUE_BYTES]),
         }
     }
 }
@@ -373,7 +373,7 @@ impl fmt::Debug for RowBatch {
         f.debug_struct("RowBatch")
             .field("len", &self.len)
             .field("width", &self.width)
-            .field("delivered", &self.delivered)
+            .field("row_type", &self.row_type)
             .finish_non_exhaustive()
     }
 }

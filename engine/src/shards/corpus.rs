@@ -7,7 +7,7 @@ use ringmain_backends::ReadBackendExt;
 use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 use super::{Error, ShardDamage};
 use crate::Engine;
-use crate::permutation::mix;
+use crate::epochs::mix;
 use crate::steady::{Change, SteadyFile};
 
 /// A shard with rows.

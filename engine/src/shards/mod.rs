@@ -15,8 +15,8 @@
 //! writer.finish()?;
 //!
 //! let mut source = ShardOptions::new()
-//!     .batch_rows(32)
-//!     .order(Order::Shuffled { seed: 1, epoch: 0 })
+//!     .batch_size(32)
+//!     .order(Order::Shuffled { seed: 1 })
 //!     .open_dir(&Engine::new()?, dir)?;
 //! for epoch in 0..3 {
 //!     source.set_epoch(epoch);
@@ -46,28 +46,23 @@ mod convert;
 mod corpus;
 mod damage;
 mod header;
-mod options;
-mod order;
+mod reader;
 mod reading;
-mod schedule;
+mod rows;
 mod source;
-mod state;
 mod writer;
 
-pub use batch::{Delivered, RowBatch};
+pub use batch::{RowBatch, RowType};
 pub use corpus::list_shards;
 pub use damage::ShardDamage;
 pub use header::{DTYPE_F32, HEADER_LEN, SHARD_MAGIC, ShardHeader};
-pub use options::ShardOptions;
-pub use order::Order;
-pub use source::ShardSource;
-pub use state::ShardState;
+pub use source::{ShardOptions, ShardSource};
 #[cfg(feature = "ndarray")]
 pub use writer::encode_shard_array;
 pub use writer::{RowValue, ShardWriter, encode_shard_bytes};
 
 use crate::Error;
-pub use crate::partition::Partition;
+pub use crate::epochs::{EpochState, Order, Partition};
 
 /// A source of rows in a fixed order that can be replayed. Others can have one too: their batches
 /// are made by [`RowBatch::from_rows`].

@@ -4,12 +4,12 @@ use std::mem;
 
 use ringmain_backends::{Read, ReadBackendExt, Result};
 
-use super::Error;
 use super::batch::RowBatch;
 use super::convert::{BLOCK_VALUES, widen, widen_mapped};
 use super::corpus::Corpus;
 use super::header::VALUE_BYTES;
-use super::schedule::Epoch;
+use super::rows::Rows;
+use crate::Error;
 use crate::read::recycled;
 
 /// What is read at a time where a batch is converted on its way from the page cache: little
@@ -40,17 +40,17 @@ pub(super) struct ReadMemory {
 
 impl ReadMemory {
     /// Reads the rows of the batches, whose ids are there.
-    pub(super) fn fill(&mut self, epoch: &Epoch, batches: &mut [RowBatch]) -> Result<()> {
-        self.is_touched.resize(epoch.corpus.shards.len(), false);
+    pub(super) fn fill(&mut self, rows: &Rows, batches: &mut [RowBatch]) -> Result<()> {
+        self.is_touched.resize(rows.corpus.shards.len(), false);
         self.runs.clear();
-        if epoch.holds_raw() {
-            batches.iter().for_each(|batch| self.push_runs(&epoch.corpus, batch.row_ids()));
-            return read_whole(epoch, batches, &self.runs, &mut self.reads);
+        if rows.holds_raw() {
+            batches.iter().for_each(|batch| self.push_runs(&rows.corpus, batch.row_ids()));
+            return read_whole(rows, batches, &self.runs, &mut self.reads);
         }
         for batch in batches {
             self.runs.clear();
-            self.push_runs(&epoch.corpus, batch.row_ids());
-            self.fill_converting(epoch, batch)?;
+            self.push_runs(&rows.corpus, batch.row_ids());
+            self.fill_converting(rows, batch)?;
         }
         Ok(())
     }
@@ -89,32 +89,32 @@ impl ReadMemory {
     }
 
     /// Reads a batch and converts it on the way.
-    fn fill_converting(&mut self, epoch: &Epoch, batch: &mut RowBatch) -> Result<()> {
+    fn fill_converting(&mut self, rows: &Rows, batch: &mut RowBatch) -> Result<()> {
         let mut out = batch.rows_f64_mut();
         // A batch in the order of the file is one run.
         if let [run] = self.runs.as_mut_slice() {
-            let values = convert_mapped(epoch, *run, out)?;
+            let values = convert_mapped(rows, *run, out)?;
             run.offset += (values * VALUE_BYTES) as u64;
             run.bytes -= values * VALUE_BYTES;
             out = &mut out[values..];
         }
         self.chunk.resize(CHUNK_BYTES, 0);
-        read_converting(epoch, &self.runs, &mut self.reads, &mut self.chunk, out)
+        read_converting(rows, &self.runs, &mut self.reads, &mut self.chunk, out)
     }
 }
 
 /// Reads the values of all the batches at once, as they are in the files.
 fn read_whole(
-    epoch: &Epoch,
+    rows: &Rows,
     batches: &mut [RowBatch],
     runs: &[Run],
     memory: &mut Vec<Read<'static>>,
 ) -> Result<()> {
-    let shards = &epoch.corpus.shards;
+    let shards = &rows.corpus.shards;
     let mut reads = recycled(mem::take(memory));
     let mut runs = runs.iter();
     for batch in batches {
-        let bytes = batch.len() * epoch.corpus.row_bytes();
+        let bytes = batch.len() * rows.corpus.row_bytes();
         let (lead, raw) = batch.raw_mut();
         let mut left = bytes;
         let mut rest = raw;
@@ -126,7 +126,7 @@ fn read_whole(
                 let start = run.offset - lead as u64;
                 let wanted = lead + bytes;
                 let to_end = usize::try_from(shard.payload_end - start).unwrap_or(wanted);
-                let wide = wanted.next_multiple_of(epoch.align).min(to_end).max(wanted);
+                let wide = wanted.next_multiple_of(rows.align).min(to_end).max(wanted);
                 let (dst, _) = rest.split_at_mut(wide);
                 reads.push(Read::new(&shard.file, start, dst));
                 break;
@@ -137,20 +137,20 @@ fn read_whole(
             (rest, left) = (tail, left - run.bytes);
         }
     }
-    let outcome = epoch.engine.backend().read_batch(&mut reads);
+    let outcome = rows.engine.backend().read_batch(&mut reads);
     *memory = recycled(reads);
     outcome
 }
 
 /// Converts a run where the backend has it in memory, and says how many of its values: all but a
 /// few at its end, or none.
-fn convert_mapped(epoch: &Epoch, run: Run, out: &mut [f64]) -> Result<usize> {
+fn convert_mapped(rows: &Rows, run: Run, out: &mut [f64]) -> Result<usize> {
     let values = out.len() / BLOCK_VALUES * BLOCK_VALUES;
     let bytes = values * VALUE_BYTES;
-    if !epoch.is_mapped || bytes < MAPPED_BYTES_MIN {
+    if !rows.is_mapped || bytes < MAPPED_BYTES_MIN {
         return Ok(0);
     }
-    let (backend, file) = (epoch.engine.backend(), &epoch.corpus.shards[run.shard].file);
+    let (backend, file) = (rows.engine.backend(), &rows.corpus.shards[run.shard].file);
     let end = run.offset + bytes as u64;
     let Some(mapped) = backend.map(file, run.offset..end)? else { return Ok(0) };
     let is_intact = widen_mapped(&mapped, &mut out[..values]);
@@ -164,7 +164,7 @@ fn convert_mapped(epoch: &Epoch, run: Run, out: &mut [f64]) -> Result<usize> {
 /// Reads a little at a time and converts it while it is in the processor's cache: from the page
 /// cache this is one pass over memory less than reading first and converting then.
 fn read_converting(
-    epoch: &Epoch,
+    rows: &Rows,
     runs: &[Run],
     memory: &mut Vec<Read<'static>>,
     chunk: &mut [u8],
@@ -178,7 +178,7 @@ fn read_converting(
             let bytes = (run.bytes - done_bytes).min(free.len());
             let (dst, rest) = free.split_at_mut(bytes);
             let offset = run.offset + done_bytes as u64;
-            reads.push(Read::new(&epoch.corpus.shards[run.shard].file, offset, dst));
+            reads.push(Read::new(&rows.corpus.shards[run.shard].file, offset, dst));
             free = rest;
             done_bytes += bytes;
             if done_bytes == run.bytes {
@@ -186,7 +186,7 @@ fn read_converting(
             }
         }
         let left = free.len();
-        let outcome = epoch.engine.backend().read_batch(&mut reads);
+        let outcome = rows.engine.backend().read_batch(&mut reads);
         *memory = recycled(reads);
         outcome?;
         let filled = chunk.len() - left;

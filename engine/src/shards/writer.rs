@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 use ringmain_backends::OutputFile;
 
 use super::Error;
-use super::batch::Delivered;
+use super::batch::RowType;
 use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 
 /// What is collected before it is written.
 const BUFFER_BYTES: usize = 1 << 20;
 
 mod sealed {
-    use super::Delivered;
+    use super::RowType;
 
     /// A value as it stands in a shard.
     pub trait Stored: Copy {
         fn stored(self) -> f32;
 
         /// The values as a batch has them.
-        fn delivered_bytes(values: &[Self]) -> (Delivered, &[u8]);
+        fn typed_bytes(values: &[Self]) -> (RowType, &[u8]);
     }
 }
 
@@ -31,8 +31,8 @@ impl sealed::Stored for f32 {
         self
     }
 
-    fn delivered_bytes(values: &[Self]) -> (Delivered, &[u8]) {
-        (Delivered::F32, bytemuck::cast_slice(values))
+    fn typed_bytes(values: &[Self]) -> (RowType, &[u8]) {
+        (RowType::F32, bytemuck::cast_slice(values))
     }
 }
 
@@ -41,8 +41,8 @@ impl sealed::Stored for f64 {
         self as f32
     }
 
-    fn delivered_bytes(values: &[Self]) -> (Delivered, &[u8]) {
-        (Delivered::F64, bytemuck::cast_slice(values))
+    fn typed_bytes(values: &[Self]) -> (RowType, &[u8]) {
+        (RowType::F64, bytemuck::cast_slice(values))
     }
 }
 

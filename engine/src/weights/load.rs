@@ -1,6 +1,7 @@
 //! Loading a model: its tensors one after the other, while the next ones are read.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use ringmain_backends::BufferPool;
 
 use super::read::{Memory, Patience, Piece, Placed};
 use super::{Error, Tensor, Weights};
-use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
+use crate::epochs::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
 
 /// Read ahead by default: enough that the device always has work, even when tensors are large.
 const WINDOW_BYTES: usize = 128 << 20;
@@ -260,7 +261,6 @@ impl Tensors {
 
 impl Schedule for Tensors {
     type Item = Tensor;
-    type Error = Error;
 
     fn next_bytes(&self) -> Option<usize> {
         self.ahead().next().map(|(_, bytes)| bytes)
@@ -296,11 +296,7 @@ impl Schedule for Tensors {
         self.at += 1;
     }
 
-    fn is_out_of_buffers(error: &Error) -> bool {
-        matches!(error, Error::MemorySpent { .. })
-    }
-
-    fn reader_died(&self) -> Error {
-        Error::reader_panicked(self.weights.path())
+    fn path(&self) -> &Path {
+        self.weights.path()
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ringmain::backends::fault::Faults;
 use ringmain::beton::{
     Allocation, BetonDamage, BetonReader, Damaged, Field, FieldHandler, FieldKind, HEADER_LEN,
-    Header, MemberRegion, MemoryManager, ReaderOptions, SampleOptions, Traversal, Value,
+    Header, MemberRegion, MemoryManager, Order, ReaderOptions, SampleOptions, Value,
 };
 use ringmain::{BackendKind, BackendOptions, Damage, Engine, Error, Item};
 
@@ -247,8 +247,8 @@ fn check_epochs(reader: &BetonReader, damaged: &[u64], name: &str) {
     let cache = MemoryManager::ProcessCache { pages: 2.try_into().unwrap() };
     for memory in [MemoryManager::Direct, cache] {
         let options = SampleOptions::new().batch_size(8).memory_manager(memory);
-        let options = options.traversal(Traversal::Random { seed: 1, epoch: 0 });
-        let mut source = options.clone().damaged(Damaged::LeaveOut).start(reader).unwrap();
+        let options = options.order(Order::Shuffled { seed: 1 });
+        let mut source = options.clone().damaged(Damaged::LeaveOut).open(reader).unwrap();
         let mut seen = Vec::new();
         for batch in source.by_ref() {
             let batch = batch.unwrap();
@@ -264,9 +264,9 @@ fn check_epochs(reader: &BetonReader, damaged: &[u64], name: &str) {
         seen.sort_unstable();
         assert!(seen.into_iter().eq((0..SAMPLES).filter(|id| !damaged.contains(id))), "{name}");
         // Told twice, passed over, and gone on.
-        let mut source = options.start(reader).unwrap();
+        let mut source = options.open(reader).unwrap();
         let (mut seen, mut errors) = (0, 0);
-        while source.remaining_samples() > 0 {
+        while source.remaining_items() > 0 {
             match source.next_batch() {
                 Ok(batch) => seen += batch.map_or(0, |batch| batch.len() as u64),
                 Err(error) => {
@@ -276,9 +276,9 @@ fn check_epochs(reader: &BetonReader, damaged: &[u64], name: &str) {
                     for id in source.next_ids() {
                         assert_eq!(reader.read_sample(id).is_err(), damaged.contains(&id));
                     }
-                    let left = source.remaining_samples();
+                    let left = source.remaining_items();
                     source.skip_batches(1);
-                    errors += left - source.remaining_samples();
+                    errors += left - source.remaining_items();
                 }
             }
         }
@@ -335,7 +335,7 @@ fn a_custom_field_is_read_by_its_handler() {
         assert_eq!(*reader.fields()[2].kind(), FieldKind::Custom { type_id: 255 });
         let cache = MemoryManager::ProcessCache { pages: 1.try_into().unwrap() };
         let sources = [MemoryManager::Direct, cache]
-            .map(|memory| SampleOptions::new().memory_manager(memory).start(&reader).unwrap());
+            .map(|memory| SampleOptions::new().memory_manager(memory).open(&reader).unwrap());
         for batch in sources.into_iter().flatten() {
             let batch = batch.unwrap();
             for (at, id) in batch.ids().iter().enumerate() {
@@ -354,7 +354,7 @@ fn a_dataset_without_pages_or_samples_is_one() {
     let made = Made::new(0, 1).file();
     let reader = BetonReader::open(&engine, &made.path).unwrap();
     assert!(reader.is_empty());
-    let mut source = SampleOptions::new().start(&reader).unwrap();
+    let mut source = SampleOptions::new().open(&reader).unwrap();
     assert!(source.next_batch().unwrap().is_none());
     // Numbers alone: FFCV's table is at the end of the metadata then, and empty.
     let field = Field::new("label", FieldKind::Int).unwrap();
@@ -367,9 +367,9 @@ fn a_dataset_without_pages_or_samples_is_one() {
     let reader = open_bytes(&bytes).unwrap();
     assert_eq!((reader.pages(), reader.regions(), reader.region_alignment()), (0, 0, 0));
     let cache = MemoryManager::ProcessCache { pages: 1.try_into().unwrap() };
-    let quasi = Traversal::QuasiRandom { seed: 1, epoch: 0, open_pages: 1.try_into().unwrap() };
-    let options = SampleOptions::new().traversal(quasi).memory_manager(cache);
-    let batch = options.start(&reader).unwrap().next().unwrap().unwrap();
+    let quasi = Order::PageShuffled { seed: 1, open_pages: 1.try_into().unwrap() };
+    let options = SampleOptions::new().order(quasi).memory_manager(cache);
+    let batch = options.open(&reader).unwrap().next().unwrap().unwrap();
     let labels: Vec<i64> = batch.ids().iter().map(|id| *id as i64 + 10).collect();
     assert_eq!(batch.ints(0).unwrap(), labels);
     drop(open(&Made::new(1, 1)).unwrap());
@@ -438,7 +438,7 @@ fn bad_luck_below_does_not_show() {
         });
         let Some(engine) = or_unavailable(kind, engine) else { continue };
         let reader = BetonReader::open(&engine, vector()).unwrap();
-        for batch in SampleOptions::new().batch_size(100).start(&reader).unwrap() {
+        for batch in SampleOptions::new().batch_size(100).open(&reader).unwrap() {
             check_batch(&batch.unwrap(), kind.name());
         }
     }
@@ -457,7 +457,7 @@ fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
         let engine = Engine::builder().backend(kind).options(options).build().unwrap();
         let reader = BetonReader::open(&engine, &file.path).unwrap();
         let options = SampleOptions::new().batch_size(50).prefetch_window_bytes(window_bytes);
-        let mut source = options.damaged(Damaged::LeaveOut).start(&reader).unwrap();
+        let mut source = options.damaged(Damaged::LeaveOut).open(&reader).unwrap();
         let mut seen = Vec::new();
         for _ in 0..2 {
             let error = loop {
@@ -496,11 +496,11 @@ fn an_error_of_the_device_fails_the_batches_of_its_page() {
         let engine = Engine::builder().backend(BackendKind::Pread).options(options);
         let reader = BetonReader::open(&engine.build().unwrap(), &file.path).unwrap();
         let cache = MemoryManager::ProcessCache { pages: 4.try_into().unwrap() };
-        let quasi = Traversal::QuasiRandom { seed: 3, epoch: 0, open_pages: 1.try_into().unwrap() };
-        let options = SampleOptions::new().memory_manager(cache).traversal(quasi).batch_size(10);
-        let mut source = options.prefetch_window_bytes(window_bytes).start(&reader).unwrap();
+        let quasi = Order::PageShuffled { seed: 3, open_pages: 1.try_into().unwrap() };
+        let options = SampleOptions::new().memory_manager(cache).order(quasi).batch_size(10);
+        let mut source = options.prefetch_window_bytes(window_bytes).open(&reader).unwrap();
         let (mut seen, mut failed) = (0, 0);
-        while source.remaining_samples() > 0 {
+        while source.remaining_items() > 0 {
             match source.next_batch() {
                 Ok(batch) => {
                     let batch = batch.unwrap();
@@ -557,7 +557,7 @@ fn a_file_that_changes_under_a_reader_is_an_error() {
             let file = made.file();
             let reader = BetonReader::open(&engine, &file.path).unwrap();
             let memory_manager = MemoryManager::ProcessCache { pages: NonZeroUsize::MIN };
-            let paged = SampleOptions::new().memory_manager(memory_manager).start(&reader);
+            let paged = SampleOptions::new().memory_manager(memory_manager).open(&reader);
             if let Err(error) = happen(&file.path) {
                 // Only there can a mapped file not be changed.
                 assert_eq!(std::env::consts::OS, "windows", "{what}: {error}");

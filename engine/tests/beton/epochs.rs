@@ -8,8 +8,7 @@ use std::time::Duration;
 use ringmain::Error;
 use ringmain::backends::fault::Faults;
 use ringmain::beton::{
-    BetonReader, BetonWriter, Field, FieldKind, MemoryManager, SampleOptions, SampleSource,
-    Traversal,
+    BetonReader, BetonWriter, Field, FieldKind, MemoryManager, Order, SampleOptions, SampleSource,
 };
 use ringmain::{BackendKind, BackendOptions, Buffer, Engine};
 
@@ -21,12 +20,12 @@ fn process_cache(pages: usize) -> MemoryManager {
     MemoryManager::ProcessCache { pages: NonZeroUsize::new(pages).unwrap() }
 }
 
-fn quasi(open_pages: u64) -> Traversal {
+fn quasi(open_pages: u64) -> Order {
     let open_pages = NonZeroU64::new(open_pages).unwrap();
-    Traversal::QuasiRandom { seed: 5, epoch: 0, open_pages }
+    Order::PageShuffled { seed: 5, open_pages }
 }
 
-const RANDOM: Traversal = Traversal::Random { seed: 5, epoch: 0 };
+const RANDOM: Order = Order::Shuffled { seed: 5 };
 
 fn managers(engine: &Engine, pages: usize) -> Vec<MemoryManager> {
     let mut managers = vec![MemoryManager::Direct, process_cache(pages)];
@@ -45,10 +44,10 @@ fn every_sample_of_the_vector_comes_once_an_epoch() {
     for engine in engines_for(&vector()) {
         let reader = BetonReader::open(&engine, vector()).unwrap();
         for memory in managers(&engine, 1) {
-            for traversal in [Traversal::Sequential, RANDOM, quasi(1)] {
+            for traversal in [Order::Sequential, RANDOM, quasi(1)] {
                 let what = format!("{}, {memory:?}, {traversal:?}", engine.backend().kind());
-                let options = SampleOptions::new().traversal(traversal).memory_manager(memory);
-                let mut source = options.batch_size(64).start(&reader).unwrap();
+                let options = SampleOptions::new().order(traversal).memory_manager(memory);
+                let mut source = options.batch_size(64).open(&reader).unwrap();
                 let mut seen = Vec::new();
                 while let Some(batch) = source.next_batch().unwrap() {
                     check_batch(&batch, &what);
@@ -66,10 +65,10 @@ fn every_sample_of_the_vector_comes_once_an_epoch() {
 fn the_order_of_an_epoch_is_pinned() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
     let first = |traversal| {
-        let mut source = SampleOptions::new().traversal(traversal).start(&reader).unwrap();
+        let mut source = SampleOptions::new().order(traversal).open(&reader).unwrap();
         source.next_batch().unwrap().unwrap().ids()[..8].to_vec()
     };
-    assert_eq!(first(Traversal::Sequential), [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(first(Order::Sequential), [0, 1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(first(RANDOM), PINNED_RANDOM);
     assert_eq!(first(quasi(1)), PINNED_QUASI);
 }
@@ -80,7 +79,7 @@ const PINNED_QUASI: [u64; 8] = [26, 221, 247, 273, 250, 276, 278, 17];
 #[test]
 fn backends_managers_batches_and_windows_do_not_change_the_order() {
     let made = Made::new(200, 6).file();
-    for traversal in [Traversal::Sequential, RANDOM, quasi(2)] {
+    for traversal in [Order::Sequential, RANDOM, quasi(2)] {
         let mut expected: Option<Vec<u64>> = None;
         for engine in engines_for(&made.path) {
             let reader = BetonReader::open(&engine, &made.path).unwrap();
@@ -90,10 +89,10 @@ fn backends_managers_batches_and_windows_do_not_change_the_order() {
                         "{}, {memory:?}, {traversal:?}, {batch_size}",
                         engine.backend().kind()
                     );
-                    let options = SampleOptions::new().traversal(traversal).memory_manager(memory);
+                    let options = SampleOptions::new().order(traversal).memory_manager(memory);
                     let options =
                         options.batch_size(batch_size).prefetch_window_bytes(window_bytes);
-                    let mut source = options.start(&reader).unwrap();
+                    let mut source = options.open(&reader).unwrap();
                     let mut seen = Vec::new();
                     for batch in source.by_ref() {
                         let batch = batch.unwrap();
@@ -112,7 +111,7 @@ fn backends_managers_batches_and_windows_do_not_change_the_order() {
 fn epochs_differ_and_come_again() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
     for traversal in [RANDOM, quasi(1)] {
-        let mut source = SampleOptions::new().traversal(traversal).start(&reader).unwrap();
+        let mut source = SampleOptions::new().order(traversal).open(&reader).unwrap();
         let first = ids(&mut source);
         assert!(source.next_batch().unwrap().is_none());
         source.set_epoch(1);
@@ -128,11 +127,11 @@ fn epochs_differ_and_come_again() {
 #[test]
 fn ranks_share_an_epoch() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
-    for traversal in [Traversal::Sequential, RANDOM, quasi(1)] {
-        let options = SampleOptions::new().traversal(traversal).batch_size(32);
-        let whole = ids(&mut options.clone().start(&reader).unwrap());
+    for traversal in [Order::Sequential, RANDOM, quasi(1)] {
+        let options = SampleOptions::new().order(traversal).batch_size(32);
+        let whole = ids(&mut options.clone().open(&reader).unwrap());
         let parts: Vec<u64> = (0..7)
-            .flat_map(|rank| ids(&mut options.clone().partition(rank, 7).start(&reader).unwrap()))
+            .flat_map(|rank| ids(&mut options.clone().partition(rank, 7).open(&reader).unwrap()))
             .collect();
         assert_eq!(parts, whole);
     }
@@ -143,7 +142,7 @@ fn a_short_batch_is_last_or_left_out() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
     let lens = |drop_last| -> Vec<usize> {
         let options = SampleOptions::new().batch_size(80).drop_last(drop_last);
-        options.start(&reader).unwrap().map(|batch| batch.unwrap().len()).collect()
+        options.open(&reader).unwrap().map(|batch| batch.unwrap().len()).collect()
     };
     assert_eq!(lens(false), [80, 80, 80, 60]);
     assert_eq!(lens(true), [80, 80, 80]);
@@ -152,13 +151,13 @@ fn a_short_batch_is_last_or_left_out() {
 #[test]
 fn what_is_dropped_does_not_remain() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
-    let mut source = SampleOptions::new().batch_size(80).drop_last(true).start(&reader).unwrap();
+    let mut source = SampleOptions::new().batch_size(80).drop_last(true).open(&reader).unwrap();
     for left in [240, 160, 80] {
-        assert_eq!((source.remaining_samples(), source.next_ids().len()), (left, 80));
+        assert_eq!((source.remaining_items(), source.next_ids().len()), (left, 80));
         let ids = source.next_ids();
         assert_eq!(source.next_batch().unwrap().unwrap().ids(), ids);
     }
-    assert_eq!((source.remaining_samples(), source.next_ids()), (0, vec![]));
+    assert_eq!((source.remaining_items(), source.next_ids()), (0, vec![]));
     assert!(source.next_batch().unwrap().is_none());
 }
 
@@ -169,8 +168,8 @@ fn without_short_batches_all_ranks_have_as_many() {
     for (batch_size, batches) in [(43, 0), (42, 1), (21, 2), (1, 42)] {
         for rank in 0..7 {
             let options = SampleOptions::new().batch_size(batch_size).drop_last(true);
-            let source = options.partition(rank, 7).start(&reader).unwrap();
-            assert_eq!(source.remaining_samples(), batches * batch_size as u64);
+            let source = options.partition(rank, 7).open(&reader).unwrap();
+            assert_eq!(source.remaining_items(), batches * batch_size as u64);
             assert_eq!(source.count() as u64, batches);
         }
     }
@@ -182,7 +181,7 @@ fn a_batch_may_be_said_to_have_more_samples_than_there_are() {
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
     let reader = BetonReader::open(&engine, &made.path).unwrap();
     for batch_size in [1_000_000, usize::MAX] {
-        let sources = [1, 2].map(|_| SampleOptions::new().batch_size(batch_size).start(&reader));
+        let sources = [1, 2].map(|_| SampleOptions::new().batch_size(batch_size).open(&reader));
         for source in sources {
             assert_eq!(ids(&mut source.unwrap()).len(), 10);
         }
@@ -203,7 +202,7 @@ fn a_batch_larger_than_all_memory_is_an_error_at_once() {
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
     let reader = BetonReader::open(&engine, &path).unwrap();
     let options = SampleOptions::new().batch_size(8).memory_patience(Duration::from_secs(600));
-    let mut source = options.start(&reader).unwrap();
+    let mut source = options.open(&reader).unwrap();
     let error = source.find_map(Result::err).unwrap();
     assert!(matches!(error, Error::InvalidOption { option: "batch_size", .. }), "{error}");
     assert_eq!(source.next_ids()[0], 400);
@@ -228,9 +227,9 @@ fn a_batch_that_is_tried_again_keeps_to_its_pages() {
         (0..held_bytes / HELD).map(|_| engine.pool().try_take(HELD).unwrap()).collect();
     for seed in 0..8 {
         let options = SampleOptions::new().memory_manager(process_cache(2)).batch_size(4);
-        let options = options.traversal(Traversal::Random { seed, epoch: 0 });
+        let options = options.order(Order::Shuffled { seed });
         let options = options.prefetch_window_bytes(0).memory_patience(Duration::ZERO);
-        let mut source = options.start(&reader).unwrap();
+        let mut source = options.open(&reader).unwrap();
         let error = source.find_map(Result::err).unwrap();
         for error in [error, source.next_batch().unwrap_err(), source.next_batch().unwrap_err()] {
             assert!(matches!(error, Error::Backend { .. }), "{seed}: {error}");
@@ -244,11 +243,11 @@ fn a_source_goes_on_where_another_stopped() {
     let made = Made::new(500, 6).file();
     let engine = Engine::new().unwrap();
     let reader = BetonReader::open(&engine, &made.path).unwrap();
-    for traversal in [Traversal::Sequential, RANDOM, quasi(2)] {
+    for traversal in [Order::Sequential, RANDOM, quasi(2)] {
         for memory in [MemoryManager::Direct, process_cache(2)] {
-            let options = SampleOptions::new().traversal(traversal).memory_manager(memory);
+            let options = SampleOptions::new().order(traversal).memory_manager(memory);
             let options = options.partition(1, 2);
-            let mut source = options.clone().batch_size(40).start(&reader).unwrap();
+            let mut source = options.clone().batch_size(40).open(&reader).unwrap();
             source.set_epoch(3);
             let whole = ids(&mut source);
             source.reset();
@@ -256,8 +255,8 @@ fn a_source_goes_on_where_another_stopped() {
             (0..3)
                 .for_each(|_| seen.extend_from_slice(source.next_batch().unwrap().unwrap().ids()));
             let state = source.state();
-            assert_eq!(state.delivered_samples(), 120);
-            let mut later = options.clone().batch_size(17).start(&reader).unwrap();
+            assert_eq!(state.delivered_items(), 120);
+            let mut later = options.clone().batch_size(17).open(&reader).unwrap();
             later.resume(&state).unwrap();
             for batch in later.by_ref() {
                 let batch = batch.unwrap();
@@ -278,13 +277,10 @@ fn a_source_goes_on_where_another_stopped() {
 #[test]
 fn a_state_can_be_written_and_read() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
-    let mut source = SampleOptions::new().traversal(RANDOM).start(&reader).unwrap();
+    let mut source = SampleOptions::new().order(RANDOM).open(&reader).unwrap();
     source.next_batch().unwrap();
     let text = serde_json::to_string(&source.state()).unwrap();
-    assert_eq!(
-        serde_json::from_str::<ringmain::beton::SampleState>(&text).unwrap(),
-        source.state()
-    );
+    assert_eq!(serde_json::from_str::<ringmain::beton::EpochState>(&text).unwrap(), source.state());
 }
 
 #[test]
@@ -293,23 +289,23 @@ fn a_state_of_something_else_is_refused() {
     let reader = BetonReader::open(&engine, vector()).unwrap();
     let made = Made::new(300, 2).file();
     let other = BetonReader::open(&engine, &made.path).unwrap();
-    let state = SampleOptions::new().traversal(RANDOM).start(&reader).unwrap().state();
+    let state = SampleOptions::new().order(RANDOM).open(&reader).unwrap().state();
     let refused = |reader: &BetonReader, options: SampleOptions| {
-        let error = options.start(reader).unwrap().resume(&state).unwrap_err();
+        let error = options.open(reader).unwrap().resume(&state).unwrap_err();
         assert!(matches!(error, Error::StateMismatch { .. }), "{error}");
     };
-    refused(&other, SampleOptions::new().traversal(RANDOM));
+    refused(&other, SampleOptions::new().order(RANDOM));
     // The same samples in other pages have another quasi-random order.
     let (one, two) = (Made::scattered(90, 4, 1).file(), Made::scattered(90, 4, 3).file());
     let [one, two] = [&one, &two].map(|made| BetonReader::open(&engine, &made.path).unwrap());
     assert_eq!((one.region_bytes(), one.regions()), (two.region_bytes(), two.regions()));
     let [one, mut two] =
-        [&one, &two].map(|reader| SampleOptions::new().traversal(quasi(2)).start(reader).unwrap());
+        [&one, &two].map(|reader| SampleOptions::new().order(quasi(2)).open(reader).unwrap());
     let error = two.resume(&one.state()).unwrap_err();
     assert!(matches!(error, Error::StateMismatch { .. }), "{error}");
     refused(&reader, SampleOptions::new());
-    refused(&reader, SampleOptions::new().traversal(Traversal::Random { seed: 6, epoch: 0 }));
-    refused(&reader, SampleOptions::new().traversal(RANDOM).partition(0, 2));
+    refused(&reader, SampleOptions::new().order(Order::Shuffled { seed: 6 }));
+    refused(&reader, SampleOptions::new().order(RANDOM).partition(0, 2));
 }
 
 #[test]
@@ -318,7 +314,7 @@ fn options_that_cannot_work_are_refused() {
     let engine = engines_with(&vector(), pread).remove(0);
     let reader = BetonReader::open(&engine, vector()).unwrap();
     let refused = |options: SampleOptions, words: &[&str]| {
-        let error = options.start(&reader).unwrap_err();
+        let error = options.open(&reader).unwrap_err();
         assert!(matches!(error, Error::InvalidOption { .. }), "{error}");
         let text = error.to_string();
         words
@@ -331,7 +327,7 @@ fn options_that_cannot_work_are_refused() {
     let small = Engine::builder().backend(engine.backend().kind()).memory_limit_bytes(6 << 20);
     let reader = BetonReader::open(&small.build().unwrap(), vector()).unwrap();
     let options = SampleOptions::new().memory_manager(process_cache(2)).batch_size(1);
-    let error = options.start(&reader).unwrap_err().to_string();
+    let error = options.open(&reader).unwrap_err().to_string();
     let (pages, need) = (2 * PAGE, "raise memory_limit_bytes to");
     assert!(error.contains(&format!("{pages} bytes of pages")) && error.contains(need), "{error}");
     let error = small_engine_epoch(64 << 10).unwrap_err().to_string();
@@ -344,7 +340,7 @@ fn options_that_cannot_work_are_refused() {
 fn small_engine_epoch(limit_bytes: usize) -> Result<SampleSource, Error> {
     let engine = Engine::builder().backend(BackendKind::Pread).memory_limit_bytes(limit_bytes);
     let reader = BetonReader::open(&engine.build().unwrap(), vector()).unwrap();
-    SampleOptions::new().batch_size(300).start(&reader)
+    SampleOptions::new().batch_size(300).open(&reader)
 }
 
 /// A caller who looks after other things meanwhile has what others have.
@@ -354,13 +350,10 @@ fn waiting_in_parts_gives_the_same_batches() {
     let reader = BetonReader::open(&engine, vector()).unwrap();
     for window_bytes in [0, 8 << 20] {
         let options = || {
-            SampleOptions::new()
-                .batch_size(64)
-                .traversal(RANDOM)
-                .prefetch_window_bytes(window_bytes)
+            SampleOptions::new().batch_size(64).order(RANDOM).prefetch_window_bytes(window_bytes)
         };
-        let expected = ids(&mut options().start(&reader).unwrap());
-        let (mut source, mut found) = (options().start(&reader).unwrap(), Vec::new());
+        let expected = ids(&mut options().open(&reader).unwrap());
+        let (mut source, mut found) = (options().open(&reader).unwrap(), Vec::new());
         loop {
             match source.next_batch_within(Duration::from_millis(1)) {
                 Poll::Pending => {}

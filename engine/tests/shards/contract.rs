@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use ringmain::Error;
-use ringmain::shards::{CorpusRowSource, Delivered, Order, RowBatch, ShardOptions, ShardSource};
+use ringmain::shards::{CorpusRowSource, Order, RowBatch, RowType, ShardOptions, ShardSource};
 use ringmain::{Engine, Residency};
 
 use crate::corpus::{Corpus, digest, drain, stream};
@@ -14,10 +14,13 @@ fn corpus() -> Corpus {
     Corpus::new(&[500, 1, 0, 700, 299], 17)
 }
 
+/// The epoch whose orders are pinned.
+const EPOCH: u64 = 2;
+
 fn orders() -> [Order; 3] {
     let block_rows = NonZeroU64::new(64).unwrap();
-    let shuffled = Order::Shuffled { seed: 5, epoch: 2 };
-    [Order::Sequential, shuffled, Order::BlockShuffled { seed: 5, epoch: 2, block_rows }]
+    let shuffled = Order::Shuffled { seed: 5 };
+    [Order::Sequential, shuffled, Order::BlockShuffled { seed: 5, block_items: block_rows }]
 }
 
 /// What every release must deliver, by another implementation of what `docs/design.md` says. Never
@@ -31,7 +34,10 @@ const PINNED: [&str; 3] = [
 /// What is delivered in each order, once it was found to have the pinned digests.
 fn pinned_streams(corpus: &Corpus) -> [Vec<u64>; 3] {
     let engine = Engine::builder().backend("memory".parse().unwrap()).build().unwrap();
-    let open = |order| ShardOptions::new().order(order).open_dir(&engine, corpus.path()).unwrap();
+    let open = |order| {
+        let options = ShardOptions::new().order(order).epoch(EPOCH);
+        options.open_dir(&engine, corpus.path()).unwrap()
+    };
     let streams = orders().map(|order| stream(&mut open(order)));
     assert_eq!(streams.each_ref().map(|stream| digest(stream)), PINNED);
     streams
@@ -45,11 +51,12 @@ fn check_all(
     window_bytes: usize,
 ) {
     for (order, expected) in orders().into_iter().zip(pinned) {
-        for delivered in [Delivered::F64, Delivered::F32] {
+        for delivered in [RowType::F64, RowType::F32] {
             let mut source = ShardOptions::new()
+                .epoch(EPOCH)
                 .order(order)
-                .batch_rows(batch_rows)
-                .delivered(delivered)
+                .batch_size(batch_rows)
+                .row_type(delivered)
                 .prefetch_window_bytes(window_bytes)
                 .open_dir(engine, corpus.path())
                 .unwrap();
@@ -108,8 +115,8 @@ fn the_smallest_engine_delivers_the_same() {
 fn large_batches_are_whole() {
     let corpus = Corpus::new(&[700, 900], 2048);
     for engine in engines_for(&corpus.paths[0]) {
-        for delivered in [Delivered::F64, Delivered::F32] {
-            let options = ShardOptions::new().delivered(delivered).batch_rows(512);
+        for delivered in [RowType::F64, RowType::F32] {
+            let options = ShardOptions::new().row_type(delivered).batch_size(512);
             let mut source = options.open_dir(&engine, corpus.path()).unwrap();
             let first = drain(&mut source);
             assert!(first.iter().copied().eq(0..corpus.rows), "{}", engine.backend().kind());
@@ -121,7 +128,7 @@ fn large_batches_are_whole() {
 fn sequential_batches_end_with_their_shards() {
     let corpus = corpus();
     let engine = Engine::new().unwrap();
-    let options = ShardOptions::new().batch_rows(400);
+    let options = ShardOptions::new().batch_size(400);
     let source = options.open(&engine, &corpus.paths).unwrap();
     let sizes: Vec<usize> = source.map(|batch| batch.unwrap().len()).collect();
     assert_eq!(sizes, [400, 100, 1, 400, 300, 299]);
@@ -167,7 +174,7 @@ fn batches_are_arrays() {
     let batch = ShardSource::open(&engine, [&path]).unwrap().next().unwrap().unwrap();
     assert_eq!(batch.view_f64().unwrap(), rows);
     assert!(batch.view_f32().is_none());
-    let options = ShardOptions::new().delivered(Delivered::F32);
+    let options = ShardOptions::new().row_type(RowType::F32);
     let batch = options.open(&engine, [&path]).unwrap().next().unwrap().unwrap();
     assert_eq!(batch.view_f32().unwrap(), rows.mapv(|value| value as f32));
 }

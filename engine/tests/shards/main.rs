@@ -7,7 +7,6 @@
 mod contract;
 mod corpus;
 mod memory;
-mod model;
 mod sharing;
 #[path = "../support/mod.rs"]
 mod support;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ringmain::Engine;
 use ringmain::Error;
-use ringmain::shards::{Delivered, Order, ShardOptions};
+use ringmain::shards::{Order, RowType, ShardOptions};
 
 use crate::corpus::{Corpus, check_rows, drain};
 use crate::support::engines_with;
@@ -20,8 +20,8 @@ fn whoever_holds_all_batches_is_told_and_can_go_on() {
     for engine in engines_with(&corpus.paths[0], small) {
         for window_bytes in [0, 1, 8 << 20] {
             let mut source = ShardOptions::new()
-                .batch_rows(16)
-                .delivered(Delivered::F32)
+                .batch_size(16)
+                .row_type(RowType::F32)
                 .prefetch_window_bytes(window_bytes)
                 .memory_patience(Duration::from_millis(20))
                 .open_dir(&engine, corpus.path())
@@ -34,7 +34,10 @@ fn whoever_holds_all_batches_is_told_and_can_go_on() {
                 }
             };
             assert!(matches!(error, Error::MemorySpent { .. }), "{error}");
-            assert!(error.to_string().contains("drop batches, buffers or tensors sooner"), "{error}");
+            assert!(
+                error.to_string().contains("drop batches, buffers or tensors sooner"),
+                "{error}"
+            );
             // Less than the 30 seconds for which a pool lets callers wait.
             assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
             let rows: usize = held.iter().map(|batch| batch.len()).sum();
@@ -53,7 +56,7 @@ fn whoever_holds_all_batches_is_told_and_can_go_on() {
 fn a_batch_is_waited_for_while_others_hold_the_memory() {
     let corpus = Corpus::new(&[300], WIDTH);
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
-    let options = ShardOptions::new().batch_rows(10).delivered(Delivered::F32);
+    let options = ShardOptions::new().batch_size(10).row_type(RowType::F32);
     let mut source = options.open_dir(&engine, corpus.path()).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
@@ -82,8 +85,8 @@ fn sources_of_one_engine_do_not_disturb_each_other() {
             let (engine, corpus) = (&engine, &corpus);
             scope.spawn(move || {
                 let mut source = ShardOptions::new()
-                    .batch_rows(8)
-                    .order(Order::Shuffled { seed: 1, epoch: 0 })
+                    .batch_size(8)
+                    .order(Order::Shuffled { seed: 1 })
                     .partition(rank, 4)
                     .memory_patience(Duration::from_secs(60))
                     .open_dir(engine, corpus.path())
@@ -99,7 +102,7 @@ fn sources_of_one_engine_do_not_disturb_each_other() {
 fn a_source_is_dropped_while_the_memory_is_spent() {
     let corpus = Corpus::new(&[300], WIDTH);
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
-    let options = ShardOptions::new().batch_rows(10).memory_patience(Duration::from_secs(3600));
+    let options = ShardOptions::new().batch_size(10).memory_patience(Duration::from_secs(3600));
     let mut source = options.open_dir(&engine, corpus.path()).unwrap();
     let _held = source.next_batch().unwrap();
     let mut rest = Vec::new();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ringmain::Engine;
 use ringmain::Error;
-use ringmain::shards::{Delivered, ShardOptions, ShardSource};
+use ringmain::shards::{RowType, ShardOptions, ShardSource};
 
 use crate::corpus::{Corpus, check_rows, drain};
 use crate::support::{engines_for, engines_with};
@@ -14,7 +14,7 @@ const WIDTH: usize = 1024;
 
 fn open(engine: &Engine, corpus: &Corpus, batch_rows: usize) -> ShardSource {
     ShardOptions::new()
-        .batch_rows(batch_rows)
+        .batch_size(batch_rows)
         .memory_patience(Duration::from_secs(60))
         .open_dir(engine, corpus.path())
         .unwrap()
@@ -64,7 +64,7 @@ fn a_batch_counts_for_its_rows_and_not_for_the_next_size() {
     let corpus = Corpus::new(&[1024], WIDTH);
     for engine in engines_for(&corpus.paths[0]) {
         let mut source = ShardOptions::new()
-            .batch_rows(1024)
+            .batch_size(1024)
             .prefetch_window_bytes(0)
             .open_dir(&engine, corpus.path())
             .unwrap();
@@ -81,10 +81,10 @@ fn a_batch_counts_for_its_rows_and_not_for_the_next_size() {
 fn the_default_batch_is_the_same_on_every_backend() {
     let corpus = Corpus::new(&[600], WIDTH);
     for engine in engines_for(&corpus.paths[0]) {
-        for delivered in [Delivered::F64, Delivered::F32] {
-            let options = ShardOptions::new().delivered(delivered);
+        for delivered in [RowType::F64, RowType::F32] {
+            let options = ShardOptions::new().row_type(delivered);
             let source = options.open_dir(&engine, corpus.path()).unwrap();
-            assert_eq!(source.batch_rows(), 512, "{} {delivered:?}", engine.backend().kind());
+            assert_eq!(source.batch_size(), 512, "{} {delivered:?}", engine.backend().kind());
         }
     }
 }
@@ -94,19 +94,19 @@ fn the_default_batch_is_the_same_on_every_backend() {
 fn a_batch_may_be_larger_than_the_corpus() {
     let corpus = Corpus::new(&[30, 20], 3);
     for engine in engines_for(&corpus.paths[0]) {
-        for delivered in [Delivered::F64, Delivered::F32] {
-            let options = ShardOptions::new().batch_rows(usize::MAX).delivered(delivered);
+        for delivered in [RowType::F64, RowType::F32] {
+            let options = ShardOptions::new().batch_size(usize::MAX).row_type(delivered);
             let mut source = options.open_dir(&engine, corpus.path()).unwrap();
-            assert_eq!(source.batch_rows(), usize::MAX);
+            assert_eq!(source.batch_size(), usize::MAX);
             assert_eq!(drain(&mut source).len(), 50);
         }
     }
     let large = Corpus::new(&[300], WIDTH);
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
     let error = ShardOptions::new()
-        .batch_rows(usize::MAX)
+        .batch_size(usize::MAX)
         .open_dir(&engine, large.path())
         .map(|_| ())
         .unwrap_err();
-    assert!(matches!(error, Error::InvalidOption { option: "batch_rows", .. }), "{error}");
+    assert!(matches!(error, Error::InvalidOption { option: "batch_size", .. }), "{error}");
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ringmain::Error;
 use ringmain::backends::fault::Faults;
-use ringmain::shards::{Delivered, Order, ShardOptions, ShardSource};
+use ringmain::shards::{Order, RowType, ShardOptions, ShardSource};
 use ringmain::{BackendKind, BackendOptions, Engine};
 
 use crate::corpus::{Corpus, check_rows, write_shard};
@@ -98,10 +98,10 @@ fn a_shard_that_changes_after_it_was_opened_is_an_error() {
             continue;
         }
         for mishap in MISHAPS {
-            for delivered in [Delivered::F64, Delivered::F32] {
-                let options = ShardOptions::new().batch_rows(100).delivered(delivered);
+            for delivered in [RowType::F64, RowType::F32] {
+                let options = ShardOptions::new().batch_size(100).row_type(delivered);
                 check_mishap(&engine, options.clone(), mishap);
-                let order = Order::Shuffled { seed: 1, epoch: 0 };
+                let order = Order::Shuffled { seed: 1 };
                 check_mishap(&engine, options.order(order).prefetch_window_bytes(0), mishap);
             }
         }
@@ -114,7 +114,7 @@ fn a_shard_that_changes_in_the_middle_of_an_epoch_is_an_error() {
     for (name, happen, fits) in MISHAPS {
         let corpus = Corpus::new(&[ROWS, ROWS], WIDTH);
         let engine = Engine::new().unwrap();
-        let options = ShardOptions::new().batch_rows(50).prefetch_window_bytes(1);
+        let options = ShardOptions::new().batch_size(50).prefetch_window_bytes(1);
         let mut source = options.open_dir(&engine, corpus.path()).unwrap();
         check_rows(&source.next_batch().unwrap().unwrap());
         if happen(&corpus.paths[1]).is_ok() {
@@ -131,7 +131,7 @@ fn a_file_cut_while_it_is_read_delivers_no_zeros() {
     let probe = Corpus::new(&[1], 1);
     for engine in engines_for(&probe.paths[0]) {
         let corpus = Corpus::new(&[4 * ROWS], WIDTH);
-        let options = ShardOptions::new().batch_rows(64).prefetch_window_bytes(1 << 20);
+        let options = ShardOptions::new().batch_size(64).prefetch_window_bytes(1 << 20);
         let mut source = options.open_dir(&engine, corpus.path()).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -155,7 +155,7 @@ fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
         let options = BackendOptions { faults, ..BackendOptions::default() };
         let kind = BackendKind::Pread;
         let engine = Engine::builder().backend(kind).options(options).build().unwrap();
-        let options = ShardOptions::new().batch_rows(100).prefetch_window_bytes(window_bytes);
+        let options = ShardOptions::new().batch_size(100).prefetch_window_bytes(window_bytes);
         let mut source = options.open_dir(&engine, corpus.path()).unwrap();
         let mut row_ids = Vec::new();
         for _ in 0..2 {
@@ -188,8 +188,8 @@ fn bad_luck_below_does_not_show() {
             Ok(engine)
         });
         let Some(engine) = crate::support::or_unavailable(kind, engine) else { continue };
-        let order = Order::Shuffled { seed: 4, epoch: 0 };
-        let options = ShardOptions::new().batch_rows(100).order(order);
+        let order = Order::Shuffled { seed: 4 };
+        let options = ShardOptions::new().batch_size(100).order(order);
         let mut source = options.open_dir(&engine, corpus.path()).unwrap();
         assert_eq!(crate::corpus::drain(&mut source).len() as u64, corpus.rows, "{kind}");
     }
@@ -200,7 +200,7 @@ fn bad_luck_below_does_not_show() {
 fn the_iterator_goes_on_once_a_batch_has_come() {
     let corpus = Corpus::new(&[300], WIDTH);
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
-    let options = ShardOptions::new().batch_rows(100).prefetch_window_bytes(0);
+    let options = ShardOptions::new().batch_size(100).prefetch_window_bytes(0);
     let options = options.memory_patience(std::time::Duration::ZERO);
     let mut source = options.open_dir(&engine, corpus.path()).unwrap();
     let mut held = Vec::new();

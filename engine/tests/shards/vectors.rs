@@ -126,7 +126,7 @@ fn options_that_cannot_work_are_refused() {
         assert!(error.to_string().contains(word), "`{word}` is missing in: {error}");
         error
     };
-    refused(ShardOptions::new().batch_rows(0), "at least one row");
+    refused(ShardOptions::new().batch_size(0), "at least one row");
     refused(ShardOptions::new().partition(2, 2), "rank 2 of 2");
     refused(ShardOptions::new().partition(0, 0), "rank 0 of 0");
     refused(ShardOptions::new().only_rows([]), "empty list");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ringmain::Engine;
-use ringmain::shards::{Delivered, RowBatch, ShardOptions, ShardSource};
+use ringmain::shards::{RowBatch, RowType, ShardOptions, ShardSource};
 
 use crate::Result;
 
@@ -22,7 +22,7 @@ pub struct Batch {
 impl Loader {
     /// Opens the `*.shard` files of a directory.
     pub fn open(dir: &Path, batch_rows: usize) -> Result<Self> {
-        let options = ShardOptions::new().batch_rows(batch_rows).delivered(Delivered::F32);
+        let options = ShardOptions::new().batch_size(batch_rows).row_type(RowType::F32);
         Ok(Self { source: options.open_dir(&Engine::new()?, dir)? })
     }
 

@@ -1,35 +1,35 @@
-//! Which part of an epoch a rank delivers.
+//! The part of an epoch that a rank delivers.
 
 use std::ops::Range;
 
 /// One of `world` ranks, each of which delivers its part of every epoch.
 ///
-/// The parts are ranges of positions in the order: together they are all rows or samples, none is in
-/// two, and their sizes differ by one at most. In sequential order a rank so reads one contiguous
-/// stretch; of shards its batches are cut at the ends of those, like everybody's. In a shuffled order
-/// its part is a random selection, another one in each epoch.
+/// The parts are ranges of positions in the order. Together they are all items, no item is in two of
+/// them, and their sizes differ by at most one. In sequential order a rank therefore reads one
+/// contiguous stretch. In a shuffled order its part is a random selection, a different one in each
+/// epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Partition {
-    /// Which one, from 0.
+    /// The number of this rank, from 0.
     pub rank: u64,
-    /// How many there are.
+    /// The number of ranks.
     pub world: u64,
 }
 
 impl Default for Partition {
-    /// Everything.
+    /// One rank that delivers everything.
     fn default() -> Self {
         Self { rank: 0, world: 1 }
     }
 }
 
 impl Partition {
-    pub(crate) fn is_valid(&self) -> bool {
+    pub(super) fn is_valid(&self) -> bool {
         self.rank < self.world
     }
 
-    /// The positions of this rank among `len`.
-    pub(crate) fn range(&self, len: u64) -> Range<u64> {
+    /// The positions of this rank, of `len` in total.
+    pub(super) fn range(&self, len: u64) -> Range<u64> {
         let start_of = |rank: u64| {
             let start = u128::from(len) * u128::from(rank) / u128::from(self.world.max(1));
             u64::try_from(start).unwrap_or(len).min(len)

@@ -1,5 +1,6 @@
 //! The prefetcher over schedules that read nothing.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
@@ -9,11 +10,37 @@ const SHORT: Duration = Duration::from_millis(100);
 /// For waits that must not end: no machine is so busy that a thread waits this long for its turn.
 const LONG: Duration = Duration::from_secs(120);
 
+/// The errors of the jobs, in a form that can be compared.
 #[derive(Debug, PartialEq, Eq)]
 enum Trouble {
     Failed(usize),
     NoBuffers,
     Died,
+}
+
+impl Trouble {
+    fn into_error(self) -> Error {
+        let (path, what) = (PathBuf::from("jobs"), "a job");
+        match self {
+            Self::Failed(bytes) => Error::OutOfMemory { bytes },
+            Self::NoBuffers => {
+                let (needed_bytes, in_use_bytes, limit_bytes) = (1, 1, 1);
+                Error::MemorySpent { path, what, needed_bytes, in_use_bytes, limit_bytes }
+            }
+            Self::Died => Error::reader_panicked(&path),
+        }
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::OutOfMemory { bytes } => Self::Failed(bytes),
+            Error::MemorySpent { .. } => Self::NoBuffers,
+            Error::Panicked { .. } => Self::Died,
+            error => panic!("{error}"),
+        }
+    }
 }
 
 /// What the jobs do, and what was seen of them.
@@ -40,13 +67,12 @@ struct Jobs {
 
 impl Schedule for Jobs {
     type Item = usize;
-    type Error = Trouble;
 
     fn next_bytes(&self) -> Option<usize> {
         self.world.jobs.get(self.at).copied()
     }
 
-    fn read(&mut self, room: Room, done: &mut Vec<Done<usize>>) -> Result<(), Trouble> {
+    fn read(&mut self, room: Room, done: &mut Vec<Done<usize>>) -> Result<()> {
         let mut group = 0;
         while let Some(bytes) = self.next_bytes() {
             group += bytes;
@@ -54,10 +80,10 @@ impl Schedule for Jobs {
                 break;
             }
             if self.world.is_spent.load(Ordering::SeqCst) {
-                return if done.is_empty() { Err(Trouble::NoBuffers) } else { Ok(()) };
+                return if done.is_empty() { Err(Trouble::NoBuffers.into_error()) } else { Ok(()) };
             }
             if self.world.fails_at == Some(self.at) {
-                return Err(Trouble::Failed(self.at));
+                return Err(Trouble::Failed(self.at).into_error());
             }
             assert_ne!(self.world.panics_at, Some(self.at), "as the test wants it");
             let now = self.world.outstanding.fetch_add(bytes, Ordering::SeqCst) + bytes;
@@ -76,12 +102,8 @@ impl Schedule for Jobs {
         self.at = item + 1;
     }
 
-    fn is_out_of_buffers(error: &Trouble) -> bool {
-        *error == Trouble::NoBuffers
-    }
-
-    fn reader_died(&self) -> Trouble {
-        Trouble::Died
+    fn path(&self) -> &Path {
+        Path::new("jobs")
     }
 }
 
@@ -119,7 +141,7 @@ fn take(world: &World, prefetcher: &mut Prefetcher<Jobs>) -> Option<Result<usize
     if let Some(Ok(item)) = &outcome {
         world.outstanding.fetch_sub(world.jobs[*item], Ordering::SeqCst);
     }
-    outcome
+    outcome.map(|outcome| outcome.map_err(Trouble::from))
 }
 
 #[test]
@@ -155,7 +177,7 @@ fn an_idle_consumer_has_one_window_read_for_it() {
 fn the_queue_has_room_for_the_window_before_anything_is_read() {
     for (window_bytes, jobs) in [(1, 1), (45, 4), (100, 10), (usize::MAX, QUEUE_LEN_MAX)] {
         let (_world, mut prefetcher) = prefetcher(spent(), window_bytes);
-        assert_eq!(prefetcher.next_within(Duration::ZERO), Poll::Pending);
+        assert!(prefetcher.next_within(Duration::ZERO).is_pending());
         let reader = prefetcher.reader.as_ref().unwrap();
         assert!(reader.shared.lock().ready.capacity() >= jobs, "{window_bytes}");
     }
@@ -218,7 +240,7 @@ fn in_parts(prefetcher: &mut Prefetcher<Jobs>, part: Duration) -> Option<Result<
     let start = Instant::now();
     loop {
         if let Poll::Ready(outcome) = prefetcher.next_within(part) {
-            return outcome;
+            return outcome.map(|outcome| outcome.map_err(Trouble::from));
         }
         assert!(start.elapsed() < LONG, "it waits for ever");
     }
@@ -230,7 +252,7 @@ fn a_caller_that_waits_in_parts_has_the_same_jobs() {
     for window_bytes in [0, 100] {
         let (world, mut prefetcher) = prefetcher(spent(), window_bytes);
         let start = Instant::now();
-        assert_eq!(prefetcher.next_within(SHORT), Poll::Pending, "{window_bytes}");
+        assert!(prefetcher.next_within(SHORT).is_pending(), "{window_bytes}");
         assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
         assert_eq!(prefetcher.position().at, 0);
         world.is_spent.store(false, Ordering::SeqCst);
@@ -274,7 +296,7 @@ fn a_caller_that_was_away_waits_anew() {
         let (world, mut prefetcher) = patient(spent(), window_bytes, patience);
         for _ in 0..2 {
             let outcome = prefetcher.next_within(Duration::ZERO);
-            assert_eq!(outcome, Poll::Pending, "{window_bytes}: the old wait");
+            assert!(outcome.is_pending(), "{window_bytes}: the old wait");
             make_old(&mut prefetcher);
         }
         world.is_spent.store(false, Ordering::SeqCst);

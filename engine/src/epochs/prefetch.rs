@@ -12,12 +12,14 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use std::path::Path;
+
 use crate::reserve::Need;
+use crate::{Error, Result};
 
 /// What is to be read, one job after the other. A clone goes on from the same place.
 pub(crate) trait Schedule: Clone + Send + 'static {
     type Item: Send + 'static;
-    type Error: Send + 'static;
 
     /// The bytes that the next job counts for; `None` when there is none.
     fn next_bytes(&self) -> Option<usize>;
@@ -25,16 +27,13 @@ pub(crate) trait Schedule: Clone + Send + 'static {
     /// Does the next job, and as many after it as there is room for, or fewer, and moves on past
     /// those that were done. What they give is appended, also when a later one fails: the error is
     /// that of the next job then. Never waits for buffers.
-    fn read(&mut self, room: Room, done: &mut Vec<Done<Self::Item>>) -> Result<(), Self::Error>;
+    fn read(&mut self, room: Room, done: &mut Vec<Done<Self::Item>>) -> Result<()>;
 
     /// Moves on past the job that gave the item, which is the next one.
     fn pass(&mut self, item: &Self::Item);
 
-    /// Whether the error only says that there is no buffer at the moment.
-    fn is_out_of_buffers(error: &Self::Error) -> bool;
-
-    /// The error that the thread which reads has panicked.
-    fn reader_died(&self) -> Self::Error;
+    /// The file that an error of the thread itself names.
+    fn path(&self) -> &Path;
 }
 
 /// What may be read now.
@@ -65,7 +64,7 @@ pub(crate) struct Limits {
 }
 
 /// What the next job gave; `None` at the end.
-type Outcome<S> = Option<Result<<S as Schedule>::Item, <S as Schedule>::Error>>;
+type Outcome<S> = Option<Result<<S as Schedule>::Item>>;
 
 /// While there are no buffers the pool is asked again after this long, and then less often.
 const PAUSE_MIN: Duration = Duration::from_micros(250);
@@ -111,7 +110,7 @@ struct Shared<S: Schedule> {
 struct State<S: Schedule> {
     ready: VecDeque<Done<S::Item>>,
     ready_bytes: usize,
-    failure: Option<S::Error>,
+    failure: Option<Error>,
     /// The thread has ended, or is about to.
     is_over: bool,
     /// The consumer wants the thread to end.
@@ -169,7 +168,8 @@ impl<S: Schedule> Prefetcher<S> {
         }
         let Some(reader) = &self.reader else { return Poll::Pending }; // it was just started
         let Poll::Ready(outcome) = reader.take(deadline) else { return Poll::Pending };
-        let outcome = outcome.map_err(|error| error.unwrap_or_else(|| self.position.reader_died()));
+        let outcome = outcome
+            .map_err(|error| error.unwrap_or_else(|| Error::reader_panicked(self.position.path())));
         match &outcome {
             Ok(item) => self.position.pass(item),
             Err(_) => self.stop(),
@@ -220,7 +220,7 @@ impl<S: Schedule> Prefetcher<S> {
     }
 
     /// One job on the caller's thread.
-    fn read_here(&mut self, deadline: Option<Instant>) -> Poll<Result<S::Item, S::Error>> {
+    fn read_here(&mut self, deadline: Option<Instant>) -> Poll<Result<S::Item>> {
         let (since, mut pause) = (self.waits_since.take().unwrap_or_else(Instant::now), PAUSE_MIN);
         // A job done before a failure would be lost, so it is one at a time.
         let room = Room { budget_bytes: 0, need: Need::Awaited };
@@ -230,10 +230,10 @@ impl<S: Schedule> Prefetcher<S> {
                 return Poll::Ready(Ok(done.item));
             }
             let error = match outcome {
-                Err(error) if !S::is_out_of_buffers(&error) => return Poll::Ready(Err(error)),
+                Err(error) if !is_out_of_memory(&error) => return Poll::Ready(Err(error)),
                 Err(error) => error,
                 // A schedule that breaks its promise.
-                Ok(()) => return Poll::Ready(Err(self.position.reader_died())),
+                Ok(()) => return Poll::Ready(Err(Error::reader_panicked(self.position.path()))),
             };
             if since.elapsed() >= self.limits.patience {
                 return Poll::Ready(Err(error));
@@ -263,11 +263,11 @@ impl<S: Schedule> Reader<S> {
     fn is_out_of_patience(&self) -> bool {
         let mut state = self.shared.lock();
         state.consumer_waits_since = None;
-        state.failure.as_ref().is_some_and(S::is_out_of_buffers)
+        state.failure.as_ref().is_some_and(is_out_of_memory)
     }
 
     /// An error of `None` says that the thread has panicked.
-    fn take(&self, deadline: Option<Instant>) -> Poll<Result<S::Item, Option<S::Error>>> {
+    fn take(&self, deadline: Option<Instant>) -> Poll<Result<S::Item, Option<Error>>> {
         let mut state = self.shared.lock();
         loop {
             if state.reader_waits {
@@ -382,13 +382,18 @@ impl<S: Schedule> Shared<S> {
         true
     }
 
-    fn end(&self, failure: Option<S::Error>) {
+    fn end(&self, failure: Option<Error>) {
         let mut state = self.lock();
         state.is_over = true;
         state.failure = state.failure.take().or(failure);
         drop(state);
         self.is_filled.notify_one();
     }
+}
+
+/// Whether the error only says that there is no buffer at the moment.
+fn is_out_of_memory(error: &Error) -> bool {
+    matches!(error, Error::MemorySpent { .. })
 }
 
 /// Tells the consumer when the thread ends, also by a panic.
@@ -412,7 +417,7 @@ fn run<S: Schedule>(shared: &Shared<S>, mut schedule: S, limits: Limits) {
         shared.hand_over(&mut done);
         match outcome {
             Ok(()) => pause = PAUSE_MIN,
-            Err(error) if S::is_out_of_buffers(&error) => {
+            Err(error) if is_out_of_memory(&error) => {
                 if !shared.wait_for_buffers(room.need, pause, limits.patience) {
                     return shared.end(Some(error));
                 }

@@ -1,0 +1,258 @@
+//! One epoch of a rank: its positions, cut into batches.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ringmain_backends::Expectation;
+
+use super::dataset::{BatchReader, Dataset};
+use super::options::EpochOptions;
+use super::order::Order;
+use super::prefetch::{Done, Room, Schedule};
+use super::sequence::Sequence;
+use crate::Result;
+use crate::reserve::Share;
+
+/// What stays the same during an epoch.
+#[derive(Debug)]
+pub(crate) struct Epoch<D: Dataset> {
+    pub(crate) data: Arc<D>,
+    pub(super) order: Order,
+    /// The number of the epoch.
+    pub(super) number: u64,
+    sequence: Sequence,
+    /// The positions of this rank.
+    pub(super) range: Range<u64>,
+    /// One past the last position that is delivered. With `drop_last` it is the same distance from
+    /// the start for every rank.
+    end: u64,
+    pub(crate) batch_items: usize,
+    drop_last: bool,
+    /// The memory of one batch, which other sources leave free.
+    pub(crate) share: Arc<Share>,
+}
+
+/// The place of a batch in an epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchPlace {
+    pub(crate) position: u64,
+    /// The number of its items.
+    pub(crate) len: usize,
+}
+
+impl<D: Dataset> Epoch<D> {
+    pub(crate) fn new(
+        data: Arc<D>,
+        options: &EpochOptions,
+        batch_items: usize,
+        share: Arc<Share>,
+    ) -> Self {
+        let (items, partition) = (data.item_count(), options.partition);
+        let range = partition.range(items);
+        let end = match items.checked_div(partition.world) {
+            Some(items_of_every_rank) if options.drop_last => range.start + items_of_every_rank,
+            _ => range.end,
+        };
+        Self {
+            sequence: Sequence::new(options.order, options.epoch, &*data),
+            order: options.order,
+            number: options.epoch,
+            range,
+            end,
+            batch_items,
+            drop_last: options.drop_last,
+            share,
+            data,
+        }
+    }
+
+    /// The same items in the order of another epoch.
+    pub(super) fn with_number(&self, number: u64) -> Self {
+        Self {
+            sequence: Sequence::new(self.order, number, &*self.data),
+            number,
+            data: Arc::clone(&self.data),
+            range: self.range.clone(),
+            share: Arc::clone(&self.share),
+            ..*self
+        }
+    }
+
+    /// Tells the backend how the files are going to be read. Shuffled orders are made for many
+    /// epochs, so the data will be read again; a sequential epoch is read again once it was begun a
+    /// second time.
+    pub(super) fn expect(&self, is_begun_again: bool) {
+        let (files, bytes) = self.data.files();
+        let will_be_reread = is_begun_again || self.order != Order::Sequential;
+        let expectation = Expectation {
+            access: self.order.access(),
+            reread_bytes: will_be_reread.then_some(bytes),
+        };
+        // Only a hint: a file that is gone is an error when it is read.
+        let _hint = self.data.engine().backend().expect(&files, &expectation);
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.order == Order::Sequential
+    }
+
+    /// One past the last position that the batch at `position` may reach.
+    fn run_end(&self, position: u64) -> u64 {
+        let end = if self.is_sequential() { self.data.run_end(position) } else { self.end };
+        end.min(self.end)
+    }
+
+    /// The batch that begins at `position`, or the next one if short batches are dropped there. It is
+    /// empty at the end of the epoch.
+    pub(crate) fn batch(&self, position: u64) -> BatchPlace {
+        let position = self.skip_short(position);
+        if position >= self.end {
+            return BatchPlace { position, len: 0 };
+        }
+        let left = usize::try_from(self.run_end(position) - position).unwrap_or(usize::MAX);
+        BatchPlace { position, len: left.min(self.batch_items) }
+    }
+
+    /// The position itself, or that of the next full batch if short batches are dropped.
+    fn skip_short(&self, mut position: u64) -> u64 {
+        while self.drop_last && position < self.end {
+            let run_end = self.run_end(position);
+            if run_end - position >= self.batch_items as u64 {
+                break;
+            }
+            position = run_end;
+        }
+        position
+    }
+
+    /// The number of items that are delivered from `position` on.
+    pub(super) fn items_from(&self, position: u64) -> u64 {
+        self.totals_from(position).0
+    }
+
+    /// The number of batches from `position` on.
+    pub(super) fn batches_from(&self, position: u64) -> u64 {
+        self.totals_from(position).1
+    }
+
+    fn totals_from(&self, mut position: u64) -> (u64, u64) {
+        let (mut items, mut batches) = (0, 0);
+        while position < self.end {
+            let run_end = self.run_end(position);
+            let batches_of_run = self.batches_in(run_end - position);
+            let items_of_batches = batches_of_run.saturating_mul(self.batch_items as u64);
+            items += items_of_batches.min(run_end - position);
+            batches += batches_of_run;
+            position = run_end;
+        }
+        (items, batches)
+    }
+
+    /// The number of batches that consecutive items of one run make.
+    fn batches_in(&self, items: u64) -> u64 {
+        let size = self.batch_items as u64;
+        if self.drop_last { items / size } else { items.div_ceil(size) }
+    }
+
+    /// The position after another `batches`.
+    pub(super) fn after_batches(&self, mut position: u64, mut batches: u64) -> u64 {
+        // Run by run: there may be millions of batches.
+        while batches > 0 && position < self.end {
+            let run_end = self.run_end(position);
+            let batches_of_run = self.batches_in(run_end - position);
+            if batches < batches_of_run {
+                return position + batches * self.batch_items as u64;
+            }
+            batches -= batches_of_run;
+            position = run_end;
+        }
+        position
+    }
+
+    /// The ids of the items at the positions from `position` on.
+    pub(crate) fn fill_ids(&self, position: u64, ids: &mut [u64]) {
+        self.sequence.fill(position, ids);
+        self.data.to_ids(ids);
+    }
+
+    /// The ids of the batch at `position`.
+    pub(crate) fn batch_ids(&self, position: u64, ids: &mut Vec<u64>) {
+        let batch = self.batch(position);
+        ids.clear();
+        ids.resize(batch.len, 0);
+        self.fill_ids(batch.position, ids);
+    }
+
+    /// Where an item stands in this epoch.
+    pub(super) fn position_of(&self, item: u64) -> u64 {
+        self.sequence.position_of(item)
+    }
+
+    /// The largest batch that can occur with batches of up to `batch_items`.
+    pub(super) fn largest_batch(data: &D, options: &EpochOptions, batch_items: usize) -> usize {
+        let range = options.partition.range(data.item_count());
+        let mut items = range.end.saturating_sub(range.start);
+        if options.order == Order::Sequential {
+            items = items.min(data.run_items_max());
+        }
+        usize::try_from(items).unwrap_or(usize::MAX).min(batch_items).max(1)
+    }
+}
+
+/// The batches of an epoch from a position on, for the prefetcher.
+#[derive(Debug)]
+pub(crate) struct BatchSchedule<D: Dataset> {
+    epoch: Arc<Epoch<D>>,
+    position: u64,
+    reader: D::Reader,
+}
+
+impl<D: Dataset> Clone for BatchSchedule<D> {
+    fn clone(&self) -> Self {
+        let (epoch, reader) = (Arc::clone(&self.epoch), self.reader.clone());
+        Self { epoch, position: self.position, reader }
+    }
+}
+
+impl<D: Dataset> BatchSchedule<D> {
+    pub(super) fn new(epoch: Arc<Epoch<D>>, position: u64) -> Self {
+        let position = epoch.skip_short(position);
+        let reader = D::Reader::new(&epoch, position);
+        Self { epoch, position, reader }
+    }
+
+    pub(super) fn epoch(&self) -> &Arc<Epoch<D>> {
+        &self.epoch
+    }
+
+    /// The position of the next item.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+}
+
+impl<D: Dataset> Schedule for BatchSchedule<D> {
+    type Item = D::Delivery;
+
+    fn next_bytes(&self) -> Option<usize> {
+        let has_batch = self.epoch.batch(self.position).len > 0;
+        has_batch.then(|| D::Reader::window_bytes(&self.epoch, self.position))
+    }
+
+    fn read(&mut self, room: Room, done: &mut Vec<Done<D::Delivery>>) -> Result<()> {
+        let before = done.len();
+        let outcome = self.reader.read(&self.epoch, self.position, room, done);
+        for done in &done[before..] {
+            self.pass(&done.item);
+        }
+        outcome
+    }
+
+    fn pass(&mut self, delivery: &D::Delivery) {
+        self.position = self.epoch.skip_short(self.position + D::positions(delivery));
+    }
+
+    fn path(&self) -> &std::path::Path {
+        self.epoch.data.path()
+    }
+}

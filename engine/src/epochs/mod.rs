@@ -1,0 +1,42 @@
+//! Epochs: passes over all items of a data set, in batches, while a thread reads ahead.
+//!
+//! The rows of shards and the samples of a dataset are delivered the same way. This module has
+//! everything that the two share; [`Dataset`] is the little that each adds.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `order.rs` | [`Order`], the choice of a user |
+//! | `sequence.rs`, `blocks.rs`, `pages.rs`, `permutation.rs` | which item stands at which position of an order |
+//! | `partition.rs` | [`Partition`]: which positions a rank delivers |
+//! | `options.rs` | the options of every source, and the size of a batch |
+//! | `epoch.rs` | what stays the same during one epoch: its positions and batches |
+//! | `source.rs` | the source that hands out batches |
+//! | `state.rs` | [`EpochState`]: a position that outlives the process |
+//! | `prefetch.rs` | the thread that reads ahead |
+//!
+//! An item has an *id*, its number in the data set, and a *position*, its place in the order of an
+//! epoch. A rank delivers a range of positions.
+
+mod blocks;
+mod dataset;
+mod epoch;
+mod options;
+mod order;
+mod pages;
+mod partition;
+mod permutation;
+pub(crate) mod prefetch;
+mod sequence;
+mod source;
+mod state;
+
+pub use order::Order;
+pub use partition::Partition;
+pub use state::EpochState;
+
+pub(crate) use dataset::{BatchReader, Dataset, Reserved};
+pub(crate) use epoch::Epoch;
+pub(crate) use options::{EpochOptions, epoch_option_methods};
+pub(crate) use pages::ItemsByPage;
+pub(crate) use permutation::mix;
+pub(crate) use source::{EpochSource, epoch_source_methods};

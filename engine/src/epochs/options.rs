@@ -1,0 +1,169 @@
+//! The options that every source has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_backends::BufferPool;
+
+use super::dataset::Dataset;
+use super::epoch::Epoch;
+use super::order::Order;
+use super::partition::Partition;
+use super::prefetch::Limits;
+use super::source::EpochSource;
+use crate::{Error, Result};
+
+const MEMORY_PATIENCE_DEFAULT: Duration = Duration::from_secs(5);
+
+/// How a source is to behave, whatever it delivers.
+#[derive(Clone, Debug)]
+pub(crate) struct EpochOptions {
+    pub(crate) order: Order,
+    pub(crate) epoch: u64,
+    pub(crate) partition: Partition,
+    pub(crate) batch_items: Option<usize>,
+    pub(crate) drop_last: bool,
+    pub(crate) prefetch_window_bytes: Option<usize>,
+    pub(crate) memory_patience: Duration,
+}
+
+impl Default for EpochOptions {
+    fn default() -> Self {
+        Self {
+            order: Order::default(),
+            epoch: 0,
+            partition: Partition::default(),
+            batch_items: None,
+            drop_last: false,
+            prefetch_window_bytes: None,
+            memory_patience: MEMORY_PATIENCE_DEFAULT,
+        }
+    }
+}
+
+impl EpochOptions {
+    /// Begins an epoch over the data.
+    pub(crate) fn open<D: Dataset>(self, data: D) -> Result<EpochSource<D>> {
+        self.check(&data)?;
+        let batch_items = self.choose_batch_items(&data)?;
+        let largest = Epoch::largest_batch(&data, &self, batch_items);
+        let batch_bytes = data.batch_bytes(largest);
+        let share = data.engine().reserve().share(batch_bytes);
+        let window_bytes =
+            self.prefetch_window_bytes.unwrap_or_else(|| data.window_bytes_default(batch_bytes));
+        let limits = Limits { window_bytes, patience: self.memory_patience };
+        let epoch = Epoch::new(Arc::new(data), &self, batch_items, share);
+        Ok(EpochSource::new(self, epoch, limits))
+    }
+
+    fn check<D: Dataset>(&self, data: &D) -> Result<()> {
+        let Partition { rank, world } = self.partition;
+        if !self.partition.is_valid() {
+            let value = format!("rank {rank} of {world}");
+            let reason = "ranks count from 0 to below the world";
+            return Err(Error::invalid_option("partition", value, reason));
+        }
+        if matches!(self.order, Order::PageShuffled { .. }) && !D::HAS_PAGES {
+            let reason = format!("{}s are not in pages; use `BlockShuffled`", D::ITEM);
+            return Err(Error::invalid_option("order", "`PageShuffled`", reason));
+        }
+        data.check()
+    }
+
+    /// The items of a batch. Two batches must fit in the engine's buffers, beside other memory that
+    /// the options need: one batch that is used and one that is read.
+    fn choose_batch_items<D: Dataset>(&self, data: &D) -> Result<usize> {
+        let limit_bytes = data.engine().pool().limit_bytes();
+        let reserved = data.reserved();
+        let reserved_bytes = reserved.as_ref().map_or(0, |reserved| reserved.bytes);
+        let left_bytes = limit_bytes.saturating_sub(reserved_bytes);
+        let items = self.batch_items.unwrap_or_else(|| {
+            let fitting = left_bytes / D::BATCHES_DEFAULT / data.item_bytes().max(1);
+            D::BATCH_ITEMS_DEFAULT.min(fitting).max(1)
+        });
+        if items == 0 {
+            let reason = format!("a batch has at least one {}", D::ITEM);
+            return Err(Error::invalid_option("batch_size", 0, reason));
+        }
+        // The capacity in a pool that is large enough: the error says how large that is.
+        let largest = Epoch::largest_batch(data, self, items);
+        let batch_bytes = BufferPool::capacity_of(data.batch_bytes(largest));
+        let needed_bytes = batch_bytes.saturating_mul(2).saturating_add(reserved_bytes);
+        if needed_bytes <= limit_bytes {
+            return Ok(items);
+        }
+        let beside = match reserved_bytes {
+            0 => String::new(),
+            bytes => format!("{bytes} bytes of pages and "),
+        };
+        let reason = format!(
+            "{beside}two batches of {batch_bytes} bytes do not fit in the engine's {limit_bytes} \
+             bytes of buffers (half of its memory limit); lower it, or raise memory_limit_bytes to {}",
+            needed_bytes.saturating_mul(2)
+        );
+        Err(match reserved {
+            Some(reserved) if reserved.bytes > batch_bytes => {
+                Error::invalid_option(reserved.option, reserved.value, reason)
+            }
+            _ => Error::invalid_option("batch_size", items, reason),
+        })
+    }
+}
+
+/// The setters of the options that every source has, for a type with a field `epochs` of
+/// [`EpochOptions`].
+macro_rules! epoch_option_methods {
+    () => {
+        /// The order of the items.
+        pub fn order(mut self, order: $crate::epochs::Order) -> Self {
+            self.epochs.order = order;
+            self
+        }
+
+        /// The number of the first epoch; 0 by default. Shuffled orders differ in each.
+        pub fn epoch(mut self, epoch: u64) -> Self {
+            self.epochs.epoch = epoch;
+            self
+        }
+
+        /// Delivers only the part of rank `rank`, of `world` ranks; see
+        /// [`Partition`]($crate::epochs::Partition).
+        pub fn partition(mut self, rank: u64, world: u64) -> Self {
+            self.epochs.partition = $crate::epochs::Partition { rank, world };
+            self
+        }
+
+        /// The most items of a batch. By default it is as large as several batches fit in the
+        /// engine's buffers; two batches must fit.
+        pub fn batch_size(mut self, items: usize) -> Self {
+            self.epochs.batch_items = Some(items);
+            self
+        }
+
+        /// Leaves out batches that have fewer items than the others: the last one of an epoch, and in
+        /// sequential order over shards the last one of each shard. Except in that order, all ranks
+        /// then deliver the same number of batches; otherwise some may deliver one more.
+        pub fn drop_last(mut self, drop_last: bool) -> Self {
+            self.epochs.drop_last = drop_last;
+            self
+        }
+
+        /// The bytes that are read before they are asked for: a limit on what is being read and
+        /// what was read and not yet taken. A batch that is larger is read by itself. 0 reads each
+        /// batch when it is asked for, without a thread. The default is 8 MiB, and for datasets at
+        /// least two batches.
+        pub fn prefetch_window_bytes(mut self, bytes: usize) -> Self {
+            self.epochs.prefetch_window_bytes = Some(bytes);
+            self
+        }
+
+        /// How long the next batch waits while other buffers hold all of the engine's memory. Then it
+        /// fails with [`Error::MemorySpent`]($crate::Error::MemorySpent), since the waiting thread may
+        /// itself hold them. 5 seconds by default.
+        pub fn memory_patience(mut self, patience: std::time::Duration) -> Self {
+            self.epochs.memory_patience = patience;
+            self
+        }
+    };
+}
+pub(crate) use epoch_option_methods;

@@ -1,0 +1,299 @@
+//! The source that hands out batches, whatever they hold.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::dataset::Dataset;
+use super::epoch::{BatchSchedule, Epoch};
+use super::options::EpochOptions;
+use super::order::Order;
+use super::prefetch::{Limits, Prefetcher};
+use super::state::EpochState;
+use crate::{Error, Result};
+
+/// Delivers the batches of one epoch after the other. The public sources are thin wrappers of it.
+pub(crate) struct EpochSource<D: Dataset> {
+    options: EpochOptions,
+    prefetcher: Prefetcher<BatchSchedule<D>>,
+    pub(crate) tally: D::Tally,
+    /// A state was resumed, and neither a batch was taken nor the source moved since.
+    is_just_resumed: bool,
+    /// The iteration has ended with an error.
+    has_failed: bool,
+}
+
+impl<D: Dataset> EpochSource<D> {
+    pub(super) fn new(options: EpochOptions, epoch: Epoch<D>, limits: Limits) -> Self {
+        epoch.expect(false);
+        let start = epoch.range.start;
+        let prefetcher = Prefetcher::new(BatchSchedule::new(Arc::new(epoch), start), limits);
+        let tally = D::Tally::default();
+        Self { options, prefetcher, tally, is_just_resumed: false, has_failed: false }
+    }
+
+    fn epoch(&self) -> &Arc<Epoch<D>> {
+        self.prefetcher.position().epoch()
+    }
+
+    fn position(&self) -> u64 {
+        self.prefetcher.position().position()
+    }
+
+    pub(crate) fn data(&self) -> &D {
+        &self.epoch().data
+    }
+
+    pub(crate) fn options(&self) -> &EpochOptions {
+        &self.options
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.epoch().number
+    }
+
+    pub(crate) fn order(&self) -> Order {
+        self.epoch().order
+    }
+
+    pub(crate) fn batch_items(&self) -> usize {
+        self.epoch().batch_items
+    }
+
+    pub(crate) fn epoch_items(&self) -> u64 {
+        self.epoch().items_from(self.epoch().range.start)
+    }
+
+    pub(crate) fn epoch_batches(&self) -> u64 {
+        self.epoch().batches_from(self.epoch().range.start)
+    }
+
+    pub(crate) fn remaining_items(&self) -> u64 {
+        self.epoch().items_from(self.position())
+    }
+
+    pub(crate) fn next_ids(&self) -> Vec<u64> {
+        let mut ids = Vec::new();
+        self.epoch().batch_ids(self.position(), &mut ids);
+        ids
+    }
+
+    pub(crate) fn next_batch(&mut self) -> Result<Option<D::Batch>> {
+        while let Some(outcome) = self.prefetcher.next() {
+            if let Some(batch) = self.deliver(outcome)? {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn next_batch_within(
+        &mut self,
+        timeout: Duration,
+    ) -> Poll<Result<Option<D::Batch>>> {
+        loop {
+            let Poll::Ready(outcome) = self.prefetcher.next_within(timeout) else {
+                return Poll::Pending;
+            };
+            let Some(outcome) = outcome else { return Poll::Ready(Ok(None)) };
+            match self.deliver(outcome) {
+                Ok(None) => {} // nothing of that batch is left: wait for the next one
+                batch => return Poll::Ready(batch),
+            }
+        }
+    }
+
+    fn deliver(&mut self, outcome: Result<D::Delivery>) -> Result<Option<D::Batch>> {
+        let delivery = outcome?;
+        (self.has_failed, self.is_just_resumed) = (false, false);
+        Ok(D::deliver(&mut self.tally, delivery))
+    }
+
+    /// The next batch of an iteration, which ends after an error.
+    pub(crate) fn next_item(&mut self) -> Option<Result<D::Batch>> {
+        if self.has_failed {
+            return None;
+        }
+        let outcome = self.next_batch().transpose();
+        self.has_failed = matches!(outcome, Some(Err(_)));
+        outcome
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.epoch().expect(true);
+        self.move_to(self.epoch().range.start);
+    }
+
+    pub(crate) fn set_epoch(&mut self, number: u64) {
+        if self.is_just_resumed && number == self.number() {
+            self.is_just_resumed = false;
+            return;
+        }
+        let epoch = self.epoch().with_number(number);
+        epoch.expect(true);
+        let start = epoch.range.start;
+        self.restart(Arc::new(epoch), start);
+    }
+
+    pub(crate) fn skip_items(&mut self, items: u64) {
+        let position = self.position().saturating_add(items);
+        self.move_to(position.min(self.epoch().range.end));
+    }
+
+    pub(crate) fn skip_batches(&mut self, batches: u64) {
+        self.move_to(self.epoch().after_batches(self.position(), batches));
+    }
+
+    pub(crate) fn seek(&mut self, id: u64) -> Result<()> {
+        let epoch = Arc::clone(self.epoch());
+        let position = epoch.position_of(epoch.data.item_of(id)?);
+        if !epoch.range.contains(&position) {
+            let (path, item) = (epoch.data.path().to_owned(), D::item(id));
+            let reason = "another rank delivers it in this epoch".to_owned();
+            return Err(Error::NoSuchItem { path, item, reason });
+        }
+        self.move_to(position);
+        Ok(())
+    }
+
+    pub(crate) fn state(&self) -> EpochState {
+        EpochState::new(self.epoch(), &self.options, self.position())
+    }
+
+    pub(crate) fn resume(&mut self, state: &EpochState) -> Result<()> {
+        let position = state.position_in(self.epoch(), &self.options)?;
+        let epoch = self.epoch().with_number(state.epoch());
+        self.restart(Arc::new(epoch), position);
+        self.is_just_resumed = true;
+        Ok(())
+    }
+
+    fn move_to(&mut self, position: u64) {
+        self.restart(Arc::clone(self.epoch()), position);
+    }
+
+    fn restart(&mut self, epoch: Arc<Epoch<D>>, position: u64) {
+        (self.has_failed, self.is_just_resumed) = (false, false);
+        self.prefetcher.restart(BatchSchedule::new(epoch, position));
+    }
+}
+
+/// The methods and the iterator of a public source that wraps an [`EpochSource`] in its field `0`.
+macro_rules! epoch_source_methods {
+    ($source:ident, $batch:ty) => {
+        impl $source {
+            /// The number of the epoch that is being delivered.
+            #[must_use]
+            pub fn epoch(&self) -> u64 {
+                self.0.number()
+            }
+
+            /// The order of the items.
+            #[must_use]
+            pub fn order(&self) -> $crate::epochs::Order {
+                self.0.order()
+            }
+
+            /// The most items of a batch.
+            #[must_use]
+            pub fn batch_size(&self) -> usize {
+                self.0.batch_items()
+            }
+
+            /// The number of items that this source delivers in an epoch.
+            #[must_use]
+            pub fn epoch_items(&self) -> u64 {
+                self.0.epoch_items()
+            }
+
+            /// The number of batches that this source delivers in an epoch, counted from its first
+            /// item.
+            #[must_use]
+            pub fn epoch_batches(&self) -> u64 {
+                self.0.epoch_batches()
+            }
+
+            /// The number of items that are still to come in this epoch.
+            #[must_use]
+            pub fn remaining_items(&self) -> u64 {
+                self.0.remaining_items()
+            }
+
+            /// The ids of the next batch, without reading it; none at the end of the epoch.
+            #[must_use]
+            pub fn next_ids(&self) -> Vec<u64> {
+                self.0.next_ids()
+            }
+
+            /// The next batch, or `None` at the end of the epoch. After an error, the next call tries
+            /// the same batch again; [`skip_batches`](Self::skip_batches) passes over it.
+            pub fn next_batch(&mut self) -> $crate::Result<Option<$batch>> {
+                self.0.next_batch()
+            }
+
+            /// Like [`next_batch`](Self::next_batch), but returns `Pending` after `timeout`, so that the
+            /// caller can look after other things. The next call goes on waiting for the same batch.
+            /// Without a thread that reads ahead, a timeout ends only the wait for memory, not a read.
+            pub fn next_batch_within(
+                &mut self,
+                timeout: std::time::Duration,
+            ) -> std::task::Poll<$crate::Result<Option<$batch>>> {
+                self.0.next_batch_within(timeout)
+            }
+
+            /// Goes back to the first item of the epoch.
+            pub fn reset(&mut self) {
+                self.0.reset();
+            }
+
+            /// Begins an epoch: with items in a different order, or in the same one if it is
+            /// sequential.
+            ///
+            /// After [`resume`](Self::resume), the epoch of the state goes on where the state was
+            /// taken, so that a loop over epochs can begin with it:
+            /// `for epoch in source.epoch()..epochs { source.set_epoch(epoch); … }`.
+            pub fn set_epoch(&mut self, epoch: u64) {
+                self.0.set_epoch(epoch);
+            }
+
+            /// Passes over `items` items, or all that are left, without reading them.
+            pub fn skip_items(&mut self, items: u64) {
+                self.0.skip_items(items);
+            }
+
+            /// Passes over `batches` batches, or all that are left, without reading them.
+            pub fn skip_batches(&mut self, batches: u64) {
+                self.0.skip_batches(batches);
+            }
+
+            /// Moves to the item with an id: the next batch begins with it.
+            pub fn seek(&mut self, id: u64) -> $crate::Result<()> {
+                self.0.seek(id)
+            }
+
+            /// The present position, to go on from there later, in another process too.
+            #[must_use]
+            pub fn state(&self) -> $crate::epochs::EpochState {
+                self.0.state()
+            }
+
+            /// Goes on from a state of a source over the same data with the same order, partition and
+            /// selection of items: exactly the items that were not yet delivered then come now. The
+            /// epoch is that of the state. The batch size, the window and the memory may differ.
+            pub fn resume(&mut self, state: &$crate::epochs::EpochState) -> $crate::Result<()> {
+                self.0.resume(state)
+            }
+        }
+
+        /// The batches that are left in this epoch. The iteration ends after an error, so that a loop
+        /// which ignores errors ends too. It goes on once `next_batch` succeeds or the source is moved.
+        impl Iterator for $source {
+            type Item = $crate::Result<$batch>;
+
+            fn next(&mut self) -> Option<Self::Item> {
+                self.0.next_item()
+            }
+        }
+    };
+}
+pub(crate) use epoch_source_methods;

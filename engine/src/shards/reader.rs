@@ -1,0 +1,165 @@
+//! Reads batches of rows, small ones several at a time.
+
+use super::batch::RowBatch;
+use super::reading::ReadMemory;
+use super::rows::Rows;
+use crate::epochs::prefetch::{Done, Room};
+use crate::epochs::{BatchReader, Epoch};
+use crate::reserve::Need;
+use crate::{Error, Result};
+
+/// The most bytes of batches that are read together where many reads at once are no faster than one
+/// by one: grouping then only hands over several small batches at a time.
+const PLAIN_GROUP_BYTES: usize = 256 << 10;
+/// The most bytes of batches that are read together anywhere: enough to keep any device busy, and
+/// few enough that a caller who drops or moves the source waits only for milliseconds.
+const GROUP_BYTES_MAX: usize = 2 << 20;
+const GROUP_BATCHES_MAX: usize = 256;
+
+/// The least that a batch counts for in the window: it has a page of memory.
+const BATCH_BYTES_MIN: usize = 4096;
+
+/// The memory that is used again for every read, so that a batch allocates nothing.
+#[derive(Debug, Default)]
+pub(super) struct RowReader {
+    staged: Vec<RowBatch>,
+    reads: ReadMemory,
+}
+
+impl Clone for RowReader {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl RowReader {
+    /// Takes memory for the batch at `position`, and for those after it that may be read with it.
+    fn stage(&mut self, epoch: &Epoch<Rows>, mut position: u64, room: Room) -> Result<()> {
+        let most = if epoch.data.is_queued { GROUP_BYTES_MAX } else { PLAIN_GROUP_BYTES };
+        let group_bytes = room.budget_bytes.min(most);
+        let mut bytes = 0;
+        while self.staged.len() < GROUP_BATCHES_MAX {
+            let batch = epoch.batch(position);
+            let is_first = self.staged.is_empty();
+            bytes += window_bytes(&epoch.data, batch.len);
+            if batch.len == 0 || (!is_first && bytes > group_bytes) {
+                break;
+            }
+            let need = if is_first { room.need } else { Need::Ahead };
+            match stage_one(epoch, batch.position, batch.len, need) {
+                Ok(batch) => self.staged.push(batch),
+                Err(error) if is_first => return Err(error),
+                Err(_) => break, // read as many as there is memory for
+            }
+            position = batch.position + batch.len as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads the first `batches` that were staged, and checks that their shards are unchanged.
+    fn fill(&mut self, rows: &Rows, batches: usize) -> Result<()> {
+        let outcome = self.reads.fill(rows, &mut self.staged[..batches]);
+        let outcome = outcome.map_err(|error| read_error(rows, error));
+        self.reads.check_shards(&rows.corpus, outcome)
+    }
+
+    /// Hands out the first `batches` that were staged.
+    fn deliver(&mut self, rows: &Rows, batches: usize, done: &mut Vec<Done<RowBatch>>) {
+        for batch in self.staged.drain(..batches) {
+            let bytes = window_bytes(rows, batch.len());
+            done.push(Done { item: batch, bytes });
+        }
+    }
+}
+
+impl BatchReader for RowReader {
+    type Data = Rows;
+
+    fn new(_epoch: &Epoch<Rows>, _position: u64) -> Self {
+        Self::default()
+    }
+
+    fn window_bytes(epoch: &Epoch<Rows>, position: u64) -> usize {
+        window_bytes(&epoch.data, epoch.batch(position).len)
+    }
+
+    fn read(
+        &mut self,
+        epoch: &Epoch<Rows>,
+        position: u64,
+        room: Room,
+        done: &mut Vec<Done<RowBatch>>,
+    ) -> Result<()> {
+        self.staged.clear();
+        self.stage(epoch, position, room)?;
+        let batches = self.staged.len();
+        match self.fill(&epoch.data, batches) {
+            Ok(()) => self.deliver(&epoch.data, batches, done),
+            Err(error) if batches == 1 => return Err(error),
+            // One by one, to deliver those before the one that fails.
+            Err(_) => {
+                for _ in 0..batches {
+                    self.fill(&epoch.data, 1)?;
+                    self.deliver(&epoch.data, 1, done);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a batch counts for in the window.
+fn window_bytes(rows: &Rows, len: usize) -> usize {
+    len.saturating_mul(rows.corpus.row_bytes()).max(BATCH_BYTES_MIN)
+}
+
+/// Takes memory for the batch at `position`, and fills in its row ids.
+fn stage_one(epoch: &Epoch<Rows>, position: u64, len: usize, need: Need) -> Result<RowBatch> {
+    let Rows { engine, corpus, .. } = &*epoch.data;
+    let mut first = [0];
+    epoch.fill_ids(position, &mut first);
+    let shard = &corpus.shards[corpus.shard_of(first[0], 0)];
+    let offset = corpus.offset(shard, first[0]);
+    let mut batch = RowBatch::take(engine, &epoch.share, need, epoch.data.shape(len), offset)
+        .map_err(|error| Error::reading(shard.path(), None, "a batch", error))?;
+    epoch.fill_ids(position, batch.row_ids_mut());
+    Ok(batch)
+}
+
+fn read_error(rows: &Rows, error: ringmain_backends::Error) -> Error {
+    let path = error.path().unwrap_or(&rows.corpus.path).to_owned();
+    if let ringmain_backends::Error::PastEnd { file_len, .. } = &error
+        && let Some(shard) = rows.corpus.shards.iter().find(|shard| shard.path() == path)
+    {
+        return shard.truncated(*file_len);
+    }
+    Error::backend(&path, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::batch::RowType;
+    use super::super::corpus::Corpus;
+    use super::super::encode_shard_bytes;
+    use super::*;
+    use crate::Engine;
+    use crate::epochs::{Epoch, EpochOptions};
+
+    /// A caller who dropped a source waited for all of the window to be read.
+    #[test]
+    fn a_group_of_reads_is_small_whatever_the_window() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.shard");
+        std::fs::write(&path, encode_shard_bytes(&vec![0f32; 1 << 20], 1024).unwrap()).unwrap();
+        let engine = Engine::new().unwrap();
+        let corpus = Corpus::open(&engine, [&path]).unwrap();
+        let mut rows = Rows::new(&engine, corpus, None, RowType::F32);
+        rows.is_queued = true;
+        let share = engine.reserve().share(0);
+        let epoch = Epoch::new(rows.into(), &EpochOptions::default(), 16, share);
+        let (mut reader, mut done) = (RowReader::default(), Vec::new());
+        let room = Room { budget_bytes: 64 << 20, need: Need::Awaited };
+        reader.read(&epoch, 0, room, &mut done).unwrap();
+        assert_eq!(done.iter().map(|done| done.bytes).sum::<usize>(), 2 << 20);
+    }
+}

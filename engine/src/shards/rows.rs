@@ -1,0 +1,187 @@
+//! The rows of a corpus as a data set.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ringmain_backends::FileHandle;
+
+use super::batch::{RowBatch, RowType, Shape};
+use super::corpus::Corpus;
+use super::reader::RowReader;
+use crate::epochs::Dataset;
+use crate::{Engine, Error, Item, Result};
+
+const PREFETCH_WINDOW_BYTES_DEFAULT: usize = 8 << 20;
+
+/// The rows that a source delivers, and how it reads them.
+#[derive(Debug)]
+pub(super) struct Rows {
+    pub(super) engine: Engine,
+    pub(super) corpus: Corpus,
+    /// The ids of the rows to deliver, ascending; `None` for all.
+    selected: Option<Arc<[u64]>>,
+    pub(super) row_type: RowType,
+    /// Whether the backend has many requests in flight at once.
+    pub(super) is_queued: bool,
+    /// Whether the backend maps files, and gives ranges of them without a copy.
+    pub(super) is_mapped: bool,
+    /// The strictest alignment of all shards.
+    pub(super) align: usize,
+}
+
+impl Rows {
+    pub(super) fn new(
+        engine: &Engine,
+        corpus: Corpus,
+        selected: Option<Arc<[u64]>>,
+        row_type: RowType,
+    ) -> Self {
+        let blocks = corpus.shards.iter().map(|shard| shard.file.alignment().block());
+        let align = blocks.max().unwrap_or(1).max(1);
+        let capabilities = engine.backend().capabilities();
+        Self {
+            engine: engine.clone(),
+            corpus,
+            selected,
+            row_type,
+            is_queued: capabilities.depth_max > 1,
+            is_mapped: capabilities.zero_copy,
+            align,
+        }
+    }
+
+    /// Whether values are read into the batch as the file has them, and converted, if at all, by the
+    /// thread that takes the batch.
+    ///
+    /// Device backends read best in large pieces, and conversion on the consumer's thread overlaps
+    /// with the next read. Values from the page cache are better converted while they are in the
+    /// processor's cache.
+    pub(super) fn holds_raw(&self) -> bool {
+        self.is_queued || self.row_type == RowType::F32
+    }
+
+    /// The layout of a batch in memory.
+    pub(super) fn shape(&self, len: usize) -> Shape {
+        let (width, row_type) = (self.corpus.width, self.row_type);
+        Shape { len, width, row_type, holds_raw: self.holds_raw(), align: self.align }
+    }
+
+    /// The id of a row, by its number among those selected.
+    fn id_of(&self, item: u64) -> u64 {
+        self.selected.as_ref().map_or(item, |ids| ids[item as usize])
+    }
+
+    fn no_such_row(&self, id: u64, reason: impl Into<String>) -> Error {
+        let (path, item) = (self.corpus.path.clone(), Self::item(id));
+        Error::NoSuchItem { path, item, reason: reason.into() }
+    }
+}
+
+impl Dataset for Rows {
+    const ITEM: &'static str = "row";
+    const HAS_PAGES: bool = false;
+    const BATCH_ITEMS_DEFAULT: usize = 1024;
+    const BATCHES_DEFAULT: usize = 8;
+
+    type Delivery = RowBatch;
+    type Batch = RowBatch;
+    type Tally = ();
+    type Reader = RowReader;
+
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.selected.as_deref() {
+            Some([]) => {
+                let reason = "a source delivers at least one row";
+                Err(Error::invalid_option("only_rows", "an empty list", reason))
+            }
+            Some([.., last]) if *last >= self.corpus.rows => {
+                Err(self.no_such_row(*last, format!("the shards have {} rows", self.corpus.rows)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        &self.corpus.path
+    }
+
+    fn files(&self) -> (Vec<&FileHandle>, u64) {
+        let shards = &self.corpus.shards;
+        let files = shards.iter().map(|shard| &*shard.file).collect();
+        (files, shards.iter().map(|shard| shard.payload_end).sum())
+    }
+
+    fn fingerprint(&self) -> (u64, &'static str) {
+        let other = "the shards have other names, rows, columns or first values";
+        (self.corpus.fingerprint, other)
+    }
+
+    fn option_words(&self) -> Vec<u64> {
+        let ids = self.selected.as_deref().unwrap_or_default();
+        let count = self.selected.as_ref().map_or(0, |ids| 1 + ids.len() as u64);
+        std::iter::once(count).chain(ids.iter().copied()).collect()
+    }
+
+    fn item_count(&self) -> u64 {
+        self.selected.as_ref().map_or(self.corpus.rows, |ids| ids.len() as u64)
+    }
+
+    fn run_end(&self, position: u64) -> u64 {
+        let shard = &self.corpus.shards[self.corpus.shard_of(self.id_of(position), 0)];
+        match &self.selected {
+            None => shard.end_row(),
+            Some(ids) => ids.partition_point(|id| *id < shard.end_row()) as u64,
+        }
+    }
+
+    fn run_items_max(&self) -> u64 {
+        self.corpus.shards.iter().map(|shard| shard.rows).max().unwrap_or(0)
+    }
+
+    fn to_ids(&self, items: &mut [u64]) {
+        if let Some(ids) = &self.selected {
+            items.iter_mut().for_each(|item| *item = ids[*item as usize]);
+        }
+    }
+
+    fn item(id: u64) -> Item {
+        Item::Row(id)
+    }
+
+    fn item_of(&self, id: u64) -> Result<u64> {
+        if id >= self.corpus.rows {
+            return Err(self.no_such_row(id, "the shards have fewer rows"));
+        }
+        let Some(ids) = &self.selected else { return Ok(id) };
+        let found = ids.binary_search(&id);
+        let refuse = |_| self.no_such_row(id, "it is not in the list of rows that was given");
+        found.map(|index| index as u64).map_err(refuse)
+    }
+
+    fn batch_bytes(&self, items: usize) -> usize {
+        self.shape(items).bytes(&self.engine)
+    }
+
+    fn item_bytes(&self) -> usize {
+        // As `f64`, whatever the type: a loader that moves to another backend or type keeps the same
+        // batches.
+        self.corpus.width.saturating_mul(size_of::<f64>())
+    }
+
+    fn window_bytes_default(&self, _batch_bytes: usize) -> usize {
+        PREFETCH_WINDOW_BYTES_DEFAULT
+    }
+
+    fn positions(batch: &RowBatch) -> u64 {
+        batch.len() as u64
+    }
+
+    fn deliver((): &mut (), mut batch: RowBatch) -> Option<RowBatch> {
+        batch.convert();
+        Some(batch)
+    }
+}
