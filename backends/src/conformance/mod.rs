@@ -27,6 +27,8 @@
 // This module is test code, whatever the compiler takes it for: a panic is how it reports.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod aliased;
 mod arena;
 mod cases;
 pub mod child;
