@@ -11,9 +11,9 @@ use ringmain_backends::{
     Residency, Warmth, open_backend,
 };
 
-use crate::layout::Layout;
-use crate::reserve::Reserve;
-use crate::view::Source;
+use crate::array::layout::Layout;
+use crate::array::view::Source;
+use crate::memory::Reserve;
 use crate::{ContiguousMemmap, DType, EngineStats, Error, Result};
 
 /// Reads files through one backend, within one memory limit. Cheap to clone; clones share both.

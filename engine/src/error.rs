@@ -525,6 +525,7 @@ impl Error {
         Self::Format { path: path.to_owned(), item: None, damage: Box::new(damage.into()) }
     }
 
+    #[cfg(any(feature = "beton", feature = "safetensors"))]
     pub(crate) fn damaged(path: &Path, item: Item, damage: impl Into<Damage>) -> Self {
         Self::Format { path: path.to_owned(), item: Some(item), damage: Box::new(damage.into()) }
     }

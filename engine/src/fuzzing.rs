@@ -1,8 +1,8 @@
 //! The way in for the targets in `fuzz/`. No part of the interface: it may change at any time.
 #![allow(missing_docs)]
 
-use crate::layout::Layout;
-use crate::npy::parse_header;
+use crate::array::layout::Layout;
+use crate::array::npy::parse_header;
 use crate::{DType, Index, Result};
 
 /// What a `.npy` file says of itself, as `open_npy` understands it, and the bytes it says so in.

@@ -37,40 +37,30 @@
 //! `safetensors` adds weights.
 #![forbid(unsafe_code)]
 
+mod array;
 #[cfg(feature = "beton")]
 pub mod beton;
-mod dtype;
-mod element;
 mod engine;
 pub mod epochs;
 mod error;
-mod exca;
 #[doc(hidden)]
 pub mod fuzzing;
-mod index;
-mod layout;
-mod npy;
-mod read;
-mod reserve;
-mod scatter;
-mod scratch;
-mod selection;
+mod memory;
 pub mod shards;
 mod stats;
 mod steady;
-mod view;
 #[cfg(feature = "safetensors")]
 pub mod weights;
 
-pub use dtype::{ByteOrder, DType, Kind};
-pub use element::{Element, F8};
+pub use array::dtype::{ByteOrder, DType, Kind};
+pub use array::element::{Element, F8};
+pub use array::exca::MemmapArrayInfo;
+pub use array::index::Index;
+pub use array::selection::{Select, Selected};
+pub use array::view::ContiguousMemmap;
 pub use engine::{Description, Engine, EngineBuilder};
 pub use error::{Damage, Error, Item, Result};
-pub use exca::MemmapArrayInfo;
-pub use index::Index;
-pub use selection::{Select, Selected};
 pub use stats::EngineStats;
-pub use view::ContiguousMemmap;
 
 /// The backends below the engine: the trait, its implementations, and their errors.
 pub use ringmain_backends as backends;

@@ -21,7 +21,7 @@ use ringmain_backends::Buffer;
 use super::dataset::Dataset;
 use super::{Array, BetonDamage, Error, Field, FieldKind, Image, ImageMode, Value};
 use crate::DType;
-use crate::reserve::Claim;
+use crate::memory::Claim;
 
 /// The bytes of an id, an offset, a place, a number.
 pub(super) const WORD: usize = 8;

@@ -13,7 +13,7 @@ use super::{
     ALLOCATION_LEN, Allocation, BetonDamage, Error, FIELD_LEN, Field, HEADER_LEN, ImageMode,
 };
 use crate::epochs::mix;
-use crate::read::vec_of;
+use crate::memory::vec_of;
 use crate::steady::SteadyFile;
 use crate::{Engine, Item};
 

@@ -10,8 +10,8 @@ use super::batch::{Batch, Column, WORD, has_offsets, head_bytes, image_word};
 use super::dataset::Dataset;
 use super::row::Member;
 use super::table::Region;
-use crate::read::recycled;
-use crate::reserve::Claim;
+use crate::memory::Claim;
+use crate::memory::recycled;
 
 /// What is to be done with a sample that is damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -11,7 +11,7 @@ use super::batch::Batch;
 use super::dataset::Dataset;
 use super::fill::Piece;
 use super::page_schedule::{PageRound, PageSchedule};
-use crate::read::recycled;
+use crate::memory::recycled;
 
 /// The pages in memory, and the schedule that says which.
 #[derive(Debug)]

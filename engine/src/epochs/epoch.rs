@@ -11,7 +11,7 @@ use super::order::Order;
 use super::prefetch::{Done, Room, Schedule};
 use super::sequence::Sequence;
 use crate::Result;
-use crate::reserve::Share;
+use crate::memory::Share;
 
 /// What stays the same during an epoch.
 #[derive(Debug)]

@@ -34,9 +34,11 @@ pub use order::Order;
 pub use partition::Partition;
 pub use state::EpochState;
 
-pub(crate) use dataset::{BatchReader, Dataset, Reserved};
+pub(crate) use dataset::{BatchReader, Dataset};
 pub(crate) use epoch::Epoch;
 pub(crate) use options::{EpochOptions, epoch_option_methods};
-pub(crate) use pages::ItemsByPage;
 pub(crate) use permutation::mix;
 pub(crate) use source::{EpochSource, epoch_source_methods};
+
+#[cfg(feature = "beton")]
+pub(crate) use {dataset::Reserved, pages::ItemsByPage};

@@ -15,6 +15,7 @@ pub(crate) struct ItemsByPage {
 
 impl ItemsByPage {
     /// `pages` is the page of item 0, of item 1, and so on.
+    #[cfg_attr(not(feature = "beton"), allow(dead_code, reason = "only datasets have pages"))]
     pub(crate) fn new(pages: impl Iterator<Item = u64>) -> Self {
         let mut sorted: Vec<(u64, u64)> = pages.zip(0..).collect();
         sorted.sort_unstable();

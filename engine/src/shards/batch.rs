@@ -25,7 +25,7 @@ use super::convert::{to_native, widen_in_place};
 use super::header::VALUE_BYTES;
 use super::writer::{RowValue, whole_rows};
 use crate::Engine;
-use crate::reserve::{Claim, Need, Share};
+use crate::memory::{Claim, Need, Share};
 
 /// The type in which values are delivered. They are stored as `f32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

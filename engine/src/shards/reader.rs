@@ -5,7 +5,7 @@ use super::reading::ReadMemory;
 use super::rows::Rows;
 use crate::epochs::prefetch::{Done, Room};
 use crate::epochs::{BatchReader, Epoch};
-use crate::reserve::Need;
+use crate::memory::Need;
 use crate::{Error, Result};
 
 /// The most bytes of batches that are read together where many reads at once are no faster than one

@@ -10,7 +10,7 @@ use super::corpus::Corpus;
 use super::header::VALUE_BYTES;
 use super::rows::Rows;
 use crate::Error;
-use crate::read::recycled;
+use crate::memory::recycled;
 
 /// What is read at a time where a batch is converted on its way from the page cache: little
 /// enough to stay in the second-level cache, enough that the calls do not count.

@@ -11,9 +11,9 @@ use super::header::{self, HEADER_BYTES_MAX, Header, LENGTH_BYTES};
 use super::index::{Index, Model, locate};
 use super::read::{no_such_tensor, tensor_error};
 use super::{Error, TensorInfo, WeightsDamage};
-use crate::layout::Layout;
+use crate::array::layout::Layout;
+use crate::array::view::Source;
 use crate::steady::SteadyFile;
-use crate::view::Source;
 use crate::{ContiguousMemmap, Engine, Item};
 
 /// So much of a file is read at first: the header of a few hundred tensors.

@@ -7,7 +7,7 @@ use bytemuck::AnyBitPattern;
 use ringmain_backends::Buffer;
 
 use super::{Dtype, Error};
-use crate::element::Decode;
+use crate::array::element::Decode;
 use crate::{Element, Item, Kind};
 
 /// What a header says of a tensor.
@@ -187,7 +187,7 @@ impl Tensor {
         let size = self.bytes.len() / kind.itemsize();
         let fill = |out: &mut [u8]| {
             out.copy_from_slice(&self.bytes);
-            crate::element::to_native(kind.into(), out);
+            crate::array::element::to_native(kind.into(), out);
             Ok(())
         };
         <T as Decode>::read_vec(size, fill).map_err(|error| self.wrong_type(error.to_string()))

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use ringmain_backends::{Buffer, Error::PoolExhausted};
 
-use crate::read::vec_of;
+use crate::memory::vec_of;
 use crate::{Engine, Result};
 
 /// What one call may have beside the pool. Larger than any run that goes through scratch memory.

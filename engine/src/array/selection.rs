@@ -2,9 +2,9 @@
 
 use ringmain_backends::{FileHandle, Read};
 
-use crate::element::to_native;
-use crate::layout::{Dims, Layout, resolve_index};
-use crate::read::{check_size, count_up};
+use super::element::to_native;
+use super::layout::{Dims, Layout, resolve_index};
+use super::read::{check_size, count_up};
 use crate::{ContiguousMemmap, Element, Engine, Error, Index, Result};
 
 /// One part of a selection: what [`Index`] has, and lists and masks.

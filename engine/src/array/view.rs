@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ringmain_backends::FileHandle;
 
-use crate::layout::Layout;
+use super::layout::Layout;
 use crate::{DType, Engine, Error, Index, Result};
 
 /// An n-dimensional view of an array in a file.
@@ -168,7 +168,7 @@ impl ContiguousMemmap {
     /// The axes in reverse order.
     #[must_use]
     pub fn t(&self) -> Self {
-        let order: crate::layout::Dims = (0..self.ndim()).rev().collect();
+        let order: super::layout::Dims = (0..self.ndim()).rev().collect();
         // The reverse of all axes is an order of them.
         self.transpose(&order).unwrap_or_else(|_| self.clone())
     }
@@ -180,7 +180,7 @@ impl ContiguousMemmap {
             let reason = format!("axes {a} and {b} are not both among {ndim} axes");
             return Err(Error::Shape { reason });
         }
-        let mut order: crate::layout::Dims = (0..ndim).collect();
+        let mut order: super::layout::Dims = (0..ndim).collect();
         order.swap(a, b);
         self.transpose(&order)
     }

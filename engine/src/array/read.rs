@@ -2,8 +2,9 @@
 
 use ringmain_backends::{Buffer, Read, ReadBackendExt};
 
-use crate::element::{Decode, to_native};
-use crate::scatter::Scatter;
+use super::element::to_native;
+use super::scatter::Scatter;
+use crate::memory::vec_of;
 use crate::{ContiguousMemmap, DType, Element, Engine, Error, Result};
 
 impl ContiguousMemmap {
@@ -219,11 +220,6 @@ pub(crate) fn check_size(needed: usize, given: usize) -> Result<()> {
     if needed == given { Ok(()) } else { Err(Error::BufferSize { item: None, needed, given }) }
 }
 
-/// Zeroed memory; an error, not an abort, when there is none.
-pub(crate) fn vec_of(bytes: usize) -> Result<Vec<u8>> {
-    u8::read_vec(bytes, |_| Ok(()))
-}
-
 /// Converts stored elements, appending them.
 fn convert_into<T: Element>(dtype: DType, stored: &mut [u8], elements: &mut Vec<T>) -> Result<()> {
     to_native(dtype, stored);
@@ -244,12 +240,6 @@ pub(crate) fn count_up(counter: &mut [usize], shape: &[usize]) {
         }
         counter[axis] = 0;
     }
-}
-
-/// The same memory for reads of another lifetime: collecting an emptied vector keeps it.
-pub(crate) fn recycled<'b>(mut reads: Vec<Read<'_>>) -> Vec<Read<'b>> {
-    reads.clear();
-    reads.into_iter().map(|_| unreachable!("the vector is empty")).collect()
 }
 
 fn no_conversion(stored: DType, asked: &str) -> Error {

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use smallvec::SmallVec;
 
-use crate::layout::{Dims, Layout};
-use crate::read::count_up;
+use super::layout::{Dims, Layout};
+use super::read::count_up;
 
 /// Where the elements of a view go, in the order in which the file has them. They may come in
 /// any number of parts, so that the memory they pass through need not hold them all.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::index::{Index, resolve_slice};
+use super::index::{Index, resolve_slice};
 use crate::{Error, Result};
 
 /// Up to six axes without an allocation.

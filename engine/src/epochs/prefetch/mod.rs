@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use std::path::Path;
 
-use crate::reserve::Need;
+use crate::memory::Need;
 use crate::{Error, Result};
 
 /// What is to be read, one job after the other. A clone goes on from the same place.

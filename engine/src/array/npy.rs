@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ringmain_backends::{FileHandle, ReadBackendExt};
 
-use crate::layout::Layout;
+use super::layout::Layout;
 use crate::{ContiguousMemmap, DType, Damage, Engine, Error, Result};
 
 const MAGIC: &[u8] = b"\x93NUMPY";

@@ -1,0 +1,14 @@
+//! Memory that the engine uses on the way to the caller.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `reserve.rs` | shares of the pool that sources leave free for each other |
+//! | `scratch.rs` | memory that bytes pass through |
+//! | `fresh.rs` | memory beside the pool, and lists of reads that are used again |
+
+mod fresh;
+mod reserve;
+mod scratch;
+
+pub(crate) use fresh::{recycled, vec_of};
+pub(crate) use reserve::{Claim, Need, Reserve, Share};
