@@ -1,7 +1,7 @@
 //! `ringmain bench`: from the plan to the report.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ringmain::backends::probe::{Probe, probe};
@@ -12,13 +12,14 @@ use crate::data::DataSets;
 use crate::export::{Exporter, Terminal};
 use crate::failure::Failure;
 use crate::fio::Fio;
+use crate::generate::check_space;
 use crate::host::{BusyMeter, Host};
 use crate::memory_limit::MemoryCage;
 use crate::plan::{BackendChoice, Plan, render_plan};
 use crate::probe::probe_file;
 use crate::progress::{Progress, say};
-use crate::result::{Run, RunFolder, SCHEMA_VERSION, Skipped};
-use crate::runner::{Runner, buffer_bytes};
+use crate::result::{Run, RunFolder, SCHEMA_VERSION, Setting, Skipped};
+use crate::runner::{Runner, Settings, buffer_bytes};
 use crate::trace::Trace;
 use crate::workload::{JobSpec, Workload};
 use crate::{interrupt, save, trust, verify, workload};
@@ -40,7 +41,10 @@ pub(crate) fn run(args: &BenchArgs, out: &mut impl Write) -> Result<(), Failure>
     if !run.complete {
         return Err(Failure::Interrupted);
     }
-    if run.cells.iter().any(|cell| cell.valid) { Ok(()) } else { Err(Failure::NothingValid) }
+    match run.cells.iter().filter(|cell| !cell.valid).count() {
+        0 => Ok(()),
+        invalid => Err(Failure::InvalidCells { invalid, all: run.cells.len() }),
+    }
 }
 
 /// Carries out a plan. What was measured is on the disk when it returns, whatever it returns; if
@@ -51,7 +55,7 @@ pub(crate) fn measure(
     corrupt: Option<BackendChoice>,
 ) -> Result<(Run, RunFolder), Failure> {
     interrupt::handle();
-    let missing = save::missing_folders(out);
+    let missing = save::missing_folders(out.unwrap_or(Path::new(save::RESULTS)));
     let folder = save::make_folder(out)?;
     let measured = measure_into(plan, &folder, corrupt);
     if measured.is_err() {
@@ -69,39 +73,44 @@ fn measure_into(
     folder: &RunFolder,
     corrupt: Option<BackendChoice>,
 ) -> Result<Run, Failure> {
+    check_space(&folder.path, RESULT_BYTES, "--out")?;
     let mut workloads = workload::planned(&plan)?;
     let fio = Fio::find(&plan)?;
     let skipped = choose_backends(&mut plan)?;
-    let data = DataSets::prepare(&plan, &mut workloads)?;
-    try_out(&plan, &workloads, &data)?;
+    let (cage, mut notes) = match plan.memory_limit_bytes.map(|bytes| MemoryCage::new(bytes.0)) {
+        None => (None, Vec::new()),
+        Some((cage, warning)) => (Some(cage), warning.into_iter().collect()),
+    };
+    let page_cache_bytes_max = cage.as_ref().and_then(MemoryCage::page_cache_bytes_max);
+    let data = DataSets::prepare(&plan, &mut workloads, page_cache_bytes_max)?;
+    notes.extend(workload::check_parameters(&plan, &workloads)?);
+    let jobs = try_out(&plan, &workloads, &data, &mut notes)?;
+    let runner = Runner::new(&plan, &jobs, &data, &fio)?;
     verify_all(&plan, &data, corrupt)?;
-    let runner = Runner::new(&plan, &workloads, &data, &fio)?;
-    if runner.cells() == 0 {
-        let message = "these workloads have none of these cache states: nothing to measure".into();
-        return Err(Failure::Usage { message });
-    }
     let mut run = new_run(plan, skipped, data.sample());
+    run.warnings = notes;
     run.host.fio = fio.first().and_then(|_| Fio::version());
-    let outcome = run_cells(&runner, &mut run, folder, corrupt);
+    let outcome = run_cells(&runner, &mut run, folder, cage.as_ref(), corrupt);
     data.remove()?;
     outcome?;
     Ok(run)
 }
+
+/// Room that a result takes in any case.
+const RESULT_BYTES: u64 = 1 << 20;
 
 /// Measures every cell and saves the result, also when it was interrupted or went wrong.
 fn run_cells(
     runner: &Runner,
     run: &mut Run,
     folder: &RunFolder,
+    cage: Option<&MemoryCage>,
     corrupt: Option<BackendChoice>,
 ) -> Result<(), Failure> {
     let started = Instant::now();
     if let Some(trace) = &run.plan.data.trace {
         run.warnings.extend(Trace::open(trace)?.notes);
     }
-    let cage = run.plan.memory_limit_bytes.map(|bytes| MemoryCage::new(bytes.0));
-    run.warnings.extend(cage.as_ref().and_then(|(_, warning)| warning.clone()));
-    let cage = cage.as_ref().map(|(cage, _)| cage);
     let busy = BusyMeter::start();
     let progress = Progress::steps("measuring", runner.cells());
     let mut log = save::CellLog::create(folder, run)?;
@@ -130,34 +139,64 @@ fn verify_all(plan: &Plan, data: &DataSets, corrupt: Option<BackendChoice>) -> R
     if plan.data.trace.is_some() {
         return Ok(());
     }
-    for files in data.kinds() {
-        verify::same_bytes(&plan.backends, files, corrupt)?;
+    let kinds = data.kinds();
+    let steps = (kinds.len() * plan.backends.len()) as u64;
+    let progress = Progress::steps("comparing bytes", steps);
+    for files in kinds {
+        verify::same_bytes(&plan.backends, files, corrupt, &progress)?;
     }
+    progress.finish();
     Ok(())
 }
 
-/// Opens every job once, with the backend that works everywhere: data that is too small or damaged
-/// is told before a folder is made for the result.
-fn try_out(plan: &Plan, workloads: &[&dyn Workload], data: &DataSets) -> Result<(), Failure> {
+/// Opens every job once, with the backend that works everywhere, so that damaged data is refused
+/// before anything is measured. Returns the settings of each workload that the data is large enough
+/// for. In a run that names its workloads, all of them must be.
+fn try_out(
+    plan: &Plan,
+    workloads: &[&'static dyn Workload],
+    data: &DataSets,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Settings>, Failure> {
+    let (mut jobs, mut too_small) = (Vec::new(), None);
     for workload in workloads {
         let Some(cache) = workload.caches(plan).first().copied() else {
             continue;
         };
-        for setting in &workload.settings(plan) {
-            let bytes = buffer_bytes(plan, setting);
-            let engine = &Engine::builder()
-                .backend(BackendKind::Pread)
-                .memory_limit_bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
-                .build()?;
-            let files = data.files(*workload, cache);
-            let (seed, threads) = (plan.seed, u64::from(setting.threads.unwrap_or(1)));
-            // All at once, as they will be: their buffers come out of one pool.
-            let open =
-                |thread| workload.open(&JobSpec { engine, setting, files, seed, thread, threads });
-            (0..threads).map(open).collect::<Result<Vec<_>, _>>()?;
+        let mut fitting = Vec::new();
+        for setting in workload.settings(plan) {
+            match try_setting(plan, *workload, &setting, data.files(*workload, cache)) {
+                Ok(()) => fitting.push(setting),
+                Err(Failure::TooSmall { message }) if plan.workloads.is_empty() => {
+                    notes.push(format!("left out: {} ({setting}): {message}", workload.name()));
+                    too_small = Some(Failure::TooSmall { message });
+                }
+                Err(failure) => return Err(failure),
+            }
         }
+        jobs.push((*workload, fitting));
     }
-    Ok(())
+    match too_small.filter(|_| jobs.iter().all(|(_, settings)| settings.is_empty())) {
+        Some(failure) => Err(failure),
+        None => Ok(jobs),
+    }
+}
+
+fn try_setting(
+    plan: &Plan,
+    workload: &dyn Workload,
+    setting: &Setting,
+    files: &[PathBuf],
+) -> Result<(), Failure> {
+    let bytes = buffer_bytes(plan, setting);
+    let engine = &Engine::builder()
+        .backend(BackendKind::Pread)
+        .memory_limit_bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
+        .build()?;
+    let (seed, threads) = (plan.seed, u64::from(setting.threads.unwrap_or(1)));
+    // All at once, as they will be: their buffers come out of one pool.
+    let open = |thread| workload.open(&JobSpec { engine, setting, files, seed, thread, threads });
+    (0..threads).map(open).collect::<Result<Vec<_>, _>>().map(drop)
 }
 
 fn new_run(plan: Plan, skipped: Vec<Skipped>, sample: Option<&Path>) -> Run {

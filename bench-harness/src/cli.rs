@@ -82,9 +82,10 @@ pub(crate) struct CatArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RECOMMEND_EXAMPLES)]
 pub(crate) struct RecommendArgs {
-    /// A result to go by, as `ringmain bench` writes it. Without it a benchmark is run, with the
-    /// arguments of `bench`
-    #[arg(long, value_name = "RUN.json", conflicts_with = "MeasuredArgs")]
+    /// A result to go by, as `ringmain bench` writes it; --cache, --workloads and --memory-limit then
+    /// say which part of it is like your use. Without it a benchmark is run, with the arguments of
+    /// `bench`
+    #[arg(long, value_name = "RUN.json", conflicts_with_all = MEASURING_ARGS)]
     pub(crate) from: Option<PathBuf>,
 
     #[command(flatten)]
@@ -94,11 +95,38 @@ pub(crate) struct RecommendArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Have `auto` follow the choice from now on: keep it as a profile in PATH, or where it is looked
-    /// for. If `auto` itself is the choice, a profile that is there is removed
+    /// Have `auto` follow the choice from now on: keep it as a profile in PATH, or where `auto` looks
+    /// for one. If `auto` itself is the choice, the profile is removed
     #[arg(long, value_name = "PATH")]
     pub(crate) save: Option<Option<PathBuf>>,
+
+    /// Remove the profile in PATH, or where `auto` looks for one, and do nothing else
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["from", "MeasuredArgs", "json", "save"])]
+    pub(crate) undo: Option<Option<PathBuf>>,
 }
+
+/// The arguments of `bench` that say how to measure, and so nothing about a result that is there.
+const MEASURING_ARGS: [&str; 19] = [
+    "plan",
+    "backends",
+    "block_size",
+    "batch",
+    "depth",
+    "threads",
+    "window",
+    "seconds",
+    "operations",
+    "repetitions",
+    "rate",
+    "recorded_times",
+    "buffer_bytes",
+    "seed",
+    "file",
+    "dir",
+    "trace",
+    "bytes",
+    "scratch",
+];
 
 /// Shows which cells of a result changed from another, and whether that is more than noise.
 #[derive(Debug, Args)]
@@ -143,11 +171,12 @@ pub(crate) struct InspectArgs {
     pub(crate) json: bool,
 }
 
-/// Tells what measuring itself costs, on warm reads of 4 KiB.
+/// Shows what measuring itself costs, on warm reads of 4 KiB.
 #[derive(Debug, Args)]
 pub(crate) struct OverheadArgs {
     /// How many rounds to take the median of
     #[arg(long, value_name = "COUNT", default_value_t = 101)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
 
     /// Where to make a file of 64 MiB for a moment [default: the current folder]
@@ -163,7 +192,8 @@ Examples:
   ringmain inspect model.safetensors.index.json --json | jq -r '.tensors[].name'";
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 all went well, 1 something could not be read, 2 the command line makes no sense.
+Exit codes: 0 all went well, 1 something could not be read, measured or written, 2 the command line
+makes no sense or names a file that is not there, 130 interrupted.
 Try `ringmain probe` first; `ringmain help COMMAND` has examples.";
 
 const PROBE_EXAMPLES: &str = "\
@@ -183,7 +213,11 @@ Units: k, M, G, T and KiB, MiB, … are powers of 1024; kB, MB, … are powers o
 const RECOMMEND_EXAMPLES: &str = "\
 Examples:
   ringmain recommend --from ringmain-results/LATEST/run.json
+  ringmain recommend --from run.json --cache warm --workloads shards
+                                                   my data fits into memory
+  ringmain recommend --from run.json --cache cold --memory-limit 512M
   ringmain recommend --from run.json --save
+  ringmain recommend --undo                        auto chooses by itself again
   ringmain recommend --from run.json --json | jq -r .sentence
   ringmain recommend --from run.json --json | jq -r '.groups[].auto.best_flat | .ratio_of_medians'
 
@@ -201,7 +235,8 @@ Examples:
   ringmain compare before.json after.json --json | jq '.cells[].throughput.verdict'
 
 The interval of a ratio is the one in which the true ratio lies 19 times out of 20. A cell is better
-or worse when that interval is all on one side of 1, and the difference at least 1 %.
+or worse when that interval is all on one side of 1, and the difference at least 1 %. It is a
+regression when the whole interval lies below the threshold.
 Exit codes: 0 compared, 1 a regression was found, 2 a result cannot be read, or there is nothing to
 judge because the two have no valid cell in common.";
 

@@ -27,14 +27,16 @@ pub(crate) struct DataSets {
 impl DataSets {
     /// Makes or finds what the workloads need. Those for which the user's own data is nothing are
     /// taken off the list, unless the plan names them.
+    /// Refuses data that would have to be warm in less than `page_cache_bytes_max`.
     pub(crate) fn prepare(
         plan: &Plan,
         workloads: &mut Vec<&'static dyn Workload>,
+        page_cache_bytes_max: Option<u64>,
     ) -> Result<Self, Failure> {
         let own = &plan.data;
         match own.file.as_ref().or(own.dir.as_ref()).or(own.trace.as_ref()) {
-            Some(path) => Self::own(plan, path, workloads),
-            None => Self::make(plan, workloads),
+            Some(path) => Self::own(plan, path, workloads, page_cache_bytes_max),
+            None => Self::make(plan, workloads, page_cache_bytes_max),
         }
     }
 
@@ -42,6 +44,7 @@ impl DataSets {
         plan: &Plan,
         path: &Path,
         workloads: &mut Vec<&'static dyn Workload>,
+        page_cache_bytes_max: Option<u64>,
     ) -> Result<Self, Failure> {
         let path = std::fs::canonicalize(path)
             .map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
@@ -52,7 +55,8 @@ impl DataSets {
             if files.is_empty() {
                 continue;
             }
-            check_own(workload.cached_files(&files)?, &workload.caches(plan))?;
+            let caches = workload.caches(plan);
+            check_own(workload.cached_files(&files)?, &caches, page_cache_bytes_max)?;
             for cache in workload.caches(plan) {
                 sets.insert((workload.data_name(), cache), files.clone());
             }
@@ -68,7 +72,11 @@ impl DataSets {
 
     /// A copy for each cache state: one that stays warm, one that stays cold. Otherwise every
     /// other cell would have to read the file anew, through the page cache.
-    fn make(plan: &Plan, workloads: &[&'static dyn Workload]) -> Result<Self, Failure> {
+    fn make(
+        plan: &Plan,
+        workloads: &[&'static dyn Workload],
+        page_cache_bytes_max: Option<u64>,
+    ) -> Result<Self, Failure> {
         let mut wanted = BTreeMap::new();
         for workload in workloads {
             for cache in workload.caches(plan) {
@@ -78,7 +86,10 @@ impl DataSets {
         let bytes = plan.data.bytes.0;
         let total_bytes = bytes.saturating_mul(wanted.len() as u64);
         let dir = folder_for_data(plan)?;
-        check_space(&dir, total_bytes)?;
+        check_space(&dir, total_bytes, "--bytes")?;
+        for workload in workloads {
+            check_warm(bytes, &workload.caches(plan), page_cache_bytes_max)?;
+        }
         let folder = tempfile::Builder::new()
             .prefix(".ringmain-data-")
             .tempdir_in(&dir)
@@ -131,7 +142,11 @@ impl DataSets {
 
 /// Refuses what could only fail later: names that no result can hold, files whose state in the
 /// page cache cannot be verified, and files that cannot be warm because they are larger than memory.
-fn check_own(files: Vec<PathBuf>, caches: &[CacheState]) -> Result<(), Failure> {
+fn check_own(
+    files: Vec<PathBuf>,
+    caches: &[CacheState],
+    page_cache_bytes_max: Option<u64>,
+) -> Result<(), Failure> {
     if let Some(path) = files.iter().find(|path| path.to_str().is_none()) {
         let path = path.display();
         let message = format!("{path}: a result can only tell of names that are UTF-8");
@@ -140,16 +155,32 @@ fn check_own(files: Vec<PathBuf>, caches: &[CacheState]) -> Result<(), Failure> 
     cache::check_verifiable(&files)?;
     let bytes: u64 =
         files.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).sum();
-    let is_warmed = caches.iter().any(|cache| *cache != CacheState::Cold);
-    let available_bytes =
-        memory_available_bytes().filter(|available| is_warmed && bytes > *available);
-    if let Some(available) = available_bytes {
-        let message = format!(
-            "{} cannot be held warm in {} of free memory; measure with --cache cold",
-            format_bytes_short(bytes as f64),
-            format_bytes_short(available as f64)
-        );
-        return Err(Failure::Usage { message });
+    check_warm(bytes, caches, page_cache_bytes_max)
+}
+
+/// Refuses data that is to be warm and fits neither into free memory nor into the memory limit.
+fn check_warm(
+    bytes: u64,
+    caches: &[CacheState],
+    page_cache_bytes_max: Option<u64>,
+) -> Result<(), Failure> {
+    let warm_bytes = caches.iter().map(|cache| match cache {
+        CacheState::Cold => 0,
+        CacheState::Mixed => bytes / 2,
+        CacheState::Warm => bytes,
+    });
+    let warm_bytes = warm_bytes.max().unwrap_or(0);
+    let places =
+        [(memory_available_bytes(), "of free memory"), (page_cache_bytes_max, "of --memory-limit")];
+    for (available, what) in places {
+        if let Some(available) = available.filter(|available| warm_bytes > *available) {
+            let message = format!(
+                "{} cannot be held warm in {} {what}; measure with --cache cold, or less data",
+                format_bytes_short(warm_bytes as f64),
+                format_bytes_short(available as f64)
+            );
+            return Err(Failure::Usage { message });
+        }
     }
     Ok(())
 }

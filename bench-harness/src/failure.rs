@@ -41,6 +41,11 @@ pub(crate) enum Failure {
     #[error("{message}")]
     Usage { message: String },
 
+    /// The data has too few blocks for one operation of a workload: exit code 2 if that workload was
+    /// asked for, else the workload is left out.
+    #[error("{message}")]
+    TooSmall { message: String },
+
     #[error("{}: {message}", path.display())]
     Plan { path: PathBuf, message: String },
 
@@ -92,8 +97,9 @@ pub(crate) enum Failure {
     #[error("interrupted")]
     Interrupted,
 
-    #[error("not one cell counts; the warnings say why")]
-    NothingValid,
+    /// Some cells of a run do not count: exit code 1.
+    #[error("{}; the warnings say why", invalid_cells(*invalid, *all))]
+    InvalidCells { invalid: usize, all: usize },
 
     #[error("cannot start a reader thread: {0}")]
     Thread(#[source] io::Error),
@@ -109,8 +115,14 @@ impl Failure {
     /// 2 for what the user can put right in the command line, the plan or the files named in it.
     fn code(&self) -> u8 {
         match self {
-            Self::Usage { .. } | Self::Plan { .. } | Self::Trace { .. } => 2,
-            Self::Run { .. } | Self::Histogram(_) | Self::ReadFile { .. } => 2,
+            Self::Usage { .. } | Self::TooSmall { .. } | Self::Plan { .. } => 2,
+            Self::Trace { .. } | Self::Run { .. } | Self::Histogram(_) => 2,
+            Self::ReadFile { .. } => 2,
+            Self::Backend(ringmain_backends::Error::Open { source, .. })
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                2
+            }
             Self::Interrupted => 130,
             _ => 1,
         }
@@ -119,6 +131,13 @@ impl Failure {
     /// Whoever read our output has seen enough (`| head`): nothing went wrong.
     fn is_reader_gone(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+fn invalid_cells(invalid: usize, all: usize) -> String {
+    match invalid == all {
+        true => "all cells are invalid".into(),
+        false => format!("{invalid} of {all} cells are invalid"),
     }
 }
 

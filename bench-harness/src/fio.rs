@@ -10,6 +10,7 @@ use crate::measure::cache;
 use crate::plan::{BackendChoice, Plan};
 use crate::result::{CacheState, CachedPages, Cell, CpuSeconds, Faults, Latency};
 use crate::task::Task;
+use crate::workload::{self, Parameter};
 
 /// One way in which fio reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +26,7 @@ const ENGINES: [(&str, bool); 4] =
 impl Fio {
     /// The ways to run it, or why it cannot be run.
     pub(crate) fn find(plan: &Plan) -> Result<Vec<Self>, Failure> {
-        // Where the memory of the measured process is limited, fio's would not be.
-        if !plan.with_fio || plan.memory_limit_bytes.is_some() {
+        if !plan.with_fio {
             return Ok(Vec::new());
         }
         if Self::version().is_none() {
@@ -63,7 +63,7 @@ impl Fio {
     /// It knows blocks of a single file, and no cache that is half warm. With several threads each
     /// of its jobs would read the whole file again, which is other work.
     pub(crate) fn can_do(task: &Task) -> bool {
-        matches!(task.workload.as_str(), "seq" | "rand")
+        workload::by_name(&task.workload).is_ok_and(|workload| workload.takes(Parameter::Fio))
             && task.cached_files.len() == 1
             && task.cache != CacheState::Mixed
             && task.setting.rate_per_s.is_none()

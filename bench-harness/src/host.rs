@@ -108,7 +108,13 @@ impl Host {
 }
 
 impl Storage {
-    fn describe(path: &Path) -> Self {
+    /// Whether files of this filesystem live in memory only, so that they are never cold.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self.filesystem.as_deref(), Some("tmpfs" | "ramfs" | "hugetlbfs" | "devtmpfs"))
+    }
+
+    /// Asks the kernel about the filesystem and the device of a path.
+    pub(crate) fn describe(path: &Path) -> Self {
         let mut storage = Self { path: path.to_owned(), ..Self::default() };
         let Ok(stat) = nix::sys::stat::stat(path) else {
             return storage;

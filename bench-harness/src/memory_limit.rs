@@ -10,6 +10,7 @@ use crate::task::MemoryLimit;
 #[derive(Debug)]
 pub(crate) struct MemoryCage {
     limit: MemoryLimit,
+    bytes: u64,
     group: Option<PathBuf>,
 }
 
@@ -20,16 +21,21 @@ impl MemoryCage {
         match make_group(bytes) {
             Ok(group) => {
                 let procs = group.join("cgroup.procs");
-                (Self { limit: MemoryLimit::Cgroup { procs }, group: Some(group) }, None)
+                (Self { limit: MemoryLimit::Cgroup { procs }, bytes, group: Some(group) }, None)
             }
             Err(reason) => {
                 let warning = format!(
                     "no control group for the memory limit ({reason}): the limit holds for \
                      anonymous memory only, not for the page cache"
                 );
-                (Self { limit: MemoryLimit::Rlimit { bytes }, group: None }, Some(warning))
+                (Self { limit: MemoryLimit::Rlimit { bytes }, bytes, group: None }, Some(warning))
             }
         }
+    }
+
+    /// What the page cache of the children may hold; `None` where the limit does not count it.
+    pub(crate) fn page_cache_bytes_max(&self) -> Option<u64> {
+        self.group.is_some().then_some(self.bytes)
     }
 
     pub(crate) fn limit(&self) -> MemoryLimit {

@@ -5,12 +5,13 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ringmain_backends::AutoReport;
 use ringmain_backends::probe::{self, BackendProbe, KernelFeatures, Probe};
+use ringmain_backends::{AutoReport, BackendKind};
 use tempfile::NamedTempFile;
 
 use crate::cli::ProbeArgs;
 use crate::failure::Failure;
+use crate::host::Storage;
 use crate::size::format_bytes;
 use crate::table::Table;
 
@@ -92,25 +93,33 @@ struct Report<'a> {
     kernel: Option<String>,
     /// The path asked about, made absolute.
     path: String,
+    /// The filesystem and the device that hold it.
+    storage: Storage,
     /// What was read instead of a new file at that path.
     note: Option<String>,
     features: &'a KernelFeatures,
     backends: &'a [BackendProbe],
-    auto: &'a AutoReport,
+    auto: AutoReport,
 }
 
 impl<'a> Report<'a> {
     fn new(path: &Path, found: &'a Probe, note: Option<String>) -> Self {
         let absolute = std::path::absolute(path).map_or(Cow::Borrowed(path), Cow::Owned);
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+        let mut storage =
+            Storage::describe(&fs::canonicalize(path).unwrap_or(absolute.to_path_buf()));
+        // JSON holds no name that is not UTF-8.
+        storage.path = absolute.display().to_string().into();
+        let auto = auto_on(&storage, &found.auto);
         Self {
             ringmain_version: env!("CARGO_PKG_VERSION"),
             kernel: release.map(|release| release.trim().to_owned()),
             path: absolute.display().to_string(),
+            storage,
             note,
             features: &found.features,
             backends: &found.backends,
-            auto: &found.auto,
+            auto,
         }
     }
 
@@ -120,28 +129,70 @@ impl<'a> Report<'a> {
         if let Some(note) = &self.note {
             head.row("note", note.as_str());
         }
+        if let Some(filesystem) = &self.storage.filesystem {
+            head.row("filesystem", mounted(filesystem, &self.storage));
+        }
+        if let Some(device) = &self.storage.device {
+            head.row("device", named(device, self.storage.device_model.as_deref()));
+        }
         head.row("kernel", self.kernel.as_deref().unwrap_or("unknown"));
         head.row("ringmain", self.ringmain_version);
         format!(
             "{}\nKernel and filesystem\n{}\nBackends\n{}\nauto takes {}\n{}",
             head.render(),
-            features_table(self.features).render(),
+            features_table(self.features, self.backends).render(),
             backends_table(self.backends).render(),
             self.auto.choice,
-            auto_table(self.auto).render(),
+            auto_table(&self.auto).render(),
         )
     }
 }
 
-fn features_table(features: &KernelFeatures) -> Table {
+/// What `auto` does with files that are in memory: all its reads are copies, so that no backend
+/// reaches them faster because of the device.
+fn auto_on(storage: &Storage, auto: &AutoReport) -> AutoReport {
+    let follows_profile = auto.profile.as_ref().is_some_and(|profile| profile.is_used);
+    let mut auto = auto.clone();
+    let in_memory = storage.filesystem.as_ref().filter(|_| storage.is_memory() && !follows_profile);
+    if let Some(filesystem) = in_memory {
+        auto.reason = format!(
+            "{filesystem} keeps its files in memory: every read is a copy, and no data is cold"
+        );
+    }
+    auto
+}
+
+/// `ext4, mounted at /data`.
+fn mounted(filesystem: &str, storage: &Storage) -> String {
+    match &storage.mount_point {
+        Some(mount_point) => format!("{filesystem}, mounted at {}", mount_point.display()),
+        None => filesystem.to_owned(),
+    }
+}
+
+/// `/dev/nvme0n1 (Some Model)`.
+fn named(device: &str, model: Option<&str>) -> String {
+    model.map_or_else(|| device.to_owned(), |model| format!("{device} ({model})"))
+}
+
+/// A feature that is missing is explained by the backend that needs it.
+fn features_table(features: &KernelFeatures, backends: &[BackendProbe]) -> Table {
+    let reason = |kind: BackendKind| {
+        let found = backends.iter().find(|backend| backend.name == kind && !backend.available);
+        found.map(|backend| backend.reason.as_str())
+    };
     let mut table = Table::default();
     let ring = match features.io_uring {
         true => yes_with(&features.io_uring_setup_flags.join(", ")),
         false => no_with(features.io_uring_reason.as_deref()),
     };
     table.row("io_uring", ring);
-    table.row("O_DIRECT", direct_text(features));
-    table.row("RWF_DONTCACHE", yes_or_no(features.rwf_dontcache));
+    table.row("O_DIRECT", direct_text(features, reason(BackendKind::Direct)));
+    let dontcache = match features.rwf_dontcache {
+        true => "yes".into(),
+        false => no_with(reason(BackendKind::Uncached)),
+    };
+    table.row("RWF_DONTCACHE", dontcache);
     let cachestat = match features.cachestat {
         true => "yes".into(),
         false => no_with(features.cachestat_reason.as_deref()),
@@ -154,9 +205,9 @@ fn features_table(features: &KernelFeatures) -> Table {
     table
 }
 
-fn direct_text(features: &KernelFeatures) -> String {
+fn direct_text(features: &KernelFeatures, reason: Option<&str>) -> String {
     match (features.dio_mem_align, features.dio_offset_align) {
-        _ if !features.o_direct => "no".into(),
+        _ if !features.o_direct => no_with(reason),
         (Some(memory), Some(offset)) => {
             format!("yes: memory aligned to {memory} bytes, offset and length to {offset}")
         }
@@ -191,11 +242,7 @@ fn yes_with(details: &str) -> String {
 }
 
 fn no_with(reason: Option<&str>) -> String {
-    reason.map_or_else(|| "no".into(), |reason| format!("no: {reason}"))
-}
-
-fn yes_or_no(is_there: bool) -> &'static str {
-    if is_there { "yes" } else { "no" }
+    format!("no: {}", reason.unwrap_or("the kernel or this filesystem does not offer it"))
 }
 
 #[cfg(test)]

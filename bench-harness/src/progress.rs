@@ -1,29 +1,37 @@
 //! What a long command shows while it works: a bar on a terminal, a line now and then elsewhere.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often a line is written where there is no terminal.
+/// How often a line is written where there is no terminal, whether or not a step has ended.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Progress of one piece of work, on standard error.
 #[derive(Debug)]
 pub(crate) enum Progress {
     Bar(ProgressBar),
-    Lines(Mutex<Lines>),
+    Lines(Lines),
 }
 
-/// Plain lines for logs.
+/// Plain lines for logs, which a thread of its own writes until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Lines {
+    state: Arc<Mutex<State>>,
+    /// Closed when this is dropped, which ends the thread.
+    _open: Sender<()>,
+}
+
+/// How far the work has come.
+#[derive(Debug)]
+struct State {
     what: String,
     message: String,
     done: u64,
     total: u64,
-    shown: Instant,
     started: Instant,
 }
 
@@ -44,15 +52,7 @@ impl Progress {
 
     fn new(what: &str, total: u64, template: &str) -> Self {
         if !std::io::stderr().is_terminal() {
-            let (what, now) = (what.to_owned(), Instant::now());
-            return Self::Lines(Mutex::new(Lines {
-                what,
-                message: String::new(),
-                done: 0,
-                total,
-                shown: now,
-                started: now,
-            }));
+            return Self::Lines(Lines::start(what, total, LINE_INTERVAL, say));
         }
         let bar = ProgressBar::new(total).with_prefix(what.to_owned());
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -66,23 +66,15 @@ impl Progress {
     pub(crate) fn message(&self, text: &str) {
         match self {
             Self::Bar(bar) => bar.set_message(text.to_owned()),
-            Self::Lines(lines) => {
-                if let Ok(mut lines) = lines.lock() {
-                    text.clone_into(&mut lines.message);
-                }
-            }
+            Self::Lines(lines) => lines.change(|state| text.clone_into(&mut state.message)),
         }
     }
 
-    /// So much more is done.
+    /// Counts work that has been done.
     pub(crate) fn advance(&self, by: u64) {
         match self {
             Self::Bar(bar) => bar.inc(by),
-            Self::Lines(lines) => {
-                if let Ok(mut lines) = lines.lock() {
-                    lines.advance(by);
-                }
-            }
+            Self::Lines(lines) => lines.change(|state| state.done += by),
         }
     }
 
@@ -94,24 +86,75 @@ impl Progress {
 }
 
 impl Lines {
-    fn advance(&mut self, by: u64) {
-        self.done += by;
-        if self.shown.elapsed() < LINE_INTERVAL {
-            return;
-        }
-        self.shown = Instant::now();
+    /// Starts a thread that writes a line after every interval. Without a thread there are no lines.
+    fn start(
+        what: &str,
+        total: u64,
+        interval: Duration,
+        write: impl Fn(&str) + Send + 'static,
+    ) -> Self {
+        let state = Arc::new(Mutex::new(State {
+            what: what.to_owned(),
+            message: String::new(),
+            done: 0,
+            total,
+            started: Instant::now(),
+        }));
+        let (open, closed) = channel();
+        let shown = Arc::clone(&state);
+        let work = move || {
+            while closed.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                let line = shown.lock().unwrap_or_else(PoisonError::into_inner).line();
+                write(&line);
+            }
+        };
+        let _ = std::thread::Builder::new().name("progress".into()).spawn(work);
+        Self { state, _open: open }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl State {
+    /// `measuring: 40 %, about 12 s left · rand cold: uring`.
+    fn line(&self) -> String {
         let share = self.done as f64 / self.total.max(1) as f64;
         let elapsed = self.started.elapsed().as_secs_f64();
-        let left = if share > 0.0 { elapsed / share - elapsed } else { 0.0 };
+        let left = match share > 0.0 {
+            true => format!("about {:.0} s left", (elapsed / share - elapsed).max(0.0)),
+            false => format!("{elapsed:.0} s so far"),
+        };
         let now = match self.message.as_str() {
             "" => String::new(),
             message => format!(" · {message}"),
         };
-        say(&format!("{}: {:.0} %, about {left:.0} s left{now}", self.what, share * 100.0));
+        format!("{}: {:.0} %, {left}{now}", self.what, share * 100.0)
     }
 }
 
-/// A line on standard error; with that closed there is nobody to tell.
+/// Writes a line to standard error. If that is closed, the line is lost.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A single long step used to show nothing until it ended.
+    #[test]
+    fn a_line_comes_although_no_step_ends() {
+        let (sender, lines) = channel();
+        let write = move |line: &str| drop(sender.send(line.to_owned()));
+        let progress =
+            Progress::Lines(Lines::start("measuring", 4, Duration::from_millis(1), write));
+        progress.message("rand cold: direct");
+        let line = lines.into_iter().find(|line| line.contains("direct")).unwrap();
+        assert!(
+            line.starts_with("measuring: 0 %, ") && line.ends_with(" so far · rand cold: direct")
+        );
+        progress.advance(2);
+    }
 }

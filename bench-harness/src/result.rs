@@ -137,9 +137,19 @@ pub struct Setting {
     /// Operations a second at which an open loop starts them; none: as fast as they go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u64>,
-    /// Which form of the workload: `sequential`, `shuffled`, `fresh`, `recycled`.
+    /// Which form of the workload: `sequential`, `shuffled`, `fresh`, `recycled`, `recorded times`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
+}
+
+impl Setting {
+    /// The form of `replay` that starts each operation when it was recorded.
+    pub(crate) const RECORDED_TIMES: &'static str = "recorded times";
+
+    /// Whether operations start at given times, so that their latency is what ranks.
+    pub(crate) fn is_open_loop(&self) -> bool {
+        self.rate_per_s.is_some() || self.variant.as_deref() == Some(Self::RECORDED_TIMES)
+    }
 }
 
 impl fmt::Display for Setting {
@@ -348,11 +358,22 @@ impl fmt::Display for Group {
     }
 }
 
+/// An open loop that starts less than this share of its operations on time misses its rate.
+const RATE_SHARE_MIN: f64 = 0.95;
+
 impl Cell {
     /// What it is compared within.
     #[must_use]
     pub fn group(&self) -> Group {
         Group { workload: self.workload.clone(), setting: self.setting.clone(), cache: self.cache }
+    }
+
+    /// Whether an open loop fell behind the rate that it was asked for. The latencies of such a cell
+    /// only tell how long it went on.
+    #[must_use]
+    pub fn misses_rate(&self) -> bool {
+        let reached = self.operations as f64 / self.seconds.max(1e-9);
+        self.setting.rate_per_s.is_some_and(|asked| reached < asked as f64 * RATE_SHARE_MIN)
     }
 
     /// A figure of fio's, not of a backend.

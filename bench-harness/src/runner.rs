@@ -22,6 +22,9 @@ use crate::size::Bytes;
 use crate::task::{Checked, Task, WorkOrder};
 use crate::workload::{Permutation, Workload};
 
+/// A workload with the settings it is measured with.
+pub(crate) type Settings = (&'static dyn Workload, Vec<Setting>);
+
 /// Who reads in a cell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
@@ -41,16 +44,16 @@ impl Runner {
     /// Multiplies out workloads, cache states, settings and backends.
     pub(crate) fn new(
         plan: &Plan,
-        workloads: &[&dyn Workload],
+        jobs: &[Settings],
         data: &DataSets,
         fio: &[Fio],
     ) -> Result<Self, Failure> {
         let mut cells = Vec::new();
-        for workload in workloads {
+        for (workload, settings) in jobs {
             for cache in workload.caches(plan) {
                 let files = data.files(*workload, cache);
                 let cached_files = workload.cached_files(files)?;
-                for setting in workload.settings(plan) {
+                for setting in settings {
                     let task = |backend| Task {
                         backend,
                         workload: workload.name().into(),
@@ -58,7 +61,7 @@ impl Runner {
                         cache,
                         files: files.to_vec(),
                         cached_files: cached_files.clone(),
-                        ..Task::blank(plan, buffer_bytes(plan, &setting))
+                        ..Task::blank(plan, buffer_bytes(plan, setting))
                     };
                     let backends = plan.backends.iter();
                     cells.extend(backends.map(|b| (Reader::Backend(*b), task(*b))));

@@ -12,7 +12,7 @@ use crate::result::{Cell, Run, RunFolder};
 use crate::whole_file::write_whole;
 
 /// Where results go unless the user says otherwise.
-const RESULTS: &str = "ringmain-results";
+pub(crate) const RESULTS: &str = "ringmain-results";
 
 /// Makes the folder: the one asked for, or `ringmain-results/<time>`. A result that is there stays.
 pub(crate) fn make_folder(asked: Option<&Path>) -> Result<RunFolder, Failure> {
@@ -47,8 +47,7 @@ pub(crate) fn make_folder(asked: Option<&Path>) -> Result<RunFolder, Failure> {
 }
 
 /// The folders of a path that are not there yet, the outermost last.
-pub(crate) fn missing_folders(asked: Option<&Path>) -> Vec<PathBuf> {
-    let path = asked.unwrap_or(Path::new(RESULTS));
+pub(crate) fn missing_folders(path: &Path) -> Vec<PathBuf> {
     let folders = path.ancestors().filter(|folder| !folder.as_os_str().is_empty());
     folders.take_while(|folder| !folder.exists()).map(Path::to_owned).collect()
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::failure::Failure;
-use crate::recommend::spread_warning;
-use crate::result::{CacheCheckMethod, Group, Run};
+use crate::result::{CacheCheckMethod, Cell, Group, Run};
+use crate::stats::Summary;
 
 /// More than this of the processors' time spent on other things makes numbers doubtful.
 const BUSY_SHARE_MAX: f64 = 0.10;
@@ -104,16 +104,42 @@ fn sampled_states(run: &Run) -> Option<String> {
     ))
 }
 
-/// Of the rate asked for, a backend reached less than this.
-const RATE_SHARE_MIN: f64 = 0.95;
+/// Names the groups in which the repetitions spread too widely to rank backends that lie close
+/// together.
+pub(crate) fn spread_warning(run: &Run) -> Option<String> {
+    let mut wide = Vec::new();
+    for (group, backends) in run.grouped() {
+        let spreads = backends.iter().filter(|(name, _)| !name.starts_with("fio:"));
+        let spreads = spreads.filter_map(|(name, cells)| Some((name, spread(&group, cells)?)));
+        if let Some((name, spread)) = spreads.max_by(|a, b| a.1.total_cmp(&b.1)) {
+            wide.push(format!("{group} ({name}: {:.0} %)", 100.0 * spread));
+        }
+    }
+    (!wide.is_empty()).then(|| {
+        format!(
+            "repetitions spread too widely to rank backends that differ by less in {}; more \
+             repetitions, more --seconds or a quieter machine would help",
+            wide.join("; ")
+        )
+    })
+}
 
-/// Where an open loop could not keep its rate, latencies only tell how long it went on.
+/// How far the repetitions of a backend lie apart, if that is too far to rank it. In an open loop the
+/// latency ranks, else the throughput.
+fn spread(group: &Group, cells: &[&Cell]) -> Option<f64> {
+    let figure = |cell: &Cell| match group.setting.is_open_loop() {
+        true => cell.latency_ns.p99 as f64,
+        false => cell.throughput_bytes_per_s,
+    };
+    let valid = cells.iter().filter(|cell| cell.valid);
+    let figures: Vec<f64> = valid.map(|cell| figure(cell)).collect();
+    let summary = Summary::of(&figures)?;
+    summary.spread().filter(|_| summary.is_too_wide())
+}
+
+/// Names the backends that could not keep the rate of an open loop.
 fn missed_rates(run: &Run) -> Option<String> {
-    let missed = run.cells.iter().filter(|cell| {
-        let reached = cell.operations as f64 / cell.seconds.max(1e-9);
-        let asked = cell.setting.rate_per_s.map(|rate| rate as f64);
-        cell.valid && asked.is_some_and(|asked| reached < asked * RATE_SHARE_MIN)
-    });
+    let missed = run.cells.iter().filter(|cell| cell.valid && cell.misses_rate());
     let mut told: Vec<String> =
         missed.map(|cell| format!("{} in {}", cell.backend, cell.group())).collect();
     told.sort_unstable();
@@ -121,7 +147,7 @@ fn missed_rates(run: &Run) -> Option<String> {
     (!told.is_empty()).then(|| {
         format!(
             "the rate asked for was not reached by {}: their latencies grow with the length of \
-             the measurement and rank nothing",
+             the measurement, so they are not ranked",
             told.join("; ")
         )
     })
@@ -130,9 +156,10 @@ fn missed_rates(run: &Run) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mock::{cell, run};
+    use crate::mock::{cell, cells, run};
     use crate::result::CacheCheck;
     use crate::result::CacheState::{Cold, Warm};
+    use crate::stats::testing::Dice;
 
     #[test]
     fn a_state_that_was_sampled_is_told_with_how_sure_it_is() {
@@ -146,6 +173,14 @@ mod tests {
         let warning = check(CacheCheckMethod::Sampled).unwrap();
         let parts = ["sampled, 128 of 131072 pages", "95 % confidence at most 2.3 % of the pages"];
         assert!(parts.iter().all(|part| warning.contains(part)), "{warning}");
+    }
+
+    #[test]
+    fn wide_spreads_are_warned_of() {
+        let mut all = cells(&mut Dice(10), "pread", Cold, 1e9, 0.02, 5);
+        all.extend(cells(&mut Dice(11), "uring", Cold, 2e9, 0.4, 5));
+        let warning = spread_warning(&run(all)).unwrap();
+        assert!(warning.contains("(uring: ") && !warning.contains("pread:"), "{warning}");
     }
 
     #[test]

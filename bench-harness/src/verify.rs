@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::Failure;
 use crate::plan::BackendChoice;
+use crate::progress::Progress;
 use crate::size::format_bytes;
 use crate::task::{VerifyTask, WorkOrder};
 use crate::{runner, worker};
@@ -68,12 +69,15 @@ pub(crate) fn same_bytes(
     backends: &[BackendChoice],
     files: &[PathBuf],
     corrupt: Option<BackendChoice>,
+    progress: &Progress,
 ) -> Result<(), Failure> {
     let mut first: Option<(BackendChoice, Vec<WindowDigest>)> = None;
     for backend in backends {
         let corrupt = corrupt == Some(*backend);
+        progress.message(&backend.to_string());
         let order = VerifyTask { backend: *backend, files: files.to_vec(), corrupt };
         let found: Vec<WindowDigest> = runner::ask_child(&WorkOrder::Verify(order))?;
+        progress.advance(1);
         let Some((reference, expected)) = &first else {
             first = Some((*backend, found));
             continue;

@@ -16,6 +16,7 @@ use crate::measure::{Clock, Latencies, RssSampler, TlbMisses, Usage, cache, perc
 use crate::pace::Pace;
 use crate::plan::{BackendChoice, CacheUse};
 use crate::result::{CacheState, CachedPages, Cell};
+use crate::size::format_bytes_short;
 use crate::task::{Checked, MemoryLimit, Task, WorkOrder};
 use crate::verify;
 use crate::workload::{self, Job, JobSpec};
@@ -58,7 +59,9 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
     let leaked =
         pages_in_max(task, reading.bytes)?.and_then(|most| leaked_into_cache(pages_in, most));
     let hidden = not_from_the_device(task.cache, reading.bytes, usage.device_bytes);
-    let invalid_reason = prepared.problem.or(leaked).or(hidden).or_else(|| reading.problem());
+    let unused = read_for_nothing(task, reading.bytes, usage.device_bytes)?;
+    let invalid_reason =
+        prepared.problem.or(leaked).or(hidden).or(unused).or_else(|| reading.problem());
     let latencies = reading.latencies.to_histogram(&clock)?;
     let seconds = reading.elapsed_ns as f64 / 1e9;
     let cpu_s = usage.cpu_s.user + usage.cpu_s.system;
@@ -116,6 +119,25 @@ fn not_from_the_device(cache: CacheState, bytes: u64, device_bytes: Option<u64>)
              not stored at all"
         )
     })
+}
+
+/// Why a cell of a workload that reads ahead does not count: it ended while much of what the device
+/// had read was not delivered yet.
+fn read_for_nothing(
+    task: &Task,
+    bytes: u64,
+    device_bytes: Option<u64>,
+) -> Result<Option<String>, Failure> {
+    let is_cut_short = device_bytes.is_some_and(|device_bytes| device_bytes / 2 > bytes);
+    if !is_cut_short || !workload::by_name(&task.workload)?.reads_ahead() {
+        return Ok(None);
+    }
+    Ok(Some(format!(
+        "the device read {} and {} of it were delivered: the cell ended while data was still being \
+         read ahead; leave out --operations",
+        format_bytes_short(device_bytes.unwrap_or(0) as f64),
+        format_bytes_short(bytes as f64)
+    )))
 }
 
 /// How many pages the cell may bring into the page cache if it reads `bytes` bytes. `None` if there is
@@ -318,8 +340,9 @@ impl Gate {
     }
 }
 
-/// The measured loop. One look at the clock for each operation: the end of one is the start of the
-/// next, or, in an open loop, each starts when it was meant to.
+/// The measured loop. It looks at the clock once for each operation: the end of one is the start of
+/// the next, or, in an open loop, each starts when it was meant to. The loop of a workload that reads
+/// ahead ends only where a pass ends.
 pub(crate) fn read(
     task: &Task,
     job: &mut dyn Job,
@@ -329,18 +352,19 @@ pub(crate) fn read(
 ) -> Result<Reading, Failure> {
     let mut reading = Reading::new();
     let limit = operations_of(task, threads, thread);
+    let ends_with_a_pass = workload::by_name(&task.workload)?.reads_ahead();
     let may_repeat = task.cache == CacheState::Warm;
     let started = clock.ticks();
     let deadline = started.saturating_add(clock.in_ticks(task.seconds * 1e9));
-    let rate = task.setting.rate_per_s;
-    let mut pace = rate.map(|rate| Pace::new(clock, rate, threads, thread, started));
+    let mut pace = Pace::of(&task.setting, clock, threads, thread, started);
     let mut ended = started;
-    while reading.operations < limit && ended < deadline {
-        let intended = pace.as_mut().map_or(ended, Pace::wait);
+    while reading.operations < limit && (ended < deadline || ends_with_a_pass) {
+        let mut intended = pace.as_mut().map_or(ended, |pace| pace.wait(|| job.due_ns()));
         let mut done = job.next()?;
         // A second pass over a cold file would not be cold.
-        if done.is_none() && may_repeat {
+        if done.is_none() && may_repeat && ended < deadline {
             job.restart()?;
+            intended = pace.as_mut().map_or(intended, |pace| pace.restart(intended));
             done = job.next()?;
         }
         let Some(done) = done else {
@@ -395,6 +419,22 @@ mod tests {
         assert_eq!(not_from_the_device(CacheState::Warm, 1000, Some(0)), None);
         assert_eq!(not_from_the_device(CacheState::Cold, 1000, None), None);
         assert!(not_from_the_device(CacheState::Cold, 1000, Some(0)).is_some());
+    }
+
+    /// A window that was read and not delivered makes the throughput of a cell meaningless. Other
+    /// workloads may have the kernel read more than they ask for.
+    #[test]
+    fn a_cell_that_ends_while_its_window_fills_does_not_count() {
+        let blank = Task::blank(&Plan::default(), 0);
+        let problem = |workload: &str, bytes, device_bytes| {
+            let task = Task { workload: workload.into(), ..blank.clone() };
+            read_for_nothing(&task, bytes, device_bytes).unwrap()
+        };
+        let reason = problem("weights", 2 << 20, Some(256 << 20)).unwrap();
+        assert!(reason.contains("256 MiB") && reason.contains("read ahead"), "{reason}");
+        assert_eq!(problem("weights", 200 << 20, Some(256 << 20)), None);
+        assert_eq!(problem("weights", 2 << 20, None), None);
+        assert_eq!(problem("rand", 2 << 20, Some(256 << 20)), None);
     }
 
     #[test]

@@ -51,7 +51,8 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) backends: Option<Vec<BackendChoice>>,
 
-    /// Workloads; `ringmain help bench` lists them [default: all]
+    /// Workloads; `ringmain help bench` lists them [default: seq, rand, views, shards and mixed; also
+    /// samples and weights with --file or --dir; only replay with --trace]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) workloads: Option<Vec<String>>,
 
@@ -79,7 +80,7 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub(crate) window: Option<Vec<Bytes>>,
 
-    /// How long a cell reads at most [default: 0.2]
+    /// How long a cell reads at most; `weights` always loads the whole model [default: 0.2]
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub(crate) seconds: Option<f64>,
 
@@ -91,10 +92,14 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "COUNT")]
     pub(crate) repetitions: Option<u32>,
 
-    /// Open loop: start so many operations a second, and measure latency from the moment each was
-    /// meant to start
-    #[arg(long, value_name = "PER_SECOND")]
-    pub(crate) rate: Option<u64>,
+    /// Open loop: start this many operations a second, and measure latency from the moment each was
+    /// meant to start. Several rates make a curve of latency over load
+    #[arg(long, value_name = "PER_SECOND", value_delimiter = ',')]
+    pub(crate) rate: Option<Vec<u64>>,
+
+    /// Open loop: start each read of the --trace when it was recorded, counted from the first
+    #[arg(long)]
+    pub(crate) recorded_times: bool,
 
     /// Let the measured process use no more memory than this
     #[arg(long, value_name = "BYTES")]
@@ -116,7 +121,7 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["trace", "bytes"])]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Replay these reads: an iolog of fio's (version 2 or 3), or a recording of `Engine::record`
+    /// Replay these reads: an iolog of fio (version 2 or 3), or a recording of `Engine::record`
     #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
     pub(crate) trace: Option<PathBuf>,
 
@@ -162,7 +167,8 @@ impl MeasuredArgs {
         put(&mut plan.seed, set.seed);
         put(&mut plan.data.bytes, set.bytes);
         plan.operations = set.operations.or(plan.operations);
-        plan.rate_per_s = set.rate.or(plan.rate_per_s);
+        put(&mut plan.rates_per_s, set.rate);
+        plan.recorded_times |= set.recorded_times;
         plan.memory_limit_bytes = set.memory_limit.or(plan.memory_limit_bytes);
         plan.data.scratch = set.scratch.or(plan.data.scratch);
         plan.with_fio |= set.with_fio;
@@ -203,12 +209,16 @@ Examples:
   ringmain bench --backends auto,pread,uring --workloads rand,seq --batch 1,32,128
                                                    does auto choose as well as a fixed backend?
   ringmain bench --workloads rand --rate 20000     latency at 20 000 operations a second
-  ringmain bench --memory-limit 256M --workloads views
+  ringmain bench --workloads rand --rate 5000,10000,20000,40000
+                                                   latency over load
+  ringmain bench --memory-limit 256M --bytes 128M --workloads views
   ringmain bench --file model.safetensors --workloads weights --window 32M,256M
   ringmain bench --print-plan > plan.toml; ringmain bench --plan plan.toml
 
-Ctrl-C ends the run and keeps what is done. Exit codes: 0 all went well, 1 something could not be
-measured or two backends returned different bytes, 2 the request makes no sense, 130 interrupted.";
+An operation is a batch of reads, or a single read where the batch is 1; latency is per operation.
+
+Ctrl-C ends the run and keeps what is done. Exit codes: 0 every cell was measured, 1 some cells are
+invalid or two backends returned different bytes, 2 the request makes no sense, 130 interrupted.";
 
 #[cfg(test)]
 mod tests {

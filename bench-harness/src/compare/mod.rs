@@ -176,12 +176,13 @@ impl Comparison {
     }
 
     fn verdict(&self) -> Result<(), Failure> {
-        let Some(percent) = self.fail_on_regression_percent else { return Ok(()) };
         if self.cells.is_empty() {
             // A gate that judges nothing must not look as if it had passed.
-            let message = "the two results have no valid cell in common: there is nothing to judge";
+            let message =
+                "the two results have no valid cell in common: there is nothing to compare";
             return Err(Failure::Usage { message: message.into() });
         }
+        let Some(percent) = self.fail_on_regression_percent else { return Ok(()) };
         let Some(first) = self.regressions.first() else { return Ok(()) };
         let message = match self.regressions.len() {
             1 => format!("{first} is worse by more than {percent} %, beyond noise"),

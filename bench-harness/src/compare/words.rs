@@ -5,6 +5,7 @@ use std::path::Path;
 use comfy_table::{Table, presets};
 
 use super::{CellName, Change, Comparison, Figure};
+use crate::export::format::{nanoseconds, rate};
 use crate::size::format_bytes_short;
 use crate::stats::Verdict;
 
@@ -24,19 +25,26 @@ pub(super) fn text(comparison: &Comparison, a: &Path, b: &Path) -> String {
     lines.extend(only("A", &comparison.only_in_a));
     lines.extend(only("B", &comparison.only_in_b));
     lines.push(summary(&comparison.cells));
+    lines.extend(comparison.fail_on_regression_percent.map(|percent| rule(comparison, percent)));
     lines.join("\n") + "\n"
 }
 
 fn table(cells: &[Change]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["cell", "throughput B/A", "interval", "", "p99 B/A", "", "RSS peak"]);
+    table.set_header([
+        "cell", "A", "B", "B/A", "interval", "", "p99 A", "p99 B", "B/A", "", "RSS peak",
+    ]);
     for change in cells {
         table.add_row([
             change.name.to_string(),
+            rate(change.throughput.a),
+            rate(change.throughput.b),
             estimate(&change.throughput),
             interval(&change.throughput),
             change.throughput.verdict.to_string(),
+            nanoseconds(change.latency_p99.a),
+            nanoseconds(change.latency_p99.b),
             estimate(&change.latency_p99),
             change.latency_p99.verdict.to_string(),
             rss(change),
@@ -65,6 +73,24 @@ fn rss(change: &Change) -> String {
 
 fn only(name: &str, cells: &[CellName]) -> Vec<String> {
     cells.iter().map(|cell| format!("only in {name}: {cell}")).collect()
+}
+
+/// The rule of the gate, and the cells that are worse and yet do not fail it.
+fn rule(comparison: &Comparison, percent: f64) -> String {
+    let threshold = 1.0 - percent / 100.0;
+    let text = format!(
+        "--fail-on-regression {percent}: a cell fails when its whole interval lies below \
+         {threshold:.2}"
+    );
+    let passed = comparison.cells.iter().filter(|change| {
+        change.throughput.verdict == Verdict::Worse
+            && !comparison.regressions.contains(&change.name)
+    });
+    let names: Vec<String> = passed.map(|change| change.name.to_string()).collect();
+    match names.is_empty() {
+        true => text,
+        false => format!("{text}; worse without failing: {}", names.join("; ")),
+    }
 }
 
 fn summary(cells: &[Change]) -> String {

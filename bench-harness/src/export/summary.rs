@@ -85,19 +85,9 @@ impl<'a> BackendSummary<'a> {
         median(&known.collect::<Vec<_>>())
     }
 
-    /// Latency in nanoseconds at a percentile of all operations that count; of the middle
-    /// repetition where single latencies are not known.
+    /// The latency in nanoseconds at a percentile of all operations that count.
     pub(crate) fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
-        if let Some(histogram) = &self.histogram {
-            // Of fifty operations none is the slowest of a thousand.
-            if (histogram.len() as f64) * (1.0 - percentile.quantile()) < 1.0
-                && percentile != Percentile::Max
-            {
-                return None;
-            }
-            return Some(histogram.value_at_quantile(percentile.quantile()) as f64);
-        }
-        self.median(|cell| percentile.of(cell) as f64).filter(|ns| *ns > 0.0)
+        latency_ns(self.histogram.as_ref(), &self.valid, percentile)
     }
 
     /// The repetition whose throughput is the middle one.
@@ -106,6 +96,23 @@ impl<'a> BackendSummary<'a> {
         cells.sort_by(|a, b| a.throughput_bytes_per_s.total_cmp(&b.throughput_bytes_per_s));
         cells.get(cells.len() / 2).copied()
     }
+}
+
+/// Returns the latency in nanoseconds at a percentile of all operations of the cells, whose latencies
+/// the histogram holds. Without a histogram it is the median over the cells. Returns `None` if there
+/// are too few operations for that percentile: of fifty, none is the slowest of a thousand.
+pub(crate) fn latency_ns(
+    histogram: Option<&Histogram<u64>>,
+    cells: &[&Cell],
+    percentile: Percentile,
+) -> Option<f64> {
+    let Some(histogram) = histogram else {
+        let values: Vec<f64> = cells.iter().map(|cell| percentile.of(cell) as f64).collect();
+        return median(&values).filter(|ns| *ns > 0.0);
+    };
+    let beyond = histogram.len() as f64 * (1.0 - percentile.quantile());
+    let is_known = beyond >= 1.0 || percentile == Percentile::Max;
+    is_known.then(|| histogram.value_at_quantile(percentile.quantile()) as f64)
 }
 
 /// By how much resident memory rose above its start.

@@ -43,7 +43,7 @@ pub(crate) struct BetonSpec {
 
 pub(super) fn run(args: &GenBetonArgs) -> Result<String, Failure> {
     let spec = BetonSpec::from_args(args)?;
-    check_space(&folder(&args.path), spec.file_bytes()?)?;
+    check_space(&folder(&args.path), spec.file_bytes()?, "--samples")?;
     let progress = Arc::new(Progress::bytes("writing", spec.region_bytes()?));
     let report = write_beton(&args.path, &spec, &progress)?;
     progress.finish();

@@ -14,7 +14,7 @@ pub(super) fn run(args: &GenNpyArgs) -> Result<String, Failure> {
     let data_bytes = elements.and_then(|count| count.checked_mul(4)).ok_or_else(|| {
         Failure::Usage { message: format!("an array of shape {:?} is too large", args.shape) }
     })?;
-    write_data(&args.path, data_bytes.saturating_add(header.len() as u64), |file| {
+    write_data(&args.path, data_bytes.saturating_add(header.len() as u64), "--shape", |file| {
         file.write_all(&header)?;
         let mut random = RawBytes::new(args.seed);
         let mut elements = vec![0u8; 1 << 20];

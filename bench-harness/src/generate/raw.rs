@@ -28,7 +28,9 @@ pub(crate) fn write_raw(
     seed: u64,
     progress: &Progress,
 ) -> Result<(), Failure> {
-    write_data(path, bytes, |file| RawBytes::new(seed).write(file, bytes, progress, |_| ()))
+    write_data(path, bytes, "--bytes", |file| {
+        RawBytes::new(seed).write(file, bytes, progress, |_| ())
+    })
 }
 
 /// Random bytes, the same for a seed on every machine: SplitMix64, little-endian.

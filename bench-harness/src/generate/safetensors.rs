@@ -6,12 +6,12 @@ use ringmain::weights::Dtype;
 use serde_json::{Map, Value, json};
 
 use super::model::{Extent, ModelSizes, NewTensor};
-use super::{RawBytes, check_space, write_data};
+use super::{RawBytes, check_space, existing_folder, write_data, write_folder};
 use crate::cli::GenSafetensorsArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::size::format_bytes;
-use crate::whole_file::{folder, write_whole};
+use crate::whole_file::write_whole;
 use crate::workload::mix;
 
 /// The name of an index, by which loaders find it in a folder.
@@ -88,18 +88,19 @@ impl Model {
         }
         let total_bytes = self.bytes()?;
         // A disk that is too small leaves no folder behind.
-        check_space(&if dir.is_dir() { dir.to_owned() } else { folder(dir) }, total_bytes)?;
-        std::fs::create_dir_all(dir)
-            .map_err(|source| Failure::WriteFile { path: dir.to_owned(), source })?;
-        let mut weight_map = Map::new();
-        for (part, number) in self.divide(files, total_bytes).into_iter().zip(1..) {
-            let name = format!("model-{number:05}-of-{files:05}.safetensors");
-            write_tensors(&dir.join(&name), part, self.seed, progress)?;
-            let entry = |(_, tensor): &(u64, NewTensor)| (tensor.name.clone(), json!(name));
-            weight_map.extend(part.iter().map(entry));
-        }
-        let index = json!({"metadata": {"total_size": total_bytes}, "weight_map": weight_map});
-        write_whole(&dir.join(INDEX_NAME), &(serde_json::to_string_pretty(&index)? + "\n"))
+        check_space(&existing_folder(dir), total_bytes, "--bytes")?;
+        write_folder(dir, |written| {
+            let mut weight_map = Map::new();
+            for (part, number) in self.divide(files, total_bytes).into_iter().zip(1..) {
+                let name = format!("model-{number:05}-of-{files:05}.safetensors");
+                written.push(dir.join(&name));
+                write_tensors(&dir.join(&name), part, self.seed, progress)?;
+                let entry = |(_, tensor): &(u64, NewTensor)| (tensor.name.clone(), json!(name));
+                weight_map.extend(part.iter().map(entry));
+            }
+            let index = json!({"metadata": {"total_size": total_bytes}, "weight_map": weight_map});
+            write_whole(&dir.join(INDEX_NAME), &(serde_json::to_string_pretty(&index)? + "\n"))
+        })
     }
 
     /// About the same bytes in each part, and at least one tensor.
@@ -133,7 +134,7 @@ fn write_tensors(
     tensors.sort_by(|(_, a), (_, b)| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
     let header = header(&tensors)?;
     let data_bytes: u64 = tensors.iter().map(|(_, tensor)| tensor.bytes).sum();
-    write_data(path, data_bytes.saturating_add(header.len() as u64), |file| {
+    write_data(path, data_bytes.saturating_add(header.len() as u64), "--bytes", |file| {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
         for (number, tensor) in tensors {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ringmain::shards::{HEADER_LEN, ShardWriter};
 
-use super::{RawBytes, check_space};
+use super::{RawBytes, check_space, existing_folder, write_folder};
 use crate::cli::GenShardsArgs;
 use crate::failure::Failure;
 use crate::interrupt;
@@ -27,12 +27,12 @@ pub(crate) struct ShardSizes {
 pub(super) fn run(args: &GenShardsArgs) -> Result<String, Failure> {
     let sizes = ShardSizes { rows: args.rows, width: args.width, shards: args.shards };
     let bytes = sizes.bytes()?;
-    std::fs::create_dir_all(&args.dir)
-        .map_err(|source| Failure::WriteFile { path: args.dir.clone(), source })?;
-    check_others(&args.dir, sizes)?;
-    check_space(&args.dir, bytes)?;
+    check_space(&existing_folder(&args.dir), bytes, "--rows")?;
     let progress = Progress::bytes("writing", bytes);
-    write_shards(&args.dir, sizes, args.seed, &progress)?;
+    write_folder(&args.dir, |written| {
+        check_others(&args.dir, sizes)?;
+        write_shards(&args.dir, sizes, args.seed, &progress, written)
+    })?;
     progress.finish();
     let ShardSizes { rows, width, shards } = sizes;
     Ok(format!(
@@ -100,20 +100,21 @@ fn check_others(dir: &Path, sizes: ShardSizes) -> Result<(), Failure> {
 }
 
 /// Writes the shards `part-000.shard` and so on, whose values, from -1 to 1, follow from the seed.
-/// How they are divided does not change them.
+/// How they are divided does not change them. `written` gets the path of each before it is made.
 pub(crate) fn write_shards(
     dir: &Path,
     sizes: ShardSizes,
     seed: u64,
     progress: &Progress,
-) -> Result<Vec<PathBuf>, Failure> {
+    written: &mut Vec<PathBuf>,
+) -> Result<(), Failure> {
     let mut random = RawBytes::new(seed);
     // Whole words of the generator, whatever the width.
     let mut bits = vec![0; (sizes.width * 4).next_multiple_of(8)];
     let mut row = vec![0f32; sizes.width];
-    let mut paths = Vec::new();
     for shard in 0..sizes.shards {
         let path = dir.join(sizes.name_of(shard));
+        written.push(path.clone());
         let mut writer = ShardWriter::create(&path, sizes.width)?;
         for _ in 0..sizes.rows_of(shard) {
             if interrupt::is_requested() {
@@ -128,9 +129,8 @@ pub(crate) fn write_shards(
             progress.advance(row.len() as u64 * 4);
         }
         writer.finish()?;
-        paths.push(path);
     }
-    Ok(paths)
+    Ok(())
 }
 
 #[cfg(test)]

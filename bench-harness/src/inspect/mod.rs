@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::cli::InspectArgs;
 use crate::failure::Failure;
-use crate::size::format_bytes;
+use crate::size::format_bytes_short;
 use crate::table::Table;
 
 /// What is known about a file.
@@ -53,7 +53,13 @@ pub(crate) fn run(args: &InspectArgs, out: &mut impl Write) -> Result<(), Failur
 
 fn inspect(path: &Path) -> Result<Inspection, Failure> {
     let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
-    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    // Opening a pipe would wait for a writer.
+    if !metadata.is_file() && !metadata.is_dir() {
+        let message = format!("{} is not a regular file, so it has no format", path.display());
+        return Err(Failure::Usage { message });
+    }
+    let bytes = metadata.len();
     let engine = Engine::new()?;
     if let Some(found) = FORMATS.iter().find_map(|format| format(&engine, path)) {
         return found;
@@ -69,7 +75,9 @@ fn render(found: &Inspection, rows_max: usize) -> String {
     let mut table = Table::default();
     table.row("path", found.path.as_str());
     table.row("format", found.format);
-    table.row("size", format!("{} ({} bytes)", format_bytes(found.bytes), found.bytes));
+    let exact = format!("{} bytes", found.bytes);
+    let short = format_bytes_short(found.bytes as f64);
+    table.row("size", if found.bytes < 1024 { exact } else { format!("{short} ({exact})") });
     let mut lists = String::new();
     for (name, value) in &found.facts {
         match records::of(value) {

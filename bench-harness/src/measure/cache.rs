@@ -80,13 +80,16 @@ pub(crate) fn settle(files: &[PathBuf], state: CacheState, seed: u64) -> Result<
 
 fn settle_once(files: &[PathBuf], state: CacheState, seed: u64) -> Result<Prepared, Failure> {
     let mut settled = prepare(files, state, seed)?;
-    if state == CacheState::Cold && settled.check.is_some_and(|it| are_headers(&it, files.len())) {
+    // Pages of a half-warm file stay where the kernel keeps the boundary in one large folio.
+    let may_be_off = state != CacheState::Warm;
+    if may_be_off && settled.check.is_some_and(|it| are_headers(&it, files.len())) {
         settled.problem = None;
     }
     Ok(settled)
 }
 
-/// Whether the pages that are off can be those that opening the files has brought in.
+/// Whether so few pages are off that opening the files can have brought them in, or that they share a
+/// folio with the last warm page.
 fn are_headers(check: &CacheCheck, files: usize) -> bool {
     let allowed = (check.pages / OPENED_SHARE_MAX).min(HEADER_PAGES * files as u64);
     check.pages_off <= sample::off_max(check, allowed)
@@ -214,7 +217,13 @@ fn count(parts: &[Part]) -> Result<Prepared, (&Path, io::Error)> {
         pages_off += cold + wanted.saturating_sub(warm);
         let path = part.path.display();
         problem = problem.or_else(|| {
-            if cold > 0 {
+            if cold > 0 && part.warm_len > 0 {
+                Some(format!(
+                    "{cold} pages of {path} after byte {} stay in the page cache, although only \
+                     those before it should: {STAYS}, or keeps large folios",
+                    part.warm_len
+                ))
+            } else if cold > 0 {
                 Some(format!("{cold} pages of {path} stay in the page cache: {STAYS}"))
             } else if warm < wanted {
                 Some(format!(

@@ -3,6 +3,7 @@
 
 mod choice;
 mod file;
+mod rates;
 
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ pub(crate) use file::{read_plan, render_plan};
 use crate::failure::Failure;
 use crate::result::CacheState;
 use crate::size::Bytes;
-use crate::workload;
+use crate::workload::{self, Workload};
 
 /// A whole run. Empty lists mean: what each workload has by default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,17 +38,22 @@ pub struct Plan {
     pub threads: Vec<u32>,
     /// Bytes that `weights` reads ahead.
     pub window_bytes: Vec<Bytes>,
-    /// How long one cell reads at most. It ends earlier when a cold file has been read once.
+    /// How long one cell reads at most. It ends earlier when a cold file has been read once. A cell
+    /// of `weights` takes as long as it needs for a whole pass.
     pub seconds: f64,
     /// How many operations one cell has at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
     /// How often each cell is measured.
     pub repetitions: u32,
-    /// Operations a second, started on time whether or not the one before has ended; without it
-    /// each begins when the one before ends.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate_per_s: Option<u64>,
+    /// Operations a second, started on time whether or not the one before has ended. Each rate is
+    /// measured by itself; without one, each operation begins when the one before ends.
+    #[serde(rename = "rate_per_s", with = "rates", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "rates::Written")]
+    pub rates_per_s: Vec<u64>,
+    /// Start the operations of a trace when they were recorded, not as fast as they go.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub recorded_times: bool,
     /// Memory that the measured process may use at most, page cache included where a cgroup can
     /// be had.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +113,8 @@ impl Default for Plan {
             seconds: 0.2,
             operations: None,
             repetitions: 5,
-            rate_per_s: None,
+            rates_per_s: Vec::new(),
+            recorded_times: false,
             memory_limit_bytes: None,
             buffer_bytes: None,
             seed: 1,
@@ -125,6 +132,7 @@ impl Default for DataPlan {
 
 /// Less makes no run.
 const BUFFER_BYTES_MIN: u64 = 1 << 20;
+const MEMORY_LIMIT_BYTES_MIN: u64 = 1 << 20;
 const DATA_BYTES_MIN: u64 = 1 << 20;
 /// The workload that reads a trace.
 const REPLAY: &str = "replay";
@@ -167,8 +175,22 @@ impl Plan {
         if self.data.trace.is_some() && self.workloads.iter().any(|name| name != REPLAY) {
             return Err(usage(format!("a trace is for the workload `{REPLAY}` alone")));
         }
-        if self.rate_per_s == Some(0) || self.operations == Some(0) {
+        if self.rates_per_s.contains(&0) || self.operations == Some(0) {
             return Err(usage("a rate or a count of 0 would measure nothing".into()));
+        }
+        if self.memory_limit_bytes.is_some_and(|Bytes(bytes)| bytes < MEMORY_LIMIT_BYTES_MIN) {
+            return Err(usage("the memory limit must be at least 1 MiB".into()));
+        }
+        if self.memory_limit_bytes.is_some() && self.with_fio {
+            let message = "--with-fio and --memory-limit do not go together: the limit would not \
+                           hold for fio";
+            return Err(usage(message.into()));
+        }
+        if self.recorded_times && self.data.trace.is_none() {
+            return Err(usage("--recorded-times needs a --trace to take the times from".into()));
+        }
+        if self.recorded_times && !self.rates_per_s.is_empty() {
+            return Err(usage("--recorded-times and --rate do not go together".into()));
         }
         let paths = [&self.data.file, &self.data.dir, &self.data.trace, &self.data.scratch];
         if let Some(path) = paths.into_iter().flatten().find(|path| path.to_str().is_none()) {
@@ -182,7 +204,22 @@ impl Plan {
         if self.caches.is_empty() || self.threads.is_empty() {
             return Err(usage("at least one cache state and one number of threads".into()));
         }
-        self.workloads.iter().try_for_each(|name| workload::by_name(name).map(|_| ()))
+        let workloads = workload::planned(self)?;
+        self.check_caches(&workloads)?;
+        workload::check_parameters(self, &workloads).map(drop)
+    }
+
+    /// At least one workload must have one of the cache states.
+    fn check_caches(&self, workloads: &[&dyn Workload]) -> Result<(), Failure> {
+        if workloads.iter().any(|workload| !workload.caches(self).is_empty()) {
+            return Ok(());
+        }
+        let quoted = |names: Vec<String>| {
+            names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        };
+        let names = quoted(workloads.iter().map(|workload| workload.name().to_owned()).collect());
+        let states = quoted(self.caches.iter().map(ToString::to_string).collect());
+        Err(usage(format!("{names}: there is no cache state {states} to measure this in")))
     }
 }
 

@@ -7,27 +7,97 @@ use ringmain_backends::{
     Access, BackendKind, BackendOptions, CachePolicy, PageSize, Profile, Residency,
 };
 
+use super::ranking::Certainty;
 use super::standing::is_auto;
-use super::{Overall, Recommendation, recommend};
+use super::{Overall, Question, Recommendation, recommend_for};
 use crate::bench::run_for_recommendation;
 use crate::cli::RecommendArgs;
 use crate::failure::Failure;
 use crate::load::load_run;
-use crate::result::Run;
+use crate::result::{Cell, Run};
+use crate::size::Bytes;
 
 pub(crate) fn run(args: &RecommendArgs, out: &mut impl Write) -> Result<(), Failure> {
+    if let Some(path) = &args.undo {
+        return undo(path.as_deref(), out);
+    }
     // Before a benchmark that takes minutes.
     let save_to = args.save.as_ref().map(|path| profile_path(path.as_deref())).transpose()?;
-    let run = match &args.from {
-        Some(path) => load_run(path)?,
-        None => run_for_recommendation(args.measured.to_plan()?)?,
+    let (run, question) = match &args.from {
+        Some(path) => {
+            let run = load_run(path)?;
+            let question = args.question();
+            question.check(&run)?;
+            (run, question)
+        }
+        // What was measured is what was asked.
+        None => (run_for_recommendation(args.measured.to_plan()?)?, Question::default()),
     };
-    let recommendation = recommend(&run);
-    let Some(overall) = &recommendation.overall else {
-        return Err(usage(recommendation.sentence.clone()));
+    let recommendation = recommend_for(&run, &question);
+    if recommendation.groups.is_empty() {
+        return Err(usage(recommendation.sentence));
+    }
+    let (kept, refusal) = match (save_to, to_save(&recommendation)) {
+        (None, _) => (None, None),
+        (Some(path), Ok(overall)) => (Some(keep(&run, overall, path)?), None),
+        (Some(_), Err(why)) => (None, Some(usage(format!("{why}: nothing was saved")))),
     };
-    let kept = save_to.map(|path| keep(&run, overall, path)).transpose()?;
     let text = render(&recommendation, args.json, kept.as_ref())?;
+    out.write_all(text.as_bytes()).map_err(Failure::Output)?;
+    refusal.map_or(Ok(()), Err)
+}
+
+/// The choice that a profile may hold, or why there is none: `auto` follows a profile for good, so
+/// only a choice that every backend had its chance in is kept.
+fn to_save(recommendation: &Recommendation) -> Result<&Overall, String> {
+    let Some(overall) = &recommendation.overall else {
+        return Err(recommendation.sentence.clone());
+    };
+    if let Some(other) = recommendation.not_compared.first() {
+        return Err(format!("{} is not compared, because it {}", other.way, other.reason));
+    }
+    match overall.certainty {
+        Certainty::Clear | Certainty::Noise => Ok(overall),
+        Certainty::Only => Err(format!("only {} was measured", overall.way)),
+        Certainty::Unsettled => {
+            Err("the repetitions are too few or spread too widely to be sure".into())
+        }
+    }
+}
+
+impl RecommendArgs {
+    /// What the user says about their use.
+    fn question(&self) -> Question {
+        Question {
+            caches: self.measured.cache.clone().unwrap_or_default(),
+            workloads: self.measured.workloads.clone().unwrap_or_default(),
+            memory_limit_bytes: self.measured.memory_limit.map(|Bytes(bytes)| bytes),
+        }
+    }
+}
+
+impl Question {
+    /// Refuses what the run says nothing about.
+    fn check(&self, run: &Run) -> Result<(), Failure> {
+        let has = |is_meant: &dyn Fn(&Cell) -> bool| run.cells.iter().any(is_meant);
+        let missing_workload =
+            self.workloads.iter().find(|name| !has(&|cell| cell.workload == **name));
+        if let Some(name) = missing_workload {
+            return Err(usage(format!("the result has no cell of the workload `{name}`")));
+        }
+        match self.caches.iter().find(|cache| !has(&|cell| cell.cache == **cache)) {
+            Some(cache) => Err(usage(format!("the result has no cell that was {cache}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `--undo`: `auto` chooses by itself again.
+fn undo(asked: Option<&Path>, out: &mut impl Write) -> Result<(), Failure> {
+    let text = match remove_profile(profile_path(asked)?)? {
+        Kept::Removed(path) => format!("removed {}\n", path.display()),
+        Kept::Saved(_) | Kept::NotNeeded => "there is no profile: nothing was removed\n".into(),
+    };
     out.write_all(text.as_bytes()).map_err(Failure::Output)
 }
 

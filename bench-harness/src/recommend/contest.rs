@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::Figures;
 use super::ranking::{Samples, Way, best_of};
-use crate::export::summary::growth;
+use super::{Figures, Question};
+use crate::export::histogram;
+use crate::export::summary::{Percentile, growth, latency_ns};
 use crate::result::{Cell, Group, Run, Setting};
 use crate::stats::median;
 
@@ -23,21 +24,67 @@ pub(crate) struct Contest {
     figures: Vec<Figures>,
 }
 
-/// All contests of a run that have a valid cell of a backend.
-pub(crate) fn contests(run: &Run) -> Vec<Contest> {
+/// All contests of a run that the question is about and that a backend takes part in.
+pub(crate) fn contests(run: &Run, question: &Question) -> Vec<Contest> {
     let mut groups: BTreeMap<Group, BTreeMap<Way, Vec<&Cell>>> = BTreeMap::new();
-    for cell in run.cells.iter().filter(|cell| cell.valid && !cell.is_fio()) {
-        let way = Way::of(cell);
-        let mut group = cell.group();
-        group.setting = Setting { depth: None, ..group.setting };
-        groups.entry(group).or_default().entry(way).or_default().push(cell);
+    let cells = run.cells.iter().filter(|cell| question.is_about(cell));
+    for cell in cells.filter(|cell| exclusion(cell, question).is_none()) {
+        let group = group_of(cell);
+        groups.entry(group).or_default().entry(Way::of(cell)).or_default().push(cell);
     }
     groups.into_iter().map(|(group, ways)| Contest::new(group, ways)).collect()
 }
 
+/// The group of a cell without the depth, which is part of the way.
+fn group_of(cell: &Cell) -> Group {
+    let mut group = cell.group();
+    group.setting = Setting { depth: None, ..group.setting };
+    group
+}
+
+/// Why a cell takes part in no contest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exclusion {
+    Invalid,
+    MissesRate,
+    OverMemoryLimit,
+}
+
+impl Exclusion {
+    /// Continues a sentence that begins with the backend: `it has no valid numbers`.
+    pub(crate) fn predicate(self) -> &'static str {
+        match self {
+            Self::Invalid => "has no valid numbers",
+            Self::MissesRate => "does not reach the rate",
+            Self::OverMemoryLimit => "takes more memory than the limit",
+        }
+    }
+}
+
+/// `None` for a cell that takes part.
+pub(crate) fn exclusion(cell: &Cell, question: &Question) -> Option<Exclusion> {
+    let peak_bytes = cell.rss_anon_bytes.peak.saturating_add(cell.rss_file_bytes.peak);
+    if !cell.valid {
+        Some(Exclusion::Invalid)
+    } else if cell.misses_rate() {
+        Some(Exclusion::MissesRate)
+    } else if question.memory_limit_bytes.is_some_and(|limit| peak_bytes > limit) {
+        Some(Exclusion::OverMemoryLimit)
+    } else {
+        None
+    }
+}
+
 impl Contest {
+    /// Why a backend takes no part in this contest, by its cells in the run.
+    pub(crate) fn exclusion(&self, run: &Run, way: &Way, question: &Question) -> Exclusion {
+        let is_meant = |cell: &&Cell| cell.backend == way.backend && group_of(cell) == self.group;
+        let mut excluded = run.cells.iter().filter(is_meant);
+        excluded.find_map(|cell| exclusion(cell, question)).unwrap_or(Exclusion::Invalid)
+    }
+
     fn new(group: Group, cells: BTreeMap<Way, Vec<&Cell>>) -> Self {
-        let is_open_loop = group.setting.rate_per_s.is_some();
+        let is_open_loop = group.setting.is_open_loop();
         let (mut ways, mut figures) = (Vec::new(), Vec::new());
         for (way, cells) in cells {
             figures.push(figures_of(way.clone(), &cells));
@@ -47,7 +94,15 @@ impl Contest {
     }
 
     pub(crate) fn is_open_loop(&self) -> bool {
-        self.group.setting.rate_per_s.is_some()
+        self.group.setting.is_open_loop()
+    }
+
+    /// The operation whose latency is measured, where it is not a single read: ` of a batch of 32`.
+    pub(crate) fn operation(&self) -> String {
+        match self.group.setting.batch {
+            Some(batch @ 2..) => format!(" of a batch of {batch}"),
+            _ => String::new(),
+        }
     }
 
     pub(crate) fn figures(&self, at: usize) -> Figures {
@@ -89,6 +144,14 @@ fn merit(cell: &Cell, is_open_loop: bool) -> f64 {
     if is_open_loop { 1e9 / cell.latency_ns.p99 as f64 } else { cell.throughput_bytes_per_s }
 }
 
+/// The p99 of all operations of the cells, as the tables have it. A histogram that cannot be read is
+/// an error of the report, not of the recommendation.
+fn p99(cells: &[&Cell]) -> Option<f64> {
+    let texts = cells.iter().map(|cell| cell.latency_histogram.as_str());
+    let histogram = histogram::merge(texts).ok()?;
+    latency_ns(histogram.as_ref(), cells, Percentile::P99)
+}
+
 fn figures_of(way: Way, cells: &[&Cell]) -> Figures {
     let of = |figure: fn(&Cell) -> f64| {
         median(&cells.iter().map(|cell| figure(cell)).collect::<Vec<_>>()).unwrap_or(0.0)
@@ -96,7 +159,7 @@ fn figures_of(way: Way, cells: &[&Cell]) -> Figures {
     Figures {
         way,
         throughput_bytes_per_s: of(|cell| cell.throughput_bytes_per_s),
-        latency_ns_p99: of(|cell| cell.latency_ns.p99 as f64),
+        latency_ns_p99: p99(cells),
         rss_growth_bytes: of(|cell| {
             growth(&cell.rss_anon_bytes) as f64 + growth(&cell.rss_file_bytes) as f64
         }),

@@ -11,29 +11,92 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::contest::Contest;
+use super::contest::{Contest, Exclusion, exclusion};
 use super::ranking::{Ranking, Samples, Way, best_of, median_of, rank};
-use super::{GroupChoice, Overall, WorstGroup, words};
-use crate::result::CacheState;
+use super::{GroupChoice, NotCompared, Overall, Question, WorstGroup, words};
+use crate::result::{CacheState, Run};
 
 const COLD_WEIGHT: f64 = 2.0;
 
 /// Where a way takes part: for each contest, its place in it.
 type Places = Vec<Option<usize>>;
 
-/// `None` without a valid cell.
-pub(crate) fn overall(contests: &[Contest], groups: &[GroupChoice]) -> Option<Overall> {
-    let (ways, places) = eligible(contests);
+/// What the whole run says.
+pub(crate) struct Verdict {
+    pub(crate) overall: Option<Overall>,
+    pub(crate) not_compared: Vec<NotCompared>,
+    /// Why there is no overall choice.
+    pub(crate) refusal: String,
+}
+
+/// Chooses among the backends that have numbers in every contest. An interrupted run has no overall
+/// choice, and one backend that is left after others dropped out is none either.
+pub(crate) fn overall(
+    run: &Run,
+    question: &Question,
+    contests: &[Contest],
+    groups: &[GroupChoice],
+) -> Verdict {
     let weights = weights(contests);
-    let scored: Vec<(Way, Samples)> = ways
-        .into_iter()
-        .zip(&places)
-        .map(|(way, places)| (way, scores(contests, &weights, places)))
-        .collect();
-    let ranking = rank(&scored)?;
-    let mut overall = describe(contests, &scored, &places, &ranking);
-    overall.reason = words::overall_reason(&overall, groups);
-    Some(overall)
+    let mut not_compared = Vec::new();
+    let (mut scored, mut places) = (Vec::new(), Vec::new());
+    for (way, of_way) in all_places(contests) {
+        let missing = contests.iter().zip(&of_way).find(|(_, place)| place.is_none());
+        let scores = scores(contests, &weights, &of_way);
+        let reason = match missing {
+            Some((contest, _)) => {
+                let predicate = contest.exclusion(run, &way, question).predicate();
+                format!("{predicate} in {}", contest.group)
+            }
+            None if scores.is_empty() => "has no repetition that is valid in every group".into(),
+            None => {
+                scored.push((way, scores));
+                places.push(of_way);
+                continue;
+            }
+        };
+        not_compared.push(NotCompared { way, reason });
+    }
+    let refusal = refusal(run, question, &scored, &not_compared);
+    let ranking = rank(&scored).filter(|_| refusal.is_none());
+    let overall = ranking.map(|ranking| {
+        let mut overall = describe(contests, &scored, &places, &ranking);
+        overall.reason = words::overall_reason(&overall, groups);
+        overall
+    });
+    Verdict { overall, not_compared, refusal: refusal.unwrap_or_default() }
+}
+
+/// Why these backends cannot be compared over all groups.
+fn refusal(
+    run: &Run,
+    question: &Question,
+    scored: &[(Way, Samples)],
+    not_compared: &[NotCompared],
+) -> Option<String> {
+    let is_excluded = |why| {
+        let mut cells = run.cells.iter().filter(|cell| question.is_about(cell));
+        cells.any(|cell| exclusion(cell, question) == Some(why))
+    };
+    match (scored, not_compared) {
+        ([], []) if is_excluded(Exclusion::MissesRate) => {
+            Some("there is nothing to recommend: no backend reached the rate asked for".into())
+        }
+        ([], []) if is_excluded(Exclusion::OverMemoryLimit) => {
+            Some("there is nothing to recommend: every backend takes more memory than the limit".into())
+        }
+        ([], []) => Some("there is nothing to recommend: no cell of a backend is valid".into()),
+        _ if !run.complete => Some(
+            "there is no overall choice, because the run was interrupted: the choices above hold for \
+             what was measured"
+                .into(),
+        ),
+        ([], _) => Some("there is no overall choice: no backend has numbers in every group".into()),
+        ([(only, _)], [_, ..]) => {
+            Some(format!("there is no overall choice: only {only} has numbers in every group"))
+        }
+        _ => None,
+    }
 }
 
 fn describe(
@@ -49,13 +112,16 @@ fn describe(
     };
     let flat = grows(ranking.choice).then(|| best_of(scored, |at| !grows(at))).flatten();
     let way = name(ranking.choice);
+    let score = |at: usize| median_of(&scored[at].1);
     Overall {
         settings: way.builder(),
+        settings_python: way.python(),
         way,
         certainty: ranking.certainty,
-        share_of_best: median_of(&scored[ranking.choice].1),
+        share_of_best: score(ranking.choice),
         worst: worst(contests, &places[ranking.choice]),
         runner_up: ranking.runner_up.map(name),
+        ratio_of_medians: ranking.runner_up.map(|at| score(ranking.choice) / score(at)),
         ratio: ranking.ratio,
         within_noise: ranking.within_noise.iter().map(|at| name(*at)).collect(),
         flat_memory: flat.map(name),
@@ -63,17 +129,13 @@ fn describe(
     }
 }
 
-/// The ways that take part in the most contests, all of them if possible: one that was left out of
-/// some cannot be compared with one that was not.
-fn eligible(contests: &[Contest]) -> (Vec<Way>, Vec<Places>) {
+/// Every way, and its place in each contest.
+fn all_places(contests: &[Contest]) -> Vec<(Way, Places)> {
     let all = all_ways(contests).into_iter().map(|way| {
         let places: Places = contests.iter().map(|contest| place_of(&way, contest)).collect();
         (way, places)
     });
-    let all: Vec<(Way, Places)> = all.collect();
-    let coverage = |places: &Places| places.iter().flatten().count();
-    let most = all.iter().map(|(_, places)| coverage(places)).max().unwrap_or(0);
-    all.into_iter().filter(|(_, places)| coverage(places) == most).unzip()
+    all.collect()
 }
 
 /// The depths a backend was measured with: those that were tried against each other, and those

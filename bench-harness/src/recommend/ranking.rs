@@ -95,6 +95,30 @@ impl Way {
     }
 }
 
+impl Way {
+    /// The same in Python: `ringmain.Engine("uring", depth=32)`. `None` for policies that it does not
+    /// offer.
+    pub(crate) fn python(&self) -> Option<String> {
+        let choice = self.choice()?;
+        let mut options = BackendOptions::default();
+        choice.apply(&mut options);
+        let is_offered = options.cache_policy == CachePolicy::default()
+            && options.page_size == PageSize::default();
+        let residency = match options.residency {
+            Residency::Keep => "",
+            Residency::Release => ", residency=\"release\"",
+        };
+        let access = match options.access {
+            Access::AsItComes => "",
+            Access::Random => ", access=\"random\"",
+            Access::Sequential => ", access=\"sequential\"",
+        };
+        let depth = self.depth.map(|depth| format!(", depth={depth}")).unwrap_or_default();
+        let kind = choice.kind;
+        is_offered.then(|| format!("ringmain.Engine(\"{kind}\"{residency}{access}{depth})"))
+    }
+}
+
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.depth {
@@ -316,5 +340,10 @@ mod tests {
         assert!(code.ends_with(".cache_policy(CachePolicy::Buffered).depth_max(32)"), "{code}");
         let auto = Way { backend: "auto".into(), depth: None };
         assert_eq!(auto.builder().as_deref(), Some("Engine::builder()"));
+        assert_eq!(auto.python().as_deref(), Some("ringmain.Engine(\"auto\")"));
+        assert_eq!(way.python(), None, "Python has no cache policy");
+        let mapped = Way { backend: "mmap+release".into(), depth: None };
+        let code = "ringmain.Engine(\"mmap\", residency=\"release\")";
+        assert_eq!(mapped.python().as_deref(), Some(code));
     }
 }

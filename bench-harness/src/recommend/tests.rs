@@ -25,9 +25,13 @@ fn the_better_one_is_named_with_the_numbers() {
     assert_eq!(choices(&found), ["uring"]);
     let group = &found.groups[0];
     assert_eq!(group.certainty, Certainty::Clear);
-    for part in
-        ["uring reads 4.", " GB/s, 2.", "times direct, the next", "p99 2", "RSS grows by 3.0 MiB"]
-    {
+    for part in [
+        "uring reads 4.",
+        " GB/s, 2.",
+        " GB/s of direct, the next",
+        "p99 2",
+        "RSS grows by 3.0 MiB",
+    ] {
         assert!(group.reason.contains(part), "`{part}` is missing in: {}", group.reason);
     }
     assert!(found.sentence.starts_with("use uring (`Engine::builder()"), "{}", found.sentence);
@@ -92,7 +96,7 @@ fn one_choice_for_all_groups() {
     assert!((overall.ratio.unwrap().estimate - 1.26).abs() < 0.05, "{overall:?}");
     let worst = overall.worst.unwrap();
     assert!(worst.group.ends_with("warm") && (worst.share - 0.5).abs() < 0.05, "{worst:?}");
-    assert!(found.sentence.contains("over 2 groups"), "{}", found.sentence);
+    assert!(found.sentence.contains("in the geometric mean over 2 groups"), "{}", found.sentence);
 }
 
 #[test]
@@ -123,13 +127,39 @@ fn the_depth_is_part_of_the_choice() {
     assert_eq!(found.groups.len(), 1);
     assert_eq!(found.groups[0].choice.way.to_string(), "uring with depth 32");
     // `pread` has no queue: it is one way, however often it was measured.
-    let ways = &contests(&run(all))[0].ways;
+    let ways = &contests(&run(all), &Question::default())[0].ways;
     let names: Vec<String> = ways.iter().map(|(way, _)| way.to_string()).collect();
     let expected = ["pread", "uring with depth 1", "uring with depth 32", "uring with depth 128"];
     assert_eq!(names, expected);
     assert_eq!(ways[0].1.len(), 5);
     assert_eq!(found.overall.unwrap().way.depth, Some(32));
     assert!(found.sentence.contains(".depth_max(32)"), "{}", found.sentence);
+}
+
+#[test]
+fn threads_and_window_are_advised_on_where_several_were_measured() {
+    let mut dice = Dice(15);
+    let mut all = Vec::new();
+    for (threads, rate) in [(1, 1e9), (2, 2e9), (8, 2e9)] {
+        let mut cells = measured(&mut dice, COLD, &[("pread", rate)]);
+        cells.iter_mut().for_each(|cell| cell.setting.threads = Some(threads));
+        all.extend(cells);
+    }
+    let found = recommend(&run(all));
+    let [tuning] = &found.tunings[..] else { panic!("{:?}", found.tunings) };
+    assert_eq!((tuning.parameter, tuning.value), ("threads", 2));
+    assert!(tuning.reason.starts_with("take 2 threads: pread reads "), "{}", tuning.reason);
+    assert!(found.lines().iter().any(|line| line.contains("take 2 threads")));
+
+    let mut all = Vec::new();
+    for (window_bytes, rate) in [(32 << 20, 1e9), (256 << 20, 2e9)] {
+        let mut cells = measured(&mut dice, COLD, &[("uring", rate)]);
+        cells.iter_mut().for_each(|cell| cell.setting.window_bytes = Some(window_bytes));
+        all.extend(cells);
+    }
+    let reason = &recommend(&run(all)).tunings[0].reason;
+    assert!(reason.starts_with("take a window of 256 MiB: uring reads "), "{reason}");
+    assert!(reason.contains("with a window of 32 MiB"), "{reason}");
 }
 
 #[test]
@@ -156,14 +186,6 @@ fn one_repetition_is_a_hint() {
     assert_eq!(found.groups[0].certainty, Certainty::Unsettled);
     assert!(found.groups[0].reason.contains("too few"), "{}", found.groups[0].reason);
     assert!(found.sentence.contains("too few"), "{}", found.sentence);
-}
-
-#[test]
-fn wide_spreads_are_warned_of() {
-    let mut all = measured(&mut Dice(10), COLD, &[("pread", 1e9)]);
-    all.extend(cells(&mut Dice(11), "uring", COLD, 2e9, 0.4, 5));
-    let warning = spread_warning(&run(all)).unwrap();
-    assert!(warning.contains("(uring: ") && !warning.contains("pread:"), "{warning}");
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Blocks {
                 "the data has {blocks} blocks of {block_bytes} bytes: too small for one batch of \
                  {batch}; give a larger file, or a smaller --block-size or --batch"
             );
-            return Err(Failure::Usage { message });
+            return Err(Failure::TooSmall { message });
         }
         let order = match is_random {
             true => Order::Random(Permutation::new(blocks, spec.seed)),

@@ -56,6 +56,11 @@ pub(crate) trait Workload: Sync {
         plan.caches.iter().copied().filter(|cache| *cache != CacheState::Mixed).collect()
     }
 
+    /// Whether a parameter of the plan changes what it does.
+    fn takes(&self, parameter: Parameter) -> bool {
+        matches!(parameter, Parameter::BlockSize | Parameter::Batch)
+    }
+
     /// Whether it takes part in a run that does not name it.
     fn is_default(&self, plan: &Plan) -> bool {
         plan.data.trace.is_none()
@@ -95,8 +100,81 @@ pub(crate) trait Workload: Sync {
         false
     }
 
+    /// Whether it reads far ahead of what it has delivered. Its cells end only with a whole pass: a
+    /// cell that ended earlier would count a fraction of what was read.
+    fn reads_ahead(&self) -> bool {
+        false
+    }
+
     /// Opens one thread's part of it, in the measured process.
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure>;
+}
+
+/// A part of a plan that says nothing to some workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parameter {
+    BlockSize,
+    Batch,
+    Window,
+    Fio,
+    RecordedTimes,
+}
+
+impl Parameter {
+    const ALL: [Self; 5] =
+        [Self::BlockSize, Self::Batch, Self::Window, Self::Fio, Self::RecordedTimes];
+
+    /// Its name on the command line.
+    fn option(self) -> &'static str {
+        match self {
+            Self::BlockSize => "--block-size",
+            Self::Batch => "--batch",
+            Self::Window => "--window",
+            Self::Fio => "--with-fio",
+            Self::RecordedTimes => "--recorded-times",
+        }
+    }
+
+    fn is_set(self, plan: &Plan) -> bool {
+        match self {
+            Self::BlockSize => !plan.block_bytes.is_empty(),
+            Self::Batch => !plan.batches.is_empty(),
+            Self::Window => !plan.window_bytes.is_empty(),
+            Self::Fio => plan.with_fio,
+            Self::RecordedTimes => plan.recorded_times,
+        }
+    }
+}
+
+/// Refuses options that none of the workloads takes. Returns a note for each that some do not take.
+pub(crate) fn check_parameters(
+    plan: &Plan,
+    workloads: &[&dyn Workload],
+) -> Result<Vec<String>, Failure> {
+    let mut notes = Vec::new();
+    for parameter in Parameter::ALL.into_iter().filter(|parameter| parameter.is_set(plan)) {
+        let option = parameter.option();
+        let deaf: Vec<&str> = workloads
+            .iter()
+            .filter(|workload| !workload.takes(parameter))
+            .map(|workload| workload.name())
+            .collect();
+        if deaf.len() == workloads.len() {
+            let takers = ALL.iter().filter(|workload| workload.takes(parameter));
+            let takers: Vec<String> =
+                takers.map(|workload| format!("`{}`", workload.name())).collect();
+            let message = format!(
+                "`{option}` changes nothing for {}; it is for {}",
+                deaf.join(", "),
+                takers.join(", ")
+            );
+            return Err(Failure::Usage { message });
+        }
+        if !deaf.is_empty() {
+            notes.push(format!("`{option}` changes nothing for {}", deaf.join(", ")));
+        }
+    }
+    Ok(notes)
 }
 
 /// The data of workloads that read any bytes.
@@ -119,6 +197,12 @@ pub(crate) struct JobSpec<'a> {
 pub(crate) trait Job: Send {
     /// Performs the next operation; `None` at the end of the pass.
     fn next(&mut self) -> Result<Option<Done>, Failure>;
+
+    /// When the next operation is due, in nanoseconds from the first one, in a job that has times of
+    /// its own. `None` at the end of the pass.
+    fn due_ns(&self) -> Option<u64> {
+        None
+    }
 
     /// The bytes that the last operation brought.
     fn last(&self) -> &[u8];
@@ -171,19 +255,24 @@ fn combinations(plan: &Plan, defaults: &[(u64, u32)]) -> Vec<Setting> {
     } else {
         plan.depths.iter().copied().map(Some).collect()
     };
+    let rates: Vec<_> = if plan.rates_per_s.is_empty() {
+        vec![None]
+    } else {
+        plan.rates_per_s.iter().copied().map(Some).collect()
+    };
     let mut settings = Vec::new();
     for (block_bytes, batch) in blocks {
         for depth in &depths {
             for threads in &plan.threads {
-                settings.push(Setting {
+                settings.extend(rates.iter().map(|rate| Setting {
                     block_bytes: Some(block_bytes),
                     batch: Some(batch),
                     depth: *depth,
                     threads: Some(*threads),
                     window_bytes: None,
-                    rate_per_s: plan.rate_per_s,
+                    rate_per_s: *rate,
                     variant: None,
-                });
+                }));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ringmain::backends::{FileHandle, Read};
 use ringmain::{Buffer, Engine};
 
-use super::{Done, Job, JobSpec, Workload, combinations};
+use super::{Done, Job, JobSpec, Parameter, Workload, combinations};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::result::Setting;
@@ -24,9 +24,16 @@ impl Workload for Replay {
         "replays the reads of --trace in its batches; --batch puts so many of them together"
     }
 
+    fn takes(&self, parameter: Parameter) -> bool {
+        matches!(parameter, Parameter::Batch | Parameter::RecordedTimes)
+    }
+
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
         let mut settings = combinations(plan, &[(0, 1)]);
-        settings.iter_mut().for_each(|setting| setting.block_bytes = None);
+        for setting in &mut settings {
+            setting.block_bytes = None;
+            setting.variant = plan.recorded_times.then(|| Setting::RECORDED_TIMES.to_owned());
+        }
         settings.dedup();
         settings
     }
@@ -77,6 +84,13 @@ struct Player {
 impl Player {
     fn open(spec: &JobSpec<'_>, path: &Path) -> Result<Self, Failure> {
         let trace = Trace::open(path)?;
+        if spec.setting.is_open_loop()
+            && spec.setting.rate_per_s.is_none()
+            && trace.batches().all(|batch| batch.at_us == 0)
+        {
+            let message = format!("{} holds no times: leave out --recorded-times", path.display());
+            return Err(Failure::Usage { message });
+        }
         let group = spec.setting.batch.unwrap_or(1).max(1) as usize;
         let backend = spec.engine.backend();
         let files =
@@ -120,6 +134,12 @@ impl Job for Player {
         }
         self.engine.backend().read_batch(&mut batch)?;
         Ok(Some(Done { bytes: self.filled as u64, reads: reads.len() as u64 }))
+    }
+
+    fn due_ns(&self) -> Option<u64> {
+        let at_us = |at: usize| self.trace.batches().nth(at).map(|batch| batch.at_us);
+        let since_first_us = at_us(self.next_group * self.group)?.saturating_sub(at_us(0)?);
+        Some(since_first_us.saturating_mul(1000))
     }
 
     fn last(&self) -> &[u8] {

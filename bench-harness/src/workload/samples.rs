@@ -7,7 +7,7 @@ use ringmain::beton::{
     Batch, BetonReader, Order, PAGE_BYTES_DEFAULT, RegionAlignment, SampleOptions, SampleSource,
 };
 
-use super::{Done, Job, JobSpec, Workload, combinations, regular_files};
+use super::{Done, Job, JobSpec, Parameter, Workload, combinations, regular_files};
 use crate::cli::BetonField;
 use crate::failure::Failure;
 use crate::generate::{BetonSpec, write_beton};
@@ -34,6 +34,10 @@ impl Workload for Samples {
 
     fn about(&self) -> &'static str {
         "delivers the samples of a .beton dataset, 256 of 48 KiB at a time, in order and at random"
+    }
+
+    fn takes(&self, parameter: Parameter) -> bool {
+        parameter == Parameter::Batch
     }
 
     /// The samples are as large as they are, so a plan's block sizes say nothing here.

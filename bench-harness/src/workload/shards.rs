@@ -8,7 +8,7 @@ use ringmain::shards::{
     Order, RowBatch, RowType, ShardDamage, ShardOptions, ShardSource, list_shards,
 };
 
-use super::{Done, Job, JobSpec, Workload, combinations};
+use super::{Done, Job, JobSpec, Parameter, Workload, combinations};
 use crate::failure::Failure;
 use crate::generate::{ShardSizes, write_shards};
 use crate::plan::Plan;
@@ -38,6 +38,10 @@ impl Workload for Shards {
         "delivers the rows of GAMSAE01 shards as f64, 1024 rows of 4 KiB at a time, in order and shuffled"
     }
 
+    fn takes(&self, parameter: Parameter) -> bool {
+        parameter == Parameter::Batch
+    }
+
     /// The rows are as long as they are, so a plan's block sizes say nothing here.
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
         let plan = Plan { block_bytes: Vec::new(), ..plan.clone() };
@@ -64,7 +68,10 @@ impl Workload for Shards {
         progress: &Arc<Progress>,
     ) -> Result<Vec<PathBuf>, Failure> {
         let rows = (bytes / ROW_BYTES).max(1);
-        write_shards(dir, ShardSizes { rows, width: WIDTH, shards: SHARDS }, seed, progress)
+        let sizes = ShardSizes { rows, width: WIDTH, shards: SHARDS };
+        let mut paths = Vec::new();
+        write_shards(dir, sizes, seed, progress, &mut paths)?;
+        Ok(paths)
     }
 
     fn own_files(&self, path: &Path) -> Result<Vec<PathBuf>, Failure> {

@@ -69,7 +69,7 @@ impl Loader {
                 "the data is too small for a batch of {batch} windows of {rows_per_window} KiB; \
                  give a larger file, or a smaller --block-size or --batch"
             );
-            return Err(Failure::Usage { message });
+            return Err(Failure::TooSmall { message });
         }
         let window_bytes = usize::try_from(rows_per_window * ROW_BYTES).unwrap_or(usize::MAX);
         let mut buffer = spec.engine.pool().try_take(window_bytes.saturating_mul(batch))?;

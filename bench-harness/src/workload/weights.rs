@@ -8,7 +8,7 @@ use ringmain::backends::PoolOptions;
 use ringmain::weights::{Dtype, Load, LoadOptions, Tensor, Weights};
 use ringmain::{Buffer, BufferPool, Engine};
 
-use super::{Done, Job, JobSpec, Workload, combinations};
+use super::{Done, Job, JobSpec, Parameter, Workload, combinations};
 use crate::failure::Failure;
 use crate::generate::{Extent, ModelSizes, write_model};
 use crate::plan::Plan;
@@ -35,6 +35,10 @@ impl Workload for ModelWeights {
 
     fn about(&self) -> &'static str {
         "loads the 200 tensors of a safetensors model, into fresh memory and into recycled"
+    }
+
+    fn takes(&self, parameter: Parameter) -> bool {
+        parameter == Parameter::Window
     }
 
     /// Tensors are as large as they are, so a plan's block sizes and batches say nothing here.
@@ -97,6 +101,10 @@ impl Workload for ModelWeights {
 
     fn cached_files(&self, files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         Ok(files.iter().filter(|path| !is_index(path)).cloned().collect())
+    }
+
+    fn reads_ahead(&self) -> bool {
+        true
     }
 
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {

@@ -86,7 +86,7 @@ fn what_is_no_file_is_an_error() {
         let args = ["--backend", &backend];
         let missing = data.dir().join("missing.bin");
         let parts = ["cannot open", missing.to_str().unwrap(), "(os error 2)"];
-        run(&mut cat(&missing, &args)).expect_failure(1, &parts);
+        run(&mut cat(&missing, &args)).expect_failure(2, &parts);
         let dir = data.dir().to_str().unwrap();
         run(&mut cat(data.dir(), &args)).expect_failure(1, &[dir, "is a directory"]);
     }

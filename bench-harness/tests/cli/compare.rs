@@ -71,6 +71,26 @@ fn a_regression_beyond_the_threshold_is_exit_code_1() {
     compare(&a, &a, &["--fail-on-regression", "0"]).stdout_of_success();
 }
 
+/// `--fail-on-regression 5` showed 0.484 "worse" and exited 0, and did not say why.
+#[test]
+fn the_rule_of_the_gate_and_both_values_are_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = runs::run(dir.path(), &[("uring", 1e9), ("pread", 1e9)]);
+    let mut b = a.clone();
+    let slow = [0.28e9, 0.92e9, 0.34e9, 0.82e9, 0.4e9];
+    let cells = b.cells.iter_mut().filter(|cell| cell.backend == "uring");
+    cells.zip(slow).for_each(|(cell, rate)| cell.throughput_bytes_per_s = rate);
+    let (a, b) = (save(dir.path(), "a.json", &a), save(dir.path(), "b.json", &b));
+    let text = compare(&a, &b, &["--fail-on-regression", "5"]).stdout_of_success();
+    let text = String::from_utf8(text).unwrap();
+    let line = text.lines().find(|line| line.contains("cold, uring")).unwrap();
+    assert!(line.contains("1.00 GB/s") && line.contains("400 MB/s"), "{text}");
+    assert!(line.contains("worse"), "{text}");
+    let rule = "a cell fails when its whole interval lies below 0.95";
+    assert!(text.contains(rule), "{text}");
+    assert!(text.contains("worse without failing: rand (64 KiB) cold, uring"), "{text}");
+}
+
 #[test]
 fn bad_input_is_exit_code_2() {
     let dir = tempfile::tempdir().unwrap();
@@ -84,10 +104,11 @@ fn bad_input_is_exit_code_2() {
     compare(&a, &a, &["--fail-on-regression", "much"]).expect_failure(2, &["from 0 to less"]);
     run(ringmain(["compare"]).arg(&a)).expect_failure(2, &["B.json"]);
     let other = save(dir.path(), "other.json", &runs::run(dir.path(), &[("mmap", 1e9)]));
-    compare(&a, &other, &[]).stdout_of_success();
-    let nothing = compare(&a, &other, &["--fail-on-regression", "5"]);
-    assert_eq!(nothing.code, Some(2));
-    nothing.expect_message(&["nothing to judge"]);
+    for args in [&[][..], &["--fail-on-regression", "5"]] {
+        let nothing = compare(&a, &other, args);
+        assert_eq!(nothing.code, Some(2), "{args:?}");
+        nothing.expect_message(&["no valid cell in common"]);
+    }
 }
 
 #[test]

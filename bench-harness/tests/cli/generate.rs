@@ -54,6 +54,27 @@ fn damage_and_absence_are_told() {
     assert!(!none.exists());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    run(ringmain(["inspect"]).arg(&pipe)).expect_failure(2, &["pipe", "not a regular file"]);
+}
+
+#[test]
+fn a_corpus_that_cannot_be_made_leaves_no_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let corpus = dir.path().join("a/corpus");
+    let args = ["gen", "shards", "--rows", "99999999999", "--width", "4096"];
+    let outcome = run(ringmain(args).arg(&corpus));
+    outcome.expect_failure(2, &["are free", "--rows"]);
+    assert!(!outcome.stderr.contains("--bytes"), "{}", outcome.stderr);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn shards_are_made_and_recognised() {
     let dir = tempfile::tempdir().unwrap();

@@ -18,8 +18,8 @@ fn has_keys(value: &Value, expected: &[&str]) {
     assert_eq!(found, expected);
 }
 
-const PROBE_KEYS: [&str; 7] =
-    ["ringmain_version", "kernel", "path", "note", "features", "backends", "auto"];
+const PROBE_KEYS: [&str; 8] =
+    ["ringmain_version", "kernel", "path", "storage", "note", "features", "backends", "auto"];
 
 #[test]
 fn json_has_every_key() {
@@ -92,7 +92,7 @@ fn a_path_that_is_not_there_is_an_error() {
     let data = Data::new(1);
     let missing = data.dir().join("missing");
     let parts = [missing.to_str().unwrap(), "(os error 2)"];
-    run(ringmain(["probe"]).arg(&missing)).expect_failure(1, &parts);
+    run(ringmain(["probe"]).arg(&missing)).expect_failure(2, &parts);
     run(&mut ringmain(["probe", "a", "b"])).expect_failure(2, &["unexpected argument"]);
 }
 
@@ -117,4 +117,26 @@ fn a_name_that_is_no_text_is_a_name_all_the_same() {
     assert!(bytes == data.bytes);
     let path = probe_json(&odd)["path"].as_str().unwrap().to_owned();
     assert!(Path::new(&path).starts_with(data.dir()), "{path}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn filesystem_and_device_are_named_and_every_no_has_its_reason() {
+    let text = |path: &str| {
+        String::from_utf8(run(ringmain(["probe"]).arg(path)).stdout_of_success()).unwrap()
+    };
+    let target = text(env!("CARGO_TARGET_TMPDIR"));
+    let storage = probe_json(Path::new(env!("CARGO_TARGET_TMPDIR")))["storage"].take();
+    for key in ["filesystem", "device"] {
+        if let Some(value) = storage[key].as_str() {
+            assert!(target.contains(value), "{value} is missing in:\n{target}");
+        }
+    }
+    let shm = text("/dev/shm");
+    assert!(shm.contains("tmpfs"), "{shm}");
+    assert!(!shm.contains("cold data fastest"), "data in memory is never cold:\n{shm}");
+    for text in [target, shm] {
+        let bare = text.lines().find(|line| line.split_whitespace().last() == Some("no"));
+        assert_eq!(bare, None, "{text}");
+    }
 }

@@ -163,6 +163,201 @@ fn bad_input_is_exit_code_2_and_saves_nothing() {
         .expect_failure(1, &["cannot write", "below"]);
 }
 
+/// After Ctrl-C it used to say "use tokio-uring …, at worst it reaches 0 % of the best", and `--save`
+/// kept that for `auto`.
+#[test]
+fn an_interrupted_run_has_no_overall_choice_and_is_not_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut half = runs::run(dir.path(), &[("pread", 1e9), ("uring", 3e9)]);
+    half.complete = false;
+    let from = save(dir.path(), "run.json", &half);
+    let found = json(recommend(&from, &["--json"]));
+    assert_eq!(found["overall"], Value::Null);
+    assert_eq!(found["groups"][0]["choice"]["backend"], "uring", "a single group still has one");
+    let text = String::from_utf8(recommend(&from, &[]).stdout_of_success()).unwrap();
+    assert!(text.lines().last().unwrap().contains("interrupted"), "{text}");
+
+    let profile = dir.path().join("profile.toml");
+    let refused = recommend(&from, &["--save", profile.to_str().unwrap()]);
+    assert_eq!(refused.code, Some(2));
+    refused.expect_message(&["interrupted", "nothing was saved"]);
+    assert!(!profile.exists());
+}
+
+/// One invalid cell of pread's nine made it say "use uring, because nothing else has valid numbers".
+#[test]
+fn a_backend_without_numbers_in_a_group_is_named_as_not_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = runs::run(dir.path(), &[("pread", 3e9), ("direct", 1e9), ("uring", 2e9)]);
+    let mut seq = run.cells.clone();
+    for cell in &mut seq {
+        cell.workload = "seq".into();
+        cell.valid = cell.backend != "pread";
+    }
+    run.cells.extend(seq);
+    let from = save(dir.path(), "run.json", &run);
+    let sentence = json(recommend(&from, &["--json"]))["sentence"].as_str().unwrap().to_owned();
+    assert!(sentence.starts_with("use uring"), "{sentence}");
+    let part = "pread is not compared: it has no valid numbers in seq (64 KiB) cold";
+    assert!(sentence.contains(part), "{sentence}");
+    let profile = dir.path().join("profile.toml");
+    let refused = recommend(&from, &["--save", profile.to_str().unwrap()]);
+    assert_eq!(refused.code, Some(2));
+    refused.expect_message(&["pread", "nothing was saved"]);
+
+    run.cells.retain(|cell| cell.backend != "direct");
+    let from = save(dir.path(), "two.json", &run);
+    let found = json(recommend(&from, &["--json"]));
+    assert_eq!(
+        found["overall"],
+        Value::Null,
+        "one backend is left, and nothing to compare it with"
+    );
+    let sentence = found["sentence"].as_str().unwrap();
+    assert!(sentence.contains("pread has no valid numbers in seq (64 KiB) cold"), "{sentence}");
+    assert!(!profile.exists());
+}
+
+#[test]
+fn what_is_not_sure_is_not_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let profile = dir.path().join("profile.toml");
+    let mut few = runs::run(dir.path(), &[("pread", 1e9), ("uring", 3e9)]);
+    few.cells.retain(|cell| cell.repetition == 0);
+    let mut alone = runs::run(dir.path(), &[("uring", 3e9)]);
+    alone.complete = true;
+    for (run, part) in [(few, "too few"), (alone, "only uring was measured")] {
+        let from = save(dir.path(), "run.json", &run);
+        let refused = recommend(&from, &["--save", profile.to_str().unwrap()]);
+        assert_eq!(refused.code, Some(2), "{part}");
+        refused.expect_message(&[part, "nothing was saved"]);
+        assert!(!profile.exists());
+    }
+}
+
+/// "2.24 GB/s, 3.54 times direct" stood below a table in which direct had 1.53 GB/s.
+#[test]
+fn a_ratio_is_that_of_the_medians_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = runs::run(dir.path(), &[("direct", 1e9), ("uring", 1e9)]);
+    let rates = [("direct", [1.53e9, 0.1e9, 1.6e9, 0.2e9, 1.7e9]), ("uring", [2.24e9; 5])];
+    for (name, rates) in rates {
+        let cells = run.cells.iter_mut().filter(|cell| cell.backend == name);
+        for (cell, rate) in cells.zip(rates) {
+            cell.throughput_bytes_per_s = rate;
+        }
+    }
+    let text = recommend(&save(dir.path(), "run.json", &run), &[]).stdout_of_success();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("uring reads 2.24 GB/s, 1.46 times the 1.53 GB/s of direct"), "{text}");
+    assert!(!text.contains("3.5"), "{text}");
+}
+
+/// A sentence said "p99 1.2 ms" where the table had none, because it had too few operations.
+#[test]
+fn a_p99_is_that_of_the_table_or_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = runs::run(dir.path(), &[("pread", 1e9), ("uring", 3e9)]);
+    let mut few = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).unwrap();
+    few.record_n(1_200_000, 10).unwrap();
+    for cell in &mut run.cells {
+        cell.latency_histogram = ringmain_bench::export::histogram::encode(&few).unwrap();
+        (cell.operations, cell.latency_ns.p99) = (10, 1_200_000);
+    }
+    let text = recommend(&save(dir.path(), "few.json", &run), &[]).stdout_of_success();
+    assert!(!String::from_utf8(text).unwrap().contains("p99"), "50 operations have no p99");
+    let mut many = few.clone();
+    many.record_n(700_000, 10_000).unwrap();
+    run.cells[5].latency_histogram = ringmain_bench::export::histogram::encode(&many).unwrap();
+    assert_eq!(run.cells[5].backend, "uring");
+    let text = recommend(&save(dir.path(), "many.json", &run), &[]).stdout_of_success();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("p99 700 µs"), "all repetitions together: {text}");
+}
+
+/// "Their latencies rank nothing", said a warning, and then they decided.
+#[test]
+fn a_backend_that_misses_the_rate_is_not_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = runs::run(dir.path(), &[("pread", 1e9), ("uring", 2e9)]);
+    for cell in &mut run.cells {
+        cell.setting.rate_per_s = Some(1000);
+        if cell.backend == "uring" {
+            cell.operations = 500;
+        }
+    }
+    let found = json(recommend(&save(dir.path(), "run.json", &run), &["--json"]));
+    assert_eq!(found["groups"][0]["choice"]["backend"], "pread");
+    run.cells.iter_mut().for_each(|cell| cell.operations = 500);
+    let none = recommend(&save(dir.path(), "run.json", &run), &[]);
+    none.expect_failure(2, &["no backend reached the rate"]);
+}
+
+/// Two cache states and two workloads, each with another winner.
+fn divided(dir: &Path) -> PathBuf {
+    use ringmain_bench::result::CacheState;
+
+    let mut run = runs::run(dir, &[("pread", 1e9), ("uring", 3e9)]);
+    let mut warm = runs::run(dir, &[("pread", 9e9), ("uring", 3e9)]).cells;
+    warm.iter_mut().for_each(|cell| cell.cache = CacheState::Warm);
+    let mut seq = runs::run(dir, &[("pread", 1e9), ("uring", 1e9), ("mmap", 4e9)]).cells;
+    for cell in &mut seq {
+        cell.workload = "seq".into();
+        if cell.backend == "mmap" {
+            cell.rss_file_bytes.peak = 1 << 30;
+        }
+    }
+    let mut mapped = runs::run(dir, &[("mmap", 0.5e9)]).cells;
+    run.cells.append(&mut mapped);
+    run.cells.extend(warm);
+    run.cells.extend(seq);
+    save(dir, "divided.json", &run)
+}
+
+#[test]
+fn the_verdict_takes_what_the_user_knows() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = divided(dir.path());
+    let choice = |args: &[&str]| {
+        let found = json(recommend(&from, &[&["--json"], args].concat()));
+        found["overall"]["backend"].as_str().unwrap_or("none").to_owned()
+    };
+    assert_eq!(choice(&["--cache", "warm"]), "pread");
+    assert_eq!(choice(&["--cache", "cold", "--workloads", "rand"]), "uring");
+    assert_eq!(choice(&["--workloads", "seq"]), "mmap");
+    assert_eq!(choice(&["--workloads", "seq", "--memory-limit", "64M"]), "pread");
+    recommend(&from, &["--workloads", "weights"]).expect_failure(2, &["`weights`"]);
+    recommend(&from, &["--cache", "mixed"]).expect_failure(2, &["mixed"]);
+    recommend(&from, &["--seconds", "2"]).expect_failure(2, &["--seconds"]);
+}
+
+#[test]
+fn python_gets_its_line_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let found = json(recommend(&divided(dir.path()), &["--json", "--workloads", "seq"]));
+    assert_eq!(found["overall"]["settings_python"], "ringmain.Engine(\"mmap\")");
+    let sentence = found["sentence"].as_str().unwrap();
+    assert!(sentence.contains("in Python `ringmain.Engine(\"mmap\")`"), "{sentence}");
+}
+
+#[test]
+fn undo_takes_the_profile_away_and_nothing_else() {
+    let data = Data::new(1000);
+    let path = data.dir().join("profile.toml");
+    let profile = path.to_str().unwrap();
+    recommend(&result(data.dir()), &["--save", profile]).stdout_of_success();
+    assert!(path.exists());
+    let undo = || run(&mut ringmain(["recommend", "--undo", profile]));
+    let text = String::from_utf8(undo().stdout_of_success()).unwrap();
+    assert_eq!(text, format!("removed {profile}\n"));
+    assert!(!path.exists());
+    let text = String::from_utf8(undo().stdout_of_success()).unwrap();
+    assert_eq!(text, "there is no profile: nothing was removed\n");
+    fs::write(&path, "notes").unwrap();
+    undo().stdout_of_success();
+    assert!(path.exists(), "a file that is no profile stays");
+}
+
 #[test]
 fn a_broken_profile_is_told_and_not_followed() {
     let data = Data::new(1000);

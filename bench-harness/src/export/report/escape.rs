@@ -23,6 +23,24 @@ fn turns_direction(c: char) -> bool {
     matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
+/// A sentence as HTML: what stands between backticks is code.
+pub(crate) fn prose(text: &str) -> String {
+    let escaped = escape(text);
+    let parts: Vec<&str> = escaped.split('`').collect();
+    // An odd number of backticks is no markup.
+    if parts.len().is_multiple_of(2) {
+        return escaped;
+    }
+    let mut html = String::with_capacity(escaped.len());
+    for (index, part) in parts.iter().enumerate() {
+        match index % 2 {
+            0 => html += part,
+            _ => html += &format!("<code>{part}</code>"),
+        }
+    }
+    html
+}
+
 /// A backend's name as HTML; where room is short it is broken before its policy.
 pub(crate) fn name(text: &str) -> String {
     escape(text).replace('+', "+<wbr>").replace(':', ":<wbr>")
@@ -48,6 +66,12 @@ mod tests {
             "&lt;a href=&quot;x&quot; title=&#39;y&#39;&gt;&amp;amp;"
         );
         assert_eq!(escape("a\0\u{1B}[31m\u{202E}b\n"), "a\u{FFFD}\u{FFFD}[31m\u{FFFD}b\n");
+    }
+
+    #[test]
+    fn backticks_are_markup_and_nothing_else_is() {
+        assert_eq!(prose("use `a<b>()` or `c`"), "use <code>a&lt;b&gt;()</code> or <code>c</code>");
+        assert_eq!(prose("a ` b <i>"), "a ` b &lt;i&gt;");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is said in words: the headline, warnings, what was left out, the machine, the plan.
 
 use super::super::format::{bytes, percent, seconds};
-use super::escape::escape;
+use super::escape::{escape, prose};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::plan::render_plan;
@@ -18,10 +18,10 @@ pub(crate) fn header(run: &Run, recommendation: &[String]) -> String {
         html += &format!(
             "<section class=\"recommendation\" aria-label=\"Recommendation\"><p \
              class=\"first\">{}</p>",
-            escape(first)
+            prose(first)
         );
         if !rest.is_empty() {
-            let items = rest.iter().map(|line| format!("<li>{}</li>", escape(line)));
+            let items = rest.iter().map(|line| format!("<li>{}</li>", prose(line)));
             html += &format!(
                 "<details><summary>Each workload, and why</summary><ul>{}</ul></details>",
                 items.collect::<String>()
@@ -87,7 +87,7 @@ pub(crate) fn warnings(run: &Run) -> String {
             counted(run.cells.len(), "cell") + if spoilt == 1 { " is" } else { " are" }
         ));
     }
-    items.extend(run.warnings.iter().map(|warning| escape(warning)));
+    items.extend(run.warnings.iter().map(|warning| prose(warning)));
     if items.is_empty() {
         return String::new();
     }
@@ -151,7 +151,7 @@ pub(crate) fn environment(run: &Run) -> Result<String, Failure> {
          plan, with every default</summary><pre><code>{}</code></pre></details></section>\n",
         known(machine(&run.host, run)),
         known(storage(&run.host)),
-        escape(&command_line(&run.command)),
+        escape(&command_line(&to_repeat(&run.command))),
         escape(&render_plan(&run.plan)?),
     ))
 }
@@ -198,6 +198,20 @@ fn storage(host: &Host) -> Vec<(&'static str, Option<String>)> {
     ]
 }
 
+/// The command without `--out`: the folder of that name has a result already.
+fn to_repeat(command: &[String]) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = command.iter();
+    while let Some(word) = rest.next() {
+        if word == "--out" {
+            rest.next();
+        } else if !word.starts_with("--out=") {
+            words.push(word.clone());
+        }
+    }
+    words
+}
+
 /// As a shell takes it.
 fn command_line(words: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+:,./@%".contains(c);
@@ -227,6 +241,8 @@ mod tests {
     #[test]
     fn a_command_can_be_pasted() {
         let words = ["ringmain", "bench", "--file=/my data/it's", ""].map(String::from);
+        let out = ["ringmain", "bench", "--out", "a", "--json", "--out=b"].map(String::from);
+        assert_eq!(to_repeat(&out), ["ringmain", "bench", "--json"]);
         assert_eq!(command_line(&words), "ringmain bench '--file=/my data/it'\\''s' ''");
     }
 }
