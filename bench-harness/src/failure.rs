@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::export::histogram::HistogramError;
+use crate::result::histogram::HistogramError;
 
 /// A command's failure.
 #[derive(Debug, thiserror::Error)]

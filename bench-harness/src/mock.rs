@@ -1,6 +1,6 @@
 //! Runs of backends that do not exist, with figures of a known distribution.
 
-use crate::host::{Host, Storage};
+use crate::measure::host::{Host, Storage};
 use crate::plan::Plan;
 use crate::result::{
     CacheState, CachedPages, Cell, ContextSwitches, CpuSeconds, Faults, Latency, Resident, Run,

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::plan::{BackendChoice, Plan, read_plan};
 use crate::result::CacheState;
-use crate::size::Bytes;
+use crate::text::size::Bytes;
 use crate::workload;
 
 /// Compares the backends: throughput, latency and memory, cold and warm, each in a fresh process.

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ringmain::beton::RegionAlignment;
 use ringmain::weights::Dtype;
 
-use crate::size::Bytes;
+use crate::text::size::Bytes;
 
 /// Makes test data from a seed: the same bytes for the same seed, on every machine.
 #[derive(Debug, Args)]

@@ -15,10 +15,10 @@ use ringmain::beton::{
 use super::{RawBytes, check_space};
 use crate::cli::{BetonField, GenBetonArgs};
 use crate::failure::Failure;
-use crate::interrupt;
-use crate::progress::Progress;
-use crate::size::format_bytes;
-use crate::whole_file::folder;
+use crate::system::interrupt;
+use crate::system::whole_file::folder;
+use crate::text::progress::Progress;
+use crate::text::size::format_bytes;
 use crate::workload::mix;
 
 /// Images have this many columns, if they have as many pixels.

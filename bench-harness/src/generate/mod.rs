@@ -15,10 +15,10 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::cli::{GenArgs, GenKind};
 use crate::failure::Failure;
-use crate::interrupt;
-use crate::save::missing_folders;
-use crate::size::format_bytes_short;
-use crate::whole_file::{folder, write_whole_with};
+use crate::result::folder::missing_folders;
+use crate::system::interrupt;
+use crate::system::whole_file::{folder, write_whole_with};
+use crate::text::size::format_bytes_short;
 
 pub(crate) use beton::{BetonSpec, write_beton};
 pub(crate) use model::{Extent, ModelSizes};

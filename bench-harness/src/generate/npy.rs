@@ -3,7 +3,7 @@
 use super::{RawBytes, write_data};
 use crate::cli::GenNpyArgs;
 use crate::failure::Failure;
-use crate::size::format_bytes;
+use crate::text::size::format_bytes;
 
 /// Data begins at a multiple of this, as NumPy writes it.
 const ALIGN: usize = 64;

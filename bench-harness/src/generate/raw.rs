@@ -6,9 +6,9 @@ use std::path::Path;
 use super::write_data;
 use crate::cli::GenRawArgs;
 use crate::failure::Failure;
-use crate::interrupt;
-use crate::progress::Progress;
-use crate::size::format_bytes;
+use crate::system::interrupt;
+use crate::text::progress::Progress;
+use crate::text::size::format_bytes;
 use crate::workload::mix;
 
 /// Made in memory at once: whole words of the generator, and whole elements of every type.

@@ -9,9 +9,9 @@ use super::model::{Extent, ModelSizes, NewTensor};
 use super::{RawBytes, check_space, existing_folder, write_data, write_folder};
 use crate::cli::GenSafetensorsArgs;
 use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::size::format_bytes;
-use crate::whole_file::write_whole;
+use crate::system::whole_file::write_whole;
+use crate::text::progress::Progress;
+use crate::text::size::format_bytes;
 use crate::workload::mix;
 
 /// The name of an index, by which loaders find it in a folder.
@@ -196,7 +196,7 @@ mod tests {
     use ringmain::weights::Weights;
 
     use super::*;
-    use crate::size::Bytes;
+    use crate::text::size::Bytes;
 
     fn args(path: &Path, files: Option<u64>, seed: u64) -> GenSafetensorsArgs {
         let dtypes = vec![Dtype::F16, Dtype::F4, Dtype::F8_E4M3, Dtype::I64, Dtype::BOOL];

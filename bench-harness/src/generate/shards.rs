@@ -7,9 +7,9 @@ use ringmain::shards::{HEADER_LEN, ShardWriter};
 use super::{RawBytes, check_space, existing_folder, write_folder};
 use crate::cli::GenShardsArgs;
 use crate::failure::Failure;
-use crate::interrupt;
-use crate::progress::Progress;
-use crate::size::format_bytes;
+use crate::system::interrupt;
+use crate::text::progress::Progress;
+use crate::text::size::format_bytes;
 use crate::workload::shard_files;
 
 /// A row is made in memory: 256 MiB of it.

@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 mod clock;
+pub(crate) mod host;
 mod latency;
 mod process;
 mod rss;

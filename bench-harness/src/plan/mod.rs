@@ -15,7 +15,7 @@ pub(crate) use file::{read_plan, render_plan};
 
 use crate::failure::Failure;
 use crate::result::CacheState;
-use crate::size::Bytes;
+use crate::text::size::Bytes;
 use crate::workload::{self, Workload};
 
 /// A whole run. Empty lists mean: what each workload has by default.

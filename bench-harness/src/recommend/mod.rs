@@ -6,7 +6,6 @@
 //! part. The figure that counts is the throughput, or, where operations start at a given rate, how
 //! short the p99 latency is.
 
-mod command;
 mod contest;
 mod overall;
 mod ranking;
@@ -16,15 +15,16 @@ mod words;
 
 use serde::Serialize;
 
+use crate::result::trust::spread_warning;
 use crate::result::{CacheState, Cell, Run, Setting};
 use crate::stats::Ratio;
-use crate::trust::spread_warning;
 
-pub(crate) use command::run;
+pub(crate) use ranking::Certainty;
+pub(crate) use standing::is_auto;
 
 use contest::{Contest, contests};
 use overall::{Verdict, overall};
-use ranking::{Certainty, Way};
+use ranking::Way;
 use standing::{AutoStanding, AutoSummary};
 use tuning::{Tuning, tunings};
 

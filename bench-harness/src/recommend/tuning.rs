@@ -8,8 +8,8 @@ use super::contest::Contest;
 use super::ranking::{Samples, Way, best_of, compared_with_each, median_of};
 use super::words;
 use crate::result::{Group, Setting};
-use crate::size::format_bytes;
 use crate::stats::Verdict;
+use crate::text::size::format_bytes;
 
 /// Which value of a parameter to take in a group.
 #[derive(Clone, Debug, Serialize)]

@@ -4,10 +4,10 @@ use super::contest::Contest;
 use super::ranking::Certainty;
 use super::standing::{Beside, is_auto};
 use super::{Figures, GroupChoice, NotCompared, Overall, Recommendation};
-pub(crate) use crate::export::format::{nanoseconds as duration, rate};
 use crate::result::Group;
-use crate::size::format_bytes_short;
 use crate::stats::{Ratio, Verdict};
+pub(crate) use crate::text::format::{nanoseconds as duration, rate};
+use crate::text::size::format_bytes_short;
 
 /// `2.30`, or `41` where decimals say nothing.
 pub(crate) fn times(ratio: f64) -> String {

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
-use crate::size::format_bytes;
+use crate::text::size::format_bytes;
 
 use lines::{Fault, Lines};
 

@@ -20,8 +20,8 @@ use ringmain::Engine;
 use crate::failure::Failure;
 use crate::generate::write_raw;
 use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::result::{CacheState, Setting};
+use crate::text::progress::Progress;
 
 pub(crate) use order::{Permutation, mix};
 pub(crate) use samples::is_beton_name;
@@ -299,7 +299,7 @@ pub(crate) fn regular_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::size::Bytes;
+    use crate::text::size::Bytes;
 
     #[test]
     fn names_are_found_and_unknown_ones_told() {

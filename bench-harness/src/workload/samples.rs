@@ -12,8 +12,8 @@ use crate::cli::BetonField;
 use crate::failure::Failure;
 use crate::generate::{BetonSpec, write_beton};
 use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::result::Setting;
+use crate::text::progress::Progress;
 
 /// The workload `samples`.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use super::{Done, Job, JobSpec, Parameter, Workload, combinations};
 use crate::failure::Failure;
 use crate::generate::{ShardSizes, write_shards};
 use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::result::Setting;
+use crate::text::progress::Progress;
 
 /// The workload `shards`.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use ringmain_bench::export::histogram::{decode, merge};
 use ringmain_bench::result::Run;
+use ringmain_bench::result::histogram::{decode, merge};
 use serde_json::{Value, json};
 
 use crate::fixture;

@@ -261,14 +261,14 @@ fn a_p99_is_that_of_the_table_or_none() {
     let mut few = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).unwrap();
     few.record_n(1_200_000, 10).unwrap();
     for cell in &mut run.cells {
-        cell.latency_histogram = ringmain_bench::export::histogram::encode(&few).unwrap();
+        cell.latency_histogram = ringmain_bench::result::histogram::encode(&few).unwrap();
         (cell.operations, cell.latency_ns.p99) = (10, 1_200_000);
     }
     let text = recommend(&save(dir.path(), "few.json", &run), &[]).stdout_of_success();
     assert!(!String::from_utf8(text).unwrap().contains("p99"), "50 operations have no p99");
     let mut many = few.clone();
     many.record_n(700_000, 10_000).unwrap();
-    run.cells[5].latency_histogram = ringmain_bench::export::histogram::encode(&many).unwrap();
+    run.cells[5].latency_histogram = ringmain_bench::result::histogram::encode(&many).unwrap();
     assert_eq!(run.cells[5].backend, "uring");
     let text = recommend(&save(dir.path(), "many.json", &run), &[]).stdout_of_success();
     let text = String::from_utf8(text).unwrap();

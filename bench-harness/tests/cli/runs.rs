@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use ringmain_bench::host::{Host, Storage};
 use ringmain_bench::plan::Plan;
 use ringmain_bench::result::{
     CacheState, CachedPages, Cell, ContextSwitches, CpuSeconds, Faults, Latency, Resident, Run,
     SCHEMA_VERSION, Setting,
 };
+use ringmain_bench::result::{Host, Storage};
 
 /// One repetition of a backend that reads so many bytes a second, cold.
 pub(crate) fn cell(backend: &str, repetition: u32, rate: f64) -> Cell {

@@ -1,0 +1,193 @@
+//! The repetitions of one backend in one group, taken together.
+
+use hdrhistogram::Histogram;
+
+use crate::failure::Failure;
+use crate::result::histogram;
+use crate::result::{Cell, Group, Resident, Run};
+use crate::stats::{Summary, median};
+
+/// What is compared with each other.
+#[derive(Debug)]
+pub(crate) struct GroupSummary<'a> {
+    pub(crate) group: Group,
+    /// Those of the plan in its order, then fio's.
+    pub(crate) backends: Vec<BackendSummary<'a>>,
+}
+
+/// One backend in one group.
+#[derive(Debug)]
+pub(crate) struct BackendSummary<'a> {
+    pub(crate) name: String,
+    /// All repetitions.
+    pub(crate) cells: Vec<&'a Cell>,
+    /// Those that count.
+    pub(crate) valid: Vec<&'a Cell>,
+    /// Bytes a second. `None` when no repetition counts.
+    pub(crate) throughput: Option<Summary>,
+    /// The latencies of all repetitions that count, where they were recorded.
+    pub(crate) histogram: Option<Histogram<u64>>,
+}
+
+/// Every group of a run.
+pub(crate) fn summarize(run: &Run) -> Result<Vec<GroupSummary<'_>>, Failure> {
+    let groups = run.grouped().into_iter().map(|(group, backends)| {
+        let backends = backends.into_iter().map(|(name, cells)| BackendSummary::of(name, cells));
+        Ok(GroupSummary { group, backends: backends.collect::<Result<_, Failure>>()? })
+    });
+    groups.collect()
+}
+
+impl GroupSummary<'_> {
+    /// The throughput of the backend, or of fio's engine, with the best median.
+    fn best(&self, is_fio: bool) -> Option<Summary> {
+        let backends = self.backends.iter().filter(|backend| backend.is_fio() == is_fio);
+        let all = backends.filter_map(|backend| backend.throughput);
+        all.max_by(|a, b| a.median.total_cmp(&b.median))
+    }
+
+    /// The throughput of the best backend.
+    pub(crate) fn best_backend(&self) -> Option<Summary> {
+        self.best(false)
+    }
+
+    /// The best median throughput of fio's engines.
+    pub(crate) fn best_fio(&self) -> Option<f64> {
+        self.best(true).map(|best| best.median).filter(|median| *median > 0.0)
+    }
+}
+
+impl<'a> BackendSummary<'a> {
+    fn of(name: String, cells: Vec<&'a Cell>) -> Result<Self, Failure> {
+        let valid: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.valid).collect();
+        let rates: Vec<f64> = valid.iter().map(|cell| cell.throughput_bytes_per_s).collect();
+        let texts = valid.iter().map(|cell| cell.latency_histogram.as_str());
+        let histogram = histogram::merge(texts)?;
+        Ok(Self { name, cells, throughput: Summary::of(&rates), histogram, valid })
+    }
+
+    pub(crate) fn is_fio(&self) -> bool {
+        self.name.starts_with("fio:")
+    }
+
+    pub(crate) fn throughput_median(&self) -> Option<f64> {
+        self.throughput.map(|summary| summary.median)
+    }
+
+    /// The middle of some number over the repetitions that count.
+    pub(crate) fn median(&self, number: impl Fn(&Cell) -> f64) -> Option<f64> {
+        median(&self.valid.iter().map(|cell| number(cell)).collect::<Vec<_>>())
+    }
+
+    /// The same for a number that not every machine has.
+    pub(crate) fn median_of_known(&self, number: impl Fn(&Cell) -> Option<u64>) -> Option<f64> {
+        let known = self.valid.iter().filter_map(|cell| number(cell)).map(|n| n as f64);
+        median(&known.collect::<Vec<_>>())
+    }
+
+    /// The latency in nanoseconds at a percentile of all operations that count.
+    pub(crate) fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
+        latency_ns(self.histogram.as_ref(), &self.valid, percentile)
+    }
+
+    /// The repetition whose throughput is the middle one.
+    pub(crate) fn typical_cell(&self) -> Option<&'a Cell> {
+        let mut cells = self.valid.clone();
+        cells.sort_by(|a, b| a.throughput_bytes_per_s.total_cmp(&b.throughput_bytes_per_s));
+        cells.get(cells.len() / 2).copied()
+    }
+}
+
+/// Returns the latency in nanoseconds at a percentile of all operations of the cells, whose latencies
+/// the histogram holds. Without a histogram it is the median over the cells. Returns `None` if there
+/// are too few operations for that percentile: of fifty, none is the slowest of a thousand.
+pub(crate) fn latency_ns(
+    histogram: Option<&Histogram<u64>>,
+    cells: &[&Cell],
+    percentile: Percentile,
+) -> Option<f64> {
+    let Some(histogram) = histogram else {
+        let values: Vec<f64> = cells.iter().map(|cell| percentile.of(cell) as f64).collect();
+        return median(&values).filter(|ns| *ns > 0.0);
+    };
+    let beyond = histogram.len() as f64 * (1.0 - percentile.quantile());
+    let is_known = beyond >= 1.0 || percentile == Percentile::Max;
+    is_known.then(|| histogram.value_at_quantile(percentile.quantile()) as f64)
+}
+
+/// By how much resident memory rose above its start.
+pub(crate) fn growth(resident: &Resident) -> u64 {
+    resident.peak.saturating_sub(resident.start)
+}
+
+/// The percentiles that every cell has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Percentile {
+    P50,
+    P90,
+    P99,
+    P999,
+    Max,
+}
+
+impl Percentile {
+    pub(crate) const ALL: [Self; 5] = [Self::P50, Self::P90, Self::P99, Self::P999, Self::Max];
+
+    pub(crate) fn quantile(self) -> f64 {
+        match self {
+            Self::P50 => 0.5,
+            Self::P90 => 0.9,
+            Self::P99 => 0.99,
+            Self::P999 => 0.999,
+            Self::Max => 1.0,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::P50 => "p50",
+            Self::P90 => "p90",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+            Self::Max => "max",
+        }
+    }
+
+    fn of(self, cell: &Cell) -> u64 {
+        match self {
+            Self::P50 => cell.latency_ns.p50,
+            Self::P90 => cell.latency_ns.p90,
+            Self::P99 => cell.latency_ns.p99,
+            Self::P999 => cell.latency_ns.p999,
+            Self::Max => cell.latency_ns.max,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn what_is_invalid_does_not_count() {
+        let run = fixture::small_run();
+        let invalid = run.cells.iter().find(|cell| !cell.valid).unwrap();
+        let groups = summarize(&run).unwrap();
+        let group = groups.iter().find(|g| g.group == invalid.group()).unwrap();
+        let backend = group.backends.iter().find(|b| b.name == invalid.backend).unwrap();
+        assert_eq!(backend.valid.len() + 1, backend.cells.len());
+        let operations: u64 = backend.valid.iter().map(|cell| cell.operations).sum();
+        assert_eq!(backend.histogram.as_ref().unwrap().len(), operations);
+    }
+
+    #[test]
+    fn the_best_is_found_apart_from_fio() {
+        let run = fixture::small_run();
+        for group in summarize(&run).unwrap() {
+            let best = group.best_backend().unwrap().median;
+            let of_backends = group.backends.iter().filter(|backend| !backend.is_fio());
+            assert!(of_backends.filter_map(|b| b.throughput_median()).all(|rate| rate <= best));
+        }
+    }
+}

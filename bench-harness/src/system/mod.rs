@@ -1,0 +1,5 @@
+//! What the commands need of the operating system.
+
+pub(crate) mod interrupt;
+pub(crate) mod output;
+pub(crate) mod whole_file;
