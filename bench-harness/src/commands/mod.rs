@@ -3,6 +3,7 @@
 mod bench;
 mod cat;
 mod compare;
+mod generate;
 mod inspect;
 mod overhead;
 mod probe;
@@ -16,9 +17,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
-use crate::run::{runner, worker};
+use crate::failure;
+use crate::run::{child, worker};
 use crate::system::output;
-use crate::{failure, generate};
 
 /// Runs the command that the arguments of the process ask for.
 #[must_use]
@@ -31,7 +32,7 @@ pub fn main() -> ExitCode {
 /// executable of this process: the command, and its first arguments.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>, program: Vec<OsString>) -> u8 {
-    runner::start_again_by(program);
+    child::start_again_by(program);
     let command = Cli::parse_from(args).command;
     let outcome = output::stdout().and_then(|mut out| match command {
         Command::Probe(args) => probe::run(&args, &mut out),

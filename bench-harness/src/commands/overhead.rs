@@ -15,8 +15,8 @@ use crate::generate::write_raw;
 use crate::measure::{Clock, cache};
 use crate::plan::Plan;
 use crate::result::{CacheState, Setting};
+use crate::run::reading;
 use crate::run::task::Task;
-use crate::run::worker;
 use crate::stats::median;
 use crate::text::progress::Progress;
 use crate::workload::{self, Job, JobSpec, Permutation};
@@ -113,7 +113,7 @@ impl Bench {
             Loop::System => self.read_by_system()?,
             Loop::Backend => self.read_by_backend()?,
             Loop::Harness => {
-                let reading = worker::read(&self.task, self.job.as_mut(), &self.clock, 1, 0)?;
+                let reading = reading::read(&self.task, self.job.as_mut(), &self.clock, 1, 0)?;
                 black_box(&reading);
             }
         }

@@ -7,16 +7,13 @@ use std::path::{Path, PathBuf};
 
 use ringmain_backends::probe::{self, BackendProbe, KernelFeatures, Probe};
 use ringmain_backends::{AutoReport, BackendKind};
-use tempfile::NamedTempFile;
 
 use crate::cli::ProbeArgs;
 use crate::failure::Failure;
 use crate::measure::host::Storage;
+use crate::system::scratch::probe_file;
 use crate::text::size::format_bytes;
 use crate::text::table::Table;
-
-/// Enough for every backend to read a few device blocks.
-const PROBE_FILE_BYTES: usize = 64 << 10;
 /// How many files of a folder that takes no new one are tried.
 const TRIED_FILES_MAX: usize = 100;
 
@@ -76,13 +73,6 @@ fn files_of(dir: &Path) -> Vec<PathBuf> {
     paths.retain(|path| path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0));
     paths.truncate(TRIED_FILES_MAX);
     paths
-}
-
-/// A new file with something to read, which goes away when it is dropped.
-pub(crate) fn probe_file(dir: &Path) -> io::Result<NamedTempFile> {
-    let mut file = tempfile::Builder::new().prefix(".ringmain-probe-").tempfile_in(dir)?;
-    file.write_all(&[0xA5; PROBE_FILE_BYTES])?;
-    Ok(file)
 }
 
 /// What is printed. Its fields are those of the JSON output.

@@ -12,10 +12,11 @@ use ringmain::beton::{
     WriteReport,
 };
 
-use super::{RawBytes, check_space};
+use super::RawBytes;
 use crate::cli::{BetonField, GenBetonArgs};
 use crate::failure::Failure;
 use crate::system::interrupt;
+use crate::system::space::check_space;
 use crate::system::whole_file::folder;
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
@@ -41,7 +42,7 @@ pub(crate) struct BetonSpec {
     pub(crate) seed: u64,
 }
 
-pub(super) fn run(args: &GenBetonArgs) -> Result<String, Failure> {
+pub(crate) fn run(args: &GenBetonArgs) -> Result<String, Failure> {
     let spec = BetonSpec::from_args(args)?;
     check_space(&folder(&args.path), spec.file_bytes()?, "--samples")?;
     let progress = Arc::new(Progress::bytes("writing", spec.region_bytes()?));

@@ -8,7 +8,7 @@ use crate::text::size::format_bytes;
 /// Data begins at a multiple of this, as NumPy writes it.
 const ALIGN: usize = 64;
 
-pub(super) fn run(args: &GenNpyArgs) -> Result<String, Failure> {
+pub(crate) fn run(args: &GenNpyArgs) -> Result<String, Failure> {
     let header = header(&args.shape);
     let elements = args.shape.iter().try_fold(1u64, |product, axis| product.checked_mul(*axis));
     let data_bytes = elements.and_then(|count| count.checked_mul(4)).ok_or_else(|| {

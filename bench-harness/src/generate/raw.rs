@@ -14,7 +14,7 @@ use crate::workload::mix;
 /// Made in memory at once: whole words of the generator, and whole elements of every type.
 const BLOCK_BYTES: usize = 1 << 20;
 
-pub(super) fn run(args: &GenRawArgs) -> Result<String, Failure> {
+pub(crate) fn run(args: &GenRawArgs) -> Result<String, Failure> {
     let progress = Progress::bytes("writing", args.bytes.0);
     write_raw(&args.path, args.bytes.0, args.seed, &progress)?;
     progress.finish();

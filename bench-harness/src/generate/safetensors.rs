@@ -6,9 +6,10 @@ use ringmain::weights::Dtype;
 use serde_json::{Map, Value, json};
 
 use super::model::{Extent, ModelSizes, NewTensor};
-use super::{RawBytes, check_space, existing_folder, write_data, write_folder};
+use super::{RawBytes, write_data};
 use crate::cli::GenSafetensorsArgs;
 use crate::failure::Failure;
+use crate::system::space::{check_space, existing_folder, write_folder};
 use crate::system::whole_file::write_whole;
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
@@ -21,7 +22,7 @@ const HEADER_BYTES_MAX: usize = 100_000_000;
 /// Headers are padded with spaces to a multiple of this, as the library does.
 const HEADER_ALIGN: usize = 8;
 
-pub(super) fn run(args: &GenSafetensorsArgs) -> Result<String, Failure> {
+pub(crate) fn run(args: &GenSafetensorsArgs) -> Result<String, Failure> {
     let extent = args.shape.clone().map_or(Extent::Total(args.bytes.0), Extent::Shape);
     let sizes = ModelSizes { tensors: args.tensors, extent, dtypes: args.dtypes.clone() };
     let model = Model::new(&sizes, args.seed)?;

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use ringmain::shards::{HEADER_LEN, ShardWriter};
 
-use super::{RawBytes, check_space, existing_folder, write_folder};
+use super::RawBytes;
 use crate::cli::GenShardsArgs;
 use crate::failure::Failure;
 use crate::system::interrupt;
+use crate::system::space::{check_space, existing_folder, write_folder};
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
 use crate::workload::shard_files;
@@ -24,7 +25,7 @@ pub(crate) struct ShardSizes {
     pub(crate) shards: u64,
 }
 
-pub(super) fn run(args: &GenShardsArgs) -> Result<String, Failure> {
+pub(crate) fn run(args: &GenShardsArgs) -> Result<String, Failure> {
     let sizes = ShardSizes { rows: args.rows, width: args.width, shards: args.shards };
     let bytes = sizes.bytes()?;
     check_space(&existing_folder(&args.dir), bytes, "--rows")?;

@@ -4,6 +4,7 @@
 mod choice;
 mod file;
 mod rates;
+mod resolve;
 
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use choice::{BackendChoice, CacheUse};
 pub(crate) use file::{read_plan, render_plan};
+pub(crate) use resolve::choose_backends;
 
 use crate::failure::Failure;
 use crate::result::CacheState;

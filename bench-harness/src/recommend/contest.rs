@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::ranking::{Samples, Way, best_of};
 use super::{Figures, Question};
-use crate::report::summary::{Percentile, growth, latency_ns};
 use crate::result::histogram;
+use crate::result::percentile::{Percentile, growth, latency_ns};
 use crate::result::{Cell, Group, Run, Setting};
 use crate::stats::median;
 

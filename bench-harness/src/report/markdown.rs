@@ -1,9 +1,10 @@
 //! Tables to paste into a README.
 
 use super::Exporter;
-use super::summary::{BackendSummary, GroupSummary, Percentile, growth, summarize};
 use crate::failure::Failure;
+use crate::report::summary::{BackendSummary, GroupSummary, summarize};
 use crate::result::Run;
+use crate::result::percentile::{Percentile, growth};
 use crate::text::format::{bytes, nanoseconds, percent, rate};
 
 /// A table for each group, with the machine and the command below.

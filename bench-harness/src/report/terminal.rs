@@ -4,8 +4,9 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::Exporter;
-use super::summary::{BackendSummary, GroupSummary, Percentile, growth, summarize};
 use crate::failure::Failure;
+use crate::report::summary::{BackendSummary, GroupSummary, summarize};
+use crate::result::percentile::{Percentile, growth};
 use crate::result::{Cell, Run};
 use crate::text::format::{self, bytes, count, nanoseconds, percent};
 

@@ -5,14 +5,32 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::{Cell, Run};
 use crate::failure::Failure;
-use crate::recommend::recommend;
-use crate::report::{Exporter, Report};
-use crate::result::{Cell, Run, RunFolder};
-use crate::system::whole_file::write_whole;
 
 /// Where results go unless the user says otherwise.
 pub(crate) const RESULTS: &str = "ringmain-results";
+
+/// Where a run keeps its files.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    /// `ringmain-results/<time>`.
+    pub path: PathBuf,
+}
+
+impl RunFolder {
+    /// The result itself.
+    #[must_use]
+    pub fn run_json(&self) -> PathBuf {
+        self.path.join("run.json")
+    }
+
+    /// The pictures.
+    #[must_use]
+    pub fn report_html(&self) -> PathBuf {
+        self.path.join("report.html")
+    }
+}
 
 /// Makes the folder: the one asked for, or `ringmain-results/<time>`. A result that is there stays.
 pub(crate) fn make_folder(asked: Option<&Path>) -> Result<RunFolder, Failure> {
@@ -46,12 +64,6 @@ pub(crate) fn make_folder(asked: Option<&Path>) -> Result<RunFolder, Failure> {
     Err(failed(parent, io::ErrorKind::AlreadyExists.into()))
 }
 
-/// The folders of a path that are not there yet, the outermost last.
-pub(crate) fn missing_folders(path: &Path) -> Vec<PathBuf> {
-    let folders = path.ancestors().filter(|folder| !folder.as_os_str().is_empty());
-    folders.take_while(|folder| !folder.exists()).map(Path::to_owned).collect()
-}
-
 /// Takes back a folder in which nothing came to lie, and those that were made for it.
 pub(crate) fn remove_empty(folder: &RunFolder, made: &[PathBuf]) {
     let own = [&folder.path].into_iter().filter(|path| path.starts_with(RESULTS));
@@ -59,13 +71,6 @@ pub(crate) fn remove_empty(folder: &RunFolder, made: &[PathBuf]) {
         // Fails where there is something, and that is what is wanted.
         let _ = std::fs::remove_dir(path);
     }
-}
-
-/// Writes `run.json` and `report.html`, each under its name only when complete.
-pub(crate) fn save(run: &Run, folder: &RunFolder) -> Result<(), Failure> {
-    write_whole(&folder.run_json(), &(serde_json::to_string(run)? + "\n"))?;
-    let report = Report { recommendation: &recommend(run).headlines() };
-    write_whole(&folder.report_html(), &report.export(run)?)
 }
 
 /// The run so far, for one that is ended by force: the run without cells, then a cell a line. Every

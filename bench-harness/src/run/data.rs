@@ -7,11 +7,11 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use crate::failure::Failure;
-use crate::generate::check_space;
 use crate::measure::cache;
 use crate::measure::host::memory_available_bytes;
 use crate::plan::Plan;
 use crate::result::CacheState;
+use crate::system::space::check_space;
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes_short;
 use crate::workload::Workload;

@@ -1,11 +1,17 @@
-//! Carrying out a plan: the data, every cell in a process of its own, and what makes a cell invalid.
+//! Carrying out a plan: the data, every cell in a process of its own, and why a cell does not count.
 
-pub(crate) mod corrupt;
-pub(crate) mod data;
-pub(crate) mod fio;
-pub(crate) mod memory_limit;
-pub(crate) mod pace;
-pub(crate) mod runner;
+pub(crate) mod child;
+mod corrupt;
+mod data;
+mod engine;
+mod fio;
+mod jobs;
+mod memory_limit;
+mod pace;
+pub(crate) mod reading;
+mod runner;
+pub(crate) mod session;
 pub(crate) mod task;
-pub(crate) mod verify;
+mod validity;
+mod verify;
 pub(crate) mod worker;

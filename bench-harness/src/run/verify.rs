@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::failure::Failure;
 use crate::plan::BackendChoice;
 use crate::run::task::{VerifyTask, WorkOrder};
-use crate::run::{runner, worker};
+use crate::run::{child, engine};
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
 
@@ -30,7 +30,7 @@ pub(crate) struct WindowDigest {
 
 /// In the child: reads everything and digests it, window by window.
 pub(crate) fn digests(task: &VerifyTask) -> Result<Vec<WindowDigest>, Failure> {
-    let engine = worker::open_backend_of(task.backend, task.corrupt)?;
+    let engine = engine::open_backend_of(task.backend, task.corrupt)?;
     let backend = engine.backend();
     let mut buffer = engine.pool().take(WINDOW_BYTES as usize)?;
     let mut digests = Vec::new();
@@ -76,7 +76,7 @@ pub(crate) fn same_bytes(
         let corrupt = corrupt == Some(*backend);
         progress.message(&backend.to_string());
         let order = VerifyTask { backend: *backend, files: files.to_vec(), corrupt };
-        let found: Vec<WindowDigest> = runner::ask_child(&WorkOrder::Verify(order))?;
+        let found: Vec<WindowDigest> = child::ask_child(&WorkOrder::Verify(order))?;
         progress.advance(1);
         let Some((reference, expected)) = &first else {
             first = Some((*backend, found));

@@ -1,8 +1,9 @@
 //! What the throughput took: processor time, memory, device reads.
 
 use super::escape;
-use crate::report::summary::{BackendSummary, GroupSummary, growth};
+use crate::report::summary::{BackendSummary, GroupSummary};
 use crate::result::Cell;
+use crate::result::percentile::growth;
 use crate::text::format::{bytes, count, percent};
 
 /// A table beside the pictures, since a fast backend may be a dear one.

@@ -5,7 +5,8 @@ use hdrhistogram::Histogram;
 use super::escape::{self, escape, shortened};
 use super::look::{Look, Looks};
 use super::scale::Log;
-use crate::report::summary::{BackendSummary, GroupSummary, Percentile};
+use crate::report::summary::{BackendSummary, GroupSummary};
+use crate::result::percentile::Percentile;
 use crate::text::format::nanoseconds;
 
 /// The height of the picture; widths are shares.

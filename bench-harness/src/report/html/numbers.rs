@@ -3,8 +3,9 @@
 use super::escape::escape;
 use super::memory::thinned;
 use crate::report::columns::{COLUMNS, Column};
-use crate::report::summary::{BackendSummary, GroupSummary, growth};
+use crate::report::summary::{BackendSummary, GroupSummary};
 use crate::result::Cell;
+use crate::result::percentile::growth;
 use crate::text::format::{bytes, count, nanoseconds, rate, seconds};
 
 /// Quantiles that the curves pass through, more than the key has.
