@@ -28,5 +28,3 @@ extern crate self as ringmain_bench;
 #[cfg(test)]
 #[path = "../tests/fixture/mod.rs"]
 mod fixture;
-#[cfg(test)]
-mod mock;

@@ -224,7 +224,7 @@ pub(crate) fn best_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::testing::Dice;
+    use crate::fixture::dice::Dice;
 
     fn way(backend: &str) -> Way {
         Way { backend: backend.into(), depth: None }

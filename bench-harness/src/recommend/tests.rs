@@ -1,10 +1,10 @@
 //! Recommendations from runs with known distributions.
 
 use super::*;
-use crate::mock::{cell, cells, run};
+use crate::fixture::dice::Dice;
+use crate::fixture::rated::{cell, cells, run};
 use crate::result::{CacheState, Cell};
 use crate::stats::Verdict;
-use crate::stats::testing::Dice;
 
 const COLD: CacheState = CacheState::Cold;
 const WARM: CacheState = CacheState::Warm;

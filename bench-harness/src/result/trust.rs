@@ -156,10 +156,10 @@ fn missed_rates(run: &Run) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mock::{cell, cells, run};
+    use crate::fixture::dice::Dice;
+    use crate::fixture::rated::{cell, cells, run};
     use crate::result::CacheCheck;
     use crate::result::CacheState::{Cold, Warm};
-    use crate::stats::testing::Dice;
 
     #[test]
     fn a_state_that_was_sampled_is_told_with_how_sure_it_is() {

@@ -63,52 +63,6 @@ impl Summary {
 }
 
 #[cfg(test)]
-pub(crate) mod testing {
-    //! Numbers of a known distribution, the same in every run.
-
-    /// splitmix64.
-    #[derive(Clone, Debug)]
-    pub(crate) struct Dice(pub(crate) u64);
-
-    impl Dice {
-        pub(crate) fn roll(&mut self) -> u64 {
-            self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut x = self.0;
-            x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            x ^ (x >> 31)
-        }
-
-        /// In `0..1`, never 0.
-        pub(crate) fn uniform(&mut self) -> f64 {
-            ((self.roll() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-        }
-
-        /// Of mean 0 and deviation 1, by Box and Muller.
-        pub(crate) fn normal(&mut self) -> f64 {
-            let radius = (-2.0 * self.uniform().ln()).sqrt();
-            radius * (std::f64::consts::TAU * self.uniform()).cos()
-        }
-
-        /// `count` values around `centre` whose noise is that share of it.
-        pub(crate) fn around(&mut self, centre: f64, noise: f64, count: usize) -> Vec<f64> {
-            (0..count).map(|_| centre * (noise * self.normal()).exp()).collect()
-        }
-
-        /// As `around`, but one in ten is up to four times slower: a neighbour woke up.
-        pub(crate) fn disturbed(&mut self, centre: f64, noise: f64, count: usize) -> Vec<f64> {
-            let mut values = self.around(centre, noise, count);
-            for value in &mut values {
-                if self.uniform() < 0.1 {
-                    *value /= 1.0 + 3.0 * self.uniform();
-                }
-            }
-            values
-        }
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
 

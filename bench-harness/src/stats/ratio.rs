@@ -154,8 +154,8 @@ fn welch_degrees(a: &Moments, b: &Moments) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Dice;
     use super::*;
+    use crate::fixture::dice::Dice;
 
     type Compare = fn(&[f64], &[f64], f64) -> Option<Ratio>;
     const BOTH: [(&str, Compare); 2] =

@@ -6,7 +6,7 @@ use std::thread;
 use ringmain::{BackendKind, ContiguousMemmap, Engine, Kind};
 
 use super::*;
-use crate::stats::testing::Dice;
+use crate::fixture::dice::Dice;
 
 fn parse(text: &str) -> Result<Trace, String> {
     Trace::parse(text.as_bytes()).map_err(|fault| fault.in_file(Path::new("t")).to_string())

@@ -1,6 +1,7 @@
 //! `ringmain cat`: the bytes, and every way to ask for bytes that are not there.
 
-use crate::support::{Data, Dice, backends_for, cat, ringmain, run};
+use crate::fixture::dice::Dice;
+use crate::support::{Data, backends_for, cat, ringmain, run};
 
 #[test]
 fn every_backend_gives_the_same_bytes_at_random_ranges() {
@@ -9,10 +10,10 @@ fn every_backend_gives_the_same_bytes_at_random_ranges() {
     for backend in backends_for(&data.path) {
         let mut dice = Dice(0x0001_2345);
         for round in 0..30 {
-            let offset = dice.below(data.bytes.len());
+            let offset = dice.below(data.bytes.len() as u64) as usize;
             // Few bytes, some pages, megabytes: as often each.
             let len_max = [100, 70_000, data.bytes.len()][round % 3];
-            let length = dice.below(len_max).min(data.bytes.len() - offset);
+            let length = (dice.below(len_max as u64) as usize).min(data.bytes.len() - offset);
             let range = [offset.to_string(), length.to_string()];
             let args = ["--offset", &range[0], "--length", &range[1], "--backend", &backend];
             let bytes = run(&mut cat(&data.path, &args)).stdout_of_success();

@@ -21,7 +21,6 @@ mod recommend;
 mod report;
 #[cfg(target_os = "linux")]
 mod rights;
-mod runs;
 #[cfg(target_os = "linux")]
 mod streaming;
 mod support;

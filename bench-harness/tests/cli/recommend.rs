@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::runs::{self, save};
-use crate::support::{Data, Outcome, ringmain, run};
+use crate::fixture::rated::run_in;
+use crate::support::{Data, Outcome, ringmain, run, save};
 
 fn recommend(from: &Path, args: &[&str]) -> Outcome {
     run(ringmain(["recommend", "--from"]).arg(from).args(args))
@@ -14,7 +14,7 @@ fn recommend(from: &Path, args: &[&str]) -> Outcome {
 
 /// A result in which `mmap` wins, on the filesystem of the folder.
 fn result(dir: &Path) -> PathBuf {
-    let measured = runs::run(dir, &[("pread", 1e9), ("mmap+release", 3e9), ("fio:mmap", 9e9)]);
+    let measured = run_in(dir, &[("pread", 1e9), ("mmap+release", 3e9), ("fio:mmap", 9e9)]);
     save(dir, "run.json", &measured)
 }
 
@@ -56,7 +56,7 @@ fn json_has_the_same_facts() {
 #[test]
 fn equal_ones_are_noise() {
     let dir = tempfile::tempdir().unwrap();
-    let equal = runs::run(dir.path(), &[("uring", 1e9), ("pread", 1.001e9), ("mmap", 0.999e9)]);
+    let equal = run_in(dir.path(), &[("uring", 1e9), ("pread", 1.001e9), ("mmap", 0.999e9)]);
     let json = json(recommend(&save(dir.path(), "run.json", &equal), &["--json"]));
     assert_eq!(json["overall"]["backend"], "pread");
     assert_eq!(json["overall"]["certainty"], "noise");
@@ -109,7 +109,7 @@ fn auto_needs_no_profile_and_takes_away_one_that_pins_a_backend() {
     let data = Data::new(1000);
     let path = data.dir().join("profile.toml");
     let profile = path.to_str().unwrap();
-    let best = runs::run(data.dir(), &[("pread", 1e9), ("uring", 3e9), ("auto", 3e9)]);
+    let best = run_in(data.dir(), &[("pread", 1e9), ("uring", 3e9), ("auto", 3e9)]);
     let from = save(data.dir(), "auto.json", &best);
     let found = json(recommend(&from, &["--json", "--save", profile]));
     assert_eq!(found["overall"]["backend"], "auto");
@@ -132,7 +132,7 @@ fn auto_needs_no_profile_and_takes_away_one_that_pins_a_backend() {
 #[test]
 fn a_profile_holds_for_its_filesystem_only() {
     let data = Data::new(1000);
-    let mut elsewhere = runs::run(Path::new("/proc"), &[("pread", 1e9), ("mmap", 3e9)]);
+    let mut elsewhere = run_in(Path::new("/proc"), &[("pread", 1e9), ("mmap", 3e9)]);
     elsewhere.host.storage.mount_point = Some("/proc".into());
     let from = save(data.dir(), "run.json", &elsewhere);
     let path = data.dir().join("profile.toml");
@@ -151,9 +151,9 @@ fn bad_input_is_exit_code_2_and_saves_nothing() {
     let to = profile.to_str().unwrap();
     let missing = dir.path().join("missing.json");
     recommend(&missing, &["--save", to]).expect_failure(2, &["missing.json"]);
-    let empty = save(dir.path(), "empty.json", &runs::run(dir.path(), &[]));
+    let empty = save(dir.path(), "empty.json", &run_in(dir.path(), &[]));
     recommend(&empty, &["--save", to]).expect_failure(2, &["no cell of a backend is valid"]);
-    let mut invalid = runs::run(dir.path(), &[("pread", 1e9)]);
+    let mut invalid = run_in(dir.path(), &[("pread", 1e9)]);
     invalid.cells.iter_mut().for_each(|cell| cell.valid = false);
     let invalid = save(dir.path(), "invalid.json", &invalid);
     recommend(&invalid, &["--save", to]).expect_failure(2, &["no cell of a backend is valid"]);
@@ -168,7 +168,7 @@ fn bad_input_is_exit_code_2_and_saves_nothing() {
 #[test]
 fn an_interrupted_run_has_no_overall_choice_and_is_not_saved() {
     let dir = tempfile::tempdir().unwrap();
-    let mut half = runs::run(dir.path(), &[("pread", 1e9), ("uring", 3e9)]);
+    let mut half = run_in(dir.path(), &[("pread", 1e9), ("uring", 3e9)]);
     half.complete = false;
     let from = save(dir.path(), "run.json", &half);
     let found = json(recommend(&from, &["--json"]));
@@ -188,7 +188,7 @@ fn an_interrupted_run_has_no_overall_choice_and_is_not_saved() {
 #[test]
 fn a_backend_without_numbers_in_a_group_is_named_as_not_compared() {
     let dir = tempfile::tempdir().unwrap();
-    let mut run = runs::run(dir.path(), &[("pread", 3e9), ("direct", 1e9), ("uring", 2e9)]);
+    let mut run = run_in(dir.path(), &[("pread", 3e9), ("direct", 1e9), ("uring", 2e9)]);
     let mut seq = run.cells.clone();
     for cell in &mut seq {
         cell.workload = "seq".into();
@@ -222,9 +222,9 @@ fn a_backend_without_numbers_in_a_group_is_named_as_not_compared() {
 fn what_is_not_sure_is_not_saved() {
     let dir = tempfile::tempdir().unwrap();
     let profile = dir.path().join("profile.toml");
-    let mut few = runs::run(dir.path(), &[("pread", 1e9), ("uring", 3e9)]);
+    let mut few = run_in(dir.path(), &[("pread", 1e9), ("uring", 3e9)]);
     few.cells.retain(|cell| cell.repetition == 0);
-    let mut alone = runs::run(dir.path(), &[("uring", 3e9)]);
+    let mut alone = run_in(dir.path(), &[("uring", 3e9)]);
     alone.complete = true;
     for (run, part) in [(few, "too few"), (alone, "only uring was measured")] {
         let from = save(dir.path(), "run.json", &run);
@@ -239,7 +239,7 @@ fn what_is_not_sure_is_not_saved() {
 #[test]
 fn a_ratio_is_that_of_the_medians_beside_it() {
     let dir = tempfile::tempdir().unwrap();
-    let mut run = runs::run(dir.path(), &[("direct", 1e9), ("uring", 1e9)]);
+    let mut run = run_in(dir.path(), &[("direct", 1e9), ("uring", 1e9)]);
     let rates = [("direct", [1.53e9, 0.1e9, 1.6e9, 0.2e9, 1.7e9]), ("uring", [2.24e9; 5])];
     for (name, rates) in rates {
         let cells = run.cells.iter_mut().filter(|cell| cell.backend == name);
@@ -257,7 +257,7 @@ fn a_ratio_is_that_of_the_medians_beside_it() {
 #[test]
 fn a_p99_is_that_of_the_table_or_none() {
     let dir = tempfile::tempdir().unwrap();
-    let mut run = runs::run(dir.path(), &[("pread", 1e9), ("uring", 3e9)]);
+    let mut run = run_in(dir.path(), &[("pread", 1e9), ("uring", 3e9)]);
     let mut few = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).unwrap();
     few.record_n(1_200_000, 10).unwrap();
     for cell in &mut run.cells {
@@ -279,7 +279,7 @@ fn a_p99_is_that_of_the_table_or_none() {
 #[test]
 fn a_backend_that_misses_the_rate_is_not_chosen() {
     let dir = tempfile::tempdir().unwrap();
-    let mut run = runs::run(dir.path(), &[("pread", 1e9), ("uring", 2e9)]);
+    let mut run = run_in(dir.path(), &[("pread", 1e9), ("uring", 2e9)]);
     for cell in &mut run.cells {
         cell.setting.rate_per_s = Some(1000);
         if cell.backend == "uring" {
@@ -297,17 +297,17 @@ fn a_backend_that_misses_the_rate_is_not_chosen() {
 fn divided(dir: &Path) -> PathBuf {
     use ringmain_bench::result::CacheState;
 
-    let mut run = runs::run(dir, &[("pread", 1e9), ("uring", 3e9)]);
-    let mut warm = runs::run(dir, &[("pread", 9e9), ("uring", 3e9)]).cells;
+    let mut run = run_in(dir, &[("pread", 1e9), ("uring", 3e9)]);
+    let mut warm = run_in(dir, &[("pread", 9e9), ("uring", 3e9)]).cells;
     warm.iter_mut().for_each(|cell| cell.cache = CacheState::Warm);
-    let mut seq = runs::run(dir, &[("pread", 1e9), ("uring", 1e9), ("mmap", 4e9)]).cells;
+    let mut seq = run_in(dir, &[("pread", 1e9), ("uring", 1e9), ("mmap", 4e9)]).cells;
     for cell in &mut seq {
         cell.workload = "seq".into();
         if cell.backend == "mmap" {
             cell.rss_file_bytes.peak = 1 << 30;
         }
     }
-    let mut mapped = runs::run(dir, &[("mmap", 0.5e9)]).cells;
+    let mut mapped = run_in(dir, &[("mmap", 0.5e9)]).cells;
     run.cells.append(&mut mapped);
     run.cells.extend(warm);
     run.cells.extend(seq);

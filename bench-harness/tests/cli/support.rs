@@ -9,8 +9,11 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ringmain_bench::result::Run;
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::fixture::dice::Dice;
 
 /// Only what hangs takes this long: the slowest of these runs needs two minutes on two cores that
 /// twenty others want too.
@@ -153,22 +156,11 @@ impl Data {
     }
 }
 
-/// splitmix64: random enough, and the same in every run.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ (x >> 31)
-    }
-
-    /// A number in `0..end`.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.roll() % end as u64) as usize
-    }
+/// Writes a result as `name` into `dir`.
+pub(crate) fn save(dir: &Path, name: &str, run: &Run) -> PathBuf {
+    let path = dir.join(name);
+    fs::write(&path, serde_json::to_vec(run).unwrap()).unwrap();
+    path
 }
 
 /// What `ringmain probe --json` says about a path.

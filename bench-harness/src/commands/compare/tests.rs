@@ -1,8 +1,8 @@
 //! Comparisons of runs with known distributions.
 
 use super::*;
-use crate::mock::{cell, cells, run};
-use crate::stats::testing::Dice;
+use crate::fixture::dice::Dice;
+use crate::fixture::rated::{cell, cells, run};
 
 const COLD: CacheState = CacheState::Cold;
 
