@@ -8,13 +8,13 @@ use crate::run::task::MemoryLimit;
 
 /// What the children of a run are put into. Goes away with the run.
 #[derive(Debug)]
-pub(crate) struct MemoryCage {
+pub(crate) struct MemoryLimiter {
     limit: MemoryLimit,
     bytes: u64,
     group: Option<PathBuf>,
 }
 
-impl MemoryCage {
+impl MemoryLimiter {
     /// Makes a control group with the limit; where that is not allowed, falls back on
     /// `RLIMIT_DATA` and says why.
     pub(crate) fn new(bytes: u64) -> (Self, Option<String>) {
@@ -43,7 +43,7 @@ impl MemoryCage {
     }
 }
 
-impl Drop for MemoryCage {
+impl Drop for MemoryLimiter {
     /// All children are gone by now; a group that still has one stays behind, harmless.
     fn drop(&mut self) {
         if let Some(group) = &self.group {

@@ -5,7 +5,7 @@ use super::child::run_child;
 use super::data::DataSets;
 use super::fio::Fio;
 use super::jobs::Settings;
-use super::memory_limit::MemoryCage;
+use super::memory_limit::MemoryLimiter;
 use super::task::{Checked, Task};
 use crate::failure::Failure;
 use crate::plan::{BackendChoice, Plan};
@@ -72,7 +72,7 @@ impl Runner {
     /// error, when the user wants it to.
     pub(crate) fn run(
         &self,
-        cage: Option<&MemoryCage>,
+        limiter: Option<&MemoryLimiter>,
         corrupt: Option<BackendChoice>,
         progress: &Progress,
         mut done: impl FnMut(Cell) -> Result<(), Failure>,
@@ -86,7 +86,7 @@ impl Runner {
                 let task = Task {
                     repetition,
                     checked: Checked::of_repetition(repetition),
-                    memory_limit: cage.map(MemoryCage::limit),
+                    memory_limit: limiter.map(MemoryLimiter::limit),
                     corrupt: corrupt == Some(task.backend),
                     ..task.clone()
                 };

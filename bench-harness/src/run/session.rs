@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::data::DataSets;
 use super::fio::Fio;
-use super::memory_limit::MemoryCage;
+use super::memory_limit::MemoryLimiter;
 use super::runner::Runner;
 use super::{jobs, verify};
 use crate::failure::Failure;
@@ -21,8 +21,8 @@ use crate::text::progress::Progress;
 use crate::trace::Trace;
 use crate::workload;
 
-/// Carries out a plan. What was measured is on the disk when it returns, whatever it returns; if
-/// nothing was, nothing is.
+/// Carries out a plan. What was measured is on the disk when this returns, even if it fails. If
+/// nothing was measured, no folder is left behind.
 pub(crate) fn measure(
     plan: Plan,
     out: Option<&Path>,
@@ -31,7 +31,8 @@ pub(crate) fn measure(
     interrupt::handle();
     let missing = missing_folders(out.unwrap_or(Path::new(folder::RESULTS)));
     let folder = folder::make_folder(out)?;
-    let measured = measure_into(plan, &folder, corrupt);
+    let prepared = Prepared::from_plan(plan, &folder);
+    let measured = prepared.and_then(|prepared| prepared.measure(&folder, corrupt));
     if measured.is_err() {
         folder::remove_empty(&folder, &missing);
     }
@@ -42,53 +43,70 @@ pub(crate) fn measure(
     }
 }
 
-fn measure_into(
-    mut plan: Plan,
-    folder: &RunFolder,
-    corrupt: Option<BackendChoice>,
-) -> Result<Run, Failure> {
-    check_space(&folder.path, RESULT_BYTES, "--out")?;
-    let mut workloads = workload::planned(&plan)?;
-    let fio = Fio::find(&plan)?;
-    let skipped = choose_backends(&mut plan)?;
-    let (cage, mut notes) = match plan.memory_limit_bytes.map(|bytes| MemoryCage::new(bytes.0)) {
-        None => (None, Vec::new()),
-        Some((cage, warning)) => (Some(cage), warning.into_iter().collect()),
-    };
-    let page_cache_bytes_max = cage.as_ref().and_then(MemoryCage::page_cache_bytes_max);
-    let data = DataSets::prepare(&plan, &mut workloads, page_cache_bytes_max)?;
-    notes.extend(workload::check_parameters(&plan, &workloads)?);
-    let jobs = jobs::try_out(&plan, &workloads, &data, &mut notes)?;
-    let runner = Runner::new(&plan, &jobs, &data, &fio)?;
-    verify_all(&plan, &data, corrupt)?;
-    let mut run = new_run(plan, skipped, data.sample());
-    run.warnings = notes;
-    run.host.fio = fio.first().and_then(|_| Fio::version());
-    let outcome = run_cells(&runner, &mut run, folder, cage.as_ref(), corrupt);
-    data.remove()?;
-    outcome?;
-    Ok(run)
+/// A plan with nothing left open: its data is there, and every cell is listed.
+struct Prepared {
+    /// Without cells so far.
+    run: Run,
+    runner: Runner,
+    data: DataSets,
+    limiter: Option<MemoryLimiter>,
 }
 
 /// Room that a result takes in any case.
 const RESULT_BYTES: u64 = 1 << 20;
+
+impl Prepared {
+    /// Refuses everything that cannot be measured here, before the first cell.
+    fn from_plan(mut plan: Plan, folder: &RunFolder) -> Result<Self, Failure> {
+        check_space(&folder.path, RESULT_BYTES, "--out")?;
+        let mut workloads = workload::planned(&plan)?;
+        let fio = Fio::find(&plan)?;
+        let skipped = choose_backends(&mut plan)?;
+        let limit = plan.memory_limit_bytes.map(|bytes| MemoryLimiter::new(bytes.0));
+        let (limiter, warning) = limit.unzip();
+        let mut notes: Vec<String> = warning.flatten().into_iter().collect();
+        let page_cache_bytes_max = limiter.as_ref().and_then(MemoryLimiter::page_cache_bytes_max);
+        let data = DataSets::prepare(&plan, &mut workloads, page_cache_bytes_max)?;
+        notes.extend(workload::check_parameters(&plan, &workloads)?);
+        if let Some(trace) = &plan.data.trace {
+            notes.extend(Trace::open(trace)?.notes);
+        }
+        let jobs = jobs::try_out(&plan, &workloads, &data, &mut notes)?;
+        let runner = Runner::new(&plan, &jobs, &data, &fio)?;
+        let mut run = new_run(plan, skipped, data.sample());
+        run.warnings = notes;
+        run.host.fio = fio.first().and_then(|_| Fio::version());
+        Ok(Self { run, runner, data, limiter })
+    }
+
+    /// Compares the bytes of all backends, measures every cell and removes the data.
+    fn measure(
+        mut self,
+        folder: &RunFolder,
+        corrupt: Option<BackendChoice>,
+    ) -> Result<Run, Failure> {
+        verify_all(&self.run.plan, &self.data, corrupt)?;
+        let limiter = self.limiter.as_ref();
+        let outcome = run_cells(&self.runner, &mut self.run, folder, limiter, corrupt);
+        self.data.remove()?;
+        outcome?;
+        Ok(self.run)
+    }
+}
 
 /// Measures every cell and saves the result, also when it was interrupted or went wrong.
 fn run_cells(
     runner: &Runner,
     run: &mut Run,
     folder: &RunFolder,
-    cage: Option<&MemoryCage>,
+    limiter: Option<&MemoryLimiter>,
     corrupt: Option<BackendChoice>,
 ) -> Result<(), Failure> {
     let started = Instant::now();
-    if let Some(trace) = &run.plan.data.trace {
-        run.warnings.extend(Trace::open(trace)?.notes);
-    }
     let busy = BusyMeter::start();
     let progress = Progress::steps("measuring", runner.cells());
     let mut log = folder::CellLog::create(folder, run)?;
-    let outcome = runner.run(cage, corrupt, &progress, |cell| {
+    let outcome = runner.run(limiter, corrupt, &progress, |cell| {
         log.append(&cell)?;
         run.cells.push(cell);
         Ok(())
