@@ -1,4 +1,4 @@
-//! Why a command could not do its work, and what the user sees of it.
+//! The errors of the commands, their messages and exit codes.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use crate::result::histogram::HistogramError;
 
-/// A command's failure.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
     Backend(#[from] ringmain_backends::Error),
 
-    /// The backend did not come up: said together with what it was wanted for.
+    /// The backend could not be opened; the message names the file it was needed for.
     #[error("cannot read {} from offset {offset}: {source}", path.display())]
     NoBackend { path: PathBuf, offset: u64, source: ringmain_backends::Error },
 
@@ -20,8 +20,8 @@ pub(crate) enum Failure {
     OffsetPastEnd { path: PathBuf, offset: u64, file_len: u64 },
 
     #[error(
-        "cannot make a small file to try reads with, neither in {} ({source}) nor in {} \
-         ({temporary_source}), and no file in {} can be read; name one that can: \
+        "cannot create a small file to try reads with, neither in {} ({source}) nor in {} \
+         ({temporary_source}), and no file in {} can be read; name a readable file: \
          `ringmain probe FILE`", dir.display(), temporary.display(), dir.display()
     )]
     NothingToProbe {
@@ -37,19 +37,19 @@ pub(crate) enum Failure {
     )]
     Scratch { dir: PathBuf, source: io::Error },
 
-    /// What was asked makes no sense, or cannot be had: exit code 2.
+    /// The request makes no sense or cannot be carried out: exit code 2.
     #[error("{message}")]
     Usage { message: String },
 
-    /// The data has too few blocks for one operation of a workload: exit code 2 if that workload was
-    /// asked for, else the workload is left out.
+    /// The data has too few blocks for one operation of a workload. Exit code 2 if the user named that
+    /// workload; otherwise the workload is left out.
     #[error("{message}")]
     TooSmall { message: String },
 
     #[error("{}: {message}", path.display())]
     Plan { path: PathBuf, message: String },
 
-    /// An access pattern with a mistake in it, or one that cannot be replayed here.
+    /// A trace that has a mistake or cannot be replayed here.
     #[error("{}: {message}", path.display())]
     Trace { path: PathBuf, message: String },
 
@@ -78,7 +78,7 @@ pub(crate) enum Failure {
     #[error("cannot start {what}: {source}")]
     Child { what: String, source: io::Error },
 
-    /// A child that was to measure or verify ended without an answer.
+    /// A child process that should have measured or verified ended without an answer.
     #[error("{message}")]
     Worker { message: String, is_killed: bool },
 
@@ -97,7 +97,7 @@ pub(crate) enum Failure {
     #[error("interrupted")]
     Interrupted,
 
-    /// Some cells of a run do not count: exit code 1.
+    /// Some cells of a run are invalid: exit code 1.
     #[error("{}; the warnings say why", invalid_cells(*invalid, *all))]
     InvalidCells { invalid: usize, all: usize },
 
@@ -112,7 +112,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// 2 for what the user can put right in the command line, the plan or the files named in it.
+    /// Returns 2 for errors that the user can correct in the command line, the plan or the files that
+    /// they name.
     fn code(&self) -> u8 {
         match self {
             Self::Usage { .. } | Self::TooSmall { .. } | Self::Plan { .. } => 2,
@@ -128,7 +129,7 @@ impl Failure {
         }
     }
 
-    /// Whoever read our output has seen enough (`| head`): nothing went wrong.
+    /// Returns whether the reader of standard output is gone, as with `| head`: that is no error.
     fn is_reader_gone(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
@@ -141,20 +142,20 @@ fn invalid_cells(invalid: usize, all: usize) -> String {
     }
 }
 
-/// Says on standard error what went wrong, if anything.
+/// Prints the error, if there is one, and returns the exit code.
 pub(crate) fn exit_code(outcome: Result<(), Failure>) -> u8 {
     match outcome {
         Ok(()) => 0,
         Err(failure) if failure.is_reader_gone() => 0,
         Err(failure) => {
-            // With standard error closed too there is nobody left to tell; the code still does.
+            // If standard error is closed as well, the exit code remains.
             let _ = writeln!(io::stderr(), "error: {}", with_causes(&failure));
             failure.code()
         }
     }
 }
 
-/// The message, and below it every cause that it does not tell already.
+/// Returns the message, and below it every cause that the message does not contain.
 fn with_causes(failure: &dyn Error) -> String {
     let mut text = failure.to_string();
     let mut cause = failure.source();
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_once() {
+    fn each_cause_is_printed_once() {
         let disk = Link { message: "disk on fire", source: None };
         let read = Link { message: "read failed: disk on fire", source: Some(disk.into()) };
         let load = Link { message: "no weights", source: Some(read.into()) };
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_gone_reader_of_the_output_is_quiet() {
+    fn only_a_closed_output_is_no_error() {
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         assert!(Failure::Output(gone()).is_reader_gone());
         assert!(!Failure::Thread(gone()).is_reader_gone());

@@ -38,10 +38,10 @@ pub(crate) struct BenchArgs {
     pub(crate) corrupt: Option<BackendChoice>,
 }
 
-/// What is measured; `recommend` takes the same.
+/// The arguments that say what to measure; `recommend` takes the same.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct MeasuredArgs {
-    /// A plan to begin with; the other arguments change it
+    /// A plan to start from; the other arguments override it
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
 
@@ -60,15 +60,15 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "STATES", value_delimiter = ',')]
     pub(crate) cache: Option<Vec<CacheState>>,
 
-    /// Bytes of a read: 4k, 64k, 1MiB [default: what each workload has]
+    /// Bytes of a read: 4k, 64k, 1MiB [default: depends on the workload]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub(crate) block_size: Option<Vec<Bytes>>,
 
-    /// Reads handed over at once [default: what each workload has]
+    /// Reads that are handed to the backend at once [default: depends on the workload]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     pub(crate) batch: Option<Vec<u32>>,
 
-    /// Device requests in flight at most [default: 128]
+    /// The largest number of device requests in flight [default: 128]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     pub(crate) depth: Option<Vec<u32>>,
 
@@ -80,11 +80,12 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub(crate) window: Option<Vec<Bytes>>,
 
-    /// How long a cell reads at most; `weights` always loads the whole model [default: 0.2]
+    /// The longest time that a cell reads, in seconds; `weights` always loads the whole model [default:
+    /// 0.2]
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub(crate) seconds: Option<f64>,
 
-    /// How many operations (batches) a cell has at most [default: no limit]
+    /// The largest number of operations (batches) in a cell [default: no limit]
     #[arg(long, value_name = "COUNT")]
     pub(crate) operations: Option<u64>,
 
@@ -109,7 +110,7 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "BYTES")]
     pub(crate) buffer_bytes: Option<Bytes>,
 
-    /// What data, order and offsets follow from [default: 1]
+    /// The seed of the data, the order and the offsets [default: 1]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
@@ -125,28 +126,28 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
     pub(crate) trace: Option<PathBuf>,
 
-    /// How much data to make for each kind and cache state [default: 512 MiB]
+    /// How much data to make for each kind of data and cache state [default: 512 MiB]
     #[arg(long, value_name = "BYTES")]
     pub(crate) bytes: Option<Bytes>,
 
-    /// Where to make it [default: the current folder]
+    /// Where to make the data [default: the current folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) scratch: Option<PathBuf>,
 
-    /// Measure fio beside, on the same file with the same block size and depth
+    /// Measure fio too, on the same file with the same block size and depth
     #[arg(long)]
     pub(crate) with_fio: bool,
 }
 
 impl BenchArgs {
-    /// The plan, checked.
+    /// Returns the plan of the arguments after checking it.
     pub(crate) fn to_plan(&self) -> Result<Plan, Failure> {
         self.measured.to_plan()
     }
 }
 
 impl MeasuredArgs {
-    /// The plan of the file, or the default, with what the arguments say.
+    /// Returns the plan of the file, or the default plan, with the arguments applied to it.
     pub(crate) fn to_plan(&self) -> Result<Plan, Failure> {
         let mut plan = match &self.plan {
             Some(path) => read_plan(path)?,
@@ -192,7 +193,7 @@ fn put<T>(place: &mut T, value: Option<T>) {
     }
 }
 
-/// The workloads as they describe themselves, and the rest.
+/// Lists the workloads, then the examples.
 fn examples() -> String {
     let mut text = String::from("Workloads:\n");
     for workload in workload::ALL {
@@ -225,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_win_over_the_plan() {
+    fn arguments_override_the_plan() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("plan.toml");
         std::fs::write(&path, "repetitions = 9\nseed = 5\n[data]\nbytes = \"2M\"\n").unwrap();

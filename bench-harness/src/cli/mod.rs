@@ -1,4 +1,4 @@
-//! What can be asked on the command line.
+//! The command line.
 
 mod bench;
 mod generate;
@@ -40,16 +40,16 @@ pub(crate) enum Command {
     Overhead(OverheadArgs),
     /// Prints the JSON Schema of run.json
     Schema,
-    /// Measures one cell: started by `bench` for each.
+    /// Measures one cell; `bench` starts this for every cell.
     #[command(hide = true)]
     Worker,
 }
 
-/// Shows what this kernel, filesystem and device can do, and which backend `auto` takes.
+/// Shows what this kernel, filesystem and device offer, and which backend `auto` uses for the device.
 #[derive(Debug, Args)]
 #[command(after_help = PROBE_EXAMPLES)]
 pub(crate) struct ProbeArgs {
-    /// A file to read, or a directory, in which a small file is made for a moment
+    /// A file to read, or a directory, in which a small temporary file is made
     #[arg(default_value = ".")]
     pub(crate) path: PathBuf,
 
@@ -70,7 +70,7 @@ pub(crate) struct CatArgs {
     #[arg(allow_hyphen_values = true)]
     pub(crate) offset: u64,
 
-    /// How many bytes; all of them must exist. Without it: to the end of the file
+    /// How many bytes to write; the file must have all of them [default: to the end of the file]
     #[arg(long, value_name = "N", value_parser = parse_bytes, allow_hyphen_values = true)]
     pub(crate) length: Option<u64>,
 
@@ -84,9 +84,8 @@ pub(crate) struct CatArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RECOMMEND_EXAMPLES)]
 pub(crate) struct RecommendArgs {
-    /// A result to go by, as `ringmain bench` writes it; --cache, --workloads and --memory-limit then
-    /// say which part of it is like your use. Without it a benchmark is run, with the arguments of
-    /// `bench`
+    /// Use this result of `ringmain bench`; --cache, --workloads and --memory-limit then select the part
+    /// of it that resembles your use. Without it, a benchmark runs with the arguments of `bench`
     #[arg(long, value_name = "RUN.json", conflicts_with_all = MEASURING_ARGS)]
     pub(crate) from: Option<PathBuf>,
 
@@ -107,7 +106,7 @@ pub(crate) struct RecommendArgs {
     pub(crate) undo: Option<Option<PathBuf>>,
 }
 
-/// The arguments of `bench` that say how to measure, and so nothing about a result that is there.
+/// The arguments of `bench` that say how to measure: they mean nothing for an existing result.
 const MEASURING_ARGS: [&str; 19] = [
     "plan",
     "backends",
@@ -130,7 +129,7 @@ const MEASURING_ARGS: [&str; 19] = [
     "scratch",
 ];
 
-/// Shows which cells of a result changed from another, and whether that is more than noise.
+/// Shows which cells changed from one result to another, and whether that is more than noise.
 #[derive(Debug, Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub(crate) struct CompareArgs {
@@ -138,7 +137,7 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "A.json")]
     pub(crate) a: PathBuf,
 
-    /// The result to judge
+    /// The result to compare
     #[arg(value_name = "B.json")]
     pub(crate) b: PathBuf,
 
@@ -146,7 +145,7 @@ pub(crate) struct CompareArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// End with exit code 1 if the throughput of a cell fell by more than this, beyond noise
+    /// Exit with code 1 if the throughput of a cell fell by more than this, beyond noise
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub(crate) fail_on_regression: Option<f64>,
 }
@@ -154,14 +153,14 @@ pub(crate) struct CompareArgs {
 fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim_end().parse::<f64>();
     let percent = number.ok().filter(|percent| (0.0..100.0).contains(percent));
-    percent.ok_or_else(|| "it must be a number from 0 to less than 100".into())
+    percent.ok_or_else(|| "expected a number from 0 to less than 100".into())
 }
 
-/// Says what is in a file: its format, arrays, sizes.
+/// Shows what a file contains: its format, arrays and sizes.
 #[derive(Debug, Args)]
 #[command(after_help = INSPECT_EXAMPLES)]
 pub(crate) struct InspectArgs {
-    /// The file, or a folder of shards or with a model
+    /// A file, a folder of shards, or a folder with a model
     pub(crate) path: PathBuf,
 
     /// Show every row of long tables
@@ -176,12 +175,12 @@ pub(crate) struct InspectArgs {
 /// Shows what measuring itself costs, on warm reads of 4 KiB.
 #[derive(Debug, Args)]
 pub(crate) struct OverheadArgs {
-    /// How many rounds to take the median of
+    /// The number of rounds, of which the median is printed
     #[arg(long, value_name = "COUNT", default_value_t = 101)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
 
-    /// Where to make a file of 64 MiB for a moment [default: the current folder]
+    /// Where to make a temporary file of 64 MiB [default: the current folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) scratch: Option<PathBuf>,
 }
@@ -223,12 +222,12 @@ Examples:
   ringmain recommend --from run.json --json | jq -r .sentence
   ringmain recommend --from run.json --json | jq -r '.groups[].auto.best_flat | .ratio_of_medians'
 
-`auto` is recommended unless a fixed backend is better over all groups by more than noise. Where one
-is better in single groups, the recommendation says where and by how much.
+The recommendation is `auto` unless a fixed backend is better over all groups by more than noise.
+Where a fixed backend is better in single groups, the recommendation says where and by how much.
 
-A saved profile lies where RINGMAIN_PROFILE says, else in ~/.config/ringmain/profile.toml (or below
-XDG_CONFIG_HOME; APPDATA on Windows). RINGMAIN_PROFILE=off makes every program ignore it. It holds
-for files on the filesystem that was measured.";
+--save writes the profile to the path in RINGMAIN_PROFILE, else to ~/.config/ringmain/profile.toml (or
+below XDG_CONFIG_HOME; APPDATA on Windows). RINGMAIN_PROFILE=off makes every program ignore it. `auto`
+follows it for files on the filesystem that was measured.";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:
@@ -249,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn clap_accepts_the_definition() {
         Cli::command().debug_assert();
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Makes the HTML report of a run again, and other files from it
+/// Writes the HTML report of a run again, and other files from it
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {
@@ -12,8 +12,8 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "RUN.json")]
     pub(crate) run: PathBuf,
 
-    /// Where the report goes; without it: report.html beside the result, unless another file is
-    /// asked for
+    /// Write the report to this file [default: report.html beside the result, unless another output is
+    /// requested]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 

@@ -10,7 +10,7 @@ use crate::result::{Run, RunFolder, Skipped, trust};
 use crate::run::session::measure;
 use crate::text::progress::say;
 
-/// Measures what the arguments ask for, and says what to make of it.
+/// Measures, prints the tables and the recommendation, and returns an error for invalid cells.
 pub(crate) fn run(args: &BenchArgs, out: &mut impl Write) -> Result<(), Failure> {
     let plan = args.to_plan()?;
     if args.print_plan {
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &BenchArgs, out: &mut impl Write) -> Result<(), Failure>
     }
 }
 
-/// The table, what to be careful about, and where the rest is.
+/// Prints the tables, the warnings, the recommendation and the paths of the result.
 fn tell(run: &Run, folder: &RunFolder, out: &mut impl Write) -> Result<(), Failure> {
     let mut text = Terminal.export(run)?;
     for Skipped { backend, reason } in &run.skipped {
@@ -50,12 +50,12 @@ fn tell(run: &Run, folder: &RunFolder, out: &mut impl Write) -> Result<(), Failu
     );
     out.write_all(text.as_bytes()).map_err(Failure::Output)?;
     if !run.complete {
-        say("the run was not finished: this is what was done");
+        say("the run was interrupted: these are the cells that were measured");
     }
     Ok(())
 }
 
-/// What `recommend` measures when it is given no result.
+/// Measures for `recommend` when it has no result to use.
 pub(crate) fn run_for_recommendation(plan: Plan) -> Result<Run, Failure> {
     let (run, folder) = measure(plan, None, None)?;
     trust::same_bytes(&run)?;

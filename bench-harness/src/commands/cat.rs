@@ -24,9 +24,9 @@ const CHUNK_BYTES: u64 = 1 << 20;
 /// Memory and file offset agree modulo this, so that the device can write straight into place.
 const PAGE_BYTES: u64 = 4096;
 
-/// Copies what was asked for.
+/// Copies the range to `out`.
 pub(crate) fn run(args: &CatArgs, out: &mut impl Write) -> Result<(), Failure> {
-    // Every byte is needed once: a mapping need not keep what it has delivered.
+    // Every byte is needed once, so a mapping can release its pages.
     let options = BackendOptions {
         residency: Residency::Release,
         profile: ProfileSource::User,
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &CatArgs, out: &mut impl Write) -> Result<(), Failure> {
     copy(&source, range, out)
 }
 
-/// The range meant by offset and length, if the file has it.
+/// Returns the range of offset and length, or an error if the file does not have all of it.
 fn resolve(args: &CatArgs, file_len: u64) -> Result<Range<u64>, Failure> {
     let (path, offset) = (args.file.clone(), args.offset);
     match args.length {
@@ -62,11 +62,11 @@ fn resolve(args: &CatArgs, file_len: u64) -> Result<Range<u64>, Failure> {
     }
 }
 
-/// Reads in a second thread and writes in this one, one window each at a time.
+/// Reads one window in a second thread while this thread writes the window before it.
 fn copy(source: &Source<'_>, range: Range<u64>, out: &mut impl Write) -> Result<(), Failure> {
     thread::scope(|scope| {
-        // Without capacity: a window changes hands only when this thread has dropped the one
-        // before, so the pool's two buffers always suffice, however slow the output is.
+        // A channel without capacity: this thread receives a window only after it has dropped the
+        // one before, so two buffers suffice even if the output is slow.
         let (sender, windows) = sync_channel(0);
         thread::Builder::new()
             .name("cat-reader".into())
@@ -79,7 +79,7 @@ fn copy(source: &Source<'_>, range: Range<u64>, out: &mut impl Write) -> Result<
     })
 }
 
-/// What is read, and how.
+/// A file and the memory for its windows.
 struct Source<'a> {
     backend: &'a dyn ReadBackend,
     file: FileHandle,
@@ -94,7 +94,7 @@ impl<'a> Source<'a> {
         Ok(Self { backend, file, pool })
     }
 
-    /// Ends after the last window, after an error, or when nobody listens any more.
+    /// Returns after the last window, after an error, or when the receiver is gone.
     fn send_windows(&self, range: Range<u64>, sender: &SyncSender<Result<Buffer, Error>>) {
         for window in pieces(range, WINDOW_BYTES) {
             let outcome = self.read_window(window);
@@ -106,8 +106,8 @@ impl<'a> Source<'a> {
     }
 
     fn read_window(&self, window: Range<u64>) -> Result<Buffer, Error> {
-        // No window spans a multiple of `WINDOW_BYTES`, so with its lead it still fits into as
-        // much: the lead is at most what is missing before it.
+        // A window never crosses a multiple of `WINDOW_BYTES`, so the window and the bytes before it
+        // in its page fit into `WINDOW_BYTES` together.
         let lead = (window.start % PAGE_BYTES) as usize;
         let len = (window.end - window.start) as usize;
         let mut buffer = self.pool.take(lead + len)?;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_placed_as_the_file_is() {
+    fn buffers_are_aligned_like_the_file_offset() {
         let backend = MemoryBackend::new();
         backend.insert("f", vec![7; 20_000]);
         let source = Source::new(&backend, backend.open(Path::new("f")).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! `ringmain overhead`: what the harness itself costs, on the cheapest reads there are.
+//! `ringmain overhead`: the cost of measuring itself, on the cheapest reads there are.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -23,7 +23,7 @@ use crate::workload::{self, Job, JobSpec, Permutation};
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE_BYTES: u64 = 64 << 20;
-/// Every block of the file once: some 20 ms, so that other work seldom comes in between.
+/// Every block of the file once. That takes about 20 ms, so other programs seldom interrupt it.
 const OPERATIONS: u64 = FILE_BYTES / BLOCK_BYTES;
 
 /// One way of reading the same blocks in the same order.
@@ -39,7 +39,7 @@ enum Loop {
 
 const LOOPS: [Loop; 3] = [Loop::System, Loop::Backend, Loop::Harness];
 
-/// Reads the same warm blocks with and without the harness, in turns, and tells the ratios.
+/// Reads the same warm blocks with and without the harness, in turns, and prints the ratios.
 pub(crate) fn run(args: &OverheadArgs, out: &mut impl Write) -> Result<(), Failure> {
     let dir = args.scratch.as_deref().unwrap_or(Path::new("."));
     let folder = tempfile::Builder::new()
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &OverheadArgs, out: &mut impl Write) -> Result<(), Failu
     let mut bench = Bench::open(&path)?;
     let mut seconds = LOOPS.map(|_| Vec::new());
     for round in 0..=args.rounds {
-        // Each goes first as often as the others.
+        // Every loop goes first equally often.
         for turn in 0..LOOPS.len() {
             let which = (turn + round as usize) % LOOPS.len();
             let elapsed = bench.time(LOOPS[which])?;
@@ -146,7 +146,7 @@ impl Bench {
 
 fn tell(seconds: &[Vec<f64>; 3], out: &mut impl Write) -> Result<(), Failure> {
     let ns = |times: &[f64]| median(times).unwrap_or(0.0) * 1e9 / OPERATIONS as f64;
-    // Of the medians that are printed, so that a reader can check it.
+    // The ratio of the printed medians, so that a reader can check it.
     let cost = |of: &[f64], over: &[f64]| (ns(of) / ns(over) - 1.0) * 100.0;
     let [system, backend, harness] = seconds;
     let text = format!(

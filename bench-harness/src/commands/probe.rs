@@ -1,4 +1,4 @@
-//! `ringmain probe`: what works here, and what `auto` takes.
+//! `ringmain probe`: what the kernel and the filesystem offer, and what `auto` uses.
 
 use std::borrow::Cow;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::measure::host::Storage;
 use crate::system::scratch::probe_file;
 use crate::text::size::format_bytes;
 use crate::text::table::Table;
-/// How many files of a folder that takes no new one are tried.
+/// How many files of a read-only folder are tried.
 const TRIED_FILES_MAX: usize = 100;
 
 /// Prints what was found.
@@ -26,8 +26,8 @@ pub(crate) fn run(args: &ProbeArgs, out: &mut impl Write) -> Result<(), Failure>
     out.write_all(text.as_bytes()).map_err(Failure::Output)
 }
 
-/// A file is read as it is. In a folder one is made, which goes away again in any case. The note
-/// says what was read instead, if the folder takes no file.
+/// Probes a file, or a folder with a temporary file. If the folder is read-only, the note says which
+/// other file was read.
 fn probe_path(path: &Path) -> Result<(Probe, Option<String>), Failure> {
     if !path.is_dir() {
         return Ok((probe::probe(path)?, None));
@@ -38,20 +38,20 @@ fn probe_path(path: &Path) -> Result<(Probe, Option<String>), Failure> {
     }
 }
 
-/// Probes with a file of the folder. If none can be read, with a new one in the temporary folder,
-/// which may be on another filesystem.
+/// Probes with an existing file of the folder. If none can be read, probes with a new file in the
+/// temporary folder, which may be on another filesystem.
 fn probe_instead(dir: &Path, source: io::Error) -> Result<(Probe, Option<String>), Failure> {
-    let why = format!("no file can be made in {} ({source})", dir.display());
+    let why = format!("cannot create a file in {} ({source})", dir.display());
     let probed = files_of(dir).into_iter().find_map(|path| probe::probe(&path).ok());
     if let Some(probed) = probed {
-        let note = format!("{why}; this is what reads of {} found", probed.path.display());
+        let note = format!("{why}; the results are those of {}", probed.path.display());
         return Ok((probed, Some(note)));
     }
     let temporary = std::env::temp_dir();
     match probe_file(&temporary) {
         Ok(file) => {
             let note = format!(
-                "{why} and none in it can be read; this is what reads of a file in {} found, which \
+                "{why} and no file in it can be read; the results are those of a file in {}, which \
                  may be on another filesystem",
                 temporary.display()
             );
@@ -64,8 +64,8 @@ fn probe_instead(dir: &Path, source: io::Error) -> Result<(Probe, Option<String>
     }
 }
 
-/// Files of a folder that have something to read, in the order of their names. Only regular ones:
-/// opening a pipe would wait for a writer.
+/// Returns the regular files of a folder that are not empty, by name. Opening a pipe would wait for a
+/// writer.
 fn files_of(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -75,17 +75,17 @@ fn files_of(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// What is printed. Its fields are those of the JSON output.
+/// The output; its fields are those of the JSON output.
 #[derive(Debug, serde::Serialize)]
 struct Report<'a> {
     ringmain_version: &'static str,
-    /// The kernel's release, where there is one to be read.
+    /// The release of the kernel, if it can be read.
     kernel: Option<String>,
-    /// The path asked about, made absolute.
+    /// The absolute path of the argument.
     path: String,
     /// The filesystem and the device that hold it.
     storage: Storage,
-    /// What was read instead of a new file at that path.
+    /// Which other file was read, if none could be made at that path.
     note: Option<String>,
     features: &'a KernelFeatures,
     backends: &'a [BackendProbe],
@@ -98,7 +98,7 @@ impl<'a> Report<'a> {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         let mut storage =
             Storage::describe(&fs::canonicalize(path).unwrap_or(absolute.to_path_buf()));
-        // JSON holds no name that is not UTF-8.
+        // JSON cannot hold a name that is not UTF-8.
         storage.path = absolute.display().to_string().into();
         let auto = auto_on(&storage, &found.auto);
         Self {
@@ -138,8 +138,8 @@ impl<'a> Report<'a> {
     }
 }
 
-/// What `auto` does with files that are in memory: all its reads are copies, so that no backend
-/// reaches them faster because of the device.
+/// Returns the report of `auto` with another reason if the filesystem keeps its files in memory: all
+/// reads are copies there, and no backend is faster because of the device.
 fn auto_on(storage: &Storage, auto: &AutoReport) -> AutoReport {
     let follows_profile = auto.profile.as_ref().is_some_and(|profile| profile.is_used);
     let mut auto = auto.clone();

@@ -19,7 +19,7 @@ pub(crate) fn run(args: &RecommendArgs, out: &mut impl Write) -> Result<(), Fail
     if let Some(path) = &args.undo {
         return undo(path.as_deref(), out);
     }
-    // Before a benchmark that takes minutes.
+    // Fail before a benchmark that takes minutes.
     let save_to = args.save.as_ref().map(|path| profile_path(path.as_deref())).transpose()?;
     let (run, question) = match &args.from {
         Some(path) => {
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &RecommendArgs, out: &mut impl Write) -> Result<(), Fail
             question.check(&run)?;
             (run, question)
         }
-        // What was measured is what was asked.
+        // The plan already selects the use.
         None => (run_for_recommendation(args.measured.to_plan()?)?, Question::default()),
     };
     let recommendation = recommend_for(&run, &question);
@@ -45,8 +45,8 @@ pub(crate) fn run(args: &RecommendArgs, out: &mut impl Write) -> Result<(), Fail
     refusal.map_or(Ok(()), Err)
 }
 
-/// The choice that a profile may hold, or why there is none: `auto` follows a profile for good, so
-/// only a choice that every backend had its chance in is kept.
+/// Returns the choice that can be saved, or why there is none. `auto` follows a profile until it is
+/// removed, so a choice is saved only if all backends were compared.
 fn to_save(recommendation: &Recommendation) -> Result<&Overall, String> {
     let Some(overall) = &recommendation.overall else {
         return Err(recommendation.sentence.clone());
@@ -64,7 +64,7 @@ fn to_save(recommendation: &Recommendation) -> Result<&Overall, String> {
 }
 
 impl RecommendArgs {
-    /// What the user says about their use.
+    /// Returns what the arguments say about the user's use.
     fn question(&self) -> Question {
         Question {
             caches: self.measured.cache.clone().unwrap_or_default(),
@@ -75,7 +75,7 @@ impl RecommendArgs {
 }
 
 impl Question {
-    /// Refuses what the run says nothing about.
+    /// Returns an error if the run has no cell of that use.
     fn check(&self, run: &Run) -> Result<(), Failure> {
         let has = |is_meant: &dyn Fn(&Cell) -> bool| run.cells.iter().any(is_meant);
         let missing_workload =
@@ -84,7 +84,9 @@ impl Question {
             return Err(usage(format!("the result has no cell of the workload `{name}`")));
         }
         match self.caches.iter().find(|cache| !has(&|cell| cell.cache == **cache)) {
-            Some(cache) => Err(usage(format!("the result has no cell that was {cache}"))),
+            Some(cache) => {
+                Err(usage(format!("the result has no cell with the cache state {cache}")))
+            }
             None => Ok(()),
         }
     }
@@ -99,17 +101,17 @@ fn undo(asked: Option<&Path>, out: &mut impl Write) -> Result<(), Failure> {
     out.write_all(text.as_bytes()).map_err(Failure::Output)
 }
 
-/// What `--save` did.
+/// The effect of `--save`.
 enum Kept {
     /// The choice is in this file.
     Saved(PathBuf),
-    /// `auto` is the choice, and needs no profile. This one named a fixed backend and is gone.
+    /// `auto` is the choice and needs no profile, so this profile was removed.
     Removed(PathBuf),
     /// `auto` is the choice, and there was no profile.
     NotNeeded,
 }
 
-/// Has `auto` go by the recommendation from now on.
+/// Saves the recommendation for `auto`.
 fn keep(run: &Run, overall: &Overall, path: PathBuf) -> Result<Kept, Failure> {
     if is_auto(&overall.way) {
         return remove_profile(path);
@@ -119,8 +121,8 @@ fn keep(run: &Run, overall: &Overall, path: PathBuf) -> Result<Kept, Failure> {
     Ok(Kept::Saved(path))
 }
 
-/// Removes a profile, so that `auto` chooses by itself. `auto` ignores a file that is no profile, and
-/// it stays.
+/// Removes a profile, so that `auto` chooses by itself. Leaves a file that is not a profile, since
+/// `auto` ignores it.
 fn remove_profile(path: PathBuf) -> Result<Kept, Failure> {
     if Profile::read(&path).is_err() {
         return Ok(Kept::NotNeeded);
@@ -166,21 +168,21 @@ fn profile_path(asked: Option<&Path>) -> Result<PathBuf, Failure> {
     let path = asked.map(Path::to_owned).or_else(Profile::user_path);
     path.ok_or_else(|| {
         usage(
-            "RINGMAIN_PROFILE is off, or there is no home to save in: name one, `--save PATH`"
+            "RINGMAIN_PROFILE is off, or there is no home folder; name a file: `--save PATH`"
                 .into(),
         )
     })
 }
 
-/// The choice as `auto` reads it.
+/// Returns the choice as a profile.
 fn profile(run: &Run, overall: &Overall) -> Result<Profile, Failure> {
     let name = &overall.way.backend;
     let choice = overall
         .way
         .choice()
-        .ok_or_else(|| usage(format!("`{name}` is no backend of this version")))?;
+        .ok_or_else(|| usage(format!("this version of ringmain has no backend `{name}`")))?;
     if choice.kind == BackendKind::Memory {
-        return Err(usage(format!("`{name}` is no choice for `auto` to take: nothing was saved")));
+        return Err(usage(format!("`auto` cannot use `{name}`: nothing was saved")));
     }
     let mut options = BackendOptions::default();
     choice.apply(&mut options);
@@ -197,8 +199,8 @@ fn profile(run: &Run, overall: &Overall) -> Result<Profile, Failure> {
     })
 }
 
-/// A path that will still be there tomorrow on the filesystem that was measured: where it is
-/// mounted, or the nearest folder above the data, which itself may have been temporary.
+/// Returns a lasting path on the filesystem that was measured: its mount point, or the nearest
+/// existing folder above the data, which may have been temporary.
 fn measured_on(run: &Run) -> Result<PathBuf, Failure> {
     let storage = &run.host.storage;
     let lasting = match &storage.mount_point {
@@ -208,6 +210,6 @@ fn measured_on(run: &Run) -> Result<PathBuf, Failure> {
     let named = lasting.filter(|path| path.is_absolute() && path.to_str().is_some());
     named.map(Path::to_owned).ok_or_else(|| {
         let path = storage.path.display();
-        usage(format!("the result does not say on which filesystem {path} was: nothing to save"))
+        usage(format!("the result does not say which filesystem {path} was on: nothing was saved"))
     })
 }

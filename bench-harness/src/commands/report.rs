@@ -1,4 +1,4 @@
-//! `ringmain report`: the report and the other exports, again, from a result.
+//! `ringmain report`: writes the report and other files from a result.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +12,7 @@ use crate::result::Run;
 use crate::result::load::load_run;
 use crate::system::whole_file::write_whole;
 
-/// Makes every text before it writes the first, so that a damaged result leaves nothing behind.
+/// Renders every file before it writes the first one, so that a damaged result leaves nothing behind.
 pub(crate) fn run(args: &ReportArgs, out: &mut File) -> Result<(), Failure> {
     let run = load_run(&args.run)?;
     let files = render(args, &run)?;
@@ -59,16 +59,16 @@ fn render(args: &ReportArgs, run: &Run) -> Result<Vec<(PathBuf, String)>, Failur
     Ok(files)
 }
 
-/// The result itself is never written over, and no file twice.
+/// Returns an error if an output would overwrite the result or another output.
 fn check_paths(result: &Path, files: &[(PathBuf, String)]) -> Result<(), Failure> {
     let place = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut taken = vec![place(result)];
     for (path, _) in files {
         let at = place(path);
-        // A device such as /dev/null takes any number of texts.
+        // A device such as /dev/null can take several outputs.
         if taken.contains(&at) && !is_device(&at) {
             let path = path.display();
-            let message = format!("{path} would be written over; name a file for each output");
+            let message = format!("{path} would be overwritten; name another file for each output");
             return Err(Failure::Usage { message });
         }
         taken.push(at);
@@ -89,7 +89,7 @@ fn report_path(args: &ReportArgs) -> Option<PathBuf> {
     }
 }
 
-/// A damaged histogram is told with the file it stands in.
+/// Adds the path of the result to the error of a damaged histogram.
 fn in_result(path: &Path, failure: Failure) -> Failure {
     match failure {
         Failure::Histogram(error) => {

@@ -6,13 +6,13 @@ use std::io::Write;
 use crate::failure::Failure;
 use crate::result::Run;
 
-/// The schema as `docs/run.schema.json` holds it.
+/// Returns the text of `docs/run.schema.json`.
 pub(crate) fn render() -> Result<String, Failure> {
     let schema = schemars::schema_for!(Run);
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
 }
 
-/// Prints it.
+/// Prints the schema.
 pub(crate) fn run(out: &mut File) -> Result<(), Failure> {
     out.write_all(render()?.as_bytes()).map_err(Failure::Output)
 }
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documented_schema_is_that_of_the_types() {
+    fn the_documented_schema_matches_the_types() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/run.schema.json");
         let documented = std::fs::read_to_string(path).unwrap_or_default();
         assert!(

@@ -1,4 +1,4 @@
-//! Test data, from a seed. A new kind is a file here and a line in the command.
+//! Test data from a seed. A new kind is a file here and a line in `commands/generate.rs`.
 
 pub(crate) mod beton;
 mod model;
@@ -21,8 +21,8 @@ pub(crate) use raw::{RawBytes, write_raw};
 pub(crate) use safetensors::write_model;
 pub(crate) use shards::{ShardSizes, write_shards};
 
-/// Writes a file of this many bytes, whole or not at all, if there is room for it. `less` is the
-/// option by which the user can ask for less.
+/// Writes a file of this many bytes, whole or not at all. Returns an error first if there is not
+/// enough room; `less` is the option by which the user can ask for less.
 pub(crate) fn write_data(
     path: &Path,
     bytes: u64,

@@ -11,7 +11,7 @@ use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
 use crate::workload::mix;
 
-/// Made in memory at once: whole words of the generator, and whole elements of every type.
+/// Bytes made in memory at once: whole words of the generator and whole elements of every type.
 const BLOCK_BYTES: usize = 1 << 20;
 
 pub(crate) fn run(args: &GenRawArgs) -> Result<String, Failure> {
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &GenRawArgs) -> Result<String, Failure> {
     Ok(format!("{}: {}, seed {}", args.path.display(), format_bytes(args.bytes.0), args.seed))
 }
 
-/// Writes a file of bytes that follow from the seed.
+/// Writes a file of bytes that depend on the seed only.
 pub(crate) fn write_raw(
     path: &Path,
     bytes: u64,
@@ -54,7 +54,7 @@ impl RawBytes {
         }
     }
 
-    /// Writes so many bytes, after `adjust` has had each block of them.
+    /// Writes this many bytes; `adjust` may change each block first.
     pub(super) fn write(
         &mut self,
         to: &mut dyn Write,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_follow_from_the_seed() {
+    fn bytes_depend_on_the_seed() {
         let bytes = |seed| {
             let mut bytes = [0; 20];
             RawBytes::new(seed).fill(&mut bytes);

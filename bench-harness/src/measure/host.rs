@@ -9,7 +9,7 @@ use nix::sys::time::TimeValLike;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Everything about the machine that explains a number. What cannot be found out is `null`.
+/// Everything about the machine that explains a number. Unknown facts are `null`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
     /// The name of the operating system's kernel: `Linux`.
@@ -30,18 +30,18 @@ pub struct Host {
     pub memory_available_bytes: Option<u64>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub transparent_huge_pages: Option<String>,
-    /// The commit of the program that measured, where it was built in a repository.
+    /// The commit of the program that measured, if it was built in a repository.
     pub commit: Option<String>,
-    /// The fio that was measured beside.
+    /// The version of fio that was measured too.
     #[serde(default)]
     pub fio: Option<String>,
-    /// Where the data lies.
+    /// Where the data is stored.
     pub storage: Storage,
     /// How busy the machine was.
     pub load: Load,
 }
 
-/// Where the data lies.
+/// Where the data is stored.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Storage {
     /// The folder or file.
@@ -56,13 +56,13 @@ pub struct Storage {
     pub device: Option<String>,
     /// Its model.
     pub device_model: Option<String>,
-    /// It spins.
+    /// Whether the device is a spinning disk.
     pub rotational: Option<bool>,
-    /// `mq-deadline`, `none`.
+    /// The I/O scheduler: `mq-deadline`, `none`.
     pub scheduler: Option<String>,
-    /// How far the kernel reads ahead.
+    /// How far the kernel reads ahead, in KiB.
     pub read_ahead_kb: Option<u64>,
-    /// Requests that its queue holds.
+    /// How many requests its queue holds.
     pub queue_requests: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ pub struct Load {
 }
 
 impl Host {
-    /// Asks the kernel, with the data at `path`.
+    /// Describes this machine and the storage of `path`.
     pub(crate) fn describe(path: &Path) -> Self {
         let (os, kernel, arch) = nix::sys::utsname::uname().map_or_else(
             |_| (std::env::consts::OS.into(), String::new(), std::env::consts::ARCH.into()),
@@ -108,12 +108,12 @@ impl Host {
 }
 
 impl Storage {
-    /// Whether files of this filesystem live in memory only, so that they are never cold.
+    /// Returns whether the filesystem keeps its files in memory only, so that they are never cold.
     pub(crate) fn is_memory(&self) -> bool {
         matches!(self.filesystem.as_deref(), Some("tmpfs" | "ramfs" | "hugetlbfs" | "devtmpfs"))
     }
 
-    /// Asks the kernel about the filesystem and the device of a path.
+    /// Describes the filesystem and the device of a path.
     pub(crate) fn describe(path: &Path) -> Self {
         let mut storage = Self { path: path.to_owned(), ..Self::default() };
         let Ok(stat) = nix::sys::stat::stat(path) else {
@@ -129,7 +129,7 @@ impl Storage {
         let Ok(block) = fs::canonicalize(format!("/sys/dev/block/{number}")) else {
             return storage;
         };
-        // The queue is the whole disk's: one level up from a partition.
+        // The queue belongs to the whole disk, which is one level up from a partition.
         let disk = [Some(block.as_path()), block.parent()]
             .into_iter()
             .flatten()
@@ -158,7 +158,8 @@ fn mounts() -> Option<String> {
     fs::read_to_string("/proc/self/mountinfo").ok()
 }
 
-/// The mount that holds the path: of those of its device the one with the longest name.
+/// Returns the mount that holds the path: among the mounts of its device, the one with the longest
+/// path.
 fn find_mount(mountinfo: &str, number: &str, path: &Path) -> Option<Mount> {
     let parsed = mountinfo.lines().filter_map(|line| {
         let (own, rest) = line.split_once(" - ")?;
@@ -177,13 +178,13 @@ fn find_mount(mountinfo: &str, number: &str, path: &Path) -> Option<Mount> {
     holding.max_by_key(|mount| mount.mount_point.as_os_str().len())
 }
 
-/// Processor time of everybody, to tell how busy the machine was with other things.
+/// Measures how busy the machine was with other programs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BusyMeter {
     start: Option<Ticks>,
 }
 
-/// Seconds of processor time since the machine started, and of our children.
+/// Seconds of processor time since the machine started, and of this program with its children.
 #[derive(Clone, Copy, Debug)]
 struct Ticks {
     busy: f64,
@@ -197,7 +198,8 @@ impl BusyMeter {
         Self { start: Ticks::now() }
     }
 
-    /// Shares of the processors' time since the start: what others used, what was stolen.
+    /// Returns two shares of the processors' time since the start: used by other programs, and taken by
+    /// the hypervisor.
     pub(crate) fn shares(&self) -> Option<(f64, f64)> {
         let (start, end) = (self.start?, Ticks::now()?);
         let total = end.total - start.total;
@@ -241,14 +243,14 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// `always [madvise] never`: the one in brackets.
+/// Returns the word in brackets, as in `always [madvise] never`.
 fn bracketed(path: impl AsRef<Path>) -> Option<String> {
     let text = read(path)?;
     let (_, rest) = text.split_once('[')?;
     rest.split_once(']').map(|(chosen, _)| chosen.to_owned())
 }
 
-/// `model name : Some Processor`.
+/// Returns the value of a line such as `model name : Some Processor`.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
@@ -260,7 +262,7 @@ fn memory(name: &str) -> Option<u64> {
     kib.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Memory that programs and the page cache may still take.
+/// Returns the memory that programs and the page cache can still use.
 pub(crate) fn memory_available_bytes() -> Option<u64> {
     memory("MemAvailable")
 }
@@ -292,7 +294,7 @@ mod tests {
     fn this_machine_is_described() {
         let host = Host::describe(&std::env::current_dir().unwrap());
         assert!(host.cpus >= 1 && !host.kernel.is_empty() && host.memory_bytes > Some(0));
-        // A chroot that is no mount point of its own sees only what is mounted below it.
+        // A chroot that is not a mount point sees only the mounts below it.
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         let lists_root = mounts.lines().any(|line| line.split(' ').nth(4) == Some("/"));
         assert!(host.storage.filesystem.is_some() || !lists_root, "{:?}", host.storage);

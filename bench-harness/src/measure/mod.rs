@@ -1,4 +1,4 @@
-//! What is measured of a process, one instrument a file.
+//! Instruments: what is measured of a process and of the machine, one file each.
 
 pub(crate) mod cache;
 mod clock;

@@ -1,5 +1,5 @@
-//! What is to be measured: the command line and `plan.toml` both become a [`Plan`], which is
-//! complete and checked before anything runs.
+//! The plan of a run. The command line and `plan.toml` both become a [`Plan`], which is checked before
+//! anything runs.
 
 mod choice;
 mod file;
@@ -20,30 +20,30 @@ use crate::result::CacheState;
 use crate::text::size::Bytes;
 use crate::workload::{self, Workload};
 
-/// A whole run. Empty lists mean: what each workload has by default.
+/// The plan of a whole run. An empty list stands for the default of each workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Plan {
-    /// The backends to compare. Empty: all that work here.
+    /// The backends to compare; empty: all that work here.
     pub backends: Vec<BackendChoice>,
-    /// The workloads. Empty: all.
+    /// The workloads; empty: the default ones.
     pub workloads: Vec<String>,
-    /// The cache states to begin with.
+    /// The cache states before a measurement.
     pub caches: Vec<CacheState>,
     /// Bytes of a read.
     pub block_bytes: Vec<Bytes>,
-    /// Reads handed over at once.
+    /// Reads that are handed to the backend at once.
     pub batches: Vec<u32>,
-    /// Device requests in flight at most.
+    /// The largest number of device requests in flight.
     pub depths: Vec<u32>,
     /// Threads that read at the same time.
     pub threads: Vec<u32>,
     /// Bytes that `weights` reads ahead.
     pub window_bytes: Vec<Bytes>,
-    /// How long one cell reads at most. It ends earlier when a cold file has been read once. A cell
-    /// of `weights` takes as long as it needs for a whole pass.
+    /// The longest time that a cell reads. It ends earlier when a cold file has been read once. A cell of
+    /// `weights` takes as long as it needs for a whole pass.
     pub seconds: f64,
-    /// How many operations one cell has at most.
+    /// The largest number of operations in a cell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
     /// How often each cell is measured.
@@ -56,52 +56,50 @@ pub struct Plan {
     /// Start the operations of a trace when they were recorded, not as fast as they go.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub recorded_times: bool,
-    /// Memory that the measured process may use at most, page cache included where a cgroup can
-    /// be had.
+    /// The memory limit of the measured process. It includes the page cache if a control group can be
+    /// made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<Bytes>,
-    /// Memory for the buffers of the engine. Without it: 64 MiB a thread, or more where batches
-    /// are large.
+    /// Memory for the buffers of the engine. Without it: 64 MiB a thread, or more for large batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<Bytes>,
-    /// From which data, order and offsets follow.
+    /// The seed of the data, the order and the offsets.
     pub seed: u64,
     /// Also run fio on the same file.
     pub with_fio: bool,
-    /// What is read.
+    /// The data that is read.
     pub data: DataPlan,
 }
 
-/// What is read.
+/// The data that is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DataPlan {
-    /// A file of the user's own; it is only read.
+    /// A file of the user; it is only read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// A folder of the user's own; its files are only read.
+    /// A folder of the user; its files are only read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
-    /// The folder in which data is made, and from which it is removed again. Without it: the
-    /// current one.
+    /// The folder in which data is made and removed again. Without it: the current folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scratch: Option<PathBuf>,
-    /// A recorded pattern to replay: fio's iolog, or the engine's own recording.
+    /// A trace to replay: an iolog of fio, or a recording of the engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
-    /// How much data is made for each workload.
+    /// How much data is made for each kind of data and cache state.
     pub bytes: Bytes,
 }
 
 impl DataPlan {
-    /// Whether it is the user's own.
+    /// Returns whether the user names a file or a folder.
     pub(crate) fn is_own(&self) -> bool {
         self.file.is_some() || self.dir.is_some()
     }
 }
 
 impl Default for Plan {
-    /// Two minutes on two cores.
+    /// A run of about two minutes on two cores.
     fn default() -> Self {
         Self {
             backends: Vec::new(),
@@ -132,7 +130,7 @@ impl Default for DataPlan {
     }
 }
 
-/// Less makes no run.
+/// Smaller values cannot work.
 const BUFFER_BYTES_MIN: u64 = 1 << 20;
 const MEMORY_LIMIT_BYTES_MIN: u64 = 1 << 20;
 const DATA_BYTES_MIN: u64 = 1 << 20;
@@ -140,13 +138,15 @@ const DATA_BYTES_MIN: u64 = 1 << 20;
 const REPLAY: &str = "replay";
 
 impl Plan {
-    /// Refuses what cannot be carried out, before anything is made or opened.
+    /// Returns an error if the plan cannot be carried out. Makes and opens nothing.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let is_positive = |name: &str, values: &[u32], max: u32| match values
             .iter()
             .find(|value| !(1..=max).contains(*value))
         {
-            Some(value) => Err(usage(format!("{name} {value}: it must be from 1 to {max}"))),
+            Some(value) => {
+                Err(usage(format!("{name} {value}: the number must be from 1 to {max}")))
+            }
             None => Ok(()),
         };
         is_positive("batch", &self.batches, 65536)?;
@@ -155,13 +155,15 @@ impl Plan {
         is_positive("repetitions", &[self.repetitions], 1000)?;
         for Bytes(block) in &self.block_bytes {
             if !(1..=1 << 30).contains(block) {
-                return Err(usage(format!("block size {block}: it must be from 1 byte to 1 GiB")));
+                return Err(usage(format!(
+                    "block size {block}: the size must be from 1 byte to 1 GiB"
+                )));
             }
         }
         if !self.seconds.is_finite() || self.seconds <= 0.0 || self.seconds > 86400.0 {
             let seconds = self.seconds;
             return Err(usage(format!(
-                "{seconds:?} seconds: it must be more than 0, 86400 at most"
+                "{seconds:?} seconds: the time must be more than 0 and at most 86400"
             )));
         }
         if self.buffer_bytes.is_some_and(|Bytes(bytes)| bytes < BUFFER_BYTES_MIN) {
@@ -175,7 +177,7 @@ impl Plan {
             return Err(usage(format!("the workload `{REPLAY}` needs a --trace to replay")));
         }
         if self.data.trace.is_some() && self.workloads.iter().any(|name| name != REPLAY) {
-            return Err(usage(format!("a trace is for the workload `{REPLAY}` alone")));
+            return Err(usage(format!("only the workload `{REPLAY}` takes a trace")));
         }
         if self.rates_per_s.contains(&0) || self.operations == Some(0) {
             return Err(usage("a rate or a count of 0 would measure nothing".into()));
@@ -197,21 +199,23 @@ impl Plan {
         let paths = [&self.data.file, &self.data.dir, &self.data.trace, &self.data.scratch];
         if let Some(path) = paths.into_iter().flatten().find(|path| path.to_str().is_none()) {
             let path = path.display();
-            return Err(usage(format!("{path}: a result can only tell of names that are UTF-8")));
+            return Err(usage(format!("{path}: a result can hold only names that are UTF-8")));
         }
         let sources = [&self.data.file, &self.data.dir, &self.data.trace];
         if sources.iter().filter(|source| source.is_some()).count() > 1 {
-            return Err(usage("only one of a file, a folder and a trace can be read".into()));
+            return Err(usage("name only one of a file, a folder and a trace".into()));
         }
         if self.caches.is_empty() || self.threads.is_empty() {
-            return Err(usage("at least one cache state and one number of threads".into()));
+            return Err(usage(
+                "a plan needs at least one cache state and one number of threads".into(),
+            ));
         }
         let workloads = workload::planned(self)?;
         self.check_caches(&workloads)?;
         workload::check_parameters(self, &workloads).map(drop)
     }
 
-    /// At least one workload must have one of the cache states.
+    /// Returns an error unless a workload has one of the cache states.
     fn check_caches(&self, workloads: &[&dyn Workload]) -> Result<(), Failure> {
         if workloads.iter().any(|workload| !workload.caches(self).is_empty()) {
             return Ok(());
@@ -221,7 +225,7 @@ impl Plan {
         };
         let names = quoted(workloads.iter().map(|workload| workload.name().to_owned()).collect());
         let states = quoted(self.caches.iter().map(ToString::to_string).collect());
-        Err(usage(format!("{names}: there is no cache state {states} to measure this in")))
+        Err(usage(format!("the workload {names} has no cache state {states}")))
     }
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// One rate is written as a number, as it was before there could be several.
+/// One rate is written as a number, so that older readers of `run.json` understand it.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "operations a second: 1000, or a list of such numbers")]
 pub(super) enum Written {

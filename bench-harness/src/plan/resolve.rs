@@ -11,7 +11,7 @@ use crate::result::Skipped;
 use crate::system::scratch::probe_file;
 use crate::workload;
 
-/// Fills in the backends that work here. One that was asked for by name must.
+/// Fills in the backends that work here. Returns an error if a backend that the plan names does not.
 pub(crate) fn choose_backends(plan: &mut Plan) -> Result<Vec<Skipped>, Failure> {
     let probe = probe_place(plan)?;
     let reason = |kind: BackendKind| {
@@ -30,7 +30,7 @@ pub(crate) fn choose_backends(plan: &mut Plan) -> Result<Vec<Skipped>, Failure> 
     let mut skipped = Vec::new();
     for kind in BackendKind::ALL {
         match (kind, reason(kind)) {
-            // It keeps whole files in memory.
+            // `memory` keeps whole files in memory.
             (BackendKind::Memory, _) => {}
             (_, None) => plan.backends.push(BackendChoice::plain(kind)),
             (_, Some(reason)) => skipped.push(Skipped { backend: kind.to_string(), reason }),
@@ -39,7 +39,7 @@ pub(crate) fn choose_backends(plan: &mut Plan) -> Result<Vec<Skipped>, Failure> 
     Ok(skipped)
 }
 
-/// Tries the backends where the data is or will be.
+/// Probes the place where the data is or will be made.
 fn probe_place(plan: &Plan) -> Result<Probe, Failure> {
     let data = &plan.data;
     if let Some(path) = data.file.as_ref().or(data.dir.as_ref())

@@ -9,22 +9,22 @@ use crate::result::percentile::{Percentile, growth, latency_ns};
 use crate::result::{Cell, Group, Run, Setting};
 use crate::stats::median;
 
-/// Memory that grew by so much more than that of the leanest way of the same contest grew with the
-/// bytes read. Buffers are bounded and alike for all; a mapping that keeps its pages is neither.
+/// A way whose memory grows by this much more than that of the leanest way in its contest is taken to
+/// grow with the bytes read. Buffers are bounded and alike for all ways; the pages of a mapping are not.
 const GROWTH_BYTES_MIN: f64 = (32u64 << 20) as f64;
 
-/// The ways to do the same, and what each reached.
+/// The ways to do the same work, with the figures of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Contest {
-    /// With no depth in its setting: that is part of the way.
+    /// Its setting has no depth, because the depth is part of the way.
     pub(crate) group: Group,
-    /// The figure that counts, by repetition; valid cells only.
+    /// The figure that ranks, by repetition; of valid cells only.
     pub(crate) ways: Vec<(Way, Samples)>,
     /// The other figures of each way, at the same place.
     figures: Vec<Figures>,
 }
 
-/// All contests of a run that the question is about and that a backend takes part in.
+/// Returns the contests of a run that the question is about.
 pub(crate) fn contests(run: &Run, question: &Question) -> Vec<Contest> {
     let mut groups: BTreeMap<Group, BTreeMap<Way, Vec<&Cell>>> = BTreeMap::new();
     let cells = run.cells.iter().filter(|cell| question.is_about(cell));
@@ -35,7 +35,7 @@ pub(crate) fn contests(run: &Run, question: &Question) -> Vec<Contest> {
     groups.into_iter().map(|(group, ways)| Contest::new(group, ways)).collect()
 }
 
-/// The group of a cell without the depth, which is part of the way.
+/// Returns the group of a cell without the depth, which is part of the way.
 fn group_of(cell: &Cell) -> Group {
     let mut group = cell.group();
     group.setting = Setting { depth: None, ..group.setting };
@@ -61,7 +61,7 @@ impl Exclusion {
     }
 }
 
-/// `None` for a cell that takes part.
+/// Returns why a cell takes no part; `None` if it does.
 pub(crate) fn exclusion(cell: &Cell, question: &Question) -> Option<Exclusion> {
     let peak_bytes = cell.rss_anon_bytes.peak.saturating_add(cell.rss_file_bytes.peak);
     if !cell.valid {
@@ -76,7 +76,7 @@ pub(crate) fn exclusion(cell: &Cell, question: &Question) -> Option<Exclusion> {
 }
 
 impl Contest {
-    /// Why a backend takes no part in this contest, by its cells in the run.
+    /// Returns why a backend takes no part in this contest.
     pub(crate) fn exclusion(&self, run: &Run, way: &Way, question: &Question) -> Exclusion {
         let is_meant = |cell: &&Cell| cell.backend == way.backend && group_of(cell) == self.group;
         let mut excluded = run.cells.iter().filter(is_meant);
@@ -97,7 +97,7 @@ impl Contest {
         self.group.setting.is_open_loop()
     }
 
-    /// The operation whose latency is measured, where it is not a single read: ` of a batch of 32`.
+    /// Names the operation whose latency is measured if it is not a single read: ` of a batch of 32`.
     pub(crate) fn operation(&self) -> String {
         match self.group.setting.batch {
             Some(batch @ 2..) => format!(" of a batch of {batch}"),
@@ -109,14 +109,14 @@ impl Contest {
         self.figures[at].clone()
     }
 
-    /// The memory of the way grows with the bytes read.
+    /// Returns whether the memory of the way grows with the bytes read.
     pub(crate) fn grows(&self, at: usize) -> bool {
         let growths = self.figures.iter().map(|figures| figures.rss_growth_bytes);
         let leanest = growths.fold(f64::INFINITY, f64::min);
         self.figures[at].rss_growth_bytes - leanest > GROWTH_BYTES_MIN
     }
 
-    /// The best one whose memory stays flat, if that of the choice does not.
+    /// Returns the best way whose memory stays flat, if that of the choice does not.
     pub(crate) fn flat_alternative(&self, choice: usize) -> Option<usize> {
         if !self.grows(choice) {
             return None;
@@ -125,8 +125,8 @@ impl Contest {
     }
 }
 
-/// A way without a queue may have been measured with several depths in one repetition: they are
-/// the same measurement, and their middle counts.
+/// Returns the figure of each repetition. A way without a queue may have been measured with several
+/// depths in one repetition; those are the same measurement, so their median counts.
 fn samples_of(cells: &[&Cell], is_open_loop: bool) -> Samples {
     let mut repetitions: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for cell in cells {
@@ -139,13 +139,13 @@ fn samples_of(cells: &[&Cell], is_open_loop: bool) -> Samples {
     repetitions.into_iter().filter_map(middle).collect()
 }
 
-/// More is better: the throughput, or how often the p99 latency fits into a second.
+/// Returns a figure of which more is better: the throughput, or the inverse of the p99 latency.
 fn merit(cell: &Cell, is_open_loop: bool) -> f64 {
     if is_open_loop { 1e9 / cell.latency_ns.p99 as f64 } else { cell.throughput_bytes_per_s }
 }
 
-/// The p99 of all operations of the cells, as the tables have it. A histogram that cannot be read is
-/// an error of the report, not of the recommendation.
+/// Returns the p99 of all operations of the cells, as in the tables. A histogram that cannot be read is
+/// an error of the report, so it counts as missing here.
 fn p99(cells: &[&Cell]) -> Option<f64> {
     let texts = cells.iter().map(|cell| cell.latency_histogram.as_str());
     let histogram = histogram::merge(texts).ok()?;

@@ -1,10 +1,9 @@
-//! `ringmain recommend`: which backend to use, for each workload and for all of them, and why.
+//! Recommendations: which backend to use, for each workload and for all of them, and why.
 //!
-//! Cells that differ in nothing but the backend and the queue depth compete with each other: a
-//! [`Contest`]. Both are the reader's to choose; the rest (block size, batch, threads, cache state)
-//! is what the program does. fio's figures, invalid cells and cells that missed their rate take no
-//! part. The figure that counts is the throughput, or, where operations start at a given rate, how
-//! short the p99 latency is.
+//! Cells that differ only in the backend and the queue depth compete with each other in a
+//! [`Contest`]. The user chooses these two; block size, batch, threads and cache state are properties
+//! of the program. Cells of fio, invalid cells and cells that missed their rate take no part. The
+//! figure that ranks is the throughput, or the p99 latency if operations start at given times.
 
 mod contest;
 mod overall;
@@ -28,10 +27,10 @@ use ranking::Way;
 use standing::{AutoStanding, AutoSummary};
 use tuning::{Tuning, tunings};
 
-/// What to use, and why.
+/// A choice for each group and one for all of them, with reasons.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Recommendation {
-    /// When the run began that this follows from.
+    /// The start of the run that was evaluated.
     pub(crate) started_at: String,
     /// One choice for the whole run; `null` if the run was interrupted, or there is nothing to
     /// compare.
@@ -40,15 +39,15 @@ pub(crate) struct Recommendation {
     pub(crate) not_compared: Vec<NotCompared>,
     /// The choice for each workload, setting and cache state.
     pub(crate) groups: Vec<GroupChoice>,
-    /// How many threads and how large a window to take, where several were measured.
+    /// Advice on the number of threads and the window, if several were measured.
     pub(crate) tunings: Vec<Tuning>,
-    /// `auto` over all groups, where it was measured beside something else.
+    /// `auto` over all groups, if it was measured together with fixed backends.
     pub(crate) auto: Option<AutoSummary>,
-    /// Cells that could not be used.
+    /// The number of invalid cells.
     pub(crate) invalid_cells: usize,
-    /// What makes it less trustworthy than it looks.
+    /// Reasons to trust the result less.
     pub(crate) warnings: Vec<String>,
-    /// The end of it: use this, with these settings, because.
+    /// The last sentence: which backend to use, with which settings, and why.
     pub(crate) sentence: String,
 }
 
@@ -62,18 +61,18 @@ pub(crate) struct Overall {
     /// How a Python program sets it.
     pub(crate) settings_python: Option<String>,
     pub(crate) certainty: Certainty,
-    /// The weighted geometric mean, over the groups, of its share of the best one's figure.
+    /// Its score: the weighted geometric mean, over the groups, of its figure divided by the best one.
     pub(crate) share_of_best: f64,
-    /// Where it loses most.
+    /// The group in which it is furthest from the best.
     pub(crate) worst: Option<WorstGroup>,
     pub(crate) runner_up: Option<Way>,
     /// Its median score divided by that of the runner-up.
     pub(crate) ratio_of_medians: Option<f64>,
     /// The same, repetition by repetition, with the interval of the true ratio.
     pub(crate) ratio: Option<Ratio>,
-    /// Those that cannot be told from it.
+    /// The ways within noise of it.
     pub(crate) within_noise: Vec<Way>,
-    /// The best one whose memory stays flat everywhere, where this one's does not.
+    /// The best way whose memory stays flat in all groups, if that of the choice does not.
     pub(crate) flat_memory: Option<Way>,
     pub(crate) reason: String,
 }
@@ -82,7 +81,7 @@ pub(crate) struct Overall {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct WorstGroup {
     pub(crate) group: String,
-    /// What it reaches of the best one's figure.
+    /// Its figure divided by that of the best.
     pub(crate) share: f64,
 }
 
@@ -91,7 +90,7 @@ pub(crate) struct WorstGroup {
 pub(crate) struct NotCompared {
     #[serde(flatten)]
     pub(crate) way: Way,
-    /// Why, as the end of a sentence about it.
+    /// The reason, as a predicate: `has no valid numbers in seq cold`.
     pub(crate) reason: String,
 }
 
@@ -99,21 +98,21 @@ pub(crate) struct NotCompared {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct GroupChoice {
     pub(crate) workload: String,
-    /// Without the depth, which is part of the choice.
+    /// The setting without the depth, which is part of the choice.
     pub(crate) setting: Setting,
     pub(crate) cache: CacheState,
     pub(crate) choice: Figures,
-    /// How a program sets it.
+    /// How a Rust program sets it.
     pub(crate) settings: Option<String>,
     pub(crate) certainty: Certainty,
     pub(crate) runner_up: Option<Figures>,
     /// How the choice compares with the runner-up, repetition by repetition.
     pub(crate) ratio: Option<Ratio>,
-    /// Those that cannot be told from the best.
+    /// The ways within noise of the best.
     pub(crate) within_noise: Vec<Way>,
-    /// The best one whose memory stays flat, where that of the choice does not.
+    /// The best way whose memory stays flat, if that of the choice does not.
     pub(crate) flat_memory: Option<Figures>,
-    /// How `auto` compares with the best fixed backends, where it was measured.
+    /// How `auto` compares with the best fixed backends, if it was measured.
     pub(crate) auto: Option<AutoStanding>,
     pub(crate) reason: String,
 }
@@ -124,22 +123,22 @@ pub(crate) struct Figures {
     #[serde(flatten)]
     pub(crate) way: Way,
     pub(crate) throughput_bytes_per_s: f64,
-    /// Of all operations together; `null` if they are too few.
+    /// The p99 of all operations together; `null` if they are too few.
     pub(crate) latency_ns_p99: Option<f64>,
-    /// How much more memory was resident at the peak than at the start.
+    /// The growth of resident memory from the start to the peak.
     pub(crate) rss_growth_bytes: f64,
     pub(crate) repetitions: usize,
 }
 
-/// What the user knows about their use: a recommendation leaves everything else out. The default asks
-/// about the whole run.
+/// What the user knows about their use. A recommendation considers only that part of a run; the
+/// default is the whole run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Question {
-    /// Whether the data is warm, cold or half of each; empty: any of them.
+    /// The cache states of the user's data; empty: all.
     pub(crate) caches: Vec<CacheState>,
-    /// The workloads that are like the user's; empty: all.
+    /// The workloads that resemble the user's; empty: all.
     pub(crate) workloads: Vec<String>,
-    /// What the process may use at most, mapped pages included.
+    /// The memory limit of the user's process, mapped pages included.
     pub(crate) memory_limit_bytes: Option<u64>,
 }
 
@@ -151,7 +150,7 @@ impl Question {
     }
 }
 
-/// Recommends for everything that was measured.
+/// Recommends for the whole run.
 pub(crate) fn recommend(run: &Run) -> Recommendation {
     recommend_for(run, &Question::default())
 }
@@ -213,12 +212,13 @@ impl GroupChoice {
 }
 
 impl Recommendation {
-    /// The recommendation as it is printed at the end of a run.
+    /// Returns the lines that are printed at the end of a run.
     pub(crate) fn lines(&self) -> Vec<String> {
         words::lines(self)
     }
 
-    /// For the head of the report, which has warnings of its own: the sentence, then each choice.
+    /// Returns the lines at the top of the report: the last sentence, then each choice. The report shows
+    /// the warnings elsewhere.
     pub(crate) fn headlines(&self) -> Vec<String> {
         words::headlines(self)
     }

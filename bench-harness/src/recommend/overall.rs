@@ -1,13 +1,12 @@
 //! One choice for the whole run.
 //!
-//! Every way gets a score for each repetition: the weighted geometric mean, over the groups, of
-//! what it reaches of the best one's median there. Geometric, so that half as fast in one group and
+//! Every way gets a score for each repetition: the weighted geometric mean, over the groups, of its
+//! figure divided by the median of the best way. In a geometric mean, half as fast in one group and
 //! twice as fast in another cancel out, and no group counts more because its numbers are larger.
-//! The scores of the repetitions are then ranked like those of any group, with the same noise.
+//! The scores are then ranked like the figures of a group, with the same treatment of noise.
 //!
-//! The weights: every workload counts alike, however many settings it was measured with; a cold
-//! cache counts twice, because a loader waits for the device there, while warm data is read fast
-//! whichever way it is read.
+//! Every workload has the same weight, regardless of its number of settings. A cold cache counts twice,
+//! because a loader waits for the device there, while every backend reads warm data fast.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +17,10 @@ use crate::result::{CacheState, Run};
 
 const COLD_WEIGHT: f64 = 2.0;
 
-/// Where a way takes part: for each contest, its place in it.
+/// The index of a way in each contest; `None` where it takes no part.
 type Places = Vec<Option<usize>>;
 
-/// What the whole run says.
+/// The overall choice, or why there is none.
 pub(crate) struct Verdict {
     pub(crate) overall: Option<Overall>,
     pub(crate) not_compared: Vec<NotCompared>,
@@ -29,8 +28,8 @@ pub(crate) struct Verdict {
     pub(crate) refusal: String,
 }
 
-/// Chooses among the backends that have numbers in every contest. An interrupted run has no overall
-/// choice, and one backend that is left after others dropped out is none either.
+/// Chooses among the backends that have numbers in every contest. There is no overall choice for an
+/// interrupted run, or if only one backend is left after others dropped out.
 pub(crate) fn overall(
     run: &Run,
     question: &Question,
@@ -67,7 +66,7 @@ pub(crate) fn overall(
     Verdict { overall, not_compared, refusal: refusal.unwrap_or_default() }
 }
 
-/// Why these backends cannot be compared over all groups.
+/// Returns why there is no overall choice; `None` if there is one.
 fn refusal(
     run: &Run,
     question: &Question,
@@ -129,7 +128,7 @@ fn describe(
     }
 }
 
-/// Every way, and its place in each contest.
+/// Returns every way with its index in each contest.
 fn all_places(contests: &[Contest]) -> Vec<(Way, Places)> {
     let all = all_ways(contests).into_iter().map(|way| {
         let places: Places = contests.iter().map(|contest| place_of(&way, contest)).collect();
@@ -138,15 +137,14 @@ fn all_places(contests: &[Contest]) -> Vec<(Way, Places)> {
     all.collect()
 }
 
-/// The depths a backend was measured with: those that were tried against each other, and those
-/// that stood alone.
+/// The depths of a backend: those that competed within a contest, and those that did not.
 #[derive(Default)]
 struct Depths {
     varied: BTreeSet<Option<u32>>,
     fixed: BTreeSet<Option<u32>>,
 }
 
-/// Each backend once, or once for each depth where a contest has it with several.
+/// Returns each backend once, or once for each depth if a contest has it with several.
 fn all_ways(contests: &[Contest]) -> BTreeSet<Way> {
     let mut backends: BTreeMap<&str, Depths> = BTreeMap::new();
     for contest in contests {
@@ -163,7 +161,7 @@ fn all_ways(contests: &[Contest]) -> BTreeSet<Way> {
         let depths = match (varied.is_empty(), fixed.len()) {
             (false, _) => varied,
             (true, 1) => fixed,
-            // Each workload had a depth of its own, and none was tried against another.
+            // Each workload had its own depth, and no two depths competed.
             (true, _) => [None].into(),
         };
         depths.into_iter().map(move |depth| Way { backend: backend.to_owned(), depth })
@@ -171,7 +169,7 @@ fn all_ways(contests: &[Contest]) -> BTreeSet<Way> {
     ways.collect()
 }
 
-/// The way itself, or its backend where that has one depth only.
+/// Returns the index of the way, or of its backend if the contest has it with one depth only.
 fn place_of(way: &Way, contest: &Contest) -> Option<usize> {
     let has_numbers = |at: &usize| !contest.ways[*at].1.is_empty();
     let is_backend = |at: &usize| contest.ways[*at].0.backend == way.backend;
@@ -192,7 +190,7 @@ fn weights(contests: &[Contest]) -> Vec<f64> {
     contests.iter().map(weight).collect()
 }
 
-/// The score of a way in every repetition that it has in all of its contests.
+/// Returns the score of a way in every repetition that it has in all of its contests.
 fn scores(contests: &[Contest], weights: &[f64], places: &Places) -> Samples {
     let parts: Vec<(&Samples, f64, f64)> = contests
         .iter()

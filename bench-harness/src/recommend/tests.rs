@@ -19,7 +19,7 @@ fn choices(recommendation: &Recommendation) -> Vec<&str> {
 }
 
 #[test]
-fn the_better_one_is_named_with_the_numbers() {
+fn the_best_backend_is_named_with_its_numbers() {
     let cold = measured(&mut Dice(1), COLD, &[("pread", 1e9), ("direct", 1.8e9), ("uring", 4.1e9)]);
     let found = recommend(&run(cold));
     assert_eq!(choices(&found), ["uring"]);
@@ -40,7 +40,7 @@ fn the_better_one_is_named_with_the_numbers() {
 }
 
 #[test]
-fn equal_ones_are_noise_and_the_simpler_one_is_taken() {
+fn equal_backends_are_noise_and_the_simpler_one_is_chosen() {
     let mut dice = Dice(2);
     let mut noise = 0;
     for _ in 0..100 {
@@ -69,7 +69,7 @@ fn fio_and_invalid_cells_never_count() {
 }
 
 #[test]
-fn memory_that_grows_is_said_and_the_flat_one_is_named() {
+fn growing_memory_is_mentioned_with_a_flat_alternative() {
     let mut all = measured(&mut Dice(6), WARM, &[("pread", 5e9), ("uring", 4e9), ("mmap", 9e9)]);
     for cell in all.iter_mut().filter(|cell| cell.backend == "mmap") {
         cell.rss_file_bytes.peak = 1 << 30;
@@ -77,12 +77,12 @@ fn memory_that_grows_is_said_and_the_flat_one_is_named() {
     let found = recommend(&run(all));
     assert_eq!(choices(&found), ["mmap"]);
     let reason = &found.groups[0].reason;
-    let flat = "RSS grows by 1.0 GiB, with the bytes read: where memory must stay flat take pread";
+    let flat = "RSS grows by 1.0 GiB, with the bytes read; if memory must stay flat, take pread";
     assert!(reason.contains(flat), "{reason}");
-    assert!(found.sentence.ends_with("with pread it stays flat"), "{}", found.sentence);
+    assert!(found.sentence.ends_with("that of pread stays flat"), "{}", found.sentence);
 }
 
-/// Cold counts twice: what is a little worse when warm and much better when cold wins.
+/// Cold counts twice: a backend that is better cold and worse warm by the same factor wins.
 #[test]
 fn one_choice_for_all_groups() {
     let mut dice = Dice(7);
@@ -126,7 +126,7 @@ fn the_depth_is_part_of_the_choice() {
     let found = recommend(&run(all.clone()));
     assert_eq!(found.groups.len(), 1);
     assert_eq!(found.groups[0].choice.way.to_string(), "uring with depth 32");
-    // `pread` has no queue: it is one way, however often it was measured.
+    // `pread` has no queue, so its depths are one way.
     let ways = &contests(&run(all), &Question::default())[0].ways;
     let names: Vec<String> = ways.iter().map(|(way, _)| way.to_string()).collect();
     let expected = ["pread", "uring with depth 1", "uring with depth 32", "uring with depth 128"];
@@ -205,9 +205,10 @@ fn auto_is_named_unless_a_fixed_backend_is_better() {
     assert!(found.groups[0].reason.contains("; auto reads "), "{}", found.groups[0].reason);
 }
 
-/// `auto` wins over all groups and loses one: the sentence says which, to what, and by how much.
+/// `auto` wins overall and loses in one group: the sentence names that group, the backend and the
+/// factor.
 #[test]
-fn where_auto_is_not_the_best_is_said() {
+fn groups_where_auto_is_not_the_best_are_named() {
     let mut dice = Dice(13);
     let mut all = measured(&mut dice, COLD, &[("pread", 1e9), ("uring", 4e9), ("auto", 4e9)]);
     all.extend(measured(&mut dice, WARM, &[("pread", 6e9), ("uring", 1e9), ("auto", 4e9)]));
@@ -220,7 +221,7 @@ fn where_auto_is_not_the_best_is_said() {
     assert_eq!(found.groups[1].auto.as_ref().unwrap().best.verdict, Verdict::Worse);
 }
 
-/// A mapping that keeps its pages is faster, but not what `auto` is measured against.
+/// `auto` is not compared with a mapping that keeps its pages, although that is faster.
 #[test]
 fn auto_is_compared_with_what_keeps_memory_flat() {
     let mut all = measured(&mut Dice(14), WARM, &[("pread", 5e9), ("auto", 5e9), ("mmap", 9e9)]);
@@ -241,7 +242,7 @@ fn auto_is_compared_with_what_keeps_memory_flat() {
 }
 
 #[test]
-fn nothing_valid_is_nothing_to_recommend() {
+fn without_valid_cells_there_is_no_recommendation() {
     let found = recommend(&run(Vec::new()));
     assert!(found.overall.is_none() && found.groups.is_empty());
     assert!(found.sentence.contains("no cell of a backend is valid"));

@@ -1,4 +1,5 @@
-//! Advice on threads and window, where a run has several of them. (The depth is part of a [`Way`].)
+//! Advice on the number of threads and the window, if a run has several. (The depth is part of a
+//! [`Way`].)
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use crate::result::{Group, Setting};
 use crate::stats::Verdict;
 use crate::text::size::format_bytes;
 
-/// Which value of a parameter to take in a group.
+/// The advised value of a parameter in a group.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Tuning {
     /// `threads` or `window_bytes`.
@@ -35,7 +36,7 @@ struct Candidate<'a> {
     samples: &'a Samples,
 }
 
-/// One piece of advice for each parameter and group that has several values.
+/// Returns advice for each parameter and group with several values.
 pub(crate) fn tunings(contests: &[Contest]) -> Vec<Tuning> {
     let mut tunings = Vec::new();
     for parameter in [Parameter::Threads, Parameter::Window] {
@@ -86,8 +87,8 @@ impl Parameter {
         }
     }
 
-    /// The smallest value that is not worse than the best beyond noise: more costs more memory or
-    /// processors.
+    /// Advises the smallest value that is not worse than the best beyond noise, because a larger one costs
+    /// memory or processors.
     fn advise(self, group: &Group, mut family: Vec<Candidate<'_>>) -> Option<Tuning> {
         family.sort_by_key(|candidate| candidate.value);
         let rate = |candidate: &Candidate<'_>| median_of(candidate.samples);
@@ -103,7 +104,7 @@ impl Parameter {
             .map(|other| format!("{} with {}", words::rate(rate(other)), self.show(other.value)));
         let others: Vec<String> = others.collect();
         let why = match chosen.value < best.value {
-            true => "; more brings nothing beyond noise",
+            true => "; larger values are within noise",
             false => "",
         };
         let reason = format!(

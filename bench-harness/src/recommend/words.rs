@@ -1,4 +1,4 @@
-//! The recommendation as people read it.
+//! The text of a recommendation.
 
 use super::contest::Contest;
 use super::ranking::Certainty;
@@ -9,34 +9,34 @@ use crate::stats::{Ratio, Verdict};
 pub(crate) use crate::text::format::{nanoseconds as duration, rate};
 use crate::text::size::format_bytes_short;
 
-/// `2.30`, or `41` where decimals say nothing.
+/// Formats a ratio: `2.30`, or `41` if decimals say nothing.
 pub(crate) fn times(ratio: f64) -> String {
     if ratio >= 10.0 { format!("{ratio:.0}") } else { format!("{ratio:.2}") }
 }
 
-/// Beyond this an interval only says that nothing can be said.
+/// An interval wider than this says nothing.
 const TIMES_MAX: f64 = 100.0;
 
 fn interval(ratio: &Ratio) -> String {
     match ratio.interval {
         Some((low, high)) if high > TIMES_MAX * low.max(1.0) || low * TIMES_MAX < 1.0 => {
-            "these repetitions cannot tell by how much".into()
+            "the repetitions spread too widely for an interval".into()
         }
         Some((low, high)) => {
             format!("{} to {} times, repetition by repetition", times(low), times(high))
         }
-        None => "one repetition cannot tell".into(),
+        None => "one repetition has no interval".into(),
     }
 }
 
-/// Why this one, in a group.
+/// Returns the reason for the choice in a group.
 pub(super) fn reason(chosen: &GroupChoice, contest: &Contest) -> String {
     let main = main_figure(&chosen.choice, contest);
     let mut text = format!("{} {main}", chosen.choice.way);
     if let (Some(next), Some(ratio)) = (&chosen.runner_up, &chosen.ratio) {
         text += &against(chosen, next, ratio, contest);
     } else {
-        text += "; nothing else has valid numbers";
+        text += "; no other backend has valid numbers";
     }
     if let Some(p99) = chosen.choice.latency_ns_p99.filter(|_| !contest.is_open_loop()) {
         let of = contest.operation();
@@ -45,7 +45,7 @@ pub(super) fn reason(chosen: &GroupChoice, contest: &Contest) -> String {
     text += &format!("; RSS grows by {}", format_bytes_short(chosen.choice.rss_growth_bytes));
     if let Some(flat) = &chosen.flat_memory {
         text += &format!(
-            ", with the bytes read: where memory must stay flat take {}, which {}",
+            ", with the bytes read; if memory must stay flat, take {}, which {}",
             flat.way,
             main_figure(flat, contest),
         );
@@ -64,7 +64,7 @@ fn main_figure(figures: &Figures, contest: &Contest) -> String {
     }
 }
 
-/// The figure that ranks, with its unit: a median throughput, or the p99 of all operations.
+/// Formats the figure that ranks: the median throughput, or the p99 of all operations.
 fn figure(figures: &Figures, contest: &Contest) -> String {
     match (contest.is_open_loop(), figures.latency_ns_p99) {
         (true, Some(p99)) => duration(p99),
@@ -73,7 +73,7 @@ fn figure(figures: &Figures, contest: &Contest) -> String {
     }
 }
 
-/// How many times as good the choice is as the next, by the two figures that are printed.
+/// Returns the ratio of the two printed figures.
 fn advantage(choice: &Figures, next: &Figures, contest: &Contest) -> String {
     let ratio = match (contest.is_open_loop(), choice.latency_ns_p99, next.latency_ns_p99) {
         (true, Some(choice), Some(next)) => next / choice,
@@ -111,7 +111,7 @@ fn against(chosen: &GroupChoice, next: &Figures, ratio: &Ratio, contest: &Contes
     }
 }
 
-/// Why this one, for the whole run.
+/// Returns the reason for the overall choice.
 pub(super) fn overall_reason(overall: &Overall, groups: &[GroupChoice]) -> String {
     let over = match groups.len() {
         1 => "here".into(),
@@ -127,14 +127,11 @@ pub(super) fn overall_reason(overall: &Overall, groups: &[GroupChoice]) -> Strin
         }
         (Some(_), Some(_), Certainty::Noise) => {
             let names: Vec<String> = overall.within_noise.iter().map(ToString::to_string).collect();
-            format!(
-                "{over} it cannot be told from {} beyond noise, and {advantage}",
-                names.join(", ")
-            )
+            format!("{over} it is within noise of {}, and {advantage}", names.join(", "))
         }
         (Some(next), Some(ratio), _) => format!(
-            "{over} it looks {} times as good as {next}, the next, though the repetitions are too \
-             few or spread too widely to be sure",
+            "{over} it looks {} times as good as {next}, the next, but the repetitions are too few or \
+             spread too widely to be sure",
             times(ratio)
         ),
         _ => "nothing else was measured".into(),
@@ -147,7 +144,7 @@ pub(super) fn overall_reason(overall: &Overall, groups: &[GroupChoice]) -> Strin
         );
     }
     if let Some(flat) = &overall.flat_memory {
-        text += &format!("; its memory grows with the bytes read, with {flat} it stays flat");
+        text += &format!("; its memory grows with the bytes read, and that of {flat} stays flat");
     }
     if is_auto(&overall.way) {
         text += &exceptions(groups);
@@ -155,10 +152,10 @@ pub(super) fn overall_reason(overall: &Overall, groups: &[GroupChoice]) -> Strin
     text
 }
 
-/// The groups that are named in one sentence; the others are counted.
+/// How many groups are named in a sentence; the others are counted.
 const EXCEPTIONS_NAMED_MAX: usize = 3;
 
-/// Where a fixed backend is better than `auto` beyond noise, and how much, the largest first.
+/// Names the groups in which a fixed backend is better than `auto` beyond noise, the largest first.
 fn exceptions(groups: &[GroupChoice]) -> String {
     let better = groups.iter().filter_map(|it| Some((it.group(), it.auto.as_ref()?.better()?)));
     let mut better: Vec<(Group, &Beside)> = better.collect();
@@ -179,7 +176,7 @@ fn exceptions(groups: &[GroupChoice]) -> String {
     format!("; but {}{more}", named.join(", "))
 }
 
-/// `auto` beside the best fixed backend whose memory stays flat, group by group.
+/// Compares `auto` with the best fixed backend whose memory stays flat, group by group.
 fn auto_lines(all: &Recommendation) -> Vec<String> {
     let Some(summary) = &all.auto else { return Vec::new() };
     let mut lines =
@@ -196,7 +193,7 @@ fn auto_lines(all: &Recommendation) -> Vec<String> {
     lines
 }
 
-/// `0.97 of uring (0.95 to 0.99 times, worse)`.
+/// Formats a comparison: `0.97 of uring (0.95 to 0.99 times, worse)`.
 fn beside(flat: &Beside) -> String {
     let interval = flat.ratio.as_ref().map_or_else(String::new, interval);
     let verdict = match flat.verdict {
@@ -206,7 +203,7 @@ fn beside(flat: &Beside) -> String {
     format!("{:.2} of {} ({interval}, {verdict})", flat.ratio_of_medians, flat.way)
 }
 
-/// The one sentence at the end: use this, because.
+/// Returns the last sentence: which backend to use, and why.
 pub(super) fn sentence(overall: &Overall, not_compared: &[NotCompared]) -> String {
     let settings = match (&overall.settings, &overall.settings_python) {
         (Some(rust), Some(python)) => format!(" (`{rust}`, in Python `{python}`)"),
@@ -220,7 +217,7 @@ pub(super) fn sentence(overall: &Overall, not_compared: &[NotCompared]) -> Strin
     format!("use {}{settings}, because {}{others}", overall.way, overall.reason)
 }
 
-/// The sentence in its place when there is no overall choice.
+/// Returns the last sentence if there is no overall choice.
 pub(super) fn no_choice(refusal: &str, not_compared: &[NotCompared]) -> String {
     let others: String =
         not_compared.iter().map(|other| format!("; {} {}", other.way, other.reason)).collect();
@@ -271,11 +268,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_have_as_many_digits_as_they_deserve() {
+    fn ratios_have_useful_digits_only() {
         assert_eq!([times(2.3), times(41.2)], ["2.30", "41"]);
         let interval_of =
             |low, high| interval(&Ratio { estimate: 1.0, interval: Some((low, high)) });
         assert_eq!(interval_of(0.5, 2.0), "0.50 to 2.00 times, repetition by repetition");
-        assert!(interval_of(0.0, 8e41).contains("cannot tell"));
+        assert!(interval_of(0.0, 8e41).contains("too widely"));
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::{CONFIDENCE, share_max};
 
-/// What the page cache holds of the data when a measurement begins.
+/// The part of the data that is in the page cache when a measurement starts.
 #[derive(
     Clone,
     Copy,
@@ -54,24 +54,24 @@ pub struct CachedPages {
 /// How the state of the page cache was verified before a measurement, and how sure that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheCheck {
-    /// By what.
+    /// The method.
     pub method: CacheCheckMethod,
     /// Pages of the data.
     pub pages: u64,
-    /// Pages that were looked at.
+    /// Pages that were checked.
     pub pages_checked: u64,
-    /// Those of them that were in another state than wanted, or looked so: headers that opening the
-    /// data has brought in, and one sample by chance.
+    /// Checked pages that were, or seemed to be, in another state than requested: headers that were read
+    /// when the data was opened, and one sample by chance.
     pub pages_off: u64,
 }
 
-/// What says whether a page is in the page cache.
+/// How pages in the page cache are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheCheckMethod {
     /// `cachestat(2)` counted the pages.
     Counted,
-    /// The kernel refused to count them for this user, and single pages were tried.
+    /// Single pages were tried, because the kernel does not count them for this user.
     Sampled,
 }
 
@@ -85,7 +85,8 @@ impl fmt::Display for CacheCheckMethod {
 }
 
 impl CacheCheck {
-    /// The largest share of pages that may be in another state than wanted, with 95 % confidence.
+    /// Returns the largest share of pages that may be in another state than requested, with 95 %
+    /// confidence.
     #[must_use]
     pub fn off_share_max(&self) -> f64 {
         if self.pages_checked >= self.pages {

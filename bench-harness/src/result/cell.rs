@@ -5,30 +5,30 @@ use serde::{Deserialize, Serialize};
 
 use super::{CacheCheck, CacheState, CachedPages, Group, Setting};
 
-/// One measurement: a backend, a workload with its setting, a cache state, one repetition. What
-/// fio does not tell (memory, context switches) is 0 in its cells.
+/// One measurement: a backend, a workload with its setting, a cache state, one repetition. Cells of fio
+/// have 0 for figures that fio does not report (memory, context switches).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
-    /// The backend, with its policy where it is not the default: `uring`, `uring+buffered`,
-    /// `mmap+release`; `fio:io_uring` for what fio reaches.
+    /// The backend, with its policy if that is not the default: `uring`, `uring+buffered`, `mmap+release`;
+    /// `fio:io_uring` for fio.
     pub backend: String,
     /// The workload.
     pub workload: String,
     /// Its parameters.
     pub setting: Setting,
-    /// What the page cache held of the data.
+    /// The state of the page cache before the measurement.
     pub cache: CacheState,
     /// Which repetition, from 0.
     pub repetition: u32,
-    /// The numbers may be used.
+    /// Whether the numbers count.
     pub valid: bool,
-    /// Why not.
+    /// Why they do not count.
     pub invalid_reason: Option<String>,
-    /// Bytes that were asked for and arrived.
+    /// Bytes that were requested and delivered.
     pub bytes: u64,
-    /// Reads that brought them; a batch of 32 counts 32.
+    /// The number of reads; a batch of 32 counts 32.
     pub reads: u64,
-    /// Operations whose latency was measured: batches, or single reads where the batch is 1.
+    /// The number of operations whose latency was measured: batches, or single reads if the batch is 1.
     pub operations: u64,
     /// How long it took.
     pub seconds: f64,
@@ -38,11 +38,11 @@ pub struct Cell {
     pub latency_ns: Latency,
     /// All latencies, as a compressed HdrHistogram (V2, base64).
     pub latency_histogram: String,
-    /// Memory of the process's own.
+    /// Anonymous memory of the process.
     pub rss_anon_bytes: Resident,
     /// Mapped pages of files.
     pub rss_file_bytes: Resident,
-    /// Both over the time of the measurement.
+    /// Both over time.
     pub rss_timeline: Vec<RssSample>,
     /// Page faults.
     pub faults: Faults,
@@ -52,19 +52,18 @@ pub struct Cell {
     pub cpu_s_per_gb: f64,
     /// Context switches.
     pub context_switches: ContextSwitches,
-    /// Data-TLB load misses; `null` where the machine does not count them.
+    /// Data-TLB load misses; `null` if the machine does not count them.
     pub dtlb_misses: Option<u64>,
     /// Bytes that the device delivered (`/proc/self/io`).
     pub device_bytes: Option<u64>,
-    /// Pages of the data in the page cache; `null` where the kernel does not count them for this
-    /// user.
+    /// Pages of the data in the page cache; `null` if the kernel does not count them for this user.
     pub cached_pages: CachedPages,
-    /// How the state of the page cache was verified; `null` if it was not, and in results of
-    /// versions that did not say.
+    /// How the state of the page cache was verified; `null` if it was not, and in results of older
+    /// versions.
     #[serde(default)]
     pub cache_check: Option<CacheCheck>,
-    /// Of the bytes that the first operations bring, in order: the same for all backends in the
-    /// same repetition.
+    /// The checksum of the bytes of the first operations, which is the same for all backends in a
+    /// repetition.
     pub checksum: String,
 }
 
@@ -73,13 +72,13 @@ pub struct Cell {
 pub struct Latency {
     /// Half of the operations took at most this.
     pub p50: u64,
-    /// 90 %.
+    /// 90 % of the operations took at most this.
     pub p90: u64,
-    /// 99 %.
+    /// 99 % of the operations took at most this.
     pub p99: u64,
-    /// 99.9 %.
+    /// 99.9 % of the operations took at most this.
     pub p999: u64,
-    /// All.
+    /// The longest operation.
     pub max: u64,
 }
 
@@ -88,9 +87,9 @@ pub struct Latency {
 pub struct Resident {
     /// Before the first operation.
     pub start: u64,
-    /// The most that was sampled.
+    /// The largest sample.
     pub peak: u64,
-    /// After the last.
+    /// After the last operation.
     pub end: u64,
 }
 
@@ -99,7 +98,7 @@ pub struct Resident {
 pub struct RssSample {
     /// Microseconds since the first operation.
     pub at_us: u64,
-    /// Memory of the process's own.
+    /// Anonymous memory of the process.
     pub anon_bytes: u64,
     /// Mapped pages of files.
     pub file_bytes: u64,
@@ -119,7 +118,7 @@ pub struct Faults {
 pub struct CpuSeconds {
     /// In the program.
     pub user: f64,
-    /// In the kernel on its behalf.
+    /// In the kernel, for the program.
     pub system: f64,
 }
 
@@ -132,25 +131,25 @@ pub struct ContextSwitches {
     pub involuntary: u64,
 }
 
-/// An open loop that starts less than this share of its operations on time misses its rate.
+/// An open loop that reaches less than this share of its rate misses it.
 const RATE_SHARE_MIN: f64 = 0.95;
 
 impl Cell {
-    /// What it is compared within.
+    /// Returns the group in which the cell is compared.
     #[must_use]
     pub fn group(&self) -> Group {
         Group { workload: self.workload.clone(), setting: self.setting.clone(), cache: self.cache }
     }
 
-    /// Whether an open loop fell behind the rate that it was asked for. The latencies of such a cell
-    /// only tell how long it went on.
+    /// Returns whether an open loop fell behind its rate. The latencies of such a cell grow with the
+    /// length of the measurement.
     #[must_use]
     pub fn misses_rate(&self) -> bool {
         let reached = self.operations as f64 / self.seconds.max(1e-9);
         self.setting.rate_per_s.is_some_and(|asked| reached < asked as f64 * RATE_SHARE_MIN)
     }
 
-    /// A figure of fio's, not of a backend.
+    /// Returns whether fio was measured and not a backend.
     #[must_use]
     pub fn is_fio(&self) -> bool {
         self.backend.starts_with("fio:")

@@ -1,4 +1,4 @@
-//! The folder of a run: each cell as soon as it ends, everything at the end.
+//! The folder of a run. It gets each cell as soon as it ends, and the whole result at the end.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::{Cell, Run};
 use crate::failure::Failure;
 
-/// Where results go unless the user says otherwise.
+/// The default folder of results.
 pub(crate) const RESULTS: &str = "ringmain-results";
 
 /// Where a run keeps its files.
@@ -19,30 +19,33 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// The result itself.
+    /// Returns the path of the result.
     #[must_use]
     pub fn run_json(&self) -> PathBuf {
         self.path.join("run.json")
     }
 
-    /// The pictures.
+    /// Returns the path of the report.
     #[must_use]
     pub fn report_html(&self) -> PathBuf {
         self.path.join("report.html")
     }
 }
 
-/// Makes the folder: the one asked for, or `ringmain-results/<time>`. A result that is there stays.
+/// Makes the folder: the requested one, or `ringmain-results/<time>`. Returns an error if it has a
+/// result already.
 pub(crate) fn make_folder(asked: Option<&Path>) -> Result<RunFolder, Failure> {
     let failed = |path: &Path, source: io::Error| Failure::Usage {
-        message: format!("cannot make the folder {} for the result: {source}", path.display()),
+        message: format!("cannot create the folder {} for the result: {source}", path.display()),
     };
     if let Some(path) = asked {
         std::fs::create_dir_all(path).map_err(|source| failed(path, source))?;
         let folder = RunFolder { path: path.to_owned() };
         if folder.run_json().exists() {
-            let message =
-                format!("{} is there already; name another --out", folder.run_json().display());
+            let message = format!(
+                "{} exists already; name another folder with --out",
+                folder.run_json().display()
+            );
             return Err(Failure::Usage { message });
         }
         return Ok(folder);
@@ -64,17 +67,17 @@ pub(crate) fn make_folder(asked: Option<&Path>) -> Result<RunFolder, Failure> {
     Err(failed(parent, io::ErrorKind::AlreadyExists.into()))
 }
 
-/// Takes back a folder in which nothing came to lie, and those that were made for it.
+/// Removes the folder of a run, and the folders that were made for it, if they are empty.
 pub(crate) fn remove_empty(folder: &RunFolder, made: &[PathBuf]) {
     let own = [&folder.path].into_iter().filter(|path| path.starts_with(RESULTS));
     for path in own.chain(made) {
-        // Fails where there is something, and that is what is wanted.
+        // This fails for a folder that is not empty, as it should.
         let _ = std::fs::remove_dir(path);
     }
 }
 
-/// The run so far, for one that is ended by force: the run without cells, then a cell a line. Every
-/// command that takes a result takes this too.
+/// The log of a run, for a run that is killed: the run without cells, then one cell a line. Every
+/// command that reads a result reads this too.
 #[derive(Debug)]
 pub(crate) struct CellLog {
     path: PathBuf,
@@ -101,14 +104,14 @@ impl CellLog {
         self.file.write_all(&line).map_err(failed)
     }
 
-    /// `run.json` has it all now.
+    /// Removes the log, because `run.json` has everything now.
     pub(crate) fn remove(self) -> Result<(), Failure> {
         std::fs::remove_file(&self.path)
             .map_err(|source| Failure::WriteFile { path: self.path, source })
     }
 }
 
-/// `2026-11-16T08:00:00Z`, from the time since 1970. (Howard Hinnant's `civil_from_days`.)
+/// Formats the time since 1970 as `2026-11-16T08:00:00Z`, by Howard Hinnant's `civil_from_days`.
 pub(crate) fn utc(since_epoch: Duration) -> String {
     let seconds = since_epoch.as_secs();
     let (days, second) = (seconds / 86400, seconds % 86400);

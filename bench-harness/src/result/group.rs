@@ -5,8 +5,7 @@ use std::fmt;
 
 use super::{CacheState, Cell, Setting};
 
-/// What is compared with each other: the cells of one group differ only in the backend and the
-/// repetition.
+/// The name of a group. Its cells differ only in the backend and the repetition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group {
     /// The workload.

@@ -1,5 +1,5 @@
-//! Latency histograms as text: what `latency_histogram` of a cell holds, and what every
-//! HdrHistogram implementation reads.
+//! Latency histograms as text, as in `latency_histogram` of a cell. Every implementation of
+//! HdrHistogram reads them.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -11,7 +11,7 @@ use hdrhistogram::{AdditionError, Histogram};
 /// Why a histogram could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum HistogramError {
-    /// It does not fit the format.
+    /// The histogram does not fit the format.
     #[error("cannot write a latency histogram: {0}")]
     Encode(#[source] V2DeflateSerializeError),
     /// The text is not base64.
@@ -20,12 +20,12 @@ pub enum HistogramError {
     /// The bytes are not a compressed histogram.
     #[error("a latency histogram is damaged: {0}")]
     Decode(#[source] DeserializeError),
-    /// Two histograms have ranges that do not go together.
+    /// Two histograms have incompatible ranges.
     #[error("latency histograms cannot be added up: {0}")]
     Merge(#[source] AdditionError),
 }
 
-/// V2, deflated, in base64.
+/// Encodes a histogram: V2, deflated, in base64.
 pub fn encode(histogram: &Histogram<u64>) -> Result<String, HistogramError> {
     let mut bytes = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
@@ -33,7 +33,8 @@ pub fn encode(histogram: &Histogram<u64>) -> Result<String, HistogramError> {
     Ok(BASE64_STANDARD.encode(bytes))
 }
 
-/// What [`encode`] wrote. `None` for an empty text: latencies were not recorded one by one.
+/// Decodes the text of [`encode`]. Returns `None` for an empty text, which means that single latencies
+/// were not recorded.
 pub fn decode(text: &str) -> Result<Option<Histogram<u64>>, HistogramError> {
     if text.is_empty() {
         return Ok(None);
@@ -43,7 +44,7 @@ pub fn decode(text: &str) -> Result<Option<Histogram<u64>>, HistogramError> {
     histogram.map(Some).map_err(HistogramError::Decode)
 }
 
-/// All values of some histograms in one. `None` when there are no values.
+/// Merges histograms. Returns `None` if they have no values.
 pub fn merge<'a>(
     texts: impl IntoIterator<Item = &'a str>,
 ) -> Result<Option<Histogram<u64>>, HistogramError> {
@@ -52,7 +53,7 @@ pub fn merge<'a>(
         merged = match (merged, decode(text)?) {
             (merged, None) => merged,
             (None, Some(mut first)) => {
-                // Others may reach further than the first.
+                // Others may have larger values than the first.
                 first.auto(true);
                 Some(first)
             }
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_back() {
+    fn a_histogram_survives_a_round_trip() {
         for values in [&[][..], &[1], &[1, 1000, 1_000_000, 59_000_000_000]] {
             let histogram = of(values);
             assert_eq!(decode(&encode(&histogram).unwrap()).unwrap(), Some(histogram));

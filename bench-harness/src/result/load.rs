@@ -1,4 +1,4 @@
-//! A result read back from disk.
+//! Reads a result from disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 use crate::failure::Failure;
 use crate::result::{Run, SCHEMA_VERSION};
 
-/// The fields of an object, looked at by name only.
+/// The fields of an object, by name.
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
-/// Reads a `run.json`. The version is looked at before anything else, so that a result of another
-/// one is refused as such and not for a field that this program happens to miss.
+/// Reads a `run.json`. The version is checked first, so that a result of another version is refused for
+/// that reason and not because of a missing field.
 pub(crate) fn load_run(path: &Path) -> Result<Run, Failure> {
     let bytes =
         fs::read(path).map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
@@ -40,7 +40,7 @@ fn parse_run(bytes: &[u8]) -> Result<Run, String> {
     serde_json::from_slice(bytes).map_err(not_a_result)
 }
 
-/// The log of a run that was ended by force: its head on the first line, a cell on each other.
+/// Parses the log of a run that was killed: its head on the first line, a cell on each other line.
 fn split_log(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let (head, cells) = (&bytes[..end], &bytes[end + 1..]);
@@ -91,7 +91,7 @@ fn not_a_result(error: serde_json::Error) -> String {
     }
 }
 
-/// Enough of a text from a file to recognise it.
+/// Returns the start of a text.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -105,7 +105,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn a_result_comes_back() {
+    fn a_result_survives_a_round_trip() {
         let run = fixture::small_run();
         let text = serde_json::to_vec(&run).unwrap();
         let back = parse_run(&text).unwrap();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_is_refused_with_the_way_out() {
+    fn other_files_are_refused_with_a_hint() {
         let whole = serde_json::to_string(&fixture::small_run()).unwrap();
         let cut = &whole[..whole.len() / 2];
         let cases = [

@@ -1,5 +1,4 @@
-//! What a run leaves behind: `run.json`, whose schema is generated from these types, and the folder
-//! that it lies in.
+//! The result of a run: the types of `run.json`, from which its schema is generated, and its folder.
 
 mod cache;
 mod cell;

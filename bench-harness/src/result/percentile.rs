@@ -1,4 +1,4 @@
-//! Latencies at a percentile, and the growth of memory, of some cells.
+//! Percentiles of latencies and the growth of memory.
 
 use hdrhistogram::Histogram;
 
@@ -49,9 +49,9 @@ impl Percentile {
     }
 }
 
-/// Returns the latency in nanoseconds at a percentile of all operations of the cells, whose latencies
-/// the histogram holds. Without a histogram it is the median over the cells. Returns `None` if there
-/// are too few operations for that percentile: of fifty, none is the slowest of a thousand.
+/// Returns the latency in nanoseconds at a percentile of all operations of the cells. The histogram
+/// holds these latencies; without one, the median over the cells is returned. Returns `None` if there
+/// are too few operations: fifty operations have no p99.9.
 pub(crate) fn latency_ns(
     histogram: Option<&Histogram<u64>>,
     cells: &[&Cell],
@@ -66,7 +66,7 @@ pub(crate) fn latency_ns(
     is_known.then(|| histogram.value_at_quantile(percentile.quantile()) as f64)
 }
 
-/// By how much resident memory rose above its start.
+/// Returns the growth of resident memory from the start to the peak.
 pub(crate) fn growth(resident: &Resident) -> u64 {
     resident.peak.saturating_sub(resident.start)
 }

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::{Cell, GroupedCells, Host};
 use crate::plan::Plan;
 
-/// The version of `run.json`. A reader takes this one and refuses every other with a message.
-/// It rises when a field changes its meaning or goes away, not when one is added.
+/// The version of `run.json`. Readers refuse every other version. It increases when a field changes its
+/// meaning or is removed, not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// A whole run: what was asked, where, and every cell that was measured.
+/// A whole run: the plan, the machine and every measured cell.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// The version of this layout.
@@ -19,9 +19,9 @@ pub struct Run {
     pub ringmain_version: String,
     /// When the run began, in UTC: `2026-11-16T08:00:00Z`.
     pub started_at: String,
-    /// How long it took so far.
+    /// How long the run took so far.
     pub elapsed_s: f64,
-    /// False while it runs, and for ever if it was interrupted.
+    /// Whether all cells were measured: false during the run and if it was interrupted.
     pub complete: bool,
     /// The command line.
     pub command: Vec<String>,
@@ -31,7 +31,7 @@ pub struct Run {
     pub host: Host,
     /// Backends that were left out, and why.
     pub skipped: Vec<Skipped>,
-    /// What makes the numbers less trustworthy than they look.
+    /// Reasons to trust the numbers less.
     pub warnings: Vec<String>,
     /// Every cell of every repetition, in the order in which they were measured.
     pub cells: Vec<Cell>,
@@ -47,8 +47,7 @@ pub struct Skipped {
 }
 
 impl Run {
-    /// All cells by group and backend; backends in the order in which the plan names them, fio
-    /// last.
+    /// Returns all cells by group and backend. The backends are in the order of the plan, fio is last.
     #[must_use]
     pub fn grouped(&self) -> GroupedCells<'_> {
         let mut groups = GroupedCells::new();

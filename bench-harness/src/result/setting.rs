@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The parameters of a workload, those that apply to it.
+/// The parameters of a workload; those that do not apply are `None`.
 #[derive(
     Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -13,19 +13,19 @@ pub struct Setting {
     /// Bytes of one read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_bytes: Option<u64>,
-    /// Reads handed over at once.
+    /// Reads that are handed to the backend at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u32>,
-    /// Device requests in flight at most.
+    /// The largest number of device requests in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
     /// Threads that read at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Bytes read ahead at most, for those that have a window.
+    /// The largest number of bytes read ahead, for workloads with a window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_bytes: Option<u64>,
-    /// Operations a second at which an open loop starts them; none: as fast as they go.
+    /// Operations that an open loop starts in a second; `None`: as fast as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u64>,
     /// Which form of the workload: `sequential`, `shuffled`, `fresh`, `recycled`, `recorded times`.
@@ -37,14 +37,14 @@ impl Setting {
     /// The form of `replay` that starts each operation when it was recorded.
     pub(crate) const RECORDED_TIMES: &'static str = "recorded times";
 
-    /// Whether operations start at given times, so that their latency is what ranks.
+    /// Returns whether operations start at given times, so that their latency ranks.
     pub(crate) fn is_open_loop(&self) -> bool {
         self.rate_per_s.is_some() || self.variant.as_deref() == Some(Self::RECORDED_TIMES)
     }
 }
 
 impl fmt::Display for Setting {
-    /// `64 KiB × 32, depth 128`; nothing when there is nothing to say.
+    /// `64 KiB × 32, depth 128`; empty without parameters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         parts.extend(self.variant.clone());

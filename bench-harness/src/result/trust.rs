@@ -1,4 +1,4 @@
-//! Whether the numbers of a run can be trusted.
+//! Checks whether the numbers of a run can be trusted.
 
 use std::collections::BTreeMap;
 
@@ -6,37 +6,37 @@ use crate::failure::Failure;
 use crate::result::{CacheCheckMethod, Cell, Group, Run};
 use crate::stats::Summary;
 
-/// More than this of the processors' time spent on other things makes numbers doubtful.
+/// Above this share of the processors' time used by other programs, numbers are doubtful.
 const BUSY_SHARE_MAX: f64 = 0.10;
-/// The hypervisor taking away more than this does too.
+/// Above this share of the processors' time taken by the hypervisor, numbers are doubtful.
 const STEAL_SHARE_MAX: f64 = 0.05;
 
-/// All backends of a workload gave the same bytes; or which did not.
+/// Returns an error if backends returned different bytes in a group.
 pub(crate) fn same_bytes(run: &Run) -> Result<(), Failure> {
     let Some((group, checksums)) = differing(run).into_iter().next() else {
         return Ok(());
     };
     let told: Vec<String> = checksums.into_iter().map(|(sum, names)| told(sum, names)).collect();
     let message = format!(
-        "{group}: not all reads return the same bytes, so none of these numbers counts: {}",
+        "{group}: backends returned different bytes, so these numbers do not count: {}",
         told.join("; ")
     );
     Err(Failure::WrongBytes { message })
 }
 
-/// Takes the cells of groups in which backends return different bytes out of the running.
+/// Marks the cells of groups in which backends returned different bytes as invalid.
 pub(crate) fn discard_wrong_bytes(run: &mut Run) {
     let groups: Vec<Group> = differing(run).into_iter().map(|(group, _)| group).collect();
     for cell in run.cells.iter_mut().filter(|cell| groups.contains(&cell.group())) {
         cell.valid = false;
-        cell.invalid_reason = Some("backends return different bytes".into());
+        cell.invalid_reason = Some("backends returned different bytes".into());
     }
 }
 
-/// Who returned which bytes.
+/// The backends that returned each checksum.
 type Checksums<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
-/// The groups in which the checksums of one repetition differ.
+/// Returns the groups in which the checksums of one repetition differ.
 fn differing(run: &Run) -> Vec<(Group, Checksums<'_>)> {
     let mut groups: BTreeMap<(Group, u32), Checksums<'_>> = BTreeMap::new();
     for cell in run.cells.iter().filter(|cell| !cell.checksum.is_empty()) {
@@ -47,14 +47,14 @@ fn differing(run: &Run) -> Vec<(Group, Checksums<'_>)> {
     differing.map(|((group, _), checksums)| (group, checksums)).collect()
 }
 
-/// `xxh3:0123 from pread, uring`.
+/// Formats a checksum and its backends: `xxh3:0123 from pread, uring`.
 fn told(checksum: &str, mut backends: Vec<&str>) -> String {
     backends.sort_unstable();
     backends.dedup();
     format!("{checksum} from {}", backends.join(", "))
 }
 
-/// What makes the numbers less trustworthy than they look.
+/// Reasons to trust the numbers less.
 pub(crate) fn warnings(run: &Run) -> Vec<String> {
     let mut warnings = Vec::new();
     let load = &run.host.load;
@@ -81,7 +81,7 @@ pub(crate) fn warnings(run: &Run) -> Vec<String> {
         *reasons.entry(cell.invalid_reason.as_deref().unwrap_or("no reason")).or_default() += 1;
     }
     for (reason, count) in reasons {
-        warnings.push(format!("{count} cells do not count: {reason}"));
+        warnings.push(format!("{count} cells are invalid: {reason}"));
     }
     warnings.extend(sampled_states(run));
     warnings.extend(missed_rates(run));
@@ -89,23 +89,22 @@ pub(crate) fn warnings(run: &Run) -> Vec<String> {
     warnings
 }
 
-/// Where the kernel does not count cached pages for this user, the state of the page cache is only
-/// as sure as the samples.
+/// Warns if the state of the page cache was sampled, because the kernel does not count cached pages for
+/// this user.
 fn sampled_states(run: &Run) -> Option<String> {
     let checks = run.cells.iter().filter(|cell| cell.valid).filter_map(|cell| cell.cache_check);
     let sampled = checks.filter(|check| check.method == CacheCheckMethod::Sampled);
     let least = sampled.max_by(|a, b| a.off_share_max().total_cmp(&b.off_share_max()))?;
     Some(format!(
-        "the kernel tells only owners and writers of a file what it has cached of it, so the state \
-         of the page cache before each cell is {least}: with 95 % confidence at most {:.1} % of the \
-         pages were in another state; whether reads left the page cache as it was could not be \
-         checked",
+        "the kernel counts the cached pages of a file only for its owner and for users who may write \
+         to it, so the state of the page cache before each cell was {least}: with 95 % confidence at \
+         most {:.1} % of the pages were in another state; it is unknown whether reads left the page \
+         cache as it was",
         100.0 * least.off_share_max()
     ))
 }
 
-/// Names the groups in which the repetitions spread too widely to rank backends that lie close
-/// together.
+/// Warns of groups in which the repetitions spread too widely to rank backends that are close together.
 pub(crate) fn spread_warning(run: &Run) -> Option<String> {
     let mut wide = Vec::new();
     for (group, backends) in run.grouped() {
@@ -124,8 +123,8 @@ pub(crate) fn spread_warning(run: &Run) -> Option<String> {
     })
 }
 
-/// How far the repetitions of a backend lie apart, if that is too far to rank it. In an open loop the
-/// latency ranks, else the throughput.
+/// Returns the spread of the repetitions of a backend if it is too wide. In an open loop the latency
+/// ranks, else the throughput.
 fn spread(group: &Group, cells: &[&Cell]) -> Option<f64> {
     let figure = |cell: &Cell| match group.setting.is_open_loop() {
         true => cell.latency_ns.p99 as f64,
@@ -137,7 +136,7 @@ fn spread(group: &Group, cells: &[&Cell]) -> Option<f64> {
     summary.spread().filter(|_| summary.is_too_wide())
 }
 
-/// Names the backends that could not keep the rate of an open loop.
+/// Warns of backends that could not keep the rate of an open loop.
 fn missed_rates(run: &Run) -> Option<String> {
     let missed = run.cells.iter().filter(|cell| cell.valid && cell.misses_rate());
     let mut told: Vec<String> =
@@ -162,7 +161,7 @@ mod tests {
     use crate::result::CacheState::{Cold, Warm};
 
     #[test]
-    fn a_state_that_was_sampled_is_told_with_how_sure_it_is() {
+    fn a_sampled_state_is_mentioned_with_its_confidence() {
         let check = |method| {
             let mut all = vec![cell("pread", Cold, 0, 1e9)];
             let (pages, pages_checked, pages_off) = (131_072, 128, 0);
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_spreads_are_warned_of() {
+    fn wide_spreads_cause_a_warning() {
         let mut all = cells(&mut Dice(10), "pread", Cold, 1e9, 0.02, 5);
         all.extend(cells(&mut Dice(11), "uring", Cold, 2e9, 0.4, 5));
         let warning = spread_warning(&run(all)).unwrap();
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_with_different_bytes_is_out_and_no_other() {
+    fn only_the_group_with_different_bytes_is_invalid() {
         let mut all = vec![cell("pread", Cold, 0, 1e9), cell("uring", Cold, 0, 2e9)];
         all.extend([cell("pread", Warm, 0, 1e9), cell("uring", Warm, 0, 2e9)]);
         all[1].checksum = "01".into();

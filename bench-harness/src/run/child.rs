@@ -1,4 +1,4 @@
-//! This program started again, to carry out one order.
+//! Child processes: this program is started again for each work order.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -14,10 +14,10 @@ use crate::failure::Failure;
 use crate::result::Cell;
 use crate::system::interrupt;
 
-/// Has a child measure one cell.
+/// Measures one cell in a child process.
 pub(super) fn run_child(task: &Task) -> Result<Cell, Failure> {
     match ask_child(&WorkOrder::Measure(Box::new(task.clone()))) {
-        // Under a memory limit that the kernel ends the process, or refuses it memory, is a result.
+        // Under a memory limit, a child that is killed or gets no memory is a result.
         Err(Failure::Worker { message, is_killed }) if task.memory_limit.is_some() => {
             let how = if is_killed { "did not survive" } else { "failed under" };
             let reason = format!("{how} the memory limit: {message}");
@@ -42,7 +42,7 @@ pub(crate) fn ask_child<T: DeserializeOwned>(order: &WorkOrder) -> Result<T, Fai
     interrupt::watch_child(child.id());
     let text = serde_json::to_vec(order)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A child that died before reading it is reported below, with what it said.
+        // A child that died before reading its order is reported below.
         let _ = stdin.write_all(&text);
     }
     let output = child.wait_with_output();
@@ -54,7 +54,7 @@ pub(crate) fn ask_child<T: DeserializeOwned>(order: &WorkOrder) -> Result<T, Fai
     Err(failure_of(&output))
 }
 
-/// Why a child ended without an answer.
+/// Returns why a child ended without an answer.
 fn failure_of(output: &Output) -> Failure {
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.trim().trim_start_matches("error: ");
@@ -70,7 +70,7 @@ fn failure_of(output: &Output) -> Failure {
     Failure::Worker { message, is_killed: signal == Some(signals::KILL) }
 }
 
-/// Their numbers, as a status tells them.
+/// Signal numbers, as in an exit status.
 mod signals {
     use nix::sys::signal::Signal;
 
@@ -80,10 +80,10 @@ mod signals {
     pub(super) const TERM: i32 = Signal::SIGTERM as i32;
 }
 
-/// What starts this program, where that is not its own executable.
+/// The command that starts this program, if that is not its executable.
 static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Says how this program is started. Nothing: by its own executable. What was said first holds.
+/// Sets the command that starts this program; empty: its executable. Only the first call counts.
 pub(crate) fn start_again_by(program: Vec<OsString>) {
     let _ = PROGRAM.set(program);
 }
@@ -94,7 +94,7 @@ fn this_program() -> Result<Command, Failure> {
         command.args(first);
         return Ok(command);
     }
-    // The program itself, even if its file was replaced meanwhile.
+    // This is the running program even if its file was replaced.
     let link = PathBuf::from("/proc/self/exe");
     if link.exists() {
         return Ok(Command::new(link));

@@ -1,4 +1,4 @@
-//! A backend that returns one wrong byte: the harness must notice.
+//! A backend that returns one wrong byte, for tests of the harness.
 
 use std::ops::Range;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ringmain::backends::{FileHandle, MappedRange, Read, Result};
 use ringmain::{BackendKind, Capabilities, ReadBackend};
 
-/// Where in each file the wrong byte is.
+/// The offset of the wrong byte in each file.
 const WRONG_AT: u64 = 12_345;
 
 /// Reads through another backend and then changes one byte.
@@ -51,7 +51,7 @@ impl ReadBackend for Corrupting {
         self.0.release(file, range)
     }
 
-    /// Nothing without a copy: a mapping cannot be changed.
+    /// Maps nothing, because a mapping cannot be changed.
     fn map(&self, _: &FileHandle, _: Range<u64>) -> Result<Option<MappedRange>> {
         Ok(None)
     }

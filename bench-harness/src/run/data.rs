@@ -1,4 +1,4 @@
-//! What the workloads of a run read: made for it in a temporary folder, or the user's own.
+//! The data of a run: made in a temporary folder, or files of the user.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::text::progress::Progress;
 use crate::text::size::format_bytes_short;
 use crate::workload::Workload;
 
-/// The data of a run. Data that was made goes away with it.
+/// The data of a run. Data that was made is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct DataSets {
     folder: Option<TempDir>,
@@ -25,9 +25,9 @@ pub(crate) struct DataSets {
 }
 
 impl DataSets {
-    /// Makes or finds what the workloads need. Those for which the user's own data is nothing are
-    /// taken off the list, unless the plan names them.
-    /// Refuses data that would have to be warm in less than `page_cache_bytes_max`.
+    /// Makes or finds the data of the workloads. Removes workloads from the list that cannot read the
+    /// user's data; returns an error if the plan names them. Also returns an error if the data has to be
+    /// warm and is larger than `page_cache_bytes_max`.
     pub(crate) fn prepare(
         plan: &Plan,
         workloads: &mut Vec<&'static dyn Workload>,
@@ -63,15 +63,15 @@ impl DataSets {
             fitting.push(*workload);
         }
         if fitting.len() < workloads.len() && !plan.workloads.is_empty() || fitting.is_empty() {
-            let message = format!("{} holds nothing for these workloads to read", path.display());
+            let message = format!("{} has no data that these workloads can read", path.display());
             return Err(Failure::Usage { message });
         }
         *workloads = fitting;
         Ok(Self { folder: None, sets })
     }
 
-    /// A copy for each cache state: one that stays warm, one that stays cold. Otherwise every
-    /// other cell would have to read the file anew, through the page cache.
+    /// Makes a copy for each cache state, so that one stays warm and one stays cold. With a single copy,
+    /// every other cell would have to read it into the page cache again.
     fn make(
         plan: &Plan,
         workloads: &[&'static dyn Workload],
@@ -107,13 +107,13 @@ impl DataSets {
         Ok(Self { folder: Some(folder), sets })
     }
 
-    /// The files that a workload reads in a cache state.
+    /// Returns the files that a workload reads in a cache state.
     pub(crate) fn files(&self, workload: &dyn Workload, cache: CacheState) -> &[PathBuf] {
         self.sets.get(&(workload.data_name(), cache)).map_or(&[], Vec::as_slice)
     }
 
-    /// One set of files for each kind of data, those that are warm where there are any: all copies
-    /// hold the same bytes.
+    /// Returns one set of files for each kind of data, the warm copy if there is one: all copies hold the
+    /// same bytes.
     pub(crate) fn kinds(&self) -> Vec<&[PathBuf]> {
         let mut kinds: BTreeMap<&str, &[PathBuf]> = BTreeMap::new();
         for ((name, cache), files) in &self.sets {
@@ -125,12 +125,12 @@ impl DataSets {
         kinds.into_values().collect()
     }
 
-    /// Any file of them, to try backends with.
+    /// Returns any file of the data, to describe its storage.
     pub(crate) fn sample(&self) -> Option<&Path> {
         self.sets.values().flatten().next().map(PathBuf::as_path)
     }
 
-    /// Removes what was made.
+    /// Removes the data that was made.
     pub(crate) fn remove(self) -> Result<(), Failure> {
         let Some(folder) = self.folder else {
             return Ok(());
@@ -140,8 +140,8 @@ impl DataSets {
     }
 }
 
-/// Refuses what could only fail later: names that no result can hold, files whose state in the
-/// page cache cannot be verified, and files that cannot be warm because they are larger than memory.
+/// Returns an error for files that would fail later: names that a result cannot hold, files whose state
+/// in the page cache cannot be verified, and files that have to be warm and are larger than memory.
 fn check_own(
     files: Vec<PathBuf>,
     caches: &[CacheState],
@@ -149,7 +149,7 @@ fn check_own(
 ) -> Result<(), Failure> {
     if let Some(path) = files.iter().find(|path| path.to_str().is_none()) {
         let path = path.display();
-        let message = format!("{path}: a result can only tell of names that are UTF-8");
+        let message = format!("{path}: a result can hold only names that are UTF-8");
         return Err(Failure::Usage { message });
     }
     cache::check_verifiable(&files)?;
@@ -158,7 +158,7 @@ fn check_own(
     check_warm(bytes, caches, page_cache_bytes_max)
 }
 
-/// Refuses data that is to be warm and fits neither into free memory nor into the memory limit.
+/// Returns an error if data that has to be warm does not fit into free memory or the memory limit.
 fn check_warm(
     bytes: u64,
     caches: &[CacheState],
@@ -175,7 +175,7 @@ fn check_warm(
     for (available, what) in places {
         if let Some(available) = available.filter(|available| warm_bytes > *available) {
             let message = format!(
-                "{} cannot be held warm in {} {what}; measure with --cache cold, or less data",
+                "{} cannot be warm in {} {what}; use --cache cold, or less data",
                 format_bytes_short(warm_bytes as f64),
                 format_bytes_short(available as f64)
             );
@@ -185,7 +185,7 @@ fn check_warm(
     Ok(())
 }
 
-/// Where data is made: the folder asked for, or the current one.
+/// Returns the folder in which data is made: the requested one, or the current one.
 fn folder_for_data(plan: &Plan) -> Result<PathBuf, Failure> {
     let dir = plan.data.scratch.as_deref().unwrap_or(Path::new("."));
     std::fs::canonicalize(dir).map_err(|source| Failure::ReadFile { path: dir.to_owned(), source })

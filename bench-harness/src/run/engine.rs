@@ -21,7 +21,7 @@ pub(super) fn open_engine(task: &Task) -> Result<Engine, Failure> {
     build_engine(task.backend, options, memory_limit_bytes, task.corrupt)
 }
 
-/// The backend as it is by default.
+/// Opens the backend with its default options.
 pub(crate) fn open_backend_of(backend: BackendChoice, corrupt: bool) -> Result<Engine, Failure> {
     build_engine(backend, BackendOptions::default(), 64 << 20, corrupt)
 }
@@ -37,7 +37,7 @@ fn build_engine(
         .options(options.clone())
         .backend(backend.kind)
         .memory_limit_bytes(memory_limit_bytes)
-        // `auto` is to be measured as it is for everybody.
+        // `auto` is measured without the profile of this user.
         .ignore_profile();
     if corrupt {
         let opened = open_backend(backend.kind, &options)?;

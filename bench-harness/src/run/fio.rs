@@ -1,4 +1,4 @@
-//! fio on the same file, block size, depth and cache state, as a yardstick.
+//! fio on the same file with the same block size, depth and cache state, for comparison.
 
 use std::process::{Command, Stdio};
 
@@ -19,12 +19,12 @@ pub(crate) struct Fio {
     is_direct: bool,
 }
 
-/// Those it is run with: what `pread`, `mmap` and `uring` do.
+/// The engines of fio that do what `pread`, `mmap` and `uring` do.
 const ENGINES: [(&str, bool); 4] =
     [("psync", false), ("mmap", false), ("io_uring", true), ("io_uring", false)];
 
 impl Fio {
-    /// The ways to run it, or why it cannot be run.
+    /// Returns the ways to run fio, or an error if it is not installed.
     pub(crate) fn find(plan: &Plan) -> Result<Vec<Self>, Failure> {
         if !plan.with_fio {
             return Ok(Vec::new());
@@ -38,20 +38,20 @@ impl Fio {
         Ok(ENGINES.map(|(engine, is_direct)| Self { engine, is_direct }).to_vec())
     }
 
-    /// What `fio --version` says; `None` where it is not installed.
+    /// Returns the output of `fio --version`; `None` if fio is not installed.
     pub(crate) fn version() -> Option<String> {
         let output = Command::new("fio").arg("--version").stderr(Stdio::null()).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| text.trim().to_owned())
     }
 
-    /// `fio:psync`, `fio:io_uring`, `fio:io_uring-buffered`.
+    /// Returns `fio:psync`, `fio:io_uring`, `fio:io_uring-buffered`.
     pub(crate) fn name(&self) -> String {
         let buffered = if self.engine == "io_uring" && !self.is_direct { "-buffered" } else { "" };
         format!("fio:{}{buffered}", self.engine)
     }
 
-    /// The backend that reads likewise.
+    /// Returns the backend that reads in the same way.
     pub(crate) fn counterpart(&self) -> BackendChoice {
         BackendChoice::plain(match self.engine {
             "psync" => BackendKind::Pread,
@@ -60,8 +60,8 @@ impl Fio {
         })
     }
 
-    /// It knows blocks of a single file, and no cache that is half warm. With several threads each
-    /// of its jobs would read the whole file again, which is other work.
+    /// Returns whether fio can do the work of a cell. It reads blocks of a single file and has no half-warm
+    /// cache. With several threads each of its jobs would read the whole file, which is other work.
     pub(crate) fn can_do(task: &Task) -> bool {
         workload::by_name(&task.workload).is_ok_and(|workload| workload.takes(Parameter::Fio))
             && task.cached_files.len() == 1
@@ -70,7 +70,7 @@ impl Fio {
             && task.setting.threads.unwrap_or(1) == 1
     }
 
-    /// Runs it for one cell, with as many requests in flight as the cell has at most.
+    /// Runs fio for one cell, with the depth of the cell.
     pub(crate) fn run(&self, task: &Task) -> Result<Cell, Failure> {
         let prepared = cache::prepare(&task.cached_files, task.cache, task.sample_seed())?;
         let output = self
@@ -83,7 +83,7 @@ impl Fio {
             return Err(failed(format!("{said} ({})", output.status)));
         }
         let report: Report = parse(&output.stdout)
-            .ok_or_else(|| failed("its JSON output cannot be understood".into()))?;
+            .ok_or_else(|| failed("its JSON output cannot be parsed".into()))?;
         let Some(job) = report.jobs.into_iter().next() else {
             return Err(failed("its output has no job".into()));
         };
@@ -107,7 +107,7 @@ impl Fio {
         let mode = if task.workload == "seq" { "read" } else { "randread" };
         let mut command = Command::new("fio");
         for path in &task.cached_files {
-            // A colon would begin another file's name.
+            // A colon would start the name of another file.
             let name = path.display().to_string().replace(':', "\\:");
             command.arg(format!("--filename={name}"));
         }
@@ -115,10 +115,10 @@ impl Fio {
             "--name=ringmain".into(),
             "--readonly".into(),
             "--output-format=json".into(),
-            // Left to itself it would drop the cache that has just been prepared.
+            // By default fio drops the cache that was just prepared.
             "--invalidate=0".into(),
             "--fadvise_hint=0".into(),
-            // From the submission to the end, as the backends are measured.
+            // Measured from the submission, as for the backends.
             "--clat_percentiles=0".into(),
             "--lat_percentiles=1".into(),
             "--thread".into(),
@@ -143,11 +143,15 @@ impl Fio {
 
 /// fio counts time in whole milliseconds.
 fn too_short(read: &Direction) -> Option<String> {
-    (read.io_bytes == 0 || read.runtime < 20)
-        .then(|| format!("fio ran for {} ms, too short for what it counts in", read.runtime))
+    (read.io_bytes == 0 || read.runtime < 20).then(|| {
+        format!(
+            "fio ran for {} ms, which is too short because it counts whole milliseconds",
+            read.runtime
+        )
+    })
 }
 
-/// What precedes the JSON are fio's notes.
+/// Parses the output of fio, which may start with notes.
 fn parse(output: &[u8]) -> Option<Report> {
     let start = output.iter().position(|byte| *byte == b'{')?;
     serde_json::from_slice(&output[start..]).ok()
@@ -190,8 +194,8 @@ impl JobReport {
         cell.reads = self.read.total_ios;
         cell.operations = self.read.total_ios;
         cell.throughput_bytes_per_s = self.read.bw_bytes;
-        // Its latencies are of single reads; where the backends' are of batches they are another
-        // quantity, and left out.
+        // fio reports latencies of single reads. They are left out if those of the backends are of
+        // batches.
         if cell.setting.batch.unwrap_or(1) == 1 {
             let at = |name: &str| self.read.lat_ns.percentile.get(name).copied().unwrap_or(0);
             cell.latency_ns = Latency {

@@ -1,4 +1,4 @@
-//! What is measured of a plan: the settings of each workload that the data is large enough for.
+//! The settings of each workload that the data is large enough for.
 
 use std::path::PathBuf;
 
@@ -59,7 +59,7 @@ fn try_setting(
         .memory_limit_bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
         .build()?;
     let (seed, threads) = (plan.seed, u64::from(setting.threads.unwrap_or(1)));
-    // All at once, as they will be: their buffers come out of one pool.
+    // All at once, because their buffers come from one pool.
     let open = |thread| workload.open(&JobSpec { engine, setting, files, seed, thread, threads });
     (0..threads).map(open).collect::<Result<Vec<_>, _>>().map(drop)
 }

@@ -1,12 +1,12 @@
-//! A limit on the memory of the measured processes: a control group where one can be made, a
-//! resource limit elsewhere.
+//! Limits the memory of the measured processes by a control group, or by a resource limit if no group
+//! can be made.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::run::task::MemoryLimit;
 
-/// What the children of a run are put into. Goes away with the run.
+/// The memory limit of the children of a run; a control group is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct MemoryLimiter {
     limit: MemoryLimit,
@@ -15,8 +15,8 @@ pub(crate) struct MemoryLimiter {
 }
 
 impl MemoryLimiter {
-    /// Makes a control group with the limit; where that is not allowed, falls back on
-    /// `RLIMIT_DATA` and says why.
+    /// Makes a control group with the limit. If that is not allowed, uses `RLIMIT_DATA` and returns a
+    /// warning.
     pub(crate) fn new(bytes: u64) -> (Self, Option<String>) {
         match make_group(bytes) {
             Ok(group) => {
@@ -25,15 +25,15 @@ impl MemoryLimiter {
             }
             Err(reason) => {
                 let warning = format!(
-                    "no control group for the memory limit ({reason}): the limit holds for \
-                     anonymous memory only, not for the page cache"
+                    "cannot make a control group for the memory limit ({reason}): the limit \
+                     applies to anonymous memory only, not to the page cache"
                 );
                 (Self { limit: MemoryLimit::Rlimit { bytes }, bytes, group: None }, Some(warning))
             }
         }
     }
 
-    /// What the page cache of the children may hold; `None` where the limit does not count it.
+    /// Returns the limit of the children's page cache; `None` if the limit does not include it.
     pub(crate) fn page_cache_bytes_max(&self) -> Option<u64> {
         self.group.is_some().then_some(self.bytes)
     }
@@ -44,7 +44,7 @@ impl MemoryLimiter {
 }
 
 impl Drop for MemoryLimiter {
-    /// All children are gone by now; a group that still has one stays behind, harmless.
+    /// All children have ended by now. A group that still has one cannot be removed, which is harmless.
     fn drop(&mut self) {
         if let Some(group) = &self.group {
             let _ = fs::remove_dir(group);
@@ -52,7 +52,7 @@ impl Drop for MemoryLimiter {
     }
 }
 
-/// Makes a group below our own, in the hierarchy of version 1 or 2.
+/// Makes a group below the group of this process, in the hierarchy of version 1 or 2.
 fn make_group(bytes: u64) -> Result<PathBuf, String> {
     let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
     let mut reasons = Vec::new();
@@ -65,7 +65,7 @@ fn make_group(bytes: u64) -> Result<PathBuf, String> {
     Err(if reasons.is_empty() { "none is mounted".into() } else { reasons.join("; ") })
 }
 
-/// Where a memory group could be made, by `/proc/self/cgroup`: lines of `id:controllers:path`.
+/// Returns the places for a memory group, from the lines `id:controllers:path` of `/proc/self/cgroup`.
 fn candidates(own: &str) -> Vec<(PathBuf, &'static str)> {
     let mut places = Vec::new();
     for line in own.lines() {
@@ -77,7 +77,7 @@ fn candidates(own: &str) -> Vec<(PathBuf, &'static str)> {
         if controllers.split(',').any(|name| name == "memory") {
             let root = Path::new("/sys/fs/cgroup/memory");
             places.push((root.join(path), "memory.limit_in_bytes"));
-            // In a container the path is the host's; what is mounted is the container's own.
+            // In a container the path is that of the host, but the mount is that of the container.
             places.push((root.to_owned(), "memory.limit_in_bytes"));
         } else if controllers.is_empty() {
             let root = Path::new("/sys/fs/cgroup");
@@ -90,7 +90,7 @@ fn candidates(own: &str) -> Vec<(PathBuf, &'static str)> {
 
 fn make_group_in(parent: &Path, limit_file: &str, bytes: u64) -> std::io::Result<PathBuf> {
     let group = parent.join(format!("ringmain-{}", std::process::id()));
-    // Never in a plain folder, where this would succeed and mean nothing.
+    // In an ordinary folder this would succeed without effect.
     if !parent.join("cgroup.procs").exists() {
         return Err(std::io::ErrorKind::NotFound.into());
     }

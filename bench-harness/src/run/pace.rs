@@ -1,16 +1,16 @@
-//! When operations start.
+//! The times at which operations start.
 
 use std::time::Duration;
 
 use crate::measure::Clock;
 use crate::result::Setting;
 
-/// How far ahead of its time a thread stops sleeping and watches the clock: a sleep may take this
-/// much longer than asked.
+/// A thread stops sleeping this long before an operation and watches the clock, because a sleep may
+/// take this much longer than requested.
 const SPIN_NS: u64 = 100_000;
 
-/// An open loop: operations start at given times, so that those that wait behind a stall count its
-/// time as theirs. (A closed loop starts each when the one before has ended.)
+/// An open loop: operations start at given times, so that a stall counts for all operations that wait
+/// behind it. (A closed loop starts each operation when the one before has ended.)
 #[derive(Debug)]
 pub(crate) struct Pace {
     clock: Clock,
@@ -24,15 +24,15 @@ pub(crate) struct Pace {
 /// When the operations are meant to start.
 #[derive(Debug)]
 enum Times {
-    /// At a rate: this many ticks from one operation of this thread to the next. Whole ticks would be
-    /// wrong by half at a thousand million a second.
+    /// At a rate: this many ticks lie between two operations of this thread. Whole ticks would be wrong by
+    /// half at a thousand million operations a second.
     Regular { interval: f64, operations: u64 },
-    /// When the job says.
+    /// At the times of the job.
     OfTheJob,
 }
 
 impl Pace {
-    /// The pace of one thread of several that take turns; `None` for a closed loop.
+    /// Returns the pace of one of several threads that take turns; `None` for a closed loop.
     pub(crate) fn of(
         setting: &Setting,
         clock: &Clock,
@@ -55,8 +55,8 @@ impl Pace {
         })
     }
 
-    /// Waits for the next operation's time, and returns when it was meant to start.
-    /// `due_ns` is asked for the times of a job.
+    /// Waits for the time of the next operation, and returns it. `due_ns` returns the time of the next
+    /// operation of the job.
     pub(crate) fn wait(&mut self, due_ns: impl FnOnce() -> Option<u64>) -> u64 {
         let intended = match &mut self.times {
             Times::Regular { interval, operations } => {
@@ -73,7 +73,7 @@ impl Pace {
         intended
     }
 
-    /// Starts another pass: the times of a job count from now on.
+    /// Starts another pass: the times of the job count from now.
     pub(crate) fn restart(&mut self, intended: u64) -> u64 {
         match self.times {
             Times::Regular { .. } => intended,
@@ -98,7 +98,7 @@ impl Pace {
         self.spun += now - watched_from;
     }
 
-    /// Processor time that went into waiting.
+    /// Returns the processor time that was spent waiting.
     pub(crate) fn spun_ns(&self) -> u64 {
         self.clock.to_ns(self.spun)
     }
@@ -133,7 +133,7 @@ mod tests {
         let mut pace = Pace::of(&at_rate(1000), &clock, 1, 0, clock.ticks()).unwrap();
         let first = pace.wait(|| None);
         std::thread::sleep(Duration::from_millis(20));
-        // Ten more were due during the stall: none waits, each counts from its own time.
+        // Ten more operations were due during the stall; none of them waits.
         for number in 1..=10 {
             let intended = pace.wait(|| None);
             assert!(clock.to_ns(intended - first).abs_diff(number * 1_000_000) < 1000);

@@ -9,7 +9,7 @@ use crate::measure::{Clock, Latencies};
 use crate::result::CacheState;
 use crate::workload::{self, Job};
 
-/// What one thread, or all of them together, read.
+/// The result of the measured loop, of one thread or of all together.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(super) bytes: u64,
@@ -26,7 +26,7 @@ impl Reading {
         Self { bytes: 0, reads: 0, operations: 0, elapsed_ns: 0, spun_ns: 0, latencies }
     }
 
-    /// Threads run at the same time: the slowest one's time is everybody's.
+    /// Adds another thread. Threads run at the same time, so the longest time counts.
     fn add(&mut self, other: &Self) {
         self.bytes += other.bytes;
         self.reads += other.reads;
@@ -37,7 +37,7 @@ impl Reading {
     }
 }
 
-/// Runs every job on a thread of its own; a single one on this thread.
+/// Runs every job on its own thread; a single job on this thread.
 pub(super) fn read_on_threads(
     task: &Task,
     jobs: &mut [Box<dyn Job>],
@@ -73,7 +73,7 @@ pub(super) fn read_on_threads(
     })
 }
 
-/// What the threads wait for, so that they start together or not at all.
+/// A gate that lets all threads start together, or none.
 #[derive(Debug, Default)]
 struct Gate {
     signal: Mutex<Option<Signal>>,
@@ -146,7 +146,7 @@ pub(crate) fn read(
     Ok(reading)
 }
 
-/// The thread's share of the operations asked for.
+/// Returns the number of operations of this thread.
 fn operations_of(task: &Task, threads: u64, thread: u64) -> u64 {
     match task.operations {
         None => u64::MAX,

@@ -1,5 +1,4 @@
-//! Carries out a plan: every cell in a fresh process, repeated, in an order shuffled anew for each
-//! repetition.
+//! Measures every cell in a fresh process. The order is shuffled again for each repetition.
 
 use super::child::run_child;
 use super::data::DataSets;
@@ -15,14 +14,14 @@ use crate::text::progress::Progress;
 use crate::text::size::Bytes;
 use crate::workload::Permutation;
 
-/// Who reads in a cell.
+/// The reader of a cell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
     Backend(BackendChoice),
     Fio(Fio),
 }
 
-/// All cells of a plan, once.
+/// All cells of a plan, for one repetition.
 #[derive(Clone, Debug)]
 pub(crate) struct Runner {
     cells: Vec<(Reader, Task)>,
@@ -31,7 +30,7 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// Multiplies out workloads, cache states, settings and backends.
+    /// Lists every combination of workloads, cache states, settings and backends.
     pub(crate) fn new(
         plan: &Plan,
         jobs: &[Settings],
@@ -63,13 +62,13 @@ impl Runner {
         Ok(Self { cells, repetitions: plan.repetitions, seed: plan.seed })
     }
 
-    /// How many cells there are, all repetitions together.
+    /// Returns the number of cells in all repetitions.
     pub(crate) fn cells(&self) -> u64 {
         self.cells.len() as u64 * u64::from(self.repetitions)
     }
 
-    /// Measures everything, handing over each cell as soon as it is there. Ends early, without an
-    /// error, when the user wants it to.
+    /// Measures all cells and passes each to `done`. Returns early, without an error, if the user
+    /// interrupts the run.
     pub(crate) fn run(
         &self,
         limiter: Option<&MemoryLimiter>,
@@ -79,7 +78,7 @@ impl Runner {
     ) -> Result<(), Failure> {
         let count = self.cells.len() as u64;
         for repetition in 0..self.repetitions {
-            // A keyed permutation of the cells: drift hits all backends alike.
+            // The order is shuffled so that drift affects all backends alike.
             let order = Permutation::new(count, self.seed.wrapping_add(u64::from(repetition)));
             for index in 0..count {
                 let (reader, task) = &self.cells[order.at(index) as usize];
@@ -94,7 +93,7 @@ impl Runner {
                 match reader.measure(&task) {
                     _ if interrupt::is_requested() => return Ok(()),
                     Ok(cell) => done(cell)?,
-                    // The request makes no sense: no other cell would fare better.
+                    // The request makes no sense, so the other cells would fail too.
                     Err(failure @ Failure::Usage { .. }) => return Err(failure),
                     Err(failure) => done(Cell::failed(reader.name(), &task, failure.to_string()))?,
                 }
@@ -105,7 +104,8 @@ impl Runner {
     }
 }
 
-/// Memory for the engine's buffers: what the plan says, or enough for all threads' batches.
+/// Returns the memory for the engine's buffers: that of the plan, or enough for the batches of all
+/// threads.
 pub(crate) fn buffer_bytes(plan: &Plan, setting: &Setting) -> u64 {
     if let Some(Bytes(bytes)) = plan.buffer_bytes {
         return bytes;
@@ -113,7 +113,7 @@ pub(crate) fn buffer_bytes(plan: &Plan, setting: &Setting) -> u64 {
     let threads = u64::from(setting.threads.unwrap_or(1));
     let block = setting.block_bytes.unwrap_or(0);
     let batches = block.saturating_mul(setting.batch.unwrap_or(1).into()).saturating_mul(threads);
-    // An engine hands out half of its memory and reads through the other.
+    // An engine lends half of its memory and reads through the other half.
     BUFFER_BYTES_MIN.saturating_mul(threads).max(batches.saturating_mul(4))
 }
 

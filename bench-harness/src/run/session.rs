@@ -43,20 +43,20 @@ pub(crate) fn measure(
     }
 }
 
-/// A plan with nothing left open: its data is there, and every cell is listed.
+/// A plan that is ready to be measured: its data exists, and every cell is listed.
 struct Prepared {
-    /// Without cells so far.
+    /// The run, without cells so far.
     run: Run,
     runner: Runner,
     data: DataSets,
     limiter: Option<MemoryLimiter>,
 }
 
-/// Room that a result takes in any case.
+/// The smallest size of a result.
 const RESULT_BYTES: u64 = 1 << 20;
 
 impl Prepared {
-    /// Refuses everything that cannot be measured here, before the first cell.
+    /// Prepares everything. Returns an error for a plan that cannot be measured here.
     fn from_plan(mut plan: Plan, folder: &RunFolder) -> Result<Self, Failure> {
         check_space(&folder.path, RESULT_BYTES, "--out")?;
         let mut workloads = workload::planned(&plan)?;
@@ -94,7 +94,7 @@ impl Prepared {
     }
 }
 
-/// Measures every cell and saves the result, also when it was interrupted or went wrong.
+/// Measures every cell and saves the result, even if the run fails or is interrupted.
 fn run_cells(
     runner: &Runner,
     run: &mut Run,
@@ -125,9 +125,9 @@ fn run_cells(
     outcome
 }
 
-/// Has every backend read all of the data once.
+/// Lets every backend read all of the data once.
 fn verify_all(plan: &Plan, data: &DataSets, corrupt: Option<BackendChoice>) -> Result<(), Failure> {
-    // The files of a trace are only read where the trace says.
+    // The files of a trace are read only at the places in the trace.
     if plan.data.trace.is_some() {
         return Ok(());
     }
@@ -157,7 +157,7 @@ fn new_run(plan: Plan, skipped: Vec<Skipped>, sample: Option<&Path>) -> Run {
     }
 }
 
-/// Writes `run.json` and `report.html`, each under its name only when complete.
+/// Writes `run.json` and `report.html`.
 fn save(run: &Run, folder: &RunFolder) -> Result<(), Failure> {
     write_whole(&folder.run_json(), &(serde_json::to_string(run)? + "\n"))?;
     let report = Report { recommendation: &recommend(run).headlines() };

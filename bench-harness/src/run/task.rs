@@ -1,4 +1,4 @@
-//! One cell as the measured process is told about it.
+//! The work orders of child processes.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::result::{
     Setting,
 };
 
-/// Everything the child process needs; it gets it as JSON on its standard input.
+/// Everything that a child process needs to measure a cell, as JSON on its standard input.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) backend: BackendChoice,
@@ -28,15 +28,15 @@ pub(crate) struct Task {
     pub(crate) seed: u64,
     pub(crate) buffer_bytes: u64,
     pub(crate) memory_limit: Option<MemoryLimit>,
-    /// How much of what was read is read again for the checksum.
+    /// How much is read again for the checksum.
     pub(crate) checked: Checked,
-    /// For tests of the harness: the backend gives one wrong byte.
+    /// For tests of the harness: the backend returns one wrong byte.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) corrupt: bool,
 }
 
 impl Task {
-    /// What all cells of a plan have in common; the rest is still to be filled in.
+    /// Returns a task with the values that all cells of a plan share.
     pub(crate) fn blank(plan: &Plan, buffer_bytes: u64) -> Self {
         Self {
             backend: BackendChoice::plain(BackendKind::Pread),
@@ -56,7 +56,7 @@ impl Task {
         }
     }
 
-    /// From which the pages follow that are sampled: other ones in each repetition.
+    /// Returns the seed of the sampled pages, which is another one in each repetition.
     pub(crate) fn sample_seed(&self) -> u64 {
         self.seed.wrapping_add(self.repetition.into())
     }
@@ -68,12 +68,12 @@ impl Task {
     }
 }
 
-/// What a child process is started for.
+/// The work of a child process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum WorkOrder {
-    /// One cell; the answer is a [`Cell`].
+    /// Measure one cell; the answer is a [`Cell`].
     Measure(Box<Task>),
-    /// A whole look at the data; the answer is a list of digests.
+    /// Read all of the data; the answer is a list of digests.
     Verify(VerifyTask),
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct VerifyTask {
     pub(crate) corrupt: bool,
 }
 
-/// The most that each thread reads again for the checksum.
+/// The limits of what each thread reads again for the checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checked {
     pub(crate) bytes: u64,
@@ -94,8 +94,8 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Much the first time: 32 MiB of 4 KiB reads. Later a little, since cold reads of 4 KiB one by
-    /// one would take longer than what is measured. The number of reads is bounded too: 32 MiB of
+    /// The first repetition checks 32 MiB of 4 KiB reads. Later ones check less, since cold reads of 4 KiB
+    /// one by one would take longer than the measurement. The number of reads is bounded too: 32 MiB of
     /// 3-byte device reads would take ten minutes.
     pub(crate) fn of_repetition(repetition: u32) -> Self {
         match repetition {
@@ -105,22 +105,22 @@ impl Checked {
     }
 }
 
-/// How the memory of the child is limited.
+/// The memory limit of a child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum MemoryLimit {
-    /// The child joins a control group that the parent has made: its page cache counts too.
+    /// The child joins a control group of the parent, which counts its page cache too.
     Cgroup { procs: PathBuf },
-    /// `RLIMIT_DATA`: anonymous memory only.
+    /// `RLIMIT_DATA`, which limits anonymous memory only.
     Rlimit { bytes: u64 },
 }
 
 impl Cell {
-    /// A cell without numbers, and why it has none.
+    /// Returns an invalid cell without numbers.
     pub(crate) fn failed(backend: String, task: &Task, reason: String) -> Self {
         Self { valid: false, invalid_reason: Some(reason), ..Self::empty(backend, task) }
     }
 
-    /// A cell that counts and has no numbers yet.
+    /// Returns a valid cell without numbers.
     pub(crate) fn empty(backend: String, task: &Task) -> Self {
         Self {
             backend,

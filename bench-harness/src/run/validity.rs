@@ -1,4 +1,4 @@
-//! Why a cell that was measured does not count.
+//! Reasons why a measured cell does not count.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::result::{CacheState, CachedPages};
 use crate::text::size::format_bytes_short;
 use crate::workload;
 
-/// Returns why the cell does not count, after it was measured in the cache state that it asked for.
+/// Returns why a cell that started in the right cache state does not count.
 pub(super) fn problem(
     task: &Task,
     reading: &Reading,
@@ -32,21 +32,21 @@ pub(super) fn problem(
     Ok(leaked.or(hidden).or(read_for_nothing(task, reading.bytes, device_bytes)?))
 }
 
-/// Cold bytes come from the device: a backend that took the file into memory of its own when it was
-/// opened (`memory`, or one that reads ahead) leaves an empty page cache and yet is not cold. A tenth
-/// is enough, since filesystems may compress.
+/// Cold bytes come from the device. A backend that copies the file into its own memory when it opens it
+/// (`memory`) leaves an empty page cache and is not cold. A tenth of the bytes is enough, since
+/// filesystems may compress.
 fn not_from_the_device(cache: CacheState, bytes: u64, device_bytes: Option<u64>) -> Option<String> {
     let device_bytes = device_bytes.filter(|_| cache == CacheState::Cold)?;
     (device_bytes < bytes / 10).then(|| {
         format!(
-            "the device delivered {device_bytes} of {bytes} bytes: the rest was in memory, or is \
-             not stored at all"
+            "the device delivered {device_bytes} of {bytes} bytes: the rest was in memory, or is a hole \
+             in the file"
         )
     })
 }
 
-/// Why a cell of a workload that reads ahead does not count: it ended while much of what the device
-/// had read was not delivered yet.
+/// Returns why a cell of a workload that reads ahead does not count: it ended when much of what the
+/// device had read was not delivered yet.
 fn read_for_nothing(
     task: &Task,
     bytes: u64,
@@ -64,8 +64,8 @@ fn read_for_nothing(
     )))
 }
 
-/// How many pages the cell may bring into the page cache if it reads `bytes` bytes. `None` if there is
-/// no limit, because its backend reads through the page cache.
+/// Returns how many pages a cell that reads `bytes` bytes may bring into the page cache; `None` if its
+/// backend reads through the page cache.
 fn pages_in_max(task: &Task, bytes: u64) -> Result<Option<u64>, Failure> {
     Ok(match task.backend.cache_use() {
         CacheUse::Past => Some(0),
@@ -76,16 +76,16 @@ fn pages_in_max(task: &Task, bytes: u64) -> Result<Option<u64>, Failure> {
     })
 }
 
-/// `auto` may find out where data is by reading some of it through the page cache: where it cannot
-/// ask the kernel, the first reads of each region and every 64th later.
+/// Returns how many pages `auto` may bring into the page cache. If it cannot ask the kernel, it finds
+/// cached data by reading through the page cache: the first reads of each region and every 64th later.
 fn sampled_pages_max(bytes: u64) -> u64 {
     const SAMPLED_SHARE: u64 = 10;
     const SAMPLED_PAGES_MIN: u64 = 64;
     bytes / cache::page_bytes() / SAMPLED_SHARE + SAMPLED_PAGES_MIN
 }
 
-/// Whether `auto` can read these files past the page cache. Where their filesystem refuses that, all
-/// its reads go through it.
+/// Returns whether `auto` can read these files past the page cache. If their filesystem refuses that,
+/// all its reads go through it.
 fn auto_has_device(files: &[PathBuf]) -> Result<bool, Failure> {
     let auto = AutoBackend::new(&BackendOptions::default())?;
     for path in files {
@@ -96,7 +96,7 @@ fn auto_has_device(files: &[PathBuf]) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Reads that go past the page cache must leave it as it was.
+/// Returns why reads past the page cache do not count: they must leave it as it was.
 fn leaked_into_cache(pages_in: u64, pages_in_max: u64) -> Option<String> {
     (pages_in > pages_in_max).then(|| {
         format!(
@@ -112,7 +112,7 @@ mod tests {
     use crate::plan::Plan;
 
     #[test]
-    fn what_does_not_come_from_the_device_is_not_cold() {
+    fn bytes_that_do_not_come_from_the_device_are_not_cold() {
         assert_eq!(not_from_the_device(CacheState::Cold, 1000, Some(1000)), None);
         assert_eq!(not_from_the_device(CacheState::Warm, 1000, Some(0)), None);
         assert_eq!(not_from_the_device(CacheState::Cold, 1000, None), None);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_should_go_past_the_cache_and_does_not_is_told() {
+    fn reads_past_the_cache_must_not_fill_it() {
         let pages_in_max = |backend: &str, workload: &str| {
             let backend = backend.parse().unwrap();
             let task = Task::blank(&Plan::default(), 0);

@@ -1,5 +1,4 @@
-//! Every backend reads all of the data once before anything is measured: one wrong byte anywhere
-//! ends the run.
+//! Every backend reads all of the data before anything is measured. One wrong byte ends the run.
 
 use std::path::PathBuf;
 
@@ -17,10 +16,10 @@ use crate::text::size::format_bytes;
 /// Bytes read at once, in [`READS`] reads.
 const WINDOW_BYTES: u64 = 8 << 20;
 const READS: usize = 8;
-/// Of each file no more than this: a terabyte of the user's own would take all day.
+/// The limit for each file: a terabyte would take all day.
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
-/// What one window of a file looks like.
+/// The digest of one window of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WindowDigest {
     file: usize,
@@ -28,7 +27,7 @@ pub(crate) struct WindowDigest {
     digest: u64,
 }
 
-/// In the child: reads everything and digests it, window by window.
+/// In the child: reads the files and returns the digest of each window.
 pub(crate) fn digests(task: &VerifyTask) -> Result<Vec<WindowDigest>, Failure> {
     let engine = engine::open_backend_of(task.backend, task.corrupt)?;
     let backend = engine.backend();
@@ -40,7 +39,7 @@ pub(crate) fn digests(task: &VerifyTask) -> Result<Vec<WindowDigest>, Failure> {
         let mut offset = 0;
         while offset < end {
             let len = WINDOW_BYTES.min(end - offset) as usize;
-            // What is left of the window before must not pass for what was read.
+            // The bytes of the window before must not pass for those of this one.
             buffer[..len].fill(0xA5);
             read_window(backend, &file, offset, &mut buffer[..len])?;
             digests.push(WindowDigest { file: index, offset, digest: xxh3_64(&buffer[..len]) });
@@ -64,7 +63,7 @@ fn read_window(
     Ok(backend.read_batch(&mut reads)?)
 }
 
-/// In the parent: has every backend read the files, and compares.
+/// In the parent: lets every backend read the files, and compares the digests.
 pub(crate) fn same_bytes(
     backends: &[BackendChoice],
     files: &[PathBuf],
@@ -85,7 +84,7 @@ pub(crate) fn same_bytes(
         if let Some(window) = difference(expected, &found) {
             let path = files.get(window.file).map(|path| path.display().to_string());
             let message = format!(
-                "{backend} returns other bytes than {reference} in {}, within {} from offset {}: \
+                "{backend} returns other bytes than {reference} in {}, in the {} from offset {}: \
                  nothing was measured",
                 path.unwrap_or_default(),
                 format_bytes(WINDOW_BYTES),
@@ -97,10 +96,10 @@ pub(crate) fn same_bytes(
     Ok(())
 }
 
-/// The first window that is not the same.
+/// Returns the first window that differs.
 fn difference<'a>(a: &'a [WindowDigest], b: &'a [WindowDigest]) -> Option<&'a WindowDigest> {
     let differing = a.iter().zip(b).find(|(a, b)| a != b).map(|(a, _)| a);
-    // A file that grew or shrank meanwhile has more or fewer of them.
+    // A file that grew or shrank meanwhile has more or fewer windows.
     differing.or_else(|| a.get(b.len())).or_else(|| b.get(a.len()))
 }
 

@@ -17,7 +17,7 @@ use crate::workload::{self, Job, JobSpec};
 
 /// Reads an order from standard input, carries it out and writes the answer to `out`.
 pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
-    // A worker whose parent is gone has nobody to answer to.
+    // A worker ends with its parent.
     let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(Failure::Task)?;
@@ -33,7 +33,7 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
     let clock = Clock::start();
     limit_memory(task)?;
     prepare_cache(task)?;
-    // Before the engine, whose threads it is to count as well.
+    // Before the engine starts its threads, so that they are counted too.
     let tlb = TlbMisses::start();
     let engine = open_engine(task)?;
     let mut jobs = open_jobs(&engine, task)?;
@@ -83,12 +83,13 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
     })
 }
 
-/// A ratio that is a number even where nothing was read: results hold no infinities.
+/// Divides, and returns 0 for a division by 0: results hold no infinities.
 fn per(amount: f64, of: f64) -> f64 {
     if of > 0.0 { amount / of } else { 0.0 }
 }
 
-/// Under a memory limit the pages are to count as this process's, so it warms them itself.
+/// Prepares the page cache. Under a memory limit this process warms the pages itself, so that they are
+/// charged to it.
 fn prepare_cache(task: &Task) -> Result<(), Failure> {
     if task.memory_limit.is_some() {
         cache::forget(&task.cached_files)?;
@@ -118,8 +119,8 @@ fn open_jobs(engine: &Engine, task: &Task) -> Result<Vec<Box<dyn Job>>, Failure>
     (0..threads).map(open).collect()
 }
 
-/// Reads the first operations of every thread again, this time looking at the bytes. Apart from
-/// the measurement, because it costs more than a warm read.
+/// Reads the first operations of every thread again and digests the bytes. This is not a part of the
+/// measurement, because it costs more than a warm read.
 fn checksum(jobs: &mut [Box<dyn Job>], most: Checked) -> Result<String, Failure> {
     let mut digest = Xxh3::new();
     for job in jobs {

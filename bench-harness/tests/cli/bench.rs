@@ -222,7 +222,7 @@ fn a_cache_that_is_secretly_warm_is_caught() {
         }
     }
     let warnings = result["warnings"].to_string();
-    assert!(warnings.contains("do not count"), "{warnings}");
+    assert!(warnings.contains("cells are invalid: "), "{warnings}");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_result_is_never_overwritten_and_a_lost_run_can_be_read() {
     let args = ["--backends", "pread", "--workloads", "seq", "--cache", "warm"];
     json_of(run(place.bench(&args).arg("--json")));
     let again = run(&mut place.bench(&args));
-    again.expect_failure(2, &["is there already", "--out"]);
+    again.expect_failure(2, &["exists already", "--out"]);
 
     // What is left when a run is ended by force: its head, the cells so far, half a line.
     let mut whole = place.run_json();

@@ -158,7 +158,7 @@ fn a_corpus_that_cannot_be_made_is_refused() {
     make("3", "4").stdout_of_success();
     make("3", "4").stdout_of_success();
     // The third would be taken for one of the two.
-    make("2", "4").expect_failure(2, &["part-002.shard", "is there already"]);
+    make("2", "4").expect_failure(2, &["part-002.shard", "exists already"]);
 }
 
 fn gen_beton(path: &std::path::Path, args: &[&str]) -> crate::support::Outcome {

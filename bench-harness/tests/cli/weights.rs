@@ -160,7 +160,7 @@ fn a_model_that_cannot_be_made_is_refused() {
         (&["--bytes", "1k"], "at least"),
         (&["--shape", "3", "--dtypes", "F4"], "whole number of bytes"),
         (&["--dtypes", "F99"], "BF16"),
-        (&["--files", "9", "--tensors", "8"], "as many as there are tensors"),
+        (&["--files", "9", "--tensors", "8"], "as many files as tensors"),
         (&["--bytes", "1000T"], "are free"),
         (&["--files", "2", "--bytes", "1000T"], "are free"),
     ];
@@ -233,7 +233,7 @@ mod measured {
         let place = Place::new();
         fs::write(place.path("data.bin"), [5; 4096]).unwrap();
         let outcome = bench(&place, &["--file", "data.bin"]);
-        outcome.expect_failure(2, &["data.bin", "holds nothing for these workloads"]);
+        outcome.expect_failure(2, &["data.bin", "has no data that these workloads can read"]);
         write_file(&place.path("bad.safetensors"), "{", 0);
         let outcome = bench(&place, &["--file", "bad.safetensors"]);
         outcome.expect_failure(1, &["bad.safetensors", "no safetensors file"]);

@@ -1,8 +1,8 @@
 //! `ringmain compare`: what changed from one run to another, and whether it is more than noise.
 //!
 //! The repetitions of two runs were not interleaved, so they are compared as independent samples
-//! (see [`crate::stats::Ratio`]). Each cell is judged by itself: of twenty that did not change, one
-//! may look as if it had. What changed between the runs besides the program is in no interval.
+//! (see [`crate::stats::Ratio`]). Each cell is judged by itself, so one in twenty unchanged cells may
+//! look changed. The intervals do not cover other changes between the runs, such as a warmer machine.
 
 mod words;
 
@@ -34,20 +34,20 @@ pub(crate) fn run(args: &CompareArgs, out: &mut impl Write) -> Result<(), Failur
     comparison.verdict()
 }
 
-/// What changed from `a` to `b`.
+/// The changes from `a` to `b`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Comparison {
     a: Side,
     b: Side,
-    /// What makes the two hard to compare.
+    /// Differences that make the two runs hard to compare.
     warnings: Vec<String>,
-    /// Measured in both.
+    /// The cells of both runs.
     cells: Vec<Change>,
     only_in_a: Vec<CellName>,
     only_in_b: Vec<CellName>,
-    /// What was asked for; `null` when nothing was.
+    /// The threshold; `null` without one.
     fail_on_regression_percent: Option<f64>,
-    /// Cells that are worse by more than that.
+    /// The cells that are worse by more than the threshold.
     regressions: Vec<CellName>,
 }
 
@@ -57,7 +57,7 @@ struct Side {
     started_at: String,
     ringmain_version: String,
     commit: Option<String>,
-    /// Cells that were left out.
+    /// The number of cells that were left out.
     invalid_cells: usize,
 }
 
@@ -70,7 +70,7 @@ struct CellName {
     backend: String,
 }
 
-/// A cell that both runs have.
+/// A cell of both runs.
 #[derive(Clone, Debug, Serialize)]
 struct Change {
     #[serde(flatten)]
@@ -82,7 +82,7 @@ struct Change {
     rss_peak: Growth,
 }
 
-/// A figure in both runs: medians, and how many times as large the second is.
+/// A figure in both runs: the medians and their ratio.
 #[derive(Clone, Debug, Serialize)]
 struct Figure {
     a: f64,
@@ -92,7 +92,7 @@ struct Figure {
     verdict: Verdict,
 }
 
-/// Resident memory at the peak in both runs, anonymous and mapped together: medians.
+/// The median peak of resident memory in both runs, anonymous and mapped pages together.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Growth {
     a_bytes: f64,
@@ -145,7 +145,7 @@ impl Comparison {
         match cells.iter().filter(is_single).count() {
             0 => {}
             count => warnings.push(format!(
-                "{count} of {} cells have one repetition only, which tells nothing of noise",
+                "{count} of {} cells have only one repetition, so their noise is unknown",
                 cells.len()
             )),
         }
@@ -161,8 +161,8 @@ impl Comparison {
         }
     }
 
-    /// A cell is a regression when its whole interval lies below the threshold. fio's cells are
-    /// not ours to answer for.
+    /// A cell is a regression if its whole interval lies below the threshold. Cells of fio are not
+    /// counted.
     fn find_regressions(&mut self, percent: f64) {
         let threshold = 1.0 - percent / 100.0;
         let is_regression = |change: &&Change| {
@@ -177,7 +177,7 @@ impl Comparison {
 
     fn verdict(&self) -> Result<(), Failure> {
         if self.cells.is_empty() {
-            // A gate that judges nothing must not look as if it had passed.
+            // A check without cells must not look as if it had passed.
             let message =
                 "the two results have no valid cell in common: there is nothing to compare";
             return Err(Failure::Usage { message: message.into() });
@@ -246,7 +246,7 @@ impl Figure {
     }
 }
 
-/// What differs between the two besides what is compared.
+/// Returns the differences between machines and plans of the two runs.
 fn warnings(a: &Run, b: &Run) -> Vec<String> {
     let (host_a, host_b) = (&a.host, &b.host);
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".into());
@@ -264,10 +264,10 @@ fn warnings(a: &Run, b: &Run) -> Vec<String> {
     ];
     let differing = pairs.into_iter().filter(|(_, a, b)| a != b);
     let mut warnings: Vec<String> =
-        differing.map(|(what, a, b)| format!("another {what}: {a}, then {b}")).collect();
+        differing.map(|(what, a, b)| format!("the {what} differs: {a}, then {b}")).collect();
     let plans = plan_differences(a, b);
     if !plans.is_empty() {
-        warnings.push(format!("another plan: {} differ", plans.join(", ")));
+        warnings.push(format!("the plans differ in: {}", plans.join(", ")));
     }
     for (name, run) in [("first", a), ("second", b)] {
         if !run.complete {
@@ -277,8 +277,8 @@ fn warnings(a: &Run, b: &Run) -> Vec<String> {
     warnings
 }
 
-/// The keys of the plans whose values differ. What was only added to the comparison (backends,
-/// workloads, repetitions) shows in the cells, and where the data lay does not matter.
+/// Returns the keys whose values differ between the plans. Differences in backends, workloads and
+/// repetitions show in the cells and are left out.
 fn plan_differences(a: &Run, b: &Run) -> Vec<String> {
     const HARMLESS: [&str; 3] = ["backends", "workloads", "repetitions"];
     let plans = (serde_json::to_value(&a.plan), serde_json::to_value(&b.plan));

@@ -16,7 +16,7 @@ fn failure(comparison: &mut Comparison, percent: f64) -> Option<String> {
 }
 
 #[test]
-fn changes_are_told_from_noise() {
+fn changes_are_distinguished_from_noise() {
     let mut dice = Dice(1);
     let names = [("pread", 1.0), ("uring", 0.7), ("mmap", 1.4)];
     let a = names.iter().flat_map(|(name, _)| five(&mut dice, name, 1e9)).collect();
@@ -44,7 +44,7 @@ fn changes_are_told_from_noise() {
     );
 }
 
-/// Worse by 10 % for sure, but not by more than 9.9 % for sure.
+/// The cell is surely worse, but not surely by more than 9.9 %.
 #[test]
 fn a_threshold_inside_the_interval_is_no_regression() {
     let mut dice = Dice(2);
@@ -81,7 +81,7 @@ fn what_cannot_be_compared_is_listed_or_counted() {
     assert_eq!((comparison.a.invalid_cells, comparison.b.invalid_cells), (1, 1));
     assert_eq!(comparison.cells.len(), 1);
     assert_eq!(comparison.cells[0].throughput.repetitions, (1, 1));
-    // A tenth of the throughput, and still one repetition tells nothing.
+    // One repetition says nothing, even at a tenth of the throughput.
     assert_eq!(failure(&mut comparison, 5.0), None);
     let text = comparison.to_text(Path::new("a.json"), Path::new("b.json"));
     for part in
@@ -92,7 +92,7 @@ fn what_cannot_be_compared_is_listed_or_counted() {
 }
 
 #[test]
-fn fio_is_compared_and_never_to_blame() {
+fn fio_is_compared_and_never_a_regression() {
     let mut dice = Dice(4);
     let (a, b) = (five(&mut dice, "fio:psync", 1e9), five(&mut dice, "fio:psync", 0.5e9));
     let mut comparison = Comparison::of(&run(a), &run(b));
@@ -101,7 +101,7 @@ fn fio_is_compared_and_never_to_blame() {
 }
 
 #[test]
-fn other_machines_and_plans_are_warned_of() {
+fn other_machines_and_plans_cause_warnings() {
     let a = run(Vec::new());
     let mut b = run(Vec::new());
     assert_eq!(Comparison::of(&a, &b).warnings, Vec::<String>::new());
@@ -111,9 +111,9 @@ fn other_machines_and_plans_are_warned_of() {
     b.plan.repetitions = 9;
     b.complete = false;
     let warnings = Comparison::of(&a, &b).warnings.join("\n");
-    let parts = ["another kernel: , then 6.18.5", "another device: unknown, then /dev/sda"];
+    let parts = ["the kernel differs: , then 6.18.5", "the device differs: unknown, then /dev/sda"];
     for part in
-        parts.into_iter().chain(["another plan: seconds differ", "second run was interrupted"])
+        parts.into_iter().chain(["the plans differ in: seconds", "second run was interrupted"])
     {
         assert!(warnings.contains(part), "`{part}` is missing in:\n{warnings}");
     }

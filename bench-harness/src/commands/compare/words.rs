@@ -1,4 +1,4 @@
-//! The comparison as people read it.
+//! The text of a comparison.
 
 use std::path::Path;
 
@@ -75,7 +75,7 @@ fn only(name: &str, cells: &[CellName]) -> Vec<String> {
     cells.iter().map(|cell| format!("only in {name}: {cell}")).collect()
 }
 
-/// The rule of the gate, and the cells that are worse and yet do not fail it.
+/// Returns the rule of `--fail-on-regression`, and the cells that are worse without failing it.
 fn rule(comparison: &Comparison, percent: f64) -> String {
     let threshold = 1.0 - percent / 100.0;
     let text = format!(

@@ -10,10 +10,10 @@ use super::Inspection;
 use crate::failure::Failure;
 use crate::workload::is_beton_name;
 
-/// Of how many damaged samples it is told what is wrong.
+/// How many damaged samples are described.
 const DAMAGE_MAX: usize = 5;
 
-/// They have no magic: a file is one if its name says so, whatever is in it.
+/// The format has no magic number, so the name of the file decides.
 pub(super) fn inspect(engine: &Engine, path: &Path) -> Option<Result<Inspection, Failure>> {
     is_beton_name(path).then(|| describe(engine, path))
 }
@@ -26,7 +26,7 @@ fn describe(engine: &Engine, path: &Path) -> Result<Inspection, Failure> {
     facts.insert("fields".into(), fields.iter().map(describe_field).collect());
     match BetonReader::open(engine, path) {
         Ok(reader) => describe_samples(&reader, &mut facts),
-        // Only its author can say where its samples are.
+        // The layout of such a file is unknown.
         Err(error) if is_unknown_type(&error) => {
             facts.insert("page_bytes".into(), json!(header.page_bytes));
             facts.insert("samples_not_inspected".into(), json!(error.to_string()));

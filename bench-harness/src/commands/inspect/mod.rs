@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::text::size::format_bytes_short;
 use crate::text::table::Table;
 
-/// What is known about a file.
+/// The facts about a file.
 #[derive(Debug, Serialize)]
 pub(crate) struct Inspection {
     pub(crate) format: &'static str,
@@ -30,14 +30,14 @@ pub(crate) struct Inspection {
     pub(crate) facts: serde_json::Map<String, Value>,
 }
 
-/// Looks at a file: `None` if it is of another format.
+/// Inspects a file; returns `None` if it has another format.
 type Format = fn(&Engine, &Path) -> Option<Result<Inspection, Failure>>;
 
-/// Shards come after weights: they take every folder that nobody else does.
+/// Shards come after weights, because they take every folder that is left.
 const FORMATS: [Format; 5] =
     [npy::inspect, beton::inspect, safetensors::inspect, shards::inspect, trace::inspect];
 
-/// More rows than this are for a pager or a program.
+/// The rows of a table that are shown without `--all`.
 const ROWS_MAX: usize = 40;
 
 pub(crate) fn run(args: &InspectArgs, out: &mut impl Write) -> Result<(), Failure> {
@@ -64,13 +64,13 @@ fn inspect(path: &Path) -> Result<Inspection, Failure> {
     if let Some(found) = FORMATS.iter().find_map(|format| format(&engine, path)) {
         return found;
     }
-    // The first read tells whether it can be read at all.
+    // Opening it shows whether it can be read.
     engine.backend().open(path)?;
     let path = path.display().to_string();
     Ok(Inspection { format: "raw", path, bytes, facts: serde_json::Map::new() })
 }
 
-/// A column of facts, and below it a table for each fact that is a list of records.
+/// Renders a column of facts, and below it a table for each fact that is a list of records.
 fn render(found: &Inspection, rows_max: usize) -> String {
     let mut table = Table::default();
     table.row("path", found.path.as_str());

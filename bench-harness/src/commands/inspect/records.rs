@@ -6,20 +6,20 @@ use serde_json::{Map, Value};
 
 use crate::text::size::format_bytes_short;
 
-/// Columns in the order in which people look for them; others follow.
+/// The order of these columns; others follow.
 const COLUMNS: [&str; 7] = ["name", "dtype", "shape", "bytes", "tensors", "header_bytes", "file"];
 
 /// One row of a table.
 type Record = Map<String, Value>;
 
-/// The records of a value that is a list of them, and not empty.
+/// Returns the records of a value if it is a list of records and not empty.
 pub(super) fn of(value: &Value) -> Option<Vec<&Record>> {
     let records: Vec<&Record> =
         value.as_array()?.iter().map(Value::as_object).collect::<Option<_>>()?;
     Some(records).filter(|records| !records.is_empty())
 }
 
-/// A row for each of the first records; if there are more, how to see them.
+/// Renders the first records, and says how to see the others.
 pub(super) fn render(records: &[&Record], rows_max: usize) -> String {
     let Some(first) = records.first() else { return String::new() };
     let mut table = Table::new();
@@ -48,7 +48,7 @@ pub(super) fn render(records: &[&Record], rows_max: usize) -> String {
     rendered
 }
 
-/// A value as people read it.
+/// Returns the text of a value.
 pub(super) fn text(name: &str, value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

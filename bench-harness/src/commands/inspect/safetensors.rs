@@ -12,11 +12,11 @@ use super::Inspection;
 use crate::failure::Failure;
 use crate::workload::holds_weights;
 
-/// A length of a header, which begins as JSON does.
+/// The length of a header before its first byte, which is that of JSON.
 const START_BYTES: usize = 9;
 
-/// What has the name of weights is that or an error; without it (caches name files by their hash)
-/// the first bytes are tried.
+/// A file with the name of weights must be one. Other files are recognised by their first bytes,
+/// because caches name files by their hash.
 pub(super) fn inspect(engine: &Engine, path: &Path) -> Option<Result<Inspection, Failure>> {
     match holds_weights(path) {
         Ok(true) => return Some(describe(engine, path)),
@@ -63,7 +63,7 @@ fn describe(engine: &Engine, path: &Path) -> Result<Inspection, Failure> {
     Ok(Inspection { format: "safetensors", path: path.display().to_string(), bytes, facts })
 }
 
-/// The length that the file begins with.
+/// Returns the length field at the start of the file.
 fn header_bytes(engine: &Engine, file: &WeightFile) -> Result<u64, Failure> {
     let backend = engine.backend();
     let mut length = [0; 8];
@@ -98,7 +98,7 @@ fn files(weights: &Weights, headers: &[u64]) -> Value {
     files.map(describe).collect()
 }
 
-/// With the file it is in, if there are several.
+/// Adds the file of the tensor if there are several files.
 fn tensor(info: &TensorInfo, file: Option<&WeightFile>) -> Value {
     let mut fields = Map::new();
     fields.insert("name".into(), json!(info.name()));

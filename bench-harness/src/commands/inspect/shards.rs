@@ -11,8 +11,8 @@ use super::Inspection;
 use crate::failure::Failure;
 use crate::workload::{is_shard_name, shard_files};
 
-/// A directory that nobody else took is one of shards or nothing; a file is a shard if its name says so, whatever is in
-/// it, or its first bytes do.
+/// A directory that no other format took must hold shards. A file is a shard by its name or by its
+/// first bytes.
 pub(super) fn inspect(engine: &Engine, path: &Path) -> Option<Result<Inspection, Failure>> {
     if path.is_dir() {
         return Some(describe_dir(engine, path));
