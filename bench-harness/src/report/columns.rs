@@ -1,4 +1,4 @@
-//! Every scalar of a cell, by name: what CSV has for columns, and the report's last table.
+//! Every scalar of a cell by name: the columns of the CSV file and of the last table of the report.
 
 use std::fmt::Display;
 
@@ -6,9 +6,9 @@ use crate::result::Cell;
 
 /// One scalar of a cell.
 pub(crate) struct Column {
-    /// Where it stands in `run.json`, with `_` between the levels; the unit is part of the name.
+    /// Its path in `run.json`, with `_` between the levels; the unit is part of the name.
     pub(crate) name: &'static str,
-    /// The value as text; empty where there is none.
+    /// Returns the value as text; empty if there is none.
     pub(crate) value: fn(&Cell) -> String,
 }
 
@@ -20,7 +20,7 @@ fn optional<T: Display>(value: Option<T>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// All of them, in the order of `run.json`.
+/// All columns, in the order of `run.json`.
 pub(crate) const COLUMNS: [Column; 45] = [
     column("backend", |c| c.backend.clone()),
     column("workload", |c| c.workload.clone()),

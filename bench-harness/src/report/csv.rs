@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_a_field_is_quoted() {
+    fn separators_are_quoted() {
         assert_eq!(quoted("plain"), "plain");
         assert_eq!(quoted("a,b"), "\"a,b\"");
         assert_eq!(quoted("say \"no\"\n"), "\"say \"\"no\"\"\n\"");

@@ -1,4 +1,4 @@
-//! The percentile text that the HdrHistogram plotter draws, one file for each backend and group.
+//! The percentile files of the HdrHistogram plotter, one for each backend and group.
 
 use std::collections::HashSet;
 
@@ -8,13 +8,13 @@ use super::summary::summarize;
 use crate::failure::Failure;
 use crate::result::Run;
 
-/// So many lines for each halving of the distance to 100 %, as other implementations write.
+/// Lines for each halving of the distance to 100 %, as in other implementations.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
-/// Values are written in milliseconds, the plotter's own choice of unit, to the nanosecond.
+/// Values are in milliseconds, the unit of the plotter, exact to the nanosecond.
 const NS_PER_MS: f64 = 1e6;
 
-/// File names and texts, all valid repetitions of a backend and group together.
+/// Returns file names and texts; all valid repetitions of a backend and group are in one file.
 pub(crate) fn distributions(run: &Run) -> Result<Vec<(String, String)>, Failure> {
     let mut names = HashSet::new();
     let mut files = Vec::new();
@@ -34,7 +34,7 @@ pub(crate) fn distributions(run: &Run) -> Result<Vec<(String, String)>, Failure>
     Ok(files)
 }
 
-/// Letters, digits and little else, so that it is a name on every filesystem.
+/// Returns a name of letters, digits and little else, which every filesystem accepts.
 fn file_name(text: &str) -> String {
     let is_kept = |c: char| c.is_ascii_alphanumeric() || "+=.".contains(c);
     let text = text.replace('×', "x");
@@ -49,7 +49,7 @@ fn percentile_text(histogram: &Histogram<u64>) -> String {
     let mut total = 0;
     for step in histogram.iter_quantiles(TICKS_PER_HALF_DISTANCE) {
         total += step.count_since_last_iteration();
-        // The iterator rounds a value up to the end of its bucket, past the largest of all.
+        // The iterator rounds a value up to the end of its bucket, which may exceed the largest value.
         let value = step.value_iterated_to().min(histogram.max()) as f64 / NS_PER_MS;
         let quantile = step.quantile_iterated_to();
         text += &format!("{value:12.6} {quantile:14.12} {total:10}");

@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use crate::result::histogram::decode;
 use crate::result::{Cell, Run};
 
-/// Cells stand in the order in which they were measured, each where those before it ended: the
-/// pauses between them are not in the result. The largest value is in milliseconds.
+/// Cells are in the order in which they were measured. Each starts where the one before ended, because
+/// the pauses between them are not in the result. The largest value is in milliseconds.
 #[derive(Debug)]
 pub(crate) struct HistogramLog;
 
@@ -39,15 +39,15 @@ impl Exporter for HistogramLog {
     }
 }
 
-/// Repetitions share a tag, so that tools add them up; an invalid cell has its own, so that it is
-/// not added to the valid ones.
+/// Returns the tag of a cell. Repetitions share a tag, so that tools merge them; an invalid cell has a tag
+/// of its own, so that it is not merged with the valid ones.
 fn tag(cell: &Cell) -> String {
     let setting = cell.setting.to_string().replace(", ", ";").replace(" × ", "x").replace(' ', "");
     let cache = cell.cache.to_string();
     let invalid = if cell.valid { "" } else { "invalid" };
     let parts = [cell.backend.as_str(), &cell.workload, &setting, &cache, invalid];
     let named = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
-    // A comma or a blank would end the tag.
+    // A comma or a space would end the tag.
     named
         .chars()
         .map(|c| if c == ',' || c.is_whitespace() || c.is_control() { '_' } else { c })
@@ -58,7 +58,7 @@ fn one_line(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
-/// `2026-11-16T08:00:00Z` as seconds since 1970.
+/// Parses `2026-11-16T08:00:00Z` and returns the seconds since 1970.
 fn epoch_seconds(utc: &str) -> Option<i64> {
     let (date, time) = utc.strip_suffix('Z')?.split_once('T')?;
     let numbers = |text: &str, separator: char| -> Option<[i64; 3]> {
@@ -72,10 +72,10 @@ fn epoch_seconds(utc: &str) -> Option<i64> {
     if !is_date || !(1..=31).contains(&day) {
         return None;
     }
-    // Counted from March, so that the day that leap years add is the last of its year.
+    // Counted from March, so that a leap day is the last day of its year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    // 1 March of year 0 to 1 January 1970.
+    // The days from 1 March of year 0 to 1 January 1970.
     Some((days - 719_468) * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_tell_cells_apart() {
+    fn cells_have_distinct_tags() {
         let mut cell = fixture::full_cell();
         assert_eq!(
             tag(&cell),

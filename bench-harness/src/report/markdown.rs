@@ -7,7 +7,7 @@ use crate::result::Run;
 use crate::result::percentile::{Percentile, growth};
 use crate::text::format::{bytes, nanoseconds, percent, rate};
 
-/// A table for each group, with the machine and the command below.
+/// Writes a table for each group, with the machine and the command below.
 #[derive(Debug)]
 pub(crate) struct Markdown;
 
@@ -67,7 +67,7 @@ fn row(backend: &BackendSummary<'_>, fio: Option<f64>) -> Vec<String> {
         None => "invalid".into(),
     };
     let known = |value: Option<f64>, text: fn(f64) -> String| value.map_or("–".into(), text);
-    // Of fio only what it tells is known.
+    // fio does not report its memory.
     let ours = |value: Option<f64>| value.filter(|_| !backend.is_fio());
     let grown = ours(backend.median(|cell| {
         growth(&cell.rss_anon_bytes).saturating_add(growth(&cell.rss_file_bytes)) as f64
@@ -87,7 +87,7 @@ fn row(backend: &BackendSummary<'_>, fio: Option<f64>) -> Vec<String> {
     fields
 }
 
-/// Names keep to their field, whatever is in them.
+/// Escapes a name so that it stays within its field.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

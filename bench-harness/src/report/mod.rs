@@ -1,4 +1,4 @@
-//! What is made of a run besides `run.json`: the report, tables, histograms.
+//! The reports of a run: HTML, tables, CSV, histograms. A new format is a file here.
 
 mod columns;
 mod csv;
@@ -19,8 +19,8 @@ pub(crate) use terminal::Terminal;
 use crate::failure::Failure;
 use crate::result::Run;
 
-/// A way to write a run down.
+/// A format in which a run is written.
 pub(crate) trait Exporter {
-    /// The whole text. Nothing has been written when this fails.
+    /// Returns the whole text. Writes nothing.
     fn export(&self, run: &Run) -> Result<String, Failure>;
 }

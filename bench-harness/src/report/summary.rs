@@ -1,4 +1,4 @@
-//! The repetitions of one backend in one group, taken together.
+//! Summaries of the repetitions of a backend in a group.
 
 use hdrhistogram::Histogram;
 
@@ -7,11 +7,11 @@ use crate::result::percentile::{Percentile, latency_ns};
 use crate::result::{Cell, Group, Run, histogram};
 use crate::stats::{Summary, median};
 
-/// What is compared with each other.
+/// The summaries of a group.
 #[derive(Debug)]
 pub(crate) struct GroupSummary<'a> {
     pub(crate) group: Group,
-    /// Those of the plan in its order, then fio's.
+    /// The backends in the order of the plan, then those of fio.
     pub(crate) backends: Vec<BackendSummary<'a>>,
 }
 
@@ -21,15 +21,15 @@ pub(crate) struct BackendSummary<'a> {
     pub(crate) name: String,
     /// All repetitions.
     pub(crate) cells: Vec<&'a Cell>,
-    /// Those that count.
+    /// The valid repetitions.
     pub(crate) valid: Vec<&'a Cell>,
-    /// Bytes a second. `None` when no repetition counts.
+    /// Bytes a second; `None` without a valid repetition.
     pub(crate) throughput: Option<Summary>,
-    /// The latencies of all repetitions that count, where they were recorded.
+    /// The latencies of all valid repetitions, if they were recorded.
     pub(crate) histogram: Option<Histogram<u64>>,
 }
 
-/// Every group of a run.
+/// Summarises every group of a run.
 pub(crate) fn summarize(run: &Run) -> Result<Vec<GroupSummary<'_>>, Failure> {
     let groups = run.grouped().into_iter().map(|(group, backends)| {
         let backends = backends.into_iter().map(|(name, cells)| BackendSummary::of(name, cells));
@@ -39,19 +39,19 @@ pub(crate) fn summarize(run: &Run) -> Result<Vec<GroupSummary<'_>>, Failure> {
 }
 
 impl GroupSummary<'_> {
-    /// The throughput of the backend, or of fio's engine, with the best median.
+    /// Returns the throughput of the backend, or of the engine of fio, with the best median.
     fn best(&self, is_fio: bool) -> Option<Summary> {
         let backends = self.backends.iter().filter(|backend| backend.is_fio() == is_fio);
         let all = backends.filter_map(|backend| backend.throughput);
         all.max_by(|a, b| a.median.total_cmp(&b.median))
     }
 
-    /// The throughput of the best backend.
+    /// Returns the throughput of the best backend.
     pub(crate) fn best_backend(&self) -> Option<Summary> {
         self.best(false)
     }
 
-    /// The best median throughput of fio's engines.
+    /// Returns the best median throughput of the engines of fio.
     pub(crate) fn best_fio(&self) -> Option<f64> {
         self.best(true).map(|best| best.median).filter(|median| *median > 0.0)
     }
@@ -74,23 +74,23 @@ impl<'a> BackendSummary<'a> {
         self.throughput.map(|summary| summary.median)
     }
 
-    /// The middle of some number over the repetitions that count.
+    /// Returns the median of a number over the valid repetitions.
     pub(crate) fn median(&self, number: impl Fn(&Cell) -> f64) -> Option<f64> {
         median(&self.valid.iter().map(|cell| number(cell)).collect::<Vec<_>>())
     }
 
-    /// The same for a number that not every machine has.
+    /// Returns the median of a number that may be unknown.
     pub(crate) fn median_of_known(&self, number: impl Fn(&Cell) -> Option<u64>) -> Option<f64> {
         let known = self.valid.iter().filter_map(|cell| number(cell)).map(|n| n as f64);
         median(&known.collect::<Vec<_>>())
     }
 
-    /// The latency in nanoseconds at a percentile of all operations that count.
+    /// Returns the latency in nanoseconds at a percentile of all valid operations.
     pub(crate) fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
         latency_ns(self.histogram.as_ref(), &self.valid, percentile)
     }
 
-    /// The repetition whose throughput is the middle one.
+    /// Returns the repetition with the median throughput.
     pub(crate) fn typical_cell(&self) -> Option<&'a Cell> {
         let mut cells = self.valid.clone();
         cells.sort_by(|a, b| a.throughput_bytes_per_s.total_cmp(&b.throughput_bytes_per_s));
@@ -104,7 +104,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn what_is_invalid_does_not_count() {
+    fn invalid_repetitions_do_not_count() {
         let run = fixture::small_run();
         let invalid = run.cells.iter().find(|cell| !cell.valid).unwrap();
         let groups = summarize(&run).unwrap();

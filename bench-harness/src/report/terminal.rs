@@ -10,7 +10,8 @@ use crate::result::percentile::{Percentile, growth};
 use crate::result::{Cell, Run};
 use crate::text::format::{self, bytes, count, nanoseconds, percent};
 
-/// One table for each group of comparable cells, as wide as it gets: for a terminal or a log.
+/// Writes a table for each group, for a terminal or a log. Latencies are those of operations: of batches,
+/// or of single reads if the batch is 1.
 #[derive(Debug)]
 pub(crate) struct Terminal;
 
@@ -45,12 +46,12 @@ fn table(group: &GroupSummary<'_>) -> Table {
 
 fn row(backend: &BackendSummary<'_>, fio: Option<f64>) -> Vec<String> {
     let Some(rate) = backend.throughput else {
-        // Why stands among the warnings, once for all.
+        // The warnings say why.
         return vec![backend.name.clone(), "invalid".into()];
     };
     let known = |value: Option<f64>, format: fn(f64) -> String| value.map_or("–".into(), format);
     let latency = |at| known(backend.latency_ns(at), nanoseconds);
-    // fio does not tell its memory.
+    // fio does not report its memory.
     let grown = |of: fn(&Cell) -> f64| match backend.is_fio() {
         true => "–".into(),
         false => known(backend.median(of), |grown| format!("+{}", bytes(grown))),
@@ -73,7 +74,7 @@ fn row(backend: &BackendSummary<'_>, fio: Option<f64>) -> Vec<String> {
         grown(|cell| growth(&cell.rss_file_bytes) as f64),
         known(backend.median(|cell| cell.cpu_s_per_gb), |cpu_s| format!("{cpu_s:.2}")),
     ];
-    // What the device delivered, of what was asked for.
+    // The bytes from the device as a share of the requested bytes.
     let device = backend.median_of_known(|cell| cell.device_bytes);
     let asked = backend.median(|cell| cell.bytes as f64).filter(|bytes| *bytes > 0.0);
     row.push(known(device.zip(asked).map(|(device, asked)| device / asked), percent));

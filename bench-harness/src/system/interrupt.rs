@@ -1,4 +1,4 @@
-//! Ctrl-C: the work under way ends in good order, and what is done is kept.
+//! Ctrl-C: the work ends in good order, and finished cells are kept.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, Once};
@@ -9,18 +9,17 @@ use nix::unistd::Pid;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 static HANDLER: Once = Once::new();
-/// The child at work, 0 for none.
+/// The process id of the child at work; 0 for none.
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
-/// A second signal within this time is the same wish: `timeout` signals a process and its group.
+/// A second signal within this time is ignored, because `timeout` signals a process and its group.
 const SAME_WISH: Duration = Duration::from_secs(1);
 
-/// Takes over SIGINT, SIGTERM and SIGHUP: the first ends the work under way, one that comes later
-/// the program.
+/// Handles SIGINT, SIGTERM and SIGHUP: the first signal ends the work, a later one the program.
 pub(crate) fn handle() {
     HANDLER.call_once(|| {
         let first: Mutex<Option<Instant>> = Mutex::new(None);
-        // Without a handler Ctrl-C still ends the program, only less gently.
+        // Without a handler Ctrl-C ends the program at once.
         let _ = ctrlc::set_handler(move || {
             STOP.store(true, Ordering::SeqCst);
             end_child();
@@ -36,20 +35,20 @@ pub(crate) fn handle() {
     });
 }
 
-/// Whether the work under way is to end.
+/// Returns whether the work should end.
 pub(crate) fn is_requested() -> bool {
     STOP.load(Ordering::SeqCst)
 }
 
-/// As if the user had asked: the child was told to end, so we were meant too.
+/// Ends the work as if the user had interrupted it, because the child was interrupted.
 pub(crate) fn request() {
     STOP.store(true, Ordering::SeqCst);
 }
 
-/// Which child is to be ended together with the work; 0 when it is gone.
+/// Sets the child that is ended together with the work; 0 for none.
 pub(crate) fn watch_child(pid: u32) {
     CHILD.store(i32::try_from(pid).unwrap_or(0), Ordering::SeqCst);
-    // One that was started while the signal came.
+    // The child may have been started after the signal.
     if pid != 0 && is_requested() {
         end_child();
     }
@@ -58,7 +57,7 @@ pub(crate) fn watch_child(pid: u32) {
 fn end_child() {
     let pid = CHILD.load(Ordering::SeqCst);
     if pid > 0 {
-        // It may be gone already.
+        // It may have ended already.
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
 }

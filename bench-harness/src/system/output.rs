@@ -5,8 +5,8 @@ use std::io;
 
 use crate::failure::Failure;
 
-/// Standard output without the line buffer of [`io::stdout`], which would look through every
-/// window for its last newline and copy what follows it.
+/// Returns standard output without the line buffer of [`io::stdout`], which would search every window
+/// for its last newline and copy the rest.
 pub(crate) fn stdout() -> Result<File, Failure> {
     #[cfg(unix)]
     let owned = std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned();

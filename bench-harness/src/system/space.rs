@@ -1,4 +1,4 @@
-//! Room on a filesystem, and folders that are made and taken back.
+//! Free space on a filesystem, and folders that are made and removed again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use super::whole_file::folder;
 use crate::failure::Failure;
 use crate::text::size::format_bytes_short;
 
-/// The folders of a path that are not there yet, the outermost last.
+/// Returns the folders of a path that do not exist, the outermost last.
 pub(crate) fn missing_folders(path: &Path) -> Vec<PathBuf> {
     let folders = path.ancestors().filter(|folder| !folder.as_os_str().is_empty());
     folders.take_while(|folder| !folder.exists()).map(Path::to_owned).collect()
 }
 
-/// Makes a folder for several files. If `write` fails, it removes the files that `write` has listed
-/// and the folders that were made.
+/// Makes a folder for several files. If `write` fails, removes the files that `write` has listed and the
+/// folders that were made.
 pub(crate) fn write_folder<T>(
     dir: &Path,
     write: impl FnOnce(&mut Vec<PathBuf>) -> Result<T, Failure>,
@@ -26,24 +26,24 @@ pub(crate) fn write_folder<T>(
     let mut written = Vec::new();
     let outcome = fs::create_dir_all(dir).map_err(failed).and_then(|()| write(&mut written));
     if outcome.is_err() {
-        // A file that was never made cannot be removed, and a folder with other files stays.
+        // Removing a file that was never made fails, and so does removing a folder with other files.
         written.iter().for_each(|path| drop(fs::remove_file(path)));
         made.iter().for_each(|path| drop(fs::remove_dir(path)));
     }
     outcome
 }
 
-/// The nearest folder of a path that is there: its filesystem is the one that is written to.
+/// Returns the nearest existing folder of a path, which is on the filesystem that is written to.
 pub(crate) fn existing_folder(dir: &Path) -> PathBuf {
     let made = missing_folders(dir);
     made.last().map_or_else(|| dir.to_owned(), |outermost| folder(outermost))
 }
 
-/// What must stay free on a filesystem for other programs, besides a fiftieth of what is written.
+/// The space that must stay free for other programs, besides a fiftieth of the written bytes.
 const SPARE_BYTES: u64 = 16 << 20;
 
-/// Refuses to write to a filesystem that is mounted read-only, and to fill one up. `less` is the
-/// option by which the user can ask for less.
+/// Returns an error if the filesystem is read-only or has too little free space. `less` is the option by
+/// which the user can ask for less.
 pub(crate) fn check_space(dir: &Path, bytes: u64, less: &str) -> Result<(), Failure> {
     let stat = statvfs(dir)
         .map_err(|errno| Failure::ReadFile { path: dir.to_owned(), source: errno.into() })?;
@@ -57,7 +57,7 @@ pub(crate) fn check_space(dir: &Path, bytes: u64, less: &str) -> Result<(), Fail
     }
 }
 
-/// What a filesystem has to offer.
+/// The state of a filesystem.
 struct Space {
     is_read_only: bool,
     free_bytes: u64,
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_the_disk_has_is_refused_first() {
+    fn more_than_the_disk_has_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let message = check_space(dir.path(), 1 << 60, "--rows").unwrap_err().to_string();
         assert!(message.contains("(--rows)"), "{message}");
@@ -97,7 +97,7 @@ mod tests {
 
     /// It used to say "1 KiB are needed and 12.0 MiB are free; ask for less".
     #[test]
-    fn a_read_only_filesystem_and_a_full_one_are_told_apart() {
+    fn read_only_and_full_filesystems_have_different_messages() {
         let problem = |is_read_only, free_bytes| {
             Space { is_read_only, free_bytes }.problem(Path::new("/media"), 1024, "--bytes")
         };
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_could_not_be_filled_is_taken_back() {
+    fn a_folder_that_could_not_be_filled_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let new = dir.path().join("a/b");
         let outcome: Result<(), Failure> = write_folder(&new, |written| {

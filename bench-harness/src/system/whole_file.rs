@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all.
+//! Files that are written whole or not at all.
 
 use std::fs;
 use std::io::{self, Write};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Puts a text where a file is or is to be. A reader sees the old file or the new one, never a
-/// part, whenever the program or the machine stops.
+/// Writes a file. Readers see the old file or the new one, never a part of it, even if the program or
+/// the machine stops.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
     write_whole_with(path, |file| file.write_all(text.as_bytes()))
 }
 
-/// The same for what is too large to be made first.
+/// Writes a file by a function, for contents that are too large for memory.
 pub(crate) fn write_whole_with(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -21,7 +21,7 @@ pub(crate) fn write_whole_with(
 }
 
 fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    // A link keeps pointing where it did; a pipe or /dev/stdout is written to, not replaced.
+    // The target of a link is replaced, not the link. A pipe or /dev/stdout is written to.
     let target = match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
         Ok(found) if !found.is_file() => {
@@ -30,29 +30,29 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
         Ok(_) => fs::canonicalize(path)?,
         Err(_) => path.to_owned(),
     };
-    let temporary = named_like_an_ordinary_one().tempfile_in(folder(&target))?;
+    let temporary = builder_with_ordinary_permissions().tempfile_in(folder(&target))?;
     let mut file = io::BufWriter::with_capacity(1 << 20, temporary);
     write(&mut file)?;
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-    // Otherwise the rename may reach the disk before the bytes, and a crash leaves an empty file.
+    // Otherwise the rename may reach the disk before the bytes, and a crash would leave an empty file.
     file.as_file().sync_data()?;
     file.persist(&target).map(drop).map_err(|error| error.error)
 }
 
-/// Temporary files are private as a rule; this one is about to be an ordinary file.
-fn named_like_an_ordinary_one() -> tempfile::Builder<'static, 'static> {
+/// Returns a builder of temporary files with the permissions of ordinary files.
+fn builder_with_ordinary_permissions() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".ringmain-");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // Less what the umask takes away.
+        // The umask is applied to this.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     builder
 }
 
-/// Where a file lies.
+/// Returns the folder of a file.
 pub(crate) fn folder(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),

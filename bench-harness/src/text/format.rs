@@ -1,8 +1,8 @@
-//! Numbers with their units, three digits each, as tables and pictures show them.
+//! Numbers with units, three digits each, for tables and pictures.
 
 pub(crate) use crate::text::size::format_bytes_short as bytes;
 
-/// Three digits: `1.23`, `12.3`, `123`.
+/// Formats three digits: `1.23`, `12.3`, `123`.
 fn three_digits(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 99.95 => 0,
@@ -12,8 +12,7 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// The value in the largest unit of which it has at least one; each unit is worth so much of the
-/// one before it.
+/// Formats a value in the largest unit that it reaches; each unit has a factor to the one before it.
 fn in_unit(value: f64, units: &[(&str, f64)]) -> String {
     if !value.is_finite() {
         return "–".into();
@@ -34,13 +33,13 @@ fn in_unit(value: f64, units: &[(&str, f64)]) -> String {
     }
 }
 
-/// Bytes a second: `3.41 GB/s`. Decimal, as devices and fio count.
+/// Formats bytes a second: `3.41 GB/s`. Decimal, as for devices and fio.
 pub(crate) fn rate(bytes_per_s: f64) -> String {
     let units = [("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e3), ("GB/s", 1e3), ("TB/s", 1e3)];
     in_unit(bytes_per_s, &units)
 }
 
-/// Nanoseconds: `842 ns`, `12.3 µs`, `1.20 ms`, `3.40 s`.
+/// Formats nanoseconds: `842 ns`, `12.3 µs`, `1.20 ms`, `3.40 s`.
 pub(crate) fn nanoseconds(ns: f64) -> String {
     if ns < 999.5 {
         return format!("{ns:.0} ns");
@@ -48,12 +47,12 @@ pub(crate) fn nanoseconds(ns: f64) -> String {
     in_unit(ns, &[("ns", 1.0), ("µs", 1e3), ("ms", 1e3), ("s", 1e3)])
 }
 
-/// Seconds, however few: `0.25 s` as `250 ms`.
+/// Formats seconds: `0.25 s` as `250 ms`.
 pub(crate) fn seconds(seconds: f64) -> String {
     nanoseconds(seconds * 1e9)
 }
 
-/// A share of one: `87 %`; `0.4 %` where whole percents would say nothing.
+/// Formats a share of one: `87 %`, or `0.4 %` for small shares.
 pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
         percent if !percent.is_finite() => "–".into(),
@@ -62,7 +61,7 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// A number with narrow spaces between thousands: `12 345`.
+/// Formats a number with narrow spaces between thousands: `12 345`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

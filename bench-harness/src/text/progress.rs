@@ -1,4 +1,4 @@
-//! What a long command shows while it works: a bar on a terminal, a line now and then elsewhere.
+//! Progress of a long command: a bar on a terminal, a line every ten seconds elsewhere.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often a line is written where there is no terminal, whether or not a step has ended.
+/// The interval between lines if there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Progress of one piece of work, on standard error.
@@ -17,7 +17,7 @@ pub(crate) enum Progress {
     Lines(Lines),
 }
 
-/// Plain lines for logs, which a thread of its own writes until this is dropped.
+/// Plain lines for logs. A thread writes them until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Lines {
     state: Arc<Mutex<State>>,
@@ -36,7 +36,7 @@ struct State {
 }
 
 impl Progress {
-    /// For something that is counted in bytes.
+    /// Progress that is counted in bytes.
     pub(crate) fn bytes(what: &str, total: u64) -> Self {
         Self::new(
             what,
@@ -45,7 +45,7 @@ impl Progress {
         )
     }
 
-    /// For steps that each have a name.
+    /// Progress in steps with names.
     pub(crate) fn steps(what: &str, total: u64) -> Self {
         Self::new(what, total, "{prefix} {pos}/{len} {wide_bar:.cyan/dim} {eta} left · {msg}")
     }
@@ -62,7 +62,7 @@ impl Progress {
         Self::Bar(bar)
     }
 
-    /// Says what is being done now.
+    /// Sets the name of the current step.
     pub(crate) fn message(&self, text: &str) {
         match self {
             Self::Bar(bar) => bar.set_message(text.to_owned()),
@@ -118,7 +118,7 @@ impl Lines {
 }
 
 impl State {
-    /// `measuring: 40 %, about 12 s left · rand cold: uring`.
+    /// Returns `measuring: 40 %, about 12 s left · rand cold: uring`.
     fn line(&self) -> String {
         let share = self.done as f64 / self.total.max(1) as f64;
         let elapsed = self.started.elapsed().as_secs_f64();
@@ -145,7 +145,7 @@ mod tests {
 
     /// A single long step used to show nothing until it ended.
     #[test]
-    fn a_line_comes_although_no_step_ends() {
+    fn lines_are_written_during_a_long_step() {
         let (sender, lines) = channel();
         let write = move |line: &str| drop(sender.send(line.to_owned()));
         let progress =

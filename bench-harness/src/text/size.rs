@@ -33,8 +33,8 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// The units and what one of each is worth in bytes, in lower case. As in `dd` and `head`: a
-/// bare letter and `KiB` count in 1024, `kB` counts in 1000.
+/// The units in lower case, with their bytes. As in `dd` and `head`, a bare letter and `KiB` are powers of
+/// 1024, `kB` is a power of 1000.
 const UNITS: [(&str, u64); 14] = [
     ("", 1),
     ("b", 1),
@@ -52,7 +52,7 @@ const UNITS: [(&str, u64); 14] = [
     ("tb", 1_000_000_000_000),
 ];
 
-/// Reads `4096`, `64k`, `1MiB`, `1_000_000`.
+/// Parses `4096`, `64k`, `1MiB`, `1_000_000`.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
@@ -62,18 +62,18 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let (digits, unit) = text.split_at(text.find(|c| !is_number(c)).unwrap_or(text.len()));
     let digits = digits.replace('_', "");
     if digits.is_empty() {
-        return Err("a number of bytes begins with a digit: 4096, 64k, 1MiB".into());
+        return Err("a number of bytes starts with a digit: 4096, 64k, 1MiB".into());
     }
     let unit = unit.trim().to_ascii_lowercase();
     let Some((_, unit_bytes)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-        return Err(format!("`{unit}` is no unit; there are k, M, G, T, KiB, MiB, kB, MB, …"));
+        return Err(format!("`{unit}` is not a unit; use k, M, G, T, KiB, MiB, kB, MB, …"));
     };
-    // Only digits are left, so the number can fail to fit and in no other way.
+    // Only digits are left, so the only possible error is overflow.
     let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(*unit_bytes));
-    bytes.ok_or_else(|| format!("that is more than {} bytes", u64::MAX))
+    bytes.ok_or_else(|| format!("the number is more than {} bytes", u64::MAX))
 }
 
-/// `1536 MiB` as `1.5 GiB`: three digits for a table, whatever the number.
+/// Formats bytes with three digits: `1536 MiB` as `1.5 GiB`.
 pub(crate) fn format_bytes_short(bytes: f64) -> String {
     let mut value = bytes;
     let mut unit = "B";
@@ -88,7 +88,7 @@ pub(crate) fn format_bytes_short(bytes: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// `8388608` as `8 MiB`; a number that is no whole multiple of a unit stays as it is.
+/// Formats bytes exactly: `8388608` as `8 MiB`; a number that is not a multiple of a unit in bytes.
 pub(crate) fn format_bytes(bytes: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let whole =
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused_with_the_reason() {
+    fn other_texts_are_refused_with_the_reason() {
         let cases = [
             ("", "digit"),
             ("_", "digit"),

@@ -1,9 +1,9 @@
 //! Two columns of plain text.
 
-/// Lines are wrapped to this, whatever the terminal: output looks the same in a file.
+/// The width of lines, which does not depend on the terminal.
 const WIDTH: usize = 100;
 
-/// A name on the left and, on the right, a text that wraps below itself.
+/// Rows of a name and a text that wraps below itself.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<(String, String)>,
@@ -14,7 +14,7 @@ impl Table {
         self.rows.push((name.to_owned(), text.into()));
     }
 
-    /// The rows, indented by two, the names padded to the longest.
+    /// Renders the rows, indented by two, with names padded to the longest.
     pub(crate) fn render(&self) -> String {
         let name_width = self.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         let text_width = WIDTH.saturating_sub(name_width + 4).max(20);
@@ -31,7 +31,8 @@ impl Table {
     }
 }
 
-/// Breaks at spaces; a longer word (a path) keeps a line to itself. Always at least one line.
+/// Breaks a text at spaces. A word that is too long (a path) gets a line of its own. Returns at least one
+/// line.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_padded_and_texts_hang() {
+    fn names_are_padded_and_texts_wrap() {
         let mut table = Table::default();
         table.row("a", "short");
         table.row("longer", "word ".repeat(30));

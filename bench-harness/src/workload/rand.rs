@@ -1,4 +1,4 @@
-//! Random reads: every block once, in an order that no read-ahead can guess.
+//! Random reads: every block once, in an order that read-ahead cannot predict.
 
 use super::blocks::Blocks;
 use super::{Job, JobSpec, Parameter, Workload, combinations};

@@ -1,4 +1,4 @@
-//! Somebody else's pattern: the reads of a trace, in its order and in its batches.
+//! The reads of a trace, in its order and in its batches.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ impl Workload for Replay {
     }
 
     fn about(&self) -> &'static str {
-        "replays the reads of --trace in its batches; --batch puts so many of them together"
+        "replays the reads of --trace in its batches; --batch N merges N of them"
     }
 
     fn takes(&self, parameter: Parameter) -> bool {
@@ -66,7 +66,7 @@ impl Workload for Replay {
     }
 }
 
-/// Reads every so many-th group of batches.
+/// Reads groups of batches. Threads take them in turn.
 #[derive(Debug)]
 struct Player {
     engine: Engine,
@@ -88,7 +88,7 @@ impl Player {
             && spec.setting.rate_per_s.is_none()
             && trace.batches().all(|batch| batch.at_us == 0)
         {
-            let message = format!("{} holds no times: leave out --recorded-times", path.display());
+            let message = format!("{} has no times; leave out --recorded-times", path.display());
             return Err(Failure::Usage { message });
         }
         let group = spec.setting.batch.unwrap_or(1).max(1) as usize;
@@ -126,7 +126,7 @@ impl Job for Player {
         let mut batch = Vec::with_capacity(reads.len());
         self.filled = 0;
         for TraceRead { offset, bytes, file } in reads {
-            // The buffer holds the largest group, so each of its reads fits a `usize`.
+            // The buffer holds the largest group, so each of its reads fits into `usize`.
             let (dst, after) = rest.split_at_mut(*bytes as usize);
             batch.push(Read::new(&self.files[*file as usize], *offset, dst));
             self.filled += *bytes as usize;

@@ -25,7 +25,7 @@ const ROW_BYTES: u64 = WIDTH as u64 * 4;
 const SHARDS: u64 = 8;
 const BATCH_ROWS: u32 = 1024;
 
-/// The forms of it.
+/// Its variants.
 const SEQUENTIAL: &str = "sequential";
 const SHUFFLED: &str = "shuffled";
 
@@ -42,7 +42,7 @@ impl Workload for Shards {
         parameter == Parameter::Batch
     }
 
-    /// The rows are as long as they are, so a plan's block sizes say nothing here.
+    /// The size of rows is fixed, so the block sizes of a plan have no effect.
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
         let plan = Plan { block_bytes: Vec::new(), ..plan.clone() };
         let settings = combinations(&plan, &[(ROW_BYTES, BATCH_ROWS)]);
@@ -91,8 +91,8 @@ impl Workload for Shards {
     }
 }
 
-/// The shards that `open_dir` would open in a folder, or the one file that is one; none if there are
-/// none.
+/// Returns the shards that `open_dir` would open in a folder, or the file itself; none if it is not a
+/// shard.
 pub(crate) fn shard_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
     if std::fs::metadata(path).map_err(failed)?.is_file() {
@@ -121,11 +121,11 @@ struct Pass {
 
 impl Job for Pass {
     fn next(&mut self) -> Result<Option<Done>, Failure> {
-        // Its memory first, so that the next batch can have it.
+        // Release its memory first, so that the next batch can use it.
         self.last = None;
         self.last = self.source.next_batch()?;
         Ok(self.last.as_ref().map(|batch| {
-            // Bytes of the shards, so that rates compare with those of other workloads.
+            // The bytes in the shards, so that rates can be compared with those of other workloads.
             let bytes = batch.len() as u64 * batch.width() as u64 * 4;
             let reads =
                 if self.source.order() == Order::Sequential { 1 } else { batch.len() as u64 };

@@ -481,7 +481,7 @@ fn options_that_some_workloads_ignore_are_named() {
     let args = ["--workloads", "rand,shards", "--backends", "pread", "--cache", "warm", "--json"];
     let result = json_of(run(&mut place.bench(&[&args[..], &["--block-size", "4k"]].concat())));
     let warnings = result["warnings"].to_string();
-    assert!(warnings.contains("`--block-size` changes nothing for shards"), "{warnings}");
+    assert!(warnings.contains("`--block-size` has no effect on shards"), "{warnings}");
 }
 
 /// With 3-byte reads the comparison of bytes after each cell made eleven million device reads.

@@ -54,7 +54,7 @@ fn json_has_the_same_facts() {
 }
 
 #[test]
-fn equal_ones_are_noise() {
+fn equal_values_are_noise() {
     let dir = tempfile::tempdir().unwrap();
     let equal = run_in(dir.path(), &[("uring", 1e9), ("pread", 1.001e9), ("mmap", 0.999e9)]);
     let json = json(recommend(&save(dir.path(), "run.json", &equal), &["--json"]));

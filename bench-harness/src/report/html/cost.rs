@@ -1,4 +1,4 @@
-//! What the throughput took: processor time, memory, device reads.
+//! The cost of the throughput: processor time, memory, device reads.
 
 use super::escape;
 use crate::report::summary::{BackendSummary, GroupSummary};
@@ -6,7 +6,7 @@ use crate::result::Cell;
 use crate::result::percentile::growth;
 use crate::text::format::{bytes, count, percent};
 
-/// A table beside the pictures, since a fast backend may be a dear one.
+/// Returns a table of costs, since a fast backend may be an expensive one.
 pub(crate) fn figure(group: &GroupSummary<'_>) -> String {
     let mut html = String::from(
         "<figure class=\"cost\"><figcaption>Cost <span>medians; device reads as a share of the \
@@ -36,7 +36,7 @@ fn row(backend: &BackendSummary<'_>) -> String {
     format!("<tr><th scope=\"row\">{}</th>{fields}</tr>\n", escape::name(&backend.name))
 }
 
-/// More than one: the kernel read more than was asked for.
+/// Returns the bytes from the device as a share of the requested bytes; above 1 the kernel read more.
 fn device_share(backend: &BackendSummary<'_>) -> Option<f64> {
     let device = backend.median_of_known(|cell| cell.device_bytes)?;
     let delivered = backend.median(|cell| cell.bytes as f64)?;

@@ -1,6 +1,6 @@
-//! Text from outside as HTML.
+//! Text as HTML.
 
-/// Text that stays text between tags and within quoted attributes.
+/// Escapes text for use between tags and in quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -18,16 +18,16 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// These would show the characters that follow in another order than they have.
+/// Returns whether a character changes the direction of the text after it.
 fn turns_direction(c: char) -> bool {
     matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A sentence as HTML: what stands between backticks is code.
+/// Escapes a sentence and marks text between backticks as code.
 pub(crate) fn prose(text: &str) -> String {
     let escaped = escape(text);
     let parts: Vec<&str> = escaped.split('`').collect();
-    // An odd number of backticks is no markup.
+    // With an odd number of backticks there is no markup.
     if parts.len().is_multiple_of(2) {
         return escaped;
     }
@@ -41,12 +41,12 @@ pub(crate) fn prose(text: &str) -> String {
     html
 }
 
-/// A backend's name as HTML; where room is short it is broken before its policy.
+/// Escapes the name of a backend, and lets it break before its policy.
 pub(crate) fn name(text: &str) -> String {
     escape(text).replace('+', "+<wbr>").replace(':', ":<wbr>")
 }
 
-/// At most so many characters, with a sign that there were more.
+/// Cuts a text to this many characters and marks the cut.
 pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text.to_owned(),

@@ -1,4 +1,4 @@
-//! What is said in words: the headline, warnings, what was left out, the machine, the plan.
+//! The texts of the report: headline, warnings, invalid cells, machine, plan.
 
 use super::escape::{escape, prose};
 use crate::failure::Failure;
@@ -7,7 +7,7 @@ use crate::plan::render_plan;
 use crate::result::Run;
 use crate::text::format::{bytes, percent, seconds};
 
-/// What was measured, where and when, and what follows from it.
+/// Returns the header: what was measured, where and when, and the recommendation.
 pub(crate) fn header(run: &Run, recommendation: &[String]) -> String {
     let mut html = format!(
         "<header>\n<p class=\"eyebrow\">ringmain bench</p>\n<h1>{}</h1>\n<p class=\"meta\">{}</p>\n",
@@ -56,7 +56,7 @@ fn headline(run: &Run) -> String {
 }
 
 fn counted(number: usize, noun: &str) -> String {
-    // The number does not end a line.
+    // A non-breaking space keeps the number with its noun.
     format!("{number}\u{A0}{noun}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -74,11 +74,11 @@ fn meta(run: &Run) -> String {
     spans.collect::<Vec<_>>().join(" ")
 }
 
-/// Before any number, because they say how far to trust them.
+/// Returns the warnings. They come before the numbers, because they say how far to trust them.
 pub(crate) fn warnings(run: &Run) -> String {
     let mut items: Vec<String> = Vec::new();
     if !run.complete {
-        items.push("The run did not end: cells are missing, and not all backends were measured equally often.".into());
+        items.push("The run was interrupted: cells are missing, and not all backends were measured equally often.".into());
     }
     let spoilt = run.cells.iter().filter(|cell| !cell.valid).count();
     if spoilt > 0 {
@@ -98,7 +98,7 @@ pub(crate) fn warnings(run: &Run) -> String {
     )
 }
 
-/// Cells that do not count, and backends that were not measured.
+/// Returns the invalid cells, and the backends that were not measured.
 pub(crate) fn left_out(run: &Run) -> String {
     let mut html = String::new();
     let spoilt: Vec<_> = run.cells.iter().filter(|cell| !cell.valid).collect();
@@ -131,7 +131,7 @@ pub(crate) fn left_out(run: &Run) -> String {
     html
 }
 
-/// Names and what is known of them. Escapes both.
+/// Returns a list of names and values. Escapes both.
 fn list<'a>(rows: impl Iterator<Item = (&'a str, String)>) -> String {
     let row = |(name, text): (&str, String)| {
         format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), escape(&text))
@@ -139,7 +139,7 @@ fn list<'a>(rows: impl Iterator<Item = (&'a str, String)>) -> String {
     format!("<dl>\n{}</dl>\n", rows.map(row).collect::<String>())
 }
 
-/// The machine, the plan, the command: what repeats the run.
+/// Returns the machine, the storage, the command and the plan.
 pub(crate) fn environment(run: &Run) -> Result<String, Failure> {
     let known = |rows: Vec<(&'static str, Option<String>)>| {
         list(rows.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))))
@@ -147,7 +147,7 @@ pub(crate) fn environment(run: &Run) -> Result<String, Failure> {
     Ok(format!(
         "<section id=\"environment\"><h2>Environment</h2>\n<div class=\"pair\"><div><h3>Machine</h3>\n\
          {}</div>\n<div><h3>Storage</h3>\n{}</div></div></section>\n\
-         <section id=\"plan\"><h2>To repeat it</h2>\n<pre><code>{}</code></pre>\n<details><summary>The \
+         <section id=\"plan\"><h2>To repeat the run</h2>\n<pre><code>{}</code></pre>\n<details><summary>The \
          plan, with every default</summary><pre><code>{}</code></pre></details></section>\n",
         known(machine(&run.host, run)),
         known(storage(&run.host)),
@@ -198,7 +198,7 @@ fn storage(host: &Host) -> Vec<(&'static str, Option<String>)> {
     ]
 }
 
-/// The command without `--out`: the folder of that name has a result already.
+/// Returns the command without `--out`, because that folder already has a result.
 fn to_repeat(command: &[String]) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = command.iter();
@@ -212,7 +212,7 @@ fn to_repeat(command: &[String]) -> Vec<String> {
     words
 }
 
-/// As a shell takes it.
+/// Quotes words for a shell.
 fn command_line(words: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+:,./@%".contains(c);
     let quoted = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
@@ -222,7 +222,7 @@ fn command_line(words: &[String]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// What the units mean.
+/// Returns the footer, which explains the units.
 pub(crate) fn footer(run: &Run) -> String {
     format!(
         "<footer><p>GB/s and CPU s/GB count 10⁹ bytes; KiB, MiB and GiB are powers of 1024. \

@@ -1,4 +1,4 @@
-//! One group of cells: its pictures and the numbers behind them.
+//! One group: its pictures and its numbers.
 
 use super::escape::escape;
 use super::look::Looks;
@@ -6,14 +6,14 @@ use super::{cost, latency, memory, numbers, throughput};
 use crate::report::summary::GroupSummary;
 use crate::result::Group;
 
-/// A group with its place in the page.
+/// A group with its anchor in the page.
 #[derive(Debug)]
 pub(crate) struct Chapter<'a> {
     pub(crate) id: String,
     pub(crate) summary: &'a GroupSummary<'a>,
 }
 
-/// `rand cold 4 KiB × 32, depth 128`, the parts marked up.
+/// Returns a heading such as `rand cold 4 KiB × 32, depth 128`, with markup.
 pub(crate) fn heading_text(group: &Group) -> String {
     let setting = group.setting.to_string();
     format!(
@@ -25,7 +25,7 @@ pub(crate) fn heading_text(group: &Group) -> String {
     )
 }
 
-/// All about one group.
+/// Returns the section of a group.
 pub(crate) fn section(chapter: &Chapter<'_>, looks: &Looks) -> String {
     let summary = chapter.summary;
     format!(

@@ -1,4 +1,4 @@
-//! Latency against percentile, both on log scales: the tail gets as much room as the rest.
+//! Latency by percentile, both on log scales, so that the tail gets as much room as the rest.
 
 use hdrhistogram::Histogram;
 
@@ -9,16 +9,16 @@ use crate::report::summary::{BackendSummary, GroupSummary};
 use crate::result::percentile::Percentile;
 use crate::text::format::nanoseconds;
 
-/// The height of the picture; widths are shares.
+/// The height of the picture. Widths are relative.
 const HEIGHT_PX: f64 = 230.0;
 
-/// Points of a curve for each tenfold of operations.
+/// Points of a curve for each factor of ten.
 const POINTS_PER_DECADE: f64 = 12.0;
 
-/// Rarer than one in a hundred million is drawn at the edge.
+/// Operations rarer than one in a hundred million are drawn at the edge.
 const RARITY_MAX: f64 = 1e8;
 
-/// Names beside the curves keep this distance.
+/// The distance between the names of curves.
 const LABEL_PX: f64 = 14.0;
 
 struct Curve<'a> {
@@ -28,7 +28,7 @@ struct Curve<'a> {
     points: Vec<(f64, f64)>,
 }
 
-/// The curves, and a table of their main points that is also their key.
+/// Returns the curves, and a table of their main points that is also their key.
 pub(crate) fn figure(group: &GroupSummary<'_>, looks: &Looks) -> String {
     let curves: Vec<Curve<'_>> =
         group.backends.iter().filter_map(|backend| curve(backend, looks)).collect();
@@ -74,12 +74,12 @@ fn sampled(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
     let values = histogram.value_at_quantiles((0..steps).map(|step| 1.0 - 1.0 / rarity(step)));
     let mut points: Vec<(f64, f64)> =
         (0..steps).zip(values).map(|(step, ns)| (rarity(step), ns.max(1) as f64)).collect();
-    // The last operation of all is the slowest.
+    // The last operation is the slowest.
     points.push((rarest, histogram.max().max(1) as f64));
     points
 }
 
-/// Where single latencies are unknown, as those of fio.
+/// Returns a curve from percentiles, if single latencies are unknown (fio).
 fn known_points(backend: &BackendSummary<'_>) -> Vec<(f64, f64)> {
     let operations = backend.median(|cell| cell.operations as f64).unwrap_or(0.0);
     let rarity = |percentile: Percentile| match percentile {
@@ -116,7 +116,7 @@ fn axes(x: &Log, y: &Log) -> String {
     svg + "</g>"
 }
 
-/// `20 µs`, without the digits that a round number does not need.
+/// Formats a tick without needless digits: `20 µs`.
 fn tick_ns(ns: f64) -> String {
     let units = [("s", 1e9), ("ms", 1e6), ("µs", 1e3)];
     let fits = units.into_iter().find(|(_, worth)| ns >= worth * 0.999);
@@ -140,7 +140,7 @@ fn percentile_ticks(high: f64) -> Vec<(f64, String)> {
     ticks
 }
 
-/// In a picture of its own that is stretched to the width; the strokes are not.
+/// Returns the curves in a picture that is stretched to the width without stretching the strokes.
 fn lines(curves: &[Curve<'_>], x: &Log, y: &Log) -> String {
     let mut svg = String::from(
         "<svg class=\"plot\" width=\"100%\" height=\"100%\" viewBox=\"0 0 1000 1000\" \
@@ -161,7 +161,7 @@ fn lines(curves: &[Curve<'_>], x: &Log, y: &Log) -> String {
     svg + "</svg>"
 }
 
-/// At 50, 90, 99 … %, where the curve has them.
+/// Returns marks at 50, 90, 99 … %, if the curve reaches them.
 fn marks(curves: &[Curve<'_>], x: &Log, y: &Log) -> String {
     let mut svg = String::new();
     for curve in curves {
@@ -177,7 +177,7 @@ fn marks(curves: &[Curve<'_>], x: &Log, y: &Log) -> String {
     svg
 }
 
-/// The curve between its points, straight on the log scales.
+/// Interpolates a curve linearly on the log scales.
 fn at(points: &[(f64, f64)], rarity: f64) -> f64 {
     let after = points.partition_point(|point| point.0 < rarity);
     match (after.checked_sub(1).and_then(|before| points.get(before)), points.get(after)) {
@@ -190,7 +190,7 @@ fn at(points: &[(f64, f64)], rarity: f64) -> f64 {
     }
 }
 
-/// Names at the ends of the curves, moved apart where they would overlap.
+/// Returns the names at the ends of the curves, moved apart if they would overlap.
 fn labels(curves: &[Curve<'_>], y: &Log) -> String {
     let end = |curve: &Curve<'_>| {
         let ns = curve.points.last().map_or(1.0, |point| point.1);
@@ -211,7 +211,7 @@ fn labels(curves: &[Curve<'_>], y: &Log) -> String {
     svg + "</svg>"
 }
 
-/// Sorted places at least [`LABEL_PX`] apart, within the picture as long as they fit.
+/// Returns sorted places that are at least [`LABEL_PX`] apart, within the picture if they fit.
 fn spread(wanted: &[f64]) -> Vec<f64> {
     let mut places = Vec::with_capacity(wanted.len());
     let mut next_min = f64::NEG_INFINITY;

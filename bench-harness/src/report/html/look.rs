@@ -1,11 +1,11 @@
-//! How a backend looks, the same in every picture and in every report.
+//! The colour and marks of a backend, the same in every picture and in every report.
 
 use std::collections::BTreeMap;
 
 use crate::result::Run;
 
-/// The colours of the style sheet, by the kind of backend that has them. A policy keeps the colour
-/// of its backend; its line is dashed and its marks are hollow.
+/// The colours of the style sheet by backend. With a policy, a backend keeps its colour; its line is
+/// dashed and its marks are hollow.
 const COLOURS: [(&str, usize); 9] = [
     ("pread", 0),
     ("mmap", 1),
@@ -24,7 +24,7 @@ const SPARE_COLOURS: usize = 3;
 /// Shapes in the page's `<defs>`.
 const MARKS: usize = 6;
 
-/// A colour class and shapes, so that nothing is told by colour alone.
+/// A colour class and shapes, so that no information depends on colour alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     colour: usize,
@@ -34,12 +34,12 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// The class that sets the colour.
+    /// Returns the class that sets the colour.
     pub(crate) fn class(self) -> String {
         format!("c{}", self.colour)
     }
 
-    /// The mark at a place, given as attributes.
+    /// Returns the mark at a place, which is given as attributes.
     pub(crate) fn mark(self, x: &str, y: f64) -> String {
         let hollow = if self.is_hollow { " hollow" } else { "" };
         let (mark, colour) = (self.mark, self.colour);
@@ -48,12 +48,12 @@ impl Look {
         )
     }
 
-    /// The id of the hatching.
+    /// Returns the id of the hatching.
     pub(crate) fn hatching(self) -> String {
         format!("hatch{}", self.colour)
     }
 
-    /// What `stroke-dasharray` takes.
+    /// Returns the value of `stroke-dasharray`.
     pub(crate) fn dashes(self) -> &'static str {
         self.dashes
     }
@@ -87,7 +87,7 @@ impl Looks {
         self.0.get(backend).copied().unwrap_or(stranger)
     }
 
-    /// How many colour classes there are.
+    /// Returns the number of colour classes.
     pub(crate) fn colours() -> usize {
         COLOURS.len() + SPARE_COLOURS
     }

@@ -7,12 +7,12 @@ use crate::report::summary::{BackendSummary, GroupSummary};
 use crate::result::{Cell, RssSample};
 use crate::text::format::{bytes, seconds};
 
-/// More would not be seen at this size.
+/// More points would not be visible at this size.
 const SAMPLES_MAX: usize = 32;
 
 const HEIGHT_PX: u32 = 84;
 
-/// The largest samples of equal parts of the time, with the first and the last.
+/// Returns the largest sample of each of several equal intervals, with the first and the last.
 pub(crate) fn thinned(samples: &[RssSample]) -> Vec<RssSample> {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return Vec::new() };
     if samples.len() <= SAMPLES_MAX {
@@ -21,13 +21,13 @@ pub(crate) fn thinned(samples: &[RssSample]) -> Vec<RssSample> {
     let inner = &samples[1..samples.len() - 1];
     let total = |sample: &&RssSample| sample.anon_bytes.saturating_add(sample.file_bytes);
     let largest = inner.chunks(inner.len().div_ceil(SAMPLES_MAX - 2)).filter_map(|part| {
-        // A peak between two samples that are drawn must not get lost.
+        // A peak between two drawn samples must not be lost.
         part.iter().max_by_key(total)
     });
     [first].into_iter().chain(largest).chain([last]).copied().collect()
 }
 
-/// Small multiples: what grows is seen against what does not.
+/// Returns a small picture for each backend, so that growth is visible by comparison.
 pub(crate) fn figure(group: &GroupSummary<'_>, looks: &Looks) -> String {
     let sampled: Vec<(&BackendSummary<'_>, &Cell)> = group
         .backends
@@ -105,7 +105,7 @@ fn tick_us(us: f64) -> String {
     }
 }
 
-/// Anonymous memory from the ground, pages of files on it.
+/// Returns the area of anonymous memory with the pages of files on top.
 fn areas(samples: &[RssSample], look: Look, x: &Linear, y: &Linear) -> String {
     let place = |sample: &RssSample, height: u64| {
         let x = x.share(sample.at_us as f64) * 1000.0;

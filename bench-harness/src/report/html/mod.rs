@@ -1,8 +1,7 @@
-//! `report.html`: one file that needs nothing else, with or without scripts, on any screen and on
-//! paper.
+//! `report.html`: a single file that works with or without scripts, on any screen and on paper.
 //!
-//! Pictures are SVG whose places are shares of the width: they fit a phone, and the letters keep
-//! their size. Everything that comes from the run goes through [`escape::escape`].
+//! Pictures are SVG with relative positions: they fit a phone, and letters keep their size. All text
+//! from the run goes through [`escape::escape`].
 
 mod cost;
 mod escape;
@@ -34,7 +33,7 @@ const SCRIPT: &str = include_str!("script.js");
 /// The report of a run.
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
-    /// What to use, in sentences; the first is the headline. May be empty.
+    /// The recommendation in sentences; the first is the headline. May be empty.
     pub(crate) recommendation: &'a [String],
 }
 
@@ -66,7 +65,7 @@ impl Exporter for Report<'_> {
 }
 
 fn head(run: &Run) -> String {
-    // The page may load nothing, and run no script but its own.
+    // The page loads nothing and runs only its own script.
     let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT.as_bytes()));
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -80,7 +79,7 @@ fn head(run: &Run) -> String {
     )
 }
 
-/// What the pictures share: a mark for each look, a hatching for each colour.
+/// Returns the definitions that the pictures share: marks and hatchings.
 fn shapes() -> String {
     let marks = [
         "<circle r=\"3.4\"/>",
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn its_size_stays_moderate() {
+    fn the_size_of_the_report_stays_moderate() {
         let run = fixture::big_run();
         assert!((280..=320).contains(&run.cells.len()), "{}", run.cells.len());
         let bytes = report(&run).len();
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_go_well_is_said() {
+    fn problems_are_mentioned() {
         let mut run = fixture::small_run();
         run.complete = false;
         let html = report(&run);
@@ -167,7 +166,7 @@ mod tests {
         assert!(html.contains("Use &lt;uring&gt; &amp; be happy."));
     }
 
-    /// A run that was interrupted at once, and numbers that no machine has.
+    /// A run that was interrupted at once, and impossible numbers.
     #[test]
     fn odd_runs_have_a_report_too() {
         let mut run = fixture::small_run();

@@ -8,7 +8,7 @@ use crate::result::Cell;
 use crate::result::percentile::growth;
 use crate::text::format::{bytes, count, nanoseconds, rate, seconds};
 
-/// Quantiles that the curves pass through, more than the key has.
+/// The quantiles in the table, more than in the key.
 const QUANTILES: [(&str, f64); 11] = [
     ("0 %", 0.0),
     ("25 %", 0.25),
@@ -23,10 +23,10 @@ const QUANTILES: [(&str, f64); 11] = [
     ("100 %", 1.0),
 ];
 
-/// The same within a group, and so in its heading.
+/// Columns that are the same within a group, so that its heading has them.
 const OF_THE_GROUP: [&str; 2] = ["workload", "cache"];
 
-/// Folded away until they are asked for.
+/// Returns the tables, which are folded at first.
 pub(crate) fn tables(group: &GroupSummary<'_>) -> String {
     format!(
         "<div class=\"numbers\">{}{}{}{}</div>\n",
@@ -47,7 +47,7 @@ fn folded(title: &str, table: &str) -> String {
     )
 }
 
-/// A table whose first column names the row. Fields are HTML already.
+/// Returns a table whose first column names the row. Fields are HTML.
 fn table(names: &[&str], rows: impl Iterator<Item = (String, Vec<String>)>) -> String {
     let mut html = String::from("<table class=\"plain\"><thead><tr>");
     for name in names {
@@ -96,7 +96,7 @@ fn median_fields(backend: &BackendSummary<'_>) -> Vec<String> {
     let known = |of: fn(&Cell) -> Option<u64>, text: fn(f64) -> String| {
         backend.median_of_known(of).map_or("–".into(), text)
     };
-    // fio does not tell its memory.
+    // fio does not report its memory.
     let grown = |of: fn(&Cell) -> f64| match backend.is_fio() {
         true => "–".into(),
         false => number(of, bytes),

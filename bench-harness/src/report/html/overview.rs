@@ -6,7 +6,7 @@ use crate::report::summary::{BackendSummary, GroupSummary};
 use crate::stats::Summary;
 use crate::text::format::{percent, rate};
 
-/// A table whose cells are shaded; the shade only repeats what the number says.
+/// Returns a table with shaded cells; the shade only repeats the number.
 pub(crate) fn heat_map(chapters: &[Chapter<'_>]) -> String {
     let backends = backends(chapters);
     let has_fio = chapters.iter().any(|chapter| chapter.summary.best_fio().is_some());
@@ -30,7 +30,7 @@ pub(crate) fn heat_map(chapters: &[Chapter<'_>]) -> String {
     html + "</tbody></table></div></section>\n"
 }
 
-/// In the order of the plan, which each group keeps.
+/// Returns the backends in the order of the plan.
 fn backends(chapters: &[Chapter<'_>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for chapter in chapters {

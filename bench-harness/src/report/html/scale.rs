@@ -1,4 +1,4 @@
-//! From numbers to places, and the round numbers that an axis names.
+//! Scales: from numbers to positions, and the round numbers on an axis.
 
 /// From 0 to the largest value.
 #[derive(Clone, Debug, PartialEq)]
@@ -8,7 +8,7 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    /// Ticks at 1, 2 or 5 times a power of ten.
+    /// Returns ticks at 1, 2 or 5 times a power of ten.
     pub(crate) fn decimal(max: f64, ticks_wanted: u32) -> Self {
         Self::with_step(max, ticks_wanted, |rough| {
             let power = 10_f64.powf(rough.log10().floor());
@@ -17,7 +17,7 @@ impl Linear {
         })
     }
 
-    /// Ticks at powers of two, as memory has them.
+    /// Returns ticks at powers of two, for memory.
     pub(crate) fn binary(max: f64, ticks_wanted: u32) -> Self {
         Self::with_step(max, ticks_wanted, |rough| 2_f64.powf((rough * 0.999).log2().ceil()))
     }
@@ -29,13 +29,13 @@ impl Linear {
         Self { max, ticks: (0..=count).map(|tick| f64::from(tick) * step).collect() }
     }
 
-    /// 0 to 1; what lies outside is put on the edge.
+    /// Returns the position from 0 to 1; values outside are put on the edge.
     pub(crate) fn share(&self, value: f64) -> f64 {
         if value.is_nan() { 0.0 } else { (value / self.max).clamp(0.0, 1.0) }
     }
 }
 
-/// Equal ratios, equal distances.
+/// A scale on which equal ratios are equal distances.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Log {
     pub(crate) low: f64,
@@ -43,20 +43,20 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Never empty, never from 0.
+    /// Returns a scale that is not empty and does not start at 0.
     pub(crate) fn covering(low: f64, high: f64) -> Self {
         let low = if low.is_finite() { low.max(1.0) } else { 1.0 };
         let high = if high.is_finite() { high } else { low };
         Self { low, high: high.max(low * 2.0) }
     }
 
-    /// 0 to 1; what lies outside is put on the edge.
+    /// Returns the position from 0 to 1; values outside are put on the edge.
     pub(crate) fn share(&self, value: f64) -> f64 {
         let value = value.max(self.low).min(self.high);
         ((value / self.low).ln() / (self.high / self.low).ln()).clamp(0.0, 1.0)
     }
 
-    /// Powers of ten; with 2 and 5 times them where there are few.
+    /// Returns ticks at powers of ten, and at 2 and 5 times them if there are few.
     pub(crate) fn ticks(&self) -> Vec<f64> {
         let decades = (self.high / self.low).log10();
         let multiples: &[f64] = if decades <= 2.2 { &[1.0, 2.0, 5.0] } else { &[1.0] };

@@ -10,7 +10,7 @@ use crate::text::format::percent;
 /// The height of a row's picture: the bar above, the repetitions below it.
 const ROW_PX: u32 = 28;
 
-/// One unit for a whole group, so that its numbers can be compared at sight.
+/// One unit for a whole group, so that its numbers can be compared.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     name: &'static str,
@@ -23,7 +23,7 @@ impl Unit {
         let units = [("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1.0)];
         let fits = units.into_iter().find(|(_, worth)| largest >= worth * 0.9995);
         let (name, bytes_per_s) = fits.unwrap_or(("B/s", 1.0));
-        // Two digits at least of the smallest, and three of most.
+        // At least two digits of the smallest number, and three of most.
         let decimals = match (smallest / bytes_per_s, largest / bytes_per_s) {
             (_, largest) if largest >= 100.0 => 0,
             (smallest, _) if smallest >= 10.0 => 1,
@@ -38,13 +38,13 @@ impl Unit {
     }
 }
 
-/// A table with a picture in each row; with the styles off, or read aloud, it is still a table.
+/// Returns a table with a picture in each row. Without styles, or read aloud, it is still a table.
 pub(crate) fn figure(group: &GroupSummary<'_>, looks: &Looks) -> String {
     let summaries: Vec<Summary> = group.backends.iter().filter_map(|b| b.throughput).collect();
     let largest = summaries.iter().map(|summary| summary.max).fold(0.0, f64::max);
     let smallest = summaries.iter().map(|summary| summary.median).fold(largest, f64::min);
     let unit = Unit::covering(smallest, largest);
-    // Room for the last whisker's cap.
+    // Room for the end of the last whisker.
     let scale = Linear::decimal(largest * 1.02, 4);
     let fio = group.best_fio();
     let mut rows = String::new();
@@ -100,7 +100,8 @@ fn row(
     )
 }
 
-/// Places are shares of the width, so that the picture fits any screen and letters keep their size.
+/// Returns the picture of a row. Positions are relative, so that it fits any screen and letters keep
+/// their size.
 fn bar(
     backend: &BackendSummary<'_>,
     summary: &Summary,
@@ -157,7 +158,7 @@ fn axis(scale: &Linear, unit: Unit, has_fio: bool) -> String {
     let mut labels = String::new();
     for tick in &scale.ticks {
         let number = tick / unit.bytes_per_s;
-        // Ticks have one digit that counts; more would be zeros.
+        // Ticks have one significant digit; more digits would be zeros.
         let text = format!("{:.3}", number);
         let text = text.trim_end_matches('0').trim_end_matches('.');
         labels += &format!("<text x=\"{:.2}%\" y=\"12\">{text}</text>", scale.share(*tick) * 100.0);
