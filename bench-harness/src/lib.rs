@@ -1,7 +1,7 @@
 //! The `ringmain` command as a library, and the layout of its results.
 //!
-//! [`result::Run`] is what `ringmain bench` writes as `run.json`; [`plan::Plan`] is what it takes.
-// Allowed in one place: reading the processor's counter.
+//! `ringmain bench` carries out a [`plan::Plan`] and writes a [`result::Run`] as `run.json`.
+// `unsafe` is allowed in one place only, which reads the counter of the processor.
 #![deny(unsafe_code)]
 
 mod cli;
@@ -22,9 +22,11 @@ mod workload;
 
 pub use commands::{main, run};
 
-// The example run is shared with the tests of the program, which know this crate by its name.
+// The tests of the program share the example runs; they know this crate by its name.
 #[cfg(test)]
 extern crate self as ringmain_bench;
 #[cfg(test)]
 #[path = "../tests/fixture/mod.rs"]
 mod fixture;
+#[cfg(test)]
+mod messages;

@@ -45,9 +45,9 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
 
-    /// Backends, with a policy where it is not the default: pread, pread+random, mmap, mmap+release,
-    /// mmap+huge, mmap+random, direct, uring, uring+buffered, uring+uncached, uncached, tokio-uring, auto
-    /// [default: auto and all that work here, without policies]
+    /// Backends, some with a policy: pread, pread+random, mmap, mmap+release, mmap+huge, mmap+random, direct,
+    /// uring, uring+buffered, uring+uncached, uncached, tokio-uring, auto [default: auto and all that work
+    /// here, without policies]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) backends: Option<Vec<BackendChoice>>,
 
@@ -216,9 +216,9 @@ Examples:
   ringmain bench --file model.safetensors --workloads weights --window 32M,256M
   ringmain bench --print-plan > plan.toml; ringmain bench --plan plan.toml
 
-An operation is a batch of reads, or a single read where the batch is 1; latency is per operation.
+An operation is a batch of reads, or a single read if the batch is 1; latency is per operation.
 
-Ctrl-C ends the run and keeps what is done. Exit codes: 0 every cell was measured, 1 some cells are
+Ctrl-C ends the run and keeps the finished cells. Exit codes: 0 every cell was measured, 1 some cells are
 invalid or two backends returned different bytes, 2 the request makes no sense, 130 interrupted.";
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ pub(crate) struct RecommendArgs {
 }
 
 /// The arguments of `bench` that say how to measure: they mean nothing for an existing result.
-const MEASURING_ARGS: [&str; 19] = [
+const MEASURING_ARGS: [&str; 20] = [
     "plan",
     "backends",
     "block_size",
@@ -127,6 +127,7 @@ const MEASURING_ARGS: [&str; 19] = [
     "trace",
     "bytes",
     "scratch",
+    "with_fio",
 ];
 
 /// Shows which cells changed from one result to another, and whether that is more than noise.
@@ -194,7 +195,7 @@ Examples:
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 all went well, 1 something could not be read, measured or written, 2 the command line
-makes no sense or names a file that is not there, 130 interrupted.
+makes no sense or names a missing file, 130 interrupted.
 Try `ringmain probe` first; `ringmain help COMMAND` has examples.";
 
 const PROBE_EXAMPLES: &str = "\

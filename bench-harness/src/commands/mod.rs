@@ -2,7 +2,7 @@
 
 mod bench;
 mod cat;
-mod compare;
+pub(crate) mod compare;
 mod generate;
 mod inspect;
 mod overhead;

@@ -92,7 +92,7 @@ fn check_others(dir: &Path, sizes: ShardSizes) -> Result<(), Failure> {
         Some(other) => {
             let other = other.display();
             let message = format!(
-                "{other} exists and would become a part of the corpus; remove it or \
+                "{other} exists already and would become a part of the corpus; remove it or \
                  choose another folder"
             );
             Err(Failure::Usage { message })

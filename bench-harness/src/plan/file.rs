@@ -20,8 +20,7 @@ pub(crate) fn render_plan(plan: &Plan) -> Result<String, Failure> {
     let toml = toml::to_string_pretty(plan)
         .map_err(|error| Failure::Usage { message: format!("cannot write the plan: {error}") })?;
     Ok(format!(
-        "# A plan for `ringmain bench --plan FILE`. Empty lists mean: everything, or what each\n\
-         # workload has by default.\n{toml}"
+        "# A plan for `ringmain bench --plan FILE`. An empty list stands for the default.\n{toml}"
     ))
 }
 

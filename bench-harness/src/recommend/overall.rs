@@ -79,7 +79,7 @@ fn refusal(
     };
     match (scored, not_compared) {
         ([], []) if is_excluded(Exclusion::MissesRate) => {
-            Some("there is nothing to recommend: no backend reached the rate asked for".into())
+            Some("there is nothing to recommend: no backend reached the requested rate".into())
         }
         ([], []) if is_excluded(Exclusion::OverMemoryLimit) => {
             Some("there is nothing to recommend: every backend takes more memory than the limit".into())

@@ -6,6 +6,7 @@ use super::standing::{Beside, is_auto};
 use super::{Figures, GroupChoice, NotCompared, Overall, Recommendation};
 use crate::result::Group;
 use crate::stats::{Ratio, Verdict};
+use crate::text::format::counted;
 pub(crate) use crate::text::format::{nanoseconds as duration, rate};
 use crate::text::size::format_bytes_short;
 
@@ -230,7 +231,7 @@ pub(super) fn lines(all: &Recommendation) -> Vec<String> {
         lines.push(format!("warning: {warning}"));
     }
     if all.invalid_cells > 0 {
-        lines.push(format!("{} invalid cells were left out", all.invalid_cells));
+        lines.push(format!("left out: {}", counted(all.invalid_cells, "invalid cell")));
     }
     lines.push(String::new());
     for chosen in &all.groups {

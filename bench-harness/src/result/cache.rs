@@ -24,11 +24,11 @@ use crate::stats::{CONFIDENCE, share_max};
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheState {
-    /// Nothing.
+    /// Nothing of the data is in the page cache.
     Cold,
-    /// All of it.
+    /// All of the data is in the page cache.
     Warm,
-    /// The first half.
+    /// The first half of the data is in the page cache.
     Mixed,
 }
 

@@ -21,9 +21,9 @@ pub(crate) fn load_run(path: &Path) -> Result<Run, Failure> {
     parse_run(&bytes).map_err(|message| Failure::Run { path: path.to_owned(), message })
 }
 
-fn parse_run(bytes: &[u8]) -> Result<Run, String> {
+pub(crate) fn parse_run(bytes: &[u8]) -> Result<Run, String> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err("it is empty; a run writes it when it ends".into());
+        return Err("the file is empty; a run writes it when it ends".into());
     }
     if let Some((head, cells)) = split_log(bytes) {
         return parse_log(head, cells);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::failure::Failure;
 use crate::result::{CacheCheckMethod, Cell, Group, Run};
 use crate::stats::Summary;
+use crate::text::format::counted;
 
 /// Above this share of the processors' time used by other programs, numbers are doubtful.
 const BUSY_SHARE_MAX: f64 = 0.10;
@@ -81,7 +82,8 @@ pub(crate) fn warnings(run: &Run) -> Vec<String> {
         *reasons.entry(cell.invalid_reason.as_deref().unwrap_or("no reason")).or_default() += 1;
     }
     for (reason, count) in reasons {
-        warnings.push(format!("{count} cells are invalid: {reason}"));
+        let are = if count == 1 { "is" } else { "are" };
+        warnings.push(format!("{} {are} invalid: {reason}", counted(count, "cell")));
     }
     warnings.extend(sampled_states(run));
     warnings.extend(missed_rates(run));
@@ -145,7 +147,7 @@ fn missed_rates(run: &Run) -> Option<String> {
     told.dedup();
     (!told.is_empty()).then(|| {
         format!(
-            "the rate asked for was not reached by {}: their latencies grow with the length of \
+            "the requested rate was not reached by {}: their latencies grow with the length of \
              the measurement, so they are not ranked",
             told.join("; ")
         )

@@ -58,13 +58,14 @@ pub(crate) fn check_space(dir: &Path, bytes: u64, less: &str) -> Result<(), Fail
 }
 
 /// The state of a filesystem.
-struct Space {
-    is_read_only: bool,
-    free_bytes: u64,
+pub(crate) struct Space {
+    pub(crate) is_read_only: bool,
+    pub(crate) free_bytes: u64,
 }
 
 impl Space {
-    fn problem(&self, dir: &Path, bytes: u64, less: &str) -> Option<String> {
+    /// Returns why this many bytes cannot be written.
+    pub(crate) fn problem(&self, dir: &Path, bytes: u64, less: &str) -> Option<String> {
         let dir = dir.display();
         if self.is_read_only {
             return Some(format!(

@@ -61,6 +61,11 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
+/// Formats a number with its noun: `1 cell`, `3 cells`.
+pub(crate) fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Formats a number with narrow spaces between thousands: `12 345`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();

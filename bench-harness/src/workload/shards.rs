@@ -35,7 +35,7 @@ impl Workload for Shards {
     }
 
     fn about(&self) -> &'static str {
-        "delivers the rows of GAMSAE01 shards as f64, 1024 rows of 4 KiB at a time, in order and shuffled"
+        "delivers rows of GAMSAE01 shards as f64, 1024 of 4 KiB at a time, in order and shuffled"
     }
 
     fn takes(&self, parameter: Parameter) -> bool {

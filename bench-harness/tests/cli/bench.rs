@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::faults::{NO_RINGS, can_inject, run_injected};
 use crate::support::{Outcome, Running, ringmain, run};
 
-/// A folder on a real filesystem (never /tmp, which may lie in memory) to measure in.
+/// A folder to measure in, on a real filesystem and not in /tmp, which may be in memory.
 struct Place {
     dir: TempDir,
 }
@@ -33,7 +33,7 @@ impl Place {
         command
     }
 
-    /// The same on the user's own data.
+    /// A short run on data of the user.
     fn bench_own(&self, args: &[&str]) -> Command {
         let mut command = ringmain(["bench", "--seconds", "0.02", "--repetitions", "1"]);
         command.args(["--out", "out"]).args(args).current_dir(self.dir.path());
@@ -98,11 +98,11 @@ fn every_cell_is_measured_verified_and_saved() {
         let cached_pages = cell["cached_pages"]["before"].as_u64().unwrap();
         let pages = (8 << 20) / 4096;
         match cell["cache"].as_str().unwrap() {
-            // Shards and weights are opened by their headers, which a mapping holds.
+            // Opening shards and weights reads their headers, which stay mapped.
             "cold" if cell["workload"] == "shards" => assert!(cached_pages <= 8 * 16, "{cell}"),
             "cold" if cell["workload"] == "weights" => assert!(cached_pages <= 64, "{cell}"),
             "cold" => assert_eq!(cached_pages, 0, "{cell}"),
-            // These have more than rows, samples and tensors.
+            // These files have headers besides rows, samples and tensors.
             "warm" if ["shards", "samples", "weights"].contains(&workload) => {
                 assert!(cached_pages >= pages, "{cell}");
             }
@@ -110,23 +110,23 @@ fn every_cell_is_measured_verified_and_saved() {
             _ => assert_eq!(cached_pages, pages / 2, "{cell}"),
         }
         if cell["backend"] == "uring" {
-            // It brings nothing in. The kernel may take a page away meanwhile.
+            // It brings no page in. The kernel may drop a page meanwhile.
             assert!(cell["cached_pages"]["after"].as_u64().unwrap() <= cached_pages, "{cell}");
             assert!(cell["device_bytes"].as_u64() >= cell["bytes"].as_u64(), "{cell}");
         }
     }
-    // Whatever the repetition before has brought in is dropped again.
+    // Pages of the repetition before are dropped again.
     let auto = cells(&printed).iter().filter(|cell| cell["backend"] == "auto");
     for cell in auto.filter(|cell| cell["workload"] == "rand" && cell["cache"] == "cold") {
         assert!(cell["cached_pages"]["after"].as_u64().unwrap() <= 64, "{cell}");
     }
-    // Nothing but the result stays.
+    // Only the result stays.
     assert_eq!(place.names(), ["out"]);
     assert!(place.path("out/report.html").exists());
 }
 
 #[test]
-fn the_table_ends_with_what_to_do() {
+fn the_table_ends_with_a_recommendation() {
     let place = Place::new();
     let outcome = run(&mut place.bench(&["--backends", "pread,uring", "--workloads", "rand"]));
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
@@ -137,7 +137,7 @@ fn the_table_ends_with_what_to_do() {
 }
 
 #[test]
-fn a_plan_comes_back_and_is_carried_out() {
+fn a_printed_plan_can_be_carried_out() {
     let place = Place::new();
     let args = ["--backends", "pread", "--workloads", "seq", "--block-size", "64k,1M"];
     let printed = run(place.bench(&args).arg("--print-plan"));
@@ -154,7 +154,7 @@ fn a_plan_comes_back_and_is_carried_out() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_made() {
+fn impossible_requests_are_refused_before_anything_is_made() {
     let place = Place::new();
     make_file(&place.path("small"), 100);
     fs::write(place.path("bad.toml"), "repetitions = 2\nworkloads = \"seq\"\n").unwrap();
@@ -192,7 +192,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         }
         assert_eq!(place.names(), ["bad.toml", "small"], "{args:?}");
     }
-    // A folder of the user's own stays, empty as it is; one that was made for nothing does not.
+    // An empty folder of the user stays; a folder that was made in vain is removed.
     fs::create_dir(place.path("own")).unwrap();
     for out in ["own", "own/a/b"] {
         let args = ["bench", "--file", "small", "--workloads", "rand", "--out", out];
@@ -207,8 +207,8 @@ fn a_cache_that_is_secretly_warm_is_caught() {
     let place = Place::new();
     let path = place.path("data");
     make_file(&path, 4 << 20);
-    // Pages that somebody has mapped cannot be dropped from the cache.
-    // SAFETY: nobody changes the file while it is mapped.
+    // Pages that a process has mapped cannot be dropped from the cache.
+    // SAFETY: the file does not change while it is mapped.
     let map = unsafe { memmap2::Mmap::map(&File::open(&path).unwrap()).unwrap() };
     assert_eq!(map.iter().step_by(4096).map(|byte| usize::from(*byte)).sum::<usize>(), 5 << 10);
     let args = ["--file", "data", "--backends", "pread,uring", "--workloads", "rand", "--json"];
@@ -247,14 +247,14 @@ fn one_wrong_byte_fails_the_run() {
 }
 
 #[test]
-fn a_result_is_never_overwritten_and_a_lost_run_can_be_read() {
+fn a_result_is_never_overwritten_and_a_killed_run_can_be_read() {
     let place = Place::new();
     let args = ["--backends", "pread", "--workloads", "seq", "--cache", "warm"];
     json_of(run(place.bench(&args).arg("--json")));
     let again = run(&mut place.bench(&args));
     again.expect_failure(2, &["exists already", "--out"]);
 
-    // What is left when a run is ended by force: its head, the cells so far, half a line.
+    // A run that is killed leaves its head, the cells so far and half a line.
     let mut whole = place.run_json();
     let cells = whole["cells"].take();
     whole["cells"] = Value::Array(Vec::new());
@@ -271,7 +271,7 @@ fn a_result_is_never_overwritten_and_a_lost_run_can_be_read() {
 }
 
 #[test]
-fn two_signals_at_once_are_one_wish() {
+fn two_signals_at_once_count_as_one() {
     let place = Place::new();
     let args = ["--backends", "pread", "--repetitions", "500", "--seconds", "0.1"];
     let mut running = Running::start(&mut place.bench(&args));
@@ -280,7 +280,7 @@ fn two_signals_at_once_are_one_wish() {
         assert_eq!(running.child.try_wait().unwrap(), None, "it ended by itself");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // As timeout(1) does: the process, and then its group.
+    // timeout(1) signals the process and then its group.
     let pid = running.child.id().to_string();
     let both = format!("kill -TERM {pid}; kill -TERM -{pid}");
     assert!(Command::new("sh").args(["-c", &both]).status().unwrap().success());
@@ -290,7 +290,7 @@ fn two_signals_at_once_are_one_wish() {
 }
 
 #[test]
-fn many_threads_and_odd_names_are_no_trouble() {
+fn many_threads_and_odd_names_work() {
     let place = Place::new();
     let args = ["--backends", "pread,uring", "--workloads", "seq", "--cache", "warm", "--json"];
     let many = ["--threads", "8", "--repetitions", "1", "--block-size", "64k"];
@@ -307,19 +307,19 @@ fn many_threads_and_odd_names_are_no_trouble() {
 }
 
 #[test]
-fn a_rate_that_is_not_reached_is_told() {
+fn a_missed_rate_causes_a_warning() {
     let place = Place::new();
     let args = ["--backends", "pread", "--workloads", "rand", "--batch", "1", "--cache", "cold"];
     let result =
         json_of(run(&mut place.bench(&[&args[..], &["--rate", "1000000", "--json"]].concat())));
     assert!(
-        result["warnings"].to_string().contains("rate asked for was not reached"),
+        result["warnings"].to_string().contains("requested rate was not reached"),
         "{result:#}"
     );
 }
 
 #[test]
-fn an_unavailable_backend_is_skipped_unless_asked_for() {
+fn an_unavailable_backend_is_skipped_unless_requested() {
     if !can_inject() {
         return;
     }
@@ -369,17 +369,17 @@ fn ctrl_c_keeps_what_is_done_and_removes_the_data() {
 fn an_open_loop_keeps_its_rate_and_counts_from_the_intended_start() {
     let place = Place::new();
     let args = ["--backends", "pread", "--workloads", "rand", "--cache", "warm"];
-    // By their number: on a busy machine fewer than a hundred may have their turn in 0.2 seconds.
+    // The number of operations is given, because a busy machine may do fewer than 100 in 0.2 seconds.
     let count = ["--operations", "100", "--seconds", "60", "--batch", "1", "--json"];
     let rate = [&["--rate", "500"], &count[..]].concat();
     let result = json_of(run(&mut place.bench(&[&args[..], &rate].concat())));
     for cell in cells(&result) {
         assert_eq!(cell["operations"], 100, "{cell}");
-        // From the first to the last there are 99 intervals.
+        // There are 99 intervals from the first to the last operation.
         let rate = cell["throughput_bytes_per_s"].as_f64().unwrap() / 4096.0;
         assert!(rate < 500.0 * 100.0 / 99.0 + 1.0, "{rate} operations in a second, not 500");
     }
-    // Faster than any device: the queue grows, and with it the latency of those that wait.
+    // This is faster than any device, so the queue grows, and with it the latency.
     let flood =
         ["--rate", "1000000000", "--seconds", "0.2", "--batch", "1", "--json", "--out", "2"];
     let result = json_of(run(&mut place.bench(&[&args[..], &flood].concat())));
@@ -421,13 +421,13 @@ fn a_folder_of_files_is_read_as_one() {
 }
 
 #[test]
-fn a_memory_limit_holds_or_the_cell_says_so() {
+fn a_memory_limit_holds_or_the_cell_is_invalid() {
     let place = Place::new();
     let args = ["--backends", "pread,mmap", "--workloads", "views", "--cache", "cold"];
     let limit = ["--memory-limit", "64M", "--buffer-bytes", "8M", "--json"];
     let result = json_of(run(&mut place.bench(&[&args[..], &limit].concat())));
     assert!(cells(&result).iter().all(|cell| cell["valid"] == true), "{result:#}");
-    // Less than the program itself needs: killed or refused, told, and nothing else happens.
+    // The program itself needs more than this, so its cells are invalid.
     let limit = ["--memory-limit", "1M", "--json", "--out", "none"];
     let outcome = run(&mut place.bench(&[&args[..], &limit].concat()));
     outcome.expect_message(&["all cells are invalid"]);
@@ -441,7 +441,7 @@ fn a_memory_limit_holds_or_the_cell_says_so() {
 
 /// A file of 5 MB was refused altogether because `seq` reads 8 MiB at a time.
 #[test]
-fn what_does_not_fit_a_small_file_is_left_out_and_named() {
+fn workloads_that_do_not_fit_a_small_file_are_left_out_and_named() {
     let place = Place::new();
     make_file(&place.path("small"), 5_000_000);
     let args = ["--file", "small", "--backends", "pread", "--cache", "warm", "--json"];
@@ -560,7 +560,7 @@ fn a_trace_is_replayed_in_its_batches() {
     }
     fs::write(place.path("trace"), log + name + " write 0 512\n").unwrap();
     let args = ["--trace", "trace", "--backends", "pread,mmap,uring", "--cache", "cold", "--json"];
-    // It ends with the trace, however long a busy machine takes for a read.
+    // The cell ends with the trace even on a slow machine.
     let whole = ["--batch", "1,2", "--seconds", "60"];
     let result = json_of(run(&mut place.bench_own(&[&args[..], &whole].concat())));
     assert_eq!(cells(&result).len(), 3 * 2);
@@ -576,7 +576,7 @@ fn a_trace_is_replayed_in_its_batches() {
     outcome.expect_failure(2, &["line 4, column 8", "an offset"]);
 }
 
-/// False, loudly, where there is no fio; that is a failure in CI.
+/// Returns false and prints a line if fio is not installed; in CI that is a failure.
 fn has_fio() -> bool {
     let has = Command::new("fio").arg("--version").output().is_ok_and(|out| out.status.success());
     if !has {
@@ -587,7 +587,7 @@ fn has_fio() -> bool {
 }
 
 #[test]
-fn fio_stands_beside_the_backends() {
+fn fio_is_measured_too() {
     if !has_fio() {
         return;
     }
@@ -605,7 +605,7 @@ fn fio_stands_beside_the_backends() {
     for cell in fio {
         assert_eq!(cell["valid"], true, "{cell}");
         assert!(cell["throughput_bytes_per_s"].as_f64().unwrap() > 0.0, "{cell}");
-        // Latencies of single reads stand only beside those of single reads.
+        // Latencies of single reads are only compared with those of single reads.
         let is_single = cell["setting"]["batch"] == 1;
         assert_eq!(cell["latency_ns"]["p50"].as_u64().unwrap() > 0, is_single, "{cell}");
     }

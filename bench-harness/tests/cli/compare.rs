@@ -1,4 +1,4 @@
-//! `ringmain compare`: what it says, and its exit codes.
+//! `ringmain compare`: its output and its exit codes.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn compare(a: &Path, b: &Path, args: &[&str]) -> Outcome {
     run(ringmain(["compare"]).arg(a).arg(b).args(args))
 }
 
-/// A result, and one with `pread` as it was, `uring` 30 % slower and `mmap` new.
+/// Two results: in the second, `pread` is unchanged, `uring` 30 % slower and `mmap` new.
 fn pair(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
     let a = run_in(dir, &[("pread", 1e9), ("uring", 3e9), ("direct", 2e9)]);
     let b = run_in(dir, &[("pread", 1.002e9), ("uring", 2.1e9), ("mmap", 2e9)]);
@@ -20,7 +20,7 @@ fn pair(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
 }
 
 #[test]
-fn people_see_what_changed() {
+fn the_table_shows_what_changed() {
     let dir = tempfile::tempdir().unwrap();
     let (a, b) = pair(dir.path());
     let text = String::from_utf8(compare(&a, &b, &[]).stdout_of_success()).unwrap();
@@ -112,7 +112,7 @@ fn bad_input_is_exit_code_2() {
 }
 
 #[test]
-fn another_machine_is_warned_of_at_the_top() {
+fn another_machine_causes_a_warning_at_the_top() {
     let dir = tempfile::tempdir().unwrap();
     let mut other = run_in(dir.path(), &[("pread", 1e9)]);
     other.host.kernel = "6.18.5".into();

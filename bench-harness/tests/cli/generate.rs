@@ -21,7 +21,7 @@ fn a_seed_gives_the_same_file() {
 }
 
 #[test]
-fn what_was_made_is_recognised() {
+fn generated_files_are_recognised() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.npy");
     let outcome = run(ringmain(["gen", "npy", "--shape", "30,4"]).arg(&path));
@@ -40,7 +40,7 @@ fn what_was_made_is_recognised() {
 }
 
 #[test]
-fn damage_and_absence_are_told() {
+fn damaged_and_missing_files_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let bad = dir.path().join("bad.npy");
     fs::write(&bad, b"\x93NUMPY\x01\x00\xff\xff{").unwrap();
@@ -115,7 +115,7 @@ fn datasets_are_made_and_recognised() {
         let json = run(ringmain(["inspect", "--json"]).arg(&path)).stdout_of_success();
         serde_json::from_slice(&json).unwrap()
     };
-    // The last row of the allocation table: the eight bytes before the last are its pointer.
+    // The pointer in the last row of the allocation table: the eight bytes before the last eight.
     let found = inspect_with(bytes.len() - 9, 0xFF);
     let damage = found["damage"][0].as_str().unwrap();
     assert!(found["damaged_samples"] == 1 && damage.contains("sample"), "{found}");
@@ -128,9 +128,9 @@ fn datasets_are_made_and_recognised() {
     run(ringmain(["inspect"]).arg(&path)).expect_failure(1, &["a.beton", "only version 2"]);
 }
 
-/// A shard with a bad beginning was `raw`, and a folder was listed otherwise than `open_dir` does.
+/// A shard with a damaged start used to be `raw`, and a folder was listed otherwise than by `open_dir`.
 #[test]
-fn what_has_the_name_of_a_shard_is_one_or_an_error() {
+fn a_file_with_the_name_of_a_shard_must_be_one() {
     let dir = tempfile::tempdir().unwrap();
     let inspect = |path: &std::path::Path| run(ringmain(["inspect"]).arg(path));
     inspect(dir.path()).expect_failure(2, &["without *.shard files", "*.safetensors"]);
@@ -157,7 +157,7 @@ fn a_corpus_that_cannot_be_made_is_refused() {
     make("2", "99999999999999").expect_failure(2, &["columns are too many"]);
     make("3", "4").stdout_of_success();
     make("3", "4").stdout_of_success();
-    // The third would be taken for one of the two.
+    // The third shard would be read as a part of the corpus of two.
     make("2", "4").expect_failure(2, &["part-002.shard", "exists already"]);
 }
 

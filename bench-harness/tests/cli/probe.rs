@@ -1,4 +1,4 @@
-//! `ringmain probe`: what it finds, where it looks, and that it leaves nothing behind.
+//! `ringmain probe`: its output, where it reads, and that it leaves nothing behind.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn json_has_every_key() {
 }
 
 #[test]
-fn auto_takes_something_that_works() {
+fn auto_uses_an_available_backend() {
     let data = Data::new(100_000);
     let probe = probe_json(&data.path);
     let choice = &probe["auto"]["choice"];
@@ -54,7 +54,7 @@ fn auto_takes_something_that_works() {
 }
 
 #[test]
-fn people_get_a_table_with_the_same_facts() {
+fn the_table_has_the_facts_of_the_json() {
     let data = Data::new(100_000);
     let probe = probe_json(&data.path);
     let text = run(ringmain(["probe"]).arg(&data.path)).stdout_of_success();
@@ -96,10 +96,10 @@ fn a_path_that_is_not_there_is_an_error() {
     run(&mut ringmain(["probe", "a", "b"])).expect_failure(2, &["unexpected argument"]);
 }
 
-/// sysfs takes no new files, not even root's.
+/// sysfs takes no new files, not even from root.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_directory_that_takes_no_file_gets_the_way_out() {
+fn a_read_only_directory_fails_with_a_hint() {
     let outcome = run(ringmain(["probe", "/sys"]).env("TMPDIR", "/sys/kernel"));
     let parts = ["/sys", "Permission denied", "/sys/kernel", "`ringmain probe FILE`"];
     outcome.expect_failure(1, &parts);
@@ -107,7 +107,7 @@ fn a_directory_that_takes_no_file_gets_the_way_out() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_name_that_is_no_text_is_a_name_all_the_same() {
+fn names_need_not_be_utf8() {
     use std::os::unix::ffi::OsStrExt;
 
     let data = Data::new(5000);
@@ -121,7 +121,7 @@ fn a_name_that_is_no_text_is_a_name_all_the_same() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn filesystem_and_device_are_named_and_every_no_has_its_reason() {
+fn filesystem_and_device_are_named_and_every_no_has_a_reason() {
     let text = |path: &str| {
         String::from_utf8(run(ringmain(["probe"]).arg(path)).stdout_of_success()).unwrap()
     };

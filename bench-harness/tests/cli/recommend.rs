@@ -1,4 +1,4 @@
-//! `ringmain recommend`: the choice, its profile, and that `auto` goes by it.
+//! `ringmain recommend`: the choice and its profile, which `auto` follows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,14 +22,14 @@ fn json(outcome: Outcome) -> Value {
     serde_json::from_slice(&outcome.stdout_of_success()).unwrap()
 }
 
-/// What `auto` does with a file under that profile.
+/// Returns the report of `auto` for a file with that profile.
 fn auto_of(path: &Path, profile: &str) -> Value {
     json(run(ringmain(["probe", "--json"]).arg(path).env("RINGMAIN_PROFILE", profile)))["auto"]
         .take()
 }
 
 #[test]
-fn it_ends_in_one_sentence() {
+fn the_output_ends_with_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
     let text = recommend(&result(dir.path()), &[]).stdout_of_success();
     let text = String::from_utf8(text).unwrap();
@@ -64,7 +64,7 @@ fn equal_values_are_noise() {
 }
 
 #[test]
-fn auto_goes_by_what_was_saved() {
+fn auto_follows_the_saved_profile() {
     let data = Data::new(100_000);
     let path = data.dir().join("config/profile.toml");
     let profile = path.to_str().unwrap();
@@ -82,7 +82,7 @@ fn auto_goes_by_what_was_saved() {
 }
 
 #[test]
-fn it_is_saved_where_auto_looks() {
+fn the_profile_is_saved_where_auto_looks() {
     let data = Data::new(1000);
     let home = data.dir().join("home");
     let mut command = ringmain(["recommend", "--save", "--from"]);
@@ -102,10 +102,9 @@ fn it_is_saved_where_auto_looks() {
     off.expect_failure(2, &["RINGMAIN_PROFILE is off", "--save PATH"]);
 }
 
-/// It used to fail with "`auto` is no choice for `auto` to take", and a profile saved before went on
-/// naming a fixed backend.
+/// This used to fail, and an earlier profile kept naming a fixed backend.
 #[test]
-fn auto_needs_no_profile_and_takes_away_one_that_pins_a_backend() {
+fn a_choice_of_auto_removes_the_profile() {
     let data = Data::new(1000);
     let path = data.dir().join("profile.toml");
     let profile = path.to_str().unwrap();
@@ -123,14 +122,14 @@ fn auto_needs_no_profile_and_takes_away_one_that_pins_a_backend() {
     assert!(text.ends_with(&format!("auto needs no profile: removed {profile}\n")), "{text}");
     assert!(!path.exists());
 
-    fs::write(&path, "notes of somebody").unwrap();
+    fs::write(&path, "some notes").unwrap();
     recommend(&from, &["--save", profile]).stdout_of_success();
-    assert!(path.exists(), "what is no profile stays");
+    assert!(path.exists(), "a file that is not a profile stays");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_profile_holds_for_its_filesystem_only() {
+fn a_profile_applies_to_its_filesystem_only() {
     let data = Data::new(1000);
     let mut elsewhere = run_in(Path::new("/proc"), &[("pread", 1e9), ("mmap", 3e9)]);
     elsewhere.host.storage.mount_point = Some("/proc".into());
@@ -163,8 +162,8 @@ fn bad_input_is_exit_code_2_and_saves_nothing() {
         .expect_failure(1, &["cannot write", "below"]);
 }
 
-/// After Ctrl-C it used to say "use tokio-uring …, at worst it reaches 0 % of the best", and `--save`
-/// kept that for `auto`.
+/// After Ctrl-C the sentence used to be "use tokio-uring …, at worst it reaches 0 % of the best", and
+/// `--save` kept it for `auto`.
 #[test]
 fn an_interrupted_run_has_no_overall_choice_and_is_not_saved() {
     let dir = tempfile::tempdir().unwrap();
@@ -184,7 +183,8 @@ fn an_interrupted_run_has_no_overall_choice_and_is_not_saved() {
     assert!(!profile.exists());
 }
 
-/// One invalid cell of pread's nine made it say "use uring, because nothing else has valid numbers".
+/// If one of nine cells of pread was invalid, the sentence was "use uring, because nothing else has valid
+/// numbers".
 #[test]
 fn a_backend_without_numbers_in_a_group_is_named_as_not_compared() {
     let dir = tempfile::tempdir().unwrap();
@@ -219,7 +219,7 @@ fn a_backend_without_numbers_in_a_group_is_named_as_not_compared() {
 }
 
 #[test]
-fn what_is_not_sure_is_not_saved() {
+fn an_uncertain_choice_is_not_saved() {
     let dir = tempfile::tempdir().unwrap();
     let profile = dir.path().join("profile.toml");
     let mut few = run_in(dir.path(), &[("pread", 1e9), ("uring", 3e9)]);
@@ -235,7 +235,7 @@ fn what_is_not_sure_is_not_saved() {
     }
 }
 
-/// "2.24 GB/s, 3.54 times direct" stood below a table in which direct had 1.53 GB/s.
+/// The text "2.24 GB/s, 3.54 times direct" was below a table in which direct had 1.53 GB/s.
 #[test]
 fn a_ratio_is_that_of_the_medians_beside_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -253,7 +253,7 @@ fn a_ratio_is_that_of_the_medians_beside_it() {
     assert!(!text.contains("3.5"), "{text}");
 }
 
-/// A sentence said "p99 1.2 ms" where the table had none, because it had too few operations.
+/// A sentence had a p99 although the table had none, because there were too few operations.
 #[test]
 fn a_p99_is_that_of_the_table_or_none() {
     let dir = tempfile::tempdir().unwrap();
@@ -275,7 +275,7 @@ fn a_p99_is_that_of_the_table_or_none() {
     assert!(text.contains("p99 700 µs"), "all repetitions together: {text}");
 }
 
-/// "Their latencies rank nothing", said a warning, and then they decided.
+/// A warning said that latencies of missed rates rank nothing, but they decided.
 #[test]
 fn a_backend_that_misses_the_rate_is_not_chosen() {
     let dir = tempfile::tempdir().unwrap();
@@ -290,10 +290,10 @@ fn a_backend_that_misses_the_rate_is_not_chosen() {
     assert_eq!(found["groups"][0]["choice"]["backend"], "pread");
     run.cells.iter_mut().for_each(|cell| cell.operations = 500);
     let none = recommend(&save(dir.path(), "run.json", &run), &[]);
-    none.expect_failure(2, &["no backend reached the rate"]);
+    none.expect_failure(2, &["no backend reached the requested rate"]);
 }
 
-/// Two cache states and two workloads, each with another winner.
+/// A result with two cache states and two workloads, each with another winner.
 fn divided(dir: &Path) -> PathBuf {
     use ringmain_bench::result::CacheState;
 
@@ -315,7 +315,7 @@ fn divided(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_verdict_takes_what_the_user_knows() {
+fn a_recommendation_can_be_limited_to_a_use() {
     let dir = tempfile::tempdir().unwrap();
     let from = divided(dir.path());
     let choice = |args: &[&str]| {
@@ -332,7 +332,7 @@ fn the_verdict_takes_what_the_user_knows() {
 }
 
 #[test]
-fn python_gets_its_line_too() {
+fn the_settings_for_python_are_printed() {
     let dir = tempfile::tempdir().unwrap();
     let found = json(recommend(&divided(dir.path()), &["--json", "--workloads", "seq"]));
     assert_eq!(found["overall"]["settings_python"], "ringmain.Engine(\"mmap\")");
@@ -341,7 +341,7 @@ fn python_gets_its_line_too() {
 }
 
 #[test]
-fn undo_takes_the_profile_away_and_nothing_else() {
+fn undo_removes_the_profile_and_nothing_else() {
     let data = Data::new(1000);
     let path = data.dir().join("profile.toml");
     let profile = path.to_str().unwrap();
@@ -359,7 +359,7 @@ fn undo_takes_the_profile_away_and_nothing_else() {
 }
 
 #[test]
-fn a_broken_profile_is_told_and_not_followed() {
+fn a_broken_profile_is_mentioned_and_not_followed() {
     let data = Data::new(1000);
     let path = data.dir().join("profile.toml");
     fs::write(&path, "version = 1\nbackend = \"tape\"\n").unwrap();

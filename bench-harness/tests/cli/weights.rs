@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::support::{Outcome, ringmain, run};
 
-/// A folder on a real filesystem (never /tmp, which may lie in memory).
+/// A folder on a real filesystem and not in /tmp, which may be in memory.
 struct Place {
     dir: TempDir,
 }
@@ -26,7 +26,7 @@ impl Place {
         run(ringmain(["gen", "safetensors"]).arg(self.path(name)).args(args))
     }
 
-    /// A small model, in so many files with an index.
+    /// Makes a small model.
     fn make(&self, name: &str, args: &[&str]) -> PathBuf {
         let small = ["--tensors", "20", "--bytes", "3M"];
         let outcome = self.gen_weights(name, &[&small[..], args].concat());
@@ -48,7 +48,7 @@ fn text_of(outcome: Outcome) -> String {
     String::from_utf8(outcome.stdout_of_success()).unwrap()
 }
 
-/// A file with this header and so many bytes behind it.
+/// Writes a file with this header and this many bytes after it.
 fn write_file(path: &Path, header: &str, data_bytes: usize) {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
@@ -79,7 +79,7 @@ fn a_model_is_made_and_recognised() {
     assert_eq!((&dtypes[0]["dtype"], &dtypes[0]["tensors"]), (&"BF16".into(), &10.into()));
     assert_eq!((&dtypes[1]["dtype"], &dtypes[1]["tensors"]), (&"F4".into(), &10.into()));
 
-    // Caches name files by their hash; what is in them tells.
+    // Caches name files by their hash, so the contents decide.
     let blob = place.path("0c3f");
     fs::copy(&path, &blob).unwrap();
     assert_eq!(inspect_json(&blob)["format"], "safetensors");
@@ -88,7 +88,7 @@ fn a_model_is_made_and_recognised() {
 }
 
 #[test]
-fn a_seed_gives_the_same_model_however_it_is_divided() {
+fn a_seed_gives_the_same_model_in_one_file_or_several() {
     let place = Place::new();
     let read = |path: PathBuf| fs::read(path).unwrap();
     let (a, b) = (place.make("a.safetensors", &[]), place.make("b.safetensors", &[]));
@@ -125,7 +125,7 @@ fn the_table_is_readable_and_says_how_to_see_the_rest() {
 }
 
 #[test]
-fn bad_weights_are_named_with_what_is_wrong() {
+fn damaged_weights_are_errors() {
     let place = Place::new();
     let bad = place.path("bad.safetensors");
     let one = r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
@@ -176,7 +176,7 @@ fn a_model_that_cannot_be_made_is_refused() {
 mod measured {
     use super::*;
 
-    /// A short run of the workload on a model of the user's own.
+    /// A short run of the workload on a model of the user.
     fn bench(place: &Place, args: &[&str]) -> Outcome {
         let mut command = ringmain(["bench", "--workloads", "weights", "--repetitions", "1"]);
         command.args(["--seconds", "20", "--out", "out", "--json"]).args(args);
@@ -229,7 +229,7 @@ mod measured {
     }
 
     #[test]
-    fn what_is_no_model_is_refused() {
+    fn other_files_are_refused() {
         let place = Place::new();
         fs::write(place.path("data.bin"), [5; 4096]).unwrap();
         let outcome = bench(&place, &["--file", "data.bin"]);

@@ -163,7 +163,7 @@ impl Comparison {
 
     /// A cell is a regression if its whole interval lies below the threshold. Cells of fio are not
     /// counted.
-    fn find_regressions(&mut self, percent: f64) {
+    pub(crate) fn find_regressions(&mut self, percent: f64) {
         let threshold = 1.0 - percent / 100.0;
         let is_regression = |change: &&Change| {
             let interval = change.throughput.ratio.and_then(|ratio| ratio.interval);
@@ -193,7 +193,7 @@ impl Comparison {
         Err(Failure::Regression { message })
     }
 
-    fn to_text(&self, a: &Path, b: &Path) -> String {
+    pub(crate) fn to_text(&self, a: &Path, b: &Path) -> String {
         words::text(self, a, b)
     }
 }

@@ -85,7 +85,7 @@ fn what_cannot_be_compared_is_listed_or_counted() {
     assert_eq!(failure(&mut comparison, 5.0), None);
     let text = comparison.to_text(Path::new("a.json"), Path::new("b.json"));
     for part in
-        ["only in A: rand (64 KiB) cold, mmap", "1 invalid cells left out", "one repetition"]
+        ["only in A: rand (64 KiB) cold, mmap", "left out: 1 invalid cell", "one repetition"]
     {
         assert!(text.contains(part), "`{part}` is missing in:\n{text}");
     }

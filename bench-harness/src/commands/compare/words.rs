@@ -6,7 +6,7 @@ use comfy_table::{Table, presets};
 
 use super::{CellName, Change, Comparison, Figure};
 use crate::stats::Verdict;
-use crate::text::format::{nanoseconds, rate};
+use crate::text::format::{counted, nanoseconds, rate};
 use crate::text::size::format_bytes_short;
 
 pub(super) fn text(comparison: &Comparison, a: &Path, b: &Path) -> String {
@@ -15,7 +15,7 @@ pub(super) fn text(comparison: &Comparison, a: &Path, b: &Path) -> String {
     for (name, path, side) in [("A", a, &comparison.a), ("B", b, &comparison.b)] {
         let invalid = match side.invalid_cells {
             0 => String::new(),
-            count => format!(", {count} invalid cells left out"),
+            count => format!(", left out: {}", counted(count, "invalid cell")),
         };
         lines.push(format!("{name}: {}, {}{invalid}", path.display(), side.started_at));
     }

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::measure::host::Host;
 use crate::plan::render_plan;
 use crate::result::Run;
+use crate::text;
 use crate::text::format::{bytes, percent, seconds};
 
 /// Returns the header: what was measured, where and when, and the recommendation.
@@ -55,9 +56,9 @@ fn headline(run: &Run) -> String {
     )
 }
 
+/// Formats a number with its noun; a non-breaking space keeps the two on one line.
 fn counted(number: usize, noun: &str) -> String {
-    // A non-breaking space keeps the number with its noun.
-    format!("{number}\u{A0}{noun}{}", if number == 1 { "" } else { "s" })
+    text::format::counted(number, noun).replacen(' ', "\u{A0}", 1)
 }
 
 fn meta(run: &Run) -> String {

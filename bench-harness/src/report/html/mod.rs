@@ -159,7 +159,7 @@ mod tests {
         let mut run = fixture::small_run();
         run.complete = false;
         let html = report(&run);
-        assert!(html.contains("The run did not end"));
+        assert!(html.contains("The run was interrupted"));
         assert!(html.contains("other processes used 14 %"));
         assert!(html.contains("cold, but 1024 of 131072 pages were in the cache"));
         assert!(html.contains("it holds the whole file; name it to measure it"));
