@@ -4,10 +4,12 @@
 mod blocks;
 mod mixed;
 mod order;
+mod parameter;
 mod rand;
 mod replay;
 mod samples;
 mod seq;
+mod settings;
 mod shards;
 mod views;
 mod weights;
@@ -17,6 +19,8 @@ use std::sync::Arc;
 
 use ringmain::Engine;
 
+use settings::{combinations, in_variants};
+
 use crate::failure::Failure;
 use crate::generate::write_raw;
 use crate::plan::Plan;
@@ -24,6 +28,7 @@ use crate::result::{CacheState, Setting};
 use crate::text::progress::Progress;
 
 pub(crate) use order::{Permutation, mix};
+pub(crate) use parameter::{Parameter, check_parameters};
 pub(crate) use samples::is_beton_name;
 pub(crate) use shards::{is_shard_name, shard_files};
 pub(crate) use weights::holds_weights;
@@ -110,73 +115,6 @@ pub(crate) trait Workload: Sync {
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure>;
 }
 
-/// A parameter of a plan that some workloads do not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Parameter {
-    BlockSize,
-    Batch,
-    Window,
-    Fio,
-    RecordedTimes,
-}
-
-impl Parameter {
-    const ALL: [Self; 5] =
-        [Self::BlockSize, Self::Batch, Self::Window, Self::Fio, Self::RecordedTimes];
-
-    /// Returns its option on the command line.
-    fn option(self) -> &'static str {
-        match self {
-            Self::BlockSize => "--block-size",
-            Self::Batch => "--batch",
-            Self::Window => "--window",
-            Self::Fio => "--with-fio",
-            Self::RecordedTimes => "--recorded-times",
-        }
-    }
-
-    fn is_set(self, plan: &Plan) -> bool {
-        match self {
-            Self::BlockSize => !plan.block_bytes.is_empty(),
-            Self::Batch => !plan.batches.is_empty(),
-            Self::Window => !plan.window_bytes.is_empty(),
-            Self::Fio => plan.with_fio,
-            Self::RecordedTimes => plan.recorded_times,
-        }
-    }
-}
-
-/// Returns an error for a parameter that no workload has, and a note for each that some do not have.
-pub(crate) fn check_parameters(
-    plan: &Plan,
-    workloads: &[&dyn Workload],
-) -> Result<Vec<String>, Failure> {
-    let mut notes = Vec::new();
-    for parameter in Parameter::ALL.into_iter().filter(|parameter| parameter.is_set(plan)) {
-        let option = parameter.option();
-        let deaf: Vec<&str> = workloads
-            .iter()
-            .filter(|workload| !workload.takes(parameter))
-            .map(|workload| workload.name())
-            .collect();
-        if deaf.len() == workloads.len() {
-            let takers = ALL.iter().filter(|workload| workload.takes(parameter));
-            let takers: Vec<String> =
-                takers.map(|workload| format!("`{}`", workload.name())).collect();
-            let message = format!(
-                "`{option}` has no effect on {}; it is for {}",
-                deaf.join(", "),
-                takers.join(", ")
-            );
-            return Err(Failure::Usage { message });
-        }
-        if !deaf.is_empty() {
-            notes.push(format!("`{option}` has no effect on {}", deaf.join(", ")));
-        }
-    }
-    Ok(notes)
-}
-
 /// The data of workloads that read any bytes.
 const RAW: &str = "raw";
 
@@ -239,51 +177,6 @@ pub(crate) fn planned(plan: &Plan) -> Result<Vec<&'static dyn Workload>, Failure
     plan.workloads.iter().map(|name| by_name(name)).collect()
 }
 
-/// Returns every combination of the block sizes, batches, depths, threads and rates of a plan. The
-/// defaults are pairs of a block size and a batch.
-fn combinations(plan: &Plan, defaults: &[(u64, u32)]) -> Vec<Setting> {
-    let mut blocks: Vec<(u64, u32)> = Vec::new();
-    for (block, batch) in defaults {
-        let own_blocks: Vec<u64> = plan.block_bytes.iter().map(|bytes| bytes.0).collect();
-        let own_blocks = if own_blocks.is_empty() { vec![*block] } else { own_blocks };
-        let own_batches = if plan.batches.is_empty() { vec![*batch] } else { plan.batches.clone() };
-        for block in own_blocks {
-            for batch in &own_batches {
-                blocks.push((block, *batch));
-            }
-        }
-    }
-    blocks.sort_unstable();
-    blocks.dedup();
-    let depths: Vec<_> = if plan.depths.is_empty() {
-        vec![None]
-    } else {
-        plan.depths.iter().copied().map(Some).collect()
-    };
-    let rates: Vec<_> = if plan.rates_per_s.is_empty() {
-        vec![None]
-    } else {
-        plan.rates_per_s.iter().copied().map(Some).collect()
-    };
-    let mut settings = Vec::new();
-    for (block_bytes, batch) in blocks {
-        for depth in &depths {
-            for threads in &plan.threads {
-                settings.extend(rates.iter().map(|rate| Setting {
-                    block_bytes: Some(block_bytes),
-                    batch: Some(batch),
-                    depth: *depth,
-                    threads: Some(*threads),
-                    window_bytes: None,
-                    rate_per_s: *rate,
-                    variant: None,
-                }));
-            }
-        }
-    }
-    settings
-}
-
 /// Returns a file itself, or the files of a folder by name without the empty ones.
 pub(crate) fn regular_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
@@ -304,26 +197,11 @@ pub(crate) fn regular_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::size::Bytes;
 
     #[test]
     fn workloads_are_found_and_unknown_names_refused() {
         assert_eq!(by_name("views").map(|workload| workload.name()).ok(), Some("views"));
         let message = by_name("vews").err().map(|error| error.to_string()).unwrap_or_default();
         assert!(message.contains("views"), "{message}");
-    }
-
-    #[test]
-    fn a_plan_has_every_combination() {
-        let plan = Plan {
-            block_bytes: vec![Bytes(4096), Bytes(65536)],
-            depths: vec![1, 8],
-            threads: vec![1, 2],
-            ..Plan::default()
-        };
-        assert_eq!(combinations(&plan, &[(4096, 1), (4096, 128)]).len(), 2 * 2 * 2 * 2);
-        assert_eq!(combinations(&Plan::default(), &[(4096, 1), (4096, 128)]).len(), 2);
-        let one_batch = Plan { batches: vec![7], ..Plan::default() };
-        assert_eq!(combinations(&one_batch, &[(4096, 1), (4096, 128)]).len(), 1);
     }
 }

@@ -7,7 +7,7 @@ use ringmain::beton::{
     Batch, BetonReader, Order, PAGE_BYTES_DEFAULT, RegionAlignment, SampleOptions, SampleSource,
 };
 
-use super::{Done, Job, JobSpec, Parameter, Workload, combinations, regular_files};
+use super::{Done, Job, JobSpec, Parameter, Workload, in_variants, regular_files};
 use crate::cli::BetonField;
 use crate::failure::Failure;
 use crate::generate::{BetonSpec, write_beton};
@@ -42,16 +42,7 @@ impl Workload for Samples {
 
     /// The size of samples is fixed, so the block sizes of a plan have no effect.
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
-        let plan = Plan { block_bytes: Vec::new(), ..plan.clone() };
-        let settings = combinations(&plan, &[(SAMPLE_BYTES, BATCH_SIZE)]);
-        let variant = |name: &str, setting: Setting| Setting {
-            block_bytes: None,
-            variant: Some(name.to_owned()),
-            ..setting
-        };
-        let both =
-            |setting: Setting| [variant(SEQUENTIAL, setting.clone()), variant(RANDOM, setting)];
-        settings.into_iter().flat_map(both).collect()
+        in_variants(plan, BATCH_SIZE, [SEQUENTIAL, RANDOM])
     }
 
     /// Only with data of the user, so that a default run takes two minutes.

@@ -8,7 +8,7 @@ use ringmain::shards::{
     Order, RowBatch, RowType, ShardDamage, ShardOptions, ShardSource, list_shards,
 };
 
-use super::{Done, Job, JobSpec, Parameter, Workload, combinations};
+use super::{Done, Job, JobSpec, Parameter, Workload, in_variants};
 use crate::failure::Failure;
 use crate::generate::{ShardSizes, write_shards};
 use crate::plan::Plan;
@@ -44,16 +44,7 @@ impl Workload for Shards {
 
     /// The size of rows is fixed, so the block sizes of a plan have no effect.
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
-        let plan = Plan { block_bytes: Vec::new(), ..plan.clone() };
-        let settings = combinations(&plan, &[(ROW_BYTES, BATCH_ROWS)]);
-        let variant = |name: &str, setting: Setting| Setting {
-            block_bytes: None,
-            variant: Some(name.to_owned()),
-            ..setting
-        };
-        let both =
-            |setting: Setting| [variant(SEQUENTIAL, setting.clone()), variant(SHUFFLED, setting)];
-        settings.into_iter().flat_map(both).collect()
+        in_variants(plan, BATCH_ROWS, [SEQUENTIAL, SHUFFLED])
     }
 
     fn data_name(&self) -> &'static str {

@@ -8,7 +8,7 @@ use ringmain::backends::PoolOptions;
 use ringmain::weights::{Dtype, Load, LoadOptions, Tensor, Weights};
 use ringmain::{Buffer, BufferPool, Engine};
 
-use super::{Done, Job, JobSpec, Parameter, Workload, combinations};
+use super::{Done, Job, JobSpec, Parameter, Workload, in_variants};
 use crate::failure::Failure;
 use crate::generate::{Extent, ModelSizes, write_model};
 use crate::plan::Plan;
@@ -42,24 +42,18 @@ impl Workload for ModelWeights {
 
     /// The size of tensors is fixed, so the block sizes and batches of a plan have no effect.
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
-        let rest = Plan { block_bytes: Vec::new(), batches: Vec::new(), ..plan.clone() };
+        let plan = Plan { batches: Vec::new(), ..plan.clone() };
         let windows: Vec<u64> = match plan.window_bytes.as_slice() {
             [] => vec![WINDOW_BYTES],
             windows => windows.iter().map(|bytes| bytes.0).collect(),
         };
         let mut settings = Vec::new();
-        for setting in combinations(&rest, &[(0, 1)]) {
-            for window in &windows {
-                for variant in [FRESH, RECYCLED] {
-                    settings.push(Setting {
-                        block_bytes: None,
-                        batch: None,
-                        window_bytes: Some(*window),
-                        variant: Some(variant.to_owned()),
-                        ..setting.clone()
-                    });
-                }
-            }
+        for setting in in_variants(&plan, 1, [FRESH, RECYCLED]) {
+            settings.extend(windows.iter().map(|window| Setting {
+                batch: None,
+                window_bytes: Some(*window),
+                ..setting.clone()
+            }));
         }
         settings
     }

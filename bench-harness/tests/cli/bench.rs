@@ -1,30 +1,16 @@
 //! `ringmain bench`: what it measures, what it leaves behind, and what it refuses.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::faults::{NO_RINGS, can_inject, run_injected};
-use crate::support::{Outcome, Running, ringmain, run};
-
-/// A folder to measure in, on a real filesystem and not in /tmp, which may be in memory.
-struct Place {
-    dir: TempDir,
-}
+use crate::support::{Outcome, Place, Running, ringmain, run};
 
 impl Place {
-    fn new() -> Self {
-        Self { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
     /// A short run in this folder.
     fn bench(&self, args: &[&str]) -> Command {
         let mut command = ringmain(["bench", "--bytes", "8M", "--seconds", "0.02"]);

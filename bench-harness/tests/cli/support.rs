@@ -118,6 +118,21 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
     Running::start(command).finish()
 }
 
+/// A folder on a real filesystem and not in /tmp, which may be in memory.
+pub(crate) struct Place {
+    pub(crate) dir: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
 /// A file in a directory of its own.
 pub(crate) struct Data {
     pub(crate) path: PathBuf,

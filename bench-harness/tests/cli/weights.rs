@@ -4,24 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::support::{Outcome, ringmain, run};
-
-/// A folder on a real filesystem and not in /tmp, which may be in memory.
-struct Place {
-    dir: TempDir,
-}
+use crate::support::{Outcome, Place, ringmain, run};
 
 impl Place {
-    fn new() -> Self {
-        Self { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
     fn gen_weights(&self, name: &str, args: &[&str]) -> Outcome {
         run(ringmain(["gen", "safetensors"]).arg(self.path(name)).args(args))
     }
