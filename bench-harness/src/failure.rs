@@ -118,7 +118,7 @@ impl Failure {
         match self {
             Self::Usage { .. } | Self::TooSmall { .. } | Self::Plan { .. } => 2,
             Self::Trace { .. } | Self::Run { .. } | Self::Histogram(_) => 2,
-            Self::ReadFile { .. } => 2,
+            Self::ReadFile { .. } | Self::Engine(ringmain::Error::InvalidOption { .. }) => 2,
             Self::Backend(ringmain_backends::Error::Open { source, .. })
                 if source.kind() == io::ErrorKind::NotFound =>
             {

@@ -125,7 +125,7 @@ fn datasets_are_made_and_recognised() {
     assert!(found["samples"] == 50 && note.contains("handle_type"), "{found}");
     assert!(found["fields"][0].as_str().unwrap().contains("type 255"), "{found}");
     fs::write(&path, b"no dataset at all, whatever its name").unwrap();
-    run(ringmain(["inspect"]).arg(&path)).expect_failure(1, &["a.beton", "only version 2"]);
+    run(ringmain(["inspect"]).arg(&path)).expect_failure(1, &["a.beton", "file of version 2"]);
 }
 
 /// A shard with a damaged start used to be `raw`, and a folder was listed otherwise than by `open_dir`.
@@ -136,7 +136,7 @@ fn a_file_with_the_name_of_a_shard_must_be_one() {
     inspect(dir.path()).expect_failure(2, &["without *.shard files", "*.safetensors"]);
     let (bad, empty) = (dir.path().join("magic.shard"), dir.path().join("empty.shard"));
     fs::write(&bad, [b'x'; 100]).unwrap();
-    inspect(&bad).expect_failure(1, &["magic.shard", "is no shard"]);
+    inspect(&bad).expect_failure(1, &["magic.shard", "not a shard"]);
     fs::write(&empty, b"").unwrap();
     inspect(&empty).expect_failure(1, &["empty.shard", "truncated"]);
     fs::remove_file(&bad).unwrap();
@@ -193,7 +193,7 @@ fn a_dataset_that_cannot_be_made_is_refused() {
         gen_beton(&path, &[&["--samples", "9"], args].concat()).expect_failure(code, parts);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     };
-    refused(&["--page-size", "3MiB"], 1, &["a.beton", "page_bytes", "power of two"]);
+    refused(&["--page-size", "3MiB"], 2, &["page_bytes", "power of two"]);
     refused(&["--page-size", "8GiB"], 2, &["--page-size"]);
     refused(&["--sample-bytes", "9MiB"], 1, &["sample ", "9437184 bytes", "larger pages"]);
     refused(&["--align", "100"], 2, &["--align", "4096"]);

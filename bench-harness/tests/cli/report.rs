@@ -93,7 +93,7 @@ fn other_files_are_refused_and_nothing_is_written() {
         (&whole[..whole.len() / 3], "it ends in the middle"),
         (&damaged, "a latency histogram is damaged"),
         ("PK\u{3}\u{4}", "it is not JSON"),
-        ("", "it is empty"),
+        ("", "is empty"),
         ("{\"schema_version\": 1}", "`ringmain schema` prints what one looks like"),
     ];
     for (text, part) in cases {

@@ -222,7 +222,7 @@ mod measured {
         outcome.expect_failure(2, &["data.bin", "has no data that these workloads can read"]);
         write_file(&place.path("bad.safetensors"), "{", 0);
         let outcome = bench(&place, &["--file", "bad.safetensors"]);
-        outcome.expect_failure(1, &["bad.safetensors", "no safetensors file"]);
+        outcome.expect_failure(1, &["bad.safetensors", "not a safetensors file"]);
         assert!(!place.path("out").exists());
     }
 }
