@@ -1,6 +1,7 @@
 //! The plan of a run. The command line and `plan.toml` both become a [`Plan`], which is checked before
 //! anything runs.
 
+mod check;
 mod choice;
 mod file;
 mod rates;
@@ -15,10 +16,8 @@ pub use choice::{BackendChoice, CacheUse};
 pub(crate) use file::{read_plan, render_plan};
 pub(crate) use resolve::choose_backends;
 
-use crate::failure::Failure;
 use crate::result::CacheState;
 use crate::text::size::Bytes;
-use crate::workload::{self, Workload};
 
 /// The plan of a whole run. An empty list stands for the default of each workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -128,107 +127,4 @@ impl Default for DataPlan {
     fn default() -> Self {
         Self { file: None, dir: None, scratch: None, trace: None, bytes: Bytes(512 << 20) }
     }
-}
-
-/// Smaller values cannot work.
-const BUFFER_BYTES_MIN: u64 = 1 << 20;
-const MEMORY_LIMIT_BYTES_MIN: u64 = 1 << 20;
-const DATA_BYTES_MIN: u64 = 1 << 20;
-/// The workload that reads a trace.
-const REPLAY: &str = "replay";
-
-impl Plan {
-    /// Returns an error if the plan cannot be carried out. Makes and opens nothing.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        let is_positive = |name: &str, values: &[u32], max: u32| match values
-            .iter()
-            .find(|value| !(1..=max).contains(*value))
-        {
-            Some(value) => {
-                Err(usage(format!("{name} {value}: the number must be from 1 to {max}")))
-            }
-            None => Ok(()),
-        };
-        is_positive("batch", &self.batches, 65536)?;
-        is_positive("depth", &self.depths, 32768)?;
-        is_positive("threads", &self.threads, 1024)?;
-        is_positive("repetitions", &[self.repetitions], 1000)?;
-        for Bytes(block) in &self.block_bytes {
-            if !(1..=1 << 30).contains(block) {
-                return Err(usage(format!(
-                    "block size {block}: the size must be from 1 byte to 1 GiB"
-                )));
-            }
-        }
-        if !self.seconds.is_finite() || self.seconds <= 0.0 || self.seconds > 86400.0 {
-            let seconds = self.seconds;
-            return Err(usage(format!(
-                "{seconds:?} seconds: the time must be more than 0 and at most 86400"
-            )));
-        }
-        if self.buffer_bytes.is_some_and(|Bytes(bytes)| bytes < BUFFER_BYTES_MIN) {
-            return Err(usage("the engine needs at least 1 MiB for its buffers".into()));
-        }
-        if self.data.bytes.0 < DATA_BYTES_MIN {
-            return Err(usage("at least 1 MiB of data is needed".into()));
-        }
-        let replays = self.workloads.iter().any(|name| name == REPLAY);
-        if replays && self.data.trace.is_none() {
-            return Err(usage(format!("the workload `{REPLAY}` needs a --trace to replay")));
-        }
-        if self.data.trace.is_some() && self.workloads.iter().any(|name| name != REPLAY) {
-            return Err(usage(format!("only the workload `{REPLAY}` takes a trace")));
-        }
-        if self.rates_per_s.contains(&0) || self.operations == Some(0) {
-            return Err(usage("a rate or a count of 0 would measure nothing".into()));
-        }
-        if self.memory_limit_bytes.is_some_and(|Bytes(bytes)| bytes < MEMORY_LIMIT_BYTES_MIN) {
-            return Err(usage("the memory limit must be at least 1 MiB".into()));
-        }
-        if self.memory_limit_bytes.is_some() && self.with_fio {
-            let message = "--with-fio and --memory-limit do not go together: the limit would not \
-                           hold for fio";
-            return Err(usage(message.into()));
-        }
-        if self.recorded_times && self.data.trace.is_none() {
-            return Err(usage("--recorded-times needs a --trace to take the times from".into()));
-        }
-        if self.recorded_times && !self.rates_per_s.is_empty() {
-            return Err(usage("--recorded-times and --rate do not go together".into()));
-        }
-        let paths = [&self.data.file, &self.data.dir, &self.data.trace, &self.data.scratch];
-        if let Some(path) = paths.into_iter().flatten().find(|path| path.to_str().is_none()) {
-            let path = path.display();
-            return Err(usage(format!("{path}: a result can hold only names that are UTF-8")));
-        }
-        let sources = [&self.data.file, &self.data.dir, &self.data.trace];
-        if sources.iter().filter(|source| source.is_some()).count() > 1 {
-            return Err(usage("name only one of a file, a folder and a trace".into()));
-        }
-        if self.caches.is_empty() || self.threads.is_empty() {
-            return Err(usage(
-                "a plan needs at least one cache state and one number of threads".into(),
-            ));
-        }
-        let workloads = workload::planned(self)?;
-        self.check_caches(&workloads)?;
-        workload::check_parameters(self, &workloads).map(drop)
-    }
-
-    /// Returns an error unless a workload has one of the cache states.
-    fn check_caches(&self, workloads: &[&dyn Workload]) -> Result<(), Failure> {
-        if workloads.iter().any(|workload| !workload.caches(self).is_empty()) {
-            return Ok(());
-        }
-        let quoted = |names: Vec<String>| {
-            names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-        };
-        let names = quoted(workloads.iter().map(|workload| workload.name().to_owned()).collect());
-        let states = quoted(self.caches.iter().map(ToString::to_string).collect());
-        Err(usage(format!("the workload {names} has no cache state {states}")))
-    }
-}
-
-fn usage(message: String) -> Failure {
-    Failure::Usage { message }
 }

@@ -93,6 +93,28 @@ fn missing_files_and_directories_are_errors() {
     }
 }
 
+/// `cat` and `probe` used to return 1, the other commands 2.
+#[test]
+fn a_missing_file_is_exit_code_2_for_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let commands: [&[&str]; 10] = [
+        &["cat", "missing"],
+        &["probe", "missing"],
+        &["inspect", "missing"],
+        &["bench", "--file", "missing"],
+        &["bench", "--dir", "missing"],
+        &["bench", "--trace", "missing"],
+        &["bench", "--plan", "missing"],
+        &["recommend", "--from", "missing"],
+        &["compare", "missing", "missing"],
+        &["report", "missing"],
+    ];
+    for command in commands {
+        let outcome = run(ringmain(command).current_dir(dir.path()));
+        outcome.expect_failure(2, &["missing", "No such file"]);
+    }
+}
+
 #[test]
 fn bad_arguments_have_exit_code_2() {
     let data = Data::new(10);
