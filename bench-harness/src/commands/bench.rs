@@ -21,7 +21,7 @@ pub(crate) fn run(args: &BenchArgs, out: &mut impl Write) -> Result<(), Failure>
         serde_json::to_writer(&mut *out, &run)?;
         writeln!(out).map_err(Failure::Output)?;
     } else {
-        tell(&run, &folder, out)?;
+        print_result(&run, &folder, out)?;
     }
     trust::same_bytes(&run)?;
     if !run.complete {
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &BenchArgs, out: &mut impl Write) -> Result<(), Failure>
 }
 
 /// Prints the tables, the warnings, the recommendation and the paths of the result.
-fn tell(run: &Run, folder: &RunFolder, out: &mut impl Write) -> Result<(), Failure> {
+fn print_result(run: &Run, folder: &RunFolder, out: &mut impl Write) -> Result<(), Failure> {
     let mut text = Terminal.export(run)?;
     for Skipped { backend, reason } in &run.skipped {
         text += &format!("\nnot measured: {backend}: {reason}\n");

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &OverheadArgs, out: &mut impl Write) -> Result<(), Failu
             }
         }
     }
-    tell(&seconds, out)
+    print_ratios(&seconds, out)
 }
 
 struct Bench {
@@ -144,7 +144,7 @@ impl Bench {
     }
 }
 
-fn tell(seconds: &[Vec<f64>; 3], out: &mut impl Write) -> Result<(), Failure> {
+fn print_ratios(seconds: &[Vec<f64>; 3], out: &mut impl Write) -> Result<(), Failure> {
     let ns = |times: &[f64]| median(times).unwrap_or(0.0) * 1e9 / OPERATIONS as f64;
     // The ratio of the printed medians, so that a reader can check it.
     let cost = |of: &[f64], over: &[f64]| (ns(of) / ns(over) - 1.0) * 100.0;

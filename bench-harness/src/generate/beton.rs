@@ -172,8 +172,7 @@ impl BetonSpec {
         Failure::Usage { message: format!("{samples} samples of {bytes} bytes are too many") }
     }
 
-    /// Makes a sample. Each has random bytes of its own, which its fields take one after the other,
-    /// in words of eight.
+    /// Makes a sample. Its fields take its random bytes one after the other, in words of eight.
     fn make(&self, id: u64, sample: &mut SampleBuilder<'_>) -> Result<(), SampleError> {
         let mut random = RawBytes::new(self.seed.wrapping_add(mix(id)));
         for field in &self.fields {

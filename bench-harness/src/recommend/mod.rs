@@ -130,8 +130,8 @@ pub(crate) struct Figures {
     pub(crate) repetitions: usize,
 }
 
-/// What the user knows about their use. A recommendation considers only that part of a run; the
-/// default is the whole run.
+/// The use that a recommendation is for. Only that part of a run is considered; the default is the
+/// whole run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Question {
     /// The cache states of the user's data; empty: all.

@@ -18,8 +18,8 @@ pub(crate) struct Terminal;
 impl Exporter for Terminal {
     fn export(&self, run: &Run) -> Result<String, Failure> {
         let groups = summarize(run)?;
-        let told = groups.iter().map(|group| format!("\n{}\n{}\n", group.group, table(group)));
-        Ok(told.collect())
+        let tables = groups.iter().map(|group| format!("\n{}\n{}\n", group.group, table(group)));
+        Ok(tables.collect())
     }
 }
 

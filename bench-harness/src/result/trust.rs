@@ -17,10 +17,11 @@ pub(crate) fn same_bytes(run: &Run) -> Result<(), Failure> {
     let Some((group, checksums)) = differing(run).into_iter().next() else {
         return Ok(());
     };
-    let told: Vec<String> = checksums.into_iter().map(|(sum, names)| told(sum, names)).collect();
+    let sums = checksums.into_iter().map(|(sum, names)| format_checksum(sum, names));
+    let sums: Vec<String> = sums.collect();
     let message = format!(
         "{group}: backends returned different bytes, so these numbers do not count: {}",
-        told.join("; ")
+        sums.join("; ")
     );
     Err(Failure::WrongBytes { message })
 }
@@ -49,7 +50,7 @@ fn differing(run: &Run) -> Vec<(Group, Checksums<'_>)> {
 }
 
 /// Formats a checksum and its backends: `xxh3:0123 from pread, uring`.
-fn told(checksum: &str, mut backends: Vec<&str>) -> String {
+fn format_checksum(checksum: &str, mut backends: Vec<&str>) -> String {
     backends.sort_unstable();
     backends.dedup();
     format!("{checksum} from {}", backends.join(", "))
@@ -141,15 +142,15 @@ fn spread(group: &Group, cells: &[&Cell]) -> Option<f64> {
 /// Warns of backends that could not keep the rate of an open loop.
 fn missed_rates(run: &Run) -> Option<String> {
     let missed = run.cells.iter().filter(|cell| cell.valid && cell.misses_rate());
-    let mut told: Vec<String> =
+    let mut names: Vec<String> =
         missed.map(|cell| format!("{} in {}", cell.backend, cell.group())).collect();
-    told.sort_unstable();
-    told.dedup();
-    (!told.is_empty()).then(|| {
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| {
         format!(
             "the requested rate was not reached by {}: their latencies grow with the length of \
              the measurement, so they are not ranked",
-            told.join("; ")
+            names.join("; ")
         )
     })
 }

@@ -21,7 +21,7 @@ use crate::text::progress::Progress;
 use crate::trace::Trace;
 use crate::workload;
 
-/// Carries out a plan. What was measured is on the disk when this returns, even if it fails. If
+/// Carries out a plan. All measured cells are on the disk when this returns, even if it fails. If
 /// nothing was measured, no folder is left behind.
 pub(crate) fn measure(
     plan: Plan,

@@ -61,7 +61,7 @@ impl Task {
         self.seed.wrapping_add(self.repetition.into())
     }
 
-    /// What its cell is compared within.
+    /// Returns the group in which its cell is compared.
     pub(crate) fn group(&self) -> Group {
         let Self { workload, setting, cache, .. } = self;
         Group { workload: workload.clone(), setting: setting.clone(), cache: *cache }

@@ -1,4 +1,4 @@
-//! What the commands need of the operating system.
+//! Services of the operating system that several commands need.
 
 pub(crate) mod interrupt;
 pub(crate) mod output;

@@ -158,7 +158,7 @@ impl TraceFile {
         let name = self.path.display();
         match fs::metadata(&self.path) {
             Err(error) => Some(format!("{name}: {error}")),
-            Ok(found) if !found.is_file() => Some(format!("{name} is no regular file")),
+            Ok(found) if !found.is_file() => Some(format!("{name} is not a regular file")),
             Ok(found) if found.len() < self.bytes_needed => Some(format!(
                 "{name} has {}, and {} are read",
                 format_bytes(found.len()),

@@ -87,18 +87,18 @@ fn batch(
 /// Parses `e BATCHES READS BYTES`, which must match the lines before it.
 fn end(line: Line<'_>, words: &mut Words<'_>, builder: &TraceBuilder) -> Result<(), Fault> {
     let names = ["the number of batches", "the number of reads", "the number of bytes"];
-    let mut told = [0; 3];
-    for (told, name) in told.iter_mut().zip(names) {
-        *told = words.number(name)?;
+    let mut counted = [0; 3];
+    for (counted, name) in counted.iter_mut().zip(names) {
+        *counted = words.number(name)?;
     }
     words.end()?;
     let trace = &builder.trace;
     let found = [trace.batches.len() as u64, trace.reads.len() as u64, trace.total_bytes()];
-    if told == found {
+    if counted == found {
         return Ok(());
     }
     let message = format!(
-        "the last line counts {told:?} batches, reads and bytes, but the recording has {found:?}"
+        "the last line counts {counted:?} batches, reads and bytes, but the recording has {found:?}"
     );
     Err(Fault::at(line.number, 1, message))
 }
