@@ -5,10 +5,8 @@ use std::ops::Range;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use ringmain_backends::{
-    BackendOptions, Buffer, BufferPool, Error, FileHandle, PoolOptions, ProfileSource, Read,
-    ReadBackend, Residency, WhenSpent, open_backend,
-};
+use ringmain::backends::{Error, FileHandle, Read};
+use ringmain::{Buffer, Engine, Residency};
 
 use crate::cli::CatArgs;
 use crate::failure::Failure;
@@ -16,6 +14,9 @@ use crate::failure::Failure;
 /// The file is read in windows that end at multiples of this. One is read while the one before
 /// it is written out, so two of them are in memory.
 const WINDOW_BYTES: u64 = 8 << 20;
+
+/// The engine lends half of its memory: two windows.
+const MEMORY_BYTES: usize = 4 * WINDOW_BYTES as usize;
 
 /// A window is one batch of reads that end at multiples of this: eight in flight keep this
 /// kind of device busy (fio: 3.0 GB/s with one, 5.4 GB/s with eight).
@@ -27,17 +28,19 @@ const PAGE_BYTES: u64 = 4096;
 /// Copies the range to `out`.
 pub(crate) fn run(args: &CatArgs, out: &mut impl Write) -> Result<(), Failure> {
     // Every byte is needed once, so a mapping can release its pages.
-    let options = BackendOptions {
-        residency: Residency::Release,
-        profile: ProfileSource::User,
-        ..BackendOptions::default()
-    };
-    let no_backend =
-        |source| Failure::NoBackend { path: args.file.clone(), offset: args.offset, source };
-    let backend = open_backend(args.backend, &options).map_err(no_backend)?;
-    let file = backend.open(&args.file)?;
-    let range = resolve(args, backend.len(&file)?)?;
-    let source = Source::new(backend.as_ref(), file)?;
+    let engine = Engine::builder()
+        .backend(args.backend)
+        .residency(Residency::Release)
+        .memory_limit_bytes(MEMORY_BYTES)
+        .build();
+    let engine = engine.map_err(|error| Failure::NoBackend {
+        path: args.file.clone(),
+        offset: args.offset,
+        source: Box::new(error),
+    })?;
+    let file = engine.backend().open(&args.file)?;
+    let range = resolve(args, engine.backend().len(&file)?)?;
+    let source = Source { engine, file };
     copy(&source, range, out)
 }
 
@@ -63,7 +66,7 @@ fn resolve(args: &CatArgs, file_len: u64) -> Result<Range<u64>, Failure> {
 }
 
 /// Reads one window in a second thread while this thread writes the window before it.
-fn copy(source: &Source<'_>, range: Range<u64>, out: &mut impl Write) -> Result<(), Failure> {
+fn copy(source: &Source, range: Range<u64>, out: &mut impl Write) -> Result<(), Failure> {
     thread::scope(|scope| {
         // A channel without capacity: this thread receives a window only after it has dropped the
         // one before, so two buffers suffice even if the output is slow.
@@ -79,21 +82,13 @@ fn copy(source: &Source<'_>, range: Range<u64>, out: &mut impl Write) -> Result<
     })
 }
 
-/// A file and the memory for its windows.
-struct Source<'a> {
-    backend: &'a dyn ReadBackend,
+/// A file and the engine that reads it.
+struct Source {
+    engine: Engine,
     file: FileHandle,
-    pool: BufferPool,
 }
 
-impl<'a> Source<'a> {
-    fn new(backend: &'a dyn ReadBackend, file: FileHandle) -> Result<Self, Error> {
-        let limit_bytes = 2 * WINDOW_BYTES as usize;
-        let when_spent = WhenSpent::Fail;
-        let pool = BufferPool::new(PoolOptions { limit_bytes, when_spent })?;
-        Ok(Self { backend, file, pool })
-    }
-
+impl Source {
     /// Returns after the last window, after an error, or when the receiver is gone.
     fn send_windows(&self, range: Range<u64>, sender: &SyncSender<Result<Buffer, Error>>) {
         for window in pieces(range, WINDOW_BYTES) {
@@ -110,7 +105,7 @@ impl<'a> Source<'a> {
         // in its page fit into `WINDOW_BYTES` together.
         let lead = (window.start % PAGE_BYTES) as usize;
         let len = (window.end - window.start) as usize;
-        let mut buffer = self.pool.take(lead + len)?;
+        let mut buffer = self.engine.pool().take(lead + len)?;
         buffer.narrow(lead..lead + len);
         let mut rest = &mut buffer[..];
         let mut reads = Vec::with_capacity((WINDOW_BYTES / CHUNK_BYTES) as usize);
@@ -119,7 +114,7 @@ impl<'a> Source<'a> {
             reads.push(Read::new(&self.file, chunk.start, dst));
             rest = tail;
         }
-        self.backend.read_batch(&mut reads)?;
+        self.engine.backend().read_batch(&mut reads)?;
         drop(reads);
         Ok(buffer)
     }
@@ -138,10 +133,21 @@ fn pieces(range: Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
-    use ringmain_backends::{BackendKind, MemoryBackend};
+    use ringmain::BackendKind;
+    use ringmain::backends::MemoryBackend;
 
     use super::*;
+
+    fn source(contents: &[u8]) -> Source {
+        let backend = MemoryBackend::new();
+        backend.insert("f", contents);
+        let builder = Engine::builder().with_backend(Arc::new(backend));
+        let engine = builder.memory_limit_bytes(MEMORY_BYTES).build().unwrap();
+        let file = engine.backend().open(Path::new("f")).unwrap();
+        Source { engine, file }
+    }
 
     fn args(offset: u64, length: Option<u64>) -> CatArgs {
         CatArgs { file: "f".into(), offset, length, backend: BackendKind::Pread }
@@ -188,10 +194,7 @@ mod tests {
     fn windows_come_in_order_out_of_two_buffers() {
         let contents: Vec<u8> = (0..3 * WINDOW_BYTES + 12_345).map(|i| (i % 251) as u8).collect();
         let end = contents.len() as u64;
-        let backend = MemoryBackend::new();
-        backend.insert("f", contents.as_slice());
-        let file = backend.open(Path::new("f")).unwrap();
-        let source = Source::new(&backend, file).unwrap();
+        let source = source(&contents);
         for start in [0, 1, 4095, WINDOW_BYTES - 1, WINDOW_BYTES + 5000] {
             let mut out = Vec::new();
             copy(&source, start..end, &mut out).unwrap();
@@ -201,9 +204,7 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_like_the_file_offset() {
-        let backend = MemoryBackend::new();
-        backend.insert("f", vec![7; 20_000]);
-        let source = Source::new(&backend, backend.open(Path::new("f")).unwrap()).unwrap();
+        let source = source(&[7; 20_000]);
         for start in [0, 1, 512, 4095, 4096, 10_007] {
             let window = source.read_window(start..20_000).unwrap();
             let address = window.as_ptr().addr() as u64;
