@@ -56,8 +56,9 @@ impl AlignedMemory {
 /// A buffer of a [`BufferPool`](crate::BufferPool): bytes that go back to it when dropped. Or one
 /// [of its own](Buffer::unpooled).
 ///
-/// It is aligned to 4096 bytes, or 2 MiB when it is that large. Its first contents are whatever
-/// its last user left.
+/// Its memory is aligned to 4096 bytes, or 2 MiB when it is that large. A buffer that a read returned may
+/// show a part of the memory that begins elsewhere. Its first contents are whatever its last user
+/// left.
 pub struct Buffer {
     // `None` only while dropping.
     memory: Option<AlignedMemory>,
@@ -110,6 +111,12 @@ impl Deref for Buffer {
 
     fn deref(&self) -> &[u8] {
         self.memory.as_ref().map_or(&[], |memory| &memory.bytes()[self.view.clone()])
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 

@@ -13,14 +13,14 @@
 //!
 //! let engine = Engine::new()?;
 //! println!("{}", engine.describe());
-//! let rows = engine.open_raw(&path, Kind::F32.into(), &[1000, 512], 0)?;
+//! let rows = engine.open_raw(&path, Kind::F32, &[1000, 512], 0)?;
 //! let window = rows.index(&[(100..164).into()])?; // arithmetic only
 //! assert_eq!(window.read_vec::<f32>()?.len(), 64 * 512);
 //!
 //! // Many windows, of any number of files, are one batch.
 //! let windows: Vec<_> = [7, 999, 3].iter().map(|row| rows.at(*row)).collect::<Result<_, _>>()?;
 //! let mut bytes = vec![0; 3 * 512 * 4];
-//! engine.read_many(&windows, &mut bytes)?;
+//! engine.read_many_bytes(&windows, &mut bytes)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -56,6 +56,7 @@ pub use array::dtype::{ByteOrder, DType, Kind};
 pub use array::element::{Element, F8};
 pub use array::exca::MemmapArrayInfo;
 pub use array::index::Index;
+pub use array::many::ViewReader;
 pub use array::selection::{Select, Selected};
 pub use array::view::ContiguousMemmap;
 pub use engine::{Description, Engine, EngineBuilder};

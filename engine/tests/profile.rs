@@ -15,7 +15,7 @@ fn description(builder: ringmain::EngineBuilder) -> String {
     let path = dir.path().join("rows.bin");
     fs::write(&path, [7; 4000]).unwrap();
     let engine = builder.build().unwrap();
-    let rows = engine.open_raw(&path, Kind::U8.into(), &[4, 1000], 0).unwrap();
+    let rows = engine.open_raw(&path, Kind::U8, &[4, 1000], 0).unwrap();
     assert_eq!(rows.at(2).unwrap().read_vec::<u8>().unwrap(), [7; 1000]);
     engine.describe().to_string()
 }

@@ -53,7 +53,7 @@ impl View {
         if is_c_order(part) {
             return self.read_range(py, part.offset(), dst);
         }
-        interruptible(py, |go_on| part.read_into_while(dst, go_on))
+        interruptible(py, |go_on| part.read_bytes_into_while(dst, go_on))
     }
 
     /// Fills `dst` with the bytes of the file from `offset` on.
