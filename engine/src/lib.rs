@@ -69,3 +69,8 @@ pub use ringmain_backends::{
     Access, BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities, PageSize,
     ReadBackend, Recording, RecordingStatus, Residency, Unchanging, Warmth,
 };
+
+/// The examples of the project's README, which are compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
