@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::buffer::PAGE_BYTES;
 use crate::fault::Faults;
-use crate::file::{Alignment, FileHandle};
+use crate::file::{Alignment, FileHandle, HandleOwner};
 use crate::handle_cache::{Cached, HandleCache, for_read, open_plain};
 #[cfg(any(linux_direct, linux_uring))]
 use crate::overlap::Answer;
@@ -44,7 +44,7 @@ impl Cached for DeviceFile {
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) kind: BackendKind,
-    pub(crate) owner: u64,
+    pub(crate) owner: HandleOwner,
     pub(crate) pool: BufferPool,
     pub(crate) faults: Option<Arc<Faults>>,
     policy: CachePolicy,
@@ -74,7 +74,7 @@ impl Device {
         kind: BackendKind,
         options: &BackendOptions,
         policy: CachePolicy,
-        owner: u64,
+        owner: HandleOwner,
     ) -> Result<Self> {
         options.validate()?;
         let pool = options.pool_or_default()?;
@@ -104,6 +104,10 @@ impl Device {
     #[cfg(any(linux_uring, linux_tokio_uring))]
     pub(crate) fn policy(&self) -> CachePolicy {
         self.policy
+    }
+
+    pub(crate) fn open(&self, path: &Path) -> Result<FileHandle> {
+        self.cache().open(path)
     }
 
     pub(crate) fn len(&self, file: &FileHandle) -> Result<u64> {

@@ -217,24 +217,41 @@ impl Error {
         }
     }
 
-    /// Where the failed read began.
+    /// The kind of [`io::Error`] that this is in `std`'s words. [`io::Error::from`] keeps it.
+    ///
+    /// ```
+    /// use std::io;
+    /// use std::path::Path;
+    /// use ringmain_backends::{BackendKind, BackendOptions, ReadBackend, open_backend};
+    ///
+    /// fn open_numbers() -> io::Result<()> {
+    ///     let backend = open_backend(BackendKind::Pread, &BackendOptions::default())?;
+    ///     backend.open(Path::new("/no/such/file"))?;
+    ///     Ok(())
+    /// }
+    /// assert_eq!(open_numbers().unwrap_err().kind(), io::ErrorKind::NotFound);
+    /// ```
     #[must_use]
-    pub fn offset(&self) -> Option<u64> {
+    pub fn kind(&self) -> io::ErrorKind {
+        use io::ErrorKind as Kind;
         match self {
-            Self::Read { offset, .. }
-            | Self::PastEnd { offset, .. }
-            | Self::Replaced { offset, .. } => Some(*offset),
-            _ => None,
+            Self::NotAFile { what: "directory", .. } => Kind::IsADirectory,
+            Self::NotAFile { .. } | Self::InvalidOption { .. } | Self::ForeignHandle { .. } => {
+                Kind::InvalidInput
+            }
+            Self::PastEnd { .. } => Kind::UnexpectedEof,
+            Self::Replaced { .. } => Kind::StaleNetworkFileHandle,
+            Self::Unavailable { .. } | Self::FileUnsupported { .. } => Kind::Unsupported,
+            Self::UnknownBackend { .. } => Kind::NotFound,
+            Self::PoolExhausted { .. } | Self::OutOfMemory { .. } => Kind::OutOfMemory,
+            _ => self.io_error().map_or(Kind::Other, io::Error::kind),
         }
     }
 
-    /// Which read of its batch failed.
+    /// True if there is no file at the path.
     #[must_use]
-    pub fn index(&self) -> Option<usize> {
-        match self {
-            Self::Read { index, .. } | Self::PastEnd { index, .. } => Some(*index),
-            _ => None,
-        }
+    pub fn is_not_found(&self) -> bool {
+        self.io_error().is_some_and(|source| source.kind() == io::ErrorKind::NotFound)
     }
 
     /// The operating system's error, if there was one.
@@ -250,23 +267,31 @@ impl Error {
         }
     }
 
+    /// Where the failed read began.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        match self {
+            Self::Read { offset, .. }
+            | Self::PastEnd { offset, .. }
+            | Self::Replaced { offset, .. } => Some(*offset),
+            Self::Mapping { offset, .. } => Some(*offset as u64),
+            _ => None,
+        }
+    }
+
+    /// Which read of its batch failed.
+    #[must_use]
+    pub fn index(&self) -> Option<usize> {
+        match self {
+            Self::Read { index, .. } | Self::PastEnd { index, .. } => Some(*index),
+            _ => None,
+        }
+    }
+
     /// The number of the operating system's error, if there was one.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         self.io_error()?.raw_os_error()
-    }
-
-    /// The kind that an [`io::Error`] would have.
-    #[must_use]
-    pub fn kind(&self) -> io::ErrorKind {
-        match self {
-            Self::NotAFile { what: "directory", .. } => io::ErrorKind::IsADirectory,
-            Self::PastEnd { .. } => io::ErrorKind::UnexpectedEof,
-            Self::Replaced { .. } => io::ErrorKind::StaleNetworkFileHandle,
-            Self::Unavailable { .. } | Self::FileUnsupported { .. } => io::ErrorKind::Unsupported,
-            Self::PoolExhausted { .. } | Self::OutOfMemory { .. } => io::ErrorKind::OutOfMemory,
-            _ => self.io_error().map_or(io::ErrorKind::InvalidInput, io::Error::kind),
-        }
     }
 
     /// Why there is no ring, and what to do about it.
@@ -326,6 +351,13 @@ impl Error {
     pub fn is_shortage(&self) -> bool {
         let (Self::Open { source, .. } | Self::Mapping { source, .. }) = self else { return false };
         matches!(crate::sys::errno_name(source), Some("EMFILE" | "ENFILE" | "ENOMEM"))
+    }
+}
+
+/// Keeps the [kind](Error::kind) and the whole message.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
     }
 }
 

@@ -3,16 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::mmap::MappedRange;
-use crate::{
-    BackendKind, BackendOptions, BackendStats, Capabilities, Expectation, FileHandle, Read,
-    ReadBackend, Result, open_backend, sys,
-};
+use crate::{BackendKind, BackendOptions, ReadBackend, Result, open_backend, sys};
 
 /// Which faults to inject, and how often. They strike below the backend's retry logic, where the
 /// kernel's answer comes in, so what a test exercises is the backend's own handling.
@@ -162,49 +157,8 @@ impl FaultBackend {
 }
 
 impl ReadBackend for FaultBackend {
-    fn kind(&self) -> BackendKind {
-        self.inner.kind()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.inner.open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.inner.len(file)
-    }
-
-    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        self.inner.read_batch(reads)
-    }
-
-    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.inner.prefetch(file, range)
-    }
-
-    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.inner.release(file, range)
-    }
-
-    fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
-        self.inner.explain(file)
-    }
-
-    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        self.inner.expect(files, expectation)
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.inner.stats()
-    }
-
-    fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {
-        self.inner.map(file, range)
-    }
+    crate::forward_to!(inner: kind, open, len, read_batch, capabilities, prefetch, release, expect);
+    crate::forward_to!(inner: version, explain, stats, map);
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
 
-use crate::file::{Alignment, FileHandle, FileIdentity};
+use crate::file::{Alignment, FileHandle, HandleOwner};
+use crate::version::FileIdentity;
 use crate::{BackendKind, Error, Result, sys};
 
 /// What a backend keeps for an open file.
@@ -40,7 +41,7 @@ type Opener<T> = Box<dyn Fn(&Path) -> Result<T> + Send + Sync>;
 
 /// The cache. `T` is what is kept for each file.
 pub(crate) struct HandleCache<T> {
-    owner: u64,
+    owner: HandleOwner,
     /// Which of the handles' hints is for this cache.
     hint: usize,
     backend: BackendKind,
@@ -120,7 +121,7 @@ impl<T> Deref for Pinned<'_, T> {
 
 impl<T: Cached> HandleCache<T> {
     pub(crate) fn new(
-        owner: u64,
+        owner: HandleOwner,
         backend: BackendKind,
         open_max: usize,
         opener: impl Fn(&Path) -> Result<T> + Send + Sync + 'static,
@@ -449,7 +450,7 @@ mod tests {
 
     fn cache(open_max: usize) -> HandleCache<File> {
         let kind = BackendKind::Pread;
-        HandleCache::new(1, kind, open_max, move |path| open_plain(kind, path))
+        HandleCache::new(HandleOwner::unique(), kind, open_max, move |path| open_plain(kind, path))
     }
 
     fn files(count: usize) -> (tempfile::TempDir, Vec<PathBuf>) {

@@ -54,6 +54,7 @@ mod error;
 mod failure;
 pub mod fault;
 mod file;
+mod forward;
 mod gds;
 mod handle_cache;
 mod in_flight;
@@ -75,6 +76,7 @@ pub mod probe;
 mod profile;
 #[cfg(any(linux_direct, linux_uring, linux_tokio_uring))]
 mod progress;
+mod read;
 mod record;
 mod retry;
 mod stats;
@@ -83,15 +85,16 @@ mod thread_number;
 mod tokio_uring;
 mod trace;
 mod uring;
+mod version;
 
 pub use auto::{AutoBackend, AutoReport, ProfileReport, Rejection};
-pub use backend::{Read, ReadBackend, ReadBackendExt};
+pub use backend::{ReadBackend, ReadBackendExt};
 pub use buffer::Buffer;
 pub use capability::{BackendKind, Capabilities, Degradation};
 #[cfg(linux_direct)]
 pub use direct::DirectBackend;
 pub use error::{Error, Result};
-pub use file::{Alignment, FileHandle, FileStamp, FileVersion};
+pub use file::{Alignment, FileHandle, HandleOwner};
 pub use gds::{GdsProbe, probe_gds};
 pub use handle_cache::HandleCacheStats;
 pub use memory::MemoryBackend;
@@ -104,9 +107,11 @@ pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
 pub use populate::populate;
 pub use positional::PositionalBackend;
 pub use profile::{Profile, ProfileError, ProfileSource};
+pub use read::Read;
 pub use record::{Recording, RecordingBackend, RecordingStatus};
 pub use stats::{BackendStats, LatencyHistogram, Traffic};
 #[cfg(linux_tokio_uring)]
 pub use tokio_uring::{AsyncFile, TokioUringBackend};
 #[cfg(linux_uring)]
 pub use uring::UringBackend;
+pub use version::{FileChange, FileVersion};

@@ -1,16 +1,12 @@
 //! A backend that counts what is read through it.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::mmap::MappedRange;
 use crate::stats::{Count, Counters, LatencyCounters};
-use crate::{
-    BackendKind, BackendStats, Capabilities, Expectation, FileHandle, LatencyHistogram, Read,
-    ReadBackend, Result, Traffic,
-};
+use crate::{BackendStats, FileHandle, LatencyHistogram, Read, ReadBackend, Result, Traffic};
 
 /// Counts the reads of another backend, and the time of some batches.
 ///
@@ -83,21 +79,7 @@ fn turn() -> u64 {
 }
 
 impl ReadBackend for MeteredBackend {
-    fn kind(&self) -> BackendKind {
-        self.inner.kind()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.inner.open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.inner.len(file)
-    }
+    crate::forward_to!(inner: kind, open, len, capabilities, prefetch, release, expect, version, explain);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let begun = self.is_timed(reads).then(Instant::now);
@@ -107,22 +89,6 @@ impl ReadBackend for MeteredBackend {
         }
         self.count(reads.len() as u64, reads.iter().map(|read| read.len() as u64).sum());
         Ok(())
-    }
-
-    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.inner.prefetch(file, range)
-    }
-
-    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.inner.release(file, range)
-    }
-
-    fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
-        self.inner.explain(file)
-    }
-
-    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        self.inner.expect(files, expectation)
     }
 
     fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {

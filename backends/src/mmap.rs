@@ -26,7 +26,7 @@ use self::guarded::{Copied, GuardedMapping};
 use self::mapping::Mapping;
 use crate::access_hint::AccessHint;
 use crate::fault::{Fault, Faults};
-use crate::file::next_owner;
+use crate::file::HandleOwner;
 use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
 use crate::in_flight;
 use crate::positional::file_len;
@@ -110,7 +110,7 @@ impl MmapBackend {
     /// Nothing is mapped until a file is opened.
     pub fn new(options: &BackendOptions) -> Result<Self> {
         options.validate()?;
-        let (owner, open_max) = (next_owner(), options.open_files_max);
+        let (owner, open_max) = (HandleOwner::unique(), options.open_files_max);
         let (access, page_size) = (options.access, options.page_size);
         let cache = PerProcess::new(move |inherited: Option<&HandleCache<MappedFile>>| {
             inherited.inspect(|cache| cache.clear());
@@ -271,7 +271,7 @@ impl ReadBackend for MmapBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { zero_copy: true, ..Capabilities::plain(KIND) }
+        Capabilities { zero_copy: true, ..Capabilities::new(KIND) }
     }
 
     fn open(&self, path: &Path) -> Result<FileHandle> {

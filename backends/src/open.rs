@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::file::next_owner;
+use crate::file::HandleOwner;
 use crate::{
     AutoBackend, BackendKind, BackendOptions, Error, MemoryBackend, MmapBackend, PositionalBackend,
     ReadBackend, Result, direct, tokio_uring, uring,
@@ -23,12 +23,17 @@ pub fn open_backend(kind: BackendKind, options: &BackendOptions) -> Result<Arc<d
     Ok(match kind {
         BackendKind::Pread => Arc::new(PositionalBackend::pread(options)?),
         BackendKind::Mmap => Arc::new(MmapBackend::new(options)?),
-        BackendKind::Direct => direct::open(options, next_owner())?,
-        BackendKind::Uring => uring::open(options, next_owner())?,
+        BackendKind::Direct => direct::open(options, HandleOwner::unique())?,
+        BackendKind::Uring => uring::open(options, HandleOwner::unique())?,
         BackendKind::Uncached => Arc::new(PositionalBackend::uncached(options)?),
         BackendKind::TokioUring => tokio_uring::open(options)?,
         BackendKind::Memory => Arc::new(MemoryBackend::new()),
         BackendKind::Auto => Arc::new(AutoBackend::new(options)?),
+        BackendKind::Other(_) => {
+            let reason = "another crate implements it".to_owned();
+            let way_out = "open it with that crate, and hand it to the engine as it is".to_owned();
+            return Err(Error::Unavailable { backend: kind, reason, way_out });
+        }
     })
 }
 

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::buffered_file::BufferedFile;
 use crate::fault::Faults;
-use crate::file::next_owner;
+use crate::file::HandleOwner;
 use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
 use crate::in_flight;
 use crate::retry::{Shortfall, read_fully};
@@ -50,11 +50,11 @@ pub struct PositionalBackend {
 impl PositionalBackend {
     /// `pread`.
     pub fn pread(options: &BackendOptions) -> Result<Self> {
-        Self::beside(options, next_owner())
+        Self::beside(options, HandleOwner::unique())
     }
 
     /// `pread` beside another backend of the same owner: it reads the files of both.
-    pub(crate) fn beside(options: &BackendOptions, owner: u64) -> Result<Self> {
+    pub(crate) fn beside(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
         let calls = Calls { read: sys::read_at, read_at_once: sys::read_cached_now };
         Self::new(BackendKind::Pread, options, calls, open_plain, owner)
     }
@@ -62,7 +62,7 @@ impl PositionalBackend {
     /// `preadv2` with `RWF_DONTCACHE`. Whether the filesystem has it shows when a file is opened.
     pub fn uncached(options: &BackendOptions) -> Result<Self> {
         let calls = Calls { read: sys::read_uncached, read_at_once: sys::read_uncached_now };
-        Self::new(BackendKind::Uncached, options, calls, open_uncached, next_owner())
+        Self::new(BackendKind::Uncached, options, calls, open_uncached, HandleOwner::unique())
     }
 
     fn new(
@@ -70,7 +70,7 @@ impl PositionalBackend {
         options: &BackendOptions,
         calls: Calls,
         open: fn(BackendKind, &Path) -> Result<File>,
-        owner: u64,
+        owner: HandleOwner,
     ) -> Result<Self> {
         options.validate()?;
         let (open_max, access) = (options.open_files_max, options.access);
@@ -249,7 +249,7 @@ impl ReadBackend for PositionalBackend {
     fn capabilities(&self) -> Capabilities {
         let uncached = self.kind == BackendKind::Uncached;
         let features = if uncached { vec!["RWF_DONTCACHE".to_owned()] } else { Vec::new() };
-        Capabilities { bypasses_page_cache: uncached, features, ..Capabilities::plain(self.kind) }
+        Capabilities { bypasses_page_cache: uncached, features, ..Capabilities::new(self.kind) }
     }
 
     fn open(&self, path: &Path) -> Result<FileHandle> {

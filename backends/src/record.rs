@@ -13,10 +13,7 @@ use std::time::Instant;
 
 use crate::mmap::MappedRange;
 use crate::thread_number::thread_number;
-use crate::{
-    BackendKind, BackendStats, Capabilities, Error, Expectation, FileHandle, Read, ReadBackend,
-    Result, sys,
-};
+use crate::{Capabilities, Error, FileHandle, Read, ReadBackend, Result, sys};
 
 /// The first line of a recording.
 const HEAD: &[u8] = b"ringmain recording 1\n";
@@ -224,7 +221,7 @@ impl State {
     /// The number of the file. A new one gets its line, which comes before that of the batch.
     fn index_of(&mut self, file: &FileHandle) -> Option<usize> {
         if let Some((last, index)) = &self.last
-            && last.address() == file.address()
+            && last.is_clone_of(file)
         {
             return Some(*index);
         }
@@ -317,23 +314,13 @@ fn escape_path(buffer: &mut Vec<u8>, path: &Path) {
 }
 
 impl ReadBackend for RecordingBackend {
-    fn kind(&self) -> BackendKind {
-        self.inner.kind()
-    }
+    crate::forward_to!(inner: kind, open, len, prefetch, release, expect, version, explain, stats);
 
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();
         let path = self.recording.recorder.path.display();
         capabilities.features.push(format!("recording to {path}"));
         capabilities
-    }
-
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.inner.open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.inner.len(file)
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
@@ -345,26 +332,6 @@ impl ReadBackend for RecordingBackend {
             self.recording.add(at_us, parts);
         }
         Ok(())
-    }
-
-    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.inner.prefetch(file, range)
-    }
-
-    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.inner.release(file, range)
-    }
-
-    fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
-        self.inner.explain(file)
-    }
-
-    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        self.inner.expect(files, expectation)
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.inner.stats()
     }
 
     fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {
@@ -381,7 +348,7 @@ impl ReadBackend for RecordingBackend {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BackendOptions, ReadBackendExt, open_backend};
+    use crate::{BackendKind, BackendOptions, ReadBackendExt, open_backend};
 
     fn recorded(dir: &Path, log: &Path) -> (RecordingBackend, FileHandle) {
         let data = dir.join("data.bin");

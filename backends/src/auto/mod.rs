@@ -24,7 +24,7 @@ use self::detour::lacks_descriptors;
 use self::profiled::Profiled;
 use self::report::{reason_for, rejection};
 use self::route::Way;
-use crate::file::next_owner;
+use crate::file::HandleOwner;
 use crate::mmap::MappedRange;
 use crate::overlap::OverlappingBackend;
 use crate::stats::{Count, Counters};
@@ -55,7 +55,7 @@ pub(crate) use self::route::FileRoute;
 /// ```
 #[derive(Debug)]
 pub struct AutoBackend {
-    owner: u64,
+    owner: HandleOwner,
     profiled: Option<Profiled>,
     /// `None` where only the page cache can be read.
     device: Option<Arc<dyn OverlappingBackend>>,
@@ -89,7 +89,7 @@ impl AutoBackend {
     /// Tries the backends.
     pub fn new(options: &BackendOptions) -> Result<Self> {
         options.validate()?;
-        let owner = next_owner();
+        let owner = HandleOwner::unique();
         let routes = options.cache_policy == CachePolicy::Direct && options.open_files_max > 1;
         // A file may be open twice, once for the device and once for the page cache.
         let with_open_files =

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::residency::{Belief, Estimate};
+use crate::file::HandleOwner;
 use crate::overlap::Answer;
 use crate::thread_number::thread_number;
 use crate::trace::event;
@@ -30,7 +31,7 @@ pub(super) enum Way {
 #[derive(Debug)]
 pub(crate) struct FileRoute {
     /// The `auto` that opened the file.
-    owner: u64,
+    owner: HandleOwner,
     estimate: Estimate,
     /// The backend of a profile reads it.
     is_profiled: AtomicBool,
@@ -51,7 +52,7 @@ pub(crate) struct FileRoute {
 const FOLLOWED: u64 = 1 << 63;
 
 impl FileRoute {
-    pub(super) fn new(owner: u64, file_len: u64, access: Access, is_kept: bool) -> Self {
+    pub(super) fn new(owner: HandleOwner, file_len: u64, access: Access, is_kept: bool) -> Self {
         Self {
             owner,
             is_profiled: AtomicBool::new(false),
@@ -66,19 +67,19 @@ impl FileRoute {
     }
 
     /// Of a file that only the page cache can be read for.
-    pub(super) fn cache_only(owner: u64) -> Self {
+    pub(super) fn cache_only(owner: HandleOwner) -> Self {
         let route = Self::new(owner, 0, Access::AsItComes, true);
         route.leave_device();
         route
     }
 
     /// Of a file that the backend of a profile has opened.
-    pub(super) fn profiled(owner: u64) -> Self {
+    pub(super) fn profiled(owner: HandleOwner) -> Self {
         let is_profiled = AtomicBool::new(true);
         Self { is_profiled, ..Self::new(owner, 0, Access::AsItComes, false) }
     }
 
-    pub(crate) fn owner(&self) -> u64 {
+    pub(crate) fn owner(&self) -> HandleOwner {
         self.owner
     }
 
@@ -226,7 +227,7 @@ mod tests {
         let memory = MemoryBackend::new();
         memory.insert("data", vec![0; 10]);
         let file = memory.open("data".as_ref()).unwrap();
-        let route = FileRoute::new(1, 1 << 40, Access::AsItComes, false);
+        let route = FileRoute::new(HandleOwner::unique(), 1 << 40, Access::AsItComes, false);
         let mut dst = vec![0; 1 << 20];
         let is_stream = |(offset, len): &(u64, usize)| {
             route.is_stream(&Read::new(&file, *offset, &mut dst[..*len]))
@@ -255,7 +256,7 @@ mod tests {
         /// Whatever the kernel answers, a read has a way, and a refusal is asked for once.
         #[test]
         fn answers_decide_the_way(answers in proptest::collection::vec(0..4u8, 1..300), kept: bool) {
-            let route = FileRoute::new(1, 1 << 20, Access::AsItComes, kept);
+            let route = FileRoute::new(HandleOwner::unique(), 1 << 20, Access::AsItComes, kept);
             let mut refused = false;
             for (turn, answer) in (1..).zip(answers) {
                 let answer = [Answer::Cached, Answer::NotCached, Answer::Refused, Answer::NoFile]

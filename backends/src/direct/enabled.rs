@@ -1,7 +1,6 @@
 //! The backend itself: a plan, and threads that fulfil its requests side by side.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,14 +8,14 @@ use super::bounces::Bounces;
 use super::workers::Workers;
 use crate::device::Device;
 use crate::failure::FirstFailure;
-use crate::file::next_owner;
+use crate::file::HandleOwner;
 use crate::handle_cache::HandleCacheStats;
 use crate::overlap::{Answer, OverlappingBackend};
 use crate::plan::Request;
 use crate::sys::PerProcess;
 use crate::{
-    BackendKind, BackendOptions, BackendStats, CachePolicy, Capabilities, Error, FileHandle, Read,
-    ReadBackend, Result,
+    BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Read, ReadBackend,
+    Result,
 };
 
 /// `O_DIRECT` reads: past the page cache, several at a time through a few threads.
@@ -33,10 +32,10 @@ pub struct DirectBackend {
 impl DirectBackend {
     /// Threads are started when a batch first has work for them.
     pub fn new(options: &BackendOptions) -> Result<Self> {
-        Self::for_owner(options, next_owner())
+        Self::for_owner(options, HandleOwner::unique())
     }
 
-    fn for_owner(options: &BackendOptions, owner: u64) -> Result<Self> {
+    fn for_owner(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
         let device = Device::new(BackendKind::Direct, options, CachePolicy::Direct, owner)?;
         let threads_max = options.threads_max;
         let workers = PerProcess::new(move |_inherited| Workers::new(threads_max - 1));
@@ -50,7 +49,10 @@ impl DirectBackend {
     }
 }
 
-pub(crate) fn open(options: &BackendOptions, owner: u64) -> Result<Arc<dyn OverlappingBackend>> {
+pub(crate) fn open(
+    options: &BackendOptions,
+    owner: HandleOwner,
+) -> Result<Arc<dyn OverlappingBackend>> {
     Ok(Arc::new(DirectBackend::for_owner(options, owner)?))
 }
 
@@ -64,32 +66,14 @@ impl ReadBackend for DirectBackend {
             depth_max: self.threads_max,
             bypasses_page_cache: true,
             features: vec!["O_DIRECT".to_owned()],
-            ..Capabilities::plain(BackendKind::Direct)
+            ..Capabilities::new(BackendKind::Direct)
         }
     }
 
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.device.cache().open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.device.len(file)
-    }
+    crate::forward_to!(device: open, len, prefetch, release, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.read_batch_beside(reads, &mut || false)
-    }
-
-    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.prefetch(file, range)
-    }
-
-    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.release(file, range)
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.device.stats()
     }
 }
 

@@ -252,7 +252,7 @@ pub(crate) fn populate_mapped(map: &Mmap, start: usize, len: usize) -> io::Resul
 /// its generation on a local filesystem, the server's file handle on NFS. `None` where there are no
 /// handles, or where they last no longer than the inode numbers.
 pub(crate) fn file_handle(file: &File) -> Option<u64> {
-    if makes_up_indices(file) {
+    if invents_indices(file) {
         return None;
     }
     handle_digest(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
@@ -263,7 +263,7 @@ pub(crate) fn file_handle_at(path: &Path) -> Option<u64> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: the path is NUL-terminated and `status` is valid to write to.
     let kind = filesystem(|status| unsafe { libc::statfs(path.as_ptr(), status) });
-    if kind.is_some_and(has_made_up_indices) {
+    if kind.is_some_and(has_invented_indices) {
         return None;
     }
     handle_digest(libc::AT_FDCWD, &path, libc::AT_SYMLINK_FOLLOW)
@@ -301,10 +301,10 @@ fn handle_digest(dir: RawFd, path: &CStr, flags: libc::c_int) -> Option<u64> {
 }
 
 /// Whether the file's inode number may change while the file stays the same.
-pub(crate) fn makes_up_indices(file: &File) -> bool {
+pub(crate) fn invents_indices(file: &File) -> bool {
     // SAFETY: the descriptor is open and `status` is valid to write to.
     let kind = filesystem(|status| unsafe { libc::fstatfs(file.as_raw_fd(), status) });
-    kind.is_some_and(has_made_up_indices)
+    kind.is_some_and(has_invented_indices)
 }
 
 /// The type of the filesystem that `ask` describes. It has 32 bits, whatever the size of its field.
@@ -317,7 +317,7 @@ fn filesystem(ask: impl FnOnce(*mut libc::statfs) -> libc::c_int) -> Option<u32>
 
 /// Filesystems that give a file a new inode number when they have forgotten it and look it up again:
 /// most FUSE servers, FAT and exFAT always, SMB with the option `noserverino`.
-fn has_made_up_indices(filesystem: u32) -> bool {
+fn has_invented_indices(filesystem: u32) -> bool {
     const FUSE: u32 = 0x6573_5546;
     const FAT: u32 = 0x4D44;
     const EXFAT: u32 = 0x2011_BAB0;

@@ -116,7 +116,7 @@ pub(crate) fn file_handle_at(_path: &Path) -> Option<u64> {
 }
 
 #[cfg(unix)]
-pub(crate) fn makes_up_indices(_file: &File) -> bool {
+pub(crate) fn invents_indices(_file: &File) -> bool {
     false
 }
 

@@ -11,9 +11,9 @@ use std::time::SystemTime;
 
 use memmap2::{Mmap, UncheckedAdvice};
 
-use super::{file_handle, file_handle_at, makes_up_indices, prefetch_steps};
+use super::{file_handle, file_handle_at, invents_indices, prefetch_steps};
 use crate::MapAdvice;
-use crate::file::{FileIdentity, FileState, Mark};
+use crate::version::{FileIdentity, FileState, Mark};
 
 /// Reads up to `dst.len()` bytes at `offset`; 0 at the end of the file.
 pub(crate) fn read_at(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -28,7 +28,7 @@ pub(crate) fn write_at(file: &File, src: &[u8], offset: u64) -> io::Result<usize
 /// Who the file is, from what `stat` said of it.
 pub(crate) fn identity(file: &File, metadata: &Metadata) -> io::Result<FileIdentity> {
     let mark = mark(metadata, || file_handle(file));
-    Ok(FileIdentity { has_made_up_index: makes_up_indices(file), ..described(metadata, mark) })
+    Ok(FileIdentity { has_invented_index: invents_indices(file), ..described(metadata, mark) })
 }
 
 /// Who stands under the path now, without opening it.
@@ -66,7 +66,7 @@ fn described(metadata: &Metadata, mark: Mark) -> FileIdentity {
         len: metadata.len(),
     };
     let (volume, index) = (metadata.dev(), metadata.ino());
-    FileIdentity { volume, index, mark, state, has_made_up_index: false }
+    FileIdentity { volume, index, mark, state, has_invented_index: false }
 }
 
 /// The file's length now. `fstat` and not std's `metadata`, which asks `statx` for everything.

@@ -10,7 +10,7 @@ use super::batch::{Batch, Scratch};
 use super::queue::Queue;
 use super::runtime::Runtime;
 use crate::device::Device;
-use crate::file::next_owner;
+use crate::file::HandleOwner;
 use crate::handle_cache::HandleCacheStats;
 use crate::sys::PerProcess;
 use crate::{
@@ -89,7 +89,7 @@ impl TokioUringBackend {
         let options = BackendOptions { chunk_bytes, pool: Some(pool), ..options.clone() };
         let policy = options.cache_policy;
         let backend = Self {
-            device: Device::new(BackendKind::TokioUring, &options, policy, next_owner())?,
+            device: Device::new(BackendKind::TokioUring, &options, policy, HandleOwner::unique())?,
             depth_max: options.depth_max,
             home: PerProcess::new(|_inherited| Home::default()),
         };
@@ -126,7 +126,7 @@ impl ReadBackend for TokioUringBackend {
             depth_max: self.depth_max,
             bypasses_page_cache: self.device.policy() != CachePolicy::Buffered,
             features: vec!["tokio-uring runtime".to_owned()],
-            ..Capabilities::plain(BackendKind::TokioUring)
+            ..Capabilities::new(BackendKind::TokioUring)
         }
     }
 

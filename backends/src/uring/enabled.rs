@@ -1,7 +1,6 @@
 //! The backend itself: a ring for each thread, and batches through them.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
@@ -10,14 +9,14 @@ use super::ring::{Ring, SetupReport};
 use super::rings::{self, Place, ThreadRing};
 use crate::device::Device;
 use crate::failure::FirstFailure;
-use crate::file::next_owner;
+use crate::file::HandleOwner;
 use crate::handle_cache::HandleCacheStats;
 use crate::overlap::{Answer, OverlappingBackend};
 use crate::plan::Plan;
 use crate::sys::PerProcess;
 use crate::{
-    BackendKind, BackendOptions, BackendStats, CachePolicy, Capabilities, Degradation, Error,
-    FileHandle, Read, ReadBackend, Result,
+    BackendKind, BackendOptions, CachePolicy, Capabilities, Degradation, Error, FileHandle, Read,
+    ReadBackend, Result,
 };
 
 /// Batched io_uring reads: a whole batch with one or two system calls, as many of its requests in
@@ -43,10 +42,10 @@ pub struct UringBackend {
 impl UringBackend {
     /// Makes this thread's ring, to find out whether rings can be had.
     pub fn new(options: &BackendOptions) -> Result<Self> {
-        Self::for_owner(options, next_owner())
+        Self::for_owner(options, HandleOwner::unique())
     }
 
-    fn for_owner(options: &BackendOptions, owner: u64) -> Result<Self> {
+    fn for_owner(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
         let device = Device::new(BackendKind::Uring, options, options.cache_policy, owner)?;
         // `validate` keeps the depth far below.
         let (ring, setup) = Ring::new(options.depth_max as u32)
@@ -144,7 +143,10 @@ impl Drop for UringBackend {
     }
 }
 
-pub(crate) fn open(options: &BackendOptions, owner: u64) -> Result<Arc<dyn OverlappingBackend>> {
+pub(crate) fn open(
+    options: &BackendOptions,
+    owner: HandleOwner,
+) -> Result<Arc<dyn OverlappingBackend>> {
     Ok(Arc::new(UringBackend::for_owner(options, owner)?))
 }
 
@@ -170,32 +172,14 @@ impl ReadBackend for UringBackend {
             bypasses_page_cache: self.device.policy() != CachePolicy::Buffered,
             features: self.setup.features.clone(),
             degradations,
-            ..Capabilities::plain(BackendKind::Uring)
+            ..Capabilities::new(BackendKind::Uring)
         }
     }
 
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.device.cache().open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.device.len(file)
-    }
+    crate::forward_to!(device: open, len, prefetch, release, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.run(reads, None)
-    }
-
-    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.prefetch(file, range)
-    }
-
-    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.release(file, range)
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.device.stats()
     }
 }
 

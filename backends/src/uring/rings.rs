@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 
 use super::batch::Scratch;
 use super::ring::Ring;
+use crate::file::HandleOwner;
 
 /// A thread's ring and what it keeps between batches.
 pub(super) struct ThreadRing {
@@ -45,7 +46,7 @@ impl Drop for Place {
 }
 
 struct Entry {
-    owner: u64,
+    owner: HandleOwner,
     /// Dead when the backend is gone.
     backend: Weak<()>,
     ring: ThreadRing,
@@ -57,7 +58,7 @@ thread_local! {
 
 /// Takes this thread's ring of the backend out of its place, for the time of a batch. If the
 /// batch panics it is not put back, and is closed.
-pub(super) fn take(owner: u64) -> Option<ThreadRing> {
+pub(super) fn take(owner: HandleOwner) -> Option<ThreadRing> {
     with_entries(|entries| {
         let at = entries.iter().position(|entry| entry.owner == owner)?;
         let entry = entries.swap_remove(at);
@@ -68,7 +69,7 @@ pub(super) fn take(owner: u64) -> Option<ThreadRing> {
 }
 
 /// Puts a ring back for the next batch, and closes those of backends that are gone.
-pub(super) fn put(owner: u64, backend: Weak<()>, ring: ThreadRing) {
+pub(super) fn put(owner: HandleOwner, backend: Weak<()>, ring: ThreadRing) {
     // Where the thread is ending there is no place any more, and the ring is closed.
     with_entries(|entries| {
         entries.retain(|entry| entry.backend.strong_count() > 0);
@@ -77,7 +78,7 @@ pub(super) fn put(owner: u64, backend: Weak<()>, ring: ThreadRing) {
 }
 
 /// Closes this thread's ring of a backend.
-pub(super) fn close(owner: u64) {
+pub(super) fn close(owner: HandleOwner) {
     with_entries(|entries| entries.retain(|entry| entry.owner != owner));
 }
 
