@@ -161,15 +161,6 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A recording could not be begun.
-    #[error("cannot record to {}: {}", path.display(), named(source))]
-    Record {
-        /// Where it was to be written to.
-        path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
-    },
-
     /// The operating system refused something that was asked of a mapped file, or has no such thing
     /// ([`io::ErrorKind::Unsupported`]).
     #[error(
@@ -210,7 +201,6 @@ impl Error {
             | Self::PastEnd { path, .. }
             | Self::Replaced { path, .. }
             | Self::FileUnsupported { path, .. }
-            | Self::Record { path, .. }
             | Self::Mapping { path, .. }
             | Self::ForeignHandle { path, .. } => Some(path),
             _ => None,
@@ -260,7 +250,6 @@ impl Error {
         match self {
             Self::Open { source, .. }
             | Self::Read { source, .. }
-            | Self::Record { source, .. }
             | Self::Mapping { source, .. }
             | Self::OutOfMemory { source, .. } => Some(source),
             _ => None,

@@ -150,7 +150,7 @@ impl FileHandle {
 
     /// Refuses a handle that another backend instance has opened.
     pub fn check_owner(&self, owner: HandleOwner, backend: BackendKind) -> Result<()> {
-        // `auto` may have to read a file that the backend of its profile has opened.
+        // `auto` may have to read a file that the backend that was advised has opened.
         if self.owner() == owner || self.route().is_some_and(|route| route.owner() == owner) {
             return Ok(());
         }

@@ -57,6 +57,7 @@ mod file;
 mod forward;
 mod gds;
 mod handle_cache;
+mod home_process;
 mod in_flight;
 #[cfg(any(linux_uring, linux_tokio_uring))]
 mod lanes;
@@ -73,11 +74,9 @@ mod pool;
 mod populate;
 mod positional;
 pub mod probe;
-mod profile;
 #[cfg(any(linux_direct, linux_uring, linux_tokio_uring))]
 mod progress;
 mod read;
-mod record;
 mod retry;
 mod stats;
 mod sys;
@@ -87,7 +86,7 @@ mod trace;
 mod uring;
 mod version;
 
-pub use auto::{AutoBackend, AutoReport, ProfileReport, Rejection};
+pub use auto::{AdviceReport, AutoBackend, AutoReport, Rejection};
 pub use backend::{ReadBackend, ReadBackendExt};
 pub use buffer::Buffer;
 pub use capability::{BackendKind, Capabilities, Degradation};
@@ -97,19 +96,22 @@ pub use error::{Error, Result};
 pub use file::{Alignment, FileHandle, HandleOwner};
 pub use gds::{GdsProbe, probe_gds};
 pub use handle_cache::HandleCacheStats;
+pub use home_process::HomeProcess;
 pub use memory::MemoryBackend;
 pub use metered::MeteredBackend;
 pub use mmap::{FileMap, MapAdvice, MappedRange, MmapBackend, Unchanging};
 pub use open::open_backend;
-pub use options::{Access, BackendOptions, CachePolicy, Expectation, PageSize, Residency, Warmth};
+pub use options::{
+    Access, Advice, AdvisedBackend, BackendOptions, CachePolicy, Expectation, PageSize, Residency,
+    Warmth,
+};
 pub use output::OutputFile;
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
 pub use populate::populate;
 pub use positional::PositionalBackend;
-pub use profile::{Profile, ProfileError, ProfileSource};
 pub use read::Read;
-pub use record::{Recording, RecordingBackend, RecordingStatus};
 pub use stats::{BackendStats, LatencyHistogram, Traffic};
+pub use thread_number::thread_number;
 #[cfg(linux_tokio_uring)]
 pub use tokio_uring::{AsyncFile, TokioUringBackend};
 #[cfg(linux_uring)]

@@ -1,9 +1,10 @@
 //! The bounds and policies of a backend, all with defaults that work.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::fault::Faults;
-use crate::{BufferPool, Error, PoolOptions, ProfileSource, Result, sys};
+use crate::{BackendKind, BufferPool, Error, PoolOptions, Result, sys};
 
 /// How a backend is to behave. Every bound works at 1 (memory: at 4096 bytes).
 ///
@@ -38,8 +39,8 @@ pub struct BackendOptions {
     pub access: Access,
     /// Whether data that `auto` reads becomes warm.
     pub warmth: Warmth,
-    /// Where `auto` looks for what was measured to be best here. Nowhere by default.
-    pub profile: ProfileSource,
+    /// A backend for `auto` to take instead of its own choice. `None` by default.
+    pub advice: Option<Advice>,
     /// Where aligned memory for reads into unaligned destinations comes from. The default is a
     /// pool of the backend's own.
     pub pool: Option<BufferPool>,
@@ -61,7 +62,7 @@ impl Default for BackendOptions {
             page_size: PageSize::default(),
             access: Access::default(),
             warmth: Warmth::default(),
-            profile: ProfileSource::default(),
+            advice: None,
             pool: None,
             faults: None,
         }
@@ -175,6 +176,30 @@ pub enum Warmth {
     /// Cold data is read past the page cache. Small reads that follow one another are then not read
     /// ahead by the kernel: read in batches.
     Leave,
+}
+
+/// Advice for `auto`: a backend that was measured to be best here. `auto` follows it where it can, and
+/// reports why it does not where it cannot; it is never an error.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// The file that the advice was read from, for messages.
+    pub path: PathBuf,
+    /// The backend to take, or why the file holds no advice.
+    pub backend: Result<AdvisedBackend, String>,
+}
+
+/// The backend that an [`Advice`] names.
+#[derive(Clone, Debug)]
+pub struct AdvisedBackend {
+    /// Which backend.
+    pub kind: BackendKind,
+    /// The options to open it with.
+    pub options: Box<BackendOptions>,
+    /// A path on the filesystem that was measured. The advice holds for files on that filesystem;
+    /// `None`: for all files.
+    pub measured_on: Option<PathBuf>,
+    /// What was measured, for messages.
+    pub reason: String,
 }
 
 /// What a caller knows about how files are going to be read; see [`ReadBackend::expect`].

@@ -10,7 +10,7 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::file::lasting_path;
-use crate::sys;
+use crate::{HomeProcess, sys};
 
 /// The longest name of a file, on nearly all systems.
 const NAME_BYTES_MAX: usize = 255;
@@ -45,8 +45,8 @@ pub struct OutputFile {
     direct: Option<Direct>,
     temporary: PathBuf,
     path: PathBuf,
-    /// Of the process that made the temporary file.
-    generation: u64,
+    /// The process that made the temporary file.
+    home: HomeProcess,
 }
 
 /// The same file past the page cache.
@@ -85,8 +85,7 @@ impl OutputFile {
     fn new(file: File, temporary: &Path, name: &OsStr) -> Self {
         let temporary = lasting_path(temporary);
         let path = temporary.with_file_name(name);
-        let generation = sys::fork_generation();
-        Self { file: Some(file), direct: None, temporary, path, generation }
+        Self { file: Some(file), direct: None, temporary, path, home: HomeProcess::current() }
     }
 
     /// The same, and what is aligned is written past the page cache (`O_DIRECT`).
@@ -195,7 +194,7 @@ impl OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         self.close();
-        if !self.temporary.as_os_str().is_empty() && self.generation == sys::fork_generation() {
+        if !self.temporary.as_os_str().is_empty() && self.home.is_current() {
             let _gone = std::fs::remove_file(&self.temporary);
         }
     }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::buffer::{AlignedMemory, Buffer, PAGE_BYTES};
-use crate::sys::{PerProcess, fork_generation};
-use crate::{Error, Result};
+use crate::sys::PerProcess;
+use crate::{Error, HomeProcess, Result};
 
 /// How large a pool may become, and what happens when it is spent.
 #[derive(Clone, Debug)]
@@ -214,7 +214,7 @@ fn loan_bytes(left: usize, wanted: usize, least: usize) -> Option<usize> {
 /// One process's part of a pool: the buffers not in use, and the count of those that are.
 #[derive(Debug)]
 pub(crate) struct Shelf {
-    generation: u64,
+    home: HomeProcess,
     limit_bytes: usize,
     /// What is lent to batches; a part of the state's `in_use_bytes`.
     #[cfg(linux_uring)]
@@ -242,7 +242,7 @@ const IDLE_LEN: usize = 64;
 impl Shelf {
     fn new(limit_bytes: usize) -> Self {
         Self {
-            generation: fork_generation(),
+            home: HomeProcess::current(),
             limit_bytes,
             #[cfg(linux_uring)]
             lent_bytes: AtomicUsize::new(0),
@@ -283,7 +283,7 @@ impl Shelf {
     }
 
     pub(crate) fn put_back(&self, memory: AlignedMemory) {
-        if self.generation != fork_generation() {
+        if !self.home.is_current() {
             return; // Inherited through a fork: only unmap it, the lock is the parent's.
         }
         let mut state = self.lock();

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use crate::file::Alignment;
 use crate::{
     Access, AutoBackend, AutoReport, BackendKind, BackendOptions, Capabilities, Degradation, Error,
-    ProfileSource,
 };
 use crate::{ReadBackendExt, Result, open_backend, sys, uring};
 
@@ -81,20 +80,21 @@ pub struct BackendProbe {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn probe(path: &Path) -> Result<Probe> {
-    // The portable one tells first whether the file can be read at all.
+    probe_with(path, &BackendOptions::default())
+}
+
+/// As [`probe`], with the options that `auto` would be opened with: an
+/// [advice](crate::Advice) is a part of them.
+pub fn probe_with(path: &Path, auto_options: &BackendOptions) -> Result<Probe> {
+    // First with the portable backend: it shows whether the file can be read at all.
     read_some(BackendKind::Pread, path)?;
     let kinds = BackendKind::ALL.into_iter().filter(|kind| *kind != BackendKind::Auto);
     Ok(Probe {
         path: path.to_owned(),
         features: kernel_features(path)?,
         backends: kinds.map(|kind| probe_backend(kind, path)).collect(),
-        auto: AutoBackend::new(&as_the_engine())?.report_for(path)?,
+        auto: AutoBackend::new(auto_options)?.report_for(path)?,
     })
-}
-
-/// What an engine with its defaults takes: `auto` with the user's profile.
-fn as_the_engine() -> BackendOptions {
-    BackendOptions { profile: ProfileSource::User, ..BackendOptions::default() }
 }
 
 fn probe_backend(name: BackendKind, path: &Path) -> BackendProbe {

@@ -14,7 +14,7 @@ use ringmain_backends::conformance::child::{child_dir, in_child};
 use ringmain_backends::fault::Faults;
 use ringmain_backends::probe::drop_cached;
 use ringmain_backends::{
-    AutoBackend, BackendKind, BackendOptions, Error, ProfileSource, Read, ReadBackend,
+    Advice, AdvisedBackend, AutoBackend, BackendKind, BackendOptions, Error, Read, ReadBackend,
     ReadBackendExt, open_backend,
 };
 
@@ -159,20 +159,23 @@ fn auto_reads_where_direct_reads_are_refused_after_open() {
     assert_eq!(faults.injected.load(Ordering::Relaxed), injected);
 }
 
-/// The profile's backend reads until its filesystem refuses; then `pread` does.
+/// The backend that was advised reads until the filesystem refuses; then `pread` does.
 #[test]
-fn a_profile_gives_way_where_direct_reads_are_refused_after_open() {
+fn advice_gives_way_where_direct_reads_are_refused_after_open() {
     let dir = tempfile::tempdir().unwrap();
     let contents: Vec<u8> = (0..100_000u32).map(|i| (i * 7 % 251) as u8).collect();
-    let (path, profile) = (dir.path().join("data"), dir.path().join("profile.toml"));
+    let path = dir.path().join("data");
     std::fs::write(&path, &contents).unwrap();
-    std::fs::write(&profile, "version = 1\nbackend = \"direct\"\n").unwrap();
     let faults = Arc::new(Faults { refuses_direct: true, ..Faults::default() });
-    let options = BackendOptions {
-        faults: Some(Arc::clone(&faults)),
-        profile: ProfileSource::File(profile),
-        ..BackendOptions::default()
+    let faulty = BackendOptions { faults: Some(Arc::clone(&faults)), ..BackendOptions::default() };
+    let advised = AdvisedBackend {
+        kind: BackendKind::Direct,
+        options: Box::new(faulty.clone()),
+        measured_on: None,
+        reason: "direct".into(),
     };
+    let advice = Some(Advice { path: "profile.toml".into(), backend: Ok(advised) });
+    let options = BackendOptions { advice, ..faulty };
     let auto = AutoBackend::new(&options).unwrap();
     let file = auto.open(&path).unwrap();
     if file.alignment().block() == 1 {

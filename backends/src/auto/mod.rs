@@ -4,9 +4,9 @@
 //! the page cache, by `uring` or `direct`. A batch that needs both has both at once: the device
 //! reads are submitted first, and the cached ranges are copied while these are in flight.
 
+mod advised;
 mod detour;
 mod mixed;
-mod profiled;
 mod report;
 mod residency;
 mod route;
@@ -20,8 +20,8 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
+use self::advised::Advised;
 use self::detour::lacks_descriptors;
-use self::profiled::Profiled;
 use self::report::{reason_for, rejection};
 use self::route::Way;
 use crate::file::HandleOwner;
@@ -35,16 +35,16 @@ use crate::{
     Expectation, FileHandle, PositionalBackend, Read, ReadBackend, Result, Warmth, direct, uring,
 };
 
-pub use self::report::{AutoReport, ProfileReport, Rejection};
+pub use self::report::{AdviceReport, AutoReport, Rejection};
 pub(crate) use self::route::FileRoute;
 
 /// Chooses for every read: what is in the page cache is copied from it, the rest is read from the
 /// device by the fastest backend that this machine allows. A file whose filesystem refuses direct
 /// reads, at `open` or later, is read with `pread`.
 ///
-/// With a [`ProfileSource`](crate::ProfileSource) it takes what was measured to be best instead, for files on the
-/// filesystem that was measured and as long as it works there. A profile that cannot be used is
-/// never an error: the report and the degradations say so.
+/// With an [`Advice`](crate::Advice) it takes the backend that was measured to be best instead, for
+/// files on the filesystem that was measured and as long as it works there. Advice that cannot be
+/// followed is never an error: the report and the capabilities say why.
 ///
 /// ```
 /// use ringmain_backends::{AutoBackend, BackendOptions};
@@ -56,7 +56,7 @@ pub(crate) use self::route::FileRoute;
 #[derive(Debug)]
 pub struct AutoBackend {
     owner: HandleOwner,
-    profiled: Option<Profiled>,
+    advised: Option<Advised>,
     /// `None` where only the page cache can be read.
     device: Option<Arc<dyn OverlappingBackend>>,
     cache: PositionalBackend,
@@ -108,16 +108,16 @@ impl AutoBackend {
             None => options.clone(),
         };
         let cache = PositionalBackend::beside(&cache_options, owner)?;
-        let (profile, profiled) = Profiled::find(options).unzip();
-        let profiled: Option<Profiled> = profiled.flatten();
-        let choice = profiled
+        let (advice, advised) = options.advice.as_ref().map(Advised::follow).unzip();
+        let advised: Option<Advised> = advised.flatten();
+        let choice = advised
             .as_ref()
-            .map(|profiled| profiled.backend.kind())
+            .map(|advised| advised.backend.kind())
             .or_else(|| device.as_ref().map(|device| device.kind()))
             .unwrap_or(BackendKind::Pread);
-        let reason = reason_for(choice, &rejected, profile.as_ref());
+        let reason = reason_for(choice, &rejected, advice.as_ref());
         event!(debug, %choice, %reason, "auto chose its backends");
-        let report = AutoReport { choice, reason, rejected, profile };
+        let report = AutoReport { choice, reason, rejected, profile: advice };
         let refusal = PerProcess::new(|inherited: Option<&OnceLock<Degradation>>| {
             inherited.cloned().unwrap_or_default()
         });
@@ -125,7 +125,7 @@ impl AutoBackend {
         let counters = Counters::default();
         Ok(Self {
             owner,
-            profiled,
+            advised,
             device,
             cache,
             routes,
@@ -144,11 +144,11 @@ impl AutoBackend {
     }
 
     /// What would read this file, and why: its filesystem may refuse what the machine allows, or
-    /// be another one than the profile is about.
+    /// be another one than the advice is about.
     pub fn report_for(&self, path: &Path) -> Result<AutoReport> {
         let mut report = self.report.clone();
-        if let (Some(profiled), Some(profile)) = (&self.profiled, &mut report.profile) {
-            match profiled.open_file(path) {
+        if let (Some(advised), Some(profile)) = (&self.advised, &mut report.profile) {
+            match advised.open_file(path) {
                 Ok(opened) => return opened.map(|_| report),
                 Err(objection) => (profile.is_used, profile.reason) = (false, objection),
             }
@@ -176,8 +176,8 @@ impl AutoBackend {
     /// The backend for everything but reads.
     fn backend_of(&self, file: &FileHandle) -> &dyn ReadBackend {
         let route = self.route_of(file);
-        match (&self.profiled, &self.device) {
-            (Some(profiled), _) if route.is_some_and(FileRoute::is_profiled) => &*profiled.backend,
+        match (&self.advised, &self.device) {
+            (Some(advised), _) if route.is_some_and(FileRoute::is_advised) => &*advised.backend,
             (_, Some(device)) if route.is_some_and(|it| !it.is_cache_only()) => &**device,
             _ => &self.cache,
         }
@@ -187,8 +187,8 @@ impl AutoBackend {
     /// of them refuse it.
     fn way(&self, read: &Read<'_>, may_use_cache: bool) -> Way {
         let Some(route) = self.route_of(read.file()) else { return Way::Cache };
-        if route.is_profiled() {
-            return Way::Profiled;
+        if route.is_advised() {
+            return Way::Advised;
         }
         let Some(device) = self.device.as_ref().filter(|_| !route.is_cache_only()) else {
             return Way::Cache;
@@ -203,10 +203,10 @@ impl AutoBackend {
         route.way(read.offset(), throw_dice, ask)
     }
 
-    fn profiled(&self) -> &dyn ReadBackend {
-        match &self.profiled {
-            Some(profiled) => &*profiled.backend,
-            None => unreachable!("no file was opened by a profile that is not there"),
+    fn advised(&self) -> &dyn ReadBackend {
+        match &self.advised {
+            Some(advised) => &*advised.backend,
+            None => unreachable!("no file was opened by a backend that was not advised"),
         }
     }
 
@@ -229,7 +229,7 @@ impl AutoBackend {
             return Ok(());
         }
         match self.way(read, may_use_cache) {
-            Way::Profiled => self.profiled().read_batch(slice::from_mut(read)),
+            Way::Advised => self.advised().read_batch(slice::from_mut(read)),
             Way::Device => self.device().read_batch(slice::from_mut(read)),
             way @ (Way::Cache | Way::Bring) => {
                 if way == Way::Bring {
@@ -265,8 +265,8 @@ impl AutoBackend {
         let is_all = |wanted: fn(Way) -> bool| ways.iter().all(|way| wanted(*way));
         if is_all(|way| way == Way::Device) {
             self.device().read_batch(reads)
-        } else if is_all(|way| way == Way::Profiled) {
-            self.profiled().read_batch(reads)
+        } else if is_all(|way| way == Way::Advised) {
+            self.advised().read_batch(reads)
         } else if is_all(is_through_cache) {
             let learn = |read: &Read<'_>, was_cached| self.learn(read, was_cached);
             self.cache.read_batch_and_tell(reads, learn)?;
@@ -362,17 +362,17 @@ impl ReadBackend for AutoBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let mut capabilities = match (&self.profiled, &self.device) {
-            (Some(profiled), _) => profiled.backend.capabilities(),
+        let mut capabilities = match (&self.advised, &self.device) {
+            (Some(advised), _) => advised.backend.capabilities(),
             (_, Some(device)) => device.capabilities(),
             _ => self.cache.capabilities(),
         };
         capabilities.kind = BackendKind::Auto;
         match &self.report.profile {
-            Some(ProfileReport { path, is_used: true, reason }) => {
+            Some(AdviceReport { path, is_used: true, reason }) => {
                 capabilities.features.push(format!("profile {} ({reason})", path.display()));
             }
-            Some(ProfileReport { path, reason, .. }) => {
+            Some(AdviceReport { path, reason, .. }) => {
                 let reason = format!("{}: {reason}", path.display());
                 capabilities.degradations.push(Degradation { feature: "profile", reason });
             }
@@ -390,8 +390,8 @@ impl ReadBackend for AutoBackend {
 
     fn open(&self, path: &Path) -> Result<FileHandle> {
         let owner = self.owner;
-        if let Some(Ok(opened)) = self.profiled.as_ref().map(|profiled| profiled.open_file(path)) {
-            return Ok(opened?.with_route(FileRoute::profiled(owner)));
+        if let Some(Ok(opened)) = self.advised.as_ref().map(|advised| advised.open_file(path)) {
+            return Ok(opened?.with_route(FileRoute::advised(owner)));
         }
         let opened = match &self.device {
             Some(device) => device.open(path),
@@ -452,8 +452,8 @@ impl ReadBackend for AutoBackend {
         event!(debug, files = files.len(), ?expectation, is_kept, "reads are expected");
         for file in files {
             match self.route_of(file) {
-                Some(route) if !route.is_profiled() => route.expect(expectation.access, is_kept),
-                Some(_) => self.profiled().expect(slice::from_ref(file), expectation)?,
+                Some(route) if !route.is_advised() => route.expect(expectation.access, is_kept),
+                Some(_) => self.advised().expect(slice::from_ref(file), expectation)?,
                 None => {}
             }
         }
@@ -469,7 +469,7 @@ impl ReadBackend for AutoBackend {
             let why = "direct reads are not possible on its filesystem, or in this build";
             return Some(format!("all reads through the page cache with `pread`: {why}"));
         }
-        if route.is_profiled() {
+        if route.is_advised() {
             return Some(self.report.explain(self.routes));
         }
         let choice = self.device().kind();
@@ -488,8 +488,8 @@ impl ReadBackend for AutoBackend {
         stats.wrong_estimates = self.counters.get(Count::WrongEstimates);
         stats.fallbacks = self.counters.get(Count::Fallbacks);
         stats.handles = stats.handles.plus(&self.cache.handle_cache_stats());
-        match &self.profiled {
-            Some(profiled) => stats.plus(&profiled.backend.stats()),
+        match &self.advised {
+            Some(advised) => stats.plus(&advised.backend.stats()),
             None => stats,
         }
     }

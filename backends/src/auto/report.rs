@@ -14,8 +14,8 @@ pub struct AutoReport {
     pub reason: String,
     /// Those that would have been preferred and cannot run.
     pub rejected: Vec<Rejection>,
-    /// The profile that was found.
-    pub profile: Option<ProfileReport>,
+    /// The advice that was given.
+    pub profile: Option<AdviceReport>,
 }
 
 impl AutoReport {
@@ -33,15 +33,15 @@ impl AutoReport {
     }
 }
 
-/// What became of a profile.
+/// Whether advice was followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct ProfileReport {
-    /// Where it lies.
+pub struct AdviceReport {
+    /// The file that it was read from.
     pub path: PathBuf,
-    /// It decides.
+    /// It was followed.
     pub is_used: bool,
-    /// What it says, or why it is not used.
+    /// What it says, or why it was not followed.
     pub reason: String,
 }
 
@@ -62,10 +62,10 @@ pub(super) fn rejection(backend: BackendKind, error: &Error) -> Rejection {
 pub(super) fn reason_for(
     choice: BackendKind,
     rejected: &[Rejection],
-    profile: Option<&ProfileReport>,
+    advice: Option<&AdviceReport>,
 ) -> String {
-    let what = match (choice, profile) {
-        (_, Some(ProfileReport { path, is_used: true, reason })) => {
+    let what = match (choice, advice) {
+        (_, Some(AdviceReport { path, is_used: true, reason })) => {
             return format!("the profile {} says {reason}", path.display());
         }
         (BackendKind::Uring, _) => "batched O_DIRECT reads reach cold data fastest",
@@ -75,8 +75,8 @@ pub(super) fn reason_for(
     let text = rejected.iter().fold(what.to_owned(), |text, Rejection { backend, reason }| {
         format!("{text}; `{backend}` cannot be used: {reason}")
     });
-    match profile {
-        Some(ProfileReport { path, reason, .. }) => {
+    match advice {
+        Some(AdviceReport { path, reason, .. }) => {
             format!("{text}; the profile {} is not used: {reason}", path.display())
         }
         None => text,

@@ -17,8 +17,8 @@ const STREAM_READ_BYTES_MAX: usize = 128 << 10;
 /// Where a read is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// By the backend that a profile asks for.
-    Profiled,
+    /// By the backend that was advised.
+    Advised,
     /// From the device.
     Device,
     /// From the page cache. If it does not have the pages, the read waits for them.
@@ -33,8 +33,8 @@ pub(crate) struct FileRoute {
     /// The `auto` that opened the file.
     owner: HandleOwner,
     estimate: Estimate,
-    /// The backend of a profile reads it.
-    is_profiled: AtomicBool,
+    /// The backend that was advised reads it.
+    is_advised: AtomicBool,
     /// The filesystem refuses direct reads of it.
     is_cache_only: AtomicBool,
     /// It cannot be opened for reads through the page cache any more.
@@ -55,7 +55,7 @@ impl FileRoute {
     pub(super) fn new(owner: HandleOwner, file_len: u64, access: Access, is_kept: bool) -> Self {
         Self {
             owner,
-            is_profiled: AtomicBool::new(false),
+            is_advised: AtomicBool::new(false),
             estimate: Estimate::of_len(file_len),
             is_cache_only: AtomicBool::new(false),
             is_device_only: AtomicBool::new(false),
@@ -73,18 +73,18 @@ impl FileRoute {
         route
     }
 
-    /// Of a file that the backend of a profile has opened.
-    pub(super) fn profiled(owner: HandleOwner) -> Self {
-        let is_profiled = AtomicBool::new(true);
-        Self { is_profiled, ..Self::new(owner, 0, Access::AsItComes, false) }
+    /// Of a file that the backend that was advised has opened.
+    pub(super) fn advised(owner: HandleOwner) -> Self {
+        let is_advised = AtomicBool::new(true);
+        Self { is_advised, ..Self::new(owner, 0, Access::AsItComes, false) }
     }
 
     pub(crate) fn owner(&self) -> HandleOwner {
         self.owner
     }
 
-    pub(super) fn is_profiled(&self) -> bool {
-        self.is_profiled.load(Ordering::Relaxed)
+    pub(super) fn is_advised(&self) -> bool {
+        self.is_advised.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_cache_only(&self) -> bool {
@@ -93,13 +93,13 @@ impl FileRoute {
 
     /// Reads go through the page cache from now on. False if they do already.
     pub(super) fn leave_device(&self) -> bool {
-        self.is_profiled.store(false, Ordering::Relaxed);
+        self.is_advised.store(false, Ordering::Relaxed);
         !self.is_cache_only.swap(true, Ordering::Relaxed)
     }
 
     /// Reads go to the device from now on. False if they cannot.
     pub(super) fn leave_cache(&self) -> bool {
-        let can = !self.is_cache_only() && !self.is_profiled();
+        let can = !self.is_cache_only() && !self.is_advised();
         if can {
             self.is_device_only.store(true, Ordering::Relaxed);
         }

@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -40,13 +40,6 @@ pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option
 /// Which filesystem holds the path.
 pub(crate) fn volume_at(path: &Path) -> io::Result<u64> {
     Ok(std::fs::metadata(path)?.dev())
-}
-
-/// Where the user's settings lie: `$XDG_CONFIG_HOME`, which must be absolute to count, or
-/// `~/.config`.
-pub(crate) fn config_dir() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))
 }
 
 /// The time of birth comes with `stat`. A handle takes a call of its own, so it is the second choice.

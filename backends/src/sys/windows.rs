@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::windows::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use memmap2::Mmap;
 
@@ -42,11 +42,6 @@ pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option
 pub(crate) fn volume_at(path: &Path) -> io::Result<u64> {
     let handle = winapi_util::Handle::from_path_any(path)?;
     Ok(winapi_util::file::information(&handle)?.volume_serial_number())
-}
-
-/// Where the user's settings lie.
-pub(crate) fn config_dir() -> Option<PathBuf> {
-    std::env::var_os("APPDATA").map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// The file's length now.

@@ -9,7 +9,7 @@ use io_uring::{IoUring, opcode, types};
 
 use crate::pool::Loan;
 use crate::retry::{Patience, retry_interrupted};
-use crate::{Degradation, sys};
+use crate::{Degradation, HomeProcess, sys};
 
 /// A ring, how many of its reads the kernel may still be working on, and the memory that bounced
 /// reads go into during a batch.
@@ -25,7 +25,7 @@ use crate::{Degradation, sys};
 /// registered memory 0.98 to 1.00 times, for 1.04 to 1.06 times the processor time.
 pub(super) struct Ring {
     /// The process that made it.
-    generation: u64,
+    home: HomeProcess,
     uring: IoUring,
     /// Reads pushed and not reaped: submitted to the kernel, or still in the queue before it.
     in_flight: usize,
@@ -85,8 +85,7 @@ impl Ring {
     pub(super) fn new(depth: u32) -> io::Result<(Self, SetupReport)> {
         let mut report = SetupReport::default();
         let uring = set_up(depth, &mut report)?;
-        let generation = sys::fork_generation();
-        let mut ring = Self { generation, uring, in_flight: 0, arena: None };
+        let mut ring = Self { home: HomeProcess::current(), uring, in_flight: 0, arena: None };
         ring.try_nop()?;
         Ok((ring, report))
     }
@@ -136,7 +135,7 @@ impl Ring {
 
     /// False in a forked child for a ring of its parent, which must not be used.
     pub(super) fn is_of_this_process(&self) -> bool {
-        self.generation == sys::fork_generation()
+        self.home.is_current()
     }
 
     pub(super) fn in_flight(&self) -> usize {

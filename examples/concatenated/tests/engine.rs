@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use concatenated::{Concatenated, Part};
-use ringmain::shards::{ShardError, ShardSource, encode_shard_bytes};
-use ringmain::{Engine, Kind};
+use ringmain::shards::{ShardSource, encode_shard_bytes};
+use ringmain::{Engine, Error, Kind};
 use ringmain_backends::{BackendKind, BackendOptions, open_backend};
 use tempfile::TempDir;
 
@@ -62,6 +62,6 @@ fn a_shard_crosses_the_parts_and_notices_a_change_in_one() -> Result<(), Box<dyn
     std::fs::write(&parts[1].path, bytes)?;
     source.reset();
     let error = source.next_batch().unwrap_err();
-    assert!(matches!(error, ShardError::Changed { .. }), "{error}");
+    assert!(matches!(error, Error::Changed { .. }), "{error}");
     Ok(())
 }

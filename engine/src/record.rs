@@ -11,9 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::mmap::MappedRange;
-use crate::thread_number::thread_number;
-use crate::{Capabilities, Error, FileHandle, Read, ReadBackend, Result, sys};
+use ringmain_backends::{
+    Capabilities, FileHandle, HomeProcess, MappedRange, Read, ReadBackend, Result, forward_to,
+    thread_number,
+};
+
+use crate::Error;
 
 /// The first line of a recording.
 const HEAD: &[u8] = b"ringmain recording 1\n";
@@ -30,39 +33,16 @@ const FILES_MAX: usize = 1 << 20;
 ///
 /// A recording never fails a read: when it cannot go on (a full disk), it stops, and
 /// [`Recording::status`] says why.
-///
-/// ```
-/// use ringmain_backends::{BackendKind, BackendOptions, Recording, RecordingBackend};
-/// use ringmain_backends::{ReadBackend, ReadBackendExt, open_backend};
-/// # let dir = tempfile::tempdir()?;
-/// # let (path, log) = (dir.path().join("a"), dir.path().join("epoch.rec"));
-/// # std::fs::write(&path, b"0123456789")?;
-///
-/// let inner = open_backend(BackendKind::Pread, &BackendOptions::default())?;
-/// let backend = RecordingBackend::new(inner, Recording::create(&log)?);
-/// let file = backend.open(&path)?;
-/// backend.gather(&file, &[7..9, 0..2])?;
-/// let status = backend.recording().finish();
-/// assert_eq!((status.batches, status.reads, status.stopped), (1, 2, None));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
-pub struct RecordingBackend {
+pub(crate) struct RecordingBackend {
     inner: Arc<dyn ReadBackend>,
     recording: Recording,
 }
 
 impl RecordingBackend {
     /// Records what `inner` reads.
-    #[must_use]
-    pub fn new(inner: Arc<dyn ReadBackend>, recording: Recording) -> Self {
+    pub(crate) fn new(inner: Arc<dyn ReadBackend>, recording: Recording) -> Self {
         Self { inner, recording }
-    }
-
-    /// The recording, to finish it or to ask how it goes.
-    #[must_use]
-    pub fn recording(&self) -> &Recording {
-        &self.recording
     }
 }
 
@@ -101,8 +81,8 @@ impl RecordingStatus {
 struct Recorder {
     path: PathBuf,
     started: Instant,
-    /// Of the process that records.
-    generation: u64,
+    /// The process that records.
+    home: HomeProcess,
     state: Mutex<State>,
 }
 
@@ -124,8 +104,9 @@ struct State {
 
 impl Recording {
     /// Begins one; a file of that name is overwritten.
-    pub fn create(path: &Path) -> Result<Self> {
-        let failed = |source| Error::Record { path: path.to_owned(), source };
+    pub fn create(path: &Path) -> crate::Result<Self> {
+        let failed =
+            |cause| Error::Io { path: path.to_owned(), action: "creating the recording", cause };
         let mut file = File::create(path).map_err(failed)?;
         file.write_all(HEAD).map_err(failed)?;
         let state = Mutex::new(State {
@@ -136,9 +117,9 @@ impl Recording {
             files: HashMap::new(),
             last: None,
         });
-        let (started, generation) = (Instant::now(), sys::fork_generation());
+        let (started, home) = (Instant::now(), HomeProcess::current());
         let path = path.to_owned();
-        Ok(Self { recorder: Arc::new(Recorder { path, started, generation, state }) })
+        Ok(Self { recorder: Arc::new(Recorder { path, started, home, state }) })
     }
 
     /// How it goes.
@@ -177,7 +158,7 @@ impl Recorder {
     /// Asked before the lock is taken, which another thread may have held when this process was
     /// forked.
     fn is_ours(&self) -> bool {
-        self.generation == sys::fork_generation()
+        self.home.is_current()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -314,7 +295,7 @@ fn escape_path(buffer: &mut Vec<u8>, path: &Path) {
 }
 
 impl ReadBackend for RecordingBackend {
-    crate::forward_to!(inner: kind, open, len, prefetch, release, expect, version, explain, stats);
+    forward_to!(inner: kind, open, len, prefetch, release, expect, version, explain, stats);
 
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();
@@ -347,8 +328,12 @@ impl ReadBackend for RecordingBackend {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use ringmain_backends::conformance::{self, Subject};
+    use ringmain_backends::{BackendKind, BackendOptions, ReadBackendExt, open_backend};
+
     use super::*;
-    use crate::{BackendKind, BackendOptions, ReadBackendExt, open_backend};
 
     fn recorded(dir: &Path, log: &Path) -> (RecordingBackend, FileHandle) {
         let data = dir.join("data.bin");
@@ -368,7 +353,7 @@ mod tests {
         backend.read_to_vec(&file, 7, 3).unwrap();
         assert!(backend.read_to_vec(&file, 99_999, 2).is_err());
         backend.read_to_vec(&file, 7, 0).unwrap();
-        let status = backend.recording().finish();
+        let status = backend.recording.finish();
         assert_eq!((status.batches, status.reads, status.bytes), (2, 3, 23));
         assert!(status.is_over && status.stopped.is_none());
         backend.read_to_vec(&file, 0, 1).unwrap();
@@ -394,14 +379,14 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let error = Recording::create(Path::new("/dev/full")).unwrap_err().to_string();
-        assert!(error.contains("cannot record to /dev/full"), "{error}");
+        assert!(error.contains("/dev/full: creating the recording"), "{error}");
         let (backend, file) = recorded(dir.path(), &dir.path().join("log"));
         backend.recording.recorder.lock().file =
             Some(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
         for at in 0..40_000 {
             assert_eq!(backend.read_to_vec(&file, at, 1).unwrap(), [7]);
         }
-        let status = backend.recording().status();
+        let status = backend.recording.status();
         assert!(status.is_over && status.stopped.unwrap().contains("No space left"));
         assert_eq!(backend.recording.recorder.lock().buffer.capacity(), 0);
     }
@@ -418,5 +403,27 @@ mod tests {
             escape_path(&mut line, Path::new(OsStr::from_bytes(path)));
             assert_eq!(String::from_utf8(line).unwrap(), expected);
         }
+    }
+
+    /// In the folder for temporary files: a case that gives up its privileges can write there too.
+    fn scratch_path() -> PathBuf {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        std::env::temp_dir().join(format!("ringmain-{process}-{number}.rec"))
+    }
+
+    fn record_all(options: &BackendOptions) -> ringmain_backends::Result<Arc<dyn ReadBackend>> {
+        let inner = open_backend(BackendKind::Pread, options)?;
+        let path = scratch_path();
+        let recording = Recording::create(&path).expect("a recording among the temporary files");
+        // Windows keeps a name as long as the file is open.
+        let _ = std::fs::remove_file(path);
+        Ok(Arc::new(RecordingBackend::new(inner, recording)))
+    }
+
+    conformance::suite! {
+        mod recorded = Subject::new("pread", record_all)
+            .variant("recorded")
+            .leaves_out("reads_over_2_gib", "seconds, and split like those of the backend itself");
     }
 }

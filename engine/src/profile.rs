@@ -5,10 +5,13 @@
 
 use std::fmt;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Access, BackendKind, BackendOptions, CachePolicy, PageSize, Residency, sys};
+use ringmain_backends::probe::Probe;
+use ringmain_backends::{Advice, AdvisedBackend, OutputFile};
+
+use crate::{Access, BackendKind, BackendOptions, CachePolicy, PageSize, Residency};
 
 /// The variable that names a profile, or is `off`.
 const VARIABLE: &str = "RINGMAIN_PROFILE";
@@ -19,23 +22,64 @@ const VERSION: usize = 1;
 /// A profile is a handful of lines; more is some other file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Where `auto` looks for a profile. It reads it once, when it is opened.
+/// Where an engine looks for a profile. It reads the profile once, when it is built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ProfileSource {
-    /// Nowhere: what `auto` takes depends on the machine alone. The default of
-    /// [`BackendOptions`]; an engine of the `ringmain` crate has [`User`](Self::User).
-    #[default]
+    /// Nowhere: the choice of `auto` depends on the machine alone.
     Off,
-    /// Where [`Profile::user_path`] says, if there is one.
+    /// At [`Profile::user_path`], if there is a file.
+    #[default]
     User,
-    /// This file.
+    /// In this file.
     File(PathBuf),
+}
+
+impl ProfileSource {
+    /// The options with the profile as advice for `auto`. A profile that cannot be used is no error:
+    /// `auto` reports why. Without a profile the options stay as they are.
+    #[must_use]
+    pub fn advise(&self, options: BackendOptions) -> BackendOptions {
+        let (path, is_asked_for) = match self {
+            Self::Off => return options,
+            Self::User => match Profile::user_path() {
+                Some(path) => (path, std::env::var_os(VARIABLE).is_some()),
+                None => return options,
+            },
+            Self::File(path) => (path.clone(), true),
+        };
+        let backend = match Profile::read(&path) {
+            // Most users have none.
+            Err(ProfileError::Io(error))
+                if error.kind() == io::ErrorKind::NotFound && !is_asked_for =>
+            {
+                return options;
+            }
+            Err(error) => Err(error.to_string()),
+            Ok(profile) => Ok(profile.advised(&options)),
+        };
+        BackendOptions { advice: Some(Advice { path, backend }), ..options }
+    }
+}
+
+/// Tries every backend on a file, as [`backends::probe`](mod@ringmain_backends::probe) does. `auto`
+/// follows the user's profile, as in an engine.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("a");
+/// # std::fs::write(&path, b"abc")?;
+/// println!("auto takes {}", ringmain::probe(&path)?.auto.choice);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn probe(path: &Path) -> crate::Result<Probe> {
+    let options = ProfileSource::User.advise(BackendOptions::default());
+    Ok(ringmain_backends::probe::probe_with(path, &options)?)
 }
 
 /// The backend and the settings that were measured to be best, and where.
 ///
 /// ```
-/// use ringmain_backends::{BackendKind, Profile};
+/// use ringmain::{BackendKind, Profile};
 ///
 /// let profile = Profile::parse("version = 1\nbackend = \"uring\"\ndepth_max = 32\n")?;
 /// assert_eq!((profile.backend, profile.depth_max), (BackendKind::Uring, Some(32)));
@@ -109,7 +153,7 @@ impl Profile {
         match std::env::var_os(VARIABLE) {
             Some(value) if value.is_empty() || value.eq_ignore_ascii_case("off") => None,
             Some(value) => Some(value.into()),
-            None => Some(sys::config_dir()?.join("ringmain").join("profile.toml")),
+            None => Some(config_dir()?.join("ringmain").join("profile.toml")),
         }
     }
 
@@ -180,26 +224,33 @@ impl Profile {
         })
     }
 
-    /// Writes it: under another name first, so that nobody ever reads half of it.
+    /// Writes it to a file, which is there whole or not at all.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-        name.push(format!(".{}.tmp", std::process::id()));
-        let draft = path.with_file_name(name);
-        let write = || {
-            let mut file = fs::File::create(&draft)?;
-            file.write_all(self.render().as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&draft, path)
+        let file = OutputFile::create(path)?;
+        file.write_all_at(self.render().as_bytes(), 0)?;
+        file.complete()
+    }
+
+    /// The profile as advice for `auto` with these options.
+    fn advised(&self, options: &BackendOptions) -> AdvisedBackend {
+        let reason = match &self.reason {
+            Some(reason) => format!("{self}: {reason}"),
+            None => self.to_string(),
         };
-        write().inspect_err(|_| drop(fs::remove_file(&draft)))
+        AdvisedBackend {
+            kind: self.backend,
+            options: Box::new(self.apply(options)),
+            measured_on: self.measured_on.clone(),
+            reason,
+        }
     }
 
     /// The options with what the profile says. What the caller had set to something else than the
     /// default stays.
-    pub(crate) fn apply(&self, options: &BackendOptions) -> BackendOptions {
+    fn apply(&self, options: &BackendOptions) -> BackendOptions {
         let standard = BackendOptions::default();
         let mut applied = options.clone();
         fn fill<T: PartialEq + Copy>(option: &mut T, standard: T, measured: Option<T>) {
@@ -215,6 +266,15 @@ impl Profile {
         fill(&mut applied.access, standard.access, self.access);
         applied
     }
+}
+
+/// Where programs keep a user's configuration. `None` if there is no home.
+fn config_dir() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if cfg!(windows) {
+        return set("APPDATA");
+    }
+    set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))
 }
 
 /// The keys met so far.
