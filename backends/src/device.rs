@@ -4,10 +4,10 @@
 use std::fs::File;
 use std::ops::{DerefMut, Range};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use crate::buffer::PAGE_BYTES;
-use crate::fault::Faults;
+use crate::fault::Injection;
 use crate::file::{Alignment, FileHandle, HandleOwner};
 use crate::handle_cache::{Cached, HandleCache, for_read, open_plain};
 #[cfg(any(linux_direct, linux_uring))]
@@ -46,7 +46,7 @@ pub(crate) struct Device {
     pub(crate) kind: BackendKind,
     pub(crate) owner: HandleOwner,
     pub(crate) pool: BufferPool,
-    pub(crate) faults: Option<Arc<Faults>>,
+    pub(crate) faults: Injection,
     policy: CachePolicy,
     limits: Limits,
     counters: Counters,
@@ -92,7 +92,7 @@ impl Device {
             let plans = Mutex::new(Vec::with_capacity(KEPT_PLANS_MAX));
             State { cache: HandleCache::new(owner, kind, open_max, open), plans }
         });
-        let faults = options.faults.clone();
+        let faults = Injection::current();
         let counters = Counters::default();
         Ok(Self { kind, owner, pool, faults, policy, limits, counters, state })
     }
@@ -306,7 +306,7 @@ impl Device {
         let align = device.alignment.offset;
         let read_at =
             if self.policy == CachePolicy::Uncached { sys::read_uncached } else { sys::read_at };
-        let mut read = Faults::apply(self.faults.as_deref(), align, read_at);
+        let mut read = self.faults.wrap(align, read_at);
         let end = request.offset + request.needed as u64;
         let mut progress = Progress::default();
         loop {

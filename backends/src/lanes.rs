@@ -31,8 +31,8 @@ struct Lane {
     request: usize,
     /// How many of its bytes have arrived in earlier rounds.
     progress: Progress,
-    /// What to take the kernel's answer for.
-    injected: Option<Fault>,
+    /// What a test has decided to make of the kernel's answer.
+    injected: Fault,
 }
 
 /// A file that requests in flight refer to, and its name in the queue.
@@ -163,15 +163,9 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
         let Some(pin) = self.pins.iter().find(|pin| pin.file == request.file) else {
             unreachable!("a request in flight has its file pinned");
         };
-        let mut len = request.len - done;
-        self.memory.lanes[lane].injected = self.device.faults.as_ref().map(|faults| {
-            let unit = pin.pinned.alignment().offset;
-            let fault = faults.decide(request.offset + done as u64, len, unit);
-            if let Fault::Short(short) = fault {
-                len = short;
-            }
-            fault
-        });
+        let (offset, unit) = (request.offset + done as u64, pin.pinned.alignment().offset);
+        let (injected, len) = self.device.faults.decide(offset, request.len - done, unit);
+        self.memory.lanes[lane].injected = injected;
         Part { request, name: pin.name, done, len }
     }
 
@@ -181,10 +175,7 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
         let align = self.reads[request.read].file().alignment().offset;
         let wanted = !self.failure.outranks(&request);
         let state = &mut self.memory.lanes[lane];
-        let result = match state.injected {
-            Some(fault) => fault.instead_of(result),
-            None => result,
-        };
+        let result = state.injected.instead_of(result);
         let pin = self.pins.iter().find(|pin| pin.file == request.file);
         let end = request.offset + request.needed as u64;
         let at_end = || match pin {

@@ -52,7 +52,10 @@ mod direct;
 mod error;
 #[cfg(any(linux_direct, linux_uring, linux_tokio_uring))]
 mod failure;
+#[cfg(feature = "conformance")]
 pub mod fault;
+#[cfg(not(feature = "conformance"))]
+mod fault;
 mod file;
 mod forward;
 mod gds;

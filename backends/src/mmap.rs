@@ -25,7 +25,7 @@ use std::time::Instant;
 use self::guarded::{Copied, GuardedMapping};
 use self::mapping::Mapping;
 use crate::access_hint::AccessHint;
-use crate::fault::{Fault, Faults};
+use crate::fault::Injection;
 use crate::file::HandleOwner;
 use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
 use crate::in_flight;
@@ -54,7 +54,7 @@ const RELEASE_STEP_BYTES: usize = 8 << 20;
 pub struct MmapBackend {
     residency: Residency,
     cache: PerProcess<HandleCache<MappedFile>>,
-    faults: Option<Arc<Faults>>,
+    faults: Injection,
 }
 
 /// A file and its mappings, as long as the file was when it was mapped.
@@ -118,7 +118,7 @@ impl MmapBackend {
                 open_mapped(path, access, page_size)
             })
         });
-        Ok(Self { residency: options.residency, cache, faults: options.faults.clone() })
+        Ok(Self { residency: options.residency, cache, faults: Injection::current() })
     }
 
     /// What the cache of mappings has done so far.
@@ -143,9 +143,7 @@ impl MmapBackend {
     /// One read, by copy if the mapping serves and by `pread` if not.
     fn read_one(&self, mapped: &MappedFile, read: &mut Read<'_>) -> Result<(), Shortfall> {
         let offset = read.offset();
-        if let Some(faults) = &self.faults
-            && faults.decide(offset, read.len(), read.len().max(1)) == Fault::Eio
-        {
+        if self.faults.is_eio(offset, read.len()) {
             return Err(sys::eio().into());
         }
         let start = usize::try_from(offset);

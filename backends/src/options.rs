@@ -1,9 +1,7 @@
 //! The bounds and policies of a backend, all with defaults that work.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use crate::fault::Faults;
 use crate::{BackendKind, BufferPool, Error, PoolOptions, Result, sys};
 
 /// How a backend is to behave. Every bound works at 1 (memory: at 4096 bytes).
@@ -44,8 +42,6 @@ pub struct BackendOptions {
     /// Where aligned memory for reads into unaligned destinations comes from. The default is a
     /// pool of the backend's own.
     pub pool: Option<BufferPool>,
-    /// Faults to inject below the backend's retry logic, for tests.
-    pub faults: Option<Arc<Faults>>,
 }
 
 impl Default for BackendOptions {
@@ -64,7 +60,6 @@ impl Default for BackendOptions {
             warmth: Warmth::default(),
             advice: None,
             pool: None,
-            faults: None,
         }
     }
 }

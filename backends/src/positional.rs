@@ -9,11 +9,10 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::buffered_file::BufferedFile;
-use crate::fault::Faults;
+use crate::fault::Injection;
 use crate::file::HandleOwner;
 use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
 use crate::in_flight;
@@ -44,7 +43,7 @@ pub struct PositionalBackend {
     kind: BackendKind,
     calls: Calls,
     cache: PerProcess<HandleCache<BufferedFile>>,
-    faults: Option<Arc<Faults>>,
+    faults: Injection,
 }
 
 impl PositionalBackend {
@@ -79,7 +78,7 @@ impl PositionalBackend {
             let open = move |path: &Path| Ok(BufferedFile::new(open(kind, path)?, access));
             HandleCache::new(owner, kind, open_max, open).beside()
         });
-        Ok(Self { kind, calls, cache, faults: options.faults.clone() })
+        Ok(Self { kind, calls, cache, faults: Injection::current() })
     }
 
     /// What the cache of open files has done so far.
@@ -96,7 +95,7 @@ impl PositionalBackend {
         file.expect_batch();
         read.end()?;
         let (offset, len) = (read.offset(), read.len());
-        let mut read_at_once = Faults::apply(self.faults.as_deref(), 1, self.calls.read_at_once);
+        let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
         let copied = file.read_at_once(read.dst(), offset, &mut read_at_once)?;
         Some(copied == len)
     }
@@ -142,7 +141,7 @@ impl PositionalBackend {
         let outcome = if read.end().is_none() {
             Err(sys::file_len(file).map_or_else(Shortfall::Io, Shortfall::PastEnd))
         } else {
-            let read_at = Faults::apply(self.faults.as_deref(), 1, self.calls.read);
+            let read_at = self.faults.wrap(1, self.calls.read);
             read_fully(file, &mut read.dst()[done..], offset + done as u64, read_at)
         };
         outcome.map_err(|shortfall| match shortfall {
@@ -168,7 +167,7 @@ impl PositionalBackend {
     ) -> Result<()> {
         let mut done = [0; in_flight::READS_MAX];
         let mut files = Files { cache: self.cache.get(), last: None };
-        let mut read_at_once = Faults::apply(self.faults.as_deref(), 1, self.calls.read_at_once);
+        let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
         for (read, done) in window.iter_mut().zip(&mut done) {
             if read.is_empty() || read.end().is_none() {
                 continue;

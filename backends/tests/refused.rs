@@ -124,8 +124,7 @@ fn auto_reads_where_direct_reads_are_refused_after_open() {
         drop_cached(&file, 0..100_000).unwrap();
     }
     let faults = Arc::new(Faults { refuses_direct: true, ..Faults::default() });
-    let options = BackendOptions { faults: Some(Arc::clone(&faults)), ..BackendOptions::default() };
-    let auto = AutoBackend::new(&options).unwrap();
+    let auto = faults.below(|| AutoBackend::new(&BackendOptions::default()).unwrap());
     let files = paths.each_ref().map(|path| auto.open(path).unwrap());
     if files[0].alignment().block() == 1 {
         let choice = auto.report().choice;
@@ -167,16 +166,15 @@ fn advice_gives_way_where_direct_reads_are_refused_after_open() {
     let path = dir.path().join("data");
     std::fs::write(&path, &contents).unwrap();
     let faults = Arc::new(Faults { refuses_direct: true, ..Faults::default() });
-    let faulty = BackendOptions { faults: Some(Arc::clone(&faults)), ..BackendOptions::default() };
     let advised = AdvisedBackend {
         kind: BackendKind::Direct,
-        options: Box::new(faulty.clone()),
+        options: Box::default(),
         measured_on: None,
         reason: "direct".into(),
     };
     let advice = Some(Advice { path: "profile.toml".into(), backend: Ok(advised) });
-    let options = BackendOptions { advice, ..faulty };
-    let auto = AutoBackend::new(&options).unwrap();
+    let options = BackendOptions { advice, ..BackendOptions::default() };
+    let auto = faults.below(|| AutoBackend::new(&options).unwrap());
     let file = auto.open(&path).unwrap();
     if file.alignment().block() == 1 {
         return eprintln!("{}: nothing is read past the page cache here", auto.report().choice);

@@ -182,6 +182,7 @@ pub(crate) fn eio() -> io::Error {
 }
 
 /// What the kernel says when a signal cuts a call off.
+#[cfg_attr(not(any(feature = "conformance", test)), allow(dead_code))]
 pub(crate) fn eintr() -> io::Error {
     io::Error::from_raw_os_error(libc::EINTR)
 }

@@ -130,6 +130,7 @@ pub(crate) fn eio() -> io::Error {
     io::Error::from_raw_os_error(ERROR_IO_DEVICE)
 }
 
+#[cfg_attr(not(any(feature = "conformance", test)), allow(dead_code))]
 pub(crate) fn eintr() -> io::Error {
     io::ErrorKind::Interrupted.into()
 }

@@ -157,10 +157,9 @@ fn short_reads_and_interruptions_change_nothing() {
             interrupt_permille: 300,
             ..Faults::default()
         });
-        let options = BackendOptions { faults: Some(Arc::clone(&faults)), ..Default::default() };
-        fixture.check(&backend(&options), &odd_ranges());
-        let tight = BackendOptions { faults: Some(Arc::clone(&faults)), ..tight() };
-        fixture.check(&backend(&tight), &odd_ranges());
+        for options in [BackendOptions::default(), tight()] {
+            fixture.check(&faults.below(|| backend(&options)), &odd_ranges());
+        }
         assert!(faults.injected.load(std::sync::atomic::Ordering::Relaxed) > 10);
     }
 }
@@ -168,9 +167,8 @@ fn short_reads_and_interruptions_change_nothing() {
 #[test]
 fn a_device_error_names_its_read_and_leaves_the_backend_usable() {
     let fixture = Fixture::new(1);
-    let faults = Faults { eio_range: Some(200_000..200_001), ..Faults::default() };
-    let options = BackendOptions { faults: Some(Arc::new(faults)), ..Default::default() };
-    let backend = backend(&options);
+    let faults = Arc::new(Faults { eio_range: Some(200_000..200_001), ..Faults::default() });
+    let backend = faults.below(|| backend(&BackendOptions::default()));
     let file = backend.open(&fixture.paths[0]).unwrap();
     let mut memory = vec![[0; 5000]; 60];
     let mut reads: Vec<Read<'_>> = (memory.iter_mut().enumerate())

@@ -12,8 +12,7 @@ use crate::{BackendOptions, Error, Read, ReadBackend, ReadBackendExt};
 
 fn backend_with(rig: &Rig<'_>, faults: Faults) -> (Arc<dyn ReadBackend>, Arc<Faults>) {
     let faults = Arc::new(faults);
-    let options = BackendOptions { faults: Some(Arc::clone(&faults)), ..BackendOptions::default() };
-    (rig.backend_with(&options), faults)
+    (faults.below(|| rig.backend()), faults)
 }
 
 /// Reads of all kinds, all of which must succeed although faults struck.
@@ -139,12 +138,12 @@ pub(in crate::conformance) fn first_device_error_is_named(rig: &Rig<'_>) {
     // Whatever is read first, and whether or not others are in flight then.
     for in_flight_max in [1, 8] {
         let faults = Faults { eio_range: Some(BAD..u64::MAX), ..Faults::default() };
-        let backend = rig.backend_with(&BackendOptions {
-            faults: Some(Arc::new(faults)),
+        let options = BackendOptions {
             depth_max: in_flight_max,
             threads_max: in_flight_max,
             ..BackendOptions::default()
-        });
+        };
+        let backend = Arc::new(faults).below(|| rig.backend_with(&options));
         let file = open(&*backend, &data);
         let at = |offset: u64| Want::new(&file, &data, offset, 3000);
         let (good, bad, worse) = (at(100_000), at(BAD + 900_000), at(BAD + 100_000));
@@ -173,12 +172,8 @@ pub(in crate::conformance) fn nothing_in_flight_after_an_error(rig: &Rig<'_>) {
                 delay: Duration::from_millis(delay_ms),
                 ..Faults::default()
             };
-            let options = BackendOptions {
-                depth_max: 8,
-                faults: Some(Arc::new(faults)),
-                ..BackendOptions::default()
-            };
-            let backend = rig.backend_with(&options);
+            let options = BackendOptions { depth_max: 8, ..BackendOptions::default() };
+            let backend = Arc::new(faults).below(|| rig.backend_with(&options));
             check_nothing_in_flight(&*backend, &data, bad, read_len);
         }
     }

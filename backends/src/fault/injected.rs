@@ -1,5 +1,6 @@
-//! Bad luck on demand: short reads, interruptions, device errors and delays, by a seed.
+//! Short reads, interruptions, device errors and delays on demand, decided by a seed.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -7,12 +8,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::{BackendKind, BackendOptions, ReadBackend, Result, open_backend, sys};
+use crate::sys;
 
-/// Which faults to inject, and how often. They strike below the backend's retry logic, where the
-/// kernel's answer comes in, so what a test exercises is the backend's own handling.
+/// Which faults to inject, and how often. They occur below the backend's retry logic, where the
+/// kernel's answer comes in, so a test with faults exercises the backend's own handling.
 ///
-/// `mmap` has no system call for a read: of these it sees device errors and delays.
+/// Backends that are opened inside [`below`](Self::below) get the faults. `mmap` has no system call for
+/// a read: it only meets device errors and delays.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ringmain_backends::fault::Faults;
+/// use ringmain_backends::{BackendKind, BackendOptions, ReadBackend, ReadBackendExt, open_backend};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("a");
+/// # std::fs::write(&path, vec![7; 10_000])?;
+///
+/// let faults = Arc::new(Faults { short_permille: 500, ..Faults::default() });
+/// let backend = faults.below(|| open_backend(BackendKind::Pread, &BackendOptions::default()))?;
+/// let file = backend.open(&path)?;
+/// assert_eq!(backend.read_to_vec(&file, 0, 10_000)?, vec![7; 10_000]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Faults {
     /// Where the sequence of decisions begins.
@@ -38,8 +55,9 @@ pub struct Faults {
 }
 
 /// What happens to one read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fault {
+    #[default]
     None,
     /// Only this many bytes are asked for.
     Short(usize),
@@ -51,7 +69,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// What is reported of a call that was made with this fault decided.
+    /// The result to report for a call that was made with this fault decided.
     pub(crate) fn instead_of(self, result: io::Result<usize>) -> io::Result<usize> {
         match self {
             Self::None | Self::Short(_) => result,
@@ -63,9 +81,26 @@ impl Fault {
     }
 }
 
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Faults>>> = const { RefCell::new(None) };
+}
+
 impl Faults {
-    /// The fate of the next read. A short one is a multiple of `unit` bytes, and at least that.
-    pub(crate) fn decide(&self, offset: u64, len: usize, unit: usize) -> Fault {
+    /// Calls `open` on this thread. Every backend that it opens meets these faults from then on.
+    pub fn below<T>(self: &Arc<Self>, open: impl FnOnce() -> T) -> T {
+        /// Puts the faults back that were in force before, also when `open` panics.
+        struct Restore(Option<Arc<Faults>>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                CURRENT.set(self.0.take());
+            }
+        }
+        let _restore = Restore(CURRENT.replace(Some(Arc::clone(self))));
+        open()
+    }
+
+    /// The fate of the next read. A short read is a multiple of `unit` bytes, and at least one unit.
+    fn decide(&self, offset: u64, len: usize, unit: usize) -> Fault {
         if !self.delay.is_zero() {
             std::thread::sleep(self.delay);
         }
@@ -91,21 +126,44 @@ impl Faults {
         }
         fault
     }
+}
 
-    /// `read`, or what is to happen in its place. `unit` as for a direct read.
-    pub(crate) fn apply(
-        this: Option<&Self>,
+/// The faults that a backend meets, if it was opened with any.
+#[derive(Clone, Debug)]
+pub(crate) struct Injection(Option<Arc<Faults>>);
+
+impl Injection {
+    /// The faults for a backend that this thread opens now.
+    pub(crate) fn current() -> Self {
+        Self(CURRENT.with_borrow(Clone::clone))
+    }
+
+    /// The fate of the next read, and how many bytes of it are to be asked for.
+    pub(crate) fn decide(&self, offset: u64, len: usize, unit: usize) -> (Fault, usize) {
+        let Some(faults) = &self.0 else { return (Fault::None, len) };
+        match faults.decide(offset, len, unit) {
+            short @ Fault::Short(len) => (short, len),
+            fault => (fault, len),
+        }
+    }
+
+    /// Whether a read that makes no system call meets a device error.
+    pub(crate) fn is_eio(&self, offset: u64, len: usize) -> bool {
+        self.decide(offset, len, len.max(1)).0 == Fault::Eio
+    }
+
+    /// `read` with the faults in front of it. `unit` as for a direct read.
+    pub(crate) fn wrap(
+        &self,
         unit: usize,
         mut read: impl FnMut(&File, &mut [u8], u64) -> io::Result<usize>,
     ) -> impl FnMut(&File, &mut [u8], u64) -> io::Result<usize> {
         move |file, dst, offset| {
-            let Some(faults) = this else {
-                return read(file, dst, offset);
-            };
-            let fault = faults.decide(offset, dst.len(), unit);
+            let (fault, len) = self.decide(offset, dst.len(), unit);
             match fault {
-                Fault::None | Fault::Ragged(_) => fault.instead_of(read(file, dst, offset)),
-                Fault::Short(len) => read(file, &mut dst[..len], offset),
+                Fault::None | Fault::Short(_) | Fault::Ragged(_) => {
+                    fault.instead_of(read(file, &mut dst[..len], offset))
+                }
                 Fault::Interrupted | Fault::Eio | Fault::Refused => fault.instead_of(Ok(0)),
             }
         }
@@ -117,48 +175,6 @@ fn scramble(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)
-}
-
-/// A backend with faults below it, for testing what is built on top.
-///
-/// ```
-/// use std::sync::Arc;
-/// use ringmain_backends::fault::{FaultBackend, Faults};
-/// use ringmain_backends::{BackendKind, BackendOptions, ReadBackend, ReadBackendExt};
-/// # let dir = tempfile::tempdir()?;
-/// # let path = dir.path().join("a");
-/// # std::fs::write(&path, vec![7; 10_000])?;
-///
-/// let faults = Faults { short_permille: 500, ..Faults::default() };
-/// let backend = FaultBackend::new(BackendKind::Pread, &BackendOptions::default(), faults)?;
-/// let file = backend.open(&path)?;
-/// assert_eq!(backend.read_to_vec(&file, 0, 10_000)?, vec![7; 10_000]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct FaultBackend {
-    inner: Arc<dyn ReadBackend>,
-    faults: Arc<Faults>,
-}
-
-impl FaultBackend {
-    /// Opens `kind` with these faults below it.
-    pub fn new(kind: BackendKind, options: &BackendOptions, faults: Faults) -> Result<Self> {
-        let faults = Arc::new(faults);
-        let options = BackendOptions { faults: Some(Arc::clone(&faults)), ..options.clone() };
-        Ok(Self { inner: open_backend(kind, &options)?, faults })
-    }
-
-    /// The faults, to see how many struck.
-    #[must_use]
-    pub fn faults(&self) -> &Faults {
-        &self.faults
-    }
-}
-
-impl ReadBackend for FaultBackend {
-    crate::forward_to!(inner: kind, open, len, read_batch, capabilities, prefetch, release, expect);
-    crate::forward_to!(inner: version, explain, stats, map);
 }
 
 #[cfg(test)]
