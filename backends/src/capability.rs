@@ -145,8 +145,8 @@ pub struct Capabilities {
     pub zero_copy: bool,
     /// Kernel features in use, for people to read: `SINGLE_ISSUER`, `DEFER_TASKRUN`, …
     pub features: Vec<String>,
-    /// Features that were wanted and could not be had, with the reason.
-    pub degradations: Vec<Degradation>,
+    /// Features that the backend does without.
+    pub degradations: Vec<Lacking>,
 }
 
 impl Capabilities {
@@ -164,13 +164,14 @@ impl Capabilities {
     }
 }
 
-/// A feature that a backend does without.
+/// Something that is not available, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Degradation {
-    /// The feature.
-    pub feature: &'static str,
-    /// Why it is not there.
+pub struct Lacking {
+    /// The feature or the backend.
+    #[cfg_attr(feature = "serde", serde(rename = "feature"))]
+    pub what: &'static str,
+    /// Why it is not available.
     pub reason: String,
 }
 

@@ -284,7 +284,7 @@ impl Error {
     }
 
     /// Why there is no ring, and what to do about it.
-    #[cfg(any(linux_uring, linux_tokio_uring))]
+    #[cfg(linux_rings)]
     pub(crate) fn no_ring(backend: BackendKind, error: &io::Error) -> Self {
         let (reason, way_out) = match crate::sys::errno_name(error) {
             Some("EPERM" | "EACCES") => (

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::auto::AutoBackend;
 use crate::file::HandleOwner;
+use crate::mmap::MmapBackend;
+use crate::page_cache::PositionalBackend;
 use crate::{
-    AutoBackend, BackendKind, BackendOptions, Error, MemoryBackend, MmapBackend, PositionalBackend,
-    ReadBackend, Result, direct, tokio_uring, uring,
+    BackendKind, BackendOptions, Error, MemoryBackend, ReadBackend, Result, direct, tokio_uring,
+    uring,
 };
 
 /// Opens a backend by name. One that cannot run here says why and what to do; only `auto` falls

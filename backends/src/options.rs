@@ -66,7 +66,7 @@ impl Default for BackendOptions {
 
 impl BackendOptions {
     /// The pool given, or a new one.
-    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+    #[cfg_attr(not(linux_device), allow(dead_code))]
     pub(crate) fn pool_or_default(&self) -> Result<BufferPool> {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
@@ -113,7 +113,7 @@ pub enum CachePolicy {
 
 impl CachePolicy {
     /// The flags of every read under it.
-    #[cfg(any(linux_uring, linux_tokio_uring))]
+    #[cfg(linux_rings)]
     pub(crate) fn rw_flags(self) -> i32 {
         match self {
             Self::Direct | Self::Buffered => 0,

@@ -4,10 +4,9 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::auto::AutoBackend;
 use crate::file::Alignment;
-use crate::{
-    Access, AutoBackend, AutoReport, BackendKind, BackendOptions, Capabilities, Degradation, Error,
-};
+use crate::{Access, AutoReport, BackendKind, BackendOptions, Capabilities, Error, Lacking};
 use crate::{ReadBackendExt, Result, open_backend, sys, uring};
 
 /// Everything [`probe`] found.
@@ -65,7 +64,7 @@ pub struct BackendProbe {
     /// The kernel features it uses.
     pub features: Vec<String>,
     /// What it does without, and why.
-    pub degradations: Vec<Degradation>,
+    pub degradations: Vec<Lacking>,
 }
 
 /// Tries every backend on a file.
@@ -93,8 +92,23 @@ pub fn probe_with(path: &Path, auto_options: &BackendOptions) -> Result<Probe> {
         path: path.to_owned(),
         features: kernel_features(path)?,
         backends: kinds.map(|kind| probe_backend(kind, path)).collect(),
-        auto: AutoBackend::new(auto_options)?.report_for(path)?,
+        auto: auto_report(path, auto_options)?,
     })
+}
+
+/// What `auto`, opened with these options, takes for a file, and why.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("a");
+/// # std::fs::write(&path, b"abc")?;
+/// use ringmain_backends::{BackendOptions, probe::auto_report};
+/// let report = auto_report(&path, &BackendOptions::default())?;
+/// println!("{}: {}", report.choice, report.reason);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn auto_report(path: &Path, options: &BackendOptions) -> Result<AutoReport> {
+    AutoBackend::new(options)?.report_for(path)
 }
 
 fn probe_backend(name: BackendKind, path: &Path) -> BackendProbe {

@@ -75,7 +75,7 @@ impl<'a> Read<'a> {
 
     /// The first byte to fill. Valid for writes of `len` bytes for `'a`; no two writers may write to
     /// the same part at the same time.
-    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+    #[cfg_attr(not(linux_device), allow(dead_code))]
     pub(crate) fn dst_ptr(&self) -> NonNull<u8> {
         self.dst
     }
@@ -84,7 +84,7 @@ impl<'a> Read<'a> {
     ///
     /// # Safety
     /// Nothing else may read or write that part while the slice is in use.
-    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+    #[cfg_attr(not(linux_device), allow(dead_code))]
     #[allow(clippy::mut_from_ref)] // what `# Safety` is about
     pub(crate) unsafe fn part(&self, offset: usize, len: usize) -> &mut [u8] {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "a part out of bounds");

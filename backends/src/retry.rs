@@ -43,7 +43,7 @@ impl Patience {
 }
 
 /// Repeats a system call that a signal has interrupted.
-#[cfg_attr(not(any(linux_uring, linux_tokio_uring)), allow(dead_code))]
+#[cfg_attr(not(linux_rings), allow(dead_code))]
 pub(crate) fn retry_interrupted<T>(
     patience: &mut Patience,
     mut call: impl FnMut() -> io::Result<T>,

@@ -65,7 +65,7 @@ pub struct Traffic {
 
 /// What is counted.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+#[cfg_attr(not(linux_device), allow(dead_code))]
 pub(crate) enum Count {
     Batches,
     Reads,

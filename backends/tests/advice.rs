@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use ringmain_backends::probe::auto_report;
 use ringmain_backends::{
-    Advice, AdvisedBackend, AutoBackend, AutoReport, BackendKind, BackendOptions, Read,
-    ReadBackend, ReadBackendExt, Residency,
+    Advice, AdvisedBackend, AutoReport, BackendKind, BackendOptions, Capabilities, Read,
+    ReadBackend, ReadBackendExt, Residency, open_backend,
 };
 use tempfile::TempDir;
 
@@ -29,30 +31,30 @@ fn take(kind: BackendKind, measured_on: Option<&Path>) -> AdvisedBackend {
     }
 }
 
-fn auto_with(backend: Result<AdvisedBackend, String>) -> AutoBackend {
+fn options_with(backend: Result<AdvisedBackend, String>) -> BackendOptions {
     let advice = Some(Advice { path: ADVICE_FILE.into(), backend });
-    AutoBackend::new(&BackendOptions { advice, ..BackendOptions::default() }).unwrap()
+    BackendOptions { advice, ..BackendOptions::default() }
 }
 
-/// The report of `auto` about a file, after it has read some of it.
-fn report_after_read(auto: &AutoBackend, path: &Path) -> AutoReport {
+/// `auto` with these options, and its report about a file, some of which it has read.
+fn auto_after_read(options: &BackendOptions, path: &Path) -> (Arc<dyn ReadBackend>, AutoReport) {
+    let auto = open_backend(BackendKind::Auto, options).unwrap();
     let file = auto.open(path).unwrap();
     assert_eq!(auto.read_to_vec(&file, 256, 3).unwrap(), [0, 1, 2]);
-    auto.report_for(path).unwrap()
+    (auto, auto_report(path, options).unwrap())
 }
 
 /// Panics unless `auto` chose as it does without advice, and says that and why it was not followed.
 fn expect_not_followed(backend: Result<AdvisedBackend, String>, path: &Path, part: &str) {
-    let auto = auto_with(backend);
-    let report = report_after_read(&auto, path);
-    let without = AutoBackend::new(&BackendOptions::default()).unwrap();
-    assert_eq!(report.choice, without.report_for(path).unwrap().choice);
+    let (auto, report) = auto_after_read(&options_with(backend), path);
+    assert_eq!(report.choice, auto_report(path, &BackendOptions::default()).unwrap().choice);
     assert!(report.reason.contains(ADVICE_FILE), "{}", report.reason);
     let advice = report.profile.unwrap();
     assert!(!advice.is_used && advice.reason.contains(part), "{advice:?}");
-    if !auto.report().profile.as_ref().unwrap().is_used {
-        let degradations = auto.capabilities().degradations;
-        let named = degradations.iter().find(|lacking| lacking.feature == "profile").unwrap();
+    // Advice that holds for other files is in use.
+    let Capabilities { features, degradations, .. } = auto.capabilities();
+    if !features.iter().any(|feature| feature.contains(ADVICE_FILE)) {
+        let named = degradations.iter().find(|lacking| lacking.what == "profile").unwrap();
         assert!(named.reason.contains(part), "{named:?}");
     }
 }
@@ -62,8 +64,8 @@ fn advice_is_followed_on_its_filesystem() {
     let (dir, path) = data();
     let mut advised = take(BackendKind::Mmap, Some(dir.path()));
     advised.options.residency = Residency::Release;
-    let auto = auto_with(Ok(advised));
-    let report = report_after_read(&auto, &path);
+    let options = options_with(Ok(advised));
+    let (auto, report) = auto_after_read(&options, &path);
     assert_eq!(report.choice, BackendKind::Mmap);
     assert!(report.reason.contains("3 times pread"), "{}", report.reason);
     // Only `mmap` has ranges without a copy.
@@ -72,14 +74,14 @@ fn advice_is_followed_on_its_filesystem() {
     assert_eq!(auto.len(&file).unwrap(), 100_000);
     assert!(auto.capabilities().features.iter().any(|feature| feature.contains(ADVICE_FILE)));
     assert!(auto.open(Path::new("/no/such/file")).is_err());
-    assert!(auto.report_for(Path::new("/no/such/file")).is_err());
+    assert!(auto_report(Path::new("/no/such/file"), &options).is_err());
 }
 
 #[test]
 fn advice_without_a_place_holds_everywhere() {
     let (_dir, path) = data();
-    let auto = auto_with(Ok(take(BackendKind::Mmap, None)));
-    assert_eq!(report_after_read(&auto, &path).choice, BackendKind::Mmap);
+    let options = options_with(Ok(take(BackendKind::Mmap, None)));
+    assert_eq!(auto_after_read(&options, &path).1.choice, BackendKind::Mmap);
 }
 
 /// Files on both filesystems are read in one batch, each in its own way.
@@ -92,8 +94,9 @@ fn advice_does_not_hold_on_other_filesystems() {
     std::fs::write(&other, [9; 1000]).unwrap();
     let advised = take(BackendKind::Mmap, Some(elsewhere.path()));
     expect_not_followed(Ok(advised.clone()), &path, "another filesystem");
-    let auto = auto_with(Ok(advised));
-    assert_eq!(auto.report_for(&other).unwrap().choice, BackendKind::Mmap);
+    let options = options_with(Ok(advised));
+    assert_eq!(auto_report(&other, &options).unwrap().choice, BackendKind::Mmap);
+    let auto = open_backend(BackendKind::Auto, &options).unwrap();
     let (here, there) = (auto.open(&path).unwrap(), auto.open(&other).unwrap());
     assert!(auto.map(&there, 0..10).unwrap().is_some());
     assert!(auto.map(&here, 0..10).unwrap().is_none());
@@ -138,6 +141,7 @@ fn advice_that_could_not_be_read_is_no_error() {
 
 #[test]
 fn without_advice_none_is_reported() {
-    let auto = AutoBackend::new(&BackendOptions::default()).unwrap();
-    assert_eq!(auto.report().profile, None);
+    let (_dir, path) = data();
+    let report = auto_report(&path, &BackendOptions::default()).unwrap();
+    assert_eq!(report.profile, None);
 }

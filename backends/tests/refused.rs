@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering;
 use common::give_up::give_up_root;
 use ringmain_backends::conformance::child::{child_dir, in_child};
 use ringmain_backends::fault::Faults;
-use ringmain_backends::probe::drop_cached;
+use ringmain_backends::probe::{auto_report, drop_cached};
 use ringmain_backends::{
-    Advice, AdvisedBackend, AutoBackend, BackendKind, BackendOptions, Error, Read, ReadBackend,
-    ReadBackendExt, open_backend,
+    Advice, AdvisedBackend, BackendKind, BackendOptions, Error, Read, ReadBackend, ReadBackendExt,
+    open_backend,
 };
 
 /// As container runtimes do by default.
@@ -95,18 +95,18 @@ fn auto_reads_without_io_uring_and_says_why() {
         let could_have_it = is_available(BackendKind::Uring);
         let (_dir, contents) = file_for_nobody();
         refuse_io_uring();
-        let auto = AutoBackend::new(&BackendOptions::default()).unwrap();
-        check_reads(&auto, &contents);
-        let report = auto.report_for(Path::new("data")).unwrap();
+        let auto = open_backend(BackendKind::Auto, &BackendOptions::default()).unwrap();
+        check_reads(&*auto, &contents);
+        let report = auto_report(Path::new("data"), &BackendOptions::default()).unwrap();
         assert_ne!(report.choice, BackendKind::Uring);
-        let rejected = report.rejected.iter().find(|it| it.backend == BackendKind::Uring);
+        let rejected = report.rejected.iter().find(|it| it.what == BackendKind::Uring.name());
         let reason = &rejected.unwrap_or_else(|| panic!("{report:?}")).reason;
         if could_have_it {
             assert!(names_the_cause(reason), "{reason}");
             assert!(names_the_cause(&report.reason), "{report:?}");
         }
         let lost = auto.capabilities().degradations;
-        assert!(lost.iter().any(|it| it.feature == "uring" && it.reason == *reason), "{lost:?}");
+        assert!(lost.iter().any(|it| it.what == "uring" && it.reason == *reason), "{lost:?}");
     });
 }
 
@@ -124,11 +124,11 @@ fn auto_reads_where_direct_reads_are_refused_after_open() {
         drop_cached(&file, 0..100_000).unwrap();
     }
     let faults = Arc::new(Faults { refuses_direct: true, ..Faults::default() });
-    let auto = faults.below(|| AutoBackend::new(&BackendOptions::default()).unwrap());
+    let auto =
+        faults.below(|| open_backend(BackendKind::Auto, &BackendOptions::default()).unwrap());
     let files = paths.each_ref().map(|path| auto.open(path).unwrap());
     if files[0].alignment().block() == 1 {
-        let choice = auto.report().choice;
-        return common::say(&format!("{choice}: nothing is read past the page cache here"));
+        return common::say("auto: nothing is read past the page cache here");
     }
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -174,10 +174,10 @@ fn advice_gives_way_where_direct_reads_are_refused_after_open() {
     };
     let advice = Some(Advice { path: "profile.toml".into(), backend: Ok(advised) });
     let options = BackendOptions { advice, ..BackendOptions::default() };
-    let auto = faults.below(|| AutoBackend::new(&options).unwrap());
+    let auto = faults.below(|| open_backend(BackendKind::Auto, &options).unwrap());
     let file = auto.open(&path).unwrap();
     if file.alignment().block() == 1 {
-        return eprintln!("{}: nothing is read past the page cache here", auto.report().choice);
+        return common::say("auto: nothing is read past the page cache here");
     }
     assert!(auto.read_to_vec(&file, 5, 1000).unwrap() == contents[5..1005]);
     assert!(auto.gather(&file, &[9..700, 50_000..51_000]).unwrap().len() == 1691);
@@ -294,7 +294,7 @@ fn no_locked_memory_at_all_is_told() {
                 assert!(error.to_string().contains("RLIMIT_MEMLOCK"), "{error}");
             }
         }
-        let auto = AutoBackend::new(&BackendOptions::default()).unwrap();
-        check_reads(&auto, &contents);
+        let auto = open_backend(BackendKind::Auto, &BackendOptions::default()).unwrap();
+        check_reads(&*auto, &contents);
     });
 }

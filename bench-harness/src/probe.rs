@@ -174,7 +174,7 @@ fn backends_table(backends: &[BackendProbe]) -> Table {
         };
         table.row(backend.name.name(), text);
         for missing in &backend.degradations {
-            table.row("", format!("without {}: {}", missing.feature, missing.reason));
+            table.row("", format!("without {}: {}", missing.what, missing.reason));
         }
     }
     table

@@ -469,7 +469,7 @@ impl fmt::Display for Description {
             write!(f, "; {choice}")?;
         }
         for lacking in degradations {
-            write!(f, "; without {}: {}", lacking.feature, lacking.reason)?;
+            write!(f, "; without {}: {}", lacking.what, lacking.reason)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::io;
 use super::AutoBackend;
 use crate::stats::Count;
 use crate::trace::event;
-use crate::{BackendKind, Degradation, Error, Read, sys};
+use crate::{BackendKind, Error, Lacking, Read, sys};
 
 impl AutoBackend {
     /// Has files read through the page cache from now on if the error says that their filesystem
@@ -28,7 +28,7 @@ impl AutoBackend {
         let reason = format!("{path} is read with `pread`, because its reads fail: {source}");
         // Only the first one is kept.
         event!(warn, %path, error = %source, "direct reads are refused: reading with pread");
-        let _kept = self.refusal.get().set(Degradation { feature: backend.name(), reason });
+        let _kept = self.refusal.get().set(Lacking { what: backend.name(), reason });
         true
     }
 

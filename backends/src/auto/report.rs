@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{BackendKind, Error};
+use crate::{BackendKind, Error, Lacking};
 
 /// What `auto` chose, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,8 +12,9 @@ pub struct AutoReport {
     pub choice: BackendKind,
     /// Why that one.
     pub reason: String,
-    /// Those that would have been preferred and cannot run.
-    pub rejected: Vec<Rejection>,
+    /// The backends that would have been better and cannot run.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "serialize_rejected"))]
+    pub rejected: Vec<Lacking>,
     /// The advice that was given.
     pub profile: Option<AdviceReport>,
 }
@@ -45,23 +46,29 @@ pub struct AdviceReport {
     pub reason: String,
 }
 
-/// A backend that `auto` could not take.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Rejection {
-    /// Which.
-    pub backend: BackendKind,
-    /// Why not, as it said itself.
-    pub reason: String,
+/// A backend that `auto` cannot take.
+pub(super) fn rejected(backend: BackendKind, error: &Error) -> Lacking {
+    Lacking { what: backend.name(), reason: error.why() }
 }
 
-pub(super) fn rejection(backend: BackendKind, error: &Error) -> Rejection {
-    Rejection { backend, reason: error.why() }
+/// The JSON of `rejected` calls the backend `backend`.
+#[cfg(feature = "serde")]
+fn serialize_rejected<S: serde::Serializer>(
+    rejected: &[Lacking],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(serde::Serialize)]
+    struct Rejected<'a> {
+        backend: &'a str,
+        reason: &'a str,
+    }
+    let rejected = rejected.iter().map(|it| Rejected { backend: it.what, reason: &it.reason });
+    serializer.collect_seq(rejected)
 }
 
 pub(super) fn reason_for(
     choice: BackendKind,
-    rejected: &[Rejection],
+    rejected: &[Lacking],
     advice: Option<&AdviceReport>,
 ) -> String {
     let what = match (choice, advice) {
@@ -72,8 +79,8 @@ pub(super) fn reason_for(
         (BackendKind::Direct, _) => "O_DIRECT through threads comes next on cold data",
         _ => "positional reads work everywhere",
     };
-    let text = rejected.iter().fold(what.to_owned(), |text, Rejection { backend, reason }| {
-        format!("{text}; `{backend}` cannot be used: {reason}")
+    let text = rejected.iter().fold(what.to_owned(), |text, Lacking { what, reason }| {
+        format!("{text}; `{what}` cannot be used: {reason}")
     });
     match advice {
         Some(AdviceReport { path, reason, .. }) => {

@@ -9,8 +9,8 @@ mod none;
 #[cfg(any(feature = "conformance", test))]
 pub use injected::Faults;
 #[cfg(any(feature = "conformance", test))]
-#[cfg_attr(not(any(linux_uring, linux_tokio_uring)), allow(unused_imports))]
+#[cfg_attr(not(linux_rings), allow(unused_imports))]
 pub(crate) use injected::{Fault, Injection};
 #[cfg(not(any(feature = "conformance", test)))]
-#[cfg_attr(not(any(linux_uring, linux_tokio_uring)), allow(unused_imports))]
+#[cfg_attr(not(linux_rings), allow(unused_imports))]
 pub(crate) use none::{Fault, Injection};

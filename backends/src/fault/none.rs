@@ -7,7 +7,7 @@ use std::io;
 pub(crate) struct Injection;
 
 #[derive(Clone, Copy, Debug, Default)]
-#[cfg_attr(not(any(linux_uring, linux_tokio_uring)), allow(dead_code))]
+#[cfg_attr(not(linux_rings), allow(dead_code))]
 pub(crate) struct Fault;
 
 impl Injection {
@@ -15,7 +15,7 @@ impl Injection {
         Self
     }
 
-    #[cfg_attr(not(any(linux_uring, linux_tokio_uring)), allow(dead_code))]
+    #[cfg_attr(not(linux_rings), allow(dead_code))]
     pub(crate) fn decide(&self, _offset: u64, len: usize, _unit: usize) -> (Fault, usize) {
         (Fault, len)
     }
@@ -33,7 +33,7 @@ impl Injection {
     }
 }
 
-#[cfg_attr(not(any(linux_uring, linux_tokio_uring)), allow(dead_code))]
+#[cfg_attr(not(linux_rings), allow(dead_code))]
 impl Fault {
     pub(crate) fn instead_of(self, result: io::Result<usize>) -> io::Result<usize> {
         result

@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::operation::{NoRuntime, ReadOp, submit_no_op};
 use crate::buffer::PAGE_BYTES;
-use crate::device::{DeviceFile, open_file};
+use crate::device::{DeviceFile, Limits, Progress, Step};
 use crate::handle_cache::Cached;
-use crate::plan::Limits;
-use crate::progress::{Progress, Step};
 use crate::retry::{Shortfall, shortfall_at_end};
 use crate::{BackendKind, Buffer, BufferPool, CachePolicy, Error, Result, WhenSpent, sys};
 
@@ -56,7 +54,7 @@ impl AsyncFile {
             bounce_bytes: PAGE_BYTES,
             page_bytes: sys::page_bytes(),
         };
-        let device = Rc::new(open_file(backend, policy, limits, path)?);
+        let device = Rc::new(DeviceFile::open(backend, policy, limits, path)?);
         Ok(Self { path: path.into(), policy, device })
     }
 

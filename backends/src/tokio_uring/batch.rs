@@ -1,15 +1,11 @@
 //! A batch on the thread that asked for it: what to have the runtime read, and what its answers
 //! mean. The runtime reads into buffers of the pool; only this thread touches the destinations.
 
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use super::operation::ReadOp;
 use super::queue::{Answer, Job, Mailbox, Queue, Ticket};
-use crate::device::{Device, scatter};
-use crate::handle_cache::Cached;
-use crate::lanes::{LaneMemory, Lanes, Part, Verdict};
-use crate::plan::{Plan, Request, Target};
+use crate::device::{Device, LaneMemory, Lanes, Part, Plan, Request, Target, Verdict, scatter};
 use crate::{Buffer, Read, Result};
 
 /// What is kept between batches, so that a batch allocates nothing.
@@ -29,7 +25,7 @@ struct Channel {
 }
 
 pub(super) struct Batch<'a, 'r> {
-    lanes: Lanes<'a, 'r, RawFd>,
+    lanes: Lanes<'a, 'r>,
     queue: &'a Queue,
     channel: &'a mut Channel,
     in_flight: usize,
@@ -89,12 +85,6 @@ impl<'a, 'r> Batch<'a, 'r> {
     /// Starts requests while there are lanes, file slots and buffers for them.
     fn start_requests(&mut self) {
         while let Some(request) = self.lanes.next_request() {
-            if !self.lanes.pin(&request, |pinned| pinned.file().as_raw_fd()) {
-                if self.in_flight > 0 {
-                    return; // Until a file of ours is done with.
-                }
-                continue; // It has failed, so the next one is another.
-            }
             match self.buffer(&request) {
                 Some(buffer) => self.start(&request, buffer),
                 None if self.in_flight > 0 => return, // Until a buffer of ours is free.
@@ -124,10 +114,10 @@ impl<'a, 'r> Batch<'a, 'r> {
 
     /// Queues what is left of a lane's request.
     fn push(&mut self, lane: usize, buffer: Buffer) {
-        let Part { request, name, done, len } = self.lanes.part(lane);
+        let Part { request, descriptor, done, len } = self.lanes.part(lane);
         let op = ReadOp {
             // Open until the pin goes, and that is after the answer.
-            descriptor: name,
+            descriptor,
             offset: request.offset + done as u64,
             part: done..done + len,
             rw_flags: self.lanes.device.policy().rw_flags(),

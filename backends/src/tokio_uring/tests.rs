@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::AsyncFile;
+use super::backend::TokioUringBackend;
 use super::operation::{ReadOp, submit_no_op};
-use super::{AsyncFile, TokioUringBackend};
 use crate::fault::Faults;
 use crate::{
     BackendOptions, Buffer, BufferPool, CachePolicy, Error, FileHandle, PoolOptions, Read,

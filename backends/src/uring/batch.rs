@@ -1,16 +1,12 @@
 //! A batch on its way through a ring.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 
 use super::cells::Cells;
 use super::ring::{Completion, ReadOp, Ring};
 use crate::buffer::HUGE_PAGE_BYTES;
-use crate::device::{Device, scatter};
-use crate::handle_cache::Cached;
-use crate::lanes::{LaneMemory, Lanes, Part, Verdict};
-use crate::plan::{Plan, Request, Target};
+use crate::device::{Device, LaneMemory, Lanes, Part, Plan, Request, Target, Verdict, scatter};
 use crate::retry::Patience;
 use crate::{Read, Result, sys};
 
@@ -37,7 +33,7 @@ fn cell_bytes(request_bytes: usize) -> usize {
 }
 
 pub(super) struct Batch<'a, 'r> {
-    lanes: Lanes<'a, 'r, RawFd>,
+    lanes: Lanes<'a, 'r>,
     cells: &'a mut Cells,
     cell_of_lane: &'a mut Vec<Option<usize>>,
     ring: &'a mut Ring,
@@ -153,12 +149,6 @@ impl<'a, 'r> Batch<'a, 'r> {
                     continue;
                 }
             }
-            if !self.lanes.pin(&request, |pinned| pinned.file().as_raw_fd()) {
-                if self.ring.in_flight() > 0 {
-                    return; // Until a file of ours is done with.
-                }
-                continue; // It has failed, so the next one is another.
-            }
             let cell = if bounces { self.cells.take(cell_bytes(request.len)) } else { None };
             if bounces && cell.is_none() {
                 return; // Until a part of the arena is idle that is large enough.
@@ -172,10 +162,10 @@ impl<'a, 'r> Batch<'a, 'r> {
 
     /// Queues what is left of a lane's request.
     fn push(&mut self, lane: usize) {
-        let Part { request, name, done, len } = self.lanes.part(lane);
+        let Part { request, descriptor, done, len } = self.lanes.part(lane);
         let cell = self.cell_of_lane[lane];
         let op = ReadOp {
-            descriptor: name,
+            descriptor,
             offset: request.offset + done as u64,
             dst: self.destination(&request, cell, done),
             // At most a chunk, which is at most 1 GiB.

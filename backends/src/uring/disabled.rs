@@ -1,3 +1,5 @@
+//! The answers of `uring` in a build without it.
+
 use std::sync::Arc;
 
 use crate::file::HandleOwner;

@@ -9,7 +9,7 @@ use io_uring::{IoUring, opcode, types};
 
 use crate::pool::Loan;
 use crate::retry::{Patience, retry_interrupted};
-use crate::{Degradation, HomeProcess, sys};
+use crate::{HomeProcess, Lacking, sys};
 
 /// A ring, how many of its reads the kernel may still be working on, and the memory that bounced
 /// reads go into during a batch.
@@ -77,7 +77,7 @@ const SETUPS: [&[&str]; 5] = [
 #[derive(Clone, Debug, Default)]
 pub(super) struct SetupReport {
     pub(super) features: Vec<String>,
-    pub(super) degradations: Vec<Degradation>,
+    pub(super) degradations: Vec<Lacking>,
 }
 
 impl Ring {
@@ -282,7 +282,7 @@ fn set_up(depth: u32, report: &mut SetupReport) -> io::Result<IoUring> {
                 report.features.extend(flags.iter().map(|flag| (*flag).to_owned()));
                 for flag in SETUPS[0].iter().filter(|flag| !flags.contains(flag)) {
                     let reason = "the kernel does not know the flag (EINVAL)".to_owned();
-                    report.degradations.push(Degradation { feature: flag, reason });
+                    report.degradations.push(Lacking { what: flag, reason });
                 }
                 return Ok(uring);
             }

@@ -2,8 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::batch::{Batch, Scratch};
@@ -11,11 +9,9 @@ use super::queue::Queue;
 use super::runtime::Runtime;
 use crate::device::Device;
 use crate::file::HandleOwner;
-use crate::handle_cache::HandleCacheStats;
 use crate::sys::PerProcess;
 use crate::{
-    BackendKind, BackendOptions, BackendStats, CachePolicy, Capabilities, Error, FileHandle, Read,
-    ReadBackend, Result,
+    BackendKind, BackendOptions, CachePolicy, Capabilities, Error, Read, ReadBackend, Result,
 };
 
 /// io_uring reads on the thread of a tokio-uring runtime.
@@ -28,7 +24,7 @@ use crate::{
 /// If the kernel takes no more reads from the ring, the runtime ends within a second, and batches
 /// fail with [`Error::Read`] until the backend is opened again.
 #[derive(Debug)]
-pub struct TokioUringBackend {
+pub(crate) struct TokioUringBackend {
     device: Device,
     depth_max: usize,
     home: PerProcess<Home>,
@@ -80,7 +76,7 @@ impl fmt::Debug for Home {
 
 impl TokioUringBackend {
     /// Starts the runtime, to find out whether it can be had.
-    pub fn new(options: &BackendOptions) -> Result<Self> {
+    pub(super) fn new(options: &BackendOptions) -> Result<Self> {
         options.validate()?;
         let pool = options.pool_or_default()?;
         // Every request passes through a buffer, so none may be larger than the pool.
@@ -99,12 +95,6 @@ impl TokioUringBackend {
             .queue(backend.depth_max)
             .map_err(|error| Error::no_ring(BackendKind::TokioUring, &error))?;
         Ok(backend)
-    }
-
-    /// What the cache of open files has done so far.
-    #[must_use]
-    pub fn handle_cache_stats(&self) -> HandleCacheStats {
-        self.device.cache().stats()
     }
 }
 
@@ -130,13 +120,7 @@ impl ReadBackend for TokioUringBackend {
         }
     }
 
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.device.cache().open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.device.len(file)
-    }
+    crate::forward_to!(device: open, len, prefetch, release, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let reads = &*reads;
@@ -156,17 +140,5 @@ impl ReadBackend for TokioUringBackend {
             home.keep_scratch(scratch);
             outcome
         })
-    }
-
-    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.prefetch(file, range)
-    }
-
-    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.release(file, range)
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.device.stats()
     }
 }

@@ -7,15 +7,12 @@ use std::sync::{Arc, OnceLock};
 use super::batch::Batch;
 use super::ring::{Ring, SetupReport};
 use super::rings::{self, Place, ThreadRing};
-use crate::device::Device;
-use crate::failure::FirstFailure;
+use crate::device::{Device, FirstFailure, Plan};
 use crate::file::HandleOwner;
-use crate::handle_cache::HandleCacheStats;
 use crate::overlap::{Answer, OverlappingBackend};
-use crate::plan::Plan;
 use crate::sys::PerProcess;
 use crate::{
-    BackendKind, BackendOptions, CachePolicy, Capabilities, Degradation, Error, FileHandle, Read,
+    BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Lacking, Read,
     ReadBackend, Result,
 };
 
@@ -26,7 +23,7 @@ use crate::{
 /// memory where address, offset and length are aligned as the device wants it, and through memory
 /// of the pool where not.
 #[derive(Debug)]
-pub struct UringBackend {
+pub(crate) struct UringBackend {
     device: Device,
     depth_max: usize,
     rings_max: usize,
@@ -41,11 +38,7 @@ pub struct UringBackend {
 
 impl UringBackend {
     /// Makes this thread's ring, to find out whether rings can be had.
-    pub fn new(options: &BackendOptions) -> Result<Self> {
-        Self::for_owner(options, HandleOwner::unique())
-    }
-
-    fn for_owner(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
+    fn new(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
         let device = Device::new(BackendKind::Uring, options, options.cache_policy, owner)?;
         // `validate` keeps the depth far below.
         let (ring, setup) = Ring::new(options.depth_max as u32)
@@ -63,12 +56,6 @@ impl UringBackend {
             backend.put_ring(ThreadRing::new(ring, place));
         }
         Ok(backend)
-    }
-
-    /// What the cache of open files has done so far.
-    #[must_use]
-    pub fn handle_cache_stats(&self) -> HandleCacheStats {
-        self.device.cache().stats()
     }
 
     /// This thread's ring, made at its first read; `None` if there are enough, or no more to be
@@ -147,7 +134,7 @@ pub(crate) fn open(
     options: &BackendOptions,
     owner: HandleOwner,
 ) -> Result<Arc<dyn OverlappingBackend>> {
-    Ok(Arc::new(UringBackend::for_owner(options, owner)?))
+    Ok(Arc::new(UringBackend::new(options, owner)?))
 }
 
 /// The set-up flags that a ring gets here.
@@ -165,7 +152,7 @@ impl ReadBackend for UringBackend {
     fn capabilities(&self) -> Capabilities {
         let mut degradations = self.setup.degradations.clone();
         if let Some(reason) = self.ring_refusal.get().get() {
-            degradations.push(Degradation { feature: "ring per thread", reason: reason.clone() });
+            degradations.push(Lacking { what: "ring per thread", reason: reason.clone() });
         }
         Capabilities {
             depth_max: self.depth_max,

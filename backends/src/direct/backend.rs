@@ -6,12 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bounces::Bounces;
 use super::workers::Workers;
-use crate::device::Device;
-use crate::failure::FirstFailure;
+use crate::device::{Device, FirstFailure, Request};
 use crate::file::HandleOwner;
-use crate::handle_cache::HandleCacheStats;
 use crate::overlap::{Answer, OverlappingBackend};
-use crate::plan::Request;
 use crate::sys::PerProcess;
 use crate::{
     BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Read, ReadBackend,
@@ -23,7 +20,7 @@ use crate::{
 /// Bytes go straight into the caller's memory where address, offset and length are aligned as
 /// the device wants it, and through a buffer of the pool where not.
 #[derive(Debug)]
-pub struct DirectBackend {
+pub(crate) struct DirectBackend {
     device: Device,
     workers: PerProcess<Workers>,
     threads_max: usize,
@@ -31,21 +28,11 @@ pub struct DirectBackend {
 
 impl DirectBackend {
     /// Threads are started when a batch first has work for them.
-    pub fn new(options: &BackendOptions) -> Result<Self> {
-        Self::for_owner(options, HandleOwner::unique())
-    }
-
-    fn for_owner(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
+    fn new(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
         let device = Device::new(BackendKind::Direct, options, CachePolicy::Direct, owner)?;
         let threads_max = options.threads_max;
         let workers = PerProcess::new(move |_inherited| Workers::new(threads_max - 1));
         Ok(Self { device, workers, threads_max })
-    }
-
-    /// What the cache of open files has done so far.
-    #[must_use]
-    pub fn handle_cache_stats(&self) -> HandleCacheStats {
-        self.device.cache().stats()
     }
 }
 
@@ -53,7 +40,7 @@ pub(crate) fn open(
     options: &BackendOptions,
     owner: HandleOwner,
 ) -> Result<Arc<dyn OverlappingBackend>> {
-    Ok(Arc::new(DirectBackend::for_owner(options, owner)?))
+    Ok(Arc::new(DirectBackend::new(options, owner)?))
 }
 
 impl ReadBackend for DirectBackend {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::access_hint::AccessHint;
+use super::access_hint::AccessHint;
 use crate::handle_cache::Cached;
 use crate::{Access, sys};
 

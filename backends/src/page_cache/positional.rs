@@ -11,11 +11,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::buffered_file::BufferedFile;
+use super::buffered_file::BufferedFile;
+use super::window;
 use crate::fault::Injection;
 use crate::file::HandleOwner;
 use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
-use crate::in_flight;
 use crate::retry::{Shortfall, read_fully};
 use crate::sys::{self, PerProcess};
 use crate::{
@@ -39,7 +39,7 @@ struct Calls {
 /// As `pread` it runs on every platform and goes through the page cache. As `uncached` (Linux
 /// 6.14 and later) it does too, but the pages leave the cache with the read.
 #[derive(Debug)]
-pub struct PositionalBackend {
+pub(crate) struct PositionalBackend {
     kind: BackendKind,
     calls: Calls,
     cache: PerProcess<HandleCache<BufferedFile>>,
@@ -48,7 +48,7 @@ pub struct PositionalBackend {
 
 impl PositionalBackend {
     /// `pread`.
-    pub fn pread(options: &BackendOptions) -> Result<Self> {
+    pub(crate) fn pread(options: &BackendOptions) -> Result<Self> {
         Self::beside(options, HandleOwner::unique())
     }
 
@@ -59,7 +59,7 @@ impl PositionalBackend {
     }
 
     /// `preadv2` with `RWF_DONTCACHE`. Whether the filesystem has it shows when a file is opened.
-    pub fn uncached(options: &BackendOptions) -> Result<Self> {
+    pub(crate) fn uncached(options: &BackendOptions) -> Result<Self> {
         let calls = Calls { read: sys::read_uncached, read_at_once: sys::read_uncached_now };
         Self::new(BackendKind::Uncached, options, calls, open_uncached, HandleOwner::unique())
     }
@@ -82,8 +82,7 @@ impl PositionalBackend {
     }
 
     /// What the cache of open files has done so far.
-    #[must_use]
-    pub fn handle_cache_stats(&self) -> HandleCacheStats {
+    pub(crate) fn handle_cache_stats(&self) -> HandleCacheStats {
         self.cache.get().stats()
     }
 
@@ -117,12 +116,12 @@ impl PositionalBackend {
     ) -> Result<()> {
         let (mut first, mut rest) = (0, reads);
         while !rest.is_empty() {
-            let len = in_flight::window_len(rest);
-            let (window, behind) = rest.split_at_mut(len);
-            match window {
+            let len = window::window_len(rest);
+            let (together, behind) = rest.split_at_mut(len);
+            match together {
                 [read] if read.is_empty() => {}
                 [read] => self.read_single(read, first)?,
-                window => self.read_window(window, first, &mut tell)?,
+                together => self.read_window(together, first, &mut tell)?,
             }
             (first, rest) = (first + len, behind);
         }
@@ -161,14 +160,14 @@ impl PositionalBackend {
     /// index of its first read in the batch.
     fn read_window(
         &self,
-        window: &mut [Read<'_>],
+        together: &mut [Read<'_>],
         first: usize,
         tell: &mut impl FnMut(&Read<'_>, bool),
     ) -> Result<()> {
-        let mut done = [0; in_flight::READS_MAX];
+        let mut done = [0; window::READS_MAX];
         let mut files = Files { cache: self.cache.get(), last: None };
         let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
-        for (read, done) in window.iter_mut().zip(&mut done) {
+        for (read, done) in together.iter_mut().zip(&mut done) {
             if read.is_empty() || read.end().is_none() {
                 continue;
             }
@@ -181,17 +180,17 @@ impl PositionalBackend {
                 tell(read, copied == read.len());
             }
         }
-        let mut is_asked_for = window.len() < in_flight::TIMED_READS_MIN;
-        for at in 0..window.len() {
-            let (read, done, index) = (&mut window[at], done[at], first + at);
+        let mut is_asked_for = together.len() < window::TIMED_READS_MIN;
+        for at in 0..together.len() {
+            let (read, done, index) = (&mut together[at], done[at], first + at);
             if done == read.len() {
                 continue;
             }
             let file = files.pin(read).map_err(|error| for_read(error, read, index))?;
             let started = (!is_asked_for && !file.answers_at_once()).then(Instant::now);
             self.read_rest(file, read, done, index)?;
-            if started.is_some_and(|started| in_flight::has_waited(started, read.len())) {
-                files.ask_for(&window[at + 1..]);
+            if started.is_some_and(|started| window::has_waited(started, read.len())) {
+                files.ask_for(&together[at + 1..]);
                 is_asked_for = true;
             }
         }

@@ -1,18 +1,4 @@
-//! Reads out of a read-only mapping.
-//!
-//! A file may be truncated under its mapping, or its device may fail, at any moment. A load then
-//! raises `SIGBUS`. Mappings that are copied from have a `sys::MapGuard`, which turns that into zeros
-//! and a mark on the mapping; every copying read looks at the mark after the copy, and if it is set
-//! reads again with `pread`, which says what is the matter. Slices come from other mappings, without
-//! a guard: zeros in the place of a lost page must never look like bytes of the file.
-//!
-//! Truncation inside a page raises no signal, but zeroes the rest of the page: where a page that was
-//! copied ends with a 0, the file is asked whether it still reaches to the end of the read.
-
-mod file_map;
-mod guarded;
-mod mapping;
-mod range;
+//! The backend that copies out of mappings.
 
 use std::fs::File;
 use std::io;
@@ -22,25 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use self::guarded::{Copied, GuardedMapping};
-use self::mapping::Mapping;
-use crate::access_hint::AccessHint;
+use super::KIND;
+use super::guarded::{Copied, GuardedMapping};
+use super::mapping::Mapping;
+use super::range::MappedRange;
 use crate::fault::Injection;
 use crate::file::HandleOwner;
 use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
-use crate::in_flight;
-use crate::positional::file_len;
+use crate::page_cache::{AccessHint, file_len, window};
 use crate::retry::{Shortfall, read_fully};
 use crate::sys::{self, PerProcess};
 use crate::{
     Access, BackendKind, BackendOptions, BackendStats, Capabilities, Error, Expectation,
     FileHandle, PageSize, Read, ReadBackend, Residency, Result,
 };
-
-pub use file_map::{FileMap, MapAdvice, Unchanging};
-pub use range::MappedRange;
-
-const KIND: BackendKind = BackendKind::Mmap;
 
 /// A read is copied in parts of this size where its pages are released.
 const RELEASE_STEP_BYTES: usize = 8 << 20;
@@ -51,7 +32,7 @@ const RELEASE_STEP_BYTES: usize = 8 << 20;
 /// page costs a fault, one after the other. Resident memory grows with the bytes touched unless
 /// [`Residency::Release`] is chosen.
 #[derive(Debug)]
-pub struct MmapBackend {
+pub(crate) struct MmapBackend {
     residency: Residency,
     cache: PerProcess<HandleCache<MappedFile>>,
     faults: Injection,
@@ -108,7 +89,7 @@ impl Cached for MappedFile {
 
 impl MmapBackend {
     /// Nothing is mapped until a file is opened.
-    pub fn new(options: &BackendOptions) -> Result<Self> {
+    pub(crate) fn new(options: &BackendOptions) -> Result<Self> {
         options.validate()?;
         let (owner, open_max) = (HandleOwner::unique(), options.open_files_max);
         let (access, page_size) = (options.access, options.page_size);
@@ -122,8 +103,7 @@ impl MmapBackend {
     }
 
     /// What the cache of mappings has done so far.
-    #[must_use]
-    pub fn handle_cache_stats(&self) -> HandleCacheStats {
+    fn handle_cache_stats(&self) -> HandleCacheStats {
         self.cache.get().stats()
     }
 
@@ -204,18 +184,18 @@ impl MmapBackend {
         mapped.expect_batch();
         let (mut at, mut rest) = (first, run);
         while !rest.is_empty() {
-            let (window, behind) = rest.split_at_mut(in_flight::window_len(rest));
-            if window.len() < in_flight::TIMED_READS_MIN {
-                self.read_each(mapped, window, at)?;
+            let (together, behind) = rest.split_at_mut(window::window_len(rest));
+            if together.len() < window::TIMED_READS_MIN {
+                self.read_each(mapped, together, at)?;
             } else {
                 let was_cold = mapped.is_cold.load(Ordering::Relaxed);
                 if was_cold {
-                    mapped.ask_for(window);
+                    mapped.ask_for(together);
                 }
-                let (leader, others) = window.split_at_mut(1);
+                let (leader, others) = together.split_at_mut(1);
                 let started = Instant::now();
                 self.read_each(mapped, leader, at)?;
-                let is_cold = in_flight::has_waited(started, leader[0].len());
+                let is_cold = window::has_waited(started, leader[0].len());
                 if is_cold && !was_cold {
                     mapped.ask_for(others);
                 }
@@ -224,7 +204,7 @@ impl MmapBackend {
                 }
                 self.read_each(mapped, others, at + 1)?;
             }
-            at += window.len();
+            at += together.len();
             rest = behind;
         }
         Ok(())

@@ -149,7 +149,7 @@ impl Plan {
     }
 
     /// The memory that it holds for the next batch: some 110 bytes for each read.
-    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+    #[cfg_attr(not(linux_device), allow(dead_code))]
     pub(crate) fn held_bytes(&self) -> usize {
         self.order.capacity() * size_of::<usize>()
             + self.requests.capacity() * size_of::<Request>()
@@ -184,13 +184,13 @@ impl Plan {
     }
 
     /// The size of all bounced requests together, each in whole pages.
-    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+    #[cfg_attr(not(linux_device), allow(dead_code))]
     pub(crate) fn bounce_bytes_sum(&self) -> usize {
         self.bounce_bytes_sum
     }
 
     /// How many requests bounce.
-    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+    #[cfg_attr(not(linux_device), allow(dead_code))]
     pub(crate) fn bounces(&self) -> usize {
         self.bounces
     }

@@ -1,7 +1,7 @@
 //! The failure that a batch reports.
 
-use crate::device::Device;
-use crate::plan::Request;
+use super::core::Device;
+use super::plan::Request;
 use crate::{Error, Read, Result};
 
 /// The failure of the earliest read. Requests run in the order of the file, not of the batch, so
