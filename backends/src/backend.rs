@@ -182,7 +182,21 @@ pub trait ReadBackendExt: ReadBackend {
         offset: u64,
         len: usize,
     ) -> Result<Buffer> {
-        read_placed(self, file, offset, len, |len| pool.take(len))
+        self.read_elements(pool, file, offset, len, 1)
+    }
+
+    /// As [`read_to_buf`](Self::read_to_buf), and the buffer's address is a multiple of
+    /// `element_align`, a power of two up to 4096. Elements that are unaligned in the file are copied
+    /// on the way.
+    fn read_elements(
+        &self,
+        pool: &BufferPool,
+        file: &FileHandle,
+        offset: u64,
+        len: usize,
+        element_align: usize,
+    ) -> Result<Buffer> {
+        read_placed(self, file, offset, len, element_align, |len| pool.take(len))
     }
 
     /// The same in [memory of its own](Buffer::unpooled), for what is kept.
@@ -199,7 +213,7 @@ pub trait ReadBackendExt: ReadBackend {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn read_to_own_buf(&self, file: &FileHandle, offset: u64, len: usize) -> Result<Buffer> {
-        read_placed(self, file, offset, len, Buffer::unpooled)
+        read_placed(self, file, offset, len, 1, Buffer::unpooled)
     }
 
     /// The concatenation of many ranges of one file, read as one batch.
@@ -247,24 +261,27 @@ fn read_placed<B: ReadBackend + ?Sized>(
     file: &FileHandle,
     offset: u64,
     len: usize,
+    element_align: usize,
     take: impl FnOnce(usize) -> Result<Buffer>,
 ) -> Result<Buffer> {
-    if len == 0 {
-        return take(0);
-    }
+    let alignment = file.alignment();
     let end = offset.saturating_add(len as u64);
-    let file_len = if file.alignment().block() > 1 { backend.len(file)? } else { end };
-    let blocks = file.blocks_around(offset..end, file_len);
-    // Both are less than a block longer than what was asked for.
-    let lead = (offset - blocks.start) as usize;
-    let whole_len = lead.saturating_add(len).max((blocks.end - blocks.start) as usize);
-    let mut buffer = take(whole_len)?;
-    let whole = backend.read_exact_at(file, blocks.start, &mut buffer);
-    buffer.narrow(lead..lead + len);
+    // A range that ends with a block needs no look at the end of the file.
+    let is_cut = len == 0 || end.is_multiple_of(alignment.block() as u64);
+    let file_len = if is_cut { end } else { backend.len(file)? };
+    let placement = alignment.place(offset..end, element_align, file_len);
+    // An end beyond any file was cut to the last offset above; the read reports it.
+    let start = placement.in_buffer().start;
+    let mut buffer = take(placement.buffer_bytes().max(start.saturating_add(len)))?;
+    if len == 0 {
+        return Ok(buffer);
+    }
+    let whole = backend.read_exact_at(file, placement.blocks().start, &mut buffer);
+    buffer.narrow(start..start + len);
     match whole {
         // The caller did not ask for the rest of the blocks, where the file may have been cut or the
         // device may have a bad sector. Only an error of the range itself is an error.
-        Err(error) if error.offset().is_some() && whole_len > len => {
+        Err(error) if error.offset().is_some() && placement.is_widened() => {
             backend.read_exact_at(file, offset, &mut buffer)?;
         }
         outcome => outcome?,

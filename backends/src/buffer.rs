@@ -56,8 +56,9 @@ impl AlignedMemory {
 /// A buffer of a [`BufferPool`](crate::BufferPool): bytes that go back to it when dropped. Or one
 /// [of its own](Buffer::unpooled).
 ///
-/// It is aligned to 4096 bytes, or 2 MiB when it is that large. Its first contents are whatever
-/// its last user left.
+/// Its memory is aligned to 4096 bytes, or to 2 MiB when it is that large; a buffer that was
+/// [narrowed](Buffer::narrow) begins somewhere in that memory. A new buffer contains the bytes that its
+/// last user left.
 pub struct Buffer {
     // `None` only while dropping.
     memory: Option<AlignedMemory>,
@@ -102,6 +103,13 @@ impl Buffer {
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.memory.as_ref().map_or(0, AlignedMemory::capacity)
+    }
+}
+
+/// So that `bytes::Bytes::from_owner` and others take a buffer.
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 

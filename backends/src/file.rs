@@ -1,7 +1,6 @@
 //! A file as a backend's caller holds it: a name and an identity, not a descriptor.
 
 use std::any::Any;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -119,29 +118,6 @@ impl FileHandle {
         self.shared.alignment
     }
 
-    /// The whole blocks of the device that a range touches, cut at the end of the file. Nothing is
-    /// copied when they are read into memory whose address agrees with the range's start modulo
-    /// [`Alignment::block`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("a");
-    /// # std::fs::write(&path, [0; 5000])?;
-    /// use ringmain_backends::{BackendKind, BackendOptions, ReadBackend, open_backend};
-    /// let backend = open_backend(BackendKind::Auto, &BackendOptions::default())?;
-    /// let file = backend.open(&path)?;
-    /// let blocks = file.blocks_around(1000..1100, 5000);
-    /// assert!(blocks.start <= 1000 && blocks.end >= 1100 && blocks.end <= 5000);
-    /// assert_eq!(blocks.start % file.alignment().block() as u64, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn blocks_around(&self, range: Range<u64>, file_len: u64) -> Range<u64> {
-        let block = self.alignment().block() as u64;
-        let end = range.end.checked_next_multiple_of(block).unwrap_or(range.end);
-        range.start - range.start % block..end.min(file_len).max(range.end)
-    }
-
     /// What the backend has attached to the file with [`new`](Self::new), if it is a `T`.
     #[must_use]
     pub fn attachment<T: Any>(&self) -> Option<&T> {
@@ -225,10 +201,4 @@ pub struct Alignment {
 impl Alignment {
     /// Nothing is asked.
     pub const NONE: Self = Self { memory: 1, offset: 1 };
-
-    /// What serves as both: memory and offset that agree modulo this need no copy.
-    #[must_use]
-    pub fn block(self) -> usize {
-        self.memory.max(self.offset).max(1)
-    }
 }

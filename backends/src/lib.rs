@@ -66,6 +66,7 @@ mod options;
 mod output;
 mod overlap;
 mod page_cache;
+mod placement;
 mod pool;
 mod populate;
 pub mod probe;
@@ -99,6 +100,7 @@ pub use options::{
     Warmth,
 };
 pub use output::OutputFile;
+pub use placement::Placement;
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
 pub use populate::populate;
 pub use read::Read;

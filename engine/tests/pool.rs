@@ -114,3 +114,20 @@ fn a_turned_view_can_have_the_pools_last_buffer() {
         });
     }
 }
+
+/// The device wrote the elements to where they are in the file modulo a block: a cast of the buffer that
+/// worked on `pread` failed on `direct` and `uring`.
+#[test]
+fn a_buffer_is_aligned_for_its_elements_on_every_backend() {
+    let (_dir, path) = file();
+    for engine in support::engines_for(&path) {
+        let kind = engine.backend().kind();
+        for offset in [0, 1, 2, 4, 4097] {
+            let array = engine.open_raw(&path, Kind::U32.into(), &[1000], offset).unwrap();
+            let buffer = array.read_buffer().unwrap();
+            let elements = bytemuck::try_cast_slice::<u8, u32>(&buffer);
+            let elements = elements.unwrap_or_else(|error| panic!("{kind}, {offset}: {error}"));
+            assert_eq!(elements.to_vec(), array.read_vec::<u32>().unwrap(), "{kind}, {offset}");
+        }
+    }
+}

@@ -95,13 +95,12 @@ impl AsyncFile {
         if len > 0 && offset.checked_add(len as u64).is_none_or(|end| end > last_end) {
             return Err(failed(Shortfall::PastEnd(self.file_len()?)));
         }
-        let align = self.device.alignment().block();
-        // `align` is at most a page, so the remainder fits and the sum does not overflow.
-        let lead = (offset % align as u64) as usize;
-        let needed = if len == 0 { 0 } else { lead + len };
-        let mut buffer = take(pool, needed.next_multiple_of(align)).await?;
-        buffer = self.fill(buffer, offset - lead as u64, needed).await?.map_err(failed)?;
-        buffer.narrow(lead..lead + len);
+        // Whole blocks, also past the end of the file: the device takes no others.
+        let placement = self.device.alignment().place(offset..offset + len as u64, 1, u64::MAX);
+        let mut buffer = take(pool, placement.buffer_bytes()).await?;
+        let needed = if len == 0 { 0 } else { placement.in_buffer().end };
+        buffer = self.fill(buffer, placement.blocks().start, needed).await?.map_err(failed)?;
+        buffer.narrow(placement.in_buffer());
         Ok(buffer)
     }
 

@@ -48,12 +48,14 @@ impl ContiguousMemmap {
     }
 
     /// Reads the elements into a buffer of the engine's pool, which goes back to it when dropped:
-    /// the fastest way, as such memory is aligned for the device and recycled.
+    /// the fastest way, as such memory is aligned for the device and recycled. The buffer begins at a
+    /// multiple of the elements' size.
     pub fn read_buffer(&self) -> Result<Buffer> {
         let len = self.nbytes();
         if self.layout().is_c_order() {
-            let (offset, pool) = (self.offset(), self.engine().pool());
-            let read = self.engine().backend().read_to_buf(pool, self.file(), offset, len);
+            let (offset, engine, align) = (self.offset(), self.engine(), self.itemsize());
+            let read =
+                engine.backend().read_elements(engine.pool(), self.file(), offset, len, align);
             return read.map_err(|error| Error::backend(self.file().path(), error));
         }
         let taken = self.engine().pool().take(len);
