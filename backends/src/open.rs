@@ -34,7 +34,8 @@ pub fn open_backend(kind: BackendKind, options: &BackendOptions) -> Result<Arc<d
         BackendKind::Auto => Arc::new(AutoBackend::new(options)?),
         BackendKind::Other(_) => {
             let reason = "another crate implements it".to_owned();
-            let way_out = "open it with that crate, and hand it to the engine as it is".to_owned();
+            let way_out =
+                "open it with that crate, and pass it to `EngineBuilder::with_backend`".to_owned();
             return Err(Error::Unavailable { backend: kind, reason, way_out });
         }
     })
@@ -44,10 +45,11 @@ pub fn open_backend(kind: BackendKind, options: &BackendOptions) -> Result<Arc<d
 #[cfg_attr(all(linux_direct, linux_uring, linux_tokio_uring), allow(dead_code))]
 pub(crate) fn not_built(backend: BackendKind, feature: &str, has_feature: bool) -> Error {
     let (reason, way_out) = if has_feature {
-        ("it exists on Linux only".to_owned(), "use `pread`, `mmap` or `auto`".to_owned())
+        ("it exists on Linux only".to_owned(), String::new())
     } else {
-        let reason = format!("this build lacks the cargo feature `{feature}`");
-        (reason, format!("build with `--features {feature}`, or use `auto`"))
+        let reason = format!("this build lacks the feature `{feature}`");
+        let line = format!("`ringmain = {{ features = [\"{feature}\"], … }}`");
+        (reason, format!("add the feature to the dependency in Cargo.toml ({line})"))
     };
     Error::Unavailable { backend, reason, way_out }
 }

@@ -47,7 +47,7 @@ impl DeviceFile {
                 let file = open_plain(kind, path)?;
                 sys::supports_uncached(&file).map_err(|error| {
                     let reason = format!("RWF_DONTCACHE is refused ({error})");
-                    unsupported(reason, "choose another cache policy, or the backend `pread`")
+                    unsupported(reason, "choose another cache policy")
                 })?;
                 Ok(DeviceFile { file, alignment: Alignment::NONE })
             }
@@ -55,7 +55,7 @@ impl DeviceFile {
                 let file = sys::open_direct(path).map_err(|source| {
                     if sys::errno_name(&source) == Some("EINVAL") {
                         let reason = "its filesystem refuses O_DIRECT".to_owned();
-                        return unsupported(reason, "use `pread`, `mmap` or `auto`");
+                        return unsupported(reason, "");
                     }
                     Error::Open { backend: kind, path: path.into(), source }
                 })?;
@@ -70,8 +70,7 @@ impl DeviceFile {
                         "O_DIRECT needs reads aligned to {asked} bytes here, and this backend can align \
                          to {asked_max} at most"
                     );
-                    let way_out =
-                        "use `pread`; if the pool or `chunk_bytes` is below 4096, raise it";
+                    let way_out = "raise the pool or `chunk_bytes` if they are below 4096 bytes";
                     return Err(unsupported(reason, way_out));
                 }
                 Ok(DeviceFile { file, alignment })

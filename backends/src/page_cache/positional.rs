@@ -234,7 +234,7 @@ fn open_uncached(backend: BackendKind, path: &Path) -> Result<File> {
         backend,
         path: path.into(),
         reason: format!("RWF_DONTCACHE is refused ({error})"),
-        way_out: "it needs Linux 6.14 and ext4 or XFS; use `pread` or `direct`".into(),
+        way_out: "use Linux 6.14 or later, and ext4 or XFS".into(),
     })?;
     Ok(file)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::operation::{NoRuntime, ReadOp, submit_no_op};
+use super::operation::{NoRuntime, ReadOp, require_runtime, submit_no_op};
 use crate::buffer::PAGE_BYTES;
 use crate::device::{DeviceFile, Limits, Progress, Step};
 use crate::handle_cache::Cached;
@@ -87,8 +87,11 @@ impl AsyncFile {
     ///
     /// # Errors
     /// [`Error::PastEnd`] where the file ends before, [`Error::Read`] where the system fails the
-    /// read, [`Error::PoolExhausted`], and [`Error::Unavailable`] outside a tokio-uring runtime.
+    /// read, [`Error::PoolExhausted`], and [`Error::Unavailable`] outside a tokio-uring runtime. In a
+    /// single-threaded runtime of tokio that is not one of tokio-uring, the latter panics: that panic is
+    /// caught, and ends a process that aborts on panics.
     pub async fn read_at(&self, offset: u64, len: usize, pool: &BufferPool) -> Result<Buffer> {
+        require_runtime().map_err(outside)?;
         let failed = |shortfall| self.error(offset, len, shortfall);
         // The kernel takes no offset past `i64::MAX`, also not in the block around the bytes.
         let last_end = (i64::MAX as u64) - PAGE_BYTES as u64;
@@ -175,7 +178,6 @@ fn outside(NoRuntime: NoRuntime) -> Error {
     Error::Unavailable {
         backend: BackendKind::TokioUring,
         reason: "an async read outside a tokio-uring runtime, or in one that has ended".into(),
-        way_out: "await it inside `tokio_uring::start`, or use a backend with blocking reads"
-            .into(),
+        way_out: "await it inside `tokio_uring::start`".into(),
     }
 }

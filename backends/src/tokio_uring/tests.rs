@@ -519,22 +519,45 @@ fn a_read_that_the_runtime_has_not_started_gives_its_buffer_back() {
     assert_eq!(pool.stats().in_use_bytes, 0);
 }
 
+/// Polls a read of ten bytes once, which must be enough.
+fn poll_read(file: &AsyncFile, pool: &BufferPool) -> crate::Result<usize> {
+    let mut read = Box::pin(file.read_at(0, 10, pool));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match read.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(outcome) => outcome.map(|bytes: Buffer| bytes.len()),
+        std::task::Poll::Pending => panic!("the read waits for a runtime that is not there"),
+    }
+}
+
+thread_local! {
+    static PANICS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The read panicked inside tokio and caught the panic, which ends a process that aborts on panics.
 #[test]
-fn an_async_read_outside_a_runtime_is_an_error() {
+fn an_async_read_outside_a_runtime_is_an_error_without_a_panic() {
+    let earlier = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.set(PANICS.get() + 1);
+        earlier(info);
+    }));
     let fixture = Fixture::new(1);
     let file = AsyncFile::open(&fixture.paths[0], CachePolicy::Buffered).unwrap();
-    let poll_once = |pool: &BufferPool| {
-        let mut read = Box::pin(file.read_at(0, 10, pool));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        match read.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(outcome) => outcome.map(|bytes: Buffer| bytes.len()),
-            std::task::Poll::Pending => panic!("it waits for what cannot come"),
-        }
-    };
     let pool = pool(4096);
-    assert!(matches!(poll_once(&pool), Err(Error::Unavailable { .. })));
+    assert!(matches!(poll_read(&file, &pool), Err(Error::Unavailable { .. })));
     let _all = pool.take(4096).unwrap();
-    assert!(matches!(poll_once(&pool), Err(Error::Unavailable { .. })));
+    assert!(matches!(poll_read(&file, &pool), Err(Error::Unavailable { .. })));
+    assert_eq!(PANICS.get(), 0, "a panic was caught");
+}
+
+/// tokio-uring cannot be asked whether a runtime of tokio is one of its own.
+#[test]
+fn an_async_read_in_another_runtime_of_tokio_is_an_error() {
+    let fixture = Fixture::new(1);
+    let file = AsyncFile::open(&fixture.paths[0], CachePolicy::Buffered).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let _inside = runtime.enter();
+    assert!(matches!(poll_read(&file, &pool(4096)), Err(Error::Unavailable { .. })));
 }
 
 #[test]
