@@ -429,7 +429,7 @@ fn named(source: &io::Error) -> String {
 fn open_hint(source: &io::Error) -> &'static str {
     match crate::sys::errno_name(source) {
         Some("EMFILE") => {
-            "; this process has no file descriptors left: lower the handle cache or raise \
+            "; this process has no file descriptors left: lower `open_files_max` or raise \
              RLIMIT_NOFILE (`ulimit -n`)"
         }
         Some("ENFILE") => "; the whole system has no file descriptors left (fs.file-max)",
@@ -443,7 +443,7 @@ fn read_hint(source: &io::Error) -> &'static str {
     match crate::sys::errno_name(source) {
         Some("EIO") => "; the device reported a read error (see `dmesg`)",
         Some("EMFILE") => open_hint(source),
-        Some("ENOMEM") => "; the kernel had no memory for the request: lower the queue depth",
+        Some("ENOMEM") => "; the kernel has no memory for the request: lower the queue depth",
         _ => "",
     }
 }
@@ -462,7 +462,7 @@ fn mapping_hint(operation: &str, source: &io::Error) -> String {
         ("map", Some("ENOMEM")) => {
             "; there is no address space for it, or vm.max_map_count is reached".into()
         }
-        ("release", Some("EINVAL")) => "; pages that are locked stay: unlock them first".into(),
+        ("release", Some("EINVAL")) => "; the pages are locked: unlock them first".into(),
         _ => String::new(),
     }
 }

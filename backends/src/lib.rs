@@ -59,6 +59,8 @@ mod gds;
 mod handle_cache;
 mod home_process;
 mod memory;
+#[cfg(all(test, linux_rings))]
+mod messages;
 mod metered;
 mod mmap;
 mod open;

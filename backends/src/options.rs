@@ -77,19 +77,24 @@ impl BackendOptions {
     /// Refuses what cannot work, before anything is opened.
     pub(crate) fn validate(&self) -> Result<()> {
         let bounds = [
-            ("open_files_max", self.open_files_max, 1 << 20),
-            ("depth_max", self.depth_max, 32768), // IORING_MAX_ENTRIES
-            ("threads_max", self.threads_max, 1024),
-            ("rings_max", self.rings_max, 1 << 16),
+            ("open_files_max", self.open_files_max, 1 << 20, "it can be 1 to 1048576"),
+            // IORING_MAX_ENTRIES
+            ("depth_max", self.depth_max, 32768, "it can be 1 to 32768"),
+            ("threads_max", self.threads_max, 1024, "it can be 1 to 1024"),
+            ("rings_max", self.rings_max, 1 << 16, "it can be 1 to 65536"),
         ];
-        for (option, value, max) in bounds {
-            if value == 0 || value > max {
-                return Err(invalid(option, value, "it must be at least 1 and not absurdly large"));
+        for (option, value, max, reason) in bounds {
+            if !(1..=max).contains(&value) {
+                return Err(invalid(option, value, reason));
             }
         }
         let chunk = self.chunk_bytes;
         if !chunk.is_power_of_two() || !(4096..=1 << 30).contains(&chunk) {
-            return Err(invalid("chunk_bytes", chunk, "it must be a power of two, 4 KiB to 1 GiB"));
+            return Err(invalid(
+                "chunk_bytes",
+                chunk,
+                "it can be a power of two from 4096 to 1073741824",
+            ));
         }
         Ok(())
     }

@@ -100,7 +100,7 @@ pub(crate) fn shortfall_at_end(file: &File, end: u64) -> Shortfall {
         Ok(len) if len < end => Shortfall::PastEnd(len),
         Ok(_) => io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            "the file system returned no bytes before the end of the file",
+            "the filesystem returned no bytes before the end of the file",
         )
         .into(),
         Err(error) => error.into(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::advised::Advised;
 use super::detour::lacks_descriptors;
-use super::report::{AdviceReport, AutoReport, reason_for, rejected};
+use super::report::{AdviceReport, AutoReport, rejected};
 use super::route::FileRoute;
 use super::warmth;
 use crate::file::HandleOwner;
@@ -76,9 +76,8 @@ impl AutoBackend {
             .map(|advised| advised.backend.kind())
             .or_else(|| device.as_ref().map(|device| device.kind()))
             .unwrap_or(BackendKind::Pread);
-        let reason = reason_for(choice, &lacking, advice.as_ref());
-        event!(debug, %choice, %reason, "auto chose its backends");
-        let report = AutoReport { choice, reason, rejected: lacking, profile: advice };
+        let report = AutoReport::new(choice, lacking, advice);
+        event!(debug, %choice, reason = %report.reason, "auto chose its backends");
         let refusal = PerProcess::new(|inherited: Option<&OnceLock<Lacking>>| {
             inherited.cloned().unwrap_or_default()
         });
@@ -119,8 +118,7 @@ impl AutoBackend {
         if report.choice == BackendKind::Pread {
             self.cache.open(path)?;
         }
-        report.reason = reason_for(report.choice, &report.rejected, report.profile.as_ref());
-        Ok(report)
+        Ok(AutoReport::new(report.choice, report.rejected, report.profile))
     }
 
     /// What is remembered of a file; `None` for a handle of another backend.
@@ -265,8 +263,7 @@ impl ReadBackend for AutoBackend {
             return Some(self.report.explain(self.routes));
         }
         let choice = self.device().kind();
-        let reason = reason_for(choice, &self.report.rejected, None);
-        let report = AutoReport { choice, reason, rejected: Vec::new(), profile: None };
+        let report = AutoReport::new(choice, self.report.rejected.clone(), None);
         Some(format!("{}{}", report.explain(self.routes), route.explain()))
     }
 

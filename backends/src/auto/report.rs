@@ -20,16 +20,26 @@ pub struct AutoReport {
 }
 
 impl AutoReport {
+    /// The report on a choice: the reason follows from what was not possible.
+    pub(crate) fn new(
+        choice: BackendKind,
+        rejected: Vec<Lacking>,
+        advice: Option<AdviceReport>,
+    ) -> Self {
+        let reason = reason_for(choice, &rejected, advice.as_ref());
+        Self { choice, reason, rejected, profile: advice }
+    }
+
     /// How files are read, in a sentence.
-    pub(super) fn explain(&self, routes: bool) -> String {
+    pub(crate) fn explain(&self, routes: bool) -> String {
         let Self { choice, reason, profile, .. } = self;
         if *choice == BackendKind::Pread || profile.as_ref().is_some_and(|it| it.is_used) || !routes
         {
             return format!("all reads with `{choice}`: {reason}");
         }
         format!(
-            "what the page cache has is copied from it with `pread`, the rest is read from the \
-             device with `{choice}`: {reason}"
+            "data in the page cache is copied from there with `pread`, and other data is read from \
+             the device with `{choice}`: {reason}"
         )
     }
 }
@@ -66,17 +76,15 @@ fn serialize_rejected<S: serde::Serializer>(
     serializer.collect_seq(rejected)
 }
 
-pub(super) fn reason_for(
-    choice: BackendKind,
-    rejected: &[Lacking],
-    advice: Option<&AdviceReport>,
-) -> String {
+fn reason_for(choice: BackendKind, rejected: &[Lacking], advice: Option<&AdviceReport>) -> String {
     let what = match (choice, advice) {
         (_, Some(AdviceReport { path, is_used: true, reason })) => {
             return format!("the profile {} says {reason}", path.display());
         }
-        (BackendKind::Uring, _) => "batched O_DIRECT reads reach cold data fastest",
-        (BackendKind::Direct, _) => "O_DIRECT through threads comes next on cold data",
+        (BackendKind::Uring, _) => "batched O_DIRECT reads are the fastest way to cold data",
+        (BackendKind::Direct, _) => {
+            "O_DIRECT reads by several threads are the next fastest way to cold data"
+        }
         _ => "positional reads work everywhere",
     };
     let text = rejected.iter().fold(what.to_owned(), |text, Lacking { what, reason }| {

@@ -124,19 +124,18 @@ impl FileRoute {
     pub(super) fn explain(&self) -> String {
         let mut text = String::new();
         if self.is_device_only.load(Ordering::Relaxed) {
-            return "; this file was deleted or replaced, so all of it is read from the device"
-                .into();
+            return "; this file was deleted or replaced, so all reads go to the device".into();
         }
         if self.is_unknown() {
-            text += "; the kernel does not say what the page cache has of this file (cachestat(2) \
-                     needs Linux 6.5, and a file that is your own or that you may write), so some \
+            text += "; the kernel does not say which parts of this file are in the page cache \
+                     (cachestat(2) needs Linux 6.5, and a file that you own or may write), so some \
                      reads try the page cache first";
         }
         if self.is_kept() {
-            text += "; what is read stays in the page cache, to be read from memory the next time";
+            text += "; data that is read stays in the page cache for the next time";
         }
         let percent = self.estimate.cached_percent();
-        text + &format!("; about {percent} % of it is taken for cached")
+        text + &format!("; about {percent} % of it is believed to be cached")
     }
 
     /// The way of a read. `dice` gives any number, another one for each read, and `ask` asks the

@@ -22,5 +22,5 @@ pub(crate) use file::DeviceFile;
 #[cfg(linux_rings)]
 pub(crate) use lanes::{LaneMemory, Lanes, Part, Verdict};
 pub(crate) use plan::{Limits, Plan, Request, Target};
-pub(crate) use progress::{Progress, Step};
+pub(crate) use progress::{Progress, Step, no_progress};
 pub(crate) use request::scatter;

@@ -68,7 +68,7 @@ impl Progress {
             self.reached = arrived;
             self.patience.renew();
         } else if !self.patience.spend() {
-            return Step::Failed(arrived, at_no_progress().into());
+            return Step::Failed(arrived, no_progress().into());
         }
         Step::Again
     }
@@ -85,11 +85,8 @@ impl Progress {
     }
 }
 
-fn at_no_progress() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::UnexpectedEof,
-        "the filesystem returned less than a block again and again",
-    )
+pub(crate) fn no_progress() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the filesystem keeps returning less than a block")
 }
 
 #[cfg(test)]
