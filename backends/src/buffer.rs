@@ -16,8 +16,8 @@ pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Every buffer begins at a multiple of this, which serves any device that asks for no more.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// Memory of a fixed size that came from the operating system zeroed and untouched: what nobody
-/// writes to costs nothing.
+/// Memory of a fixed size that the operating system gave zeroed and untouched: pages that are never
+/// written cost nothing.
 #[derive(Debug)]
 pub(crate) struct AlignedMemory {
     map: MmapMut,

@@ -1,11 +1,11 @@
-//! A bounded cache of open files (or mappings), the least recently used going first (those used
-//! since a file was last opened count as equally recent).
+//! A bounded cache of open files (or mappings). It evicts the least recently used file first; files
+//! used since a file was last opened count as equally recent.
 //!
-//! A fixed array of slots, each behind a lock that is only ever *tried*. Using a cached file is
-//! one attempt to read-lock its slot, and the guard is what keeps it from being evicted; nobody
-//! waits for a lock, so threads on different files do not meet at all. There is no list to keep
-//! in order: a slot knows when it was last used, and a miss looks through the slots for the
-//! oldest one that nobody holds. The bound holds by construction, as a slot has one file at most.
+//! A fixed array of slots, each behind a lock that is only ever *tried*. Using a cached file is one
+//! attempt to read-lock its slot, and the guard keeps the file from being evicted. No thread waits
+//! for a lock, so threads on different files do not meet at all. There is no list to keep in order:
+//! a slot knows when it was last used, and a miss looks through the slots for the oldest one that
+//! is not in use. The bound holds by construction, as a slot has one file at most.
 
 use std::fmt;
 use std::fs::File;
@@ -50,7 +50,7 @@ pub(crate) struct HandleCache<T> {
     keys: Box<[AtomicU64]>,
     slots: Box<[Slot<T>]>,
     /// Counts the files that were opened. It is the clock of `Slot::used_at`: a hit only notes it,
-    /// so threads that find their files open write to nothing that they share.
+    /// so threads that find their files open do not write to shared memory.
     clock: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
@@ -69,7 +69,7 @@ struct Slot<T> {
 
 struct Entry<T> {
     identity: FileIdentity,
-    /// Different for every file that was ever in any slot: says whether a slot's file changed.
+    /// Different for every file that was ever in any slot, so that a change of a slot's file shows.
     serial: u64,
     value: T,
 }
@@ -79,7 +79,7 @@ struct Entry<T> {
 pub struct HandleCacheStats {
     /// Uses of a file that was open.
     pub hits: u64,
-    /// Files that had to be opened.
+    /// Files that were not open and had to be opened.
     pub misses: u64,
     /// Files closed to make room.
     pub evictions: u64,
@@ -145,7 +145,7 @@ impl<T: Cached> HandleCache<T> {
         }
     }
 
-    /// A cache beside another one of the same owner: it takes the handles of both.
+    /// A cache beside another one of the same owner. It accepts the handles of both.
     pub(crate) fn beside(self) -> Self {
         Self { hint: 1, ..self }
     }
@@ -154,7 +154,7 @@ impl<T: Cached> HandleCache<T> {
     pub(crate) fn open(&self, path: &Path) -> Result<FileHandle> {
         let open_error = |source| Error::Open { backend: self.backend, path: path.into(), source };
         let metadata = path.metadata().map_err(open_error)?;
-        // Asked before opening: opening a pipe would wait for a writer.
+        // Checked before opening: opening a pipe would wait for a writer.
         if let Some(what) = sys::not_a_file(metadata.file_type()) {
             return Err(Error::NotAFile { backend: self.backend, path: path.into(), what });
         }
@@ -206,8 +206,8 @@ impl<T: Cached> HandleCache<T> {
             file.slot(self.hint).store(pin.slot, Ordering::Relaxed);
             return Ok(Some(pin));
         }
-        // The same file may come back with another index or state. It is kept as what the handle
-        // knows it by, or the handle would not find it the next time.
+        // The same file may come back with another index or state. It is kept under the handle's
+        // identity, or the handle would not find it the next time.
         let as_known = |found| {
             if expected.is_found_again(&found) { file.identity().clone() } else { found }
         };
@@ -223,8 +223,7 @@ impl<T: Cached> HandleCache<T> {
         Ok(Some(pin))
     }
 
-    /// Opens the file again, in place of what is kept for it. Users of the old one are not
-    /// disturbed.
+    /// Opens the file again, in place of the cached one. Users of the old one are not disturbed.
     pub(crate) fn renew(&self, file: &FileHandle, stale: Pinned<'_, T>) -> Result<Pinned<'_, T>> {
         let open_error =
             |source| Error::Open { backend: self.backend, path: file.path().into(), source };
@@ -232,7 +231,7 @@ impl<T: Cached> HandleCache<T> {
         let metadata = stale.file().metadata().map_err(open_error)?;
         let expected = sys::identity(stale.file(), &metadata).map_err(open_error)?;
         self.keys[stale.slot].store(0, Ordering::Release);
-        // The oldest of all: the next miss takes it, once nobody holds it.
+        // The oldest of all: the next miss takes it, once it is not in use.
         self.slots[stale.slot].used_at.store(stale.slot as u64, Ordering::Relaxed);
         drop(stale);
         self.waiting(|| self.try_acquire_as(file, &expected))
@@ -281,10 +280,10 @@ impl<T: Cached> HandleCache<T> {
         (0..self.keys.len()).filter(matches).find_map(|at| self.pin(at, identity))
     }
 
-    /// The slot's file, if it is that one and nobody is changing it.
+    /// The slot's file, if it is that one and no thread is changing it.
     fn pin(&self, index: usize, identity: &FileIdentity) -> Option<Pinned<'_, T>> {
         let slot = self.slots.get(index)?;
-        // A renewed slot still has its file for those who hold it, but is not to be used again.
+        // A renewed slot keeps its file for its current users, but must not be used again.
         if self.keys[index].load(Ordering::Acquire) != identity.key() {
             return None;
         }
@@ -300,8 +299,8 @@ impl<T: Cached> HandleCache<T> {
         Some(Pinned { entry, slot: index })
     }
 
-    /// Opens the path into the least recently used slot; `None` when all are in use. `as_known` says
-    /// by which identity to keep what was found.
+    /// Opens the path into the least recently used slot; `None` when all are in use. `as_known`
+    /// returns the identity to keep for the file that was found.
     fn insert(
         &self,
         path: &Path,
@@ -326,7 +325,8 @@ impl<T: Cached> HandleCache<T> {
             .map(|entry| Pinned { entry, slot: index }))
     }
 
-    /// Opens a file; out of descriptors, it closes idle ones of its own until it can.
+    /// Opens a file. If there are no descriptors left, it closes idle files of this cache until it
+    /// can.
     fn open_file(&self, path: &Path) -> Result<(FileIdentity, T)> {
         loop {
             match self.try_open_file(path) {
@@ -344,7 +344,7 @@ impl<T: Cached> HandleCache<T> {
 
     fn try_open_file(&self, path: &Path) -> Result<(FileIdentity, T)> {
         let open_error = |source| Error::Open { backend: self.backend, path: path.into(), source };
-        // Looked at before it is opened, here too: by now the path may name a pipe.
+        // Checked before opening, here too: the path may be a pipe by now.
         let before = path.metadata().map_err(open_error)?;
         if let Some(what) = sys::not_a_file(before.file_type()) {
             return Err(Error::NotAFile { backend: self.backend, path: path.into(), what });
@@ -374,7 +374,7 @@ impl<T: Cached> HandleCache<T> {
         self.oldest(Option::is_some)
     }
 
-    /// The least recently used slot that nobody holds and that `accepts`.
+    /// The least recently used slot that is not in use and that `accepts`.
     fn oldest(&self, accepts: impl Fn(&Option<Entry<T>>) -> bool) -> Option<Vacancy<'_, T>> {
         let used_at = |index: usize| (self.slots[index].used_at.load(Ordering::Relaxed), index);
         let mut passed = None;
@@ -398,8 +398,8 @@ fn is_out_of_descriptors(error: &Error) -> bool {
     matches!(sys::errno_name(source), Some("EMFILE" | "ENFILE"))
 }
 
-// A panic under one of these locks leaves the entry as it was or empty, so a poisoned lock is as
-// good as another.
+// A panic under one of these locks leaves the entry unchanged or empty, so a poisoned lock can be
+// used.
 
 fn try_read<T>(lock: &RwLock<T>) -> Option<RwLockReadGuard<'_, T>> {
     match lock.try_read() {
@@ -428,7 +428,7 @@ pub(crate) fn open_plain(backend: BackendKind, path: &Path) -> Result<File> {
     File::open(path).map_err(|source| Error::Open { backend, path: path.into(), source })
 }
 
-/// Puts a failed [`HandleCache::acquire`] into the terms of the read it was for.
+/// The error of a failed [`HandleCache::acquire`] as the error of the read that needed the file.
 pub(crate) fn for_read(error: Error, read: &crate::Read<'_>, index: usize) -> Error {
     match error {
         Error::Open { backend, source, .. } => read.error(backend, index, source),

@@ -1,4 +1,4 @@
-//! Whole files in memory: what every other backend is compared with.
+//! Whole files in memory. The tests compare every other backend with it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

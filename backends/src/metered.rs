@@ -29,8 +29,8 @@ pub struct MeteredBackend {
     latency: LatencyCounters,
 }
 
-/// Of batches with fewer reads than this, one in [`TIMED_EVERY`] is timed: the clock costs 50 ns, and
-/// the copy of a few bytes not much more.
+/// Of batches with fewer reads than this, one in [`TIMED_EVERY`] is timed: the clock costs 50 ns,
+/// and copying a few bytes costs not much more.
 const TIMED_READS: usize = 8;
 const TIMED_EVERY: u64 = 16;
 
@@ -69,7 +69,7 @@ impl MeteredBackend {
     }
 }
 
-/// A number that goes on with every batch of a thread.
+/// A number that grows with every batch of the thread.
 fn turn() -> u64 {
     use std::cell::Cell;
     thread_local! {
@@ -100,7 +100,8 @@ impl ReadBackend for MeteredBackend {
         Ok(mapped)
     }
 
-    /// What the backend counted. If it counts nothing, it has only one way, and all reads went that way.
+    /// The counts of the inner backend. If it does not count, it has only one way, and all reads
+    /// went that way.
     fn stats(&self) -> BackendStats {
         let mut stats = self.inner.stats();
         if stats.cache == Traffic::default() && stats.device == Traffic::default() {

@@ -1,4 +1,4 @@
-//! From a name to a backend that runs.
+//! Opens a backend by name.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::{
     uring,
 };
 
-/// Opens a backend by name. One that cannot run here says why and what to do; only `auto` falls
-/// back to another.
+/// Opens a backend by name. The error of a backend that cannot run here says why, and what to do.
+/// Only `auto` falls back to another.
 ///
 /// ```
 /// use std::path::Path;
@@ -41,7 +41,7 @@ pub fn open_backend(kind: BackendKind, options: &BackendOptions) -> Result<Arc<d
     })
 }
 
-/// The answer of a backend that was not compiled in.
+/// The error of a backend that was not compiled in.
 #[cfg_attr(all(linux_direct, linux_uring, linux_tokio_uring), allow(dead_code))]
 pub(crate) fn not_built(backend: BackendKind, feature: &str, has_feature: bool) -> Error {
     let (reason, way_out) = if has_feature {

@@ -1,10 +1,10 @@
-//! The bounds and policies of a backend, all with defaults that work.
+//! The bounds and policies of a backend. Every default works.
 
 use std::path::PathBuf;
 
 use crate::{BackendKind, BufferPool, Error, PoolOptions, Result, sys};
 
-/// How a backend is to behave. Every bound works at 1 (memory: at 4096 bytes).
+/// How a backend behaves. Every bound works at 1 (memory: at 4096 bytes).
 ///
 /// ```
 /// use ringmain_backends::{BackendKind, BackendOptions, open_backend};
@@ -29,9 +29,9 @@ pub struct BackendOptions {
     pub chunk_bytes: usize,
     /// Whether `uring` and `tokio-uring` go through the page cache.
     pub cache_policy: CachePolicy,
-    /// What `mmap` does with the pages it has read.
+    /// What `mmap` does with pages after reading them.
     pub residency: Residency,
-    /// The pages that `mmap` wants for its mappings.
+    /// The size of the pages that `mmap` asks for.
     pub page_size: PageSize,
     /// In which order files are read through the page cache.
     pub access: Access,
@@ -74,7 +74,7 @@ impl BackendOptions {
         }
     }
 
-    /// Refuses what cannot work, before anything is opened.
+    /// Refuses options that cannot work, before anything is opened.
     pub(crate) fn validate(&self) -> Result<()> {
         let bounds = [
             ("open_files_max", self.open_files_max, 1 << 20, "it can be 1 to 1048576"),
@@ -110,7 +110,7 @@ pub enum CachePolicy {
     /// `O_DIRECT`: the device writes into the caller's memory, the cache stays as it was.
     #[default]
     Direct,
-    /// Through the page cache, like everybody else.
+    /// Through the page cache, like ordinary reads.
     Buffered,
     /// Through the page cache, and out of it again at once (`RWF_DONTCACHE`).
     Uncached,
@@ -127,7 +127,7 @@ impl CachePolicy {
     }
 }
 
-/// What a mapping does with pages that have been read.
+/// What a mapping does with its pages after a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Residency {
     /// They stay resident until the kernel wants them back: fastest when warm, but the resident
@@ -142,11 +142,12 @@ pub enum Residency {
 /// How large the pages of a mapping are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageSize {
-    /// As the kernel sees fit.
+    /// The kernel chooses.
     #[default]
     Base,
     /// Huge pages where kernel and filesystem have them (`MADV_HUGEPAGE`): fewer faults and fewer
-    /// misses of the TLB, but a fault on cold data brings in 2 MiB. Elsewhere the wish is ignored.
+    /// misses of the TLB, but a fault on cold data brings in 2 MiB. Elsewhere the option is
+    /// ignored.
     Huge,
 }
 
@@ -167,8 +168,8 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Warmth {
     /// Data stays if the caller says that it will be read again (epochs do) and it fits into the
-    /// memory that is available, control groups included. Other data leaves the cache as it was, but
-    /// for small single reads that follow one another: these get the kernel's readahead.
+    /// memory that is available, control groups included. Other data does not enter the cache,
+    /// except by small single reads that follow one another: these use the kernel's readahead.
     #[default]
     Auto,
     /// Everything that is read stays, as long as the kernel has room for it.
@@ -202,7 +203,7 @@ pub struct AdvisedBackend {
     pub reason: String,
 }
 
-/// What a caller knows about how files are going to be read; see [`ReadBackend::expect`].
+/// How a caller is going to read files; see [`ReadBackend::expect`].
 ///
 /// [`ReadBackend::expect`]: crate::ReadBackend::expect
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

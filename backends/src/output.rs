@@ -1,4 +1,4 @@
-//! A file that is there whole or not at all, written by position.
+//! A file that exists whole or not at all, written by position.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -58,14 +58,13 @@ struct Direct {
 }
 
 impl OutputFile {
-    /// Begins a file beside `path`, of a name that nobody else has. An error if a directory has
-    /// that path.
+    /// Begins a file beside `path`, with a unique name. An error if there is a directory at `path`.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let path = path.as_ref();
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         if path.is_dir() {
-            // Else it would be known only when everything is written.
+            // Otherwise the error would come only when everything is written.
             return Err(io::ErrorKind::IsADirectory.into());
         }
         loop {
@@ -75,7 +74,7 @@ impl OutputFile {
             let options = OpenOptions::new().read(true).write(true).create_new(true).to_owned();
             match options.open(&temporary) {
                 Ok(file) => return Ok(Self::new(file, &temporary, name)),
-                // Left by a process of that number that has crashed.
+                // Left by a crashed process with the same id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -99,8 +98,8 @@ impl OutputFile {
         Ok(output)
     }
 
-    /// A file for what is needed only now, on the device that `path` would be on. It is never
-    /// completed. On Unix it has no name, so that it is gone even if the process is killed.
+    /// A temporary file on the device that `path` would be on. It is never completed. On Unix it
+    /// has no name, so that it is gone even if the process is killed.
     pub fn scratch(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut output = Self::create(path)?;
         if cfg!(unix) {
@@ -109,14 +108,14 @@ impl OutputFile {
         Ok(output)
     }
 
-    /// What offset and length of a write must be multiples of to go past the page cache; 1 if it goes
-    /// through it anyway.
+    /// The alignment that offset and length of a write need to go past the page cache; 1 if all
+    /// writes go through it.
     #[must_use]
     pub fn alignment(&self) -> usize {
         self.direct.as_ref().map_or(1, |direct| direct.offset)
     }
 
-    /// Writes all the bytes at an offset; what lies between the end and the offset becomes zeros.
+    /// Writes all the bytes at an offset. A gap between the end and the offset becomes zeros.
     pub fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
             match sys::write_at(self.file_for(bytes, offset)?, bytes, offset) {
@@ -208,9 +207,9 @@ fn temporary_name(name: &OsStr, suffix: &str) -> OsString {
     temporary
 }
 
-/// Makes the new name last. Some systems let no directory be opened, and some file systems none be
-/// synced (FUSE, network shares): there the name becomes durable when the system gets to it, still
-/// after the contents. Any other failure may mean that the name is lost, and is told.
+/// Makes the new name last. Some systems cannot open a directory, and some filesystems cannot sync
+/// one (FUSE, network shares): there the name becomes durable later, still after the contents. Any
+/// other failure may mean that the name is lost, and is reported.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let synced = File::open(dir.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());

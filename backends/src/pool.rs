@@ -18,7 +18,7 @@ use crate::{Error, HomeProcess, Result};
 pub struct PoolOptions {
     /// The hard limit on the memory of all buffers, handed out and idle together. At least 4096.
     pub limit_bytes: usize,
-    /// What a caller gets when the limit is reached.
+    /// What happens when the limit is reached.
     pub when_spent: WhenSpent,
 }
 
@@ -36,7 +36,7 @@ impl Default for PoolOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenSpent {
     /// Waits until another caller drops a buffer, then fails with [`Error::PoolExhausted`]: a
-    /// thread that waits for a buffer which it holds itself must not wait for ever.
+    /// thread that waits for a buffer that it holds itself must not wait forever.
     Wait {
         /// How long.
         timeout: Duration,
@@ -111,8 +111,8 @@ impl BufferPool {
         Shelf::take(self.shelf.get(), len, Duration::ZERO)
     }
 
-    /// Memory for a backend to bounce reads through, for the time of a batch: `wanted` bytes, or
-    /// what can be spared, but no less than `least`. Both are powers of two.
+    /// Memory for a backend to bounce reads through during a batch: `wanted` bytes, or as many as
+    /// the pool can spare, but no fewer than `least`. Both are powers of two.
     #[cfg(linux_uring)]
     pub(crate) fn lend(&self, wanted: usize, least: usize) -> Option<Loan> {
         let shelf = self.shelf.get();
@@ -183,7 +183,7 @@ impl fmt::Debug for BufferPool {
 pub(crate) struct Loan {
     // `None` only while it is made.
     buffer: Option<Buffer>,
-    /// What it counts for; the buffer may be smaller.
+    /// The bytes that it counts for; the buffer may be smaller.
     bytes: usize,
     shelf: Arc<Shelf>,
 }
@@ -216,7 +216,7 @@ fn loan_bytes(left: usize, wanted: usize, least: usize) -> Option<usize> {
 pub(crate) struct Shelf {
     home: HomeProcess,
     limit_bytes: usize,
-    /// What is lent to batches; a part of the state's `in_use_bytes`.
+    /// The bytes that are lent to batches; a part of the state's `in_use_bytes`.
     #[cfg(linux_uring)]
     lent_bytes: AtomicUsize,
     state: Mutex<State>,
@@ -255,7 +255,7 @@ impl Shelf {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing under the lock leaves it half changed, so a poisoned one is as good.
+        // No code under the lock leaves the state half changed, so a poisoned lock can be used.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -330,7 +330,7 @@ impl State {
         Ok(Some(memory))
     }
 
-    /// Unmaps at least so many idle bytes, the longest idle first.
+    /// Unmaps at least this many idle bytes, the longest idle first.
     fn trim(&mut self, bytes: usize) {
         let mut trimmed = 0;
         let keep_from = self.idle.iter().position(|memory| {

@@ -1,4 +1,5 @@
-//! What this kernel, this filesystem and this device can do: found by trying, not by version.
+//! What this kernel, this filesystem and this device can do. It is found out by trying, not by
+//! version.
 
 use std::fs::File;
 use std::ops::Range;
@@ -200,9 +201,9 @@ impl CacheSampler {
         Ok(Self { file })
     }
 
-    /// Whether the page that covers this range of bytes is cached. The look leaves the page cache as
-    /// it was: the kernel brings in a page that it misses, so that page is dropped again. A device
-    /// that delivers the page before the kernel gives up on it makes it look cached, which is rare.
+    /// Whether the page that covers this range of bytes is cached. The page cache stays unchanged:
+    /// the kernel brings in a missing page, so that page is dropped again. A device that delivers
+    /// the page before the kernel gives up on it makes it look cached, which is rare.
     pub fn is_cached(&self, page: Range<u64>) -> std::io::Result<bool> {
         let first_byte = &mut [0];
         match sys::read_cached_now(&self.file, first_byte, page.start) {
@@ -219,7 +220,7 @@ impl CacheSampler {
 }
 
 /// Asks the kernel to forget what it has cached of the range. It keeps pages that are dirty or
-/// that somebody has mapped: [`cached_pages_in`] tells.
+/// mapped; [`cached_pages_in`] counts those that are left.
 pub fn drop_cached(file: &File, range: Range<u64>) -> std::io::Result<()> {
     sys::release_cached(file, range)
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::sys;
 
-/// Calls without progress before a read is given up.
+/// Calls without progress after which a read fails.
 pub(crate) const RETRIES_MAX: u32 = 64;
 
-/// Counts the calls that brought nothing.
+/// Counts the calls that brought no bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     spent: u32,
@@ -35,7 +35,7 @@ impl Patience {
             return false;
         }
         if name == Some("EAGAIN") && self.spent > 4 {
-            // The kernel lacks something for the moment; asking at once again would spin.
+            // The kernel lacks a resource for the moment; asking again at once would spin.
             std::thread::sleep(Duration::from_micros(u64::from(self.spent) * 50));
         }
         true
@@ -94,7 +94,7 @@ pub(crate) fn read_fully(
     Ok(())
 }
 
-/// What a read of nothing means: the end of the file, unless the file says otherwise.
+/// What a read of no bytes means: the end of the file, unless the file is longer.
 pub(crate) fn shortfall_at_end(file: &File, end: u64) -> Shortfall {
     match sys::file_len(file) {
         Ok(len) if len < end => Shortfall::PastEnd(len),

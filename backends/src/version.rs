@@ -62,7 +62,7 @@ impl FileVersion {
     pub(crate) fn found_by(backend: BackendKind, path: &Path) -> Result<Self> {
         let open_error = |source| Error::Open { backend, path: path.into(), source };
         let metadata = path.metadata().map_err(open_error)?;
-        // Asked before opening: opening a pipe would wait for a writer.
+        // Checked before opening: opening a pipe would wait for a writer.
         if let Some(what) = sys::not_a_file(metadata.file_type()) {
             return Err(Error::NotAFile { backend, path: path.into(), what });
         }

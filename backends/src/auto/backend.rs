@@ -22,7 +22,7 @@ use crate::{
     FileHandle, Lacking, Read, ReadBackend, Result, Warmth, direct, uring,
 };
 
-/// Chooses for every read: what is in the page cache is copied from it, the rest is read from the
+/// Chooses for every read: cached data is copied from the page cache, other data is read from the
 /// device by the fastest backend that this machine allows. A file whose filesystem refuses direct
 /// reads, at `open` or later, is read with `pread`.
 ///
@@ -97,7 +97,7 @@ impl AutoBackend {
         })
     }
 
-    /// What would read this file, and why: its filesystem may refuse what the machine allows, or
+    /// The backend that would read this file, and why: its filesystem may refuse direct reads, or
     /// be another one than the advice is about.
     pub(crate) fn report_for(&self, path: &Path) -> Result<AutoReport> {
         let mut report = self.report.clone();
@@ -216,7 +216,7 @@ impl ReadBackend for AutoBackend {
                 reads => self.read_many(reads, may_use_cache),
             };
             match outcome {
-                // A file that has left the device or the cache stays away, so this ends.
+                // A file that has left the device or the cache does not return, so this ends.
                 Err(error) if self.leave_device(&error, reads) => {}
                 Err(error) if self.leave_cache(&error, reads) => {}
                 Err(error) if may_use_cache && lacks_descriptors(&error) => may_use_cache = false,
@@ -225,7 +225,8 @@ impl ReadBackend for AutoBackend {
         }
     }
 
-    /// Only what is kept is read ahead: other cold data is not going to be read from the page cache.
+    /// Reads ahead only data that is kept: other cold data is not going to be read from the page
+    /// cache.
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         if self.route_of(file).is_some_and(FileRoute::is_kept) {
             return self.cache.prefetch(file, range);

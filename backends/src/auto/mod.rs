@@ -1,6 +1,6 @@
 //! The backend that chooses for every read.
 //!
-//! What the page cache has is copied from it, by `pread`. The rest is read from the device, past
+//! Data in the page cache is copied from there by `pread`. Other data is read from the device, past
 //! the page cache, by `uring` or `direct`. A batch that needs both has both at once: the device
 //! reads are submitted first, and the cached ranges are copied while these are in flight.
 

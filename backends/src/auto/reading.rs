@@ -22,8 +22,8 @@ const BRING_FACTOR: u64 = 2;
 /// Of the single reads that are believed to be cached, one in this many finds out whether they are.
 const TOLD_EVERY: u64 = 8;
 
-/// What is brought into the page cache around a cold read of data that is kept. Blocks of this size
-/// arrive at the device's full speed.
+/// How much is brought into the page cache around a cold read of data that is kept. Blocks of this
+/// size arrive at the device's full speed.
 const BRING_BYTES: u64 = 1 << 20;
 
 impl AutoBackend {
@@ -65,8 +65,8 @@ impl AutoBackend {
                 if way == Way::Bring {
                     self.bring(read);
                 }
-                // A call that may wait is a little faster, and serves as well where the page cache
-                // is believed to have the read. Some are made so that they tell.
+                // A call that may wait is a little faster, and serves as well where the read is
+                // believed to be cached. Some calls do not wait, and so find out.
                 let is_told = route.is_none_or(|route| !route.is_sure(read.offset()))
                     || throw_dice().is_multiple_of(TOLD_EVERY);
                 if !is_told || !self.copy_cached(read) {
@@ -107,7 +107,7 @@ impl AutoBackend {
         }
     }
 
-    /// The ways of some reads. What is to be brought in is on its way afterwards.
+    /// The ways of some reads. Data that is to be brought in is on its way afterwards.
     fn ways(&self, reads: &[Read<'_>], may_use_cache: bool) -> SmallVec<[Way; WINDOW_READS]> {
         let bytes = reads.iter().map(|read| read.len() as u64).sum::<u64>();
         let mut brings_left = (bytes * BRING_FACTOR).div_ceil(BRING_BYTES);
@@ -130,8 +130,8 @@ impl AutoBackend {
         reads.iter().map(way).collect()
     }
 
-    /// Copies a read that is believed to be cached, and takes note of whether it was. False if it is
-    /// to be read by a call that waits.
+    /// Copies a read that is believed to be cached, and notes whether it was. Returns false if a
+    /// call that waits must read it.
     pub(super) fn copy_cached(&self, read: &mut Read<'_>) -> bool {
         if read.is_empty() {
             return true;
@@ -157,7 +157,7 @@ impl AutoBackend {
             .add_all([(Count::CacheReads, reads.len() as u64), (Count::CacheBytes, bytes)]);
     }
 
-    /// Has the kernel begin to read what lies around a read into the page cache. A hint.
+    /// Asks the kernel to begin to read the data around a read into the page cache. A hint.
     fn bring(&self, read: &Read<'_>) {
         let end = read.end().unwrap_or(u64::MAX);
         let start = read.offset() / BRING_BYTES * BRING_BYTES;

@@ -1,4 +1,4 @@
-//! What `auto` takes, and why.
+//! What `auto` chose, and why.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
-//! What the page cache holds of a file, without asking for every read.
+//! Which parts of a file are in the page cache, without asking for every read.
 //!
 //! A file is cut into regions. Each has a score: how many answers in a row agreed, above zero for
 //! "cached" and below zero for "not cached". While a region's answers disagree, every read of it
 //! asks. A region whose last [`SURE`] answers agree is believed. A belief in "cached" needs no
-//! questions, because the read itself tells when it is wrong; a belief in "not cached" is checked
+//! questions, because the read itself shows when it is wrong; a belief in "not cached" is checked
 //! with one read in [`COLD_SAMPLE_EVERY`].
 
 use std::sync::atomic::{AtomicI8, Ordering};
@@ -59,7 +59,7 @@ impl Estimate {
         }
     }
 
-    /// Takes note of where the pages of a read at `offset` were. True if they were believed to be
+    /// Notes where the pages of a read at `offset` were. Returns true if they were believed to be
     /// cached and were not.
     pub(super) fn learn(&self, offset: u64, was_cached: bool) -> bool {
         let score = self.score(offset);
@@ -132,7 +132,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the page cache answered before, also lies, a few honest answers set it right.
+        /// Whatever the answers were before, even wrong ones, a few right answers correct the
+        /// estimate.
         #[test]
         fn lies_are_forgotten(
             file_len in 0u64..1 << 42,

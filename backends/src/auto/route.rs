@@ -23,7 +23,7 @@ pub(super) enum Way {
     Device,
     /// From the page cache. If it does not have the pages, the read waits for them.
     Cache,
-    /// From the page cache, which is to have the data around the read from now on.
+    /// From the page cache, into which the data around the read is brought.
     Bring,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct FileRoute {
     is_cache_only: AtomicBool,
     /// It cannot be opened for reads through the page cache any more.
     is_device_only: AtomicBool,
-    /// The kernel says what the page cache has of it.
+    /// The kernel says which parts of it are in the page cache.
     can_ask: AtomicBool,
     /// What is read of it stays in the page cache.
     is_kept: AtomicBool,
@@ -66,14 +66,14 @@ impl FileRoute {
         }
     }
 
-    /// Of a file that only the page cache can be read for.
+    /// The route of a file that is read through the page cache only.
     pub(super) fn cache_only(owner: HandleOwner) -> Self {
         let route = Self::new(owner, 0, Access::AsItComes, true);
         route.leave_device();
         route
     }
 
-    /// Of a file that the backend that was advised has opened.
+    /// The route of a file that the advised backend has opened.
     pub(super) fn advised(owner: HandleOwner) -> Self {
         let is_advised = AtomicBool::new(true);
         Self { is_advised, ..Self::new(owner, 0, Access::AsItComes, false) }
@@ -106,7 +106,7 @@ impl FileRoute {
         can
     }
 
-    /// Whether the kernel has refused to say what the page cache has.
+    /// Whether the kernel has refused to say what is in the page cache.
     pub(super) fn is_unknown(&self) -> bool {
         !self.can_ask.load(Ordering::Relaxed)
     }
@@ -120,7 +120,7 @@ impl FileRoute {
         self.is_kept.store(is_kept, Ordering::Relaxed);
     }
 
-    /// What is particular about the file, as the rest of a sentence.
+    /// How this file differs from others, as the rest of a sentence.
     pub(super) fn explain(&self) -> String {
         let mut text = String::new();
         if self.is_device_only.load(Ordering::Relaxed) {
@@ -155,7 +155,7 @@ impl FileRoute {
         match self.estimate.belief(offset, dice) {
             Belief::Cached => Way::Cache,
             Belief::Cold => self.way_of_cold(),
-            // The read itself is the question then.
+            // Then the read itself is the question.
             Belief::Ask if self.is_unknown() => Way::Cache,
             Belief::Ask => self.way_by_answer(offset, ask()),
         }
@@ -189,8 +189,8 @@ impl FileRoute {
         self.is_cache_only() || self.estimate.belief(offset, || 1) == Belief::Cached
     }
 
-    /// Takes note of whether the page cache had all of a read. True if it was taken for cached and
-    /// was not.
+    /// Notes whether the page cache had all of a read. Returns true if the read was believed to be
+    /// cached and was not.
     pub(super) fn learn(&self, offset: u64, was_cached: bool) -> bool {
         !self.is_cache_only() && self.estimate.learn(offset, was_cached)
     }
@@ -252,7 +252,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the kernel answers, a read has a way, and a refusal is asked for once.
+        /// Whatever the kernel answers, a read has a way, and after a refusal the kernel is not
+        /// asked again.
         #[test]
         fn answers_decide_the_way(answers in proptest::collection::vec(0..4u8, 1..300), kept: bool) {
             let route = FileRoute::new(HandleOwner::unique(), 1 << 20, Access::AsItComes, kept);

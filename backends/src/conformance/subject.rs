@@ -1,4 +1,4 @@
-//! A backend under test: how to open it, and what it is known not to do.
+//! A backend under test: how to open it, and which cases it is known to fail.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ type Factory = dyn Fn(&BackendOptions) -> Result<Arc<dyn ReadBackend>> + Send + 
 #[derive(Clone)]
 pub struct Subject {
     name: String,
-    /// What [`REQUIRE_BACKENDS`](super::REQUIRE_BACKENDS) calls it.
+    /// Its name in [`REQUIRE_BACKENDS`](super::REQUIRE_BACKENDS).
     backend: String,
     factory: Arc<Factory>,
     skips: Vec<Skip>,
@@ -50,7 +50,7 @@ enum Entry {
 }
 
 impl Subject {
-    /// A backend by the name that [`REQUIRE_BACKENDS`](super::REQUIRE_BACKENDS) knows it by.
+    /// A backend, by its name in [`REQUIRE_BACKENDS`](super::REQUIRE_BACKENDS).
     pub fn new(
         backend: impl Into<String>,
         factory: impl Fn(&BackendOptions) -> Result<Arc<dyn ReadBackend>> + Send + Sync + 'static,
@@ -140,8 +140,7 @@ impl Subject {
         run::test(self, case);
     }
 
-    /// In a child process that a case of this subject started: goes on there. Elsewhere it does
-    /// nothing.
+    /// Continues a case in a child process that the case has started. Elsewhere it does nothing.
     pub fn run_child(&self) {
         run::run_child(self);
     }

@@ -35,8 +35,8 @@ pub(crate) struct Device {
 #[derive(Debug)]
 struct State {
     cache: HandleCache<DeviceFile>,
-    /// Plans between two batches, so that their memory is used again. Threads share them, so that
-    /// one bound holds for all.
+    /// Plans that wait for the next batch, so that their memory is used again. Threads share them,
+    /// so that one bound holds for all.
     plans: Mutex<Vec<Plan>>,
 }
 
@@ -110,7 +110,7 @@ impl Device {
         Ok(())
     }
 
-    /// What the page cache has of a range.
+    /// Whether a range is in the page cache.
     #[cfg(any(linux_direct, linux_uring))]
     pub(crate) fn cached(&self, file: &FileHandle, range: Range<u64>) -> Answer {
         let Ok(pin) = self.cache().acquire(file) else { return Answer::NoFile };
@@ -189,8 +189,8 @@ impl Device {
     }
 
     /// The error for a batch of which some read was found to reach past the end: it names the first
-    /// one that does, whichever request found out. `found` stands if none does any more, because
-    /// the file has grown since.
+    /// such read, whichever request found out. If no read reaches past the end any more, because
+    /// the file has grown since, it is `found`.
     pub(crate) fn past_end(&self, reads: &[Read<'_>], found: Error) -> Error {
         for (index, read) in reads.iter().enumerate().filter(|(_, read)| !read.is_empty()) {
             match self.len(read.file()) {

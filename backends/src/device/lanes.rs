@@ -1,8 +1,8 @@
 //! The requests of a plan on their way through a queue of the kernel.
 //!
-//! A lane carries one request from its first submission to its last byte. This is what `uring` and
-//! `tokio-uring` have in common: which request is next, which files are held for those in flight,
-//! what an answer of the kernel means, and which failure is told in the end.
+//! A lane carries one request from its first submission to its last byte. `uring` and `tokio-uring`
+//! share this: which request is next, which files are held for the requests in flight, what an
+//! answer of the kernel means, and which failure the batch reports.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -19,7 +19,7 @@ use crate::handle_cache::{Cached, Pinned, for_read};
 use crate::retry::{Shortfall, shortfall_at_end};
 use crate::{Error, Read, Result};
 
-/// What is kept between batches, so that a batch allocates nothing.
+/// Memory that is kept between batches, so that a batch allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct LaneMemory {
     lanes: Vec<Lane>,
@@ -85,7 +85,7 @@ impl<'a, 'r> Lanes<'a, 'r> {
         depth_max: usize,
     ) -> Self {
         let depth = depth_max.min(plan.requests().len());
-        memory.lanes.clear(); // What is left of the last batch says nothing about this one.
+        memory.lanes.clear(); // Nothing of the last batch is left.
         memory.lanes.reserve(depth_max); // For a later batch that has more.
         memory.lanes.resize_with(depth, Lane::default);
         memory.idle.clear();
@@ -201,7 +201,7 @@ impl<'a, 'r> Lanes<'a, 'r> {
         request
     }
 
-    /// Does the next request on this thread, with positional reads. Nothing may be in flight.
+    /// Fulfils the next request on this thread with positional reads. Nothing may be in flight.
     ///
     /// # Safety
     /// As for [`Device::run_request_through`].
@@ -238,7 +238,7 @@ impl<'a, 'r> Lanes<'a, 'r> {
         self.failure.record(index, error);
     }
 
-    /// How the batch ended. Nothing may be in flight that the queue could still be asked about.
+    /// How the batch ended. Nothing may be in flight in a queue that still works.
     pub(crate) fn into_result(self) -> Result<()> {
         drop(self.pins); // Never wait for a file while holding one.
         self.failure.into_result(self.device, self.reads)

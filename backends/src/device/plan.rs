@@ -1,5 +1,5 @@
-//! From reads to device requests: what is large is split, what is near is merged, what is not
-//! aligned is widened. Pure arithmetic; `direct`, `uring` and `tokio-uring` all use it.
+//! From reads to device requests: large reads are split, near ones are merged, unaligned ones are
+//! widened. Pure arithmetic; `direct`, `uring` and `tokio-uring` all use it.
 //!
 //! A request either goes *straight* into the caller's memory, which the device demands to be
 //! aligned in address, offset and length, or *bounces*: an aligned range around the bytes wanted
@@ -48,7 +48,7 @@ pub(crate) struct Limits {
 }
 
 /// Reads no further apart than this share a request: the device takes longer to start another
-/// request than to deliver a few kilobytes that nobody wants.
+/// request than to deliver a few kilobytes that are not needed.
 const MERGE_GAP_BYTES: u64 = 4096;
 
 /// Aligned reads up to this size are bounced if that lets them share a request with a neighbour:
@@ -83,7 +83,7 @@ pub(crate) enum Target {
     Bounce { first_piece: usize, pieces: usize },
 }
 
-/// A part of a bounced request that somebody wants.
+/// A part of a bounced request that belongs to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) read: usize,

@@ -1,4 +1,4 @@
-//! How far a direct read has come that takes more than one call.
+//! How far a direct read has come that takes several calls.
 
 use std::io;
 

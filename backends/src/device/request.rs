@@ -49,7 +49,7 @@ impl Device {
     /// of the length that it is called with.
     ///
     /// # Safety
-    /// Nobody else may use the parts of the destinations that the request writes to. Different
+    /// Nothing else may use the parts of the destinations that the request writes to. Different
     /// requests of one plan write to different parts.
     pub(crate) unsafe fn run_request_through<B: DerefMut<Target = [u8]>>(
         &self,
@@ -60,7 +60,7 @@ impl Device {
     ) -> Result<(), (usize, Error)> {
         let read = &reads[request.read];
         let fail_set_up = |error| (request.read, for_read(error, read, request.read));
-        // The buffer first: whoever waits for one holds no file.
+        // The buffer first: a thread that waits for a buffer must hold no file.
         let bounce = match request.target {
             Target::Straight { .. } => None,
             Target::Bounce { .. } => Some(take(request.len).map_err(fail_set_up)?),
@@ -84,7 +84,7 @@ impl Device {
         }
     }
 
-    /// Reads the request's range into `dst`; how much arrived is told when it is not enough.
+    /// Reads the request's range into `dst`. The error says how many bytes arrived.
     fn read_device(
         &self,
         device: &DeviceFile,
@@ -111,7 +111,7 @@ impl Device {
     }
 }
 
-/// Copies the pieces of a bounced request to where they are wanted.
+/// Copies the pieces of a bounced request to their destinations.
 ///
 /// # Safety
 /// As for [`Device::run_request_through`].

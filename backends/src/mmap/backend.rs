@@ -41,9 +41,9 @@ pub(crate) struct MmapBackend {
 /// A file and its mappings, as long as the file was when it was mapped.
 struct MappedFile {
     file: File,
-    /// What reads copy from.
+    /// The mapping that reads copy from.
     copies: Arc<GuardedMapping>,
-    /// What slices are handed out of, once a range was asked for.
+    /// The mapping that slices point into, once a range was asked for.
     slices: OnceLock<Arc<Mapping>>,
     page_size: PageSize,
     hint: AccessHint,
@@ -138,8 +138,8 @@ impl MmapBackend {
         }
     }
 
-    /// Copies a part after the other where pages are to be released: a tensor of gigabytes must not
-    /// be resident as a file too.
+    /// Copies part by part if pages are released: a tensor of gigabytes must not be resident a
+    /// second time, as a file.
     fn copy(&self, mapping: &GuardedMapping, start: usize, dst: &mut [u8]) -> Copied {
         if self.residency == Residency::Keep || dst.is_empty() {
             return mapping.copy(start, dst);
@@ -172,9 +172,9 @@ impl MmapBackend {
     }
 
     /// Reads ranges of one file. If the first copy had to wait for the device, the kernel is asked
-    /// for all the others before they are copied, so that they are in flight together. The kernel
-    /// does not say whether a page is in memory for less than the copy of a warm one costs; the time
-    /// that a copy takes does.
+    /// for all the others before they are copied, so that they are in flight together. Asking the
+    /// kernel whether a page is in memory costs more than the copy of a warm one, so the time that
+    /// a copy takes is the answer.
     fn read_scattered(
         &self,
         mapped: &MappedFile,
@@ -224,8 +224,8 @@ impl MmapBackend {
     }
 }
 
-/// Whether the file has a byte there. By a read and not by its length: filesystems that zero a page
-/// before they shorten the file let a read wait until both are done.
+/// Whether the file has a byte there. It reads the byte instead of asking for the length:
+/// filesystems that zero a page before they shorten the file make a read wait until both are done.
 fn has_byte(file: &File, offset: u64) -> bool {
     matches!(sys::read_at(file, &mut [0], offset), Ok(1))
 }

@@ -23,7 +23,7 @@ impl BufferedFile {
         Self { file, hint, answers_at_once: AtomicBool::new(true) }
     }
 
-    /// The caller has come to know the order of the reads.
+    /// The caller now knows the order of the reads.
     pub(crate) fn set_access(&self, access: Access) {
         self.hint.set(access, |access| sys::advise_access(&self.file, access));
     }

@@ -1,9 +1,9 @@
 //! Backends that read with positional calls: `pread` and `uncached`.
 //!
-//! A batch is read in two sweeps. The first asks for every range without waiting: what the page
-//! cache has is copied, and the kernel begins to read the rest, all of it at once. The second waits
-//! for what was missing. A warm batch is served by the first sweep alone, one call for each read, as
-//! if there were no second.
+//! A batch is read in two sweeps. The first asks for every range without waiting: cached parts are
+//! copied, and the kernel begins to read the rest, all of it at once. The second waits for the
+//! missing parts. A warm batch is served by the first sweep alone, one call for each read, as if
+//! there were no second.
 
 use std::fs::File;
 use std::io;
@@ -86,9 +86,9 @@ impl PositionalBackend {
         self.cache.get().stats()
     }
 
-    /// Copies what the page cache has, and never waits: neither for the device nor for a file. False
-    /// if that is not all of the read; then the kernel has begun to read the rest. `None` if nothing
-    /// is known.
+    /// Copies the part of the read that the page cache has. It never waits, neither for the device
+    /// nor for a file. Returns false if that is not all of the read; then the kernel has begun to
+    /// read the rest. Returns `None` if it cannot tell.
     pub(crate) fn read_at_once(&self, read: &mut Read<'_>) -> Option<bool> {
         let file = self.cache.get().try_acquire(read.file()).ok()??;
         file.expect_batch();
@@ -107,8 +107,8 @@ impl PositionalBackend {
         self.read_rest(&pin, read, 0, 0)
     }
 
-    /// Reads a batch, and says of every read whether the page cache had all of it. (Of a read that
-    /// is a batch of its own, it does not.)
+    /// Reads a batch, and calls `tell` for every read with whether the page cache had all of it;
+    /// not for a read that is a batch of its own.
     pub(crate) fn read_batch_and_tell(
         &self,
         reads: &mut [Read<'_>],
@@ -171,7 +171,8 @@ impl PositionalBackend {
             if read.is_empty() || read.end().is_none() {
                 continue;
             }
-            // A file that cannot be had is reported by the second sweep, in the order of the batch.
+            // A file that cannot be opened is reported by the second sweep, in the order of the
+            // batch.
             let Ok(file) = files.pin(read) else { continue };
             file.expect_batch();
             let offset = read.offset();
@@ -205,8 +206,8 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Has the system begin to read all of these: where reads cannot be made that do not wait, this
-    /// has the rest of a cold batch in flight together.
+    /// Asks the system to begin to read all of these. Where every read waits, this puts the rest of
+    /// a cold batch in flight together.
     fn ask_for(&mut self, reads: &[Read<'_>]) {
         for read in reads {
             if let (Some(end), Ok(file)) = (read.end(), self.pin(read)) {

@@ -25,8 +25,9 @@ pub(crate) fn window_len(reads: &[Read<'_>]) -> usize {
 pub(crate) const TIMED_READS_MIN: usize = 8;
 
 /// Whether a read that began then has waited for the device. Copying what is in memory takes less
-/// than 1 ns a byte, and 20 µs for good measure; a device takes 50 µs and more. A thread that lost the
-/// processor in between is mistaken for one that waited, which costs one useless request a read.
+/// than 1 ns a byte, and 20 µs for good measure; a device takes 50 µs and more. A thread that lost
+/// the processor in between looks as if it had waited, which costs one useless request for each
+/// read.
 pub(crate) fn has_waited(since: Instant, len: usize) -> bool {
     since.elapsed() > Duration::from_micros(20) + Duration::from_nanos(len as u64)
 }

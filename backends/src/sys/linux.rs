@@ -1,4 +1,4 @@
-//! What only Linux has.
+//! System calls that only Linux has.
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
@@ -37,14 +37,14 @@ pub(crate) fn open_direct_write(path: &Path) -> io::Result<File> {
     })
 }
 
-/// Begins to write the dirty pages of the range to the device, without waiting. A hint: an error
-/// that the device has for them is told by the next `fsync`.
+/// Begins to write the dirty pages of the range to the device, without waiting. A hint: the next
+/// `fsync` reports an error of the device.
 pub(crate) fn start_writeback(file: &File, range: Range<u64>) {
     let (Ok(start), Ok(end)) = (i64::try_from(range.start), i64::try_from(range.end)) else {
         return;
     };
     if end > start {
-        // SAFETY: the descriptor is open; the call touches no memory of ours.
+        // SAFETY: the descriptor is open; the call touches no memory of this process.
         unsafe {
             libc::sync_file_range(file.as_raw_fd(), start, end - start, libc::SYNC_FILE_RANGE_WRITE)
         };
@@ -78,9 +78,9 @@ fn block_alignment(file: &File) -> Alignment {
     Alignment { memory: align, offset: align }
 }
 
-/// Whether this kernel pins the pages of a direct read of the file, so that a fork leaves them to the
-/// process that reads. FUSE and filesystems of the network do not, whatever the kernel, so only those
-/// count that are known to.
+/// Whether this kernel pins the pages of a direct read of the file, so that a fork leaves them to
+/// the process that reads. FUSE and network filesystems never do, so only filesystems that are
+/// known to pin count.
 fn pins_direct_pages(file: &File) -> bool {
     const EXT4: u32 = 0xEF53;
     const XFS: u32 = 0x5846_5342;
@@ -191,7 +191,7 @@ fn advise_cached(file: &File, range: Range<u64>, advice: libc::c_int) -> io::Res
     if len == 0 {
         return Ok(()); // A length of 0 would mean: to the end of the file.
     }
-    // SAFETY: the descriptor is open; the call touches no memory of ours.
+    // SAFETY: the descriptor is open; the call touches no memory of this process.
     match unsafe { libc::posix_fadvise64(file.as_raw_fd(), start, len as i64, advice) } {
         0 => Ok(()),
         errno => Err(io::Error::from_raw_os_error(errno)),
@@ -218,7 +218,7 @@ pub(crate) fn cached_pages(file: &File, range: Range<u64>) -> io::Result<u64> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(counts[0]) }
 }
 
-/// Asks for huge pages; a wish, so its failure does not matter.
+/// Asks for huge pages. A hint, so its failure does not matter.
 pub(crate) fn advise_huge_pages(map: &MmapMut, start: usize, len: usize) {
     let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
 }
@@ -248,7 +248,7 @@ pub(crate) fn populate_mapped(map: &Mmap, start: usize, len: usize) -> io::Resul
     map.advise_range(memmap2::Advice::PopulateRead, start, len)
 }
 
-/// A digest of what the filesystem calls the file (`name_to_handle_at(2)`): the inode's number and
+/// A digest of the filesystem's handle of the file (`name_to_handle_at(2)`): the inode's number and
 /// its generation on a local filesystem, the server's file handle on NFS. `None` where there are no
 /// handles, or where they last no longer than the inode numbers.
 pub(crate) fn file_handle(file: &File) -> Option<u64> {

@@ -11,10 +11,10 @@
 //! The mark is set before the zeros appear. A second thread that meets the zeros without a fault
 //! of its own therefore also finds the mark.
 //!
-//! A program may replace the handler at any time (`faulthandler.enable()` of Python does). That is
-//! looked at again every few milliseconds, and while another handler is there nothing is copied.
-//! Putting this one back in front would not do: the other one may call it in its turn, and the two
-//! would pass a signal to and fro for ever.
+//! A program may replace the handler at any time (`faulthandler.enable()` of Python does). The
+//! guard checks that every few milliseconds, and while another handler is there nothing is copied.
+//! Putting this one back in front would be wrong: the other one may call it in turn, and the two
+//! would pass a signal back and forth forever.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -136,7 +136,7 @@ impl Chunk {
     }
 }
 
-/// The action that was there before. Unset until the handler is installed.
+/// The earlier action. Unset until the handler is installed.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -237,7 +237,7 @@ extern "C" fn on_sigbus(
     // One that was sent by `kill` or `raise` has no address.
     let is_sent = code <= 0;
     if is_sent || !patch_guarded(address) {
-        // SAFETY: the arguments are those the kernel gave us.
+        // SAFETY: the arguments are those of the kernel.
         unsafe { call_previous(signal, info, context, is_sent) };
     }
 }
@@ -261,7 +261,7 @@ fn map_zero_page(address: usize) -> bool {
     let page_bytes = PAGE_BYTES.load(Ordering::SeqCst);
     let page = ptr::without_provenance_mut(address & !(page_bytes - 1));
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the page lies in a mapping of ours that is alive (a thread is loading from it), is
+    // SAFETY: the page lies in a guarded mapping that is alive (a thread is loading from it), is
     // read-only and stays mapped; its owner unmaps the whole range in the end.
     let mapped = unsafe { libc::mmap(page, page_bytes, libc::PROT_READ, flags, -1, 0) };
     mapped != libc::MAP_FAILED

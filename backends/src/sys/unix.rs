@@ -1,4 +1,4 @@
-//! What all Unix systems share.
+//! System calls that all Unix systems share.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -25,13 +25,13 @@ pub(crate) fn write_at(file: &File, src: &[u8], offset: u64) -> io::Result<usize
     file.write_at(src, offset)
 }
 
-/// Who the file is, from what `stat` said of it.
+/// The identity of the file, from its metadata.
 pub(crate) fn identity(file: &File, metadata: &Metadata) -> io::Result<FileIdentity> {
     let mark = mark(metadata, || file_handle(file));
     Ok(FileIdentity { has_invented_index: invents_indices(file), ..described(metadata, mark) })
 }
 
-/// Who stands under the path now, without opening it.
+/// The identity of the file at the path now, without opening it.
 pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option<FileIdentity>> {
     let mark = mark(metadata, || file_handle_at(path));
     Ok(Some(described(metadata, mark)))
@@ -44,7 +44,7 @@ pub(crate) fn volume_at(path: &Path) -> io::Result<u64> {
 
 /// The time of birth comes with `stat`. A handle takes a call of its own, so it is the second choice.
 fn mark(metadata: &Metadata, handle: impl FnOnce() -> Option<u64>) -> Mark {
-    // 1970: the filesystem has room for the time, and no time in it.
+    // 1970: the filesystem has the field, but no time in it.
     let born = metadata.created().ok().filter(|born| *born != SystemTime::UNIX_EPOCH);
     match born {
         Some(born) => Mark::Born(born),
@@ -151,7 +151,7 @@ pub(crate) fn lock_mapped(map: &Mmap) -> io::Result<()> {
     map.lock()
 }
 
-/// Lets them go again.
+/// Lets the pages be evicted again.
 pub(crate) fn unlock_mapped(map: &Mmap) -> io::Result<()> {
     map.unlock()
 }
@@ -176,12 +176,12 @@ pub(crate) fn errno_name(error: &io::Error) -> Option<&'static str> {
     })
 }
 
-/// What the kernel says when the device fails.
+/// The kernel's error when the device fails.
 pub(crate) fn eio() -> io::Error {
     io::Error::from_raw_os_error(libc::EIO)
 }
 
-/// What the kernel says when a signal cuts a call off.
+/// The kernel's error when a signal interrupts a call.
 #[cfg_attr(not(any(feature = "conformance", test)), allow(dead_code))]
 pub(crate) fn eintr() -> io::Error {
     io::Error::from_raw_os_error(libc::EINTR)

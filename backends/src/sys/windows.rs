@@ -1,4 +1,4 @@
-//! What Windows does its own way.
+//! System calls of Windows.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -20,7 +20,7 @@ pub(crate) fn write_at(file: &File, src: &[u8], offset: u64) -> io::Result<usize
     file.seek_write(src, offset)
 }
 
-/// Who the file is: its volume and its index on it.
+/// The identity of the file: its volume and its index there.
 pub(crate) fn identity(file: &File, _metadata: &Metadata) -> io::Result<FileIdentity> {
     let information = winapi_util::file::information(file)?;
     Ok(FileIdentity {
@@ -33,7 +33,7 @@ pub(crate) fn identity(file: &File, _metadata: &Metadata) -> io::Result<FileIden
     })
 }
 
-/// Windows tells the index of an open file only.
+/// Windows gives the index of an open file only.
 pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option<FileIdentity>> {
     identity(&File::open(path)?, metadata).map(Some)
 }
@@ -93,7 +93,7 @@ pub(crate) fn prefetch_mapped(map: &Mmap, start: usize, len: usize) -> io::Resul
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// There is nothing like `madvise`, but for reading ahead.
+/// Windows has no `madvise`, except for reading ahead.
 pub(crate) fn advise_mapped(
     map: &Mmap,
     advice: MapAdvice,

@@ -44,7 +44,7 @@ impl AsyncFile {
         let (backend, path) = (BackendKind::TokioUring, path.as_ref());
         let open_error = |source| Error::Open { backend, path: path.into(), source };
         let file_type = path.metadata().map_err(open_error)?.file_type();
-        // Asked before opening: opening a pipe would wait for a writer.
+        // Checked before opening: opening a pipe would wait for a writer.
         if let Some(what) = sys::not_a_file(file_type) {
             return Err(Error::NotAFile { backend, path: path.into(), what });
         }
@@ -154,8 +154,8 @@ const REQUEST_BYTES_MAX: usize = 1 << 30;
 /// How often to look for a buffer in a spent pool.
 const POOL_PAUSE: Duration = Duration::from_millis(1);
 
-/// A buffer of the pool. It is waited for as the pool's options say, but asleep: whoever holds the
-/// buffers may be another task of this thread.
+/// A buffer of the pool. It waits as long as the pool's options say, but asleep: the buffers may be
+/// held by another task of this thread.
 async fn take(pool: &BufferPool, len: usize) -> Result<Buffer> {
     let timeout = match pool.when_spent() {
         WhenSpent::Wait { timeout } if len <= pool.limit_bytes() => timeout,

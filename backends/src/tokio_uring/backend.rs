@@ -30,14 +30,14 @@ pub(crate) struct TokioUringBackend {
     home: PerProcess<Home>,
 }
 
-/// What a process has of its own: the runtime, once it was needed, and memory for batches.
+/// The state of one process: the runtime, once it was needed, and memory for batches.
 #[derive(Default)]
 struct Home {
     runtime: Mutex<Option<Runtime>>,
     scratches: Mutex<Vec<Scratch>>,
 }
 
-/// Memory for so many batches is kept: more threads at once allocate.
+/// Memory for this many batches is kept: more threads at once allocate.
 const KEPT_SCRATCHES_MAX: usize = 16;
 
 impl Home {

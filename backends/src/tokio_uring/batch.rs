@@ -8,7 +8,7 @@ use super::queue::{Answer, Job, Mailbox, Queue, Ticket};
 use crate::device::{Device, LaneMemory, Lanes, Part, Plan, Request, Target, Verdict, scatter};
 use crate::{Buffer, Read, Result};
 
-/// What is kept between batches, so that a batch allocates nothing.
+/// Memory that is kept between batches, so that a batch allocates nothing.
 #[derive(Default)]
 pub(super) struct Scratch {
     lanes: LaneMemory,
@@ -36,7 +36,7 @@ pub(super) struct Batch<'a, 'r> {
 
 impl<'a, 'r> Batch<'a, 'r> {
     /// # Safety
-    /// Nobody else may use the destinations of `reads` until [`run`](Self::run) has returned.
+    /// Nothing else may use the destinations of `reads` until [`run`](Self::run) has returned.
     pub(super) unsafe fn new(
         device: &'a Device,
         plan: &'a Plan,
@@ -87,11 +87,10 @@ impl<'a, 'r> Batch<'a, 'r> {
         while let Some(request) = self.lanes.next_request() {
             match self.buffer(&request) {
                 Some(buffer) => self.start(&request, buffer),
-                None if self.in_flight > 0 => return, // Until a buffer of ours is free.
+                None if self.in_flight > 0 => return, // Until a buffer of this batch is free.
                 // On this thread, straight into the destination where it can, else waiting for a
-                // buffer while holding none.
-                // SAFETY: requests of a plan write to different parts, and `new`'s caller
-                // promised that nobody else does.
+                // buffer while holding none. SAFETY: requests of a plan write to different parts,
+                // and `new`'s caller promised that nothing else does.
                 None => unsafe { self.lanes.run_on_this_thread(&request) },
             }
         }
@@ -147,8 +146,8 @@ impl<'a, 'r> Batch<'a, 'r> {
     fn deliver(&self, request: &Request, buffer: &[u8]) {
         match request.target {
             Target::Straight { dst_offset } => {
-                // SAFETY: requests of a plan write to different parts, and `new`'s caller
-                // promised that nobody else does.
+                // SAFETY: requests of a plan write to different parts, and `new`'s caller promised
+                // that nothing else does.
                 let dst = unsafe { self.lanes.reads[request.read].part(dst_offset, request.len) };
                 dst.copy_from_slice(&buffer[..request.len]);
             }

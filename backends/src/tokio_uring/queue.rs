@@ -29,7 +29,7 @@ pub(super) struct Queue {
 struct QueueState {
     jobs: VecDeque<Job>,
     closed: bool,
-    /// Of the runtime, while it waits for jobs.
+    /// The runtime's waker, while it waits for jobs.
     waker: Option<Waker>,
 }
 
@@ -68,7 +68,7 @@ impl Queue {
         !state.closed || !state.jobs.is_empty()
     }
 
-    /// No more jobs are taken. The runtime ends when it has done what it has.
+    /// Takes no more jobs. The runtime ends when it has done those that it has.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -79,7 +79,7 @@ impl Queue {
         }
     }
 
-    /// No more jobs are taken, and those nobody took are answered: for the end of the runtime.
+    /// Takes no more jobs and answers those that are left: for the end of the runtime.
     pub(super) fn abandon(&self) {
         self.close();
         let jobs = std::mem::take(&mut self.lock().jobs);
@@ -91,7 +91,7 @@ impl Queue {
     }
 }
 
-/// What became of a job.
+/// The outcome of a job.
 pub(super) struct Answer {
     pub(super) lane: usize,
     pub(super) result: io::Result<usize>,
@@ -109,8 +109,8 @@ pub(super) struct Mailbox {
 #[derive(Default)]
 struct MailboxState {
     answers: Vec<Answer>,
-    /// How many the batch waits for: it is not woken before. 0 while it does not wait, as waking
-    /// nobody is a system call too.
+    /// How many the batch waits for: it is not woken before. 0 while it does not wait, because a
+    /// needless wake-up is a system call too.
     wanted: usize,
 }
 
@@ -141,7 +141,7 @@ impl Mailbox {
 }
 
 /// The right and the duty to answer a job: dropped, it answers that the runtime has ended. So a
-/// batch waits for as many answers as it has jobs, and never for ever.
+/// batch gets as many answers as it has jobs, and never waits forever.
 pub(super) struct Ticket {
     lane: usize,
     // `None` once answered.

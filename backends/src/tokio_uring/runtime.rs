@@ -54,7 +54,7 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         self.queue.close();
         if let Some(thread) = self.thread.take() {
-            // Whatever it panicked with has been answered to the batches already.
+            // The batches have their answers already, whatever the panic was.
             let _ = thread.join();
         }
     }
@@ -91,8 +91,8 @@ fn run(entries: u32, queue: Arc<Queue>, report: &mpsc::SyncSender<io::Result<()>
     if let Ok(End::Idle) = end {
         drop(ManuallyDrop::into_inner(runtime));
     }
-    // Else the ring may hold reads that the kernel does not take. Dropping the runtime would
-    // wait for them for ever, or abort; so it is leaked, as `Reading` leaks their buffers.
+    // Else the ring may hold reads that the kernel does not take. Dropping the runtime would wait
+    // for them forever, or abort; so it is leaked, as `Reading` leaks their buffers.
 }
 
 /// How the runtime came to its end.
@@ -132,7 +132,7 @@ impl<'a> Engine<'a> {
             self.land(context);
             let in_flight = self.flights.len();
             more_to_come &= self.take_off(context);
-            // What has just started must be polled once, so that its end wakes this task.
+            // A read that has just started must be polled once, so that its end wakes this task.
             if self.flights.len() == in_flight {
                 break;
             }
@@ -167,7 +167,7 @@ impl<'a> Engine<'a> {
         let room = self.flights_max - self.flights.len();
         let more_to_come = self.queue.take(room, &mut self.arrivals, context);
         for Job { op, buffer, ticket } in self.arrivals.drain(..) {
-            // Without a runtime around, which cannot be, dropping the ticket answers.
+            // This fails only outside a runtime, which cannot be; dropping the ticket answers.
             if let Ok(op) = op.submit(buffer, ()) {
                 self.flights.push(Flight { op, ticket });
             }
@@ -188,9 +188,9 @@ const REFUSED_TICKS_MAX: u32 = 25;
 /// Tells a slow device from a kernel that does not take the queue.
 ///
 /// tokio-uring submits its queue whenever its thread goes to sleep, and ignores the error. After
-/// one, the reads would wait for the next sleep, which comes with the next event: perhaps never.
-/// A tick is such an event, so that a passing error (`EAGAIN`, `EBUSY`) is overcome. A no-op ends
-/// the moment the kernel takes it; one that does not end tells that nothing is taken.
+/// one, the reads would wait for the next sleep, which comes with the next event: perhaps never. A
+/// tick is such an event, so that a passing error (`EAGAIN`, `EBUSY`) is overcome. A no-op ends the
+/// moment the kernel takes it; one that does not end shows that the kernel takes nothing.
 struct Watch {
     tick: Pin<Box<Sleep>>,
     /// Some read has ended since the last tick.

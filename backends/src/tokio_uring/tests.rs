@@ -271,7 +271,7 @@ fn a_forked_child_reads_with_a_runtime_of_its_own() {
     }
     fixture.check(&backend, &odd_ranges());
     let mut status = 0;
-    // SAFETY: `status` is valid to write to, and the child is ours.
+    // SAFETY: `status` is valid to write to, and the child is a child of this process.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0);
     assert_eq!(runtime_threads().len(), 1);

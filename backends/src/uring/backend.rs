@@ -32,7 +32,7 @@ pub(crate) struct UringBackend {
     setup: SetupReport,
     /// Why a thread of this process had to do without a ring.
     ring_refusal: PerProcess<OnceLock<String>>,
-    /// Tells the threads that hold a ring of ours that we are still here.
+    /// Shows the threads that hold a ring of this backend that it still exists.
     alive: Arc<()>,
 }
 
@@ -58,8 +58,8 @@ impl UringBackend {
         Ok(backend)
     }
 
-    /// This thread's ring, made at its first read; `None` if there are enough, or no more to be
-    /// had, and the thread must do without.
+    /// This thread's ring, made at its first read. `None` if there are enough rings, or the kernel
+    /// gives no more: then the thread reads without one.
     fn take_ring(&self) -> Option<ThreadRing> {
         if let Some(ring) = rings::take(self.device.owner) {
             return Some(ring);

@@ -10,10 +10,10 @@ use crate::device::{Device, LaneMemory, Lanes, Part, Plan, Request, Target, Verd
 use crate::retry::Patience;
 use crate::{Read, Result, sys};
 
-/// Bounds on the memory that a batch borrows for its bounced reads. It gets less than the minimum only
-/// if the pool cannot spare it. A batch that needs more than the least gets a huge page: that lies in one piece
-/// for the device, which was measured to give 10 to 15 % more 4 KiB reads per second than as many
-/// small pages.
+/// Bounds on the memory that a batch borrows for its bounced reads. A batch gets less than the
+/// minimum only if the pool cannot spare it. A batch that needs more than the least gets a huge
+/// page: that lies in one piece for the device, which was measured to give 10 to 15 % more 4 KiB
+/// reads per second than as many small pages.
 const ARENA_BYTES_MAX: usize = 4 << 20;
 const ARENA_BYTES_MIN: usize = 256 << 10;
 
@@ -42,7 +42,7 @@ pub(super) struct Batch<'a, 'r> {
 
 impl<'a, 'r> Batch<'a, 'r> {
     /// # Safety
-    /// Nobody else may use the destinations of `reads` until [`run`](Self::run) has returned.
+    /// Nothing else may use the destinations of `reads` until [`run`](Self::run) has returned.
     pub(super) unsafe fn new(
         device: &'a Device,
         plan: &'a Plan,
@@ -60,8 +60,8 @@ impl<'a, 'r> Batch<'a, 'r> {
         batch
     }
 
-    /// Borrows memory to bounce through from the pool, as much as the plan can use. False if there
-    /// is none to be had now; any that there is holds the largest bounced request.
+    /// Borrows memory to bounce through from the pool, as much as the plan can use. False if the
+    /// pool has none now. Memory that it gives holds the largest bounced request.
     fn borrow_arena(&mut self) -> bool {
         let plan = self.lanes.plan;
         if plan.bounces() == 0 {
@@ -83,8 +83,8 @@ impl<'a, 'r> Batch<'a, 'r> {
         true
     }
 
-    /// Reads everything, or says what failed. Nothing is in flight when it returns. It does not wait
-    /// while there is `work` to do, which returns false when it is done.
+    /// Reads everything, or says what failed. Nothing is in flight when it returns. It does not
+    /// wait while `work` returns true.
     pub(super) fn run(mut self, mut work: Option<&mut dyn FnMut() -> bool>) -> Result<()> {
         let mut patience = Patience::default();
         loop {
@@ -144,14 +144,14 @@ impl<'a, 'r> Batch<'a, 'r> {
                 if !self.borrow_arena() {
                     // The pool has none for this batch at the moment: a buffer for this request.
                     // SAFETY: requests of a plan write to different parts, and `new`'s caller
-                    // promised that nobody else does.
+                    // promised that nothing else does.
                     unsafe { self.lanes.run_on_this_thread(&request) };
                     continue;
                 }
             }
             let cell = if bounces { self.cells.take(cell_bytes(request.len)) } else { None };
             if bounces && cell.is_none() {
-                return; // Until a part of the arena is idle that is large enough.
+                return; // Until a large enough part of the arena is idle.
             }
             if let Some(lane) = self.lanes.start() {
                 self.cell_of_lane[lane] = cell;
@@ -209,9 +209,9 @@ impl<'a, 'r> Batch<'a, 'r> {
     fn deliver(&mut self, lane: usize, request: &Request) {
         let Some(start) = self.cell_of_lane[lane] else { return };
         let bounce = self.ring.arena_part(start, request.len);
-        // SAFETY: the part is this lane's and its read has ended, so nobody writes to it. Requests
+        // SAFETY: the part is this lane's and its read has ended, so nothing writes to it. Requests
         // of a plan write to different parts of the destinations, and `new`'s caller promised that
-        // nobody else does.
+        // nothing else does.
         unsafe {
             let bounce = std::slice::from_raw_parts(bounce.as_ptr(), request.len);
             scatter(self.lanes.plan, request, self.lanes.reads, bounce);

@@ -14,11 +14,11 @@ use crate::{HomeProcess, Lacking, sys};
 /// A ring, how many of its reads the kernel may still be working on, and the memory that bounced
 /// reads go into during a batch.
 ///
-/// Whoever pushes a read keeps its memory alive until the completion is reaped. Dropping the ring
+/// The caller of `push` keeps the memory alive until the completion is reaped. Dropping the ring
 /// waits for what is in flight, so that an unwinding caller keeps that promise too.
 ///
 /// Neither files nor memory are registered. The ring would keep a registered file open when the
-/// handle cache has closed it, until its thread reads again, and in forked children for ever.
+/// handle cache has closed it, until its thread reads again, and in forked children forever.
 /// Registered memory belongs to one ring, so idle threads would keep it from the others. And the
 /// gain is small. Random 4 KiB reads of a device, 128 at a time (Linux 6.18, medians of 15 to 31
 /// interleaved rounds): without registered files 0.97 to 1.04 times the reads per second; without
@@ -90,7 +90,7 @@ impl Ring {
         Ok((ring, report))
     }
 
-    /// A filter may allow `io_uring_setup` and refuse `io_uring_enter`: better found out now.
+    /// A filter may allow `io_uring_setup` and refuse `io_uring_enter`; this finds out.
     fn try_nop(&mut self) -> io::Result<()> {
         let nop = opcode::Nop::new().build();
         // SAFETY: a no-op refers to no memory.
@@ -146,7 +146,7 @@ impl Ring {
     /// or [`submit_and_look`](Self::submit_and_look).
     ///
     /// # Safety
-    /// The memory must stay valid for writes, and nobody else may use it, until the read's
+    /// The memory must stay valid for writes, and nothing else may use it, until the read's
     /// completion is reaped or the ring is dropped.
     pub(super) unsafe fn push(&mut self, op: &ReadOp) -> io::Result<()> {
         // SAFETY: the caller's promise covers what the entry refers to.
@@ -184,8 +184,8 @@ impl Ring {
         self.in_flight > self.uring.submission().len()
     }
 
-    /// Waits until the kernel has let go of every read. Afterwards the ring is of no more use if
-    /// reads were still queued before it.
+    /// Waits until the kernel has let go of every read. Afterwards the ring cannot be used if reads
+    /// were still queued.
     fn drain(&mut self) {
         let mut failures = 0;
         loop {
@@ -211,7 +211,7 @@ impl Ring {
         match after_failed_wait(error, failures) {
             NextWait::AtOnce => {}
             NextWait::AfterCancelling => {
-                // This goes through another system call, which may be let through.
+                // This is another system call, which a filter may let through.
                 let cancel = types::CancelBuilder::any();
                 let _ = self.uring.submitter().register_sync_cancel(None, cancel);
                 std::thread::sleep(Duration::from_millis(1));

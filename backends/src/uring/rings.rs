@@ -70,7 +70,7 @@ pub(super) fn take(owner: HandleOwner) -> Option<ThreadRing> {
 
 /// Puts a ring back for the next batch, and closes those of backends that are gone.
 pub(super) fn put(owner: HandleOwner, backend: Weak<()>, ring: ThreadRing) {
-    // Where the thread is ending there is no place any more, and the ring is closed.
+    // A thread that is ending has no place for it any more, and the ring is closed.
     with_entries(|entries| {
         entries.retain(|entry| entry.backend.strong_count() > 0);
         entries.push(Entry { owner, backend, ring });

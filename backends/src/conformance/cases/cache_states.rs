@@ -1,4 +1,4 @@
-//! The same bytes, whatever the page cache has of the files.
+//! The same bytes, whichever parts of the files are in the page cache.
 
 use std::fs::OpenOptions;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::{Access, Expectation, FileHandle, ReadBackend, sys};
 /// Long enough for `auto` to have several estimates of each.
 const FILE_BYTES: u64 = 5 << 20;
 
-/// What the page cache has of a file.
+/// Which parts of a file are in the page cache.
 #[derive(Clone, Copy, Debug)]
 enum State {
     Cached,
@@ -25,7 +25,7 @@ impl State {
     /// Brings a file into the state. Only the bytes of reads are judged, so it does not matter if
     /// the kernel keeps or drops some pages of its own accord.
     fn impose(self, data: &DataFile) {
-        // Windows lets only those flush a file who may write it.
+        // Windows flushes a file only for a handle that may write it.
         let file = OpenOptions::new().read(true).write(true).open(data.path()).unwrap();
         file.sync_all().unwrap(); // Only clean pages can be dropped.
         match self {
@@ -74,7 +74,7 @@ pub(in crate::conformance) fn cached_dropped_and_half_dropped(rig: &Rig<'_>) {
 }
 
 /// A batch goes several ways where a part of a file is cached. Whichever way the first failing read
-/// goes, it is the one that is named.
+/// goes, the error names it.
 pub(in crate::conformance) fn first_failure_among_cached_and_dropped(rig: &Rig<'_>) {
     let (backend, data) = (rig.backend(), rig.file("half", FILE_BYTES));
     let file = open(&*backend, &data);

@@ -1,4 +1,4 @@
-//! Bad luck below the backend: what is retried shows nowhere, what cannot be is told.
+//! Faults below the backend: those that can be retried do not show, the others are reported.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -53,7 +53,7 @@ pub(in crate::conformance) fn interruptions_change_nothing(rig: &Rig<'_>) {
     check_nothing_shows(rig, both);
 }
 
-/// In a child, because who retries for ever cannot be stopped otherwise.
+/// In a child, because a backend that retries forever cannot be stopped otherwise.
 pub(in crate::conformance) fn endless_interruption_ends(rig: &Rig<'_>) {
     rig.in_child(|rig| {
         let faults = Faults { interrupt_permille: 1000, ..Faults::default() };
@@ -107,7 +107,7 @@ pub(in crate::conformance) fn device_error_surfaces(rig: &Rig<'_>) {
     assert!(faults.injected.load(Ordering::Relaxed) >= 9);
 }
 
-/// A range that is read with the blocks around it: the error spoke of the blocks.
+/// A range that is read with the blocks around it: the error named the blocks.
 pub(in crate::conformance) fn placed_reads_name_the_range_that_failed(rig: &Rig<'_>) {
     let (backend, data) = (backend_with(rig, bad_block()).0, rig.file("data", 4 << 20));
     let file = open(&*backend, &data);
@@ -160,7 +160,7 @@ pub(in crate::conformance) fn first_device_error_is_named(rig: &Rig<'_>) {
     }
 }
 
-/// After an error the caller has the memory back: nobody writes to it any more. The bad block is
+/// After an error the caller has the memory back: nothing writes to it any more. The bad block is
 /// the first, in the middle and the last that a backend meets, while others are under way.
 pub(in crate::conformance) fn nothing_in_flight_after_an_error(rig: &Rig<'_>) {
     let data = rig.file("data", 6 << 20);

@@ -34,7 +34,7 @@ pub(in crate::conformance) fn zero_copy(rig: &Rig<'_>) {
         assert!(mapped.copy_to(&mut copy));
         assert!(copy == data.bytes(*start, copy.len()), "{} bytes at {start}", copy.len());
         assert!(!mapped.copy_to(&mut vec![0; copy.len() + 1]), "another length was taken");
-        // SAFETY: nobody writes to the file any more.
+        // SAFETY: nothing writes to the file any more.
         assert!(mapped.as_slice(unsafe { Unchanging::promise() }) == copy);
     }
 }
