@@ -111,7 +111,7 @@ pub trait ReadBackend: Send + Sync + fmt::Debug {
         None
     }
 
-    /// What was read so far, and by which ways. All zero where a backend does not count;
+    /// How much was read so far, and by which ways. All zero where a backend does not count;
     /// [`MeteredBackend`](crate::MeteredBackend) counts for it.
     fn stats(&self) -> BackendStats {
         BackendStats::default()

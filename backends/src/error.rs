@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::BackendKind;
 
-/// What every fallible call of this crate returns.
+/// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a backend could not be set up, a file not opened, or a read not completed.
@@ -26,7 +26,7 @@ pub enum Error {
         backend: BackendKind,
         /// The path as it was given.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
@@ -36,7 +36,7 @@ pub enum Error {
         backend: BackendKind,
         /// The path as it was given.
         path: PathBuf,
-        /// What it is: "directory", "pipe", …
+        /// The kind of thing at the path: "directory", "pipe", …
         what: &'static str,
     },
 
@@ -52,7 +52,7 @@ pub enum Error {
         len: usize,
         /// Which read of the batch it was, from 0.
         index: usize,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
@@ -86,7 +86,7 @@ pub enum Error {
     Unavailable {
         /// The backend asked for.
         backend: BackendKind,
-        /// What was found by trying.
+        /// What the attempt showed.
         reason: String,
         /// How to make it available; empty if there is no way.
         way_out: String,
@@ -98,7 +98,7 @@ pub enum Error {
         backend: BackendKind,
         /// The file.
         path: PathBuf,
-        /// What was found by trying.
+        /// What the attempt showed.
         reason: String,
         /// How to make it available; empty if there is no way.
         way_out: String,
@@ -119,7 +119,7 @@ pub enum Error {
     OutOfMemory {
         /// The bytes asked for.
         requested_bytes: usize,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
@@ -144,7 +144,7 @@ pub enum Error {
     /// The operating system refused an operation on a mapped file, or does not have it
     /// ([`io::ErrorKind::Unsupported`]).
     Mapping {
-        /// What was tried: "map", "lock", "populate", …
+        /// The operation: "map", "lock", "populate", …
         operation: &'static str,
         /// The file.
         path: PathBuf,
@@ -152,7 +152,7 @@ pub enum Error {
         offset: usize,
         /// How long it is.
         len: usize,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 

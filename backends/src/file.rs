@@ -16,11 +16,11 @@ use crate::{BackendKind, Error, Result};
 /// It belongs to the backend instance that opened it.
 #[derive(Clone, Debug)]
 pub struct FileHandle {
-    shared: Arc<Shared>,
+    shared: Arc<HandleInner>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct HandleInner {
     owner: HandleOwner,
     path: PathBuf,
     identity: FileIdentity,
@@ -28,10 +28,10 @@ struct Shared {
     /// Where the file was last seen in the caches of its owner, which has two at most. Only hints:
     /// the caches check them.
     slots: [AtomicUsize; 2],
-    /// What `auto` knows of the file.
+    /// The memory of `auto` about the file.
     route: Option<FileRoute>,
-    /// What a backend without a handle cache keeps for the file. `None` if the handle cache of its
-    /// owner has opened it.
+    /// The state that a backend without a handle cache keeps for the file. `None` if the handle
+    /// cache of its owner has opened it.
     attachment: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -77,7 +77,7 @@ impl FileHandle {
         attachment: Option<Box<dyn Any + Send + Sync>>,
     ) -> Self {
         let (slots, route) = Default::default();
-        let shared = Shared { owner, path, identity, alignment, slots, route, attachment };
+        let shared = HandleInner { owner, path, identity, alignment, slots, route, attachment };
         Self { shared: Arc::new(shared) }
     }
 
@@ -89,7 +89,7 @@ impl FileHandle {
         self
     }
 
-    /// What `auto` remembers of the file; `None` if another backend opened it.
+    /// The memory of `auto` about the file; `None` if another backend opened it.
     pub(crate) fn route(&self) -> Option<&FileRoute> {
         self.shared.route.as_ref()
     }
@@ -101,8 +101,8 @@ impl FileHandle {
         &self.shared.path
     }
 
-    /// What a read of this file must be a multiple of to go to the device without a copy.
-    /// All ones where the backend reads through the page cache.
+    /// The alignment that a read of this file needs to go to the device without a copy. All ones
+    /// where the backend reads through the page cache.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -118,7 +118,7 @@ impl FileHandle {
         self.shared.alignment
     }
 
-    /// What the backend has attached to the file with [`new`](Self::new), if it is a `T`.
+    /// The value that the backend has attached to the file with [`new`](Self::new), if it is a `T`.
     #[must_use]
     pub fn attachment<T: Any>(&self) -> Option<&T> {
         self.shared.attachment.as_ref()?.downcast_ref()
@@ -187,18 +187,18 @@ pub(crate) fn lasting_path(path: &Path) -> PathBuf {
     absolute.unwrap_or_else(|| path.to_owned())
 }
 
-/// What the device asks of a read: the address of the memory and the offset and length in the
-/// file must be multiples of these.
+/// The alignment that a device requires of a read: the address of the memory and the offset and
+/// length in the file must be multiples of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Alignment {
-    /// Of the memory address, in bytes.
+    /// The alignment of the memory address, in bytes.
     pub memory: usize,
-    /// Of the file offset and the length, in bytes.
+    /// The alignment of the file offset and the length, in bytes.
     pub offset: usize,
 }
 
 impl Alignment {
-    /// Nothing is asked.
+    /// No alignment is required.
     pub const NONE: Self = Self { memory: 1, offset: 1 };
 }

@@ -20,12 +20,12 @@ use crate::file::{Alignment, FileHandle, HandleOwner};
 use crate::version::FileIdentity;
 use crate::{BackendKind, Error, Result, sys};
 
-/// What a backend keeps for an open file.
+/// The state that a backend keeps for an open file.
 pub(crate) trait Cached: Sized + Send + Sync {
     /// The descriptor behind it.
     fn file(&self) -> &File;
 
-    /// What reads of it must be aligned to.
+    /// The alignment that reads of it need.
     fn alignment(&self) -> Alignment {
         Alignment::NONE
     }
@@ -64,17 +64,17 @@ struct Slot<T> {
     /// The clock when it was last used.
     used_at: AtomicU64,
     hits: AtomicU64,
-    entry: RwLock<Option<Entry<T>>>,
+    entry: RwLock<Option<CachedEntry<T>>>,
 }
 
-struct Entry<T> {
+struct CachedEntry<T> {
     identity: FileIdentity,
     /// Different for every file that was ever in any slot, so that a change of a slot's file shows.
     serial: u64,
     value: T,
 }
 
-/// What a handle cache has done so far.
+/// The counters of a handle cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandleCacheStats {
     /// Uses of a file that was open.
@@ -90,7 +90,7 @@ pub struct HandleCacheStats {
 }
 
 impl HandleCacheStats {
-    /// Of two caches together.
+    /// The counters of two caches together.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         Self {
             hits: self.hits + other.hits,
@@ -104,7 +104,7 @@ impl HandleCacheStats {
 
 /// A cached file in use: it is not evicted while this lives.
 pub(crate) struct Pinned<'a, T> {
-    entry: RwLockReadGuard<'a, Option<Entry<T>>>,
+    entry: RwLockReadGuard<'a, Option<CachedEntry<T>>>,
     slot: usize,
 }
 
@@ -317,7 +317,7 @@ impl<T: Cached> HandleCache<T> {
         let serial = self.clock.fetch_add(1, Ordering::Relaxed) + 1;
         slot.used_at.store(serial, Ordering::Relaxed);
         self.keys[index].store(identity.key(), Ordering::Release);
-        *entry = Some(Entry { identity, serial, value });
+        *entry = Some(CachedEntry { identity, serial, value });
         drop(entry);
         // Another thread may get in between and evict it again; then the caller tries again.
         Ok(try_read(&slot.entry)
@@ -358,7 +358,7 @@ impl<T: Cached> HandleCache<T> {
         Ok((identity, value))
     }
 
-    fn vacate(&self, index: usize, entry: &mut Option<Entry<T>>) {
+    fn vacate(&self, index: usize, entry: &mut Option<CachedEntry<T>>) {
         if entry.take().is_some() {
             self.keys[index].store(0, Ordering::Release);
             self.slots[index].used_at.store(index as u64, Ordering::Relaxed);
@@ -375,7 +375,7 @@ impl<T: Cached> HandleCache<T> {
     }
 
     /// The least recently used slot that is not in use and that `accepts`.
-    fn oldest(&self, accepts: impl Fn(&Option<Entry<T>>) -> bool) -> Option<Vacancy<'_, T>> {
+    fn oldest(&self, accepts: impl Fn(&Option<CachedEntry<T>>) -> bool) -> Option<Vacancy<'_, T>> {
         let used_at = |index: usize| (self.slots[index].used_at.load(Ordering::Relaxed), index);
         let mut passed = None;
         loop {
@@ -389,7 +389,7 @@ impl<T: Cached> HandleCache<T> {
     }
 }
 
-type Vacancy<'a, T> = (usize, RwLockWriteGuard<'a, Option<Entry<T>>>);
+type Vacancy<'a, T> = (usize, RwLockWriteGuard<'a, Option<CachedEntry<T>>>);
 
 fn is_out_of_descriptors(error: &Error) -> bool {
     let Error::Open { source, .. } = error else {

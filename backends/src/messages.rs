@@ -1,6 +1,8 @@
 //! Every message that a user can meet, compared with `tests/messages.txt`: a new or changed message is
 //! read in review. `RINGMAIN_UPDATE_MESSAGES=1` writes the file anew.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
+
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -119,7 +121,7 @@ fn memory() -> Vec<Error> {
     vec![too_large, spent, out, pool(5).unwrap_err()]
 }
 
-/// What `auto` says of its choice.
+/// The explanations of `auto`.
 fn reports() -> Vec<String> {
     let rejected = |error: &Error| vec![Lacking { what: "uring", reason: error.why() }];
     let refused = rejected(&Error::no_ring(BackendKind::Uring, &os(libc::EPERM)));
@@ -141,7 +143,7 @@ fn reports() -> Vec<String> {
     cases.into_iter().map(explain).collect()
 }
 
-/// What a read that is never complete says.
+/// The errors of a read that is never complete.
 fn shortfalls() -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a"), [0; 10]).unwrap();

@@ -42,7 +42,7 @@ const NAME_BYTES_MAX: usize = 255;
 pub struct OutputFile {
     // Closed before it is removed: Windows wants it so.
     file: Option<File>,
-    direct: Option<Direct>,
+    direct: Option<DirectOutput>,
     temporary: PathBuf,
     path: PathBuf,
     /// The process that made the temporary file.
@@ -51,7 +51,7 @@ pub struct OutputFile {
 
 /// The same file past the page cache.
 #[derive(Debug)]
-struct Direct {
+struct DirectOutput {
     file: File,
     memory: usize,
     offset: usize,
@@ -94,7 +94,8 @@ impl OutputFile {
         let mut output = Self::create(path)?;
         let file = sys::open_direct_write(&output.temporary)?;
         let alignment = sys::direct_alignment(&file);
-        output.direct = Some(Direct { file, memory: alignment.memory, offset: alignment.offset });
+        output.direct =
+            Some(DirectOutput { file, memory: alignment.memory, offset: alignment.offset });
         Ok(output)
     }
 
@@ -148,7 +149,7 @@ impl OutputFile {
     }
 
     /// Asks the system to begin writing this part to the device, so that less is left for
-    /// [`complete`](Self::complete). A hint: an error of the device is told by `complete`.
+    /// [`complete`](Self::complete). A hint: `complete` reports an error of the device.
     pub fn start_writeback(&self, range: Range<u64>) {
         if self.direct.is_none()
             && let Some(file) = &self.file
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_to_sync_is_told_unless_there_is_no_such_thing() {
+    fn a_failure_to_sync_is_reported_where_directories_can_be_synced() {
         assert!(is_no_sync(&io::ErrorKind::InvalidInput.into()));
         assert_eq!(is_no_sync(&io::ErrorKind::StorageFull.into()), cfg!(not(unix)));
         let gone = Path::new("/no/such/directory/a.shard");
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_completed_leaves_what_was_there() {
+    fn an_output_that_is_not_completed_leaves_the_old_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         std::fs::write(&path, b"old").unwrap();

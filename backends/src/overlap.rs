@@ -16,13 +16,13 @@ pub(crate) trait OverlappingBackend: ReadBackend {
     ) -> Result<()>;
 
     /// Whether a range of a file is in the page cache.
-    fn cached(&self, file: &FileHandle, range: Range<u64>) -> Answer;
+    fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer;
 }
 
 /// Whether a range is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(any(linux_direct, linux_uring)), allow(dead_code))]
-pub(crate) enum Answer {
+pub(crate) enum CacheAnswer {
     /// All of it.
     Cached,
     /// Not all of it.

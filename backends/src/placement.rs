@@ -53,7 +53,7 @@ impl Placement {
 }
 
 impl Alignment {
-    /// What serves as both alignments: memory and offset that agree modulo this need no copy.
+    /// The stricter of both alignments: memory and offset that agree modulo this need no copy.
     #[must_use]
     pub fn block(self) -> usize {
         self.memory.max(self.offset).max(1)

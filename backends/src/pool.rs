@@ -67,7 +67,7 @@ pub struct BufferPool {
     options: PoolOptions,
 }
 
-/// What a pool holds at one moment.
+/// The contents of a pool at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolStats {
     /// Bytes in buffers that callers hold.
@@ -137,7 +137,7 @@ impl BufferPool {
         shelf.lock().trim(usize::MAX);
     }
 
-    /// What the pool holds now.
+    /// The contents of the pool now.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.shelf.get().stats()
@@ -219,12 +219,12 @@ pub(crate) struct Shelf {
     /// The bytes that are lent to batches; a part of the state's `in_use_bytes`.
     #[cfg(linux_uring)]
     lent_bytes: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<ShelfState>,
     returned: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ShelfState {
     /// Idle memory, the most recently used last: it is the warmest, so it goes out first.
     idle: Vec<AlignedMemory>,
     idle_bytes: usize,
@@ -246,15 +246,15 @@ impl Shelf {
             limit_bytes,
             #[cfg(linux_uring)]
             lent_bytes: AtomicUsize::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(ShelfState {
                 idle: Vec::with_capacity(IDLE_LEN.min(limit_bytes / PAGE_BYTES)),
-                ..State::default()
+                ..ShelfState::default()
             }),
             returned: Condvar::new(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ShelfState> {
         // No code under the lock leaves the state half changed, so a poisoned lock can be used.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -309,7 +309,7 @@ impl Shelf {
     }
 }
 
-impl State {
+impl ShelfState {
     /// Idle memory of that size, else fresh memory if the limit allows; `None` if it does not.
     fn take(&mut self, wanted: usize, limit_bytes: usize) -> Result<Option<AlignedMemory>> {
         if let Some(at) = self.idle.iter().rposition(|memory| memory.capacity() == wanted) {

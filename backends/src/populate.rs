@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_no_whole_page_is_left_as_it_is() {
+    fn parts_of_pages_are_not_populated_and_keep_their_bytes() {
         let mut buffer = Buffer::unpooled(8192).unwrap();
         buffer.fill(7);
         for range in [0..0, 1..4095, 5..8000, 0..8192] {

@@ -16,15 +16,15 @@ use crate::{ReadBackendExt, Result, open_backend, sys, uring};
 pub struct Probe {
     /// The file that was read to find out.
     pub path: PathBuf,
-    /// What the kernel and the filesystem offer.
+    /// The features of the kernel and the filesystem.
     pub features: KernelFeatures,
     /// Each backend, whether it works on this file, and why not.
     pub backends: Vec<BackendProbe>,
-    /// What `auto` takes here, and why.
+    /// The choice of `auto` here, and the reason.
     pub auto: AutoReport,
 }
 
-/// What the kernel and the filesystem offer.
+/// The features of the kernel and the filesystem.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KernelFeatures {
@@ -36,9 +36,9 @@ pub struct KernelFeatures {
     pub io_uring_setup_flags: Vec<String>,
     /// The file can be opened with `O_DIRECT`.
     pub o_direct: bool,
-    /// What memory must be aligned to for a direct read, in bytes.
+    /// The alignment of memory for a direct read, in bytes.
     pub dio_mem_align: Option<usize>,
-    /// What offsets and lengths must be aligned to, in bytes.
+    /// The alignment of offsets and lengths, in bytes.
     pub dio_offset_align: Option<usize>,
     /// `preadv2` takes `RWF_DONTCACHE` on this filesystem.
     pub rwf_dontcache: bool,
@@ -64,7 +64,7 @@ pub struct BackendProbe {
     pub reason: String,
     /// The kernel features it uses.
     pub features: Vec<String>,
-    /// What it does without, and why.
+    /// The features that it lacks, and why.
     pub degradations: Vec<Lacking>,
 }
 
@@ -97,7 +97,7 @@ pub fn probe_with(path: &Path, auto_options: &BackendOptions) -> Result<Probe> {
     })
 }
 
-/// What `auto`, opened with these options, takes for a file, and why.
+/// The choice of `auto`, opened with these options, for a file, and the reason.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn interruptions_are_retried_but_not_for_ever() {
+    fn interruptions_are_retried_a_bounded_number_of_times() {
         let file = file_of(b"abcdef");
         let mut calls = 0;
         let mut dst = [0; 6];
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_with_the_length() {
+    fn the_end_is_reported_with_the_length() {
         let file = file_of(b"abcdef");
         let result = read_fully(&file, &mut [0; 4], 4, sys::read_at);
         assert!(matches!(result, Err(Shortfall::PastEnd(6))), "{result:?}");

@@ -1,4 +1,4 @@
-//! What a backend has done so far.
+//! The counters of backends.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::HandleCacheStats;
 use crate::thread_number::thread_number;
 
-/// What a backend has done so far: see [`ReadBackend::stats`](crate::ReadBackend::stats).
+/// The counters of a backend: see [`ReadBackend::stats`](crate::ReadBackend::stats).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackendStats {
@@ -33,7 +33,7 @@ pub struct BackendStats {
 }
 
 impl BackendStats {
-    /// Of two backends together.
+    /// The counters of two backends together.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         Self {
             cache: self.cache.plus(other.cache),
@@ -63,7 +63,7 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// What is counted.
+/// The things that are counted.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(linux_device), allow(dead_code))]
 pub(crate) enum Count {

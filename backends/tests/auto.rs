@@ -28,7 +28,7 @@ fn auto_with(options: &BackendOptions, path: &Path) -> Option<(Arc<dyn ReadBacke
     Some((auto, file))
 }
 
-/// What was counted since an earlier count.
+/// The reads since an earlier count.
 fn since(auto: &dyn ReadBackend, before: &BackendStats) -> (u64, u64) {
     let now = auto.stats();
     (now.cache.reads - before.cache.reads, now.device.reads - before.device.reads)
@@ -125,7 +125,7 @@ fn data_that_comes_again_and_fits_becomes_warm() {
 }
 
 #[test]
-fn other_data_leaves_the_page_cache_as_it_was() {
+fn other_data_does_not_enter_the_page_cache() {
     for (warmth, bytes) in
         [(Warmth::Auto, None), (Warmth::Auto, Some(u64::MAX)), (Warmth::Leave, Some(FILE_BYTES))]
     {
@@ -191,7 +191,7 @@ fn a_deleted_file_is_read_to_its_end() {
 }
 
 #[test]
-fn it_says_what_it_does() {
+fn auto_explains_its_choice() {
     let numbered = NumberedFile::new();
     let Some((auto, file)) = auto_with(&BackendOptions::default(), numbered.path()) else { return };
     let text = auto.explain(None).unwrap();

@@ -148,7 +148,7 @@ fn squashfs_shows_the_fallback() {
             Err(error) => common::excuse(kind, &error),
         }
     }
-    // What it takes for files that can be read past the page cache.
+    // The choice of `auto` for files that can be read past the page cache.
     let chosen = [BackendKind::Uring, BackendKind::Direct]
         .into_iter()
         .find(|kind| open_backend(*kind, &BackendOptions::default()).is_ok());

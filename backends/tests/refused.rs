@@ -1,4 +1,5 @@
-//! What a container or a small limit takes away: the caller still reads, or is told why not.
+//! Restrictions by a container or a small limit: the caller still reads, or gets an error that says
+//! why not.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
@@ -118,7 +119,7 @@ fn auto_reads_where_direct_reads_are_refused_after_open() {
     let paths = [0, 1, 2].map(|at| dir.path().join(format!("data-{at}")));
     for path in &paths {
         std::fs::write(path, &contents).unwrap();
-        // What is in the page cache is not asked of the device.
+        // Cached data would not be read from the device.
         let file = std::fs::File::open(path).unwrap();
         file.sync_all().unwrap();
         drop_cached(&file, 0..100_000).unwrap();
@@ -203,7 +204,7 @@ fn uring_by_name_says_the_cause_and_the_way_out() {
             };
             assert_eq!(*backend, kind);
             assert!(names_the_cause(reason), "{reason}");
-            // Who may have refused it, and what works without.
+            // The cause of the refusal, and a way without io_uring.
             let suspects = ["seccomp", "io_uring_disabled", "container"];
             assert!(suspects.iter().any(|it| error.to_string().contains(it)), "{error}");
             assert!(
@@ -281,8 +282,8 @@ fn backend_degradations() -> usize {
 }
 
 #[test]
-fn no_locked_memory_at_all_is_told() {
-    in_child("no_locked_memory_at_all_is_told", || {
+fn no_locked_memory_at_all_is_reported() {
+    in_child("no_locked_memory_at_all_is_reported", || {
         if !is_available(BackendKind::Uring) {
             return;
         }

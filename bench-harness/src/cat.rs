@@ -29,8 +29,11 @@ pub(crate) fn run(args: &CatArgs, out: &mut impl Write) -> Result<(), Failure> {
     // Every byte is needed once: a mapping need not keep what it has delivered.
     let options = BackendOptions { residency: Residency::Release, ..BackendOptions::default() };
     let options = ringmain::ProfileSource::User.advise(options);
-    let no_backend =
-        |source| Failure::NoBackend { path: args.file.clone(), offset: args.offset, source };
+    let no_backend = |source| Failure::NoBackend {
+        path: args.file.clone(),
+        offset: args.offset,
+        source: Box::new(source),
+    };
     let backend = open_backend(args.backend, &options).map_err(no_backend)?;
     let file = backend.open(&args.file)?;
     let range = resolve(args, backend.len(&file)?)?;

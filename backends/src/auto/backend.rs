@@ -121,7 +121,7 @@ impl AutoBackend {
         Ok(AutoReport::new(report.choice, report.rejected, report.profile))
     }
 
-    /// What is remembered of a file; `None` for a handle of another backend.
+    /// The route of a file; `None` for a handle of another backend.
     pub(super) fn route_of<'f>(&self, file: &'f FileHandle) -> Option<&'f FileRoute> {
         file.route().filter(|route| route.owner() == self.owner)
     }

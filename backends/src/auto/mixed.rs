@@ -15,9 +15,9 @@ impl AutoBackend {
     /// A batch that goes several ways. After a failure only earlier reads of the batch matter,
     /// because the first failure is the one to report.
     pub(super) fn read_mixed(&self, reads: &mut [Read<'_>], ways: &[Way]) -> Result<()> {
-        let mut advised = Group::default();
-        let mut device = Group::default();
-        let mut cached = Group::default();
+        let mut advised = WayGroup::default();
+        let mut device = WayGroup::default();
+        let mut cached = WayGroup::default();
         for (index, (read, way)) in reads.iter_mut().zip(ways).enumerate() {
             let group = match way {
                 Way::Advised => &mut advised,
@@ -66,12 +66,12 @@ impl AutoBackend {
 
 /// The reads of a batch that go one way, and their places in the batch.
 #[derive(Default)]
-struct Group<'a> {
+struct WayGroup<'a> {
     indices: SmallVec<[usize; 64]>,
     reads: Vec<Read<'a>>,
 }
 
-impl Group<'_> {
+impl WayGroup<'_> {
     /// The error of one of the reads, with its place in the batch.
     fn in_batch(&self, error: Error) -> Error {
         match error.index().and_then(|at| self.indices.get(at)) {

@@ -19,7 +19,7 @@ const WINDOW_READS: usize = 4096;
 /// the device, so that the first batches do not wait for all of it.
 const BRING_FACTOR: u64 = 2;
 
-/// Of the single reads that are believed to be cached, one in this many finds out whether they are.
+/// One in this many of the single reads that are believed to be cached finds out whether it is.
 const TOLD_EVERY: u64 = 8;
 
 /// How much is brought into the page cache around a cold read of data that is kept. Blocks of this

@@ -1,10 +1,10 @@
-//! What `auto` chose, and why.
+//! The choice of `auto`, and the reason.
 
 use std::path::PathBuf;
 
 use crate::{BackendKind, Error, Lacking};
 
-/// What `auto` chose, and why.
+/// The choice of `auto`, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct AutoReport {
@@ -52,7 +52,7 @@ pub struct AdviceReport {
     pub path: PathBuf,
     /// It was followed.
     pub is_used: bool,
-    /// What it says, or why it was not followed.
+    /// The measurement, or why the advice was not followed.
     pub reason: String,
 }
 

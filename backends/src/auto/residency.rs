@@ -18,7 +18,7 @@ const COLD_SAMPLE_EVERY: u64 = 64;
 const REGION_BYTES_MIN: u64 = 1 << 20;
 const REGIONS_MAX: u64 = 128;
 
-/// What is believed of the pages of one read.
+/// Where the pages of one read are believed to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Belief {
     /// They are in the page cache.
@@ -29,8 +29,8 @@ pub(super) enum Belief {
     Ask,
 }
 
-/// What is believed of a file. Threads that learn at the same time may lose an answer, which
-/// costs another question and nothing else.
+/// Where the pages of a file are believed to be. Threads that learn at the same time may lose an
+/// answer, which costs another question and nothing else.
 #[derive(Debug)]
 pub(super) struct Estimate {
     region_bits: u32,
@@ -48,8 +48,8 @@ impl Estimate {
         }
     }
 
-    /// What is believed of a read that begins at `offset`. `dice` gives any number, another one for
-    /// each read.
+    /// The belief about a read that begins at `offset`. `dice` returns a different number for each
+    /// read.
     pub(super) fn belief(&self, offset: u64, dice: impl FnOnce() -> u64) -> Belief {
         match self.score(offset).load(Ordering::Relaxed) {
             SURE.. => Belief::Cached,

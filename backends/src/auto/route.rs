@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::residency::{Belief, Estimate};
 use crate::file::HandleOwner;
-use crate::overlap::Answer;
+use crate::overlap::CacheAnswer;
 use crate::thread_number::thread_number;
 use crate::trace::event;
 use crate::{Access, Read};
@@ -27,7 +27,7 @@ pub(super) enum Way {
     Bring,
 }
 
-/// What `auto` remembers of a file.
+/// The memory of `auto` about a file.
 #[derive(Debug)]
 pub(crate) struct FileRoute {
     /// The `auto` that opened the file.
@@ -41,7 +41,7 @@ pub(crate) struct FileRoute {
     is_device_only: AtomicBool,
     /// The kernel says which parts of it are in the page cache.
     can_ask: AtomicBool,
-    /// What is read of it stays in the page cache.
+    /// Its data stays in the page cache once it is read.
     is_kept: AtomicBool,
     access: AtomicU8,
     /// Where the last single read of a thread ended, and in the highest bit whether it followed the
@@ -138,13 +138,13 @@ impl FileRoute {
         text + &format!("; about {percent} % of it is believed to be cached")
     }
 
-    /// The way of a read. `dice` gives any number, another one for each read, and `ask` asks the
+    /// The way of a read. `dice` returns a different number for each read, and `ask` asks the
     /// kernel.
     pub(super) fn way(
         &self,
         offset: u64,
         dice: impl FnOnce() -> u64,
-        ask: impl FnOnce() -> Answer,
+        ask: impl FnOnce() -> CacheAnswer,
     ) -> Way {
         if self.is_cache_only() {
             return Way::Cache;
@@ -161,22 +161,22 @@ impl FileRoute {
         }
     }
 
-    fn way_by_answer(&self, offset: u64, answer: Answer) -> Way {
+    fn way_by_answer(&self, offset: u64, answer: CacheAnswer) -> Way {
         match answer {
-            Answer::Cached => {
+            CacheAnswer::Cached => {
                 self.learn(offset, true);
                 Way::Cache
             }
-            Answer::NotCached => {
+            CacheAnswer::NotCached => {
                 self.learn(offset, false);
                 self.way_of_cold()
             }
-            Answer::Refused => {
+            CacheAnswer::Refused => {
                 event!(debug, "the kernel does not say what the page cache has of a file");
                 self.can_ask.store(false, Ordering::Relaxed);
                 Way::Cache
             }
-            Answer::NoFile => Way::Device,
+            CacheAnswer::NoFile => Way::Device,
         }
     }
 
@@ -259,7 +259,7 @@ mod tests {
             let route = FileRoute::new(HandleOwner::unique(), 1 << 20, Access::AsItComes, kept);
             let mut refused = false;
             for (turn, answer) in (1..).zip(answers) {
-                let answer = [Answer::Cached, Answer::NotCached, Answer::Refused, Answer::NoFile]
+                let answer = [CacheAnswer::Cached, CacheAnswer::NotCached, CacheAnswer::Refused, CacheAnswer::NoFile]
                     [usize::from(answer)];
                 let mut is_asked = false;
                 let way = route.way(0, || turn, || {
@@ -267,12 +267,12 @@ mod tests {
                     answer
                 });
                 prop_assert!(!(is_asked && refused));
-                refused |= is_asked && answer == Answer::Refused;
+                refused |= is_asked && answer == CacheAnswer::Refused;
                 if is_asked {
                     let expected = match answer {
-                        Answer::Cached | Answer::Refused => Way::Cache,
-                        Answer::NotCached if kept => Way::Bring,
-                        Answer::NotCached | Answer::NoFile => Way::Device,
+                        CacheAnswer::Cached | CacheAnswer::Refused => Way::Cache,
+                        CacheAnswer::NotCached if kept => Way::Bring,
+                        CacheAnswer::NotCached | CacheAnswer::NoFile => Way::Device,
                     };
                     prop_assert_eq!(way, expected);
                 }

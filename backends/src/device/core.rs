@@ -10,7 +10,7 @@ use crate::fault::Injection;
 use crate::file::{FileHandle, HandleOwner};
 use crate::handle_cache::{Cached, HandleCache, for_read};
 #[cfg(any(linux_direct, linux_uring))]
-use crate::overlap::Answer;
+use crate::overlap::CacheAnswer;
 use crate::page_cache::file_len;
 use crate::stats::{Count, Counters};
 use crate::sys::{self, PerProcess};
@@ -29,11 +29,11 @@ pub(crate) struct Device {
     pub(super) policy: CachePolicy,
     limits: Limits,
     counters: Counters,
-    state: PerProcess<State>,
+    state: PerProcess<DeviceState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct DeviceState {
     cache: HandleCache<DeviceFile>,
     /// Plans that wait for the next batch, so that their memory is used again. Threads share them,
     /// so that one bound holds for all.
@@ -65,11 +65,11 @@ impl Device {
             page_bytes: sys::page_bytes(),
         };
         let open_max = options.open_files_max;
-        let state = PerProcess::new(move |inherited: Option<&State>| {
+        let state = PerProcess::new(move |inherited: Option<&DeviceState>| {
             inherited.inspect(|state| state.cache.clear());
             let open = move |path: &Path| DeviceFile::open(kind, policy, limits, path);
             let plans = Mutex::new(Vec::with_capacity(KEPT_PLANS_MAX));
-            State { cache: HandleCache::new(owner, kind, open_max, open), plans }
+            DeviceState { cache: HandleCache::new(owner, kind, open_max, open), plans }
         });
         let faults = Injection::current();
         let counters = Counters::default();
@@ -112,14 +112,14 @@ impl Device {
 
     /// Whether a range is in the page cache.
     #[cfg(any(linux_direct, linux_uring))]
-    pub(crate) fn cached(&self, file: &FileHandle, range: Range<u64>) -> Answer {
-        let Ok(pin) = self.cache().acquire(file) else { return Answer::NoFile };
+    pub(crate) fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer {
+        let Ok(pin) = self.cache().acquire(file) else { return CacheAnswer::NoFile };
         let page_bytes = self.limits.page_bytes as u64;
         let pages = range.end.div_ceil(page_bytes) - range.start / page_bytes;
         match sys::cached_pages(pin.file(), range) {
-            Ok(cached) if cached >= pages => Answer::Cached,
-            Ok(_) => Answer::NotCached,
-            Err(_) => Answer::Refused,
+            Ok(cached) if cached >= pages => CacheAnswer::Cached,
+            Ok(_) => CacheAnswer::NotCached,
+            Err(_) => CacheAnswer::Refused,
         }
     }
 

@@ -13,7 +13,7 @@ use super::core::Device;
 use super::failure::FirstFailure;
 use super::file::DeviceFile;
 use super::plan::{Plan, Request};
-use super::progress::{Progress, Step};
+use super::progress::{NextStep, Progress};
 use crate::fault::Fault;
 use crate::handle_cache::{Cached, Pinned, for_read};
 use crate::retry::{Shortfall, shortfall_at_end};
@@ -33,7 +33,7 @@ struct Lane {
     request: usize,
     /// How many of its bytes have arrived in earlier rounds.
     progress: Progress,
-    /// What a test has decided to make of the kernel's answer.
+    /// The fault that a test injects into the kernel's answer.
     injected: Fault,
 }
 
@@ -45,8 +45,8 @@ struct FilePin<'a> {
     in_flight: usize,
 }
 
-/// What is to be read next for a lane.
-pub(crate) struct Part {
+/// The next read of the device for a lane.
+pub(crate) struct NextRead {
     pub(crate) request: Request,
     pub(crate) descriptor: RawFd,
     /// How many bytes of the request have arrived; the part begins after them.
@@ -54,8 +54,8 @@ pub(crate) struct Part {
     pub(crate) len: usize,
 }
 
-/// What an answer of the kernel means.
-pub(crate) enum Verdict {
+/// The meaning of an answer of the kernel.
+pub(crate) enum LaneVerdict {
     /// The request is complete: deliver it, then finish the lane.
     Complete(Request),
     /// Ask for the rest.
@@ -153,8 +153,8 @@ impl<'a, 'r> Lanes<'a, 'r> {
         Some(lane)
     }
 
-    /// What is left of a lane's request.
-    pub(crate) fn part(&mut self, lane: usize) -> Part {
+    /// The part of a lane's request that has not arrived.
+    pub(crate) fn part(&mut self, lane: usize) -> NextRead {
         let done = self.memory.lanes[lane].progress.done();
         let request = self.plan.requests()[self.memory.lanes[lane].request];
         let Some(pin) = self.pins.iter().find(|pin| pin.file == request.file) else {
@@ -163,11 +163,11 @@ impl<'a, 'r> Lanes<'a, 'r> {
         let (offset, unit) = (request.offset + done as u64, pin.pinned.alignment().offset);
         let (injected, len) = self.device.faults.decide(offset, request.len - done, unit);
         self.memory.lanes[lane].injected = injected;
-        Part { request, descriptor: pin.pinned.file().as_raw_fd(), done, len }
+        NextRead { request, descriptor: pin.pinned.file().as_raw_fd(), done, len }
     }
 
-    /// What the kernel's answer means for its lane.
-    pub(crate) fn judge(&mut self, lane: usize, result: io::Result<usize>) -> Verdict {
+    /// Returns the meaning of the kernel's answer for its lane.
+    pub(crate) fn judge(&mut self, lane: usize, result: io::Result<usize>) -> LaneVerdict {
         let request = self.plan.requests()[self.memory.lanes[lane].request];
         let align = self.reads[request.read].file().alignment().offset;
         let wanted = !self.failure.outranks(&request);
@@ -180,15 +180,15 @@ impl<'a, 'r> Lanes<'a, 'r> {
             None => unreachable!("a request in flight has its file pinned"),
         };
         match state.progress.after(result, request.needed, align, at_end) {
-            Step::Complete => return Verdict::Complete(request),
-            Step::Again if wanted => {
+            NextStep::Complete => return LaneVerdict::Complete(request),
+            NextStep::Again if wanted => {
                 self.device.count_retry();
-                return Verdict::Again;
+                return LaneVerdict::Again;
             }
-            Step::Again => {}
-            Step::Failed(arrived, shortfall) => self.fail_lane(lane, arrived, shortfall),
+            NextStep::Again => {}
+            NextStep::Failed(arrived, shortfall) => self.fail_lane(lane, arrived, shortfall),
         }
-        Verdict::Over
+        LaneVerdict::Over
     }
 
     /// Gives back what a lane held.

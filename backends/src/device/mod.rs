@@ -20,7 +20,7 @@ pub(crate) use self::core::Device;
 pub(crate) use failure::FirstFailure;
 pub(crate) use file::DeviceFile;
 #[cfg(linux_rings)]
-pub(crate) use lanes::{LaneMemory, Lanes, Part, Verdict};
+pub(crate) use lanes::{LaneMemory, LaneVerdict, Lanes, NextRead};
 pub(crate) use plan::{Limits, Plan, Request, Target};
-pub(crate) use progress::{Progress, Step, no_progress};
+pub(crate) use progress::{NextStep, Progress, no_progress};
 pub(crate) use request::scatter;

@@ -5,7 +5,7 @@ use std::ops::DerefMut;
 use super::core::Device;
 use super::file::DeviceFile;
 use super::plan::{Plan, Request, Target};
-use super::progress::{Progress, Step};
+use super::progress::{NextStep, Progress};
 use crate::handle_cache::for_read;
 use crate::retry::{Shortfall, shortfall_at_end};
 use crate::{CachePolicy, Error, Read, Result, sys};
@@ -103,9 +103,9 @@ impl Device {
                 read(&device.file, &mut dst[done..request.len], request.offset + done as u64);
             let at_end = || shortfall_at_end(&device.file, end);
             match progress.after(result, request.needed, align, at_end) {
-                Step::Complete => return Ok(()),
-                Step::Again => self.count_retry(),
-                Step::Failed(arrived, shortfall) => return Err((arrived, shortfall)),
+                NextStep::Complete => return Ok(()),
+                NextStep::Again => self.count_retry(),
+                NextStep::Failed(arrived, shortfall) => return Err((arrived, shortfall)),
             }
         }
     }

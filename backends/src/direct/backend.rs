@@ -8,7 +8,7 @@ use super::bounces::Bounces;
 use super::workers::Workers;
 use crate::device::{Device, FirstFailure, Request};
 use crate::file::HandleOwner;
-use crate::overlap::{Answer, OverlappingBackend};
+use crate::overlap::{CacheAnswer, OverlappingBackend};
 use crate::sys::PerProcess;
 use crate::{
     BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Read, ReadBackend,
@@ -95,7 +95,7 @@ impl OverlappingBackend for DirectBackend {
         })
     }
 
-    fn cached(&self, file: &FileHandle, range: Range<u64>) -> Answer {
+    fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer {
         self.device.cached(file, range)
     }
 }

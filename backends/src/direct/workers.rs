@@ -9,21 +9,21 @@ use std::thread::JoinHandle;
 /// Up to `helpers_max` threads, started when first needed. They end with this.
 #[derive(Debug)]
 pub(super) struct Workers {
-    shared: Arc<Shared>,
+    shared: Arc<HelperBoard>,
     helpers_max: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct HelperBoard {
+    queue: Mutex<Invitations>,
     work_came: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct Invitations {
     /// Invitations to help with a job; each is taken by one helper.
-    invitations: VecDeque<JobRef>,
+    invitations: VecDeque<ErasedJob>,
     idle: usize,
     closed: bool,
 }
@@ -40,11 +40,11 @@ struct Job<'a> {
 
 /// A job without its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct JobRef(*const Job<'static>);
+struct ErasedJob(*const Job<'static>);
 
 // SAFETY: a `Job` is `Sync`: its closure is, and the rest are atomics and locks. `Workers::run`
 // ensures that it still exists when a helper looks at it.
-unsafe impl Send for JobRef {}
+unsafe impl Send for ErasedJob {}
 
 impl Workers {
     pub(super) fn new(helpers_max: usize) -> Self {
@@ -142,11 +142,11 @@ impl Drop for Recall<'_, '_> {
     }
 }
 
-impl Shared {
+impl HelperBoard {
     fn help(&self) {
         let mut queue = lock(&self.queue);
         while !queue.closed {
-            let Some(JobRef(job)) = queue.invitations.pop_front() else {
+            let Some(ErasedJob(job)) = queue.invitations.pop_front() else {
                 queue.idle += 1;
                 queue = self.work_came.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 queue.idle -= 1;
@@ -186,8 +186,8 @@ impl Job<'_> {
         self.helper_left.notify_all();
     }
 
-    fn erased(&self) -> JobRef {
-        JobRef(std::ptr::from_ref(self).cast())
+    fn erased(&self) -> ErasedJob {
+        ErasedJob(std::ptr::from_ref(self).cast())
     }
 }
 

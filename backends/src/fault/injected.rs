@@ -34,12 +34,12 @@ use crate::sys;
 pub struct Faults {
     /// Where the sequence of decisions begins.
     pub seed: u64,
-    /// Of a thousand reads, how many return fewer bytes than asked.
+    /// How many of a thousand reads return fewer bytes than asked for.
     pub short_permille: u32,
-    /// Of a thousand reads, how many return any number of bytes less than asked, as a filesystem
-    /// in user space may: also a part of a block where reads must be whole blocks.
+    /// How many of a thousand reads return any smaller number of bytes than asked for, as a
+    /// filesystem in user space may: also a part of a block where reads must be whole blocks.
     pub ragged_permille: u32,
-    /// Of a thousand reads, how many are interrupted by a signal (`EINTR`).
+    /// How many of a thousand reads are interrupted by a signal (`EINTR`).
     pub interrupt_permille: u32,
     /// Reads that touch this range of offsets fail with `EIO`.
     pub eio_range: Option<Range<u64>>,
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_luck() {
+    fn the_same_seed_gives_the_same_faults() {
         let run = |seed| {
             let faults =
                 Faults { seed, short_permille: 300, interrupt_permille: 300, ..Faults::default() };

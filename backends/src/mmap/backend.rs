@@ -102,7 +102,7 @@ impl MmapBackend {
         Ok(Self { residency: options.residency, cache, faults: Injection::current() })
     }
 
-    /// What the cache of mappings has done so far.
+    /// The counters of the cache of mappings.
     fn handle_cache_stats(&self) -> HandleCacheStats {
         self.cache.get().stats()
     }
@@ -184,7 +184,7 @@ impl MmapBackend {
         mapped.expect_batch();
         let (mut at, mut rest) = (first, run);
         while !rest.is_empty() {
-            let (together, behind) = rest.split_at_mut(window::window_len(rest));
+            let (together, behind) = rest.split_at_mut(window::reads_together(rest));
             if together.len() < window::TIMED_READS_MIN {
                 self.read_each(mapped, together, at)?;
             } else {

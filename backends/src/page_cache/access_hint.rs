@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_caller_knows_stays() {
+    fn an_order_that_the_caller_knows_stays() {
         for access in [Access::Random, Access::Sequential] {
             let told = RefCell::new(Vec::new());
             let advise = |access| told.borrow_mut().push(access);

@@ -27,7 +27,7 @@ type ReadAt = fn(&File, &mut [u8], u64) -> io::Result<usize>;
 
 /// The two calls of a backend.
 #[derive(Clone, Copy, Debug)]
-struct Calls {
+struct ReadCalls {
     /// Waits for the device.
     read: ReadAt,
     /// Copies what the page cache has, and lets the kernel begin to read the rest.
@@ -41,7 +41,7 @@ struct Calls {
 #[derive(Debug)]
 pub(crate) struct PositionalBackend {
     kind: BackendKind,
-    calls: Calls,
+    calls: ReadCalls,
     cache: PerProcess<HandleCache<BufferedFile>>,
     faults: Injection,
 }
@@ -54,20 +54,20 @@ impl PositionalBackend {
 
     /// `pread` beside another backend of the same owner: it reads the files of both.
     pub(crate) fn beside(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
-        let calls = Calls { read: sys::read_at, read_at_once: sys::read_cached_now };
+        let calls = ReadCalls { read: sys::read_at, read_at_once: sys::read_cached_now };
         Self::new(BackendKind::Pread, options, calls, open_plain, owner)
     }
 
     /// `preadv2` with `RWF_DONTCACHE`. Whether the filesystem has it shows when a file is opened.
     pub(crate) fn uncached(options: &BackendOptions) -> Result<Self> {
-        let calls = Calls { read: sys::read_uncached, read_at_once: sys::read_uncached_now };
+        let calls = ReadCalls { read: sys::read_uncached, read_at_once: sys::read_uncached_now };
         Self::new(BackendKind::Uncached, options, calls, open_uncached, HandleOwner::unique())
     }
 
     fn new(
         kind: BackendKind,
         options: &BackendOptions,
-        calls: Calls,
+        calls: ReadCalls,
         open: fn(BackendKind, &Path) -> Result<File>,
         owner: HandleOwner,
     ) -> Result<Self> {
@@ -81,7 +81,7 @@ impl PositionalBackend {
         Ok(Self { kind, calls, cache, faults: Injection::current() })
     }
 
-    /// What the cache of open files has done so far.
+    /// The counters of the cache of open files.
     pub(crate) fn handle_cache_stats(&self) -> HandleCacheStats {
         self.cache.get().stats()
     }
@@ -116,7 +116,7 @@ impl PositionalBackend {
     ) -> Result<()> {
         let (mut first, mut rest) = (0, reads);
         while !rest.is_empty() {
-            let len = window::window_len(rest);
+            let len = window::reads_together(rest);
             let (together, behind) = rest.split_at_mut(len);
             match together {
                 [read] if read.is_empty() => {}
@@ -164,8 +164,8 @@ impl PositionalBackend {
         first: usize,
         tell: &mut impl FnMut(&Read<'_>, bool),
     ) -> Result<()> {
-        let mut done = [0; window::READS_MAX];
-        let mut files = Files { cache: self.cache.get(), last: None };
+        let mut done = [0; window::WINDOW_READS_MAX];
+        let mut files = LastFile { cache: self.cache.get(), last: None };
         let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
         for (read, done) in together.iter_mut().zip(&mut done) {
             if read.is_empty() || read.end().is_none() {
@@ -200,12 +200,12 @@ impl PositionalBackend {
 }
 
 /// The file of the read before, kept for the next one: batches often stay with a file.
-struct Files<'a> {
+struct LastFile<'a> {
     cache: &'a HandleCache<BufferedFile>,
     last: Option<(usize, Pinned<'a, BufferedFile>)>,
 }
 
-impl Files<'_> {
+impl LastFile<'_> {
     /// Asks the system to begin to read all of these. Where every read waits, this puts the rest of
     /// a cold batch in flight together.
     fn ask_for(&mut self, reads: &[Read<'_>]) {

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn the_error_names_the_missing_library() {
         let error = Library::load(c"libringmain-none.so.0").map(drop).unwrap_err();
         assert!(error.contains("libringmain-none.so.0"), "{error}");
         // A library that every program here has, which is not cuFile.

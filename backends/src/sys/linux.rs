@@ -56,9 +56,9 @@ pub(crate) fn supports_direct(path: &Path) -> bool {
     open_direct(path).is_ok()
 }
 
-/// What a direct read of the file must be aligned to: what the filesystem says (`STATX_DIOALIGN`,
-/// since Linux 6.1), else its block size, else 4096. Where the kernel does not pin the pages of a
-/// direct read, memory must be aligned to pages: see `docs/unsafe.md`.
+/// The alignment that a direct read of the file needs: the filesystem's own answer
+/// (`STATX_DIOALIGN`, since Linux 6.1), else its block size, else 4096. Where the kernel does not
+/// pin the pages of a direct read, memory must be aligned to pages: see `docs/unsafe.md`.
 pub(crate) fn direct_alignment(file: &File) -> Alignment {
     let reported = statx_direct_alignment(file).filter(|align| align.memory.is_power_of_two());
     match reported.filter(|align| align.offset.is_power_of_two()) {

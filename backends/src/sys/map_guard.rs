@@ -25,7 +25,7 @@ use memmap2::Mmap;
 /// A mapping in the handler's table for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct MapGuard {
-    entry: &'static Entry,
+    entry: &'static GuardEntry,
 }
 
 impl MapGuard {
@@ -33,7 +33,7 @@ impl MapGuard {
     pub(crate) fn new(map: &Mmap) -> Self {
         install_handler();
         let start = map.as_ptr().addr();
-        Self { entry: Entry::claim(start, start + map.len()) }
+        Self { entry: GuardEntry::claim(start, start + map.len()) }
     }
 
     /// False when the process has replaced the handler: then a plain copy is not safe.
@@ -59,14 +59,14 @@ impl Drop for MapGuard {
 
 /// One mapping. Entries are recycled and never freed, so the handler can walk them at any time.
 #[derive(Debug)]
-struct Entry {
+struct GuardEntry {
     claimed: AtomicBool,
     start: AtomicUsize,
     end: AtomicUsize,
     damaged: AtomicBool,
 }
 
-impl Entry {
+impl GuardEntry {
     const fn free() -> Self {
         Self {
             claimed: AtomicBool::new(false),
@@ -100,7 +100,7 @@ impl Entry {
 }
 
 struct Chunk {
-    entries: [Entry; 64],
+    entries: [GuardEntry; 64],
     next: AtomicPtr<Chunk>,
 }
 
@@ -108,7 +108,7 @@ static FIRST_CHUNK: Chunk = Chunk::empty();
 
 impl Chunk {
     const fn empty() -> Self {
-        Self { entries: [const { Entry::free() }; 64], next: AtomicPtr::new(ptr::null_mut()) }
+        Self { entries: [const { GuardEntry::free() }; 64], next: AtomicPtr::new(ptr::null_mut()) }
     }
 
     fn next(&self) -> Option<&'static Self> {
@@ -214,7 +214,7 @@ impl Look {
     }
 }
 
-/// Of a clock that ticks every 1 to 10 ms and is read in 6 ns, where there is one.
+/// The time of a clock that ticks every 1 to 10 ms and is read in 6 ns, where there is one.
 fn clock_ms() -> u64 {
     #[cfg(target_os = "linux")]
     const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_COARSE;

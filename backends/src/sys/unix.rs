@@ -123,7 +123,7 @@ pub(crate) fn release_mapped(map: &Mmap, start: usize, len: usize) -> io::Result
 /// Asks for the range of a mapping to be read ahead, in steps that the kernel does not cut short.
 pub(crate) fn prefetch_mapped(map: &Mmap, start: usize, len: usize) -> io::Result<()> {
     let will_need = memmap2::Advice::WillNeed;
-    // What lies in a mapping can be counted in a `usize`.
+    // Offsets in a mapping fit a `usize`.
     prefetch_steps(start as u64..(start + len) as u64).try_for_each(|step| {
         map.advise_range(will_need, step.start as usize, (step.end - step.start) as usize)
     })

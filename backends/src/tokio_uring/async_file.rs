@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::operation::{NoRuntime, ReadOp, require_runtime, submit_no_op};
 use crate::buffer::PAGE_BYTES;
-use crate::device::{DeviceFile, Limits, Progress, Step};
+use crate::device::{DeviceFile, Limits, NextStep, Progress};
 use crate::handle_cache::Cached;
 use crate::retry::{Shortfall, shortfall_at_end};
 use crate::{BackendKind, Buffer, BufferPool, CachePolicy, Error, Result, WhenSpent, sys};
@@ -129,9 +129,9 @@ impl AsyncFile {
             buffer = back;
             let at_end = || shortfall_at_end(self.device.file(), end);
             match progress.after(result, needed, align, at_end) {
-                Step::Complete => break,
-                Step::Again => {}
-                Step::Failed(_, shortfall) => return Ok(Err(shortfall)),
+                NextStep::Complete => break,
+                NextStep::Again => {}
+                NextStep::Failed(_, shortfall) => return Ok(Err(shortfall)),
             }
         }
         Ok(Ok(buffer))

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::batch::{Batch, Scratch};
-use super::queue::Queue;
+use super::batch::{Batch, BatchMemory};
+use super::queue::JobQueue;
 use super::runtime::Runtime;
 use crate::device::Device;
 use crate::file::HandleOwner;
@@ -27,23 +27,23 @@ use crate::{
 pub(crate) struct TokioUringBackend {
     device: Device,
     depth_max: usize,
-    home: PerProcess<Home>,
+    home: PerProcess<ProcessRuntime>,
 }
 
 /// The state of one process: the runtime, once it was needed, and memory for batches.
 #[derive(Default)]
-struct Home {
+struct ProcessRuntime {
     runtime: Mutex<Option<Runtime>>,
-    scratches: Mutex<Vec<Scratch>>,
+    batch_memories: Mutex<Vec<BatchMemory>>,
 }
 
 /// Memory for this many batches is kept: more threads at once allocate.
-const KEPT_SCRATCHES_MAX: usize = 16;
+const KEPT_BATCH_MEMORIES_MAX: usize = 16;
 
-impl Home {
+impl ProcessRuntime {
     /// The way to the runtime, which is started at the first call. In a forked child that is its
     /// first batch: the parent's thread is not in it.
-    fn queue(&self, depth_max: usize) -> io::Result<Arc<Queue>> {
+    fn queue(&self, depth_max: usize) -> io::Result<Arc<JobQueue>> {
         let mut runtime = lock(&self.runtime);
         let running = match runtime.take() {
             Some(running) => running,
@@ -52,14 +52,14 @@ impl Home {
         Ok(Arc::clone(runtime.insert(running).queue()))
     }
 
-    fn take_scratch(&self) -> Scratch {
-        lock(&self.scratches).pop().unwrap_or_default()
+    fn take_batch_memory(&self) -> BatchMemory {
+        lock(&self.batch_memories).pop().unwrap_or_default()
     }
 
-    fn keep_scratch(&self, scratch: Scratch) {
-        let mut scratches = lock(&self.scratches);
-        if scratches.len() < KEPT_SCRATCHES_MAX {
-            scratches.push(scratch);
+    fn keep_batch_memory(&self, memory: BatchMemory) {
+        let mut batch_memories = lock(&self.batch_memories);
+        if batch_memories.len() < KEPT_BATCH_MEMORIES_MAX {
+            batch_memories.push(memory);
         }
     }
 }
@@ -68,14 +68,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl fmt::Debug for Home {
+impl fmt::Debug for ProcessRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Home").finish_non_exhaustive()
+        f.debug_struct("ProcessRuntime").finish_non_exhaustive()
     }
 }
 
 impl TokioUringBackend {
-    /// Starts the runtime, to find out whether it can be had.
+    /// Starts the runtime, to find out whether the kernel allows it.
     pub(super) fn new(options: &BackendOptions) -> Result<Self> {
         options.validate()?;
         let pool = options.pool_or_default()?;
@@ -87,7 +87,7 @@ impl TokioUringBackend {
         let backend = Self {
             device: Device::new(BackendKind::TokioUring, &options, policy, HandleOwner::unique())?,
             depth_max: options.depth_max,
-            home: PerProcess::new(|_inherited| Home::default()),
+            home: PerProcess::new(|_inherited| ProcessRuntime::default()),
         };
         backend
             .home
@@ -132,12 +132,12 @@ impl ReadBackend for TokioUringBackend {
                 |error| reads[first.read].error(BackendKind::TokioUring, first.read, error);
             let home = self.home.get();
             let queue = home.queue(self.depth_max).map_err(failed)?;
-            let (mut scratch, depth_max) = (home.take_scratch(), self.depth_max);
+            let (mut memory, depth_max) = (home.take_batch_memory(), self.depth_max);
             // SAFETY: the caller has borrowed the batch mutably until this returns.
             let batch =
-                unsafe { Batch::new(&self.device, plan, reads, &queue, &mut scratch, depth_max) };
+                unsafe { Batch::new(&self.device, plan, reads, &queue, &mut memory, depth_max) };
             let outcome = batch.run();
-            home.keep_scratch(scratch);
+            home.keep_batch_memory(memory);
             outcome
         })
     }

@@ -4,30 +4,32 @@
 use std::sync::Arc;
 
 use super::operation::ReadOp;
-use super::queue::{Answer, Job, Mailbox, Queue, Ticket};
-use crate::device::{Device, LaneMemory, Lanes, Part, Plan, Request, Target, Verdict, scatter};
+use super::queue::{JobQueue, Mailbox, ReadAnswer, ReadJob, Ticket};
+use crate::device::{
+    Device, LaneMemory, LaneVerdict, Lanes, NextRead, Plan, Request, Target, scatter,
+};
 use crate::{Buffer, Read, Result};
 
 /// Memory that is kept between batches, so that a batch allocates nothing.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(super) struct BatchMemory {
     lanes: LaneMemory,
-    channel: Channel,
+    channel: JobChannel,
 }
 
 /// The way of a batch's reads to the runtime and back.
 #[derive(Default)]
-struct Channel {
+struct JobChannel {
     mailbox: Arc<Mailbox>,
     /// Jobs to be sent with the next round.
-    jobs: Vec<Job>,
-    answers: Vec<Answer>,
+    jobs: Vec<ReadJob>,
+    answers: Vec<ReadAnswer>,
 }
 
 pub(super) struct Batch<'a, 'r> {
     lanes: Lanes<'a, 'r>,
-    queue: &'a Queue,
-    channel: &'a mut Channel,
+    queue: &'a JobQueue,
+    channel: &'a mut JobChannel,
     in_flight: usize,
     /// The buffers that requests in flight hold, and how much they may.
     buffered_bytes: usize,
@@ -41,11 +43,11 @@ impl<'a, 'r> Batch<'a, 'r> {
         device: &'a Device,
         plan: &'a Plan,
         reads: &'a [Read<'r>],
-        queue: &'a Queue,
-        scratch: &'a mut Scratch,
+        queue: &'a JobQueue,
+        memory: &'a mut BatchMemory,
         depth_max: usize,
     ) -> Self {
-        let Scratch { lanes, channel } = scratch;
+        let BatchMemory { lanes, channel } = memory;
         Self {
             lanes: Lanes::new(device, plan, reads, lanes, depth_max),
             queue,
@@ -96,7 +98,8 @@ impl<'a, 'r> Batch<'a, 'r> {
         }
     }
 
-    /// A buffer for the request, if one can be had without waiting: this batch may hold others.
+    /// A buffer for the request, if the pool has one now. It must not wait: this batch may hold
+    /// others.
     fn buffer(&mut self, request: &Request) -> Option<Buffer> {
         let within = self.buffered_bytes + request.len <= self.buffered_bytes_max;
         let wanted = within || self.in_flight == 0;
@@ -113,7 +116,7 @@ impl<'a, 'r> Batch<'a, 'r> {
 
     /// Queues what is left of a lane's request.
     fn push(&mut self, lane: usize, buffer: Buffer) {
-        let Part { request, descriptor, done, len } = self.lanes.part(lane);
+        let NextRead { request, descriptor, done, len } = self.lanes.part(lane);
         let op = ReadOp {
             // Open until the pin goes, and that is after the answer.
             descriptor,
@@ -122,11 +125,11 @@ impl<'a, 'r> Batch<'a, 'r> {
             rw_flags: self.lanes.device.policy().rw_flags(),
         };
         let ticket = Ticket::new(lane, &self.channel.mailbox);
-        self.channel.jobs.push(Job { op, buffer, ticket });
+        self.channel.jobs.push(ReadJob { op, buffer, ticket });
     }
 
-    fn complete(&mut self, answer: Answer) {
-        let Answer { lane, result, buffer } = answer;
+    fn complete(&mut self, answer: ReadAnswer) {
+        let ReadAnswer { lane, result, buffer } = answer;
         let Some(buffer) = buffer else {
             // The runtime has ended, and with it the buffer: there is nothing to try again with.
             if let Err(error) = result {
@@ -135,9 +138,9 @@ impl<'a, 'r> Batch<'a, 'r> {
             return self.finish(lane);
         };
         match self.lanes.judge(lane, result) {
-            Verdict::Again => return self.push(lane, buffer),
-            Verdict::Complete(request) => self.deliver(&request, &buffer),
-            Verdict::Over => {}
+            LaneVerdict::Again => return self.push(lane, buffer),
+            LaneVerdict::Complete(request) => self.deliver(&request, &buffer),
+            LaneVerdict::Over => {}
         }
         self.finish(lane);
     }

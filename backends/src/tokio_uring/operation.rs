@@ -1,9 +1,9 @@
 //! One read as an operation of a tokio-uring runtime: the only file that uses the `io-uring`
 //! crate in the version that tokio-uring is made of.
 //!
-//! `tokio_uring::fs::File` is not used for reading. It must own its descriptor, so each file of
-//! the handle cache would need a second one, which counts against `RLIMIT_NOFILE` and stays open
-//! in a forked child for ever; and its reads take no flags, so there is no `RWF_DONTCACHE`.
+//! `tokio_uring::fs::File` is not used for reading. It must own its descriptor, so each file of the
+//! handle cache would need a second one, which counts against `RLIMIT_NOFILE` and stays open in a
+//! forked child forever; and its reads take no flags, so there is no `RWF_DONTCACHE`.
 
 use std::io;
 use std::marker::PhantomData;
@@ -21,7 +21,7 @@ use tokio_uring::{InFlightOneshot, OneshotOutputTransform, UnsubmittedOneshot};
 use crate::Buffer;
 use crate::retry::{Patience, retry_interrupted};
 
-/// What to read, and which part of a buffer to fill.
+/// A range to read, and the part of a buffer to fill.
 #[derive(Clone, Debug)]
 pub(super) struct ReadOp {
     /// Stays open until the kernel has taken the read: see [`ReadOp::submit`].

@@ -12,7 +12,7 @@ use super::operation::ReadOp;
 use crate::Buffer;
 
 /// A read for the runtime.
-pub(super) struct Job {
+pub(super) struct ReadJob {
     pub(super) op: ReadOp,
     pub(super) buffer: Buffer,
     pub(super) ticket: Ticket,
@@ -21,21 +21,21 @@ pub(super) struct Job {
 /// Jobs on their way to the runtime. There are never more than the batches under way have in
 /// flight, which bounds it.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct JobQueue {
     state: Mutex<QueueState>,
 }
 
 #[derive(Default)]
 struct QueueState {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<ReadJob>,
     closed: bool,
     /// The runtime's waker, while it waits for jobs.
     waker: Option<Waker>,
 }
 
-impl Queue {
+impl JobQueue {
     /// Hands over the jobs. If the runtime has ended they are answered at once.
-    pub(super) fn send(&self, jobs: &mut Vec<Job>) {
+    pub(super) fn send(&self, jobs: &mut Vec<ReadJob>) {
         if jobs.is_empty() {
             return;
         }
@@ -55,7 +55,7 @@ impl Queue {
 
     /// Moves up to `room` jobs to `jobs`. When there are none it keeps the waker, and says
     /// whether any can still come.
-    pub(super) fn take(&self, room: usize, jobs: &mut Vec<Job>, context: &Context<'_>) -> bool {
+    pub(super) fn take(&self, room: usize, jobs: &mut Vec<ReadJob>, context: &Context<'_>) -> bool {
         let mut state = self.lock();
         let count = state.jobs.len().min(room);
         jobs.extend(state.jobs.drain(..count));
@@ -92,7 +92,7 @@ impl Queue {
 }
 
 /// The outcome of a job.
-pub(super) struct Answer {
+pub(super) struct ReadAnswer {
     pub(super) lane: usize,
     pub(super) result: io::Result<usize>,
     /// The job's buffer, unless the runtime ended with it.
@@ -108,7 +108,7 @@ pub(super) struct Mailbox {
 
 #[derive(Default)]
 struct MailboxState {
-    answers: Vec<Answer>,
+    answers: Vec<ReadAnswer>,
     /// How many the batch waits for: it is not woken before. 0 while it does not wait, because a
     /// needless wake-up is a system call too.
     wanted: usize,
@@ -116,7 +116,7 @@ struct MailboxState {
 
 impl Mailbox {
     /// Waits for that many answers, and moves all that came to `answers`, which is empty.
-    pub(super) fn wait(&self, wanted: usize, answers: &mut Vec<Answer>) {
+    pub(super) fn wait(&self, wanted: usize, answers: &mut Vec<ReadAnswer>) {
         let mut state = self.lock();
         state.wanted = wanted;
         while state.answers.len() < wanted {
@@ -126,7 +126,7 @@ impl Mailbox {
         std::mem::swap(&mut state.answers, answers);
     }
 
-    fn post(&self, answer: Answer) {
+    fn post(&self, answer: ReadAnswer) {
         let mut state = self.lock();
         state.answers.push(answer);
         if state.answers.len() == state.wanted {
@@ -155,7 +155,7 @@ impl Ticket {
 
     pub(super) fn answer(mut self, result: io::Result<usize>, buffer: Buffer) {
         if let Some(mailbox) = self.mailbox.take() {
-            mailbox.post(Answer { lane: self.lane, result, buffer: Some(buffer) });
+            mailbox.post(ReadAnswer { lane: self.lane, result, buffer: Some(buffer) });
         }
     }
 }
@@ -164,7 +164,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(mailbox) = self.mailbox.take() {
             let result = Err(io::Error::new(io::ErrorKind::BrokenPipe, RUNTIME_ENDED));
-            mailbox.post(Answer { lane: self.lane, result, buffer: None });
+            mailbox.post(ReadAnswer { lane: self.lane, result, buffer: None });
         }
     }
 }

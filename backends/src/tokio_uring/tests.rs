@@ -296,7 +296,7 @@ fn refuse_io_uring_enter() {
     assert!(!failed, "{}", std::io::Error::last_os_error());
 }
 
-/// tokio-uring ignores that the kernel does not take its queue, and a read then waits for ever.
+/// tokio-uring ignores that the kernel does not take its queue, and a read then waits forever.
 #[test]
 fn a_ring_that_is_refused_is_an_error_and_not_a_hang() {
     if !alone("a_ring_that_is_refused_is_an_error_and_not_a_hang") {

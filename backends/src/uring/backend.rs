@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::batch::Batch;
 use super::ring::{Ring, SetupReport};
-use super::rings::{self, Place, ThreadRing};
+use super::rings::{self, RingPermit, ThreadRing};
 use crate::device::{Device, FirstFailure, Plan};
 use crate::file::HandleOwner;
-use crate::overlap::{Answer, OverlappingBackend};
+use crate::overlap::{CacheAnswer, OverlappingBackend};
 use crate::sys::PerProcess;
 use crate::{
     BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Lacking, Read,
@@ -37,7 +37,7 @@ pub(crate) struct UringBackend {
 }
 
 impl UringBackend {
-    /// Makes this thread's ring, to find out whether rings can be had.
+    /// Makes this thread's ring, to find out whether the kernel allows rings.
     fn new(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
         let device = Device::new(BackendKind::Uring, options, options.cache_policy, owner)?;
         // `validate` keeps the depth far below.
@@ -52,8 +52,8 @@ impl UringBackend {
             ring_refusal: PerProcess::new(|_inherited| OnceLock::new()),
             alive: Arc::new(()),
         };
-        if let Some(place) = Place::take(backend.rings.get(), backend.rings_max) {
-            backend.put_ring(ThreadRing::new(ring, place));
+        if let Some(permit) = RingPermit::take(backend.rings.get(), backend.rings_max) {
+            backend.put_ring(ThreadRing::new(ring, permit));
         }
         Ok(backend)
     }
@@ -64,12 +64,12 @@ impl UringBackend {
         if let Some(ring) = rings::take(self.device.owner) {
             return Some(ring);
         }
-        let Some(place) = Place::take(self.rings.get(), self.rings_max) else {
+        let Some(permit) = RingPermit::take(self.rings.get(), self.rings_max) else {
             self.note_refusal(|| format!("there are {} rings already", self.rings_max));
             return None;
         };
         match Ring::new(self.depth_max as u32) {
-            Ok((ring, _report)) => Some(ThreadRing::new(ring, place)),
+            Ok((ring, _report)) => Some(ThreadRing::new(ring, permit)),
             Err(error) => {
                 self.note_refusal(|| error.to_string());
                 None
@@ -92,10 +92,10 @@ impl UringBackend {
             let Some(mut ring) = self.take_ring() else {
                 return self.run_without_ring(plan, reads);
             };
-            let ThreadRing { ring: queue, scratch, .. } = &mut ring;
+            let ThreadRing { ring: queue, memory, .. } = &mut ring;
             // SAFETY: the caller has borrowed the batch mutably until this returns.
             let batch =
-                unsafe { Batch::new(&self.device, plan, reads, queue, scratch, self.depth_max) };
+                unsafe { Batch::new(&self.device, plan, reads, queue, memory, self.depth_max) };
             let outcome = batch.run(work);
             if ring.ring.in_flight() == 0 {
                 ring.ring.drop_arena();
@@ -179,7 +179,7 @@ impl OverlappingBackend for UringBackend {
         self.run(reads, Some(work))
     }
 
-    fn cached(&self, file: &FileHandle, range: Range<u64>) -> Answer {
+    fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer {
         self.device.cached(file, range)
     }
 }

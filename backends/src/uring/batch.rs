@@ -3,10 +3,12 @@
 use std::io;
 use std::ptr::NonNull;
 
-use super::cells::Cells;
+use super::cells::ArenaCells;
 use super::ring::{Completion, ReadOp, Ring};
 use crate::buffer::HUGE_PAGE_BYTES;
-use crate::device::{Device, LaneMemory, Lanes, Part, Plan, Request, Target, Verdict, scatter};
+use crate::device::{
+    Device, LaneMemory, LaneVerdict, Lanes, NextRead, Plan, Request, Target, scatter,
+};
 use crate::retry::Patience;
 use crate::{Read, Result, sys};
 
@@ -17,11 +19,11 @@ use crate::{Read, Result, sys};
 const ARENA_BYTES_MAX: usize = 4 << 20;
 const ARENA_BYTES_MIN: usize = 256 << 10;
 
-/// What a ring keeps between batches, so that a batch allocates nothing.
+/// Memory that a ring keeps between batches, so that a batch allocates nothing.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(super) struct BatchMemory {
     lanes: LaneMemory,
-    cells: Cells,
+    cells: ArenaCells,
     /// Where the part of the arena begins that a lane's request goes into, if it has one.
     cell_of_lane: Vec<Option<usize>>,
 }
@@ -34,7 +36,7 @@ fn cell_bytes(request_bytes: usize) -> usize {
 
 pub(super) struct Batch<'a, 'r> {
     lanes: Lanes<'a, 'r>,
-    cells: &'a mut Cells,
+    cells: &'a mut ArenaCells,
     cell_of_lane: &'a mut Vec<Option<usize>>,
     ring: &'a mut Ring,
     depth_max: usize,
@@ -48,10 +50,10 @@ impl<'a, 'r> Batch<'a, 'r> {
         plan: &'a Plan,
         reads: &'a [Read<'r>],
         ring: &'a mut Ring,
-        scratch: &'a mut Scratch,
+        memory: &'a mut BatchMemory,
         depth_max: usize,
     ) -> Self {
-        let Scratch { lanes, cells, cell_of_lane } = scratch;
+        let BatchMemory { lanes, cells, cell_of_lane } = memory;
         cell_of_lane.clear();
         cell_of_lane.resize(depth_max, None);
         let lanes = Lanes::new(device, plan, reads, lanes, depth_max);
@@ -162,7 +164,7 @@ impl<'a, 'r> Batch<'a, 'r> {
 
     /// Queues what is left of a lane's request.
     fn push(&mut self, lane: usize) {
-        let Part { request, descriptor, done, len } = self.lanes.part(lane);
+        let NextRead { request, descriptor, done, len } = self.lanes.part(lane);
         let cell = self.cell_of_lane[lane];
         let op = ReadOp {
             descriptor,
@@ -198,9 +200,9 @@ impl<'a, 'r> Batch<'a, 'r> {
     fn complete(&mut self, completion: Completion) {
         let Ok(lane) = usize::try_from(completion.token) else { return };
         match self.lanes.judge(lane, completion.result) {
-            Verdict::Again => return self.push(lane),
-            Verdict::Complete(request) => self.deliver(lane, &request),
-            Verdict::Over => {}
+            LaneVerdict::Again => return self.push(lane),
+            LaneVerdict::Complete(request) => self.deliver(lane, &request),
+            LaneVerdict::Over => {}
         }
         self.finish(lane);
     }

@@ -14,7 +14,7 @@ pub(crate) fn open(
     Err(not_built(BackendKind::Uring, "uring", cfg!(feature = "uring")))
 }
 
-/// What a ring could be made of here: nothing.
+/// There are no rings here.
 pub(crate) fn probe_ring() -> Result<Vec<String>> {
     Err(not_built(BackendKind::Uring, "uring", cfg!(feature = "uring")))
 }

@@ -49,7 +49,7 @@ pub(super) struct ReadOp {
     pub(super) dst: NonNull<u8>,
     pub(super) len: u32,
     pub(super) rw_flags: i32,
-    /// What the completion carries back.
+    /// The number that the completion carries back.
     pub(super) token: u64,
 }
 
@@ -73,7 +73,7 @@ const SETUPS: [&[&str]; 5] = [
     &[],
 ];
 
-/// What a new ring has and lacks.
+/// The features of a new ring, and those that it lacks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SetupReport {
     pub(super) features: Vec<String>,

@@ -1,4 +1,5 @@
 //! Arrays and shards that lie in several files, read by an ordinary engine.
+#![allow(clippy::expect_used, reason = "helpers of tests are tests")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,7 +51,7 @@ fn a_shard_crosses_the_parts_and_notices_a_change_in_one() -> Result<(), Box<dyn
     let dir = tempfile::tempdir()?;
     let values: Vec<f64> = (0..4000u16).map(f64::from).collect();
     let (engine, parts) = engine_over(&dir, &encode_shard_bytes(&values, 8)?);
-    let mut source = ShardSource::open(&engine, &[Path::new("all.shard")])?;
+    let mut source = ShardSource::open(&engine, [Path::new("all.shard")])?;
     let mut read = Vec::new();
     while let Some(batch) = source.next_batch()? {
         read.extend_from_slice(batch.rows_f64().unwrap_or_default());

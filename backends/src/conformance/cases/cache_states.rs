@@ -13,13 +13,13 @@ const FILE_BYTES: u64 = 5 << 20;
 
 /// Which parts of a file are in the page cache.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum CacheState {
     Cached,
     Dropped,
     HalfDropped,
 }
 
-impl State {
+impl CacheState {
     const ALL: [Self; 3] = [Self::Cached, Self::Dropped, Self::HalfDropped];
 
     /// Brings a file into the state. Only the bytes of reads are judged, so it does not matter if
@@ -67,7 +67,7 @@ pub(in crate::conformance) fn cached_dropped_and_half_dropped(rig: &Rig<'_>) {
     let mut dice = Dice::new(7);
     for round in 0..6 {
         for (at, data) in files.iter().enumerate() {
-            State::ALL[(round + at) % 3].impose(data);
+            CacheState::ALL[(round + at) % 3].impose(data);
         }
         check_reads(&*backend, &mut dice, &handles, &files);
     }
@@ -81,7 +81,7 @@ pub(in crate::conformance) fn first_failure_among_cached_and_dropped(rig: &Rig<'
     let inside = |at: u64| Want::new(&file, &data, at * 61_441 % (FILE_BYTES - 5000), 5000);
     let past_end = |at: u64| Want::new(&file, &data, FILE_BYTES - 100 + at, 5000);
     for failing in [&[7, 20][..], &[30], &[0, 1, 2], &[63]] {
-        State::HalfDropped.impose(&data);
+        CacheState::HalfDropped.impose(&data);
         let want = |at: u64| if failing.contains(&at) { past_end(at) } else { inside(at) };
         let wants: Vec<_> = (0..64).map(want).collect();
         let first = usize::try_from(failing[0]).unwrap();
@@ -107,7 +107,7 @@ pub(in crate::conformance) fn expected_in_every_way(rig: &Rig<'_>) {
     for access in [Access::Random, Access::Sequential, Access::AsItComes] {
         for reread_bytes in [Some(2 * FILE_BYTES), Some(u64::MAX), None] {
             backend.expect(&every, &Expectation { access, reread_bytes }).unwrap();
-            State::Dropped.impose(&files[0]);
+            CacheState::Dropped.impose(&files[0]);
             check_reads(&*backend, &mut dice, &handles, &files);
         }
     }
@@ -123,7 +123,7 @@ pub(in crate::conformance) fn dropped_while_being_read(rig: &Rig<'_>) {
                 if is_over.load(Ordering::Relaxed) {
                     break;
                 }
-                State::ALL[round % 3].impose(&files[round % 2]);
+                CacheState::ALL[round % 3].impose(&files[round % 2]);
             }
         });
         let readers = [1, 2].map(|seed| {

@@ -101,7 +101,7 @@ pub(in crate::conformance) fn device_error_surfaces(rig: &Rig<'_>) {
         let long = Want { offset: 4096, len: 3 << 20, ..bad };
         let error = try_batch(&*backend, &[far(7), long]).unwrap_err();
         assert_device_error(&error, &data, &long, 1);
-        // The rest of the file is as good as before.
+        // The rest of the file can still be read.
         check_batch(&*backend, &[far(0), far(1), far(3), far(5), far(7)]);
     }
     assert!(faults.injected.load(Ordering::Relaxed) >= 9);

@@ -149,7 +149,7 @@ impl FileMap {
     }
 
     /// The bytes of the file: constant, as the maker of the [`Unchanging`] has promised. See
-    /// [`Unchanging::promise`] for what a load does whose page cannot be had.
+    /// [`Unchanging::promise`] for loads from pages that cannot be read.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.mapping.as_slice()
