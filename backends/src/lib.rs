@@ -111,3 +111,8 @@ pub use thread_number::thread_number;
 #[cfg(linux_tokio_uring)]
 pub use tokio_uring::AsyncFile;
 pub use version::{FileChange, FileVersion};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
