@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ringmain_backends::probe::auto_report;
 use ringmain_backends::{
-    Advice, AdvisedBackend, AutoReport, BackendKind, BackendOptions, Capabilities, Read,
-    ReadBackend, ReadBackendExt, Residency, open_backend,
+    Advice, AdvisedBackend, AutoReport, BackendKind, BackendOptions, Capabilities, ReadBackend,
+    ReadBackendExt, Residency, open_backend,
 };
 use tempfile::TempDir;
 
@@ -102,9 +102,9 @@ fn advice_does_not_hold_on_other_filesystems() {
     assert!(auto.map(&here, 0..10).unwrap().is_none());
     let (mut a, mut b, mut c) = ([0; 4], [0; 4], [0; 4]);
     let reads = &mut [
-        Read::new(&here, 5, &mut a),
-        Read::new(&there, 5, &mut b),
-        Read::new(&here, 7, &mut c),
+        ringmain_backends::Read::new(&here, 5, &mut a),
+        ringmain_backends::Read::new(&there, 5, &mut b),
+        ringmain_backends::Read::new(&here, 7, &mut c),
     ];
     auto.read_batch(reads).unwrap();
     assert_eq!((a, b, c), ([5, 6, 7, 8], [9; 4], [7, 8, 9, 10]));
