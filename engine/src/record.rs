@@ -1,4 +1,4 @@
-//! A backend that writes down what it is asked to read, to be replayed on any other.
+//! A backend that records every read, so that the reads can be replayed on any other.
 //!
 //! The format is text, a line for each batch; `docs/formats.md` describes it.
 
@@ -21,15 +21,15 @@ use crate::Error;
 /// The first line of a recording.
 const HEAD: &[u8] = b"ringmain recording 1\n";
 
-/// What is held back before it is written: some ten thousand reads, and no system call for most
-/// batches.
+/// The size of the buffer before the file: some ten thousand reads, so that most batches make no
+/// system call.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Paths that are remembered at most. A recording of more files stops there.
+/// The largest number of files. A recording of more files stops there.
 const FILES_MAX: usize = 1 << 20;
 
-/// Records what passes through it. Reads that fail are not recorded, nor are hints; a range that is
-/// mapped counts as read.
+/// Records the reads of another backend. Reads that fail are not recorded, nor are hints; a range
+/// that is mapped counts as read.
 ///
 /// A recording never fails a read: when it cannot go on (a full disk), it stops, and
 /// [`Recording::status`] says why.
@@ -40,23 +40,23 @@ pub(crate) struct RecordingBackend {
 }
 
 impl RecordingBackend {
-    /// Records what `inner` reads.
+    /// Records the reads of `inner`.
     pub(crate) fn new(inner: Arc<dyn ReadBackend>, recording: Recording) -> Self {
         Self { inner, recording }
     }
 }
 
-/// A recording under way. Clones are the same one; it is finished with the last of them at the
-/// latest. In a child made by `fork` it does nothing: the parent's goes on.
+/// A recording under way. Clones share it, and dropping the last one finishes it. In a child made
+/// by `fork` it does nothing: the parent goes on recording.
 #[derive(Clone, Debug)]
 pub struct Recording {
     recorder: Arc<Recorder>,
 }
 
-/// How a recording goes.
+/// The state of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingStatus {
-    /// Where it is written to.
+    /// The file that it is written to.
     pub path: PathBuf,
     /// Batches recorded so far.
     pub batches: u64,
@@ -83,33 +83,33 @@ struct Recorder {
     started: Instant,
     /// The process that records.
     home: HomeProcess,
-    state: Mutex<State>,
+    state: Mutex<RecorderState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct RecorderState {
     status: RecordingStatus,
     /// `None` when it is over.
     file: Option<File>,
-    /// What is not written yet. Not a `BufWriter`: a forked child must be able to drop it without
-    /// writing the parent's lines a second time.
+    /// Lines that are not written yet. Not a `BufWriter`: a forked child must be able to drop it
+    /// without writing the parent's lines a second time.
     buffer: Vec<u8>,
-    /// The batch that is being written down.
+    /// The line of the batch that is being recorded.
     line: Vec<u8>,
-    /// By the bytes of the path: hashing a `Path` takes it apart.
+    /// Keyed by the bytes of the path: hashing a `Path` splits it into components, which is slower.
     files: HashMap<OsString, usize>,
-    /// The file of the read before. The handle is kept, so its address is no other file's.
+    /// The file of the last read, and its number.
     last: Option<(FileHandle, usize)>,
 }
 
 impl Recording {
-    /// Begins one; a file of that name is overwritten.
+    /// Begins a recording. A file at the path is overwritten.
     pub fn create(path: &Path) -> crate::Result<Self> {
         let failed =
             |cause| Error::Io { path: path.to_owned(), action: "creating the recording", cause };
         let mut file = File::create(path).map_err(failed)?;
         file.write_all(HEAD).map_err(failed)?;
-        let state = Mutex::new(State {
+        let state = Mutex::new(RecorderState {
             status: RecordingStatus::new(path),
             file: Some(file),
             buffer: Vec::with_capacity(BUFFER_BYTES),
@@ -122,17 +122,17 @@ impl Recording {
         Ok(Self { recorder: Arc::new(Recorder { path, started, home, state }) })
     }
 
-    /// How it goes.
+    /// Its state.
     #[must_use]
     pub fn status(&self) -> RecordingStatus {
         if self.recorder.is_ours() {
             return self.recorder.lock().status.clone();
         }
-        let stopped = Some("the process that forked this one records".to_owned());
+        let stopped = Some("the parent process records".to_owned());
         RecordingStatus { is_over: true, stopped, ..RecordingStatus::new(&self.recorder.path) }
     }
 
-    /// Ends it and writes what is left. What is read afterwards is not recorded.
+    /// Ends the recording and writes the lines that are left. Later reads are not recorded.
     pub fn finish(&self) -> RecordingStatus {
         if self.recorder.is_ours() {
             self.recorder.lock().finish();
@@ -155,13 +155,13 @@ impl Recording {
 }
 
 impl Recorder {
-    /// Asked before the lock is taken, which another thread may have held when this process was
+    /// Checked before taking the lock, which another thread may have held when this process was
     /// forked.
     fn is_ours(&self) -> bool {
         self.home.is_current()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RecorderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -174,7 +174,7 @@ impl Drop for Recorder {
     }
 }
 
-impl State {
+impl RecorderState {
     /// `None` when there are too many files.
     fn add<'a>(
         &mut self,
@@ -199,7 +199,7 @@ impl State {
         Some(())
     }
 
-    /// The number of the file. A new one gets its line, which comes before that of the batch.
+    /// The number of the file. A new file gets a line, which comes before that of the batch.
     fn index_of(&mut self, file: &FileHandle) -> Option<usize> {
         if let Some((last, index)) = &self.last
             && last.is_clone_of(file)
@@ -248,7 +248,7 @@ impl State {
         self.end();
     }
 
-    /// Gives back what a recording holds.
+    /// Frees everything that a recording holds.
     fn end(&mut self) {
         (self.file, self.last) = (None, None);
         (self.buffer, self.line, self.files) = (Vec::new(), Vec::new(), HashMap::new());
@@ -256,7 +256,8 @@ impl State {
     }
 }
 
-/// A space and a number, for each. By hand: it is most of what recording a read costs.
+/// Writes a space and a number, for each. By hand: formatting is most of the cost of recording a
+/// read.
 fn put_numbers<const N: usize>(buffer: &mut Vec<u8>, numbers: [u64; N]) {
     for mut number in numbers {
         let mut digits = [0; 20];
@@ -274,8 +275,8 @@ fn put_numbers<const N: usize>(buffer: &mut Vec<u8>, numbers: [u64; N]) {
     }
 }
 
-/// The path, made absolute, as one line: a backslash stands before itself and before `n` and `r`
-/// for line ends, and `\xHH` is a byte that is no text.
+/// The path, made absolute, as one line: a backslash escapes itself, `\n` and `\r` are line ends,
+/// and `\xHH` is a byte that is not text.
 fn escape_path(buffer: &mut Vec<u8>, path: &Path) {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for chunk in absolute.as_os_str().as_encoded_bytes().utf8_chunks() {
@@ -370,7 +371,7 @@ mod tests {
         assert_eq!(lines.len(), 5);
     }
 
-    /// `/dev/full` says that the disk is full at the first write.
+    /// `/dev/full` fails the first write, as a full disk does.
     #[cfg(unix)]
     #[test]
     fn a_full_disk_stops_the_recording_and_not_the_reads() {

@@ -1,16 +1,16 @@
 //! Faults below a backend's retry logic, for tests: with the feature `conformance`, and nothing at all
 //! without it.
 
-#[cfg(any(feature = "conformance", test))]
+#[cfg(feature = "conformance")]
 mod injected;
-#[cfg(not(any(feature = "conformance", test)))]
+#[cfg(not(feature = "conformance"))]
 mod none;
 
-#[cfg(any(feature = "conformance", test))]
+#[cfg(feature = "conformance")]
 pub use injected::Faults;
-#[cfg(any(feature = "conformance", test))]
+#[cfg(feature = "conformance")]
 #[cfg_attr(not(linux_rings), allow(unused_imports))]
 pub(crate) use injected::{Fault, Injection};
-#[cfg(not(any(feature = "conformance", test)))]
+#[cfg(not(feature = "conformance"))]
 #[cfg_attr(not(linux_rings), allow(unused_imports))]
 pub(crate) use none::{Fault, Injection};

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use super::AsyncFile;
 use super::backend::TokioUringBackend;
 use super::operation::{ReadOp, submit_no_op};
+#[cfg(feature = "conformance")]
 use crate::fault::Faults;
 use crate::{
     BackendOptions, Buffer, BufferPool, CachePolicy, Error, FileHandle, PoolOptions, Read,
@@ -148,6 +149,7 @@ fn the_first_read_past_the_end_is_named() {
     assert_eq!(path, fixture.paths[0]);
 }
 
+#[cfg(feature = "conformance")]
 #[test]
 fn short_reads_and_interruptions_change_nothing() {
     let fixture = Fixture::new(2);
@@ -165,6 +167,7 @@ fn short_reads_and_interruptions_change_nothing() {
     }
 }
 
+#[cfg(feature = "conformance")]
 #[test]
 fn a_device_error_names_its_read_and_leaves_the_backend_usable() {
     let fixture = Fixture::new(1);
