@@ -6,8 +6,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use ringmain_backends::{
-    BackendOptions, Buffer, BufferPool, Error, FileHandle, PoolOptions, ProfileSource, Read,
-    ReadBackend, Residency, WhenSpent, open_backend,
+    BackendOptions, Buffer, BufferPool, Error, FileHandle, PoolOptions, Read, ReadBackend,
+    Residency, WhenSpent, open_backend,
 };
 
 use crate::cli::CatArgs;
@@ -27,13 +27,13 @@ const PAGE_BYTES: u64 = 4096;
 /// Copies what was asked for.
 pub(crate) fn run(args: &CatArgs, out: &mut impl Write) -> Result<(), Failure> {
     // Every byte is needed once: a mapping need not keep what it has delivered.
-    let options = BackendOptions {
-        residency: Residency::Release,
-        profile: ProfileSource::User,
-        ..BackendOptions::default()
+    let options = BackendOptions { residency: Residency::Release, ..BackendOptions::default() };
+    let options = ringmain::ProfileSource::User.advise(options);
+    let no_backend = |source| Failure::NoBackend {
+        path: args.file.clone(),
+        offset: args.offset,
+        source: Box::new(source),
     };
-    let no_backend =
-        |source| Failure::NoBackend { path: args.file.clone(), offset: args.offset, source };
     let backend = open_backend(args.backend, &options).map_err(no_backend)?;
     let file = backend.open(&args.file)?;
     let range = resolve(args, backend.len(&file)?)?;

@@ -14,7 +14,7 @@ pub(crate) enum Failure {
 
     /// The backend did not come up: said together with what it was wanted for.
     #[error("cannot read {} from offset {offset}: {source}", path.display())]
-    NoBackend { path: PathBuf, offset: u64, source: ringmain_backends::Error },
+    NoBackend { path: PathBuf, offset: u64, source: Box<ringmain_backends::Error> },
 
     #[error("offset {offset} is past the end of {}: it has {file_len} bytes", path.display())]
     OffsetPastEnd { path: PathBuf, offset: u64, file_len: u64 },

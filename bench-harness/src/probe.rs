@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use ringmain_backends::AutoReport;
-use ringmain_backends::probe::{self, BackendProbe, KernelFeatures, Probe};
+use ringmain_backends::probe::{BackendProbe, KernelFeatures, Probe};
 use tempfile::NamedTempFile;
 
 use crate::cli::ProbeArgs;
@@ -32,10 +32,10 @@ pub(crate) fn run(args: &ProbeArgs, out: &mut impl Write) -> Result<(), Failure>
 /// says what was read instead, if the folder takes no file.
 fn probe_path(path: &Path) -> Result<(Probe, Option<String>), Failure> {
     if !path.is_dir() {
-        return Ok((probe::probe(path)?, None));
+        return Ok((ringmain::probe(path)?, None));
     }
     match probe_file(path) {
-        Ok(file) => Ok((probe::probe(file.path())?, None)),
+        Ok(file) => Ok((ringmain::probe(file.path())?, None)),
         Err(source) => probe_instead(path, source),
     }
 }
@@ -44,7 +44,7 @@ fn probe_path(path: &Path) -> Result<(Probe, Option<String>), Failure> {
 /// which may be on another filesystem.
 fn probe_instead(dir: &Path, source: io::Error) -> Result<(Probe, Option<String>), Failure> {
     let why = format!("no file can be made in {} ({source})", dir.display());
-    let probed = files_of(dir).into_iter().find_map(|path| probe::probe(&path).ok());
+    let probed = files_of(dir).into_iter().find_map(|path| ringmain::probe(&path).ok());
     if let Some(probed) = probed {
         let note = format!("{why}; this is what reads of {} found", probed.path.display());
         return Ok((probed, Some(note)));
@@ -57,7 +57,7 @@ fn probe_instead(dir: &Path, source: io::Error) -> Result<(Probe, Option<String>
                  may be on another filesystem",
                 temporary.display()
             );
-            Ok((probe::probe(file.path())?, Some(note)))
+            Ok((ringmain::probe(file.path())?, Some(note)))
         }
         Err(temporary_source) => {
             let dir = dir.to_owned();
@@ -174,7 +174,7 @@ fn backends_table(backends: &[BackendProbe]) -> Table {
         };
         table.row(backend.name.name(), text);
         for missing in &backend.degradations {
-            table.row("", format!("without {}: {}", missing.feature, missing.reason));
+            table.row("", format!("without {}: {}", missing.what, missing.reason));
         }
     }
     table

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use nix::sys::resource::{Resource, setrlimit};
-use ringmain::backends::{AutoBackend, BackendOptions, open_backend};
+use ringmain::backends::probe::auto_report;
+use ringmain::backends::{BackendOptions, open_backend};
 use ringmain::{BackendKind, Engine};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -141,9 +142,8 @@ fn sampled_pages_max(bytes: u64) -> u64 {
 /// Whether `auto` can read these files past the page cache. Where their filesystem refuses that, all
 /// its reads go through it.
 fn auto_has_device(files: &[PathBuf]) -> Result<bool, Failure> {
-    let auto = AutoBackend::new(&BackendOptions::default())?;
     for path in files {
-        if auto.report_for(path)?.choice == BackendKind::Pread {
+        if auto_report(path, &BackendOptions::default())?.choice == BackendKind::Pread {
             return Ok(false);
         }
     }

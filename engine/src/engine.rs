@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use ringmain_backends::{
     Access, BackendKind, BackendOptions, BufferPool, CachePolicy, Capabilities, FileHandle,
-    MeteredBackend, PageSize, PoolOptions, ProfileSource, ReadBackend, Recording, RecordingBackend,
-    Residency, Warmth, WhenSpent, open_backend,
+    MeteredBackend, PageSize, PoolOptions, ReadBackend, Residency, Warmth, WhenSpent, open_backend,
 };
 
 use crate::array::layout::Layout;
 use crate::array::view::Source;
 use crate::memory::Reserve;
-use crate::{ContiguousMemmap, DType, EngineStats, Error, Result};
+use crate::record::RecordingBackend;
+use crate::{ContiguousMemmap, DType, EngineStats, Error, ProfileSource, Recording, Result};
 
 /// Reads files through one backend, within one memory limit. Cheap to clone; clones share both.
 ///
@@ -229,12 +229,9 @@ impl EngineBuilder {
         self
     }
 
-    /// Everything else that a backend can be told. The memory limit stays the builder's, and so
-    /// does the profile unless the options name one.
+    /// Everything else that a backend can be told. The memory limit and the profile stay the
+    /// builder's.
     pub fn options(mut self, options: BackendOptions) -> Self {
-        if options.profile != ProfileSource::Off {
-            self.profile = options.profile.clone();
-        }
         self.options = options;
         self
     }
@@ -257,10 +254,9 @@ impl EngineBuilder {
         let pool = new_pool(memory_limit_bytes - memory_limit_bytes / 2)?;
         let small = small_bytes.map(new_pool).transpose()?;
         let reserve = Reserve::new(pool.clone());
-        self.options.profile = self.profile;
         let backend = match self.backend {
             Some(backend) => backend,
-            None => open_backend(self.kind, &self.options)?,
+            None => open_backend(self.kind, &self.profile.advise(self.options))?,
         };
         let meter = Arc::new(MeteredBackend::new(backend));
         let (backend, recording) = (Arc::clone(&meter) as _, None);
@@ -550,7 +546,7 @@ impl fmt::Display for Description {
             write!(f, "; {choice}")?;
         }
         for lacking in degradations {
-            write!(f, "; without {}: {}", lacking.feature, lacking.reason)?;
+            write!(f, "; without {}: {}", lacking.what, lacking.reason)?;
         }
         Ok(())
     }

@@ -46,6 +46,8 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod memory;
+mod profile;
+mod record;
 pub mod shards;
 mod stats;
 mod steady;
@@ -61,13 +63,15 @@ pub use array::selection::{Select, Selected};
 pub use array::view::ContiguousMemmap;
 pub use engine::{Description, Engine, EngineBuilder};
 pub use error::{Damage, Error, Item, Result};
+pub use profile::{Profile, ProfileError, ProfileSource, probe};
+pub use record::{Recording, RecordingStatus};
 pub use stats::EngineStats;
 
 /// The backends below the engine: the trait, its implementations, and their errors.
 pub use ringmain_backends as backends;
 pub use ringmain_backends::{
     Access, BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities, PageSize,
-    ReadBackend, Recording, RecordingStatus, Residency, Unchanging, Warmth,
+    ReadBackend, Residency, Unchanging, Warmth,
 };
 
 /// The examples of the project's README, which are compiled with the documentation's.

@@ -1,4 +1,4 @@
-//! A whole file as a slice, for files that nobody writes to.
+//! A whole file as a slice, for files that are not written to.
 
 use std::fmt;
 use std::fs::File;
@@ -17,10 +17,10 @@ use crate::{Error, FileVersion, PageSize, Result, sys};
 
 /// The promise that mapped files do not change, made once, where a program knows it.
 ///
-/// A [`FileMap`] hands out the bytes of a file as a `&[u8]`. Rust takes memory behind a `&[u8]` for
-/// constant, and the memory of a mapping is the file: whoever writes to the file, in this process or
-/// another, changes it. No check and no lock can rule that out, so somebody has to answer for it,
-/// and writes down that they do with the one `unsafe` that this takes.
+/// A [`FileMap`] hands out the bytes of a file as a `&[u8]`. Rust assumes that memory behind a
+/// `&[u8]` is constant, and the memory of a mapping is the file: a write to the file, by this
+/// process or another, changes it. No check and no lock can rule that out, so the programmer has to
+/// answer for it with one `unsafe`.
 ///
 /// Files that are *replaced*, by writing another and renaming it over the first as tools that
 /// download models do, keep the promise: the mapping goes on showing the old file.
@@ -44,13 +44,13 @@ impl Unchanging {
     /// Makes the promise.
     ///
     /// # Safety
-    /// Nobody, in any process, writes to or truncates a file that is mapped with this promise,
-    /// while it is mapped.
+    /// No process writes to or truncates a file that is mapped with this promise, while it is
+    /// mapped.
     ///
     /// A load from a page that the system cannot serve raises `SIGBUS`, as in every program with a
     /// mapping, and ends the process unless the program has a handler for it. That happens if the
     /// promise is broken by truncation, and, though it is kept, if the device fails. A page that
-    /// cannot be had never shows as zeros. [`FileMap::populate`] and copying reads report an error
+    /// cannot be read never shows as zeros. [`FileMap::populate`] and copying reads report an error
     /// instead.
     #[must_use]
     pub const unsafe fn promise() -> Self {
@@ -70,7 +70,7 @@ pub enum MapAdvice {
     Random,
     /// Soon: it begins to read all of it. The call does not wait for the bytes, but for memory for them.
     WillNeed,
-    /// Not for now: the pages leave the process. What the page cache keeps it keeps, and the next
+    /// Not for now: the pages leave the process. They may stay in the page cache, and the next
     /// access brings them back.
     DontNeed,
 }
@@ -78,7 +78,7 @@ pub enum MapAdvice {
 /// One call populates no more than this, so that a signal is not kept waiting for minutes.
 const POPULATE_STEP_BYTES: usize = 16 << 20;
 
-/// Where the system cannot populate a mapping, so much is read at a time.
+/// If the system cannot populate a mapping, this much is read at a time.
 const READ_IN_BYTES: usize = 128 << 10;
 
 /// A file in memory, read-only, as long as it was when it was opened. See [`Unchanging`] for what
@@ -149,7 +149,7 @@ impl FileMap {
     }
 
     /// The bytes of the file: constant, as the maker of the [`Unchanging`] has promised. See
-    /// [`Unchanging::promise`] for what a load does whose page cannot be had.
+    /// [`Unchanging::promise`] for loads from pages that cannot be read.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.mapping.as_slice()
@@ -169,7 +169,7 @@ impl FileMap {
         FileVersion::at(&self.path).is_ok_and(|version| version == self.version)
     }
 
-    /// Says how the range will be used. What reaches past the end is left out.
+    /// Says how the range will be used. The part past the end is ignored.
     pub fn advise(&self, advice: MapAdvice, range: Range<usize>) -> Result<()> {
         let operation = match advice {
             MapAdvice::WillNeed => "read ahead",
@@ -185,15 +185,15 @@ impl FileMap {
             .map_err(|source| self.error(operation, range, source))
     }
 
-    /// Wishes for huge pages: the kernel may use them where the filesystem can, and need not.
+    /// Asks for huge pages: the kernel may use them where the filesystem can.
     pub fn advise_huge_pages(&self) -> Result<()> {
         let Some(map) = self.mapping.map() else { return Ok(()) };
         sys::advise_huge_pages_mapped(map)
             .map_err(|source| self.error("ask for huge pages for", 0..self.len(), source))
     }
 
-    /// Brings the pages of the range in and makes them resident, and returns when they are. What
-    /// reaches past the end is left out. [`Error::PastEnd`] if the file has lost some of them, and the
+    /// Brings the pages of the range in and makes them resident, and returns when they are. The
+    /// part past the end is ignored. [`Error::PastEnd`] if the file has lost some of them, and the
     /// device's error if it fails.
     pub fn populate(&self, range: Range<usize>) -> Result<()> {
         let range = self.clamp(range);
@@ -213,7 +213,7 @@ impl FileMap {
         };
         let is_unknown = source.kind() == io::ErrorKind::Unsupported
             || sys::errno_name(&source) == Some("EINVAL");
-        // `EFAULT` is all that the kernel says of a page that it cannot bring in: a read says why.
+        // For a page that it cannot bring in the kernel only says `EFAULT`; a read says why.
         let is_vague = sys::errno_name(&source) == Some("EFAULT");
         if is_unknown || is_vague {
             self.read_in(step)
@@ -304,9 +304,9 @@ impl fmt::Debug for FileMap {
     }
 }
 
-/// The file under the path, and as what it was opened.
+/// The file at the path, and the version of it that was opened.
 fn open_file(path: &Path) -> Result<(File, FileVersion)> {
-    // Looked at before it is opened: opening a pipe would wait for a writer.
+    // Checked before opening: opening a pipe would wait for a writer.
     FileVersion::at(path)?;
     let file = open_plain(KIND, path)?;
     let open_error = |source| Error::Open { backend: KIND, path: path.into(), source };

@@ -1,4 +1,4 @@
-//! A backend that writes down what it is asked to read, to be replayed on any other.
+//! A backend that records every read, so that the reads can be replayed on any other.
 //!
 //! The format is text, a line for each batch; `docs/formats.md` describes it.
 
@@ -11,75 +11,52 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::mmap::MappedRange;
-use crate::thread_number::thread_number;
-use crate::{
-    BackendKind, BackendStats, Capabilities, Error, Expectation, FileHandle, Read, ReadBackend,
-    Result, sys,
+use ringmain_backends::{
+    Capabilities, FileHandle, HomeProcess, MappedRange, Read, ReadBackend, Result, forward_to,
+    thread_number,
 };
+
+use crate::Error;
 
 /// The first line of a recording.
 const HEAD: &[u8] = b"ringmain recording 1\n";
 
-/// What is held back before it is written: some ten thousand reads, and no system call for most
-/// batches.
+/// The size of the buffer before the file: some ten thousand reads, so that most batches make no
+/// system call.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Paths that are remembered at most. A recording of more files stops there.
+/// The largest number of files. A recording of more files stops there.
 const FILES_MAX: usize = 1 << 20;
 
-/// Records what passes through it. Reads that fail are not recorded, nor are hints; a range that is
-/// mapped counts as read.
+/// Records the reads of another backend. Reads that fail are not recorded, nor are hints; a range
+/// that is mapped counts as read.
 ///
 /// A recording never fails a read: when it cannot go on (a full disk), it stops, and
 /// [`Recording::status`] says why.
-///
-/// ```
-/// use ringmain_backends::{BackendKind, BackendOptions, Recording, RecordingBackend};
-/// use ringmain_backends::{ReadBackend, ReadBackendExt, open_backend};
-/// # let dir = tempfile::tempdir()?;
-/// # let (path, log) = (dir.path().join("a"), dir.path().join("epoch.rec"));
-/// # std::fs::write(&path, b"0123456789")?;
-///
-/// let inner = open_backend(BackendKind::Pread, &BackendOptions::default())?;
-/// let backend = RecordingBackend::new(inner, Recording::create(&log)?);
-/// let file = backend.open(&path)?;
-/// backend.gather(&file, &[7..9, 0..2])?;
-/// let status = backend.recording().finish();
-/// assert_eq!((status.batches, status.reads, status.stopped), (1, 2, None));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
-pub struct RecordingBackend {
+pub(crate) struct RecordingBackend {
     inner: Arc<dyn ReadBackend>,
     recording: Recording,
 }
 
 impl RecordingBackend {
-    /// Records what `inner` reads.
-    #[must_use]
-    pub fn new(inner: Arc<dyn ReadBackend>, recording: Recording) -> Self {
+    /// Records the reads of `inner`.
+    pub(crate) fn new(inner: Arc<dyn ReadBackend>, recording: Recording) -> Self {
         Self { inner, recording }
-    }
-
-    /// The recording, to finish it or to ask how it goes.
-    #[must_use]
-    pub fn recording(&self) -> &Recording {
-        &self.recording
     }
 }
 
-/// A recording under way. Clones are the same one; it is finished with the last of them at the
-/// latest. In a child made by `fork` it does nothing: the parent's goes on.
+/// A recording under way. Clones share it, and dropping the last one finishes it. In a child made
+/// by `fork` it does nothing: the parent goes on recording.
 #[derive(Clone, Debug)]
 pub struct Recording {
     recorder: Arc<Recorder>,
 }
 
-/// How a recording goes.
+/// The state of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingStatus {
-    /// Where it is written to.
+    /// The file that it is written to.
     pub path: PathBuf,
     /// Batches recorded so far.
     pub batches: u64,
@@ -104,34 +81,35 @@ impl RecordingStatus {
 struct Recorder {
     path: PathBuf,
     started: Instant,
-    /// Of the process that records.
-    generation: u64,
-    state: Mutex<State>,
+    /// The process that records.
+    home: HomeProcess,
+    state: Mutex<RecorderState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct RecorderState {
     status: RecordingStatus,
     /// `None` when it is over.
     file: Option<File>,
-    /// What is not written yet. Not a `BufWriter`: a forked child must be able to drop it without
-    /// writing the parent's lines a second time.
+    /// Lines that are not written yet. Not a `BufWriter`: a forked child must be able to drop it
+    /// without writing the parent's lines a second time.
     buffer: Vec<u8>,
-    /// The batch that is being written down.
+    /// The line of the batch that is being recorded.
     line: Vec<u8>,
-    /// By the bytes of the path: hashing a `Path` takes it apart.
+    /// Keyed by the bytes of the path: hashing a `Path` splits it into components, which is slower.
     files: HashMap<OsString, usize>,
-    /// The file of the read before. The handle is kept, so its address is no other file's.
+    /// The file of the last read, and its number.
     last: Option<(FileHandle, usize)>,
 }
 
 impl Recording {
-    /// Begins one; a file of that name is overwritten.
-    pub fn create(path: &Path) -> Result<Self> {
-        let failed = |source| Error::Record { path: path.to_owned(), source };
+    /// Begins a recording. A file at the path is overwritten.
+    pub fn create(path: &Path) -> crate::Result<Self> {
+        let failed =
+            |cause| Error::Io { path: path.to_owned(), action: "creating the recording", cause };
         let mut file = File::create(path).map_err(failed)?;
         file.write_all(HEAD).map_err(failed)?;
-        let state = Mutex::new(State {
+        let state = Mutex::new(RecorderState {
             status: RecordingStatus::new(path),
             file: Some(file),
             buffer: Vec::with_capacity(BUFFER_BYTES),
@@ -139,22 +117,22 @@ impl Recording {
             files: HashMap::new(),
             last: None,
         });
-        let (started, generation) = (Instant::now(), sys::fork_generation());
+        let (started, home) = (Instant::now(), HomeProcess::current());
         let path = path.to_owned();
-        Ok(Self { recorder: Arc::new(Recorder { path, started, generation, state }) })
+        Ok(Self { recorder: Arc::new(Recorder { path, started, home, state }) })
     }
 
-    /// How it goes.
+    /// Its state.
     #[must_use]
     pub fn status(&self) -> RecordingStatus {
         if self.recorder.is_ours() {
             return self.recorder.lock().status.clone();
         }
-        let stopped = Some("the process that forked this one records".to_owned());
+        let stopped = Some("the parent process records".to_owned());
         RecordingStatus { is_over: true, stopped, ..RecordingStatus::new(&self.recorder.path) }
     }
 
-    /// Ends it and writes what is left. What is read afterwards is not recorded.
+    /// Ends the recording and writes the lines that are left. Later reads are not recorded.
     pub fn finish(&self) -> RecordingStatus {
         if self.recorder.is_ours() {
             self.recorder.lock().finish();
@@ -177,13 +155,13 @@ impl Recording {
 }
 
 impl Recorder {
-    /// Asked before the lock is taken, which another thread may have held when this process was
+    /// Checked before taking the lock, which another thread may have held when this process was
     /// forked.
     fn is_ours(&self) -> bool {
-        self.generation == sys::fork_generation()
+        self.home.is_current()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RecorderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -196,7 +174,7 @@ impl Drop for Recorder {
     }
 }
 
-impl State {
+impl RecorderState {
     /// `None` when there are too many files.
     fn add<'a>(
         &mut self,
@@ -221,10 +199,10 @@ impl State {
         Some(())
     }
 
-    /// The number of the file. A new one gets its line, which comes before that of the batch.
+    /// The number of the file. A new file gets a line, which comes before that of the batch.
     fn index_of(&mut self, file: &FileHandle) -> Option<usize> {
         if let Some((last, index)) = &self.last
-            && last.address() == file.address()
+            && last.is_clone_of(file)
         {
             return Some(*index);
         }
@@ -270,7 +248,7 @@ impl State {
         self.end();
     }
 
-    /// Gives back what a recording holds.
+    /// Frees everything that a recording holds.
     fn end(&mut self) {
         (self.file, self.last) = (None, None);
         (self.buffer, self.line, self.files) = (Vec::new(), Vec::new(), HashMap::new());
@@ -278,7 +256,8 @@ impl State {
     }
 }
 
-/// A space and a number, for each. By hand: it is most of what recording a read costs.
+/// Writes a space and a number, for each. By hand: formatting is most of the cost of recording a
+/// read.
 fn put_numbers<const N: usize>(buffer: &mut Vec<u8>, numbers: [u64; N]) {
     for mut number in numbers {
         let mut digits = [0; 20];
@@ -296,8 +275,8 @@ fn put_numbers<const N: usize>(buffer: &mut Vec<u8>, numbers: [u64; N]) {
     }
 }
 
-/// The path, made absolute, as one line: a backslash stands before itself and before `n` and `r`
-/// for line ends, and `\xHH` is a byte that is no text.
+/// The path, made absolute, as one line: a backslash escapes itself, `\n` and `\r` are line ends,
+/// and `\xHH` is a byte that is not text.
 fn escape_path(buffer: &mut Vec<u8>, path: &Path) {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for chunk in absolute.as_os_str().as_encoded_bytes().utf8_chunks() {
@@ -317,23 +296,13 @@ fn escape_path(buffer: &mut Vec<u8>, path: &Path) {
 }
 
 impl ReadBackend for RecordingBackend {
-    fn kind(&self) -> BackendKind {
-        self.inner.kind()
-    }
+    forward_to!(inner: kind, open, len, prefetch, release, expect, version, explain, stats);
 
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();
         let path = self.recording.recorder.path.display();
         capabilities.features.push(format!("recording to {path}"));
         capabilities
-    }
-
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.inner.open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.inner.len(file)
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
@@ -345,26 +314,6 @@ impl ReadBackend for RecordingBackend {
             self.recording.add(at_us, parts);
         }
         Ok(())
-    }
-
-    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.inner.prefetch(file, range)
-    }
-
-    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.inner.release(file, range)
-    }
-
-    fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
-        self.inner.explain(file)
-    }
-
-    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        self.inner.expect(files, expectation)
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.inner.stats()
     }
 
     fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {
@@ -380,8 +329,12 @@ impl ReadBackend for RecordingBackend {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use ringmain_backends::conformance::{self, Subject};
+    use ringmain_backends::{BackendKind, BackendOptions, ReadBackendExt, open_backend};
+
     use super::*;
-    use crate::{BackendOptions, ReadBackendExt, open_backend};
 
     fn recorded(dir: &Path, log: &Path) -> (RecordingBackend, FileHandle) {
         let data = dir.join("data.bin");
@@ -401,7 +354,7 @@ mod tests {
         backend.read_to_vec(&file, 7, 3).unwrap();
         assert!(backend.read_to_vec(&file, 99_999, 2).is_err());
         backend.read_to_vec(&file, 7, 0).unwrap();
-        let status = backend.recording().finish();
+        let status = backend.recording.finish();
         assert_eq!((status.batches, status.reads, status.bytes), (2, 3, 23));
         assert!(status.is_over && status.stopped.is_none());
         backend.read_to_vec(&file, 0, 1).unwrap();
@@ -418,7 +371,7 @@ mod tests {
         assert_eq!(lines.len(), 5);
     }
 
-    /// `/dev/full` says that the disk is full at the first write.
+    /// `/dev/full` fails the first write, as a full disk does.
     #[cfg(unix)]
     #[test]
     fn a_full_disk_stops_the_recording_and_not_the_reads() {
@@ -427,14 +380,14 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let error = Recording::create(Path::new("/dev/full")).unwrap_err().to_string();
-        assert!(error.contains("cannot record to /dev/full"), "{error}");
+        assert!(error.contains("/dev/full: creating the recording"), "{error}");
         let (backend, file) = recorded(dir.path(), &dir.path().join("log"));
         backend.recording.recorder.lock().file =
             Some(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
         for at in 0..40_000 {
             assert_eq!(backend.read_to_vec(&file, at, 1).unwrap(), [7]);
         }
-        let status = backend.recording().status();
+        let status = backend.recording.status();
         assert!(status.is_over && status.stopped.unwrap().contains("No space left"));
         assert_eq!(backend.recording.recorder.lock().buffer.capacity(), 0);
     }
@@ -451,5 +404,27 @@ mod tests {
             escape_path(&mut line, Path::new(OsStr::from_bytes(path)));
             assert_eq!(String::from_utf8(line).unwrap(), expected);
         }
+    }
+
+    /// In the folder for temporary files: a case that gives up its privileges can write there too.
+    fn scratch_path() -> PathBuf {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        std::env::temp_dir().join(format!("ringmain-{process}-{number}.rec"))
+    }
+
+    fn record_all(options: &BackendOptions) -> ringmain_backends::Result<Arc<dyn ReadBackend>> {
+        let inner = open_backend(BackendKind::Pread, options)?;
+        let path = scratch_path();
+        let recording = Recording::create(&path).expect("a recording among the temporary files");
+        // Windows keeps a name as long as the file is open.
+        let _ = std::fs::remove_file(path);
+        Ok(Arc::new(RecordingBackend::new(inner, recording)))
+    }
+
+    conformance::suite! {
+        mod recorded = Subject::new("pread", record_all)
+            .variant("recorded")
+            .leaves_out("reads_over_2_gib", "seconds, and split like those of the backend itself");
     }
 }

@@ -1,18 +1,4 @@
-//! Reads out of a read-only mapping.
-//!
-//! A file may be truncated under its mapping, or its device may fail, at any moment. A load then
-//! raises `SIGBUS`. Mappings that are copied from have a `sys::MapGuard`, which turns that into zeros
-//! and a mark on the mapping; every copying read looks at the mark after the copy, and if it is set
-//! reads again with `pread`, which says what is the matter. Slices come from other mappings, without
-//! a guard: zeros in the place of a lost page must never look like bytes of the file.
-//!
-//! Truncation inside a page raises no signal, but zeroes the rest of the page: where a page that was
-//! copied ends with a 0, the file is asked whether it still reaches to the end of the read.
-
-mod file_map;
-mod guarded;
-mod mapping;
-mod range;
+//! The backend that copies out of mappings.
 
 use std::fs::File;
 use std::io;
@@ -22,25 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use self::guarded::{Copied, GuardedMapping};
-use self::mapping::Mapping;
-use crate::access_hint::AccessHint;
-use crate::fault::{Fault, Faults};
-use crate::file::next_owner;
+use super::KIND;
+use super::guarded::{Copied, GuardedMapping};
+use super::mapping::Mapping;
+use super::range::MappedRange;
+use crate::fault::Injection;
+use crate::file::HandleOwner;
 use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
-use crate::in_flight;
-use crate::positional::file_len;
+use crate::page_cache::{AccessHint, file_len, window};
 use crate::retry::{Shortfall, read_fully};
 use crate::sys::{self, PerProcess};
 use crate::{
     Access, BackendKind, BackendOptions, BackendStats, Capabilities, Error, Expectation,
     FileHandle, PageSize, Read, ReadBackend, Residency, Result,
 };
-
-pub use file_map::{FileMap, MapAdvice, Unchanging};
-pub use range::MappedRange;
-
-const KIND: BackendKind = BackendKind::Mmap;
 
 /// A read is copied in parts of this size where its pages are released.
 const RELEASE_STEP_BYTES: usize = 8 << 20;
@@ -51,18 +32,18 @@ const RELEASE_STEP_BYTES: usize = 8 << 20;
 /// page costs a fault, one after the other. Resident memory grows with the bytes touched unless
 /// [`Residency::Release`] is chosen.
 #[derive(Debug)]
-pub struct MmapBackend {
+pub(crate) struct MmapBackend {
     residency: Residency,
     cache: PerProcess<HandleCache<MappedFile>>,
-    faults: Option<Arc<Faults>>,
+    faults: Injection,
 }
 
 /// A file and its mappings, as long as the file was when it was mapped.
 struct MappedFile {
     file: File,
-    /// What reads copy from.
+    /// The mapping that reads copy from.
     copies: Arc<GuardedMapping>,
-    /// What slices are handed out of, once a range was asked for.
+    /// The mapping that slices point into, once a range was asked for.
     slices: OnceLock<Arc<Mapping>>,
     page_size: PageSize,
     hint: AccessHint,
@@ -108,9 +89,9 @@ impl Cached for MappedFile {
 
 impl MmapBackend {
     /// Nothing is mapped until a file is opened.
-    pub fn new(options: &BackendOptions) -> Result<Self> {
+    pub(crate) fn new(options: &BackendOptions) -> Result<Self> {
         options.validate()?;
-        let (owner, open_max) = (next_owner(), options.open_files_max);
+        let (owner, open_max) = (HandleOwner::unique(), options.open_files_max);
         let (access, page_size) = (options.access, options.page_size);
         let cache = PerProcess::new(move |inherited: Option<&HandleCache<MappedFile>>| {
             inherited.inspect(|cache| cache.clear());
@@ -118,12 +99,11 @@ impl MmapBackend {
                 open_mapped(path, access, page_size)
             })
         });
-        Ok(Self { residency: options.residency, cache, faults: options.faults.clone() })
+        Ok(Self { residency: options.residency, cache, faults: Injection::current() })
     }
 
-    /// What the cache of mappings has done so far.
-    #[must_use]
-    pub fn handle_cache_stats(&self) -> HandleCacheStats {
+    /// The counters of the cache of mappings.
+    fn handle_cache_stats(&self) -> HandleCacheStats {
         self.cache.get().stats()
     }
 
@@ -143,9 +123,7 @@ impl MmapBackend {
     /// One read, by copy if the mapping serves and by `pread` if not.
     fn read_one(&self, mapped: &MappedFile, read: &mut Read<'_>) -> Result<(), Shortfall> {
         let offset = read.offset();
-        if let Some(faults) = &self.faults
-            && faults.decide(offset, read.len(), read.len().max(1)) == Fault::Eio
-        {
+        if self.faults.is_eio(offset, read.len()) {
             return Err(sys::eio().into());
         }
         let start = usize::try_from(offset);
@@ -160,8 +138,8 @@ impl MmapBackend {
         }
     }
 
-    /// Copies a part after the other where pages are to be released: a tensor of gigabytes must not
-    /// be resident as a file too.
+    /// Copies part by part if pages are released: a tensor of gigabytes must not be resident a
+    /// second time, as a file.
     fn copy(&self, mapping: &GuardedMapping, start: usize, dst: &mut [u8]) -> Copied {
         if self.residency == Residency::Keep || dst.is_empty() {
             return mapping.copy(start, dst);
@@ -194,9 +172,9 @@ impl MmapBackend {
     }
 
     /// Reads ranges of one file. If the first copy had to wait for the device, the kernel is asked
-    /// for all the others before they are copied, so that they are in flight together. The kernel
-    /// does not say whether a page is in memory for less than the copy of a warm one costs; the time
-    /// that a copy takes does.
+    /// for all the others before they are copied, so that they are in flight together. Asking the
+    /// kernel whether a page is in memory costs more than the copy of a warm one, so the time that
+    /// a copy takes is the answer.
     fn read_scattered(
         &self,
         mapped: &MappedFile,
@@ -206,18 +184,18 @@ impl MmapBackend {
         mapped.expect_batch();
         let (mut at, mut rest) = (first, run);
         while !rest.is_empty() {
-            let (window, behind) = rest.split_at_mut(in_flight::window_len(rest));
-            if window.len() < in_flight::TIMED_READS_MIN {
-                self.read_each(mapped, window, at)?;
+            let (together, behind) = rest.split_at_mut(window::reads_together(rest));
+            if together.len() < window::TIMED_READS_MIN {
+                self.read_each(mapped, together, at)?;
             } else {
                 let was_cold = mapped.is_cold.load(Ordering::Relaxed);
                 if was_cold {
-                    mapped.ask_for(window);
+                    mapped.ask_for(together);
                 }
-                let (leader, others) = window.split_at_mut(1);
+                let (leader, others) = together.split_at_mut(1);
                 let started = Instant::now();
                 self.read_each(mapped, leader, at)?;
-                let is_cold = in_flight::has_waited(started, leader[0].len());
+                let is_cold = window::has_waited(started, leader[0].len());
                 if is_cold && !was_cold {
                     mapped.ask_for(others);
                 }
@@ -226,7 +204,7 @@ impl MmapBackend {
                 }
                 self.read_each(mapped, others, at + 1)?;
             }
-            at += window.len();
+            at += together.len();
             rest = behind;
         }
         Ok(())
@@ -246,8 +224,8 @@ impl MmapBackend {
     }
 }
 
-/// Whether the file has a byte there. By a read and not by its length: filesystems that zero a page
-/// before they shorten the file let a read wait until both are done.
+/// Whether the file has a byte there. It reads the byte instead of asking for the length:
+/// filesystems that zero a page before they shorten the file make a read wait until both are done.
 fn has_byte(file: &File, offset: u64) -> bool {
     matches!(sys::read_at(file, &mut [0], offset), Ok(1))
 }
@@ -271,7 +249,7 @@ impl ReadBackend for MmapBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { zero_copy: true, ..Capabilities::plain(KIND) }
+        Capabilities { zero_copy: true, ..Capabilities::new(KIND) }
     }
 
     fn open(&self, path: &Path) -> Result<FileHandle> {

@@ -2,20 +2,16 @@
 
 use std::fmt;
 use std::io;
-use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::batch::{Batch, Scratch};
-use super::queue::Queue;
+use super::batch::{Batch, BatchMemory};
+use super::queue::JobQueue;
 use super::runtime::Runtime;
 use crate::device::Device;
-use crate::file::next_owner;
-use crate::handle_cache::HandleCacheStats;
+use crate::file::HandleOwner;
 use crate::sys::PerProcess;
 use crate::{
-    BackendKind, BackendOptions, BackendStats, CachePolicy, Capabilities, Error, FileHandle, Read,
-    ReadBackend, Result,
+    BackendKind, BackendOptions, CachePolicy, Capabilities, Error, Read, ReadBackend, Result,
 };
 
 /// io_uring reads on the thread of a tokio-uring runtime.
@@ -28,26 +24,26 @@ use crate::{
 /// If the kernel takes no more reads from the ring, the runtime ends within a second, and batches
 /// fail with [`Error::Read`] until the backend is opened again.
 #[derive(Debug)]
-pub struct TokioUringBackend {
+pub(crate) struct TokioUringBackend {
     device: Device,
     depth_max: usize,
-    home: PerProcess<Home>,
+    home: PerProcess<ProcessRuntime>,
 }
 
-/// What a process has of its own: the runtime, once it was needed, and memory for batches.
+/// The state of one process: the runtime, once it was needed, and memory for batches.
 #[derive(Default)]
-struct Home {
+struct ProcessRuntime {
     runtime: Mutex<Option<Runtime>>,
-    scratches: Mutex<Vec<Scratch>>,
+    batch_memories: Mutex<Vec<BatchMemory>>,
 }
 
-/// Memory for so many batches is kept: more threads at once allocate.
-const KEPT_SCRATCHES_MAX: usize = 16;
+/// Memory for this many batches is kept: more threads at once allocate.
+const KEPT_BATCH_MEMORIES_MAX: usize = 16;
 
-impl Home {
+impl ProcessRuntime {
     /// The way to the runtime, which is started at the first call. In a forked child that is its
     /// first batch: the parent's thread is not in it.
-    fn queue(&self, depth_max: usize) -> io::Result<Arc<Queue>> {
+    fn queue(&self, depth_max: usize) -> io::Result<Arc<JobQueue>> {
         let mut runtime = lock(&self.runtime);
         let running = match runtime.take() {
             Some(running) => running,
@@ -56,14 +52,14 @@ impl Home {
         Ok(Arc::clone(runtime.insert(running).queue()))
     }
 
-    fn take_scratch(&self) -> Scratch {
-        lock(&self.scratches).pop().unwrap_or_default()
+    fn take_batch_memory(&self) -> BatchMemory {
+        lock(&self.batch_memories).pop().unwrap_or_default()
     }
 
-    fn keep_scratch(&self, scratch: Scratch) {
-        let mut scratches = lock(&self.scratches);
-        if scratches.len() < KEPT_SCRATCHES_MAX {
-            scratches.push(scratch);
+    fn keep_batch_memory(&self, memory: BatchMemory) {
+        let mut batch_memories = lock(&self.batch_memories);
+        if batch_memories.len() < KEPT_BATCH_MEMORIES_MAX {
+            batch_memories.push(memory);
         }
     }
 }
@@ -72,15 +68,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl fmt::Debug for Home {
+impl fmt::Debug for ProcessRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Home").finish_non_exhaustive()
+        f.debug_struct("ProcessRuntime").finish_non_exhaustive()
     }
 }
 
 impl TokioUringBackend {
-    /// Starts the runtime, to find out whether it can be had.
-    pub fn new(options: &BackendOptions) -> Result<Self> {
+    /// Starts the runtime, to find out whether the kernel allows it.
+    pub(super) fn new(options: &BackendOptions) -> Result<Self> {
         options.validate()?;
         let pool = options.pool_or_default()?;
         // Every request passes through a buffer, so none may be larger than the pool.
@@ -89,9 +85,9 @@ impl TokioUringBackend {
         let options = BackendOptions { chunk_bytes, pool: Some(pool), ..options.clone() };
         let policy = options.cache_policy;
         let backend = Self {
-            device: Device::new(BackendKind::TokioUring, &options, policy, next_owner())?,
+            device: Device::new(BackendKind::TokioUring, &options, policy, HandleOwner::unique())?,
             depth_max: options.depth_max,
-            home: PerProcess::new(|_inherited| Home::default()),
+            home: PerProcess::new(|_inherited| ProcessRuntime::default()),
         };
         backend
             .home
@@ -99,12 +95,6 @@ impl TokioUringBackend {
             .queue(backend.depth_max)
             .map_err(|error| Error::no_ring(BackendKind::TokioUring, &error))?;
         Ok(backend)
-    }
-
-    /// What the cache of open files has done so far.
-    #[must_use]
-    pub fn handle_cache_stats(&self) -> HandleCacheStats {
-        self.device.cache().stats()
     }
 }
 
@@ -126,17 +116,11 @@ impl ReadBackend for TokioUringBackend {
             depth_max: self.depth_max,
             bypasses_page_cache: self.device.policy() != CachePolicy::Buffered,
             features: vec!["tokio-uring runtime".to_owned()],
-            ..Capabilities::plain(BackendKind::TokioUring)
+            ..Capabilities::new(BackendKind::TokioUring)
         }
     }
 
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.device.cache().open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.device.len(file)
-    }
+    crate::forward_to!(device: open, len, prefetch, release, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let reads = &*reads;
@@ -148,25 +132,13 @@ impl ReadBackend for TokioUringBackend {
                 |error| reads[first.read].error(BackendKind::TokioUring, first.read, error);
             let home = self.home.get();
             let queue = home.queue(self.depth_max).map_err(failed)?;
-            let (mut scratch, depth_max) = (home.take_scratch(), self.depth_max);
+            let (mut memory, depth_max) = (home.take_batch_memory(), self.depth_max);
             // SAFETY: the caller has borrowed the batch mutably until this returns.
             let batch =
-                unsafe { Batch::new(&self.device, plan, reads, &queue, &mut scratch, depth_max) };
+                unsafe { Batch::new(&self.device, plan, reads, &queue, &mut memory, depth_max) };
             let outcome = batch.run();
-            home.keep_scratch(scratch);
+            home.keep_batch_memory(memory);
             outcome
         })
-    }
-
-    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.prefetch(file, range)
-    }
-
-    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.release(file, range)
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.device.stats()
     }
 }

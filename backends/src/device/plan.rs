@@ -1,5 +1,5 @@
-//! From reads to device requests: what is large is split, what is near is merged, what is not
-//! aligned is widened. Pure arithmetic; `direct`, `uring` and `tokio-uring` all use it.
+//! From reads to device requests: large reads are split, near ones are merged, unaligned ones are
+//! widened. Pure arithmetic; `direct`, `uring` and `tokio-uring` all use it.
 //!
 //! A request either goes *straight* into the caller's memory, which the device demands to be
 //! aligned in address, offset and length, or *bounces*: an aligned range around the bytes wanted
@@ -48,7 +48,7 @@ pub(crate) struct Limits {
 }
 
 /// Reads no further apart than this share a request: the device takes longer to start another
-/// request than to deliver a few kilobytes that nobody wants.
+/// request than to deliver a few kilobytes that are not needed.
 const MERGE_GAP_BYTES: u64 = 4096;
 
 /// Aligned reads up to this size are bounced if that lets them share a request with a neighbour:
@@ -83,9 +83,9 @@ pub(crate) enum Target {
     Bounce { first_piece: usize, pieces: usize },
 }
 
-/// A part of a bounced request that somebody wants.
+/// A part of a bounced request that belongs to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct BouncedPiece {
     pub(crate) read: usize,
     pub(crate) dst_offset: usize,
     /// Where it begins in the request.
@@ -99,7 +99,7 @@ pub(crate) struct Piece {
 pub(crate) struct Plan {
     order: Vec<usize>,
     requests: Vec<Request>,
-    pieces: Vec<Piece>,
+    pieces: Vec<BouncedPiece>,
     bounce_bytes_max: usize,
     bounce_bytes_sum: usize,
     bounces: usize,
@@ -149,11 +149,11 @@ impl Plan {
     }
 
     /// The memory that it holds for the next batch: some 110 bytes for each read.
-    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+    #[cfg_attr(not(linux_device), allow(dead_code))]
     pub(crate) fn held_bytes(&self) -> usize {
         self.order.capacity() * size_of::<usize>()
             + self.requests.capacity() * size_of::<Request>()
-            + self.pieces.capacity() * size_of::<Piece>()
+            + self.pieces.capacity() * size_of::<BouncedPiece>()
     }
 
     pub(crate) fn requests(&self) -> &[Request] {
@@ -161,7 +161,7 @@ impl Plan {
     }
 
     /// The pieces of a bounced request; none of a straight one.
-    pub(crate) fn pieces(&self, request: &Request) -> &[Piece] {
+    pub(crate) fn pieces(&self, request: &Request) -> &[BouncedPiece] {
         match request.target {
             Target::Straight { .. } => &[],
             Target::Bounce { first_piece, pieces } => {
@@ -172,7 +172,7 @@ impl Plan {
 
     /// The reads of a request that want bytes at or after `arrived`: those it has failed.
     pub(crate) fn first_read_lacking(&self, request: &Request, arrived: usize) -> usize {
-        let lacking = |piece: &&Piece| piece.start + piece.len > arrived;
+        let lacking = |piece: &&BouncedPiece| piece.start + piece.len > arrived;
         let reads = self.pieces(request).iter().filter(lacking).map(|piece| piece.read);
         reads.min().unwrap_or(request.read)
     }
@@ -184,13 +184,13 @@ impl Plan {
     }
 
     /// The size of all bounced requests together, each in whole pages.
-    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+    #[cfg_attr(not(linux_device), allow(dead_code))]
     pub(crate) fn bounce_bytes_sum(&self) -> usize {
         self.bounce_bytes_sum
     }
 
     /// How many requests bounce.
-    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+    #[cfg_attr(not(linux_device), allow(dead_code))]
     pub(crate) fn bounces(&self) -> usize {
         self.bounces
     }
@@ -256,7 +256,7 @@ impl Builder<'_> {
                 }
             };
             let piece_end = end.min(open.offset + self.limits.bounce_bytes as u64);
-            let piece = Piece {
+            let piece = BouncedPiece {
                 read,
                 dst_offset: (offset - span.offset) as usize,
                 start: (offset - open.offset) as usize,
@@ -291,7 +291,7 @@ impl Builder<'_> {
 }
 
 /// The request with one piece more, its length still a multiple of the alignment.
-fn widened(mut request: Request, piece: &Piece, align: usize) -> Request {
+fn widened(mut request: Request, piece: &BouncedPiece, align: usize) -> Request {
     request.needed = request.needed.max(piece.start + piece.len);
     request.len = request.needed.next_multiple_of(align);
     request.read = request.read.min(piece.read);
@@ -329,7 +329,7 @@ mod tests {
     const LIMITS: Limits =
         Limits { chunk_bytes: 1 << 20, bounce_bytes: 512 << 10, page_bytes: 4096 };
     const SECTOR: Alignment = Alignment { memory: 512, offset: 512 };
-    /// Of a kernel that does not pin the pages of a direct read.
+    /// The alignment of a kernel that does not pin the pages of a direct read.
     const PAGE: Alignment = Alignment { memory: 4096, offset: 512 };
 
     fn plan_of(spans: &[Span], limits: Limits) -> Plan {
@@ -342,7 +342,7 @@ mod tests {
         Span { file: 1, offset, len, addr, alignment: SECTOR }
     }
 
-    /// What `(offset, len, is straight)` the requests are.
+    /// The requests as `(offset, len, is straight)`.
     fn shape(plan: &Plan) -> Vec<(u64, usize, bool)> {
         let straight = |r: &Request| matches!(r.target, Target::Straight { .. });
         plan.requests().iter().map(|r| (r.offset, r.len, straight(r))).collect()

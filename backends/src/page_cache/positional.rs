@@ -1,22 +1,21 @@
 //! Backends that read with positional calls: `pread` and `uncached`.
 //!
-//! A batch is read in two sweeps. The first asks for every range without waiting: what the page
-//! cache has is copied, and the kernel begins to read the rest, all of it at once. The second waits
-//! for what was missing. A warm batch is served by the first sweep alone, one call for each read, as
-//! if there were no second.
+//! A batch is read in two sweeps. The first asks for every range without waiting: cached parts are
+//! copied, and the kernel begins to read the rest, all of it at once. The second waits for the
+//! missing parts. A warm batch is served by the first sweep alone, one call for each read, as if
+//! there were no second.
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
-use crate::buffered_file::BufferedFile;
-use crate::fault::Faults;
-use crate::file::next_owner;
+use super::buffered_file::BufferedFile;
+use super::window;
+use crate::fault::Injection;
+use crate::file::HandleOwner;
 use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
-use crate::in_flight;
 use crate::retry::{Shortfall, read_fully};
 use crate::sys::{self, PerProcess};
 use crate::{
@@ -28,7 +27,7 @@ type ReadAt = fn(&File, &mut [u8], u64) -> io::Result<usize>;
 
 /// The two calls of a backend.
 #[derive(Clone, Copy, Debug)]
-struct Calls {
+struct ReadCalls {
     /// Waits for the device.
     read: ReadAt,
     /// Copies what the page cache has, and lets the kernel begin to read the rest.
@@ -40,37 +39,37 @@ struct Calls {
 /// As `pread` it runs on every platform and goes through the page cache. As `uncached` (Linux
 /// 6.14 and later) it does too, but the pages leave the cache with the read.
 #[derive(Debug)]
-pub struct PositionalBackend {
+pub(crate) struct PositionalBackend {
     kind: BackendKind,
-    calls: Calls,
+    calls: ReadCalls,
     cache: PerProcess<HandleCache<BufferedFile>>,
-    faults: Option<Arc<Faults>>,
+    faults: Injection,
 }
 
 impl PositionalBackend {
     /// `pread`.
-    pub fn pread(options: &BackendOptions) -> Result<Self> {
-        Self::beside(options, next_owner())
+    pub(crate) fn pread(options: &BackendOptions) -> Result<Self> {
+        Self::beside(options, HandleOwner::unique())
     }
 
     /// `pread` beside another backend of the same owner: it reads the files of both.
-    pub(crate) fn beside(options: &BackendOptions, owner: u64) -> Result<Self> {
-        let calls = Calls { read: sys::read_at, read_at_once: sys::read_cached_now };
+    pub(crate) fn beside(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
+        let calls = ReadCalls { read: sys::read_at, read_at_once: sys::read_cached_now };
         Self::new(BackendKind::Pread, options, calls, open_plain, owner)
     }
 
     /// `preadv2` with `RWF_DONTCACHE`. Whether the filesystem has it shows when a file is opened.
-    pub fn uncached(options: &BackendOptions) -> Result<Self> {
-        let calls = Calls { read: sys::read_uncached, read_at_once: sys::read_uncached_now };
-        Self::new(BackendKind::Uncached, options, calls, open_uncached, next_owner())
+    pub(crate) fn uncached(options: &BackendOptions) -> Result<Self> {
+        let calls = ReadCalls { read: sys::read_uncached, read_at_once: sys::read_uncached_now };
+        Self::new(BackendKind::Uncached, options, calls, open_uncached, HandleOwner::unique())
     }
 
     fn new(
         kind: BackendKind,
         options: &BackendOptions,
-        calls: Calls,
+        calls: ReadCalls,
         open: fn(BackendKind, &Path) -> Result<File>,
-        owner: u64,
+        owner: HandleOwner,
     ) -> Result<Self> {
         options.validate()?;
         let (open_max, access) = (options.open_files_max, options.access);
@@ -79,24 +78,23 @@ impl PositionalBackend {
             let open = move |path: &Path| Ok(BufferedFile::new(open(kind, path)?, access));
             HandleCache::new(owner, kind, open_max, open).beside()
         });
-        Ok(Self { kind, calls, cache, faults: options.faults.clone() })
+        Ok(Self { kind, calls, cache, faults: Injection::current() })
     }
 
-    /// What the cache of open files has done so far.
-    #[must_use]
-    pub fn handle_cache_stats(&self) -> HandleCacheStats {
+    /// The counters of the cache of open files.
+    pub(crate) fn handle_cache_stats(&self) -> HandleCacheStats {
         self.cache.get().stats()
     }
 
-    /// Copies what the page cache has, and never waits: neither for the device nor for a file. False
-    /// if that is not all of the read; then the kernel has begun to read the rest. `None` if nothing
-    /// is known.
+    /// Copies the part of the read that the page cache has. It never waits, neither for the device
+    /// nor for a file. Returns false if that is not all of the read; then the kernel has begun to
+    /// read the rest. Returns `None` if it cannot tell.
     pub(crate) fn read_at_once(&self, read: &mut Read<'_>) -> Option<bool> {
         let file = self.cache.get().try_acquire(read.file()).ok()??;
         file.expect_batch();
         read.end()?;
         let (offset, len) = (read.offset(), read.len());
-        let mut read_at_once = Faults::apply(self.faults.as_deref(), 1, self.calls.read_at_once);
+        let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
         let copied = file.read_at_once(read.dst(), offset, &mut read_at_once)?;
         Some(copied == len)
     }
@@ -109,8 +107,8 @@ impl PositionalBackend {
         self.read_rest(&pin, read, 0, 0)
     }
 
-    /// Reads a batch, and says of every read whether the page cache had all of it. (Of a read that
-    /// is a batch of its own, it does not.)
+    /// Reads a batch, and calls `tell` for every read with whether the page cache had all of it;
+    /// not for a read that is a batch of its own.
     pub(crate) fn read_batch_and_tell(
         &self,
         reads: &mut [Read<'_>],
@@ -118,12 +116,12 @@ impl PositionalBackend {
     ) -> Result<()> {
         let (mut first, mut rest) = (0, reads);
         while !rest.is_empty() {
-            let len = in_flight::window_len(rest);
-            let (window, behind) = rest.split_at_mut(len);
-            match window {
+            let len = window::reads_together(rest);
+            let (together, behind) = rest.split_at_mut(len);
+            match together {
                 [read] if read.is_empty() => {}
                 [read] => self.read_single(read, first)?,
-                window => self.read_window(window, first, &mut tell)?,
+                together => self.read_window(together, first, &mut tell)?,
             }
             (first, rest) = (first + len, behind);
         }
@@ -142,7 +140,7 @@ impl PositionalBackend {
         let outcome = if read.end().is_none() {
             Err(sys::file_len(file).map_or_else(Shortfall::Io, Shortfall::PastEnd))
         } else {
-            let read_at = Faults::apply(self.faults.as_deref(), 1, self.calls.read);
+            let read_at = self.faults.wrap(1, self.calls.read);
             read_fully(file, &mut read.dst()[done..], offset + done as u64, read_at)
         };
         outcome.map_err(|shortfall| match shortfall {
@@ -162,18 +160,19 @@ impl PositionalBackend {
     /// index of its first read in the batch.
     fn read_window(
         &self,
-        window: &mut [Read<'_>],
+        together: &mut [Read<'_>],
         first: usize,
         tell: &mut impl FnMut(&Read<'_>, bool),
     ) -> Result<()> {
-        let mut done = [0; in_flight::READS_MAX];
-        let mut files = Files { cache: self.cache.get(), last: None };
-        let mut read_at_once = Faults::apply(self.faults.as_deref(), 1, self.calls.read_at_once);
-        for (read, done) in window.iter_mut().zip(&mut done) {
+        let mut done = [0; window::WINDOW_READS_MAX];
+        let mut files = LastFile { cache: self.cache.get(), last: None };
+        let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
+        for (read, done) in together.iter_mut().zip(&mut done) {
             if read.is_empty() || read.end().is_none() {
                 continue;
             }
-            // A file that cannot be had is reported by the second sweep, in the order of the batch.
+            // A file that cannot be opened is reported by the second sweep, in the order of the
+            // batch.
             let Ok(file) = files.pin(read) else { continue };
             file.expect_batch();
             let offset = read.offset();
@@ -182,17 +181,17 @@ impl PositionalBackend {
                 tell(read, copied == read.len());
             }
         }
-        let mut is_asked_for = window.len() < in_flight::TIMED_READS_MIN;
-        for at in 0..window.len() {
-            let (read, done, index) = (&mut window[at], done[at], first + at);
+        let mut is_asked_for = together.len() < window::TIMED_READS_MIN;
+        for at in 0..together.len() {
+            let (read, done, index) = (&mut together[at], done[at], first + at);
             if done == read.len() {
                 continue;
             }
             let file = files.pin(read).map_err(|error| for_read(error, read, index))?;
             let started = (!is_asked_for && !file.answers_at_once()).then(Instant::now);
             self.read_rest(file, read, done, index)?;
-            if started.is_some_and(|started| in_flight::has_waited(started, read.len())) {
-                files.ask_for(&window[at + 1..]);
+            if started.is_some_and(|started| window::has_waited(started, read.len())) {
+                files.ask_for(&together[at + 1..]);
                 is_asked_for = true;
             }
         }
@@ -201,14 +200,14 @@ impl PositionalBackend {
 }
 
 /// The file of the read before, kept for the next one: batches often stay with a file.
-struct Files<'a> {
+struct LastFile<'a> {
     cache: &'a HandleCache<BufferedFile>,
     last: Option<(usize, Pinned<'a, BufferedFile>)>,
 }
 
-impl Files<'_> {
-    /// Has the system begin to read all of these: where reads cannot be made that do not wait, this
-    /// has the rest of a cold batch in flight together.
+impl LastFile<'_> {
+    /// Asks the system to begin to read all of these. Where every read waits, this puts the rest of
+    /// a cold batch in flight together.
     fn ask_for(&mut self, reads: &[Read<'_>]) {
         for read in reads {
             if let (Some(end), Ok(file)) = (read.end(), self.pin(read)) {
@@ -236,7 +235,7 @@ fn open_uncached(backend: BackendKind, path: &Path) -> Result<File> {
         backend,
         path: path.into(),
         reason: format!("RWF_DONTCACHE is refused ({error})"),
-        way_out: "it needs Linux 6.14 and ext4 or XFS; use `pread` or `direct`".into(),
+        way_out: "use Linux 6.14 or later, and ext4 or XFS".into(),
     })?;
     Ok(file)
 }
@@ -249,7 +248,7 @@ impl ReadBackend for PositionalBackend {
     fn capabilities(&self) -> Capabilities {
         let uncached = self.kind == BackendKind::Uncached;
         let features = if uncached { vec!["RWF_DONTCACHE".to_owned()] } else { Vec::new() };
-        Capabilities { bypasses_page_cache: uncached, features, ..Capabilities::plain(self.kind) }
+        Capabilities { bypasses_page_cache: uncached, features, ..Capabilities::new(self.kind) }
     }
 
     fn open(&self, path: &Path) -> Result<FileHandle> {

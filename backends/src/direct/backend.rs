@@ -1,22 +1,18 @@
 //! The backend itself: a plan, and threads that fulfil its requests side by side.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bounces::Bounces;
 use super::workers::Workers;
-use crate::device::Device;
-use crate::failure::FirstFailure;
-use crate::file::next_owner;
-use crate::handle_cache::HandleCacheStats;
-use crate::overlap::{Answer, OverlappingBackend};
-use crate::plan::Request;
+use crate::device::{Device, FirstFailure, Request};
+use crate::file::HandleOwner;
+use crate::overlap::{CacheAnswer, OverlappingBackend};
 use crate::sys::PerProcess;
 use crate::{
-    BackendKind, BackendOptions, BackendStats, CachePolicy, Capabilities, Error, FileHandle, Read,
-    ReadBackend, Result,
+    BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Read, ReadBackend,
+    Result,
 };
 
 /// `O_DIRECT` reads: past the page cache, several at a time through a few threads.
@@ -24,7 +20,7 @@ use crate::{
 /// Bytes go straight into the caller's memory where address, offset and length are aligned as
 /// the device wants it, and through a buffer of the pool where not.
 #[derive(Debug)]
-pub struct DirectBackend {
+pub(crate) struct DirectBackend {
     device: Device,
     workers: PerProcess<Workers>,
     threads_max: usize,
@@ -32,26 +28,19 @@ pub struct DirectBackend {
 
 impl DirectBackend {
     /// Threads are started when a batch first has work for them.
-    pub fn new(options: &BackendOptions) -> Result<Self> {
-        Self::for_owner(options, next_owner())
-    }
-
-    fn for_owner(options: &BackendOptions, owner: u64) -> Result<Self> {
+    fn new(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
         let device = Device::new(BackendKind::Direct, options, CachePolicy::Direct, owner)?;
         let threads_max = options.threads_max;
         let workers = PerProcess::new(move |_inherited| Workers::new(threads_max - 1));
         Ok(Self { device, workers, threads_max })
     }
-
-    /// What the cache of open files has done so far.
-    #[must_use]
-    pub fn handle_cache_stats(&self) -> HandleCacheStats {
-        self.device.cache().stats()
-    }
 }
 
-pub(crate) fn open(options: &BackendOptions, owner: u64) -> Result<Arc<dyn OverlappingBackend>> {
-    Ok(Arc::new(DirectBackend::for_owner(options, owner)?))
+pub(crate) fn open(
+    options: &BackendOptions,
+    owner: HandleOwner,
+) -> Result<Arc<dyn OverlappingBackend>> {
+    Ok(Arc::new(DirectBackend::new(options, owner)?))
 }
 
 impl ReadBackend for DirectBackend {
@@ -64,32 +53,14 @@ impl ReadBackend for DirectBackend {
             depth_max: self.threads_max,
             bypasses_page_cache: true,
             features: vec!["O_DIRECT".to_owned()],
-            ..Capabilities::plain(BackendKind::Direct)
+            ..Capabilities::new(BackendKind::Direct)
         }
     }
 
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.device.cache().open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.device.len(file)
-    }
+    crate::forward_to!(device: open, len, prefetch, release, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.read_batch_beside(reads, &mut || false)
-    }
-
-    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.prefetch(file, range)
-    }
-
-    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.release(file, range)
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.device.stats()
     }
 }
 
@@ -124,7 +95,7 @@ impl OverlappingBackend for DirectBackend {
         })
     }
 
-    fn cached(&self, file: &FileHandle, range: Range<u64>) -> Answer {
+    fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer {
         self.device.cached(file, range)
     }
 }

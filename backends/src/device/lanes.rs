@@ -1,23 +1,25 @@
 //! The requests of a plan on their way through a queue of the kernel.
 //!
-//! A lane carries one request from its first submission to its last byte. This is what `uring` and
-//! `tokio-uring` have in common: which request is next, which files are held for those in flight,
-//! what an answer of the kernel means, and which failure is told in the end.
+//! A lane carries one request from its first submission to its last byte. `uring` and `tokio-uring`
+//! share this: which request is next, which files are held for the requests in flight, what an
+//! answer of the kernel means, and which failure the batch reports.
 
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 
 use smallvec::SmallVec;
 
-use crate::device::{Device, DeviceFile};
-use crate::failure::FirstFailure;
+use super::core::Device;
+use super::failure::FirstFailure;
+use super::file::DeviceFile;
+use super::plan::{Plan, Request};
+use super::progress::{NextStep, Progress};
 use crate::fault::Fault;
 use crate::handle_cache::{Cached, Pinned, for_read};
-use crate::plan::{Plan, Request};
-use crate::progress::{Progress, Step};
 use crate::retry::{Shortfall, shortfall_at_end};
 use crate::{Error, Read, Result};
 
-/// What is kept between batches, so that a batch allocates nothing.
+/// Memory that is kept between batches, so that a batch allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct LaneMemory {
     lanes: Vec<Lane>,
@@ -31,49 +33,50 @@ struct Lane {
     request: usize,
     /// How many of its bytes have arrived in earlier rounds.
     progress: Progress,
-    /// What to take the kernel's answer for.
-    injected: Option<Fault>,
+    /// The fault that a test injects into the kernel's answer.
+    injected: Fault,
 }
 
-/// A file that requests in flight refer to, and its name in the queue.
-struct FilePin<'a, N> {
+/// A file that requests in flight read.
+struct FilePin<'a> {
+    /// Which file of the plan.
     file: usize,
     pinned: Pinned<'a, DeviceFile>,
-    name: N,
     in_flight: usize,
 }
 
-/// What is to be read next for a lane.
-pub(crate) struct Part<N> {
+/// The next read of the device for a lane.
+pub(crate) struct NextRead {
     pub(crate) request: Request,
-    pub(crate) name: N,
-    /// How many bytes of the request are there already; the part begins after them.
+    pub(crate) descriptor: RawFd,
+    /// How many bytes of the request have arrived; the part begins after them.
     pub(crate) done: usize,
     pub(crate) len: usize,
 }
 
-/// What an answer means.
-pub(crate) enum Verdict {
+/// The meaning of an answer of the kernel.
+pub(crate) enum LaneVerdict {
     /// The request is complete: deliver it, then finish the lane.
     Complete(Request),
     /// Ask for the rest.
     Again,
-    /// It has failed, or nobody wants it any more: finish the lane.
+    /// It has failed, or an earlier read has: finish the lane.
     Over,
 }
 
-pub(crate) struct Lanes<'a, 'r, N> {
+/// The requests of one batch on their way through a queue.
+pub(crate) struct Lanes<'a, 'r> {
     pub(crate) device: &'a Device,
     pub(crate) plan: &'a Plan,
     pub(crate) reads: &'a [Read<'r>],
     memory: &'a mut LaneMemory,
-    pins: SmallVec<[FilePin<'a, N>; 8]>,
+    pins: SmallVec<[FilePin<'a>; 8]>,
     /// The next request to start.
     next: usize,
     failure: FirstFailure,
 }
 
-impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
+impl<'a, 'r> Lanes<'a, 'r> {
     pub(crate) fn new(
         device: &'a Device,
         plan: &'a Plan,
@@ -82,7 +85,7 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
         depth_max: usize,
     ) -> Self {
         let depth = depth_max.min(plan.requests().len());
-        memory.lanes.clear(); // What is left of the last batch says nothing about this one.
+        memory.lanes.clear(); // Nothing of the last batch is left.
         memory.lanes.reserve(depth_max); // For a later batch that has more.
         memory.lanes.resize_with(depth, Lane::default);
         memory.idle.clear();
@@ -97,55 +100,49 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
         self.next < self.plan.requests().len()
     }
 
-    /// The next request to start, if there is one and a lane for it.
+    /// The next request to start, with a lane and its file at hand. `None` if there is none, or if it
+    /// must wait until a request that is in flight has ended.
     pub(crate) fn next_request(&mut self) -> Option<Request> {
-        while let Some(request) = self.plan.requests().get(self.next) {
-            if !self.failure.outranks(request) {
-                return (!self.memory.idle.is_empty()).then_some(*request);
+        while let Some(request) = self.plan.requests().get(self.next).copied() {
+            if self.failure.outranks(&request) {
+                self.next += 1;
+            } else if self.memory.idle.is_empty() {
+                return None;
+            } else {
+                match self.pin(&request) {
+                    Ok(true) => return Some(request),
+                    Ok(false) => return None,
+                    Err(error) => {
+                        let read = &self.reads[request.read];
+                        self.fail(request.read, for_read(error, read, request.read));
+                    }
+                }
             }
-            self.next += 1;
         }
         None
     }
 
-    /// Passes over the next request: it was done without a lane, or has failed.
-    pub(crate) fn skip(&mut self) {
-        self.next += 1;
-    }
-
-    /// Sees to it that the request's file is held; false if a slot of the handle cache must
-    /// become free first, or the file cannot be had, in which case the request has failed.
-    pub(crate) fn pin(
-        &mut self,
-        request: &Request,
-        name: impl FnOnce(&Pinned<'a, DeviceFile>) -> N,
-    ) -> bool {
+    /// Holds the request's file. False if a slot of the handle cache must become free first, which
+    /// happens when a request in flight ends.
+    fn pin(&mut self, request: &Request) -> Result<bool> {
         if self.pins.last().is_some_and(|pin| pin.file == request.file) {
-            return true;
+            return Ok(true);
         }
         // Files are done one after the other, so those before this one only wait for their reads.
         self.pins.retain(|pin| pin.in_flight > 0);
-        let (cache, read) = (self.device.cache(), &self.reads[request.read]);
-        let acquired = if self.pins.is_empty() {
-            cache.acquire(read.file()).map(Some)
+        let (cache, file) = (self.device.cache(), self.reads[request.read].file());
+        let pinned = if self.pins.is_empty() {
+            Some(cache.acquire(file)?)
         } else {
-            cache.try_acquire(read.file())
+            cache.try_acquire(file)?
         };
-        match acquired {
-            Ok(Some(pinned)) => {
-                let name = name(&pinned);
-                self.pins.push(FilePin { file: request.file, pinned, name, in_flight: 0 });
-                true
-            }
-            Ok(None) => false,
-            Err(error) => {
-                self.fail(request.read, for_read(error, read, request.read));
-                false
-            }
-        }
+        let pin = pinned.map(|pinned| FilePin { file: request.file, pinned, in_flight: 0 });
+        let is_held = pin.is_some();
+        self.pins.extend(pin);
+        Ok(is_held)
     }
 
-    /// Puts the next request, whose file is held, on a lane.
+    /// Puts the next request, which [`next_request`](Self::next_request) has returned, on a lane.
     pub(crate) fn start(&mut self) -> Option<usize> {
         let lane = self.memory.idle.pop()?;
         self.memory.lanes[lane] = Lane { request: self.next, ..Lane::default() };
@@ -156,35 +153,26 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
         Some(lane)
     }
 
-    /// What is left of a lane's request.
-    pub(crate) fn part(&mut self, lane: usize) -> Part<N> {
+    /// The part of a lane's request that has not arrived.
+    pub(crate) fn part(&mut self, lane: usize) -> NextRead {
         let done = self.memory.lanes[lane].progress.done();
         let request = self.plan.requests()[self.memory.lanes[lane].request];
         let Some(pin) = self.pins.iter().find(|pin| pin.file == request.file) else {
             unreachable!("a request in flight has its file pinned");
         };
-        let mut len = request.len - done;
-        self.memory.lanes[lane].injected = self.device.faults.as_ref().map(|faults| {
-            let unit = pin.pinned.alignment().offset;
-            let fault = faults.decide(request.offset + done as u64, len, unit);
-            if let Fault::Short(short) = fault {
-                len = short;
-            }
-            fault
-        });
-        Part { request, name: pin.name, done, len }
+        let (offset, unit) = (request.offset + done as u64, pin.pinned.alignment().offset);
+        let (injected, len) = self.device.faults.decide(offset, request.len - done, unit);
+        self.memory.lanes[lane].injected = injected;
+        NextRead { request, descriptor: pin.pinned.file().as_raw_fd(), done, len }
     }
 
-    /// What the kernel's answer means for its lane.
-    pub(crate) fn judge(&mut self, lane: usize, result: io::Result<usize>) -> Verdict {
+    /// Returns the meaning of the kernel's answer for its lane.
+    pub(crate) fn judge(&mut self, lane: usize, result: io::Result<usize>) -> LaneVerdict {
         let request = self.plan.requests()[self.memory.lanes[lane].request];
         let align = self.reads[request.read].file().alignment().offset;
         let wanted = !self.failure.outranks(&request);
         let state = &mut self.memory.lanes[lane];
-        let result = match state.injected {
-            Some(fault) => fault.instead_of(result),
-            None => result,
-        };
+        let result = state.injected.instead_of(result);
         let pin = self.pins.iter().find(|pin| pin.file == request.file);
         let end = request.offset + request.needed as u64;
         let at_end = || match pin {
@@ -192,15 +180,15 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
             None => unreachable!("a request in flight has its file pinned"),
         };
         match state.progress.after(result, request.needed, align, at_end) {
-            Step::Complete => return Verdict::Complete(request),
-            Step::Again if wanted => {
+            NextStep::Complete => return LaneVerdict::Complete(request),
+            NextStep::Again if wanted => {
                 self.device.count_retry();
-                return Verdict::Again;
+                return LaneVerdict::Again;
             }
-            Step::Again => {}
-            Step::Failed(arrived, shortfall) => self.fail_lane(lane, arrived, shortfall),
+            NextStep::Again => {}
+            NextStep::Failed(arrived, shortfall) => self.fail_lane(lane, arrived, shortfall),
         }
-        Verdict::Over
+        LaneVerdict::Over
     }
 
     /// Gives back what a lane held.
@@ -213,7 +201,7 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
         request
     }
 
-    /// Does the next request on this thread, with positional reads. Nothing may be in flight.
+    /// Fulfils the next request on this thread with positional reads. Nothing may be in flight.
     ///
     /// # Safety
     /// As for [`Device::run_request_through`].
@@ -224,7 +212,7 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
         if let Err((index, error)) = outcome {
             self.fail(index, error);
         }
-        self.skip();
+        self.next += 1;
     }
 
     pub(crate) fn fail_lane(&mut self, lane: usize, arrived: usize, shortfall: Shortfall) {
@@ -250,7 +238,7 @@ impl<'a, 'r, N: Copy> Lanes<'a, 'r, N> {
         self.failure.record(index, error);
     }
 
-    /// How the batch ended. Nothing may be in flight that the queue could still be asked about.
+    /// How the batch ended. Nothing may be in flight in a queue that still works.
     pub(crate) fn into_result(self) -> Result<()> {
         drop(self.pins); // Never wait for a file while holding one.
         self.failure.into_result(self.device, self.reads)

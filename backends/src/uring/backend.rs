@@ -1,23 +1,19 @@
 //! The backend itself: a ring for each thread, and batches through them.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use super::batch::Batch;
 use super::ring::{Ring, SetupReport};
-use super::rings::{self, Place, ThreadRing};
-use crate::device::Device;
-use crate::failure::FirstFailure;
-use crate::file::next_owner;
-use crate::handle_cache::HandleCacheStats;
-use crate::overlap::{Answer, OverlappingBackend};
-use crate::plan::Plan;
+use super::rings::{self, RingPermit, ThreadRing};
+use crate::device::{Device, FirstFailure, Plan};
+use crate::file::HandleOwner;
+use crate::overlap::{CacheAnswer, OverlappingBackend};
 use crate::sys::PerProcess;
 use crate::{
-    BackendKind, BackendOptions, BackendStats, CachePolicy, Capabilities, Degradation, Error,
-    FileHandle, Read, ReadBackend, Result,
+    BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Lacking, Read,
+    ReadBackend, Result,
 };
 
 /// Batched io_uring reads: a whole batch with one or two system calls, as many of its requests in
@@ -27,7 +23,7 @@ use crate::{
 /// memory where address, offset and length are aligned as the device wants it, and through memory
 /// of the pool where not.
 #[derive(Debug)]
-pub struct UringBackend {
+pub(crate) struct UringBackend {
     device: Device,
     depth_max: usize,
     rings_max: usize,
@@ -36,17 +32,13 @@ pub struct UringBackend {
     setup: SetupReport,
     /// Why a thread of this process had to do without a ring.
     ring_refusal: PerProcess<OnceLock<String>>,
-    /// Tells the threads that hold a ring of ours that we are still here.
+    /// Shows the threads that hold a ring of this backend that it still exists.
     alive: Arc<()>,
 }
 
 impl UringBackend {
-    /// Makes this thread's ring, to find out whether rings can be had.
-    pub fn new(options: &BackendOptions) -> Result<Self> {
-        Self::for_owner(options, next_owner())
-    }
-
-    fn for_owner(options: &BackendOptions, owner: u64) -> Result<Self> {
+    /// Makes this thread's ring, to find out whether the kernel allows rings.
+    fn new(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
         let device = Device::new(BackendKind::Uring, options, options.cache_policy, owner)?;
         // `validate` keeps the depth far below.
         let (ring, setup) = Ring::new(options.depth_max as u32)
@@ -60,30 +52,24 @@ impl UringBackend {
             ring_refusal: PerProcess::new(|_inherited| OnceLock::new()),
             alive: Arc::new(()),
         };
-        if let Some(place) = Place::take(backend.rings.get(), backend.rings_max) {
-            backend.put_ring(ThreadRing::new(ring, place));
+        if let Some(permit) = RingPermit::take(backend.rings.get(), backend.rings_max) {
+            backend.put_ring(ThreadRing::new(ring, permit));
         }
         Ok(backend)
     }
 
-    /// What the cache of open files has done so far.
-    #[must_use]
-    pub fn handle_cache_stats(&self) -> HandleCacheStats {
-        self.device.cache().stats()
-    }
-
-    /// This thread's ring, made at its first read; `None` if there are enough, or no more to be
-    /// had, and the thread must do without.
+    /// This thread's ring, made at its first read. `None` if there are enough rings, or the kernel
+    /// gives no more: then the thread reads without one.
     fn take_ring(&self) -> Option<ThreadRing> {
         if let Some(ring) = rings::take(self.device.owner) {
             return Some(ring);
         }
-        let Some(place) = Place::take(self.rings.get(), self.rings_max) else {
+        let Some(permit) = RingPermit::take(self.rings.get(), self.rings_max) else {
             self.note_refusal(|| format!("there are {} rings already", self.rings_max));
             return None;
         };
         match Ring::new(self.depth_max as u32) {
-            Ok((ring, _report)) => Some(ThreadRing::new(ring, place)),
+            Ok((ring, _report)) => Some(ThreadRing::new(ring, permit)),
             Err(error) => {
                 self.note_refusal(|| error.to_string());
                 None
@@ -106,10 +92,10 @@ impl UringBackend {
             let Some(mut ring) = self.take_ring() else {
                 return self.run_without_ring(plan, reads);
             };
-            let ThreadRing { ring: queue, scratch, .. } = &mut ring;
+            let ThreadRing { ring: queue, memory, .. } = &mut ring;
             // SAFETY: the caller has borrowed the batch mutably until this returns.
             let batch =
-                unsafe { Batch::new(&self.device, plan, reads, queue, scratch, self.depth_max) };
+                unsafe { Batch::new(&self.device, plan, reads, queue, memory, self.depth_max) };
             let outcome = batch.run(work);
             if ring.ring.in_flight() == 0 {
                 ring.ring.drop_arena();
@@ -144,8 +130,11 @@ impl Drop for UringBackend {
     }
 }
 
-pub(crate) fn open(options: &BackendOptions, owner: u64) -> Result<Arc<dyn OverlappingBackend>> {
-    Ok(Arc::new(UringBackend::for_owner(options, owner)?))
+pub(crate) fn open(
+    options: &BackendOptions,
+    owner: HandleOwner,
+) -> Result<Arc<dyn OverlappingBackend>> {
+    Ok(Arc::new(UringBackend::new(options, owner)?))
 }
 
 /// The set-up flags that a ring gets here.
@@ -163,39 +152,21 @@ impl ReadBackend for UringBackend {
     fn capabilities(&self) -> Capabilities {
         let mut degradations = self.setup.degradations.clone();
         if let Some(reason) = self.ring_refusal.get().get() {
-            degradations.push(Degradation { feature: "ring per thread", reason: reason.clone() });
+            degradations.push(Lacking { what: "ring per thread", reason: reason.clone() });
         }
         Capabilities {
             depth_max: self.depth_max,
             bypasses_page_cache: self.device.policy() != CachePolicy::Buffered,
             features: self.setup.features.clone(),
             degradations,
-            ..Capabilities::plain(BackendKind::Uring)
+            ..Capabilities::new(BackendKind::Uring)
         }
     }
 
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.device.cache().open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.device.len(file)
-    }
+    crate::forward_to!(device: open, len, prefetch, release, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.run(reads, None)
-    }
-
-    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.prefetch(file, range)
-    }
-
-    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.device.release(file, range)
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.device.stats()
     }
 }
 
@@ -208,7 +179,7 @@ impl OverlappingBackend for UringBackend {
         self.run(reads, Some(work))
     }
 
-    fn cached(&self, file: &FileHandle, range: Range<u64>) -> Answer {
+    fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer {
         self.device.cached(file, range)
     }
 }

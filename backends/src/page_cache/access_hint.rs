@@ -1,10 +1,10 @@
-//! What the kernel was told about the order in which a file is read.
+//! The hints that the kernel has about the order in which a file is read.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::Access;
 
-/// Keeps the kernel's readahead fitting to the reads of a file.
+/// Adapts the kernel's readahead to the reads of a file.
 ///
 /// The kernel reads ahead of a miss: 128 KiB on most machines, 8 MiB on some. A stream wants that,
 /// a batch of scattered ranges must not have it. So the first batch switches readahead off, and two
@@ -14,14 +14,14 @@ use crate::Access;
 pub(crate) struct AccessHint {
     /// An [`Access`]: what the caller knows.
     access: AtomicU8,
-    /// The kernel was told that reads are scattered.
+    /// The kernel's hint says that reads are scattered.
     is_scattered: AtomicBool,
     /// Where the last single read ended, while `is_scattered`.
     last_end: AtomicU64,
 }
 
 impl AccessHint {
-    /// Tells the kernel what is known of the file; `advise` does so.
+    /// Gives the kernel a hint if the order is known; `advise` gives it.
     pub(crate) fn new(access: Access, advise: impl FnOnce(Access)) -> Self {
         if access != Access::AsItComes {
             advise(access);
@@ -31,7 +31,7 @@ impl AccessHint {
         Self { access, is_scattered, last_end: AtomicU64::new(u64::MAX) }
     }
 
-    /// The caller has come to know the order.
+    /// The caller now knows the order.
     pub(crate) fn set(&self, access: Access, advise: impl FnOnce(Access)) {
         if self.access.swap(access as u8, Ordering::Relaxed) != access as u8 {
             advise(access);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_caller_knows_stays() {
+    fn an_order_that_the_caller_knows_stays() {
         for access in [Access::Random, Access::Sequential] {
             let told = RefCell::new(Vec::new());
             let advise = |access| told.borrow_mut().push(access);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::access_hint::AccessHint;
+use super::access_hint::AccessHint;
 use crate::handle_cache::Cached;
 use crate::{Access, sys};
 
@@ -23,7 +23,7 @@ impl BufferedFile {
         Self { file, hint, answers_at_once: AtomicBool::new(true) }
     }
 
-    /// The caller has come to know the order of the reads.
+    /// The caller now knows the order of the reads.
     pub(crate) fn set_access(&self, access: Access) {
         self.hint.set(access, |access| sys::advise_access(&self.file, access));
     }

@@ -1,4 +1,4 @@
-//! How far a direct read has come that takes more than one call.
+//! How far a direct read has come that takes several calls.
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub(crate) struct Progress {
 }
 
 /// What to do after a call.
-pub(crate) enum Step {
+pub(crate) enum NextStep {
     /// All that is needed has arrived.
     Complete,
     /// Ask for what is missing.
@@ -40,17 +40,22 @@ impl Progress {
         needed: usize,
         align: usize,
         at_end: impl FnOnce() -> Shortfall,
-    ) -> Step {
+    ) -> NextStep {
         match result {
-            Ok(n) if self.done + n >= needed => Step::Complete,
+            Ok(n) if self.done + n >= needed => NextStep::Complete,
             Ok(n) => self.after_short(n, align, at_end),
-            Err(error) if self.patience.allows(&error) => Step::Again,
-            Err(error) if self.step_back(&error, align) => Step::Again,
-            Err(error) => Step::Failed(self.done, error.into()),
+            Err(error) if self.patience.allows(&error) => NextStep::Again,
+            Err(error) if self.step_back(&error, align) => NextStep::Again,
+            Err(error) => NextStep::Failed(self.done, error.into()),
         }
     }
 
-    fn after_short(&mut self, n: usize, align: usize, at_end: impl FnOnce() -> Shortfall) -> Step {
+    fn after_short(
+        &mut self,
+        n: usize,
+        align: usize,
+        at_end: impl FnOnce() -> Shortfall,
+    ) -> NextStep {
         let arrived = self.done + n;
         let whole_blocks = arrived / align * align;
         self.done = if whole_blocks > self.done {
@@ -60,7 +65,7 @@ impl Progress {
             // may stop anywhere, and takes any offset.
             let shortfall = at_end();
             if n == 0 || matches!(shortfall, Shortfall::PastEnd(_)) {
-                return Step::Failed(arrived, shortfall);
+                return NextStep::Failed(arrived, shortfall);
             }
             arrived
         };
@@ -68,9 +73,9 @@ impl Progress {
             self.reached = arrived;
             self.patience.renew();
         } else if !self.patience.spend() {
-            return Step::Failed(arrived, at_no_progress().into());
+            return NextStep::Failed(arrived, no_progress().into());
         }
-        Step::Again
+        NextStep::Again
     }
 
     /// Goes back to the start of a block if the kernel refused to read on inside it.
@@ -85,11 +90,8 @@ impl Progress {
     }
 }
 
-fn at_no_progress() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::UnexpectedEof,
-        "the filesystem returned less than a block again and again",
-    )
+pub(crate) fn no_progress() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the filesystem keeps returning less than a block")
 }
 
 #[cfg(test)]
@@ -100,13 +102,13 @@ mod tests {
     const ALIGN: usize = 512;
 
     /// Reads 2000 bytes at a file's start with `read`, which gets the offset, and counts the calls.
-    fn run(mut read: impl FnMut(usize) -> io::Result<usize>) -> (usize, Step) {
+    fn run(mut read: impl FnMut(usize) -> io::Result<usize>) -> (usize, NextStep) {
         let mut progress = Progress::default();
         for calls in 1.. {
             let result = read(progress.done());
             let at_end = || io::Error::from(io::ErrorKind::UnexpectedEof).into();
             match progress.after(result, 2000, ALIGN, at_end) {
-                Step::Again => {}
+                NextStep::Again => {}
                 step => return (calls, step),
             }
         }
@@ -117,7 +119,7 @@ mod tests {
         io::Error::from_raw_os_error(libc::EINVAL)
     }
 
-    /// It was an error: less than a block was taken for the end of the file.
+    /// Less than a block was mistaken for the end of the file, which was an error.
     #[test]
     fn reads_of_less_than_a_block_add_up() {
         for piece in [1, 100, 511, 513, 1999] {
@@ -127,7 +129,7 @@ mod tests {
                 next = at + piece;
                 Ok(piece)
             });
-            assert!(matches!(step, Step::Complete), "{piece}");
+            assert!(matches!(step, NextStep::Complete), "{piece}");
         }
     }
 
@@ -142,19 +144,19 @@ mod tests {
                 _ => Err(einval()),
             }
         });
-        assert!(matches!(step, Step::Complete));
+        assert!(matches!(step, NextStep::Complete));
     }
 
     #[test]
     fn no_progress_ends() {
         let (calls, step) = run(|at| if at % ALIGN == 0 { Ok(100) } else { Err(einval()) });
-        assert!(matches!(step, Step::Failed(..)));
+        assert!(matches!(step, NextStep::Failed(..)));
         assert!(calls <= 2 * RETRIES_MAX as usize, "{calls} calls");
         let (calls, step) = run(|_| Err(einval()));
-        assert!(matches!(step, Step::Failed(0, Shortfall::Io(_))));
+        assert!(matches!(step, NextStep::Failed(0, Shortfall::Io(_))));
         assert_eq!(calls, 1, "a refusal at an aligned offset is final");
         let (calls, step) = run(|at| Ok(if at == 0 { 600 } else { 0 }));
-        assert!(matches!(step, Step::Failed(512, Shortfall::Io(_))));
+        assert!(matches!(step, NextStep::Failed(512, Shortfall::Io(_))));
         assert_eq!(calls, 2);
     }
 }

@@ -1,19 +1,19 @@
 //! The failure that a batch reports.
 
-use crate::device::Device;
-use crate::plan::Request;
+use super::core::Device;
+use super::plan::Request;
 use crate::{Error, Read, Result};
 
 /// The failure of the earliest read. Requests run in the order of the file, not of the batch, so
-/// after a failure those that serve an earlier read still go on: they may fail too.
+/// requests for earlier reads still run after a failure: they may fail too.
 #[derive(Debug, Default)]
 pub(crate) struct FirstFailure {
     first: Option<(usize, Error)>,
 }
 
 impl FirstFailure {
-    /// Whether an earlier read of the batch, or the same, has failed already: then nobody wants to
-    /// know how this request ends.
+    /// Whether the same or an earlier read of the batch has failed already. Then the outcome of
+    /// this request does not matter.
     pub(crate) fn outranks(&self, request: &Request) -> bool {
         self.first.as_ref().is_some_and(|(index, _)| *index <= request.read)
     }
