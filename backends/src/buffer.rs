@@ -16,8 +16,8 @@ pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Every buffer begins at a multiple of this, which serves any device that asks for no more.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// Memory of a fixed size that came from the operating system zeroed and untouched: what nobody
-/// writes to costs nothing.
+/// Memory of a fixed size that the operating system gave zeroed and untouched: pages that are never
+/// written cost nothing.
 #[derive(Debug)]
 pub(crate) struct AlignedMemory {
     map: MmapMut,
@@ -56,8 +56,9 @@ impl AlignedMemory {
 /// A buffer of a [`BufferPool`](crate::BufferPool): bytes that go back to it when dropped. Or one
 /// [of its own](Buffer::unpooled).
 ///
-/// It is aligned to 4096 bytes, or 2 MiB when it is that large. Its first contents are whatever
-/// its last user left.
+/// Its memory is aligned to 4096 bytes, or to 2 MiB when it is that large; a buffer that was
+/// [narrowed](Buffer::narrow) begins somewhere in that memory. A new buffer contains the bytes that its
+/// last user left.
 pub struct Buffer {
     // `None` only while dropping.
     memory: Option<AlignedMemory>,
@@ -105,11 +106,18 @@ impl Buffer {
     }
 }
 
+/// So that `bytes::Bytes::from_owner` and others take a buffer.
 impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         self.memory.as_ref().map_or(&[], |memory| &memory.bytes()[self.view.clone()])
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 

@@ -119,6 +119,7 @@ impl Failure {
             Self::Usage { .. } | Self::TooSmall { .. } | Self::Plan { .. } => 2,
             Self::Trace { .. } | Self::Run { .. } | Self::Histogram(_) => 2,
             Self::ReadFile { .. } | Self::Engine(ringmain::Error::InvalidOption { .. }) => 2,
+            Self::Engine(error) if error.is_not_found() => 2,
             Self::Backend(ringmain_backends::Error::Open { source, .. })
                 if source.kind() == io::ErrorKind::NotFound =>
             {

@@ -56,7 +56,7 @@ mod linux {
 
     fn windows(bench: &Bench, engine: &Engine, len: u64) -> Vec<ContiguousMemmap> {
         let count = (len / WINDOW as u64) as usize;
-        let array = engine.open_raw(&bench.path, Kind::U8.into(), &[count, WINDOW], 0).unwrap();
+        let array = engine.open_raw(&bench.path, Kind::U8, &[count, WINDOW], 0).unwrap();
         (0..count).map(|at| array.at(at as i64).unwrap()).collect()
     }
 
@@ -64,7 +64,7 @@ mod linux {
     fn views_of_views(bench: &Bench) {
         let shape = [64, 4, 4, 4, 4, 4];
         let engine = engine(BackendKind::Pread);
-        let array = engine.open_raw(&bench.path, Kind::F32.into(), &shape, 0).unwrap();
+        let array = engine.open_raw(&bench.path, Kind::F32, &shape, 0).unwrap();
         let nanoseconds = (0..bench.rounds).map(|_| {
             let start = Instant::now();
             for at in 0..1_000_000i64 {
@@ -93,7 +93,7 @@ mod linux {
         let windows = windows(bench, &engine(BackendKind::Pread), bench.len.min(256 << 20));
         let file = File::open(&bench.path).unwrap();
         let memory = RefCell::new(vec![0; WINDOW]);
-        let ours = |at: usize| windows[at].read_into(&mut memory.borrow_mut()).unwrap();
+        let ours = |at: usize| windows[at].read_bytes_into(&mut memory.borrow_mut()).unwrap();
         let theirs = |at: usize| {
             file.read_exact_at(&mut memory.borrow_mut(), (at * WINDOW) as u64).unwrap();
         };
@@ -114,7 +114,7 @@ mod linux {
         // SAFETY: nobody writes to the file.
         let map = unsafe { Mmap::map(&file).unwrap() };
         let memory = RefCell::new(vec![0; WINDOW]);
-        let ours = |at: usize| windows[at].read_into(&mut memory.borrow_mut()).unwrap();
+        let ours = |at: usize| windows[at].read_bytes_into(&mut memory.borrow_mut()).unwrap();
         let theirs = |at: usize| {
             memory.borrow_mut().copy_from_slice(&map[at * WINDOW..(at + 1) * WINDOW]);
             black_box(&memory);
@@ -146,7 +146,7 @@ mod linux {
                 bench.rate(|| {
                     let mut pick = || random(&mut a, windows.len() as u64) as usize;
                     let batch: Vec<_> = (0..BATCH).map(|_| windows[pick()].clone()).collect();
-                    engine.read_many(&batch, &mut memory).unwrap();
+                    engine.read_many_bytes(&batch, &mut memory).unwrap();
                     memory.len()
                 })
             },
@@ -166,7 +166,7 @@ mod linux {
     fn cold_selection(bench: &Bench, row_bytes: usize) {
         let engine = engine(BackendKind::Uring);
         let rows = (bench.len.min(1 << 30) / row_bytes as u64) as usize;
-        let array = engine.open_raw(&bench.path, Kind::U8.into(), &[rows, row_bytes], 0).unwrap();
+        let array = engine.open_raw(&bench.path, Kind::U8, &[rows, row_bytes], 0).unwrap();
         let selection = [Index::slice(None, None, 16).into()];
         let wanted = rows.div_ceil(16) * row_bytes;
         let mut memory = vec![0; wanted + 4096];
@@ -196,7 +196,7 @@ mod linux {
                 let part = all.len() / row_bytes;
                 for first in (0..rows).step_by(part) {
                     let rows = (first as i64..(first + part) as i64).into();
-                    array.index(&[rows]).unwrap().read_into(&mut all).unwrap();
+                    array.index(&[rows]).unwrap().read_bytes_into(&mut all).unwrap();
                 }
                 rate(start)
             },

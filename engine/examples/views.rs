@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             arrays[below(ARRAYS)].index(&[(first_row..first_row + WINDOW_ROWS).into()])
         };
         let windows: Vec<_> = (0..BATCH_WINDOWS).map(window).collect::<Result<_, _>>()?;
-        engine.read_many(&windows, &mut batch)?; // and off to the model it goes
+        engine.read_many_bytes(&windows, &mut batch)?; // and off to the model it goes
     }
     let (seconds, bytes) = (start.elapsed().as_secs_f64(), (batch.len() * BATCHES) as f64);
     println!("{:.0} MB/s, {:.0} windows/s", bytes / seconds / 1e6, bytes / seconds / 65536.0);

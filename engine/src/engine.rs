@@ -4,17 +4,18 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringmain_backends::{
     Access, BackendKind, BackendOptions, BufferPool, CachePolicy, Capabilities, FileHandle,
-    MeteredBackend, PageSize, PoolOptions, ProfileSource, ReadBackend, Recording, RecordingBackend,
-    Residency, Warmth, open_backend,
+    MeteredBackend, PageSize, PoolOptions, ReadBackend, Residency, Warmth, WhenSpent, open_backend,
 };
 
 use crate::array::layout::Layout;
 use crate::array::view::Source;
 use crate::memory::Reserve;
-use crate::{ContiguousMemmap, DType, EngineStats, Error, Result};
+use crate::record::RecordingBackend;
+use crate::{ContiguousMemmap, DType, EngineStats, Error, ProfileSource, Recording, Result};
 
 /// Reads files through one backend, within one memory limit. Cheap to clone; clones share both.
 ///
@@ -25,7 +26,7 @@ use crate::{ContiguousMemmap, DType, EngineStats, Error, Result};
 /// # std::fs::write(&path, (0..12u8).collect::<Vec<_>>())?;
 ///
 /// let engine = Engine::builder().backend("pread".parse()?).memory_limit_bytes(16 << 20).build()?;
-/// let view = engine.open_raw(&path, Kind::U8.into(), &[3, 4], 0)?;
+/// let view = engine.open_raw(&path, Kind::U8, &[3, 4], 0)?;
 /// assert_eq!(view.at(1)?.read_vec::<u8>()?, [4, 5, 6, 7]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -48,10 +49,13 @@ struct Shared {
     /// What of the pool is kept for whom.
     reserve: Reserve,
     memory_limit_bytes: usize,
+    memory_patience: Duration,
 }
 
 /// A page for each of the two pools.
 const MEMORY_LIMIT_BYTES_MIN: usize = 2 * 4096;
+
+const MEMORY_PATIENCE_DEFAULT: Duration = Duration::from_secs(30);
 
 /// The part of the memory that is for small things beside large buffers, where it is a few pages:
 /// 1 MiB of 64.
@@ -66,6 +70,7 @@ pub struct EngineBuilder {
     /// One that is ready, in place of the kind.
     backend: Option<Arc<dyn ReadBackend>>,
     memory_limit_bytes: usize,
+    memory_patience: Duration,
     options: BackendOptions,
     profile: ProfileSource,
     record: Option<PathBuf>,
@@ -78,6 +83,7 @@ impl Default for EngineBuilder {
             kind: BackendKind::Auto,
             backend: None,
             memory_limit_bytes,
+            memory_patience: MEMORY_PATIENCE_DEFAULT,
             options: BackendOptions::default(),
             profile: ProfileSource::User,
             record: None,
@@ -103,7 +109,7 @@ impl EngineBuilder {
     /// let memory = MemoryBackend::new();
     /// memory.insert("numbers", b"0123456789".as_slice());
     /// let engine = Engine::builder().with_backend(Arc::new(memory)).build()?;
-    /// let digits = engine.open_raw("numbers", Kind::U8.into(), &[10], 0)?;
+    /// let digits = engine.open_raw("numbers", Kind::U8, &[10], 0)?;
     /// assert_eq!(digits.read_vec::<u8>()?, b"0123456789");
     /// # Ok::<(), ringmain::Error>(())
     /// ```
@@ -153,6 +159,23 @@ impl EngineBuilder {
     /// out, half for what the backend reads through. 64 MiB by default, 8 KiB at least.
     pub fn memory_limit_bytes(mut self, bytes: usize) -> Self {
         self.memory_limit_bytes = bytes;
+        self
+    }
+
+    /// How long a read waits for memory while other buffers hold all of it, before it fails with
+    /// [`Error::MemorySpent`]. The waiting thread may itself hold them, so it must not wait for ever.
+    /// 30 seconds by default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ringmain::Engine;
+    ///
+    /// // A program of one thread: nothing will be dropped while it waits.
+    /// let engine = Engine::builder().memory_patience(Duration::ZERO).build()?;
+    /// # Ok::<(), ringmain::Error>(())
+    /// ```
+    pub fn memory_patience(mut self, patience: Duration) -> Self {
+        self.memory_patience = patience;
         self
     }
 
@@ -206,12 +229,9 @@ impl EngineBuilder {
         self
     }
 
-    /// Everything else that a backend can be told. The memory limit stays the builder's, and so
-    /// does the profile unless the options name one.
+    /// Everything else that a backend can be told. The memory limit and the profile stay the
+    /// builder's.
     pub fn options(mut self, options: BackendOptions) -> Self {
-        if options.profile != ProfileSource::Off {
-            self.profile = options.profile.clone();
-        }
         self.options = options;
         self
     }
@@ -225,22 +245,31 @@ impl EngineBuilder {
         }
         // Two pools: in one, threads that hold buffers to read into could wait for each other's,
         // as the backend may need another to read them through.
-        let new_pool =
-            |limit_bytes| BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() });
+        let memory_patience = self.memory_patience;
+        let when_spent = WhenSpent::Wait { timeout: memory_patience };
+        let new_pool = |limit_bytes| BufferPool::new(PoolOptions { limit_bytes, when_spent });
         let small_bytes =
             Some(memory_limit_bytes / SMALL_PART).filter(|bytes| *bytes >= SMALL_BYTES_MIN);
         self.options.pool = Some(new_pool(memory_limit_bytes / 2 - small_bytes.unwrap_or(0))?);
         let pool = new_pool(memory_limit_bytes - memory_limit_bytes / 2)?;
         let small = small_bytes.map(new_pool).transpose()?;
         let reserve = Reserve::new(pool.clone());
-        self.options.profile = self.profile;
         let backend = match self.backend {
             Some(backend) => backend,
-            None => open_backend(self.kind, &self.options)?,
+            None => open_backend(self.kind, &self.profile.advise(self.options))?,
         };
         let meter = Arc::new(MeteredBackend::new(backend));
         let (backend, recording) = (Arc::clone(&meter) as _, None);
-        let shared = Shared { backend, meter, recording, pool, small, reserve, memory_limit_bytes };
+        let shared = Shared {
+            backend,
+            meter,
+            recording,
+            pool,
+            small,
+            reserve,
+            memory_limit_bytes,
+            memory_patience,
+        };
         let engine = Engine { shared: Arc::new(shared) };
         match self.record {
             Some(path) => engine.record(path),
@@ -294,7 +323,7 @@ impl Engine {
     /// # let path = dir.path().join("a.bin");
     /// # std::fs::write(&path, [0; 100])?;
     /// let engine = Engine::new()?;
-    /// engine.open_raw(&path, Kind::U8.into(), &[100], 0)?.read_vec::<u8>()?;
+    /// engine.open_raw(&path, Kind::U8, &[100], 0)?.read_vec::<u8>()?;
     /// let stats = engine.stats();
     /// assert_eq!(stats.total.bytes, 100);
     /// println!("{stats}");
@@ -326,7 +355,7 @@ impl Engine {
     /// # std::fs::write(&path, [0; 4000])?;
     ///
     /// let engine = Engine::new()?.record(&log)?;
-    /// let rows = engine.open_raw(&path, Kind::U8.into(), &[10, 400], 0)?;
+    /// let rows = engine.open_raw(&path, Kind::U8, &[10, 400], 0)?;
     /// rows.at(3)?.read_vec::<u8>()?;
     /// let status = engine.recording().expect("it records").finish();
     /// assert_eq!((status.batches, status.bytes), (1, 400));
@@ -343,6 +372,7 @@ impl Engine {
             small: self.shared.small.clone(),
             reserve: self.shared.reserve.clone(),
             memory_limit_bytes: self.shared.memory_limit_bytes,
+            memory_patience: self.shared.memory_patience,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -365,6 +395,11 @@ impl Engine {
         &self.shared.pool
     }
 
+    /// How long reads wait for memory.
+    pub(crate) fn memory_patience(&self) -> Duration {
+        self.shared.memory_patience
+    }
+
     /// The pool for small things beside large buffers, if there is one.
     pub(crate) fn small_pool(&self) -> Option<&BufferPool> {
         self.shared.small.as_ref()
@@ -385,12 +420,50 @@ impl Engine {
     pub fn open_raw(
         &self,
         path: impl AsRef<Path>,
-        dtype: DType,
+        dtype: impl Into<DType>,
         shape: &[usize],
         offset: u64,
     ) -> Result<ContiguousMemmap> {
+        let dtype = dtype.into();
         let layout = Layout::array(offset, shape, dtype.itemsize(), false)?;
         let file = self.backend().open(path.as_ref())?;
+        self.view(file, dtype, layout)
+    }
+
+    /// Like [`open_raw`](Self::open_raw), with as many rows of `row_shape` as the file holds. A file
+    /// that does not end with a whole row is refused.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("tokens.bin");
+    /// # std::fs::write(&path, [0; 2000])?;
+    /// let tokens = Engine::new()?.open_rows(&path, Kind::U16, &[], 0)?;
+    /// assert_eq!(tokens.shape(), [1000]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_rows(
+        &self,
+        path: impl AsRef<Path>,
+        dtype: impl Into<DType>,
+        row_shape: &[usize],
+        offset: u64,
+    ) -> Result<ContiguousMemmap> {
+        let dtype = dtype.into();
+        let row = Layout::array(offset, row_shape, dtype.itemsize(), false)?;
+        let file = self.backend().open(path.as_ref())?;
+        let bytes = self.backend().len(&file)?.saturating_sub(offset);
+        let row_bytes = row.nbytes() as u64;
+        if row_bytes == 0 || !bytes.is_multiple_of(row_bytes) {
+            let reason = format!(
+                "{}: {bytes} bytes from offset {offset} on are not a whole number of rows of {row_bytes}",
+                file.path().display()
+            );
+            return Err(Error::Shape { reason });
+        }
+        let rows = usize::try_from(bytes / row_bytes).unwrap_or(usize::MAX);
+        let shape: Vec<usize> = std::iter::once(rows).chain(row_shape.iter().copied()).collect();
+        let layout = Layout::array(offset, &shape, dtype.itemsize(), false)?;
         self.view(file, dtype, layout)
     }
 
@@ -473,7 +546,7 @@ impl fmt::Display for Description {
             write!(f, "; {choice}")?;
         }
         for lacking in degradations {
-            write!(f, "; without {}: {}", lacking.feature, lacking.reason)?;
+            write!(f, "; without {}: {}", lacking.what, lacking.reason)?;
         }
         Ok(())
     }

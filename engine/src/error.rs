@@ -29,7 +29,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// use ringmain::{Engine, Kind};
 ///
 /// fn first_row() -> std::io::Result<Vec<f32>> {
-///     let view = Engine::new()?.open_raw("/no/such/file", Kind::F32.into(), &[10, 4], 0)?;
+///     let view = Engine::new()?.open_raw("/no/such/file", Kind::F32, &[10, 4], 0)?;
 ///     Ok(view.at(0)?.read_vec()?)
 /// }
 /// assert_eq!(first_row().unwrap_err().kind(), std::io::ErrorKind::NotFound);

@@ -13,14 +13,14 @@
 //!
 //! let engine = Engine::new()?;
 //! println!("{}", engine.describe());
-//! let rows = engine.open_raw(&path, Kind::F32.into(), &[1000, 512], 0)?;
+//! let rows = engine.open_raw(&path, Kind::F32, &[1000, 512], 0)?;
 //! let window = rows.index(&[(100..164).into()])?; // arithmetic only
 //! assert_eq!(window.read_vec::<f32>()?.len(), 64 * 512);
 //!
 //! // Many windows, of any number of files, are one batch.
 //! let windows: Vec<_> = [7, 999, 3].iter().map(|row| rows.at(*row)).collect::<Result<_, _>>()?;
 //! let mut bytes = vec![0; 3 * 512 * 4];
-//! engine.read_many(&windows, &mut bytes)?;
+//! engine.read_many_bytes(&windows, &mut bytes)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -46,6 +46,8 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod memory;
+mod profile;
+mod record;
 pub mod shards;
 mod stats;
 mod steady;
@@ -56,15 +58,23 @@ pub use array::dtype::{ByteOrder, DType, Kind};
 pub use array::element::{Element, F8};
 pub use array::exca::MemmapArrayInfo;
 pub use array::index::Index;
+pub use array::many::ViewReader;
 pub use array::selection::{Select, Selected};
 pub use array::view::ContiguousMemmap;
 pub use engine::{Description, Engine, EngineBuilder};
 pub use error::{Damage, Error, Item, Result};
+pub use profile::{Profile, ProfileError, ProfileSource, probe};
+pub use record::{Recording, RecordingStatus};
 pub use stats::EngineStats;
 
 /// The backends below the engine: the trait, its implementations, and their errors.
 pub use ringmain_backends as backends;
 pub use ringmain_backends::{
     Access, BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities, PageSize,
-    ReadBackend, Recording, RecordingStatus, Residency, Unchanging, Warmth,
+    ReadBackend, Residency, Unchanging, Warmth,
 };
+
+/// The examples of the project's README, which are compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

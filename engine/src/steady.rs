@@ -1,33 +1,36 @@
 //! A file that must stay what it was when it was opened.
 //!
-//! A backend goes on reading a replaced file's old contents, and the new ones of a file that was
-//! written to in place. Whoever has taken offsets from the file's header can use neither, so the
-//! file is looked at again after it was read.
+//! A backend goes on reading a replaced file's old contents, and the new contents of a file that was
+//! written to in place. A format that has taken offsets from the file's header can use neither, so it
+//! looks at the file again after it has read.
 
 use std::io;
 use std::ops::Deref;
 
-use ringmain_backends::{FileHandle, FileStamp};
+use ringmain_backends::{Error, FileChange, FileHandle, FileVersion};
 
-/// An open file, and how it was when it was opened.
+use crate::Engine;
+
+/// An open file, and the version of it that was opened.
 #[derive(Debug)]
 pub(crate) struct SteadyFile {
+    engine: Engine,
     file: FileHandle,
-    stamp: FileStamp,
+    version: FileVersion,
 }
 
-/// What has happened to a file since.
+/// How a file differs from what was opened.
 #[derive(Debug)]
 pub(crate) enum Change {
     Removed,
     Replaced,
-    /// It is shorter now.
+    /// It is shorter.
     Cut {
         len: u64,
     },
-    /// It was written to, and perhaps grew.
+    /// It was written to, and may be longer.
     Written,
-    /// Nobody can say.
+    /// The backend cannot say.
     Unknown(io::Error),
 }
 
@@ -43,27 +46,32 @@ impl Change {
     }
 }
 
+impl From<FileChange> for Change {
+    fn from(change: FileChange) -> Self {
+        match change {
+            FileChange::Replaced => Self::Replaced,
+            FileChange::Truncated { len } => Self::Cut { len },
+            FileChange::Written => Self::Written,
+        }
+    }
+}
+
 impl SteadyFile {
     /// Takes the file as it is now.
-    pub(crate) fn new(file: FileHandle) -> Result<Self, Change> {
-        let stamp = stamp(&file)?;
-        if stamp.is_same_file { Ok(Self { file, stamp }) } else { Err(Change::Replaced) }
+    pub(crate) fn new(engine: &Engine, file: FileHandle) -> Result<Self, Change> {
+        let version = version(engine, &file)?;
+        Ok(Self { engine: engine.clone(), file, version })
     }
 
     /// How long it was.
     pub(crate) fn len(&self) -> u64 {
-        self.stamp.len
+        self.version.len()
     }
 
-    /// What has happened to the file since it was taken, if anything.
+    /// Fails if the file has changed since it was taken.
     pub(crate) fn check(&self) -> Result<(), Change> {
-        let now = stamp(&self.file)?;
-        match now {
-            _ if now == self.stamp => Ok(()),
-            _ if !now.is_same_file => Err(Change::Replaced),
-            _ if now.len < self.stamp.len => Err(Change::Cut { len: now.len }),
-            _ => Err(Change::Written),
-        }
+        let now = version(&self.engine, &self.file)?;
+        now.change_since(&self.version).map_or(Ok(()), |change| Err(change.into()))
     }
 }
 
@@ -75,9 +83,10 @@ impl Deref for SteadyFile {
     }
 }
 
-fn stamp(file: &FileHandle) -> Result<FileStamp, Change> {
-    file.stamp().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Change::Removed,
-        _ => Change::Unknown(error),
+fn version(engine: &Engine, file: &FileHandle) -> Result<FileVersion, Change> {
+    engine.backend().version(file).map_err(|error| match &error {
+        Error::Replaced { .. } => Change::Replaced,
+        error if error.is_not_found() => Change::Removed,
+        _ => Change::Unknown(error.into()),
     })
 }

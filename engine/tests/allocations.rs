@@ -76,7 +76,7 @@ fn a_view_of_a_view_allocates_nothing() -> Result<(), Box<dyn std::error::Error>
     let file = tempfile::NamedTempFile::new()?;
     file.as_file().set_len(480)?;
     let engine = Engine::new()?;
-    let view = engine.open_raw(file.path(), Kind::F32.into(), &[4, 1, 3, 2, 1, 5], 0)?;
+    let view = engine.open_raw(file.path(), Kind::F32, &[4, 1, 3, 2, 1, 5], 0)?;
     for (name, operation) in OPERATIONS {
         let mut outcome = None;
         assert_eq!(allocations(|| outcome = Some(operation(&view))), 0, "{name}");
@@ -95,7 +95,7 @@ fn allocations_are_counted() -> Result<(), Box<dyn std::error::Error>> {
     let file = tempfile::NamedTempFile::new()?;
     file.as_file().set_len(1)?;
     let engine = Engine::new()?;
-    let view = engine.open_raw(file.path(), Kind::U8.into(), &[1; 6], 0)?;
+    let view = engine.open_raw(file.path(), Kind::U8, &[1; 6], 0)?;
     let seven = allocations(|| drop(view.index(&[Index::NewAxis])));
     assert!(seven > 0, "seven axes fit where six should");
     Ok(())

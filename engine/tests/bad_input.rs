@@ -11,8 +11,7 @@ use std::sync::atomic::Ordering;
 
 use ringmain::backends::{self, fault::Faults};
 use ringmain::{
-    BackendKind, BackendOptions, ContiguousMemmap, Engine, Error, Index, Kind, MemmapArrayInfo,
-    Result, Select,
+    BackendKind, ContiguousMemmap, Engine, Error, Index, Kind, MemmapArrayInfo, Result, Select,
 };
 use tempfile::TempDir;
 
@@ -30,15 +29,13 @@ impl Counted {
         let path = dir.path().join("bytes");
         std::fs::write(&path, (0..60).collect::<Vec<u8>>()).unwrap();
         let faults = Arc::new(Faults::default());
-        let options =
-            BackendOptions { faults: Some(Arc::clone(&faults)), ..BackendOptions::default() };
-        let engine = Engine::builder().backend(BackendKind::Pread).options(options).build();
+        let engine = faults.below(|| Engine::builder().backend(BackendKind::Pread).build());
         Self { _dir: dir, path, engine: engine.unwrap(), faults }
     }
 
     /// Bytes of the shape 3 × 4 × 5.
     fn view(&self) -> ContiguousMemmap {
-        self.engine.open_raw(&self.path, Kind::U8.into(), &[3, 4, 5], 0).unwrap()
+        self.engine.open_raw(&self.path, Kind::U8, &[3, 4, 5], 0).unwrap()
     }
 
     fn reads(&self) -> u64 {
@@ -65,9 +62,8 @@ fn a_read_is_counted() {
 #[test]
 fn arrays_that_no_file_can_hold_are_refused() {
     let counted = Counted::new();
-    let open = |shape: &[usize], offset| {
-        counted.engine.open_raw(&counted.path, Kind::F64.into(), shape, offset)
-    };
+    let open =
+        |shape: &[usize], offset| counted.engine.open_raw(&counted.path, Kind::F64, shape, offset);
     refused!(counted, open(&[usize::MAX], 0), Error::Overflow { .. });
     refused!(counted, open(&[1 << 40, 1 << 40], 0), Error::Overflow { .. });
     refused!(counted, open(&[0, usize::MAX, usize::MAX], 0), Error::Overflow { .. });
@@ -79,9 +75,8 @@ fn arrays_that_no_file_can_hold_are_refused() {
 #[test]
 fn arrays_that_are_not_in_the_file_are_refused() {
     let counted = Counted::new();
-    let open = |shape: &[usize], offset| {
-        counted.engine.open_raw(&counted.path, Kind::F32.into(), shape, offset)
-    };
+    let open =
+        |shape: &[usize], offset| counted.engine.open_raw(&counted.path, Kind::F32, shape, offset);
     assert!(open(&[3, 5], 0).is_ok());
     assert!(open(&[0], 60).is_ok());
     refused!(counted, open(&[4, 4], 0), Error::OutsideFile { len: 64, file_len: 60, .. });
@@ -96,7 +91,7 @@ fn files_that_are_not_there_are_refused() {
     let counted = Counted::new();
     let directory = counted.path.parent().unwrap();
     let missing = directory.join("missing");
-    let open = |path: &Path| counted.engine.open_raw(path, Kind::U8.into(), &[1], 0);
+    let open = |path: &Path| counted.engine.open_raw(path, Kind::U8, &[1], 0);
     refused!(counted, open(&missing), Error::NotFound { .. });
     refused!(counted, counted.engine.open_npy(&missing), Error::NotFound { .. });
     refused!(counted, open(directory), Error::Backend { .. });
@@ -164,15 +159,16 @@ fn memory_of_another_size_is_refused() {
     let (view, engine) = (counted.view(), &counted.engine);
     for len in [0, 59, 61] {
         let mut bytes = vec![0; len];
-        refused!(counted, view.read_into(&mut bytes), Error::BufferSize { needed: 60, .. });
-        refused!(counted, view.t().read_into(&mut bytes), Error::BufferSize { .. });
+        refused!(counted, view.read_bytes_into(&mut bytes), Error::BufferSize { needed: 60, .. });
+        refused!(counted, view.t().read_bytes_into(&mut bytes), Error::BufferSize { .. });
         refused!(counted, view.read_selection_into(&[], &mut bytes), Error::BufferSize { .. });
-        let many = engine.read_many(&[view.at(0).unwrap(), view.clone()], &mut bytes);
+        let many = engine.read_many_bytes(&[view.at(0).unwrap(), view.clone()], &mut bytes);
         refused!(counted, many, Error::BufferSize { needed: 80, .. });
-        let parts = engine.read_many_into(std::slice::from_ref(&view), &mut [&mut bytes]);
+        let parts = engine.read_many_bytes_into(std::slice::from_ref(&view), &mut [&mut bytes]);
         refused!(counted, parts, Error::BufferSize { .. });
     }
-    refused!(counted, engine.read_many_into(&[view], &mut []), Error::BufferSize { .. });
+    let none = engine.read_many_bytes_into(&[view], &mut []);
+    refused!(counted, none, Error::InvalidOption { option: "dst", .. });
 }
 
 #[test]
@@ -183,7 +179,7 @@ fn elements_of_another_type_are_refused() {
     refused!(counted, view.read_vec::<i8>(), Error::ElementType { .. });
     refused!(counted, view.read_selection::<u16>(&[]), Error::ElementType { .. });
     refused!(counted, view.read_as::<ringmain::F8>(), Error::ElementType { .. });
-    let open = |kind: Kind| counted.engine.open_raw(&counted.path, kind.into(), &[3], 0).unwrap();
+    let open = |kind: Kind| counted.engine.open_raw(&counted.path, kind, &[3], 0).unwrap();
     refused!(counted, open(Kind::Complex128).read_as::<f64>(), Error::ElementType { .. });
     refused!(counted, open(Kind::Complex64).t().read_as::<u8>(), Error::ElementType { .. });
     refused!(counted, open(Kind::U8).read_scalar::<u8>(), Error::Shape { .. });
@@ -193,11 +189,11 @@ fn elements_of_another_type_are_refused() {
 fn views_of_different_engines_are_not_one_batch() {
     let (counted, other) = (Counted::new(), Counted::new());
     let views = [counted.view(), other.view()];
-    let outcome = counted.engine.read_many(&views, &mut [0; 120]);
-    refused!(counted, outcome, Error::InvalidIndex { .. });
+    let outcome = counted.engine.read_many_bytes(&views, &mut [0; 120]);
+    refused!(counted, outcome, Error::InvalidOption { option: "views", .. });
     assert_eq!(other.reads(), 0);
     let clone = counted.engine.clone();
-    clone.read_many(&[counted.view()], &mut [0; 60]).unwrap();
+    clone.read_many_bytes(&[counted.view()], &mut [0; 60]).unwrap();
 }
 
 #[test]
@@ -292,7 +288,7 @@ fn a_file_truncated_under_a_view_ends_early() {
     for engine in support::engines_for(&path) {
         let kind = engine.backend().kind();
         std::fs::write(&path, vec![7; 100_000]).unwrap();
-        let view = engine.open_raw(&path, Kind::U8.into(), &[10, 10_000], 0).unwrap();
+        let view = engine.open_raw(&path, Kind::U8, &[10, 10_000], 0).unwrap();
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(35_000).unwrap();
         if kind == BackendKind::Memory {
             assert_eq!(view.read_vec::<u8>().unwrap(), [7; 100_000], "a copy stays as it is");
@@ -311,7 +307,7 @@ fn a_file_truncated_under_a_view_ends_early() {
             view.at(3).unwrap().read_vec::<u8>().map(drop),
             view.index(&[9.into(), 0.into()]).unwrap().read_scalar::<u8>().map(drop),
             view.read_selection::<u8>(&column).map(drop),
-            engine.read_many(&[view.at(0).unwrap(), view.at(9).unwrap()], &mut [0; 20_000]),
+            engine.read_many_bytes(&[view.at(0).unwrap(), view.at(9).unwrap()], &mut [0; 20_000]),
         ] {
             assert!(is_past_end(&outcome), "{kind}: {outcome:?}");
         }
@@ -344,7 +340,7 @@ fn a_file_that_grows_can_be_read_to_its_new_end() {
         assert_eq!(second.read_vec::<u8>().unwrap(), [2; 10_000], "{kind}");
         assert_eq!(first.read_vec::<u8>().unwrap(), [1; 10_000], "{kind}");
         let mut both = [0; 20_000];
-        engine.read_many(&[first, second], &mut both).unwrap();
+        engine.read_many_bytes(&[first, second], &mut both).unwrap();
         assert_eq!((both[9_999], both[10_000]), (1, 2), "{kind}");
     }
 }

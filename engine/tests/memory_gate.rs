@@ -123,7 +123,7 @@ fn growth_bytes(engine: &Engine, path: &Path) -> Result<u64> {
     let mut views = Vec::new();
     for at in 0..ARRAYS {
         let offset = (at * ROWS * WINDOW_BYTES) as u64;
-        views.push(engine.open_raw(path, Kind::F32.into(), &[ROWS, COLUMNS], offset)?);
+        views.push(engine.open_raw(path, Kind::F32, &[ROWS, COLUMNS], offset)?);
     }
     let windows: Vec<ContiguousMemmap> = (0..ARRAYS * ROWS)
         .map(|number| views[number / ROWS].at((number % ROWS) as i64))
@@ -153,7 +153,7 @@ fn read_together(
     bytes: &mut [u8],
 ) -> Result<()> {
     let batch: Vec<_> = numbers.iter().map(|number| windows[*number].clone()).collect();
-    engine.read_many(&batch, bytes)?;
+    engine.read_many_bytes(&batch, bytes)?;
     for (number, window) in numbers.iter().zip(bytes.chunks_exact(WINDOW_BYTES)) {
         assert_eq!(window[..4], (*number as u32).to_le_bytes());
     }

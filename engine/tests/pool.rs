@@ -26,7 +26,7 @@ fn file() -> (TempDir, std::path::PathBuf) {
 }
 
 fn open(engine: &Engine, path: &std::path::Path) -> ContiguousMemmap {
-    engine.open_raw(path, Kind::U32.into(), &[ROWS, COLUMNS], 1).unwrap()
+    engine.open_raw(path, Kind::U32, &[ROWS, COLUMNS], 1).unwrap()
 }
 
 /// Every way to read into memory that is not the pool's.
@@ -43,7 +43,7 @@ fn read_every_way(array: &ContiguousMemmap) {
 
     let rows = [array.at(3).unwrap(), array.at(-1).unwrap()];
     let mut bytes = vec![0; 2 * COLUMNS * 4];
-    array.engine().read_many(&rows, &mut bytes).unwrap();
+    array.engine().read_many_bytes(&rows, &mut bytes).unwrap();
     assert_eq!(bytes[..4], (3 * COLUMNS as u32).to_le_bytes());
 }
 

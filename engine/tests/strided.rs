@@ -37,7 +37,7 @@ fn strided_views_are_read_as_they_are() {
     assert_eq!(read(&windows.index(&[1.into()]).unwrap()), [2, 3, 4]);
     assert_eq!(read(&open(&[2, 2], &[0, 6], 2).unwrap()), [1, 4, 1, 4]);
     let mut bytes = [0; 12];
-    engine.read_many(&[column, open(&[2], &[2], 0).unwrap()], &mut bytes).unwrap();
+    engine.read_many_bytes(&[column, open(&[2], &[2], 0).unwrap()], &mut bytes).unwrap();
     assert_eq!(bytes, [3, 0, 13, 0, 23, 0, 33, 0, 0, 0, 1, 0]);
     for (strides, offset) in [([2], LEN as u64 - 4), ([LEN as isize], 0)] {
         assert!(matches!(open(&[3], &strides, offset), Err(Error::OutsideFile { .. })));
@@ -50,19 +50,19 @@ fn a_read_that_is_told_to_stop_stops() {
     let (_dir, path) = file();
     // So little memory that what passes through it does so in many parts.
     let engine = Engine::builder().memory_limit_bytes(64 << 10).build().unwrap();
-    let rows = engine.open_raw(&path, Kind::U16.into(), &[LEN / 4096, 2048], 0).unwrap();
+    let rows = engine.open_raw(&path, Kind::U16, &[LEN / 4096, 2048], 0).unwrap();
     let mut dst = vec![0xAA; LEN];
     let mut asked = 0;
     let mut twice = || {
         asked += 1;
         asked < 2
     };
-    assert!(!rows.t().read_into_while(&mut dst, &mut twice).unwrap());
+    assert!(!rows.t().read_bytes_into_while(&mut dst, &mut twice).unwrap());
     assert!(dst[LEN - 2..] == [0xAA; 2] && dst[..2] == [0; 2]);
-    assert!(rows.t().read_into_while(&mut dst, || true).unwrap());
-    assert!(!rows.read_into_while(&mut dst, || false).unwrap());
+    assert!(rows.t().read_bytes_into_while(&mut dst, || true).unwrap());
+    assert!(!rows.read_bytes_into_while(&mut dst, || false).unwrap());
 
-    let elements = engine.open_raw(&path, Kind::U16.into(), &[LEN / 4, 2], 0).unwrap();
+    let elements = engine.open_raw(&path, Kind::U16, &[LEN / 4, 2], 0).unwrap();
     let mut dst = vec![0; LEN / 2];
     let column = [Index::ALL.into(), 1.into()];
     asked = 0;

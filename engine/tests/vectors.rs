@@ -40,11 +40,11 @@ fn sha256(bytes: &[u8]) -> String {
 /// The whole array, by each way there is to read it.
 fn check_bytes(array: &ContiguousMemmap, expected: &str, what: &str) {
     let mut bytes = vec![0; array.nbytes()];
-    array.read_into(&mut bytes).unwrap();
+    array.read_bytes_into(&mut bytes).unwrap();
     assert_eq!(sha256(&bytes), expected, "{what}: read_into");
     assert_eq!(sha256(&array.read_buffer().unwrap()), expected, "{what}: read_buffer");
     let engine = array.engine();
-    engine.read_many(std::slice::from_ref(array), &mut bytes).unwrap();
+    engine.read_many_bytes(std::slice::from_ref(array), &mut bytes).unwrap();
     assert_eq!(sha256(&bytes), expected, "{what}: read_many");
     array.read_selection_into(&[], &mut bytes).unwrap();
     assert_eq!(sha256(&bytes), expected, "{what}: read_selection_into");

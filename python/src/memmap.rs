@@ -162,7 +162,7 @@ impl Place {
             Kind::U8
         });
         match strides {
-            None => engine.open_raw(path, kind.into(), &shape, self.offset),
+            None => engine.open_raw(path, kind, &shape, self.offset),
             Some(strides) => engine.open_strided(path, kind.into(), &shape, &strides, self.offset),
         }
     }

@@ -238,7 +238,7 @@ fn read_group(
         match &mut dst[..] {
             // It may be larger than a part.
             [one] => views[*first].read_into(py, one)?,
-            many => detached(py, || engine.read_many_into(&arrays, many))?,
+            many => detached(py, || engine.read_many_bytes_into(&arrays, many))?,
         }
         py.check_signals()?;
         rest = later;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ringmain_backends::probe::{self, BackendProbe, KernelFeatures, Probe};
+use ringmain_backends::probe::{BackendProbe, KernelFeatures, Probe};
 use ringmain_backends::{AutoReport, BackendKind};
 
 use crate::cli::ProbeArgs;
@@ -30,10 +30,10 @@ pub(crate) fn run(args: &ProbeArgs, out: &mut impl Write) -> Result<(), Failure>
 /// other file was read.
 fn probe_path(path: &Path) -> Result<(Probe, Option<String>), Failure> {
     if !path.is_dir() {
-        return Ok((probe::probe(path)?, None));
+        return Ok((ringmain::probe(path)?, None));
     }
     match probe_file(path) {
-        Ok(file) => Ok((probe::probe(file.path())?, None)),
+        Ok(file) => Ok((ringmain::probe(file.path())?, None)),
         Err(source) => probe_instead(path, source),
     }
 }
@@ -42,7 +42,7 @@ fn probe_path(path: &Path) -> Result<(Probe, Option<String>), Failure> {
 /// temporary folder, which may be on another filesystem.
 fn probe_instead(dir: &Path, source: io::Error) -> Result<(Probe, Option<String>), Failure> {
     let why = format!("cannot create a file in {} ({source})", dir.display());
-    let probed = files_of(dir).into_iter().find_map(|path| probe::probe(&path).ok());
+    let probed = files_of(dir).into_iter().find_map(|path| ringmain::probe(&path).ok());
     if let Some(probed) = probed {
         let note = format!("{why}; the results are those of {}", probed.path.display());
         return Ok((probed, Some(note)));
@@ -55,7 +55,7 @@ fn probe_instead(dir: &Path, source: io::Error) -> Result<(Probe, Option<String>
                  may be on another filesystem",
                 temporary.display()
             );
-            Ok((probe::probe(file.path())?, Some(note)))
+            Ok((ringmain::probe(file.path())?, Some(note)))
         }
         Err(temporary_source) => {
             let dir = dir.to_owned();
@@ -215,7 +215,7 @@ fn backends_table(backends: &[BackendProbe]) -> Table {
         };
         table.row(backend.name.name(), text);
         for missing in &backend.degradations {
-            table.row("", format!("without {}: {}", missing.feature, missing.reason));
+            table.row("", format!("without {}: {}", missing.what, missing.reason));
         }
     }
     table

@@ -3,9 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ringmain_backends::{
-    Access, BackendKind, BackendOptions, CachePolicy, PageSize, Profile, Residency,
-};
+use ringmain::Profile;
+use ringmain_backends::{Access, BackendKind, BackendOptions, CachePolicy, PageSize, Residency};
 
 use super::bench::run_for_recommendation;
 use crate::cli::RecommendArgs;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use ringmain::BackendKind;
-use ringmain::backends::{AutoBackend, BackendOptions};
+use ringmain::backends::BackendOptions;
+use ringmain::backends::probe::auto_report;
 
 use super::reading::Reading;
 use super::task::Task;
@@ -87,9 +88,8 @@ fn sampled_pages_max(bytes: u64) -> u64 {
 /// Returns whether `auto` can read these files past the page cache. If their filesystem refuses that,
 /// all its reads go through it.
 fn auto_has_device(files: &[PathBuf]) -> Result<bool, Failure> {
-    let auto = AutoBackend::new(&BackendOptions::default())?;
     for path in files {
-        if auto.report_for(path)?.choice == BackendKind::Pread {
+        if auto_report(path, &BackendOptions::default())?.choice == BackendKind::Pread {
             return Ok(false);
         }
     }

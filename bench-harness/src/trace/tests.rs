@@ -194,7 +194,7 @@ fn data(dir: &Path) -> [PathBuf; 2] {
 }
 
 fn open_rows(engine: &Engine, path: &Path) -> ContiguousMemmap {
-    engine.open_raw(path, Kind::U8.into(), &[ROWS, ROW_BYTES], 0).unwrap()
+    engine.open_raw(path, Kind::U8, &[ROWS, ROW_BYTES], 0).unwrap()
 }
 
 /// Batches of rows of both files, and the bytes they make, in the order of the seed.
@@ -209,7 +209,7 @@ fn epoch(engine: &Engine, paths: &[PathBuf], seed: u64) -> Vec<Vec<(usize, usize
             let rows: Vec<_> =
                 picks.iter().map(|(file, row)| views[*file].at(*row as i64).unwrap()).collect();
             let mut bytes = vec![0; rows.len() * ROW_BYTES];
-            engine.read_many(&rows, &mut bytes).unwrap();
+            engine.read_many_bytes(&rows, &mut bytes).unwrap();
             picks
         })
         .collect()

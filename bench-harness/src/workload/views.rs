@@ -114,7 +114,7 @@ fn open_arrays(spec: &JobSpec<'_>, rows_per_window: u64) -> Result<Arrays, Failu
                 break;
             }
             let shape = [rows as usize, COLUMNS];
-            arrays.push(spec.engine.open_raw(path, Kind::F32.into(), &shape, offset)?);
+            arrays.push(spec.engine.open_raw(path, Kind::F32, &shape, offset)?);
             windows_before.push(windows);
             windows += rows / rows_per_window;
             offset += rows * ROW_BYTES;
@@ -135,7 +135,7 @@ impl Job for Loader {
             let window = self.window(self.order.at(index))?;
             self.chosen.push(window);
         }
-        self.engine.read_many(&self.chosen, &mut self.buffer)?;
+        self.engine.read_many_bytes(&self.chosen, &mut self.buffer)?;
         Ok(Some(Done { bytes: self.buffer.len() as u64, reads: self.batch as u64 }))
     }
 

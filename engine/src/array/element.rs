@@ -28,6 +28,9 @@ mod sealed {
         /// Elements whose bytes `fill` puts in place, in the machine's byte order.
         fn read_vec(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Vec<Self>>;
 
+        /// As [`read_vec`](Self::read_vec), into memory that exists.
+        fn read_slice(dst: &mut [Self], fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()>;
+
         /// One element from the bytes of another kind, in the machine's byte order.
         fn convert(kind: Kind, bytes: &[u8]) -> Option<Self>;
     }
@@ -137,8 +140,15 @@ macro_rules! plain {
         impl Decode for $type {
             fn read_vec(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Vec<Self>> {
                 let mut elements = zeroed::<Self>(len)?;
-                fill(bytemuck::cast_slice_mut(&mut elements))?;
+                Self::read_slice(&mut elements, fill)?;
                 Ok(elements)
+            }
+
+            fn read_slice(
+                dst: &mut [Self],
+                fill: impl FnOnce(&mut [u8]) -> Result<()>,
+            ) -> Result<()> {
+                fill(bytemuck::cast_slice_mut(dst))
             }
 
             fn convert(kind: Kind, bytes: &[u8]) -> Option<Self> {
@@ -196,6 +206,11 @@ impl Decode for bool {
     fn read_vec(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Vec<Self>> {
         // A file may hold any byte; a `bool` may not.
         Ok(u8::read_vec(len, fill)?.into_iter().map(|byte| byte != 0).collect())
+    }
+
+    fn read_slice(dst: &mut [Self], fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+        dst.copy_from_slice(&Self::read_vec(dst.len(), fill)?);
+        Ok(())
     }
 
     fn convert(kind: Kind, bytes: &[u8]) -> Option<Self> {

@@ -1,6 +1,6 @@
 //! Basic indices, as NumPy has them: integers, slices, an ellipsis, new axes.
 
-use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo};
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 /// One part of an index. Integers, ranges and `..` convert into it.
 ///
@@ -40,36 +40,65 @@ impl Index {
     pub const ALL: Self = Self::slice(None, None, 1);
 }
 
-impl From<i64> for Index {
-    fn from(index: i64) -> Self {
-        Self::At(index)
-    }
+/// An index is an `i64`. A number that is larger is out of range for every axis, and stays so.
+trait AsIndex: Copy {
+    fn as_index(self) -> i64;
 }
 
-impl From<Range<i64>> for Index {
-    fn from(range: Range<i64>) -> Self {
-        Self::slice(Some(range.start), Some(range.end), 1)
-    }
+/// The conversions from one type of integer. `i32` is among them because it is the type of a literal
+/// whose type nothing else decides.
+macro_rules! from_integers {
+    ($($integer:ty),+) => {$(
+        impl AsIndex for $integer {
+            fn as_index(self) -> i64 {
+                i64::try_from(self).unwrap_or(i64::MAX)
+            }
+        }
+
+        impl From<$integer> for Index {
+            fn from(index: $integer) -> Self {
+                Self::At(index.as_index())
+            }
+        }
+
+        impl From<Range<$integer>> for Index {
+            fn from(range: Range<$integer>) -> Self {
+                Self::slice(Some(range.start.as_index()), Some(range.end.as_index()), 1)
+            }
+        }
+
+        impl From<RangeInclusive<$integer>> for Index {
+            fn from(range: RangeInclusive<$integer>) -> Self {
+                Self::slice(Some(range.start().as_index()), after(range.end().as_index()), 1)
+            }
+        }
+
+        impl From<RangeFrom<$integer>> for Index {
+            fn from(range: RangeFrom<$integer>) -> Self {
+                Self::slice(Some(range.start.as_index()), None, 1)
+            }
+        }
+
+        impl From<RangeTo<$integer>> for Index {
+            fn from(range: RangeTo<$integer>) -> Self {
+                Self::slice(None, Some(range.end.as_index()), 1)
+            }
+        }
+
+        impl From<RangeToInclusive<$integer>> for Index {
+            fn from(range: RangeToInclusive<$integer>) -> Self {
+                Self::slice(None, after(range.end.as_index()), 1)
+            }
+        }
+    )+};
 }
 
-impl From<RangeInclusive<i64>> for Index {
-    fn from(range: RangeInclusive<i64>) -> Self {
-        // `..=-1` reaches to the end, where -1 + 1 would mean the beginning.
-        let stop = (*range.end() != -1).then_some(range.end().saturating_add(1));
-        Self::slice(Some(*range.start()), stop, 1)
-    }
-}
+from_integers!(i32, i64, isize, u32, u64, usize);
 
-impl From<RangeFrom<i64>> for Index {
-    fn from(range: RangeFrom<i64>) -> Self {
-        Self::slice(Some(range.start), None, 1)
-    }
-}
-
-impl From<RangeTo<i64>> for Index {
-    fn from(range: RangeTo<i64>) -> Self {
-        Self::slice(None, Some(range.end), 1)
-    }
+/// The end of a slice that includes `last`. `..=-1` reaches to the end, where -1 + 1 would mean the
+/// beginning.
+fn after(last: i64) -> Option<i64> {
+    (last != -1).then_some(last.saturating_add(1))
 }
 
 impl From<RangeFull> for Index {
@@ -136,5 +165,16 @@ mod tests {
         let to_the_last = RangeInclusive::new(1, -1);
         assert_eq!(Index::from(to_the_last), Index::slice(Some(1), None, 1));
         assert_eq!(Index::from(1..=3), Index::slice(Some(1), Some(4), 1));
+        assert_eq!(Index::from(..=-1), Index::slice(None, None, 1));
+        assert_eq!(Index::from(..=2usize), Index::slice(None, Some(3), 1));
+    }
+
+    #[test]
+    fn integers_of_any_type_are_indices() {
+        assert_eq!(Index::from(3), Index::At(3));
+        assert_eq!(Index::from(3usize), Index::At(3));
+        assert_eq!(Index::from(-3isize), Index::At(-3));
+        assert_eq!(Index::from(u64::MAX), Index::At(i64::MAX), "out of range for every axis");
+        assert_eq!(Index::from(2usize..5), Index::slice(Some(2), Some(5), 1));
     }
 }

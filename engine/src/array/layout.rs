@@ -100,6 +100,41 @@ impl Layout {
         self.size() * self.itemsize
     }
 
+    /// One element of the first axis, which must have it.
+    pub(crate) fn row(&self, row: usize) -> Self {
+        let mut layout = self.row_range(row, 1);
+        layout.shape.remove(0);
+        layout.strides.remove(0);
+        layout
+    }
+
+    /// `count` elements of the first axis from `first` on, which must be there.
+    pub(crate) fn row_range(&self, first: usize, count: usize) -> Self {
+        let mut layout = self.clone();
+        layout.shape[0] = count;
+        // Inside the array, whose offsets were all checked.
+        let distance = first as i64 * layout.strides[0] as i64;
+        layout.offset = layout.offset.wrapping_add_signed(distance);
+        layout
+    }
+
+    /// The range of the file from the first byte of an element to the last.
+    pub(crate) fn byte_span(&self) -> Range<u64> {
+        if self.size() == 0 {
+            return self.offset..self.offset;
+        }
+        let (mut start, mut end) = (self.offset, self.offset + self.itemsize as u64);
+        for (len, stride) in self.shape.iter().zip(&self.strides) {
+            let distance = (*len as i64 - 1) * *stride as i64;
+            if distance < 0 {
+                start = start.wrapping_add_signed(distance);
+            } else {
+                end = end.wrapping_add_signed(distance);
+            }
+        }
+        start..end
+    }
+
     /// Where the bytes are, if they are one range of the file in some order.
     pub(crate) fn byte_range(&self) -> Option<(u64, usize)> {
         let nbytes = self.nbytes();

@@ -6,6 +6,7 @@
 //! | `layout.rs` | offset, shape and strides: all arithmetic on views |
 //! | `index.rs`, `selection.rs` | what can be selected without reading, and what needs a read |
 //! | `view.rs`, `read.rs`, `scatter.rs` | the view, reading it, and putting transposed elements in place |
+//! | `many.rs` | many views as one batch, and views that are read ahead |
 //! | `npy.rs`, `exca.rs` | files that describe an array |
 
 pub(crate) mod dtype;
@@ -13,6 +14,7 @@ pub(crate) mod element;
 pub(crate) mod exca;
 pub(crate) mod index;
 pub(crate) mod layout;
+pub(crate) mod many;
 pub(crate) mod npy;
 pub(crate) mod read;
 mod scatter;

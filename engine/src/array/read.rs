@@ -1,34 +1,42 @@
 //! Reading a view: the only part that touches the file.
+//!
+//! Methods with `bytes` in their name, and [`read_buffer`](ContiguousMemmap::read_buffer), return the
+//! bytes of the file as they are. Methods with a type parameter return elements in the byte order of the
+//! machine.
 
-use ringmain_backends::{Buffer, Read, ReadBackendExt};
+use ringmain_backends::{Buffer, ReadBackendExt};
 
 use super::element::to_native;
 use super::scatter::Scatter;
 use crate::memory::vec_of;
-use crate::{ContiguousMemmap, DType, Element, Engine, Error, Result};
+use crate::{ContiguousMemmap, DType, Element, Error, Result};
 
 impl ContiguousMemmap {
-    /// Reads all elements, in C order and with the file's bytes, into memory of just that size.
+    /// Reads all elements in C order, with the bytes of the file, into memory of exactly that size.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("a");
     /// # std::fs::write(&path, [1, 2, 3, 4, 5, 6])?;
-    /// let array = Engine::new()?.open_raw(&path, Kind::U8.into(), &[2, 3], 0)?;
+    /// let array = Engine::new()?.open_raw(&path, Kind::U8, &[2, 3], 0)?;
     /// let mut bytes = [0; 6];
-    /// array.t().read_into(&mut bytes)?;
+    /// array.t().read_bytes_into(&mut bytes)?;
     /// assert_eq!(bytes, [1, 4, 2, 5, 3, 6]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn read_into(&self, dst: &mut [u8]) -> Result<()> {
-        self.read_into_while(dst, || true).map(|_| ())
+    pub fn read_bytes_into(&self, dst: &mut [u8]) -> Result<()> {
+        self.read_bytes_into_while(dst, || true).map(|_| ())
     }
 
-    /// As [`read_into`](Self::read_into), but now and then `go_on` is asked. If it says no, the rest
-    /// of `dst` is left as it is, and `false` is returned. Elements that lie in the file in C order
-    /// are one read, before which alone it is asked.
-    pub fn read_into_while(&self, dst: &mut [u8], mut go_on: impl FnMut() -> bool) -> Result<bool> {
+    /// Like [`read_bytes_into`](Self::read_bytes_into), but asks `go_on` now and then. If it returns
+    /// `false`, the rest of `dst` stays as it is, and the result is `false`. Elements that lie in the
+    /// file in C order are one read, and `go_on` is asked once before it.
+    pub fn read_bytes_into_while(
+        &self,
+        dst: &mut [u8],
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<bool> {
         check_size(self.nbytes(), dst.len())?;
         let Some((offset, len)) = self.layout().byte_range() else {
             return self.read_selection_into_while(&[], dst, go_on);
@@ -47,44 +55,82 @@ impl ContiguousMemmap {
         })
     }
 
-    /// Reads the elements into a buffer of the engine's pool, which goes back to it when dropped:
-    /// the fastest way, as such memory is aligned for the device and recycled.
-    pub fn read_buffer(&self) -> Result<Buffer> {
-        let len = self.nbytes();
-        if self.layout().is_c_order() {
-            let (offset, pool) = (self.offset(), self.engine().pool());
-            let read = self.engine().backend().read_to_buf(pool, self.file(), offset, len);
-            return read.map_err(|error| Error::backend(self.file().path(), error));
-        }
-        let taken = self.engine().pool().take(len);
-        let mut buffer = taken.map_err(|error| Error::backend(self.file().path(), error))?;
-        self.read_into(&mut buffer)?;
-        Ok(buffer)
-    }
-
-    /// Reads the elements as they are; [`Error::ElementType`] if `T` is another type.
+    /// Reads the elements, with the bytes of the file, into a buffer of the engine's pool: the fastest
+    /// way, as such memory is aligned for the device and used again. The buffer goes back to the pool
+    /// when it is dropped. Its address is a multiple of the size of an element on every backend.
+    ///
+    /// While other buffers hold all of the pool, this waits until one is dropped, and fails with
+    /// [`Error::MemorySpent`] after [`memory_patience`](crate::EngineBuilder::memory_patience): the
+    /// waiting thread may itself hold them.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, [0; 41])?;
+    /// let array = Engine::new()?.open_raw(&path, Kind::F32, &[10], 1)?; // at an odd offset
+    /// let buffer = array.read_buffer()?;
+    /// assert_eq!(bytemuck::cast_slice::<u8, f32>(&buffer).len(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_buffer(&self) -> Result<Buffer> {
+        let (len, pool) = (self.nbytes(), self.engine().pool());
+        let failed = |error| Error::backend(self.path(), error);
+        if self.layout().is_c_order() {
+            let (backend, align) = (self.engine().backend(), self.itemsize());
+            let read = backend.read_elements(pool, self.file(), self.offset(), len, align);
+            return read.map_err(failed);
+        }
+        let mut buffer = pool.take(len).map_err(failed)?;
+        self.read_bytes_into(&mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// Reads the elements in C order; [`Error::ElementType`] if they are not of type `T`.
+    ///
+    /// ```
+    /// use ringmain::{DType, Engine};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
     /// # std::fs::write(&path, [0, 1, 0, 2])?;
-    /// let array = Engine::new()?.open_raw(&path, ">u2".parse()?, &[2], 0)?;
+    /// let array = Engine::new()?.open_raw(&path, ">u2".parse::<DType>()?, &[2], 0)?;
     /// assert_eq!(array.read_vec::<u16>()?, [1, 2]);
     /// assert_eq!(array.read_as::<f32>()?, [1.0, 2.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check_type::<T>()?;
-        T::read_vec(self.size(), |bytes| {
-            self.read_into(bytes)?;
-            to_native(self.dtype(), bytes);
-            Ok(())
-        })
+        T::read_vec(self.size(), |bytes| self.read_native_into(bytes))
     }
 
-    /// Reads the elements and converts them, as Rust's `as` does; complex numbers have no real
-    /// counterpart. Memory beyond the result is bounded, whatever the size, unless the axes are in
+    /// Reads the elements in C order into the caller's memory; [`Error::ElementType`] if they are not
+    /// of type `T`.
+    ///
+    /// ```
+    /// use ringmain::{DType, Engine};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, [0, 1, 0, 2])?;
+    /// let array = Engine::new()?.open_raw(&path, ">u2".parse::<DType>()?, &[2], 0)?;
+    /// let mut elements = [0u16; 2];
+    /// array.read_into(&mut elements)?;
+    /// assert_eq!(elements, [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_into<T: Element>(&self, dst: &mut [T]) -> Result<()> {
+        self.check_type::<T>()?;
+        check_size(self.nbytes(), size_of_val(dst))?;
+        T::read_slice(dst, |bytes| self.read_native_into(bytes))
+    }
+
+    fn read_native_into(&self, bytes: &mut [u8]) -> Result<()> {
+        self.read_bytes_into(bytes)?;
+        to_native(self.dtype(), bytes);
+        Ok(())
+    }
+
+    /// Reads the elements and converts them as Rust's `as` does; a complex number cannot become a
+    /// real one. Memory beyond the result is bounded, whatever the size, unless the axes are in
     /// another order than in the file: then it is as large as the view.
     pub fn read_as<T: Element>(&self) -> Result<Vec<T>> {
         if T::is(self.dtype().kind) {
@@ -98,9 +144,9 @@ impl ContiguousMemmap {
         let bytes = self.size().saturating_mul(size_of::<T>());
         elements.try_reserve_exact(self.size()).map_err(|_| Error::OutOfMemory { bytes })?;
         if !self.layout().is_c_order() {
-            // The order of the elements is not the file's, so they are needed all at once.
+            // The order of the elements is not that of the file, so they are needed all at once.
             let mut stored = vec_of(self.nbytes())?;
-            self.read_into(&mut stored)?;
+            self.read_bytes_into(&mut stored)?;
             convert_into(self.dtype(), &mut stored, &mut elements)?;
             return Ok(elements);
         }
@@ -111,7 +157,7 @@ impl ContiguousMemmap {
         Ok(elements)
     }
 
-    /// Reads the one element of a view without axes, or of one with a single element.
+    /// Reads the element of a view that has exactly one.
     pub fn read_scalar<T: Element>(&self) -> Result<T> {
         let reason = || format!("a view of shape {:?} is not one element", self.shape());
         if self.size() != 1 {
@@ -120,12 +166,55 @@ impl ContiguousMemmap {
         self.read_vec::<T>()?.pop().ok_or_else(|| Error::Shape { reason: reason() })
     }
 
-    /// Reads the elements into an array of the same shape.
+    /// Reads the elements into a new array of the same shape.
     #[cfg(feature = "ndarray")]
     pub fn to_ndarray<T: Element>(&self) -> Result<ndarray::ArrayD<T>> {
         let elements = self.read_vec::<T>()?;
         ndarray::ArrayD::from_shape_vec(self.shape(), elements)
             .map_err(|error| Error::Shape { reason: error.to_string() })
+    }
+
+    /// Reads the elements into an array of the same shape.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, [1, 2, 3, 4])?;
+    /// let array = Engine::new()?.open_raw(&path, Kind::U8, &[2, 2], 0)?;
+    /// let mut batch = ndarray::Array3::<u8>::zeros((3, 2, 2));
+    /// array.read_into_ndarray(batch.index_axis_mut(ndarray::Axis(0), 1))?;
+    /// assert_eq!(batch[[1, 1, 0]], 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "ndarray")]
+    pub fn read_into_ndarray<T: Element, D: ndarray::Dimension>(
+        &self,
+        mut dst: ndarray::ArrayViewMut<'_, T, D>,
+    ) -> Result<()> {
+        if dst.shape() != self.shape() {
+            let (view, array) = (self.shape(), dst.shape());
+            let reason = format!("a view of shape {view:?} is read into an array of {array:?}");
+            return Err(Error::Shape { reason });
+        }
+        if let Some(elements) = dst.as_slice_mut() {
+            return self.read_into(elements);
+        }
+        let elements = self.read_vec::<T>()?;
+        dst.iter_mut().zip(elements).for_each(|(dst, element)| *dst = element);
+        Ok(())
+    }
+
+    /// Says that the view will be read soon. A hint: a backend that reads through the page cache
+    /// begins to read, others ignore it.
+    pub fn prefetch(&self) -> Result<()> {
+        Ok(self.engine().backend().prefetch(self.file(), self.byte_span())?)
+    }
+
+    /// Says that the view is not needed for now. A hint: a mapping gives up its pages, and a backend
+    /// that reads through the page cache drops what it brought in.
+    pub fn release(&self) -> Result<()> {
+        Ok(self.engine().backend().release(self.file(), self.byte_span())?)
     }
 
     pub(crate) fn check_type<T: Element>(&self) -> Result<()> {
@@ -137,7 +226,7 @@ impl ContiguousMemmap {
     }
 
     /// Reads a range of the file once, as much at a time as there is scratch memory: always whole
-    /// elements. Stops before the end when `take` says so.
+    /// elements. It stops before the end when `take` returns `false`.
     fn read_in_parts(
         &self,
         offset: u64,
@@ -145,7 +234,7 @@ impl ContiguousMemmap {
         mut take: impl FnMut(&mut [u8]) -> Result<bool>,
     ) -> Result<bool> {
         let mut scratch = self.engine().scratch(len)?;
-        let part_max = scratch.len().max(1); // there is none for a range of nothing
+        let part_max = scratch.len().max(1); // an empty range has no scratch memory
         for done in (0..len).step_by(part_max) {
             let part = &mut scratch[..part_max.min(len - done)];
             self.engine().backend().read_exact_at(self.file(), offset + done as u64, part)?;
@@ -154,65 +243,6 @@ impl ContiguousMemmap {
             }
         }
         Ok(true)
-    }
-}
-
-impl Engine {
-    /// Reads many views, of any number of files, as one batch: their elements one view after the
-    /// other, each in C order. This is where io_uring earns its keep. Views whose axes are in
-    /// another order than the file's are read after the others, one by one.
-    ///
-    /// ```
-    /// use ringmain::{Engine, Kind};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("a");
-    /// # std::fs::write(&path, (0..100).collect::<Vec<u8>>())?;
-    /// let engine = Engine::new()?;
-    /// let array = engine.open_raw(&path, Kind::U8.into(), &[10, 10], 0)?;
-    /// let windows = [array.at(7)?, array.at(0)?, array.at(3)?];
-    /// let mut bytes = [0; 30];
-    /// engine.read_many(&windows, &mut bytes)?;
-    /// assert_eq!((bytes[0], bytes[10], bytes[20]), (70, 0, 30));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn read_many(&self, views: &[ContiguousMemmap], dst: &mut [u8]) -> Result<()> {
-        let needed = views.iter().map(ContiguousMemmap::nbytes).fold(0, usize::saturating_add);
-        check_size(needed, dst.len())?;
-        let mut rest = &mut *dst;
-        let mut parts = Vec::with_capacity(views.len());
-        for view in views {
-            let (part, tail) = rest.split_at_mut(view.nbytes());
-            parts.push(part);
-            rest = tail;
-        }
-        self.read_many_into(views, &mut parts)
-    }
-
-    /// As [`read_many`](Self::read_many), each view into memory of its own.
-    pub fn read_many_into(&self, views: &[ContiguousMemmap], dst: &mut [&mut [u8]]) -> Result<()> {
-        if views.len() != dst.len() {
-            return Err(Error::BufferSize { item: None, needed: views.len(), given: dst.len() });
-        }
-        let mut reads = Vec::with_capacity(views.len());
-        for (view, dst) in views.iter().zip(dst.iter_mut()) {
-            check_size(view.nbytes(), dst.len())?;
-            if !self.is_same(view.engine()) {
-                let reason = "a view of another engine is among those to be read".to_owned();
-                return Err(Error::InvalidIndex { reason });
-            }
-            if view.layout().is_c_order() || view.is_empty() {
-                reads.push(Read::new(view.file(), view.offset(), dst));
-            }
-        }
-        self.backend().read_batch(&mut reads)?;
-        drop(reads);
-        // Those with their axes in another order pass through bounded memory, one by one.
-        for (view, dst) in views.iter().zip(dst.iter_mut()) {
-            if !view.layout().is_c_order() && !view.is_empty() {
-                view.read_into(dst)?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -63,7 +63,7 @@ impl ContiguousMemmap {
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("a");
     /// # std::fs::write(&path, (0..20).collect::<Vec<u8>>())?;
-    /// let array = Engine::new()?.open_raw(&path, Kind::U8.into(), &[4, 5], 0)?;
+    /// let array = Engine::new()?.open_raw(&path, Kind::U8, &[4, 5], 0)?;
     /// let rows = array.read_selection::<u8>(&[vec![3, 0].into(), Index::slice(None, None, -2).into()])?;
     /// assert_eq!(rows.shape, [2, 3]);
     /// assert_eq!(rows.elements, [19, 17, 15, 4, 2, 0]);

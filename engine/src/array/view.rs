@@ -1,6 +1,7 @@
 //! `ContiguousMemmap`: looks like an array, costs nothing to slice, and reads by file I/O.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use crate::{DType, Engine, Error, Index, Result};
 /// # let bytes: Vec<u8> = (0..20).flat_map(|i| (i as f32).to_le_bytes()).collect();
 /// # std::fs::write(&path, bytes)?;
 ///
-/// let array = Engine::new()?.open_raw(&path, Kind::F32.into(), &[4, 5], 0)?;
+/// let array = Engine::new()?.open_raw(&path, Kind::F32, &[4, 5], 0)?;
 /// let rows = array.index(&[(1..3).into()])?;
 /// assert_eq!((rows.shape(), rows.nbytes()), (&[2, 5][..], 40));
 /// assert_eq!(rows.at(-1)?.read_vec::<f32>()?, [10.0, 11.0, 12.0, 13.0, 14.0]);
@@ -131,6 +132,11 @@ impl ContiguousMemmap {
         &self.source.file
     }
 
+    /// The range of the file that holds all elements.
+    pub(crate) fn byte_span(&self) -> Range<u64> {
+        self.layout.byte_span()
+    }
+
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -148,6 +154,42 @@ impl ContiguousMemmap {
     /// One element of the first axis; negative counts from the end.
     pub fn at(&self, index: i64) -> Result<Self> {
         self.index(&[Index::At(index)])
+    }
+
+    /// The elements of the first axis, one after the other. Nothing is read. As with
+    /// [`index`](Self::index), each must be one range of bytes.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, (0..10).collect::<Vec<u8>>())?;
+    /// let array = Engine::new()?.open_raw(&path, Kind::U8, &[5, 2], 0)?;
+    /// let last = array.rows()?.last().ok_or("it has rows")?;
+    /// assert_eq!(last.read_vec::<u8>()?, [8, 9]);
+    /// let shapes: Vec<_> = array.chunks(2)?.map(|rows| rows.shape().to_vec()).collect();
+    /// assert_eq!(shapes, [[2, 2], [2, 2], [1, 2]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rows(&self) -> Result<impl ExactSizeIterator<Item = Self> + DoubleEndedIterator> {
+        if !self.is_empty() {
+            self.at(0)?;
+        }
+        Ok((0..self.len()).map(|row| self.with(self.layout.row(row))))
+    }
+
+    /// The elements of the first axis, `rows` at a time; the last view may have fewer. 0 rows count
+    /// as 1. Nothing is read.
+    pub fn chunks(
+        &self,
+        rows: usize,
+    ) -> Result<impl ExactSizeIterator<Item = Self> + DoubleEndedIterator> {
+        let (rows, len) = (rows.max(1), self.len());
+        self.index(&[(..rows.min(len)).into()])?;
+        Ok((0..len.div_ceil(rows)).map(move |chunk| {
+            let first = chunk * rows;
+            self.with(self.layout.row_range(first, rows.min(len - first)))
+        }))
     }
 
     /// The same elements in another shape; one length may be -1.

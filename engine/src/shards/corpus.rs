@@ -185,7 +185,7 @@ fn open_shard(engine: &Engine, path: &Path) -> Result<Opened, Error> {
     let backend = engine.backend();
     let failed = |error| Error::backend(path, error);
     let file = backend.open(path).map_err(failed)?;
-    let file = SteadyFile::new(file).map_err(|change| Error::changed(path, change))?;
+    let file = SteadyFile::new(engine, file).map_err(|change| Error::changed(path, change))?;
     let file_len = backend.len(&file).map_err(failed)?;
     let mut bytes = [0; HEADER_LEN + SAMPLE_BYTES];
     // At most that many, so it fits.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use ringmain_backends::{Buffer, BufferPool, Read};
+use ringmain_backends::{Buffer, BufferPool, Placement, Read};
 
 use super::model::WeightFile;
 use super::{Error, Tensor, TensorInfo, Weights};
@@ -82,33 +82,27 @@ impl Piece {
 
     /// What is read of the file: whole blocks, so that the device can write them where they are to
     /// be. Unless the elements would then not be aligned in memory, as they are not in the file.
-    fn blocks(&self, file: &WeightFile) -> Range<u64> {
-        let item_bytes = (self.info.dtype().bitsize() / 8).max(1) as u64;
-        if self.nbytes == 0 || !self.offset.is_multiple_of(item_bytes) {
-            return self.range();
-        }
-        file.file.blocks_around(self.range(), file.file.len())
+    fn placement(&self, file: &WeightFile) -> Placement {
+        let item_bytes = (self.info.dtype().bitsize() / 8).max(1);
+        file.file.alignment().place(self.range(), item_bytes, file.file.len())
     }
 
     /// The bytes that are read for it.
     fn read_bytes(&self, file: &WeightFile) -> usize {
-        let blocks = self.blocks(file);
-        // A tensor's bytes, which were counted in a `usize`, and less than two blocks.
-        usize::try_from(blocks.end - blocks.start).unwrap_or(usize::MAX)
+        self.placement(file).buffer_bytes()
     }
 }
 
 /// A piece with the memory that it is read into.
 pub(super) struct Placed {
     piece: Piece,
-    blocks: Range<u64>,
+    placement: Placement,
     buffer: Buffer,
 }
 
 impl Placed {
     pub(super) fn finish(mut self) -> Tensor {
-        let lead = (self.piece.offset - self.blocks.start) as usize; // less than a block
-        self.buffer.narrow(lead..lead + self.piece.nbytes);
+        self.buffer.narrow(self.placement.in_buffer());
         Tensor::new(self.piece.info, self.piece.shape, self.buffer)
     }
 }
@@ -122,8 +116,8 @@ pub(super) struct Part<'a> {
 
 impl<'a> Part<'a> {
     fn whole(placed: &'a mut Placed) -> Self {
-        let Placed { piece, blocks, buffer } = placed;
-        Self { info: &piece.info, offset: blocks.start, dst: buffer }
+        let Placed { piece, placement, buffer } = placed;
+        Self { info: &piece.info, offset: placement.blocks().start, dst: buffer }
     }
 
     /// The same in parts of so many bytes at most.
@@ -309,7 +303,7 @@ impl Weights {
         let failed = |error| tensor_error(file.path(), Some(piece.info.name()), error);
         let mut buffer = buffer.map_err(failed)?;
         buffer.narrow(0..piece.read_bytes(file));
-        Ok(Placed { blocks: piece.blocks(file), piece, buffer })
+        Ok(Placed { placement: piece.placement(file), piece, buffer })
     }
 
     /// Reads what is in place, in memory of that kind, as one batch.

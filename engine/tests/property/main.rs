@@ -62,7 +62,7 @@ struct Spec {
 impl Spec {
     fn open(&self, engine: &Engine) -> ContiguousMemmap {
         let offset = LEAD_BYTES + 2 * self.start as u64;
-        engine.open_raw(&fixture().path, Kind::U16.into(), &self.shape, offset).unwrap()
+        engine.open_raw(&fixture().path, Kind::U16, &self.shape, offset).unwrap()
     }
 
     fn model(&self) -> ArrayD<u16> {

@@ -79,11 +79,11 @@ fn windows(engine: &Engine, specs: &[(Spec, Vec<Index>, bool)]) -> Vec<Contiguou
 fn check_many(engine: &Engine, specs: &[(Spec, Vec<Index>, bool)]) {
     let windows = windows(engine, specs);
     let mut together = vec![0; windows.iter().map(ContiguousMemmap::nbytes).sum()];
-    engine.read_many(&windows, &mut together).unwrap();
+    engine.read_many_bytes(&windows, &mut together).unwrap();
     let mut one_by_one = Vec::new();
     for window in &windows {
         let mut bytes = vec![0; window.nbytes()];
-        window.read_into(&mut bytes).unwrap();
+        window.read_bytes_into(&mut bytes).unwrap();
         one_by_one.extend(bytes);
     }
     assert_eq!(together, one_by_one, "{}: {windows:?}", engine.backend().kind());

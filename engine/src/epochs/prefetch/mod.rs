@@ -6,13 +6,14 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use std::path::Path;
+
+use ringmain_backends::HomeProcess;
 
 use crate::memory::Need;
 use crate::{Error, Result};
@@ -97,7 +98,7 @@ struct Reader<S: Schedule> {
     shared: Arc<Shared<S>>,
     thread: JoinHandle<()>,
     /// A child process has this struct, but not the thread.
-    process_id: u32,
+    home: HomeProcess,
 }
 
 struct Shared<S: Schedule> {
@@ -202,7 +203,7 @@ impl<S: Schedule> Prefetcher<S> {
             .name("ringmain-reader".into())
             .spawn(move || run(&theirs, schedule, limits));
         let Ok(thread) = thread else { return false };
-        self.reader = Some(Reader { shared, thread, process_id: process::id() });
+        self.reader = Some(Reader { shared, thread, home: HomeProcess::current() });
         true
     }
 
@@ -256,7 +257,7 @@ impl<S: Schedule> Drop for Prefetcher<S> {
 
 impl<S: Schedule> Reader<S> {
     fn is_inherited(&self) -> bool {
-        self.process_id != process::id()
+        !self.home.is_current()
     }
 
     /// Whether the consumer's wait has ended for want of buffers; if not, it begins again.

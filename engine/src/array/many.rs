@@ -1,0 +1,265 @@
+//! Reading many views as one batch, and reading views ahead.
+
+use std::borrow::Borrow;
+use std::iter::FusedIterator;
+use std::path::Path;
+use std::sync::Arc;
+
+use ringmain_backends::{Buffer, Read};
+
+use super::element::to_native;
+use super::read::check_size;
+use crate::epochs::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
+use crate::memory::{Claim, Need, Share};
+use crate::{ContiguousMemmap, Element, Engine, Error, Result};
+
+impl Engine {
+    /// Reads many views, of any number of files, as one batch: the elements of one view after the
+    /// other, each in C order. [`Error::ElementType`] if a view is not of type `T`.
+    ///
+    /// This is where io_uring earns its keep. Views whose axes are in another order than in the file
+    /// are read after the others, one by one.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, (0..100).collect::<Vec<u8>>())?;
+    /// let engine = Engine::new()?;
+    /// let array = engine.open_raw(&path, Kind::U8, &[10, 10], 0)?;
+    /// let windows = [array.at(7)?, array.at(0)?, array.at(3)?];
+    /// let mut elements = [0u8; 30];
+    /// engine.read_many(&windows, &mut elements)?;
+    /// assert_eq!((elements[0], elements[10], elements[20]), (70, 0, 30));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_many<T: Element, V: Borrow<ContiguousMemmap>>(
+        &self,
+        views: &[V],
+        dst: &mut [T],
+    ) -> Result<()> {
+        views.iter().try_for_each(|view| view.borrow().check_type::<T>())?;
+        check_size(total_bytes(views), size_of_val(dst))?;
+        T::read_slice(dst, |bytes| {
+            self.read_many_bytes(views, bytes)?;
+            let mut rest = bytes;
+            for view in views {
+                let view = view.borrow();
+                let (part, tail) = rest.split_at_mut(view.nbytes());
+                to_native(view.dtype(), part);
+                rest = tail;
+            }
+            Ok(())
+        })
+    }
+
+    /// Like [`read_many`](Self::read_many), with the bytes of the files: the views may have elements
+    /// of any type.
+    pub fn read_many_bytes<V: Borrow<ContiguousMemmap>>(
+        &self,
+        views: &[V],
+        dst: &mut [u8],
+    ) -> Result<()> {
+        check_size(total_bytes(views), dst.len())?;
+        let mut rest = &mut *dst;
+        let mut parts = Vec::with_capacity(views.len());
+        for view in views {
+            let (part, tail) = rest.split_at_mut(view.borrow().nbytes());
+            parts.push(part);
+            rest = tail;
+        }
+        self.read_many_bytes_into(views, &mut parts)
+    }
+
+    /// Like [`read_many_bytes`](Self::read_many_bytes), each view into memory of its own.
+    pub fn read_many_bytes_into<V: Borrow<ContiguousMemmap>>(
+        &self,
+        views: &[V],
+        dst: &mut [&mut [u8]],
+    ) -> Result<()> {
+        if views.len() != dst.len() {
+            let (views, slices) = (views.len(), dst.len());
+            let reason = format!("there are {slices} slices for {views} views");
+            return Err(Error::invalid_option("dst", format!("{slices} slices"), reason));
+        }
+        let mut reads = Vec::with_capacity(views.len());
+        for (number, (view, dst)) in views.iter().zip(dst.iter_mut()).enumerate() {
+            let view = view.borrow();
+            check_size(view.nbytes(), dst.len())?;
+            self.check_own(view, number)?;
+            if view.layout().is_c_order() || view.is_empty() {
+                reads.push(Read::new(view.file(), view.offset(), dst));
+            }
+        }
+        self.backend().read_batch(&mut reads)?;
+        drop(reads);
+        // Views with their axes in another order pass through bounded memory, one by one.
+        for (view, dst) in views.iter().zip(dst.iter_mut()) {
+            let view = view.borrow();
+            if !view.layout().is_c_order() && !view.is_empty() {
+                view.read_bytes_into(dst)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_own(&self, view: &ContiguousMemmap, number: usize) -> Result<()> {
+        if self.is_same(view.engine()) {
+            return Ok(());
+        }
+        let value = format!("{}, view {number}", view.path().display());
+        let reason = "another engine opened it; read it with that engine";
+        Err(Error::invalid_option("views", value, reason))
+    }
+
+    /// Reads views one after the other into buffers of the pool, on a thread that is ahead of the
+    /// caller by up to `window_bytes`; 0 reads each when it is asked for.
+    ///
+    /// A buffer has the bytes of the file, as [`ContiguousMemmap::read_buffer`] has. The iteration ends
+    /// after an error.
+    ///
+    /// ```
+    /// use ringmain::{Engine, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, (0..100).collect::<Vec<u8>>())?;
+    /// let engine = Engine::new()?;
+    /// let array = engine.open_raw(&path, Kind::U8, &[10, 10], 0)?;
+    /// let order = [7, 0, 3].map(|row| array.at(row));
+    /// let order = order.into_iter().collect::<Result<Vec<_>, _>>()?;
+    /// for row in engine.read_ahead(order, 1 << 20)? {
+    ///     println!("{:?}", &row?[..]);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_ahead(
+        &self,
+        views: Vec<ContiguousMemmap>,
+        window_bytes: usize,
+    ) -> Result<ViewReader> {
+        for (number, view) in views.iter().enumerate() {
+            self.check_own(view, number)?;
+        }
+        let largest_bytes = views.iter().map(buffer_bytes).max().unwrap_or(0);
+        let share = self.reserve().share(largest_bytes);
+        let limits = Limits { window_bytes, patience: self.memory_patience() };
+        let schedule = Views { engine: self.clone(), views: views.into(), at: 0, share };
+        Ok(ViewReader { reader: Some(Prefetcher::new(schedule, limits)) })
+    }
+}
+
+/// Views that are read ahead; see [`Engine::read_ahead`].
+pub struct ViewReader {
+    /// `None` after an error.
+    reader: Option<Prefetcher<Views>>,
+}
+
+impl Iterator for ViewReader {
+    type Item = Result<Buffer>;
+
+    fn next(&mut self) -> Option<Result<Buffer>> {
+        let outcome = self.reader.as_mut()?.next()?;
+        if outcome.is_err() {
+            self.reader = None;
+        }
+        // The claim is dropped first; see `Share::take`.
+        Some(outcome.map(|(_claim, buffer)| buffer))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.reader.as_ref().map_or(0, |reader| {
+            let Views { views, at, .. } = reader.position();
+            views.len() - at
+        });
+        (0, Some(left))
+    }
+}
+
+impl FusedIterator for ViewReader {}
+
+impl std::fmt::Debug for ViewReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ViewReader").field("left", &self.size_hint().1).finish_non_exhaustive()
+    }
+}
+
+/// The views from one on.
+#[derive(Clone)]
+struct Views {
+    engine: Engine,
+    views: Arc<[ContiguousMemmap]>,
+    at: usize,
+    share: Arc<Share>,
+}
+
+impl Views {
+    /// Takes memory for the next view, and for those after it that may be read with it.
+    fn stage(&self, room: Room) -> Result<Vec<(Claim, Buffer)>> {
+        let (mut staged, mut bytes) = (Vec::new(), 0usize);
+        for view in &self.views[self.at..] {
+            let is_first = staged.is_empty();
+            bytes = bytes.saturating_add(buffer_bytes(view));
+            if !is_first && bytes > room.budget_bytes {
+                break;
+            }
+            let need = if is_first { room.need } else { Need::Ahead };
+            match self.share.take(buffer_bytes(view), need) {
+                Ok(taken) => staged.push(taken),
+                Err(error) if is_first => {
+                    return Err(Error::reading(view.path(), None, "a view", error));
+                }
+                Err(_) => break, // read as many as there is memory for
+            }
+        }
+        Ok(staged)
+    }
+}
+
+impl Schedule for Views {
+    type Item = (Claim, Buffer);
+
+    fn next_bytes(&self) -> Option<usize> {
+        self.views.get(self.at).map(buffer_bytes)
+    }
+
+    fn read(&mut self, room: Room, done: &mut Vec<Done<Self::Item>>) -> Result<()> {
+        let mut staged = self.stage(room)?;
+        let views = &self.views[self.at..self.at + staged.len()];
+        let mut parts: Vec<&mut [u8]> = Vec::with_capacity(staged.len());
+        for ((_, buffer), view) in staged.iter_mut().zip(views) {
+            parts.push(&mut buffer[..view.nbytes()]);
+        }
+        match self.engine.read_many_bytes_into(views, &mut parts) {
+            Ok(()) => {}
+            Err(error) if views.len() == 1 => return Err(error),
+            // One of them fails: read one by one, to deliver those before it.
+            Err(_) => {
+                drop(staged);
+                return self.read(Room { budget_bytes: 0, ..room }, done);
+            }
+        }
+        for ((claim, mut buffer), view) in staged.into_iter().zip(views) {
+            buffer.narrow(0..view.nbytes());
+            done.push(Done { item: (claim, buffer), bytes: buffer_bytes(view) });
+        }
+        self.at += views.len();
+        Ok(())
+    }
+
+    fn pass(&mut self, _item: &Self::Item) {
+        self.at += 1;
+    }
+
+    fn path(&self) -> &Path {
+        self.views.get(self.at).map_or(Path::new(""), ContiguousMemmap::path)
+    }
+}
+
+/// The memory of a view that is read ahead.
+fn buffer_bytes(view: &ContiguousMemmap) -> usize {
+    view.nbytes().max(1)
+}
+
+fn total_bytes<V: Borrow<ContiguousMemmap>>(views: &[V]) -> usize {
+    views.iter().map(|view| view.borrow().nbytes()).fold(0, usize::saturating_add)
+}

@@ -1,0 +1,216 @@
+//! Typed reads, many views, rows and views that are read ahead, on every backend.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ringmain::{ContiguousMemmap, Engine, Error, Index, Kind};
+
+use support::{engines_for, engines_with, temp_dir};
+
+/// Big-endian `u16` from `first` on, after `lead` bytes.
+fn write_numbers(path: &Path, lead: usize, count: u16) {
+    let numbers = (0..count).flat_map(u16::to_be_bytes);
+    let bytes: Vec<u8> = vec![0xFF; lead].into_iter().chain(numbers).collect();
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn numbers(engine: &Engine, path: &Path, lead: u64) -> ContiguousMemmap {
+    let dtype: ringmain::DType = ">u2".parse().unwrap();
+    engine.open_raw(path, dtype, &[300, 10], lead).unwrap()
+}
+
+/// A buffer that `direct` or `uring` returned began at an odd address if the array began at an odd
+/// offset, so that code which ran on `pread` panicked there.
+#[test]
+fn buffers_are_aligned_for_their_elements_on_every_backend() {
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    std::fs::write(&path, (0..50_000u32).map(|at| at as u8).collect::<Vec<u8>>()).unwrap();
+    for engine in engines_for(&path) {
+        for (kind, itemsize) in [(Kind::F32, 4), (Kind::F64, 8), (Kind::Complex128, 16)] {
+            for offset in [0u64, 1, 2, 4, 8, 511, 512, 4095, 4097] {
+                let view = engine.open_raw(&path, kind, &[1000], offset).unwrap();
+                let buffer = view.read_buffer().unwrap();
+                let what = format!("{} {kind:?} at {offset}", engine.backend().kind());
+                assert!(buffer.as_ptr().addr().is_multiple_of(itemsize), "{what}");
+                let expected = (offset..offset + buffer.len() as u64).map(|at| at as u8);
+                assert!(buffer.iter().copied().eq(expected), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn typed_reads_convert_the_byte_order_and_byte_reads_do_not() {
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    write_numbers(&path, 3, 3000);
+    for engine in engines_for(&path) {
+        let array = numbers(&engine, &path, 3);
+        let mut elements = [0u16; 10];
+        array.at(-1).unwrap().read_into(&mut elements).unwrap();
+        assert_eq!(elements, std::array::from_fn(|at| 2990 + at as u16));
+        let mut bytes = [0; 20];
+        array.at(0).unwrap().read_bytes_into(&mut bytes).unwrap();
+        assert_eq!(bytes[18..], [0, 9]);
+
+        let (first, last) = (array.at(0).unwrap(), array.at(299).unwrap());
+        let mut both = [0u16; 20];
+        engine.read_many(&[&last, &first], &mut both).unwrap();
+        assert_eq!((both[0], both[10]), (2990, 0));
+        let mut both = [0; 40];
+        engine.read_many_bytes(&[last, first], &mut both).unwrap();
+        assert_eq!((both[1], both[39]), ((2990u16 & 0xFF) as u8, 9));
+    }
+}
+
+#[test]
+fn typed_reads_refuse_other_types_and_sizes() {
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    write_numbers(&path, 0, 3000);
+    let engine = Engine::new().unwrap();
+    let row = numbers(&engine, &path, 0).at(0).unwrap();
+    let error = row.read_into(&mut [0f32; 5]).unwrap_err();
+    assert!(matches!(error, Error::ElementType { .. }), "{error}");
+    let error = row.read_into(&mut [0u16; 9]).unwrap_err();
+    assert!(matches!(error, Error::BufferSize { needed: 20, given: 18, .. }), "{error}");
+    let error = engine.read_many(&[&row, &row], &mut [0u16; 10]).unwrap_err();
+    assert!(matches!(error, Error::BufferSize { needed: 40, given: 20, .. }), "{error}");
+    let error = engine.read_many_bytes_into(&[&row, &row], &mut [&mut [0; 20]]).unwrap_err();
+    assert!(error.to_string().contains("1 slices for 2 views"), "{error}");
+    let other = Engine::new().unwrap();
+    let error = other.read_many(&[&row], &mut [0u16; 10]).unwrap_err();
+    assert!(error.to_string().contains("another engine opened it"), "{error}");
+}
+
+#[test]
+fn bools_are_read_as_bools() {
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    std::fs::write(&path, [0, 1, 2, 255]).unwrap();
+    let view = Engine::new().unwrap().open_raw(&path, Kind::Bool, &[4], 0).unwrap();
+    let mut flags = [false; 4];
+    view.read_into(&mut flags).unwrap();
+    assert_eq!(flags, [false, true, true, true]);
+}
+
+#[test]
+fn rows_and_chunks_are_views_of_all_elements() {
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    write_numbers(&path, 0, 3000);
+    let array = numbers(&Engine::new().unwrap(), &path, 0);
+    let rows: Vec<u16> =
+        array.rows().unwrap().flat_map(|row| row.read_vec::<u16>().unwrap()).collect();
+    assert!(rows.iter().copied().eq(0..3000));
+    for size in [1, 7, 300, 1000] {
+        let chunks = array.chunks(size).unwrap();
+        assert_eq!(chunks.len(), 300usize.div_ceil(size));
+        let all: Vec<u16> = chunks.flat_map(|rows| rows.read_vec::<u16>().unwrap()).collect();
+        assert_eq!(all, rows, "{size}");
+    }
+    assert_eq!(array.rows().unwrap().next_back().unwrap().read_vec::<u16>().unwrap()[9], 2999);
+    assert!(matches!(array.t().rows().map(drop), Err(Error::NonContiguous { .. })));
+    let empty = array.index(&[(0..0).into()]).unwrap();
+    assert_eq!((empty.rows().unwrap().len(), empty.chunks(3).unwrap().len()), (0, 0));
+}
+
+#[test]
+fn the_number_of_rows_follows_from_the_file() {
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    std::fs::write(&path, [7; 1000]).unwrap();
+    let engine = Engine::new().unwrap();
+    assert_eq!(engine.open_rows(&path, Kind::U16, &[], 0).unwrap().shape(), [500]);
+    assert_eq!(engine.open_rows(&path, Kind::F32, &[5, 2], 40).unwrap().shape(), [24, 5, 2]);
+    assert_eq!(engine.open_rows(&path, Kind::U8, &[], 1000).unwrap().shape(), [0]);
+    for (row_shape, offset) in [(&[3][..], 0), (&[0][..], 0), (&[][..], 999)] {
+        let error = engine.open_rows(&path, Kind::F32, row_shape, offset).unwrap_err();
+        assert!(error.to_string().contains("whole number of rows"), "{error}");
+    }
+}
+
+#[test]
+fn views_are_read_ahead_in_order() {
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    write_numbers(&path, 1, 3000);
+    for engine in engines_for(&path) {
+        let array = numbers(&engine, &path, 1);
+        let mut order: Vec<ContiguousMemmap> = array.rows().unwrap().collect();
+        order.reverse();
+        order.push(array.index(&[(0..0).into()]).unwrap());
+        order.push(array.t());
+        for window_bytes in [0, 1, 100, 1 << 20] {
+            let read = engine.read_ahead(order.clone(), window_bytes).unwrap();
+            let buffers: Vec<_> = read.map(Result::unwrap).collect();
+            assert_eq!(buffers.len(), order.len());
+            for (buffer, view) in buffers.iter().zip(&order) {
+                let mut expected = vec![0; view.nbytes()];
+                view.read_bytes_into(&mut expected).unwrap();
+                assert_eq!(&buffer[..], expected, "{}", engine.backend().kind());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_error_comes_in_its_turn_and_ends_the_iteration() {
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    write_numbers(&path, 0, 3000);
+    let engine = Engine::new().unwrap();
+    let array = numbers(&engine, &path, 0);
+    let rows: Vec<_> = array.rows().unwrap().collect();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(20 * 150).unwrap();
+    for window_bytes in [0, 1 << 20] {
+        let mut read = engine.read_ahead(rows.clone(), window_bytes).unwrap();
+        assert_eq!(read.by_ref().take_while(Result::is_ok).count(), 150, "{window_bytes}");
+        assert!(read.next().is_none());
+    }
+}
+
+#[test]
+fn a_read_that_finds_no_memory_waits_no_longer_than_told() {
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    write_numbers(&path, 0, 3000);
+    let small = |builder: ringmain::EngineBuilder| {
+        builder.memory_limit_bytes(16 << 10).memory_patience(Duration::from_millis(20))
+    };
+    for engine in engines_with(&path, small) {
+        let array = numbers(&engine, &path, 0);
+        let start = Instant::now();
+        let mut held = Vec::new();
+        let error = loop {
+            match array.at(0).unwrap().read_buffer() {
+                Ok(buffer) => held.push(buffer),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::MemorySpent { .. }), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn hints_name_the_bytes_of_a_view() {
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    write_numbers(&path, 0, 3000);
+    for engine in engines_for(&path) {
+        let array = numbers(&engine, &path, 0);
+        for view in [array.at(3).unwrap(), array.t(), array.index(&[Index::from(..0)]).unwrap()] {
+            view.prefetch().unwrap();
+            let mut bytes = vec![0; view.nbytes()];
+            view.read_bytes_into(&mut bytes).unwrap();
+            view.release().unwrap();
+        }
+    }
+}
