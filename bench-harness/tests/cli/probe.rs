@@ -91,7 +91,7 @@ fn a_directory_is_probed_and_left_as_it_was() {
 fn a_path_that_is_not_there_is_an_error() {
     let data = Data::new(1);
     let missing = data.dir().join("missing");
-    let parts = [missing.to_str().unwrap(), "(os error 2)"];
+    let parts = [missing.to_str().unwrap(), "there is no such file"];
     run(ringmain(["probe"]).arg(&missing)).expect_failure(1, &parts);
     run(&mut ringmain(["probe", "a", "b"])).expect_failure(2, &["unexpected argument"]);
 }
