@@ -186,8 +186,8 @@ pub fn cached_pages_in(file: &File, range: Range<u64>) -> std::io::Result<u64> {
 const REFUSED: &str = "the kernel answers cachestat(2) only to the owner of a file and to users who \
                        may write it (EPERM; a container may also refuse the call to all)";
 
-/// Looks into the page cache one page at a time, for readers whom the kernel refuses
-/// [`cached_pages_in`]. It answers every reader of a file, on filesystems that know `RWF_NOWAIT`.
+/// Looks into the page cache one page at a time, for readers who may not call [`cached_pages_in`]. It
+/// works for every reader of a file, on filesystems that know `RWF_NOWAIT`.
 #[derive(Debug)]
 pub struct CacheSampler {
     file: File,

@@ -34,7 +34,7 @@
 //! `uring`, `direct` and `tokio-uring` add the backends of those names on Linux. `ndarray` adds
 //! [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards) batches, `serde` the states of
 //! shard sources and of epochs. `beton` adds FFCV's datasets, `jpeg` decodes their images, and
-//! `safetensors` adds weights.
+//! `safetensors` adds weights. `conformance` adds the tests for backends of your own.
 #![forbid(unsafe_code)]
 
 mod array;

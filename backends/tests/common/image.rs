@@ -79,7 +79,7 @@ impl Image {
         run("mount", &["-t", filesystem, "-o", mode, device, text(&self.mount_point)])?;
         self.is_mounted = true;
         // From now on the device goes with the mount, also if this process is killed first and
-        // somebody else unmounts.
+        // another process unmounts.
         self.detach();
         if mode == "rw" {
             let open_to_all = Permissions::from_mode(0o755);

@@ -107,7 +107,7 @@ fn all_of_a_range_is_read_ahead() {
         }
         let before = device_bytes();
         prefetch();
-        // Pages stand in the cache as soon as their read has begun, but need not stay there.
+        // Pages are in the cache as soon as their read has begun, but need not stay there.
         (device_bytes() - before).max(cached() << 12)
     };
     let by_one_request = || {
