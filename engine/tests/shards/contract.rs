@@ -23,7 +23,7 @@ fn orders() -> [Order; 3] {
     [Order::Sequential, shuffled, Order::BlockShuffled { seed: 5, block_items: block_rows }]
 }
 
-/// What every release must deliver, by another implementation of what `docs/design.md` says. Never
+/// What every release must deliver, by another implementation of what `docs/formats.md` says. Never
 /// change these.
 const PINNED: [&str; 3] = [
     "eba9e2762decf8da904cd88e553dc445207032b2ed775497e9a94ff087a6cd3b",
