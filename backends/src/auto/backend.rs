@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::advised::Advised;
 use super::detour::lacks_descriptors;
+use super::device_speed::DeviceSpeed;
 use super::report::{AdviceReport, AutoReport, rejected};
 use super::route::FileRoute;
 use super::warmth;
@@ -40,6 +41,7 @@ pub(crate) struct AutoBackend {
     pub(super) routes: bool,
     pub(super) access: Access,
     pub(super) warmth: Warmth,
+    pub(super) device_speed: DeviceSpeed,
     pub(super) report: AutoReport,
     pub(super) counters: Counters,
     /// The first file whose reads were refused, and what was done about it.
@@ -91,6 +93,7 @@ impl AutoBackend {
             routes,
             access,
             warmth,
+            device_speed: DeviceSpeed::default(),
             report,
             counters,
             refusal,
@@ -265,7 +268,8 @@ impl ReadBackend for AutoBackend {
         }
         let choice = self.device().kind();
         let report = AutoReport::new(choice, self.report.rejected.clone(), None);
-        Some(format!("{}{}", report.explain(self.routes), route.explain()))
+        let is_fast = self.warmth == Warmth::Auto && self.device_speed.is_fast();
+        Some(format!("{}{}", report.explain(self.routes), route.explain(is_fast)))
     }
 
     fn stats(&self) -> BackendStats {

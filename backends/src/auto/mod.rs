@@ -7,6 +7,7 @@
 mod advised;
 mod backend;
 mod detour;
+mod device_speed;
 mod mixed;
 mod reading;
 mod report;

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::slice;
+use std::time::Instant;
 
 use smallvec::SmallVec;
 
@@ -94,7 +95,7 @@ impl AutoBackend {
         event!(trace, ?ways, "the ways of a batch");
         let is_all = |wanted: fn(Way) -> bool| ways.iter().all(|way| wanted(*way));
         if is_all(|way| way == Way::Device) {
-            self.device().read_batch(reads)
+            self.read_device(reads)
         } else if is_all(|way| way == Way::Advised) {
             self.advised().read_batch(reads)
         } else if is_all(is_through_cache) {
@@ -107,10 +108,25 @@ impl AutoBackend {
         }
     }
 
+    /// Reads a batch from the device. The first batches of each size are timed.
+    fn read_device(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let (bytes, count) = (total_bytes(reads), reads.len());
+        if !self.device_speed.wants_sample(bytes, count) {
+            return self.device().read_batch(reads);
+        }
+        let started = Instant::now();
+        self.device().read_batch(reads)?;
+        self.device_speed.add_sample(bytes, count, started.elapsed());
+        Ok(())
+    }
+
     /// The ways of some reads. Data that is to be brought in is on its way afterwards.
     fn ways(&self, reads: &[Read<'_>], may_use_cache: bool) -> SmallVec<[Way; WINDOW_READS]> {
-        let bytes = reads.iter().map(|read| read.len() as u64).sum::<u64>();
-        let mut brings_left = (bytes * BRING_FACTOR).div_ceil(BRING_BYTES);
+        let bytes = total_bytes(reads);
+        let may_bring =
+            self.warmth == Warmth::Keep || self.device_speed.is_worth_bringing(bytes, reads.len());
+        let mut brings_left =
+            if may_bring { (bytes * BRING_FACTOR).div_ceil(BRING_BYTES) } else { 0 };
         let mut last = Way::Cache;
         let way = |read: &Read<'_>| {
             // An empty read is done whatever its way. It goes with its neighbour.
@@ -152,7 +168,7 @@ impl AutoBackend {
 
     /// Reads were served by the page cache.
     pub(super) fn count_cached(&self, reads: &[Read<'_>]) {
-        let bytes = reads.iter().map(|read| read.len() as u64).sum();
+        let bytes = total_bytes(reads);
         self.counters
             .add_all([(Count::CacheReads, reads.len() as u64), (Count::CacheBytes, bytes)]);
     }
@@ -180,6 +196,10 @@ fn throw_dice() -> u64 {
     state ^= state << 17;
     STATE.set(state);
     state
+}
+
+fn total_bytes(reads: &[Read<'_>]) -> u64 {
+    reads.iter().map(|read| read.len() as u64).sum()
 }
 
 fn is_through_cache(way: Way) -> bool {

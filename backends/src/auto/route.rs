@@ -121,7 +121,7 @@ impl FileRoute {
     }
 
     /// How this file differs from others, as the rest of a sentence.
-    pub(super) fn explain(&self) -> String {
+    pub(super) fn explain(&self, is_device_fast: bool) -> String {
         let mut text = String::new();
         if self.is_device_only.load(Ordering::Relaxed) {
             return "; this file was deleted or replaced, so all reads go to the device".into();
@@ -131,7 +131,9 @@ impl FileRoute {
                      (cachestat(2) needs Linux 6.5, and a file that you own or may write), so some \
                      reads try the page cache first";
         }
-        if self.is_kept() {
+        if self.is_kept() && is_device_fast {
+            text += "; the device reads some sizes so fast that their data is not kept in the page cache";
+        } else if self.is_kept() {
             text += "; data that is read stays in the page cache for the next time";
         }
         let percent = self.estimate.cached_percent();
