@@ -85,7 +85,8 @@ fn another_number_than_declared_is_an_error() {
                 })
                 .unwrap_err();
             let came = if found > declared { "more".to_owned() } else { format!("only {found}") };
-            let reason = format!("{declared} samples were declared, and {came} came");
+            let reason =
+                format!("{declared} samples were declared, but the iterator yielded {came}");
             assert!(matches!(&error, Error::InvalidItem { item: None, .. }), "{error}");
             assert!(error.to_string().contains(&reason), "{declared} {found}: {error}");
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);

@@ -118,26 +118,30 @@ fn check_refused(
 fn values_that_do_not_fit_their_field_are_refused() {
     let spec = || ArraySpec::new(Kind::F32.into(), &[2]).unwrap();
     let custom = || FieldKind::Custom { type_id: 255 };
-    check_refused(FieldKind::Int, "a float was given", |to| Ok(to.float(1.0).map(drop)?));
-    check_refused(FieldKind::Float, "an int was given", |to| Ok(to.int(1).map(drop)?));
-    check_refused(FieldKind::Json, "bytes was given", |to| Ok(to.bytes(b"1").map(drop)?));
-    check_refused(FieldKind::Json, "no JSON", |to| Ok(to.json("{").map(drop)?));
-    check_refused(FieldKind::Json, "no JSON", |to| Ok(to.json("1\0").map(drop)?));
+    check_refused(FieldKind::Int, "cannot take a float", |to| Ok(to.float(1.0).map(drop)?));
+    check_refused(FieldKind::Float, "cannot take an int", |to| Ok(to.int(1).map(drop)?));
+    check_refused(FieldKind::Json, "cannot take bytes", |to| Ok(to.bytes(b"1").map(drop)?));
+    check_refused(FieldKind::Json, "not JSON", |to| Ok(to.json("{").map(drop)?));
+    check_refused(FieldKind::Json, "not JSON", |to| Ok(to.json("1\0").map(drop)?));
     check_refused(FieldKind::NdArray(spec()), "have 8", |to| Ok(to.array(&[0; 7]).map(drop)?));
-    check_refused(FieldKind::RgbImage, "no raw", |to| {
+    check_refused(FieldKind::RgbImage, "not a raw", |to| {
         Ok(to.image_raw(2, 2, &[0; 11]).map(drop)?)
     });
-    check_refused(FieldKind::RgbImage, "no raw", |to| Ok(to.image_raw(0, 2, &[]).map(drop)?));
-    check_refused(FieldKind::RgbImage, "no JPEG", |to| Ok(to.image_jpeg(b"\x89PNG").map(drop)?));
-    check_refused(custom(), "another size", |to| Ok(to.custom(&[0; 11], None).map(drop)?));
-    check_refused(custom(), "not inside", |to| {
+    check_refused(FieldKind::RgbImage, "not a raw", |to| Ok(to.image_raw(0, 2, &[]).map(drop)?));
+    check_refused(FieldKind::RgbImage, "not a JPEG", |to| {
+        Ok(to.image_jpeg(b"\x89PNG").map(drop)?)
+    });
+    check_refused(custom(), "does not have the size", |to| {
+        Ok(to.custom(&[0; 11], None).map(drop)?)
+    });
+    check_refused(custom(), "does not fit in a member", |to| {
         let region = CustomRegion { bytes: b"x", ptr_at: 5 };
         Ok(to.custom(&[0; 12], Some(region)).map(drop)?)
     });
     check_refused(FieldKind::Int, "no value", |_| Ok(()));
     check_refused(FieldKind::Int, "too many", |to| Ok(to.int(1)?.int(2).map(drop)?));
     // Also if its maker does not mind.
-    check_refused(FieldKind::Int, "refused before", |to| {
+    check_refused(FieldKind::Int, "was refused", |to| {
         let _ = to.float(1.0);
         Ok(())
     });
