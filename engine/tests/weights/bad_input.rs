@@ -31,7 +31,7 @@ fn headers_that_lie_about_their_length_are_refused() {
         (long(100_000_001), "100000000 are allowed"),
         (long(u64::MAX), "100000000 are allowed"),
         (long(2)[..9].to_vec(), "only 1 follow"),
-        (file_of("nonsense", b""), "not what it should be"),
+        (file_of("nonsense", b""), "cannot be parsed"),
         (file_of("{}", b"x"), "1 bytes follow"),
     ] {
         let path = write(dir.path(), "bad.safetensors", &bytes);
@@ -127,7 +127,7 @@ fn an_index_chooses_and_two_files_with_one_name_need_one() {
     write(dir.path(), "two.safetensors", &tiny(&["b", "c"]));
     let engine = Engine::new().unwrap();
     let twice = Weights::open(&engine, dir.path()).unwrap_err();
-    assert!(twice.to_string().contains("tensor `b` is both in"), "{twice}");
+    assert!(twice.to_string().contains("tensor `b` is in both"), "{twice}");
     let json = r#"{"weight_map":{"c":"two.safetensors","b":"one.safetensors"}}"#;
     write(dir.path(), "model.safetensors.index.json", json.as_bytes());
     let weights = Weights::open(&engine, dir.path()).unwrap();

@@ -89,11 +89,11 @@ fn seed_step_06_drop_unmaps_the_file() {
 #[test]
 fn seed_step_07_source_takes_gds_where_there_is_some_and_mmap_otherwise() {
     let source = WeightSource::open(vector(MIXED), Prefer::Gds(promise())).unwrap();
-    // Reading through GPUDirect Storage is not built, so what is there is named and passed over.
+    // Reading through GPUDirect Storage is not implemented, so it is reported and passed over.
     assert_eq!(source.passed_over()[0].kind, SourceKind::Gds);
     let reason = &source.passed_over()[0].reason;
     match probe_gds() {
-        GdsProbe::Available { .. } => assert!(reason.contains("not built"), "{reason}"),
+        GdsProbe::Available { .. } => assert!(reason.contains("not implemented"), "{reason}"),
         missing => assert_eq!(*reason, missing.to_string()),
     }
     assert_eq!((source.kind(), source.source_type()), (SourceKind::Mmap, "mmap"));
