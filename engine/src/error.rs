@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "beton")]
 use crate::beton::BetonDamage;
 use crate::shards::ShardDamage;
-use crate::steady::Change;
+use crate::steady::FileChange;
 #[cfg(feature = "safetensors")]
 use crate::weights::WeightsDamage;
 
@@ -544,9 +544,9 @@ impl Error {
     }
 
     /// What has happened to a file since it was opened.
-    pub(crate) fn changed(path: &Path, change: Change) -> Self {
+    pub(crate) fn changed(path: &Path, change: FileChange) -> Self {
         match change {
-            Change::Unknown(cause) => Self::io(path, "looking at the file", cause),
+            FileChange::Unknown(cause) => Self::io(path, "looking at the file", cause),
             change => Self::Changed { path: path.to_owned(), what: change.participle() },
         }
     }

@@ -1,68 +1,68 @@
-//! A file that must stay what it was when it was opened.
+//! A file that must not change after it was opened.
 //!
-//! A backend goes on reading a replaced file's old contents, and the new ones of a file that was
-//! written to in place. Whoever has taken offsets from the file's header can use neither, so the
-//! file is looked at again after it was read.
+//! A backend keeps reading the old contents of a replaced file, and the new contents of a file that
+//! was written to in place. Offsets from the file's header fit neither, so the file is checked
+//! again after each read.
 
 use std::io;
 use std::ops::Deref;
 
 use ringmain_backends::{FileHandle, FileStamp};
 
-/// An open file, and how it was when it was opened.
+/// An open file, and its version when it was opened.
 #[derive(Debug)]
 pub(crate) struct SteadyFile {
     file: FileHandle,
     stamp: FileStamp,
 }
 
-/// What has happened to a file since.
+/// A change of a file since it was opened.
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum FileChange {
     Removed,
     Replaced,
-    /// It is shorter now.
-    Cut {
+    /// The file is shorter now.
+    Truncated {
         len: u64,
     },
-    /// It was written to, and perhaps grew.
+    /// The file was written to, and may have grown.
     Written,
-    /// Nobody can say.
+    /// The file cannot be checked.
     Unknown(io::Error),
 }
 
-impl Change {
-    /// How a message says it: "was ... after it was opened".
+impl FileChange {
+    /// Returns the word for the message "was … after it was opened".
     pub(crate) fn participle(&self) -> &'static str {
         match self {
             Self::Removed => "removed",
             Self::Replaced => "replaced",
-            Self::Cut { .. } => "truncated",
+            Self::Truncated { .. } => "truncated",
             Self::Written | Self::Unknown(_) => "written to",
         }
     }
 }
 
 impl SteadyFile {
-    /// Takes the file as it is now.
-    pub(crate) fn new(file: FileHandle) -> Result<Self, Change> {
+    /// Records the current version of the file.
+    pub(crate) fn new(file: FileHandle) -> Result<Self, FileChange> {
         let stamp = stamp(&file)?;
-        if stamp.is_same_file { Ok(Self { file, stamp }) } else { Err(Change::Replaced) }
+        if stamp.is_same_file { Ok(Self { file, stamp }) } else { Err(FileChange::Replaced) }
     }
 
-    /// How long it was.
+    /// Returns the length that the file had when it was opened.
     pub(crate) fn len(&self) -> u64 {
         self.stamp.len
     }
 
-    /// What has happened to the file since it was taken, if anything.
-    pub(crate) fn check(&self) -> Result<(), Change> {
+    /// Returns an error if the file changed since it was opened.
+    pub(crate) fn check(&self) -> Result<(), FileChange> {
         let now = stamp(&self.file)?;
         match now {
             _ if now == self.stamp => Ok(()),
-            _ if !now.is_same_file => Err(Change::Replaced),
-            _ if now.len < self.stamp.len => Err(Change::Cut { len: now.len }),
-            _ => Err(Change::Written),
+            _ if !now.is_same_file => Err(FileChange::Replaced),
+            _ if now.len < self.stamp.len => Err(FileChange::Truncated { len: now.len }),
+            _ => Err(FileChange::Written),
         }
     }
 }
@@ -75,9 +75,9 @@ impl Deref for SteadyFile {
     }
 }
 
-fn stamp(file: &FileHandle) -> Result<FileStamp, Change> {
+fn stamp(file: &FileHandle) -> Result<FileStamp, FileChange> {
     file.stamp().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Change::Removed,
-        _ => Change::Unknown(error),
+        io::ErrorKind::NotFound => FileChange::Removed,
+        _ => FileChange::Unknown(error),
     })
 }
