@@ -13,7 +13,7 @@ use ringmain_backends::{
 };
 
 use crate::array::layout::Layout;
-use crate::array::view::Source;
+use crate::array::view::ArrayFile;
 use crate::memory::Reserve;
 use crate::{ContiguousMemmap, DType, EngineStats, Error, Result};
 
@@ -523,7 +523,7 @@ impl Engine {
     }
 
     fn view_unchecked(&self, file: FileHandle, dtype: DType, layout: Layout) -> ContiguousMemmap {
-        let source = Arc::new(Source { engine: self.clone(), file });
+        let source = Arc::new(ArrayFile { engine: self.clone(), file });
         ContiguousMemmap::new(source, dtype, layout)
     }
 }

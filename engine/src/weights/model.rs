@@ -12,7 +12,7 @@ use super::index::{Index, ModelLocation, locate};
 use super::read::{no_such_tensor, tensor_error};
 use super::{Error, TensorInfo, WeightsDamage};
 use crate::array::layout::Layout;
-use crate::array::view::Source;
+use crate::array::view::ArrayFile;
 use crate::steady::SteadyFile;
 use crate::{ContiguousMemmap, Engine, Item};
 
@@ -259,7 +259,7 @@ impl Weights {
         let layout = layout.map_err(|error| Error::Shape {
             reason: format!("tensor `{name}` has no array view: {error}; `read` gives its bytes"),
         })?;
-        let source = Source { engine: self.engine().clone(), file: (*file.file).clone() };
+        let source = ArrayFile { engine: self.engine().clone(), file: (*file.file).clone() };
         Ok(ContiguousMemmap::new(Arc::new(source), kind.into(), layout))
     }
 
