@@ -44,6 +44,8 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod memory;
+#[cfg(all(test, feature = "beton", feature = "safetensors"))]
+mod messages;
 pub mod shards;
 mod stats;
 mod steady;

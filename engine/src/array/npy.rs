@@ -348,7 +348,7 @@ mod tests {
             expect_reason(with_descr(&format!("'{descr}'")), &format!("type {descr:?} are not"));
         }
         expect_reason(with_descr("'<f4\\x00'"), "without escapes");
-        expect_reason(parse("{'descr': '<f4"), "that ends");
+        expect_reason(parse("{'descr': '<f4"), "terminated string");
         expect_reason(with_descr("3"), "where a string should be");
     }
 
@@ -378,7 +378,7 @@ mod tests {
         ] {
             expect_reason(parse(dict), part);
         }
-        expect_reason(parse_header(&file(1, b"{'\xFF': 3}")), "not text");
+        expect_reason(parse_header(&file(1, b"{'\xFF': 3}")), "not UTF-8");
     }
 
     #[test]
@@ -394,7 +394,7 @@ mod tests {
             expect_reason(parse_header(&bytes), "is unknown");
         }
         let huge = [MAGIC, &[2, 0], &u32::MAX.to_le_bytes()].concat();
-        expect_reason(parse_header(&huge), "4294967295 bytes; more than");
+        expect_reason(parse_header(&huge), "4294967295 bytes, but at most");
         expect_reason(parse_header(&file(1, b"{}")[..11]), "ends after 1 of them");
     }
 }

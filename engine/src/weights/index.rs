@@ -177,8 +177,8 @@ mod tests {
     #[test]
     fn a_bad_index_is_refused_with_the_reason() {
         let cases = [
-            ("", "no index"),
-            ("[]", "no index"),
+            ("", "not the index"),
+            ("[]", "not the index"),
             ("{}", "weight_map"),
             (r#"{"weight_map":[]}"#, "an object of tensors"),
             (r#"{"weight_map":{}}"#, "names no tensors"),
