@@ -304,7 +304,7 @@ pub enum Error {
         text: String,
     },
 
-    /// The elements have another type than asked for, or no type that can be used here.
+    /// The elements have another type than requested, or a type that cannot be used here.
     #[error("{}the elements are {stored}: {reason}", prefix(item.as_ref()))]
     ElementType {
         /// The tensor, if it is one.
@@ -445,7 +445,7 @@ impl Error {
         }
     }
 
-    /// What is wrong with the file, if it does not follow its format.
+    /// Returns the damage of the file, if it does not follow its format.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         match self {

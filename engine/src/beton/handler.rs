@@ -10,7 +10,7 @@ use super::Field;
 /// ```
 /// use ringmain::beton::{FieldHandler, MemberRegion};
 ///
-/// /// A field whose rows hold a length of 32 bits, and where so many bytes begin.
+/// /// A field whose rows hold a length of 32 bits, and the offset of that many bytes.
 /// #[derive(Debug)]
 /// struct ShortText;
 ///

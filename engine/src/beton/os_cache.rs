@@ -29,7 +29,7 @@ impl Clone for CacheHints {
 
 impl CacheHints {
     /// Prefetches the regions of some samples, except damaged ones.
-    pub(super) fn ask(&mut self, dataset: &Dataset, ids: &[u64]) -> Result<(), Error> {
+    pub(super) fn prefetch(&mut self, dataset: &Dataset, ids: &[u64]) -> Result<(), Error> {
         self.ranges.clear();
         for id in ids {
             for field in &dataset.paged {
@@ -43,20 +43,20 @@ impl CacheHints {
         self.ranges.sort_unstable_by_key(|range| range.start);
         let mut ranges = self.ranges.iter().cloned();
         let Some(mut wanted) = ranges.next() else { return Ok(()) };
-        let ask = |range| dataset.engine.backend().prefetch(&dataset.file, range);
+        let request = |range| dataset.engine.backend().prefetch(&dataset.file, range);
         let failed = |error| Error::backend(&dataset.path, error);
         for range in ranges {
             if range.start <= wanted.end.saturating_add(GAP_BYTES) {
                 wanted.end = wanted.end.max(range.end);
             } else {
-                ask(std::mem::replace(&mut wanted, range)).map_err(failed)?;
+                request(std::mem::replace(&mut wanted, range)).map_err(failed)?;
             }
         }
-        ask(wanted).map_err(failed)
+        request(wanted).map_err(failed)
     }
 
     /// Counts `bytes` as read, and releases the mapped pages after every [`RELEASE_BYTES`].
-    pub(super) fn have_read(&mut self, dataset: &Dataset, bytes: usize) -> Result<(), Error> {
+    pub(super) fn count_read(&mut self, dataset: &Dataset, bytes: usize) -> Result<(), Error> {
         self.read_bytes += bytes as u64;
         if self.read_bytes < RELEASE_BYTES {
             return Ok(());

@@ -76,14 +76,14 @@ impl SampleReader {
             MemoryState::Direct => self.fill.read(batch),
             MemoryState::OsCache { hints, asked } => {
                 if *asked <= position {
-                    hints.ask(dataset, &self.ids)?;
+                    hints.prefetch(dataset, &self.ids)?;
                 }
                 let next = position + self.ids.len() as u64;
                 epoch.batch_ids(next, &mut self.ids);
-                hints.ask(dataset, &self.ids)?;
+                hints.prefetch(dataset, &self.ids)?;
                 *asked = next + self.ids.len() as u64;
                 self.fill.read(batch)?;
-                hints.have_read(dataset, batch.memory_bytes())
+                hints.count_read(dataset, batch.memory_bytes())
             }
             MemoryState::ProcessCache(pager) => {
                 let number = (position - self.start) / epoch.batch_items as u64;

@@ -73,7 +73,7 @@ const APART_PART: usize = 64;
 /// let batch = source.next_batch()?.expect("two rows");
 /// assert_eq!(batch.row_ids(), [0, 1]);
 /// assert_eq!(batch.rows_f32(), Some(&[1.0, 2.0, 3.0, 4.0][..]));
-/// assert_eq!(batch.rows_f64(), None); // they were asked for as f32
+/// assert_eq!(batch.rows_f64(), None); // the type is f32
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RowBatch {

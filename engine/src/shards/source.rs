@@ -111,7 +111,7 @@ impl ShardOptions {
 ///     println!("rows {:?}: {:?}", batch.row_ids(), batch.rows_f64());
 /// }
 ///
-/// // A saved state goes on later, in another process too (feature `serde`).
+/// // A saved state can be resumed later, also in another process (feature `serde`).
 /// source.set_epoch(1);
 /// let state = source.state();
 /// let mut later = ShardSource::open_dir(&Engine::new()?, dir.path())?;

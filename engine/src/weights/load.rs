@@ -170,10 +170,10 @@ impl Load {
     /// ```
     pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<Tensor, Error>>> {
         let Some(tensors) = &mut self.tensors else { return Poll::Ready(None) };
-        tensors.next_within(timeout).map(|outcome| self.handed_out(outcome?))
+        tensors.next_within(timeout).map(|outcome| self.count_delivered(outcome?))
     }
 
-    fn handed_out(&mut self, outcome: Result<Tensor, Error>) -> Option<Result<Tensor, Error>> {
+    fn count_delivered(&mut self, outcome: Result<Tensor, Error>) -> Option<Result<Tensor, Error>> {
         match &outcome {
             Ok(tensor) => {
                 self.progress.tensors_done += 1;
@@ -193,7 +193,7 @@ impl Iterator for Load {
 
     fn next(&mut self) -> Option<Self::Item> {
         let outcome = self.tensors.as_mut()?.next()?;
-        self.handed_out(outcome)
+        self.count_delivered(outcome)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -40,7 +40,7 @@ const WORKERS_MAX: usize = 1024;
 ///
 /// let fields = [Field::new("text", FieldKind::Bytes)?, Field::new("label", FieldKind::Int)?];
 /// let writer = BetonWriter::new(fields).workers(2);
-/// // From data that has an index: workers ask for the samples in any order.
+/// // From data that has an index: workers make the samples in any order.
 /// let report = writer.write_indexed(&path, 1000, |id, sample| {
 ///     sample.bytes(id.to_string().as_bytes())?.int(id as i64 % 10)?;
 ///     Ok(())

@@ -27,7 +27,7 @@ pub(super) struct Crew<'a> {
     align: usize,
     progress: Option<&'a ProgressFn>,
     done: DoneCounts,
-    told: Mutex<WriteProgress>,
+    reported: Mutex<WriteProgress>,
     is_stopped: AtomicBool,
     failure: Mutex<Option<Error>>,
 }
@@ -47,9 +47,9 @@ impl<'a> Crew<'a> {
         align: usize,
         progress: Option<&'a ProgressFn>,
     ) -> Self {
-        let (done, told, failure) = (DoneCounts::default(), Mutex::default(), Mutex::default());
+        let (done, reported, failure) = (DoneCounts::default(), Mutex::default(), Mutex::default());
         let is_stopped = AtomicBool::new(false);
-        Self { dataset, order, pool, align, progress, done, told, is_stopped, failure }
+        Self { dataset, order, pool, align, progress, done, reported, is_stopped, failure }
     }
 
     /// Makes all samples and writes their pages. The first failure of a worker stops all workers.
@@ -104,7 +104,7 @@ impl<'a> Crew<'a> {
                 packer.end_sample()?;
             }
             let bytes = packer.end_chunk()?;
-            self.tell(samples, bytes);
+            self.report(samples, bytes);
         }
         Ok(())
     }
@@ -118,15 +118,15 @@ impl<'a> Crew<'a> {
         (self.dataset.page_bytes() as u64 / 2 / mean_bytes).clamp(1, CHUNK_SAMPLES_MAX) as usize
     }
 
-    fn tell(&self, samples: u64, bytes: u64) {
+    fn report(&self, samples: u64, bytes: u64) {
         self.done.samples.fetch_add(samples, Ordering::Relaxed);
         self.done.bytes.fetch_add(bytes, Ordering::Relaxed);
         let Some(progress) = self.progress else { return };
         // The lock is held during the call, so that the numbers never decrease.
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.samples += samples;
-        told.bytes += bytes;
-        progress(*told);
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        reported.samples += samples;
+        reported.bytes += bytes;
+        progress(*reported);
     }
 
     fn is_stopped(&self) -> bool {

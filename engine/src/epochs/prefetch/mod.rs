@@ -159,7 +159,7 @@ impl<S: Schedule> Prefetcher<S> {
 
     fn next_before(&mut self, deadline: Option<Instant>) -> Poll<Outcome<S>> {
         if self.pending_at.take().is_some_and(|at| at.elapsed() >= ABANDONED_AFTER) {
-            self.wait_anew();
+            self.restart_wait();
         }
         if self.position.next_bytes().is_none() {
             return Poll::Ready(None);
@@ -178,7 +178,7 @@ impl<S: Schedule> Prefetcher<S> {
         Poll::Ready(Some(outcome))
     }
 
-    fn wait_anew(&mut self) {
+    fn restart_wait(&mut self) {
         self.waits_since = None;
         if self.has_reader() && self.reader.as_ref().is_some_and(ReaderThread::is_out_of_patience) {
             self.stop();
