@@ -45,7 +45,7 @@
 //!
 //! # Damage
 //! Damage to the whole file is an error when the file is opened. Damage to one sample is
-//! [`Error::Format`](crate::Error::Format) with its [`Item`](crate::Item) when the sample is read;
+//! [`Error::Format`] with its [`Item`](crate::Item) when the sample is read;
 //! the other samples stay readable.
 
 mod alloc;

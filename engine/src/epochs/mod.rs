@@ -1,7 +1,7 @@
 //! Epochs: passes over all items of a data set, in batches, while a thread reads ahead.
 //!
 //! The rows of shards and the samples of a dataset are delivered the same way. This module has
-//! everything that the two share; [`Dataset`] is the part that each adds.
+//! everything that the two share; the trait `Dataset` is the part that each adds.
 //!
 //! | file | content |
 //! |---|---|
