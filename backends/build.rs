@@ -2,14 +2,22 @@
 //! because features are additive and the same manifest builds on macOS and Windows.
 
 fn main() {
-    let linux = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");
-    for (feature, cfg) in [
-        ("CARGO_FEATURE_DIRECT", "linux_direct"),
-        ("CARGO_FEATURE_URING", "linux_uring"),
-        ("CARGO_FEATURE_TOKIO_URING", "linux_tokio_uring"),
+    let is_linux = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");
+    let has = |feature: &str| is_linux && std::env::var_os(feature).is_some();
+    let direct = has("CARGO_FEATURE_DIRECT");
+    let uring = has("CARGO_FEATURE_URING");
+    let tokio_uring = has("CARGO_FEATURE_TOKIO_URING");
+    for (is_in, cfg) in [
+        (direct, "linux_direct"),
+        (uring, "linux_uring"),
+        (tokio_uring, "linux_tokio_uring"),
+        // Backends with an io_uring.
+        (uring || tokio_uring, "linux_rings"),
+        // Backends that read past the page cache.
+        (direct || uring || tokio_uring, "linux_device"),
     ] {
         println!("cargo::rustc-check-cfg=cfg({cfg})");
-        if linux && std::env::var_os(feature).is_some() {
+        if is_in {
             println!("cargo::rustc-cfg={cfg}");
         }
     }

@@ -16,8 +16,8 @@ pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Every buffer begins at a multiple of this, which serves any device that asks for no more.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// Memory of a fixed size that came from the operating system zeroed and untouched: what nobody
-/// writes to costs nothing.
+/// Memory of a fixed size that the operating system gave zeroed and untouched: pages that are never
+/// written cost nothing.
 #[derive(Debug)]
 pub(crate) struct AlignedMemory {
     map: MmapMut,
@@ -56,9 +56,9 @@ impl AlignedMemory {
 /// A buffer of a [`BufferPool`](crate::BufferPool): bytes that go back to it when dropped. Or one
 /// [of its own](Buffer::unpooled).
 ///
-/// Its memory is aligned to 4096 bytes, or 2 MiB when it is that large. A buffer that a read returned may
-/// show a part of the memory that begins elsewhere. Its first contents are whatever its last user
-/// left.
+/// Its memory is aligned to 4096 bytes, or to 2 MiB when it is that large; a buffer that was
+/// [narrowed](Buffer::narrow) begins somewhere in that memory. A new buffer contains the bytes that its
+/// last user left.
 pub struct Buffer {
     // `None` only while dropping.
     memory: Option<AlignedMemory>,
@@ -106,6 +106,7 @@ impl Buffer {
     }
 }
 
+/// So that `bytes::Bytes::from_owner` and others take a buffer.
 impl Deref for Buffer {
     type Target = [u8];
 

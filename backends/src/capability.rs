@@ -8,7 +8,6 @@ use crate::{Error, Result};
 /// The backends by name. Every name exists on every platform and in every build; one that
 /// cannot run answers [`Error::Unavailable`] with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum BackendKind {
     /// Positional reads through the page cache. Runs everywhere.
@@ -27,10 +26,13 @@ pub enum BackendKind {
     Memory,
     /// Tries the above and takes the best that works.
     Auto,
+    /// A backend that another crate implements, by its name. [`open_backend`](crate::open_backend)
+    /// cannot open it.
+    Other(&'static str),
 }
 
 impl BackendKind {
-    /// Every backend, in the order in which lists and tables show them.
+    /// Every backend of this crate, in the order in which lists and tables show them.
     pub const ALL: [Self; 8] = [
         Self::Pread,
         Self::Mmap,
@@ -59,6 +61,7 @@ impl BackendKind {
             Self::TokioUring => "tokio-uring",
             Self::Memory => "memory",
             Self::Auto => "auto",
+            Self::Other(name) => name,
         }
     }
 }
@@ -66,6 +69,23 @@ impl BackendKind {
 impl fmt::Display for BackendKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+/// As its name.
+#[cfg(feature = "serde")]
+impl serde::Serialize for BackendKind {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// From the name of a backend of this crate.
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for BackendKind {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        name.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -125,13 +145,14 @@ pub struct Capabilities {
     pub zero_copy: bool,
     /// Kernel features in use, for people to read: `SINGLE_ISSUER`, `DEFER_TASKRUN`, …
     pub features: Vec<String>,
-    /// Features that were wanted and could not be had, with the reason.
-    pub degradations: Vec<Degradation>,
+    /// Features that the backend does without.
+    pub degradations: Vec<Lacking>,
 }
 
 impl Capabilities {
-    /// A backend that reads one request at a time through the page cache.
-    pub(crate) fn plain(kind: BackendKind) -> Self {
+    /// Those of a backend that reads one request at a time through the page cache.
+    #[must_use]
+    pub fn new(kind: BackendKind) -> Self {
         Self {
             kind,
             depth_max: 1,
@@ -143,13 +164,14 @@ impl Capabilities {
     }
 }
 
-/// A feature that a backend does without.
+/// Something that is not available, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Degradation {
-    /// The feature.
-    pub feature: &'static str,
-    /// Why it is not there.
+pub struct Lacking {
+    /// The feature or the backend.
+    #[cfg_attr(feature = "serde", serde(rename = "feature"))]
+    pub what: &'static str,
+    /// Why it is not available.
     pub reason: String,
 }
 

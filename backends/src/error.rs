@@ -1,47 +1,46 @@
 //! The one error type: what was tried, on which file, where, and the way out.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::BackendKind;
 
-/// What every fallible call of this crate returns.
+/// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a backend could not be set up, a file not opened, or a read not completed.
 ///
 /// Errors of a read carry the path and the offset ([`Error::path`], [`Error::offset`]); errors
 /// of set-up carry the likely cause and what to do about it.
-#[derive(Debug, thiserror::Error)]
+///
+/// The message is complete: it contains the operating system's error, which
+/// [`io_error`](Error::io_error) returns. `source()` returns nothing, so that a report of the whole
+/// chain says nothing twice.
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The file could not be opened.
-    #[error("{backend}: cannot open {}: {}{}", path.display(), named(source), open_hint(source))]
     Open {
         /// The backend that tried.
         backend: BackendKind,
         /// The path as it was given.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
-    /// The path names something that has no positional bytes of a known length.
-    #[error("{backend}: {} is a {what}, and only regular files can be read", path.display())]
+    /// The path is not a regular file: its bytes have no positions, or no known length.
     NotAFile {
         /// The backend that tried.
         backend: BackendKind,
         /// The path as it was given.
         path: PathBuf,
-        /// What it is: "directory", "pipe", …
+        /// The kind of thing at the path: "directory", "pipe", …
         what: &'static str,
     },
 
     /// The operating system failed a read, or the file could not be opened again for it.
-    #[error(
-        "{backend}: reading {len} bytes at offset {offset} of {} failed: {}{}",
-        path.display(), named(source), read_hint(source)
-    )]
     Read {
         /// The backend that read.
         backend: BackendKind,
@@ -53,15 +52,11 @@ pub enum Error {
         len: usize,
         /// Which read of the batch it was, from 0.
         index: usize,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
     /// The read reaches past the end of the file, or the file was truncated under the reader.
-    #[error(
-        "{backend}: reading {len} bytes at offset {offset} of {} goes past its end: it has \
-         {file_len} bytes", path.display()
-    )]
     PastEnd {
         /// The backend that read.
         backend: BackendKind,
@@ -77,11 +72,7 @@ pub enum Error {
         file_len: u64,
     },
 
-    /// Another file stands under the path now, and the one that was opened is no longer held.
-    #[error(
-        "{backend}: {} was replaced after it was opened, so the read at offset {offset} would \
-         return bytes of another file; open it again", path.display()
-    )]
+    /// Another file has taken the path, and the one that was opened is no longer open.
     Replaced {
         /// The backend that read.
         backend: BackendKind,
@@ -92,34 +83,29 @@ pub enum Error {
     },
 
     /// This machine, or this build, cannot run the backend at all.
-    #[error("backend `{backend}` is not available: {reason}; {way_out}")]
     Unavailable {
         /// The backend asked for.
         backend: BackendKind,
-        /// What was found by trying.
+        /// What the attempt showed.
         reason: String,
-        /// What the user can do.
+        /// How to make it available; empty if there is no way.
         way_out: String,
     },
 
     /// The backend works here, but not on the filesystem that holds this file.
-    #[error("{backend}: {} cannot be read this way: {reason}; {way_out}", path.display())]
     FileUnsupported {
         /// The backend asked for.
         backend: BackendKind,
         /// The file.
         path: PathBuf,
-        /// What was found by trying.
+        /// What the attempt showed.
         reason: String,
-        /// What the user can do.
+        /// How to make it available; empty if there is no way.
         way_out: String,
     },
 
-    /// The buffer pool is spent and the caller chose not to wait, or waited long enough.
-    #[error(
-        "no buffer of {requested_bytes} bytes: {in_use_bytes} of {limit_bytes} bytes of the pool \
-         are in use; drop buffers sooner or raise the memory limit"
-    )]
+    /// The buffer pool is spent, and the caller chose not to wait or has waited long enough; or the
+    /// buffer is larger than the pool.
     PoolExhausted {
         /// The bytes asked for.
         requested_bytes: usize,
@@ -129,31 +115,25 @@ pub enum Error {
         limit_bytes: usize,
     },
 
-    /// The operating system gave no memory for a buffer.
-    #[error("no memory for a buffer of {requested_bytes} bytes: {source}")]
+    /// The operating system has no memory for a buffer.
     OutOfMemory {
         /// The bytes asked for.
         requested_bytes: usize,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
     /// An option has a value that cannot work.
-    #[error("option `{option}` cannot be {value}: {reason}")]
     InvalidOption {
         /// The option's name.
         option: &'static str,
         /// The value given.
         value: String,
-        /// Why not, and what can be.
+        /// Why not, and what it can be.
         reason: &'static str,
     },
 
     /// The handle was opened by another backend.
-    #[error(
-        "{backend}: the handle of {} was opened by another backend instance; open the path with \
-         the backend that reads it", path.display()
-    )]
     ForeignHandle {
         /// The backend that was asked to read.
         backend: BackendKind,
@@ -161,23 +141,10 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A recording could not be begun.
-    #[error("cannot record to {}: {}", path.display(), named(source))]
-    Record {
-        /// Where it was to be written to.
-        path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
-    },
-
-    /// The operating system refused something that was asked of a mapped file, or has no such thing
+    /// The operating system refused an operation on a mapped file, or does not have it
     /// ([`io::ErrorKind::Unsupported`]).
-    #[error(
-        "mmap: cannot {operation} {len} bytes at offset {offset} of {}: {}{}",
-        path.display(), named(source), mapping_hint(operation, source)
-    )]
     Mapping {
-        /// What was tried: "map", "lock", "populate", …
+        /// The operation: "map", "lock", "populate", …
         operation: &'static str,
         /// The file.
         path: PathBuf,
@@ -185,12 +152,11 @@ pub enum Error {
         offset: usize,
         /// How long it is.
         len: usize,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
     /// No backend has that name.
-    #[error("there is no backend `{name}`{}", suggestion_text(suggestion.as_ref()))]
     UnknownBackend {
         /// The name given.
         name: String,
@@ -210,9 +176,57 @@ impl Error {
             | Self::PastEnd { path, .. }
             | Self::Replaced { path, .. }
             | Self::FileUnsupported { path, .. }
-            | Self::Record { path, .. }
             | Self::Mapping { path, .. }
             | Self::ForeignHandle { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The kind of [`io::Error`] that this is in `std`'s words. [`io::Error::from`] keeps it.
+    ///
+    /// ```
+    /// use std::io;
+    /// use std::path::Path;
+    /// use ringmain_backends::{BackendKind, BackendOptions, ReadBackend, open_backend};
+    ///
+    /// fn open_numbers() -> io::Result<()> {
+    ///     let backend = open_backend(BackendKind::Pread, &BackendOptions::default())?;
+    ///     backend.open(Path::new("/no/such/file"))?;
+    ///     Ok(())
+    /// }
+    /// assert_eq!(open_numbers().unwrap_err().kind(), io::ErrorKind::NotFound);
+    /// ```
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        use io::ErrorKind as Kind;
+        match self {
+            Self::NotAFile { what: "directory", .. } => Kind::IsADirectory,
+            Self::NotAFile { .. } | Self::InvalidOption { .. } | Self::ForeignHandle { .. } => {
+                Kind::InvalidInput
+            }
+            Self::PastEnd { .. } => Kind::UnexpectedEof,
+            Self::Replaced { .. } => Kind::StaleNetworkFileHandle,
+            Self::Unavailable { .. } | Self::FileUnsupported { .. } => Kind::Unsupported,
+            Self::UnknownBackend { .. } => Kind::NotFound,
+            Self::PoolExhausted { .. } | Self::OutOfMemory { .. } => Kind::OutOfMemory,
+            _ => self.io_error().map_or(Kind::Other, io::Error::kind),
+        }
+    }
+
+    /// True if there is no file at the path.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.io_error().is_some_and(|source| source.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// The operating system's error, if there was one.
+    #[must_use]
+    pub fn io_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Open { source, .. }
+            | Self::Read { source, .. }
+            | Self::Mapping { source, .. }
+            | Self::OutOfMemory { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -224,6 +238,7 @@ impl Error {
             Self::Read { offset, .. }
             | Self::PastEnd { offset, .. }
             | Self::Replaced { offset, .. } => Some(*offset),
+            Self::Mapping { offset, .. } => Some(*offset as u64),
             _ => None,
         }
     }
@@ -237,52 +252,24 @@ impl Error {
         }
     }
 
-    /// The operating system's error, if there was one.
-    #[must_use]
-    pub fn io_error(&self) -> Option<&io::Error> {
-        match self {
-            Self::Open { source, .. }
-            | Self::Read { source, .. }
-            | Self::Record { source, .. }
-            | Self::Mapping { source, .. }
-            | Self::OutOfMemory { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-
     /// The number of the operating system's error, if there was one.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         self.io_error()?.raw_os_error()
     }
 
-    /// The kind that an [`io::Error`] would have.
-    #[must_use]
-    pub fn kind(&self) -> io::ErrorKind {
-        match self {
-            Self::NotAFile { what: "directory", .. } => io::ErrorKind::IsADirectory,
-            Self::PastEnd { .. } => io::ErrorKind::UnexpectedEof,
-            Self::Replaced { .. } => io::ErrorKind::StaleNetworkFileHandle,
-            Self::Unavailable { .. } | Self::FileUnsupported { .. } => io::ErrorKind::Unsupported,
-            Self::PoolExhausted { .. } | Self::OutOfMemory { .. } => io::ErrorKind::OutOfMemory,
-            _ => self.io_error().map_or(io::ErrorKind::InvalidInput, io::Error::kind),
-        }
-    }
-
     /// Why there is no ring, and what to do about it.
-    #[cfg(any(linux_uring, linux_tokio_uring))]
+    #[cfg(linux_rings)]
     pub(crate) fn no_ring(backend: BackendKind, error: &io::Error) -> Self {
         let (reason, way_out) = match crate::sys::errno_name(error) {
             Some("EPERM" | "EACCES") => (
                 "the kernel or a sandbox refuses io_uring",
                 "allow io_uring_setup, io_uring_enter and io_uring_register in the seccomp \
-                 profile of the container and set the sysctl kernel.io_uring_disabled to 0, or \
-                 use `direct` or `auto`",
+                 profile of the container and set the sysctl kernel.io_uring_disabled to 0",
             ),
-            Some("ENOSYS") => (
-                "the kernel has no io_uring",
-                "use Linux 5.6 or later with CONFIG_IO_URING, or use `direct` or `auto`",
-            ),
+            Some("ENOSYS") => {
+                ("the kernel has no io_uring", "use Linux 5.6 or later with CONFIG_IO_URING")
+            }
             Some("ENOMEM") => (
                 "the kernel has no memory for a ring",
                 "raise RLIMIT_MEMLOCK (`ulimit -l`) or lower the queue depth",
@@ -291,22 +278,26 @@ impl Error {
                 "there are no file descriptors left for a ring",
                 "raise RLIMIT_NOFILE (`ulimit -n`)",
             ),
-            _ => ("no ring can be made", "use `direct`, `pread` or `auto`"),
+            _ => ("no ring can be made", ""),
         };
         let reason = format!("{reason} ({})", named(error));
         Self::Unavailable { backend, reason, way_out: way_out.into() }
     }
 
-    /// The cause and the way out, without saying again whose they are.
+    /// The cause and the way out, without the name of the backend and without the advice to use
+    /// another one: the reader has done so.
     pub(crate) fn why(&self) -> String {
         match self {
             Self::Unavailable { reason, way_out, .. }
-            | Self::FileUnsupported { reason, way_out, .. } => format!("{reason}; {way_out}"),
+            | Self::FileUnsupported { reason, way_out, .. } => match way_out.as_str() {
+                "" => reason.clone(),
+                way_out => format!("{reason}; {way_out}"),
+            },
             other => other.to_string(),
         }
     }
 
-    /// The same error of a read that has another index in a larger batch.
+    /// The same error, for a read that has this index in a larger batch.
     pub(crate) fn with_index(mut self, batch_index: usize) -> Self {
         if let Self::Read { index, .. } | Self::PastEnd { index, .. } = &mut self {
             *index = batch_index;
@@ -314,14 +305,14 @@ impl Error {
         self
     }
 
-    /// True where another backend could still do what this one could not.
+    /// True if another backend may be able to do what this one cannot.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::FileUnsupported { .. })
     }
 
-    /// True where a file could not be opened or mapped for want of descriptors, mappings or address
-    /// space: closing another may help.
+    /// True if a file could not be opened or mapped because descriptors, mappings or address space
+    /// have run out: closing another file may help.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         let (Self::Open { source, .. } | Self::Mapping { source, .. }) = self else { return false };
@@ -329,7 +320,104 @@ impl Error {
     }
 }
 
-/// The error with the name that people search for.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open { backend, path, source } => {
+                let (cause, hint) = (named(source), open_hint(source));
+                write!(f, "{backend}: cannot open {}: {cause}{hint}", path.display())
+            }
+            Self::NotAFile { backend, path, what } => {
+                let path = path.display();
+                write!(f, "{backend}: {path} is a {what}, and only regular files can be read")
+            }
+            Self::Read { backend, path, offset, len, source, .. } => {
+                let (path, cause, hint) = (path.display(), named(source), read_hint(source));
+                write!(f, "{backend}: reading {len} bytes at offset {offset} of {path} failed: ")?;
+                write!(f, "{cause}{hint}")
+            }
+            Self::PastEnd { backend, path, offset, len, file_len, .. } => write!(
+                f,
+                "{backend}: reading {len} bytes at offset {offset} of {} goes past its end: it has \
+                 {file_len} bytes",
+                path.display()
+            ),
+            Self::Replaced { backend, path, offset } => write!(
+                f,
+                "{backend}: {} was replaced after it was opened, so the read at offset {offset} \
+                 would return bytes of another file; open it again",
+                path.display()
+            ),
+            Self::Unavailable { backend, reason, way_out } => {
+                write!(f, "backend `{backend}` is not available: {reason}; ")?;
+                f.write_str(&or_instead(way_out, "use `auto`"))
+            }
+            Self::FileUnsupported { backend, path, reason, way_out } => {
+                let path = path.display();
+                write!(f, "{backend}: {path} cannot be read this way: {reason}; ")?;
+                f.write_str(&or_instead(way_out, "use `pread` or `auto`"))
+            }
+            Self::PoolExhausted { requested_bytes, limit_bytes, .. }
+                if requested_bytes > limit_bytes =>
+            {
+                write!(
+                    f,
+                    "a buffer of {requested_bytes} bytes does not fit into the pool, which holds \
+                     {limit_bytes} bytes; raise the memory limit or ask for less at once"
+                )
+            }
+            Self::PoolExhausted { requested_bytes, in_use_bytes, limit_bytes } => write!(
+                f,
+                "no buffer of {requested_bytes} bytes: {in_use_bytes} of {limit_bytes} bytes of \
+                 the pool are in use; drop buffers sooner or raise the memory limit"
+            ),
+            Self::OutOfMemory { requested_bytes, source } => {
+                write!(f, "no memory for a buffer of {requested_bytes} bytes: {}", named(source))
+            }
+            Self::InvalidOption { option, value, reason } => {
+                write!(f, "option `{option}` cannot be {value}: {reason}")
+            }
+            Self::ForeignHandle { backend, path } => write!(
+                f,
+                "{backend}: the handle of {} was opened by another backend instance; open the \
+                 path with the backend that reads it",
+                path.display()
+            ),
+            Self::Mapping { operation, path, offset, len, source } => {
+                let (path, cause) = (path.display(), named(source));
+                write!(f, "mmap: cannot {operation} {len} bytes at offset {offset} of {path}: ")?;
+                write!(f, "{cause}{}", mapping_hint(operation, source))
+            }
+            Self::UnknownBackend { name, suggestion } => {
+                write!(f, "there is no backend `{name}`; ")?;
+                match suggestion {
+                    Some(kind) => write!(f, "did you mean `{kind}`?"),
+                    None => write!(
+                        f,
+                        "there are {}",
+                        BackendKind::ALL.map(BackendKind::name).join(", ")
+                    ),
+                }
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The way out and the alternative to it, or the alternative alone.
+fn or_instead(way_out: &str, alternative: &str) -> String {
+    if way_out.is_empty() { alternative.to_owned() } else { format!("{way_out}, or {alternative}") }
+}
+
+/// Keeps the [kind](Error::kind) and the whole message.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
+    }
+}
+
+/// The error with its name, which people search for.
 fn named(source: &io::Error) -> String {
     match crate::sys::errno_name(source) {
         Some(name) => format!("{name}: {source}"),
@@ -337,19 +425,11 @@ fn named(source: &io::Error) -> String {
     }
 }
 
-fn suggestion_text(suggestion: Option<&BackendKind>) -> String {
-    let names = || BackendKind::ALL.map(BackendKind::name).join(", ");
-    match suggestion {
-        Some(kind) => format!("; did you mean `{kind}`?"),
-        None => format!("; there are {}", names()),
-    }
-}
-
 /// The way out for the failures of `open` that have one.
 fn open_hint(source: &io::Error) -> &'static str {
     match crate::sys::errno_name(source) {
         Some("EMFILE") => {
-            "; this process has no file descriptors left: lower the handle cache or raise \
+            "; this process has no file descriptors left: lower `open_files_max` or raise \
              RLIMIT_NOFILE (`ulimit -n`)"
         }
         Some("ENFILE") => "; the whole system has no file descriptors left (fs.file-max)",
@@ -363,12 +443,12 @@ fn read_hint(source: &io::Error) -> &'static str {
     match crate::sys::errno_name(source) {
         Some("EIO") => "; the device reported a read error (see `dmesg`)",
         Some("EMFILE") => open_hint(source),
-        Some("ENOMEM") => "; the kernel had no memory for the request: lower the queue depth",
+        Some("ENOMEM") => "; the kernel has no memory for the request: lower the queue depth",
         _ => "",
     }
 }
 
-/// The way out for what is refused to a mapping.
+/// The way out for operations that are refused on a mapping.
 fn mapping_hint(operation: &str, source: &io::Error) -> String {
     match (operation, crate::sys::errno_name(source)) {
         ("lock", Some("ENOMEM" | "EPERM" | "EAGAIN")) => {
@@ -382,7 +462,7 @@ fn mapping_hint(operation: &str, source: &io::Error) -> String {
         ("map", Some("ENOMEM")) => {
             "; there is no address space for it, or vm.max_map_count is reached".into()
         }
-        ("release", Some("EINVAL")) => "; pages that are locked stay: unlock them first".into(),
+        ("release", Some("EINVAL")) => "; the pages are locked: unlock them first".into(),
         _ => String::new(),
     }
 }

@@ -21,12 +21,12 @@ pub enum GdsProbe {
     NoLibrary {
         /// The library that was tried.
         library: &'static str,
-        /// What the loader said.
+        /// The loader's error.
         reason: String,
     },
     /// cuFile is there, but no GPU.
     NoDevice {
-        /// Where the driver lists none, or that it is not there.
+        /// Where the driver lists no GPU, or that there is no driver.
         reason: String,
     },
 }

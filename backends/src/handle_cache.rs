@@ -1,11 +1,11 @@
-//! A bounded cache of open files (or mappings), the least recently used going first (those used
-//! since a file was last opened count as equally recent).
+//! A bounded cache of open files (or mappings). It evicts the least recently used file first; files
+//! used since a file was last opened count as equally recent.
 //!
-//! A fixed array of slots, each behind a lock that is only ever *tried*. Using a cached file is
-//! one attempt to read-lock its slot, and the guard is what keeps it from being evicted; nobody
-//! waits for a lock, so threads on different files do not meet at all. There is no list to keep
-//! in order: a slot knows when it was last used, and a miss looks through the slots for the
-//! oldest one that nobody holds. The bound holds by construction, as a slot has one file at most.
+//! A fixed array of slots, each behind a lock that is only ever *tried*. Using a cached file is one
+//! attempt to read-lock its slot, and the guard keeps the file from being evicted. No thread waits
+//! for a lock, so threads on different files do not meet at all. There is no list to keep in order:
+//! a slot knows when it was last used, and a miss looks through the slots for the oldest one that
+//! is not in use. The bound holds by construction, as a slot has one file at most.
 
 use std::fmt;
 use std::fs::File;
@@ -16,15 +16,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
 
-use crate::file::{Alignment, FileHandle, FileIdentity};
+use crate::file::{Alignment, FileHandle, HandleOwner};
+use crate::version::FileIdentity;
 use crate::{BackendKind, Error, Result, sys};
 
-/// What a backend keeps for an open file.
+/// The state that a backend keeps for an open file.
 pub(crate) trait Cached: Sized + Send + Sync {
     /// The descriptor behind it.
     fn file(&self) -> &File;
 
-    /// What reads of it must be aligned to.
+    /// The alignment that reads of it need.
     fn alignment(&self) -> Alignment {
         Alignment::NONE
     }
@@ -40,7 +41,7 @@ type Opener<T> = Box<dyn Fn(&Path) -> Result<T> + Send + Sync>;
 
 /// The cache. `T` is what is kept for each file.
 pub(crate) struct HandleCache<T> {
-    owner: u64,
+    owner: HandleOwner,
     /// Which of the handles' hints is for this cache.
     hint: usize,
     backend: BackendKind,
@@ -49,7 +50,7 @@ pub(crate) struct HandleCache<T> {
     keys: Box<[AtomicU64]>,
     slots: Box<[Slot<T>]>,
     /// Counts the files that were opened. It is the clock of `Slot::used_at`: a hit only notes it,
-    /// so threads that find their files open write to nothing that they share.
+    /// so threads that find their files open do not write to shared memory.
     clock: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
@@ -63,22 +64,22 @@ struct Slot<T> {
     /// The clock when it was last used.
     used_at: AtomicU64,
     hits: AtomicU64,
-    entry: RwLock<Option<Entry<T>>>,
+    entry: RwLock<Option<CachedEntry<T>>>,
 }
 
-struct Entry<T> {
+struct CachedEntry<T> {
     identity: FileIdentity,
-    /// Different for every file that was ever in any slot: says whether a slot's file changed.
+    /// Different for every file that was ever in any slot, so that a change of a slot's file shows.
     serial: u64,
     value: T,
 }
 
-/// What a handle cache has done so far.
+/// The counters of a handle cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandleCacheStats {
     /// Uses of a file that was open.
     pub hits: u64,
-    /// Files that had to be opened.
+    /// Files that were not open and had to be opened.
     pub misses: u64,
     /// Files closed to make room.
     pub evictions: u64,
@@ -89,7 +90,7 @@ pub struct HandleCacheStats {
 }
 
 impl HandleCacheStats {
-    /// Of two caches together.
+    /// The counters of two caches together.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         Self {
             hits: self.hits + other.hits,
@@ -103,7 +104,7 @@ impl HandleCacheStats {
 
 /// A cached file in use: it is not evicted while this lives.
 pub(crate) struct Pinned<'a, T> {
-    entry: RwLockReadGuard<'a, Option<Entry<T>>>,
+    entry: RwLockReadGuard<'a, Option<CachedEntry<T>>>,
     slot: usize,
 }
 
@@ -120,7 +121,7 @@ impl<T> Deref for Pinned<'_, T> {
 
 impl<T: Cached> HandleCache<T> {
     pub(crate) fn new(
-        owner: u64,
+        owner: HandleOwner,
         backend: BackendKind,
         open_max: usize,
         opener: impl Fn(&Path) -> Result<T> + Send + Sync + 'static,
@@ -144,7 +145,7 @@ impl<T: Cached> HandleCache<T> {
         }
     }
 
-    /// A cache beside another one of the same owner: it takes the handles of both.
+    /// A cache beside another one of the same owner. It accepts the handles of both.
     pub(crate) fn beside(self) -> Self {
         Self { hint: 1, ..self }
     }
@@ -153,7 +154,7 @@ impl<T: Cached> HandleCache<T> {
     pub(crate) fn open(&self, path: &Path) -> Result<FileHandle> {
         let open_error = |source| Error::Open { backend: self.backend, path: path.into(), source };
         let metadata = path.metadata().map_err(open_error)?;
-        // Asked before opening: opening a pipe would wait for a writer.
+        // Checked before opening: opening a pipe would wait for a writer.
         if let Some(what) = sys::not_a_file(metadata.file_type()) {
             return Err(Error::NotAFile { backend: self.backend, path: path.into(), what });
         }
@@ -205,8 +206,8 @@ impl<T: Cached> HandleCache<T> {
             file.slot(self.hint).store(pin.slot, Ordering::Relaxed);
             return Ok(Some(pin));
         }
-        // The same file may come back with another index or state. It is kept as what the handle
-        // knows it by, or the handle would not find it the next time.
+        // The same file may come back with another index or state. It is kept under the handle's
+        // identity, or the handle would not find it the next time.
         let as_known = |found| {
             if expected.is_found_again(&found) { file.identity().clone() } else { found }
         };
@@ -222,8 +223,7 @@ impl<T: Cached> HandleCache<T> {
         Ok(Some(pin))
     }
 
-    /// Opens the file again, in place of what is kept for it. Users of the old one are not
-    /// disturbed.
+    /// Opens the file again, in place of the cached one. Users of the old one are not disturbed.
     pub(crate) fn renew(&self, file: &FileHandle, stale: Pinned<'_, T>) -> Result<Pinned<'_, T>> {
         let open_error =
             |source| Error::Open { backend: self.backend, path: file.path().into(), source };
@@ -231,7 +231,7 @@ impl<T: Cached> HandleCache<T> {
         let metadata = stale.file().metadata().map_err(open_error)?;
         let expected = sys::identity(stale.file(), &metadata).map_err(open_error)?;
         self.keys[stale.slot].store(0, Ordering::Release);
-        // The oldest of all: the next miss takes it, once nobody holds it.
+        // The oldest of all: the next miss takes it, once it is not in use.
         self.slots[stale.slot].used_at.store(stale.slot as u64, Ordering::Relaxed);
         drop(stale);
         self.waiting(|| self.try_acquire_as(file, &expected))
@@ -280,10 +280,10 @@ impl<T: Cached> HandleCache<T> {
         (0..self.keys.len()).filter(matches).find_map(|at| self.pin(at, identity))
     }
 
-    /// The slot's file, if it is that one and nobody is changing it.
+    /// The slot's file, if it is that one and no thread is changing it.
     fn pin(&self, index: usize, identity: &FileIdentity) -> Option<Pinned<'_, T>> {
         let slot = self.slots.get(index)?;
-        // A renewed slot still has its file for those who hold it, but is not to be used again.
+        // A renewed slot keeps its file for its current users, but must not be used again.
         if self.keys[index].load(Ordering::Acquire) != identity.key() {
             return None;
         }
@@ -299,8 +299,8 @@ impl<T: Cached> HandleCache<T> {
         Some(Pinned { entry, slot: index })
     }
 
-    /// Opens the path into the least recently used slot; `None` when all are in use. `as_known` says
-    /// by which identity to keep what was found.
+    /// Opens the path into the least recently used slot; `None` when all are in use. `as_known`
+    /// returns the identity to keep for the file that was found.
     fn insert(
         &self,
         path: &Path,
@@ -317,7 +317,7 @@ impl<T: Cached> HandleCache<T> {
         let serial = self.clock.fetch_add(1, Ordering::Relaxed) + 1;
         slot.used_at.store(serial, Ordering::Relaxed);
         self.keys[index].store(identity.key(), Ordering::Release);
-        *entry = Some(Entry { identity, serial, value });
+        *entry = Some(CachedEntry { identity, serial, value });
         drop(entry);
         // Another thread may get in between and evict it again; then the caller tries again.
         Ok(try_read(&slot.entry)
@@ -325,7 +325,8 @@ impl<T: Cached> HandleCache<T> {
             .map(|entry| Pinned { entry, slot: index }))
     }
 
-    /// Opens a file; out of descriptors, it closes idle ones of its own until it can.
+    /// Opens a file. If there are no descriptors left, it closes idle files of this cache until it
+    /// can.
     fn open_file(&self, path: &Path) -> Result<(FileIdentity, T)> {
         loop {
             match self.try_open_file(path) {
@@ -343,7 +344,7 @@ impl<T: Cached> HandleCache<T> {
 
     fn try_open_file(&self, path: &Path) -> Result<(FileIdentity, T)> {
         let open_error = |source| Error::Open { backend: self.backend, path: path.into(), source };
-        // Looked at before it is opened, here too: by now the path may name a pipe.
+        // Checked before opening, here too: the path may be a pipe by now.
         let before = path.metadata().map_err(open_error)?;
         if let Some(what) = sys::not_a_file(before.file_type()) {
             return Err(Error::NotAFile { backend: self.backend, path: path.into(), what });
@@ -357,7 +358,7 @@ impl<T: Cached> HandleCache<T> {
         Ok((identity, value))
     }
 
-    fn vacate(&self, index: usize, entry: &mut Option<Entry<T>>) {
+    fn vacate(&self, index: usize, entry: &mut Option<CachedEntry<T>>) {
         if entry.take().is_some() {
             self.keys[index].store(0, Ordering::Release);
             self.slots[index].used_at.store(index as u64, Ordering::Relaxed);
@@ -373,8 +374,8 @@ impl<T: Cached> HandleCache<T> {
         self.oldest(Option::is_some)
     }
 
-    /// The least recently used slot that nobody holds and that `accepts`.
-    fn oldest(&self, accepts: impl Fn(&Option<Entry<T>>) -> bool) -> Option<Vacancy<'_, T>> {
+    /// The least recently used slot that is not in use and that `accepts`.
+    fn oldest(&self, accepts: impl Fn(&Option<CachedEntry<T>>) -> bool) -> Option<Vacancy<'_, T>> {
         let used_at = |index: usize| (self.slots[index].used_at.load(Ordering::Relaxed), index);
         let mut passed = None;
         loop {
@@ -388,7 +389,7 @@ impl<T: Cached> HandleCache<T> {
     }
 }
 
-type Vacancy<'a, T> = (usize, RwLockWriteGuard<'a, Option<Entry<T>>>);
+type Vacancy<'a, T> = (usize, RwLockWriteGuard<'a, Option<CachedEntry<T>>>);
 
 fn is_out_of_descriptors(error: &Error) -> bool {
     let Error::Open { source, .. } = error else {
@@ -397,8 +398,8 @@ fn is_out_of_descriptors(error: &Error) -> bool {
     matches!(sys::errno_name(source), Some("EMFILE" | "ENFILE"))
 }
 
-// A panic under one of these locks leaves the entry as it was or empty, so a poisoned lock is as
-// good as another.
+// A panic under one of these locks leaves the entry unchanged or empty, so a poisoned lock can be
+// used.
 
 fn try_read<T>(lock: &RwLock<T>) -> Option<RwLockReadGuard<'_, T>> {
     match lock.try_read() {
@@ -427,7 +428,7 @@ pub(crate) fn open_plain(backend: BackendKind, path: &Path) -> Result<File> {
     File::open(path).map_err(|source| Error::Open { backend, path: path.into(), source })
 }
 
-/// Puts a failed [`HandleCache::acquire`] into the terms of the read it was for.
+/// The error of a failed [`HandleCache::acquire`] as the error of the read that needed the file.
 pub(crate) fn for_read(error: Error, read: &crate::Read<'_>, index: usize) -> Error {
     match error {
         Error::Open { backend, source, .. } => read.error(backend, index, source),
@@ -449,7 +450,7 @@ mod tests {
 
     fn cache(open_max: usize) -> HandleCache<File> {
         let kind = BackendKind::Pread;
-        HandleCache::new(1, kind, open_max, move |path| open_plain(kind, path))
+        HandleCache::new(HandleOwner::unique(), kind, open_max, move |path| open_plain(kind, path))
     }
 
     fn files(count: usize) -> (tempfile::TempDir, Vec<PathBuf>) {

@@ -38,75 +38,81 @@
 //! [`probe`](mod@probe) finds. `tracing` sends an event for each choice and fallback of `auto`.
 //! `conformance` is the test suite for other implementors.
 
-mod access_hint;
 mod auto;
 mod backend;
 mod buffer;
-mod buffered_file;
 mod capability;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(any(linux_direct, linux_uring, linux_tokio_uring))]
+#[cfg(linux_device)]
 mod device;
+#[cfg_attr(not(linux_direct), path = "direct/disabled.rs")]
 mod direct;
 mod error;
-#[cfg(any(linux_direct, linux_uring, linux_tokio_uring))]
-mod failure;
+#[cfg(feature = "conformance")]
 pub mod fault;
+#[cfg(not(feature = "conformance"))]
+mod fault;
 mod file;
+mod forward;
 mod gds;
 mod handle_cache;
-mod in_flight;
-#[cfg(any(linux_uring, linux_tokio_uring))]
-mod lanes;
+mod home_process;
 mod memory;
+#[cfg(all(test, linux_rings))]
+mod messages;
 mod metered;
 mod mmap;
 mod open;
 mod options;
 mod output;
 mod overlap;
-#[cfg(any(linux_direct, linux_uring, linux_tokio_uring, test))]
-mod plan;
+mod page_cache;
+mod placement;
 mod pool;
 mod populate;
-mod positional;
 pub mod probe;
-mod profile;
-#[cfg(any(linux_direct, linux_uring, linux_tokio_uring))]
-mod progress;
-mod record;
+mod read;
 mod retry;
 mod stats;
 mod sys;
 mod thread_number;
+#[cfg_attr(not(linux_tokio_uring), path = "tokio_uring/disabled.rs")]
 mod tokio_uring;
 mod trace;
+#[cfg_attr(not(linux_uring), path = "uring/disabled.rs")]
 mod uring;
+mod version;
 
-pub use auto::{AutoBackend, AutoReport, ProfileReport, Rejection};
-pub use backend::{Read, ReadBackend, ReadBackendExt};
+pub use auto::{AdviceReport, AutoReport};
+pub use backend::{ReadBackend, ReadBackendExt};
 pub use buffer::Buffer;
-pub use capability::{BackendKind, Capabilities, Degradation};
-#[cfg(linux_direct)]
-pub use direct::DirectBackend;
+pub use capability::{BackendKind, Capabilities, Lacking};
 pub use error::{Error, Result};
-pub use file::{Alignment, FileHandle, FileStamp, FileVersion};
+pub use file::{Alignment, FileHandle, HandleOwner};
 pub use gds::{GdsProbe, probe_gds};
 pub use handle_cache::HandleCacheStats;
+pub use home_process::HomeProcess;
 pub use memory::MemoryBackend;
 pub use metered::MeteredBackend;
-pub use mmap::{FileMap, MapAdvice, MappedRange, MmapBackend, Unchanging};
+pub use mmap::{FileMap, MapAdvice, MappedRange, Unchanging};
 pub use open::open_backend;
-pub use options::{Access, BackendOptions, CachePolicy, Expectation, PageSize, Residency, Warmth};
+pub use options::{
+    Access, Advice, AdvisedBackend, BackendOptions, CachePolicy, Expectation, PageSize, Residency,
+    Warmth,
+};
 pub use output::OutputFile;
+pub use placement::Placement;
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
 pub use populate::populate;
-pub use positional::PositionalBackend;
-pub use profile::{Profile, ProfileError, ProfileSource};
-pub use record::{Recording, RecordingBackend, RecordingStatus};
+pub use read::Read;
 pub use stats::{BackendStats, LatencyHistogram, Traffic};
+pub use thread_number::thread_number;
 #[cfg(linux_tokio_uring)]
-pub use tokio_uring::{AsyncFile, TokioUringBackend};
-#[cfg(linux_uring)]
-pub use uring::UringBackend;
+pub use tokio_uring::AsyncFile;
+pub use version::{FileChange, FileVersion};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

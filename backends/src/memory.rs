@@ -1,12 +1,14 @@
-//! Whole files in memory: what every other backend is compared with.
+//! Whole files in memory. The tests compare every other backend with it.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::file::next_owner;
-use crate::{BackendKind, Capabilities, Error, FileHandle, Read, ReadBackend, Result, sys};
+use crate::file::HandleOwner;
+use crate::{
+    Alignment, BackendKind, Capabilities, Error, FileHandle, FileVersion, Read, ReadBackend,
+    Result, sys,
+};
 
 /// Serves reads from bytes in memory: those given to [`insert`](Self::insert), or a copy of the
 /// file on disk as it is when it is opened.
@@ -23,7 +25,7 @@ use crate::{BackendKind, Capabilities, Error, FileHandle, Read, ReadBackend, Res
 /// ```
 #[derive(Debug)]
 pub struct MemoryBackend {
-    owner: u64,
+    owner: HandleOwner,
     inserted: RwLock<HashMap<PathBuf, Arc<[u8]>>>,
 }
 
@@ -31,7 +33,7 @@ impl MemoryBackend {
     /// A backend without files of its own.
     #[must_use]
     pub fn new() -> Self {
-        Self { owner: next_owner(), inserted: RwLock::default() }
+        Self { owner: HandleOwner::unique(), inserted: RwLock::default() }
     }
 
     /// Puts a file under a path, where it hides one on disk. Open handles keep what they have.
@@ -40,9 +42,13 @@ impl MemoryBackend {
         inserted.insert(path.into(), contents.into());
     }
 
+    fn handle(&self, path: &Path, contents: Arc<[u8]>) -> FileHandle {
+        FileHandle::new(self.owner, path, Alignment::NONE, contents)
+    }
+
     fn contents<'a>(&self, file: &'a FileHandle) -> Result<&'a [u8]> {
         file.check_owner(self.owner, BackendKind::Memory)?;
-        Ok(file.contents().unwrap_or_default())
+        Ok(file.attachment::<Arc<[u8]>>().map_or(&[], |contents| contents))
     }
 }
 
@@ -58,13 +64,13 @@ impl ReadBackend for MemoryBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { bypasses_page_cache: true, ..Capabilities::plain(BackendKind::Memory) }
+        Capabilities { bypasses_page_cache: true, ..Capabilities::new(BackendKind::Memory) }
     }
 
     fn open(&self, path: &Path) -> Result<FileHandle> {
         let inserted = self.inserted.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(contents) = inserted.get(path) {
-            return Ok(FileHandle::in_memory(self.owner, path, Arc::clone(contents)));
+            return Ok(self.handle(path, Arc::clone(contents)));
         }
         let backend = BackendKind::Memory;
         let open_error = |source| Error::Open { backend, path: path.into(), source };
@@ -73,11 +79,16 @@ impl ReadBackend for MemoryBackend {
             return Err(Error::NotAFile { backend, path: path.into(), what });
         }
         let contents = std::fs::read(path).map_err(open_error)?;
-        Ok(FileHandle::in_memory(self.owner, path, contents.into()))
+        Ok(self.handle(path, contents.into()))
     }
 
     fn len(&self, file: &FileHandle) -> Result<u64> {
         Ok(self.contents(file)?.len() as u64)
+    }
+
+    /// The copy never changes, whatever happens to the file on disk.
+    fn version(&self, file: &FileHandle) -> Result<FileVersion> {
+        Ok(FileVersion::composed(self.len(file)?, Vec::new()))
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
@@ -95,13 +106,5 @@ impl ReadBackend for MemoryBackend {
             read.dst().copy_from_slice(bytes);
         }
         Ok(())
-    }
-
-    fn prefetch(&self, file: &FileHandle, _range: Range<u64>) -> Result<()> {
-        self.contents(file).map(drop)
-    }
-
-    fn release(&self, file: &FileHandle, _range: Range<u64>) -> Result<()> {
-        self.contents(file).map(drop)
     }
 }

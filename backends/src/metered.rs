@@ -1,16 +1,12 @@
 //! A backend that counts what is read through it.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::mmap::MappedRange;
 use crate::stats::{Count, Counters, LatencyCounters};
-use crate::{
-    BackendKind, BackendStats, Capabilities, Expectation, FileHandle, LatencyHistogram, Read,
-    ReadBackend, Result, Traffic,
-};
+use crate::{BackendStats, FileHandle, LatencyHistogram, Read, ReadBackend, Result, Traffic};
 
 /// Counts the reads of another backend, and the time of some batches.
 ///
@@ -33,8 +29,8 @@ pub struct MeteredBackend {
     latency: LatencyCounters,
 }
 
-/// Of batches with fewer reads than this, one in [`TIMED_EVERY`] is timed: the clock costs 50 ns, and
-/// the copy of a few bytes not much more.
+/// Of batches with fewer reads than this, one in [`TIMED_EVERY`] is timed: the clock costs 50 ns,
+/// and copying a few bytes costs not much more.
 const TIMED_READS: usize = 8;
 const TIMED_EVERY: u64 = 16;
 
@@ -73,7 +69,7 @@ impl MeteredBackend {
     }
 }
 
-/// A number that goes on with every batch of a thread.
+/// A number that grows with every batch of the thread.
 fn turn() -> u64 {
     use std::cell::Cell;
     thread_local! {
@@ -83,21 +79,7 @@ fn turn() -> u64 {
 }
 
 impl ReadBackend for MeteredBackend {
-    fn kind(&self) -> BackendKind {
-        self.inner.kind()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.inner.open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.inner.len(file)
-    }
+    crate::forward_to!(inner: kind, open, len, capabilities, prefetch, release, expect, version, explain);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let begun = self.is_timed(reads).then(Instant::now);
@@ -109,22 +91,6 @@ impl ReadBackend for MeteredBackend {
         Ok(())
     }
 
-    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.inner.prefetch(file, range)
-    }
-
-    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        self.inner.release(file, range)
-    }
-
-    fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
-        self.inner.explain(file)
-    }
-
-    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        self.inner.expect(files, expectation)
-    }
-
     fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {
         let bytes = range.end.saturating_sub(range.start);
         let mapped = self.inner.map(file, range)?;
@@ -134,7 +100,8 @@ impl ReadBackend for MeteredBackend {
         Ok(mapped)
     }
 
-    /// What the backend counted. If it counts nothing, it has only one way, and all reads went that way.
+    /// The counts of the inner backend. If it does not count, it has only one way, and all reads
+    /// went that way.
     fn stats(&self) -> BackendStats {
         let mut stats = self.inner.stats();
         if stats.cache == Traffic::default() && stats.device == Traffic::default() {

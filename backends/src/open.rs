@@ -1,15 +1,18 @@
-//! From a name to a backend that runs.
+//! Opens a backend by name.
 
 use std::sync::Arc;
 
-use crate::file::next_owner;
+use crate::auto::AutoBackend;
+use crate::file::HandleOwner;
+use crate::mmap::MmapBackend;
+use crate::page_cache::PositionalBackend;
 use crate::{
-    AutoBackend, BackendKind, BackendOptions, Error, MemoryBackend, MmapBackend, PositionalBackend,
-    ReadBackend, Result, direct, tokio_uring, uring,
+    BackendKind, BackendOptions, Error, MemoryBackend, ReadBackend, Result, direct, tokio_uring,
+    uring,
 };
 
-/// Opens a backend by name. One that cannot run here says why and what to do; only `auto` falls
-/// back to another.
+/// Opens a backend by name. The error of a backend that cannot run here says why, and what to do.
+/// Only `auto` falls back to another.
 ///
 /// ```
 /// use std::path::Path;
@@ -23,23 +26,30 @@ pub fn open_backend(kind: BackendKind, options: &BackendOptions) -> Result<Arc<d
     Ok(match kind {
         BackendKind::Pread => Arc::new(PositionalBackend::pread(options)?),
         BackendKind::Mmap => Arc::new(MmapBackend::new(options)?),
-        BackendKind::Direct => direct::open(options, next_owner())?,
-        BackendKind::Uring => uring::open(options, next_owner())?,
+        BackendKind::Direct => direct::open(options, HandleOwner::unique())?,
+        BackendKind::Uring => uring::open(options, HandleOwner::unique())?,
         BackendKind::Uncached => Arc::new(PositionalBackend::uncached(options)?),
         BackendKind::TokioUring => tokio_uring::open(options)?,
         BackendKind::Memory => Arc::new(MemoryBackend::new()),
         BackendKind::Auto => Arc::new(AutoBackend::new(options)?),
+        BackendKind::Other(_) => {
+            let reason = "another crate implements it".to_owned();
+            let way_out =
+                "open it with that crate, and pass it to `EngineBuilder::with_backend`".to_owned();
+            return Err(Error::Unavailable { backend: kind, reason, way_out });
+        }
     })
 }
 
-/// The answer of a backend that was not compiled in.
+/// The error of a backend that was not compiled in.
 #[cfg_attr(all(linux_direct, linux_uring, linux_tokio_uring), allow(dead_code))]
 pub(crate) fn not_built(backend: BackendKind, feature: &str, has_feature: bool) -> Error {
     let (reason, way_out) = if has_feature {
-        ("it exists on Linux only".to_owned(), "use `pread`, `mmap` or `auto`".to_owned())
+        ("it exists on Linux only".to_owned(), String::new())
     } else {
-        let reason = format!("this build lacks the cargo feature `{feature}`");
-        (reason, format!("build with `--features {feature}`, or use `auto`"))
+        let reason = format!("this build lacks the feature `{feature}`");
+        let line = format!("`ringmain = {{ features = [\"{feature}\"], … }}`");
+        (reason, format!("add the feature to the dependency in Cargo.toml ({line})"))
     };
     Error::Unavailable { backend, reason, way_out }
 }

@@ -1,11 +1,10 @@
-//! The bounds and policies of a backend, all with defaults that work.
+//! The bounds and policies of a backend. Every default works.
 
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use crate::fault::Faults;
-use crate::{BufferPool, Error, PoolOptions, ProfileSource, Result, sys};
+use crate::{BackendKind, BufferPool, Error, PoolOptions, Result, sys};
 
-/// How a backend is to behave. Every bound works at 1 (memory: at 4096 bytes).
+/// How a backend behaves. Every bound works at 1 (memory: at 4096 bytes).
 ///
 /// ```
 /// use ringmain_backends::{BackendKind, BackendOptions, open_backend};
@@ -30,21 +29,19 @@ pub struct BackendOptions {
     pub chunk_bytes: usize,
     /// Whether `uring` and `tokio-uring` go through the page cache.
     pub cache_policy: CachePolicy,
-    /// What `mmap` does with the pages it has read.
+    /// What `mmap` does with pages after reading them.
     pub residency: Residency,
-    /// The pages that `mmap` wants for its mappings.
+    /// The size of the pages that `mmap` asks for.
     pub page_size: PageSize,
     /// In which order files are read through the page cache.
     pub access: Access,
     /// Whether data that `auto` reads becomes warm.
     pub warmth: Warmth,
-    /// Where `auto` looks for what was measured to be best here. Nowhere by default.
-    pub profile: ProfileSource,
+    /// A backend for `auto` to take instead of its own choice. `None` by default.
+    pub advice: Option<Advice>,
     /// Where aligned memory for reads into unaligned destinations comes from. The default is a
     /// pool of the backend's own.
     pub pool: Option<BufferPool>,
-    /// Faults to inject below the backend's retry logic, for tests.
-    pub faults: Option<Arc<Faults>>,
 }
 
 impl Default for BackendOptions {
@@ -61,16 +58,15 @@ impl Default for BackendOptions {
             page_size: PageSize::default(),
             access: Access::default(),
             warmth: Warmth::default(),
-            profile: ProfileSource::default(),
+            advice: None,
             pool: None,
-            faults: None,
         }
     }
 }
 
 impl BackendOptions {
     /// The pool given, or a new one.
-    #[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+    #[cfg_attr(not(linux_device), allow(dead_code))]
     pub(crate) fn pool_or_default(&self) -> Result<BufferPool> {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
@@ -78,22 +74,27 @@ impl BackendOptions {
         }
     }
 
-    /// Refuses what cannot work, before anything is opened.
+    /// Refuses options that cannot work, before anything is opened.
     pub(crate) fn validate(&self) -> Result<()> {
         let bounds = [
-            ("open_files_max", self.open_files_max, 1 << 20),
-            ("depth_max", self.depth_max, 32768), // IORING_MAX_ENTRIES
-            ("threads_max", self.threads_max, 1024),
-            ("rings_max", self.rings_max, 1 << 16),
+            ("open_files_max", self.open_files_max, 1 << 20, "it can be 1 to 1048576"),
+            // IORING_MAX_ENTRIES
+            ("depth_max", self.depth_max, 32768, "it can be 1 to 32768"),
+            ("threads_max", self.threads_max, 1024, "it can be 1 to 1024"),
+            ("rings_max", self.rings_max, 1 << 16, "it can be 1 to 65536"),
         ];
-        for (option, value, max) in bounds {
-            if value == 0 || value > max {
-                return Err(invalid(option, value, "it must be at least 1 and not absurdly large"));
+        for (option, value, max, reason) in bounds {
+            if !(1..=max).contains(&value) {
+                return Err(invalid(option, value, reason));
             }
         }
         let chunk = self.chunk_bytes;
         if !chunk.is_power_of_two() || !(4096..=1 << 30).contains(&chunk) {
-            return Err(invalid("chunk_bytes", chunk, "it must be a power of two, 4 KiB to 1 GiB"));
+            return Err(invalid(
+                "chunk_bytes",
+                chunk,
+                "it can be a power of two from 4096 to 1073741824",
+            ));
         }
         Ok(())
     }
@@ -109,7 +110,7 @@ pub enum CachePolicy {
     /// `O_DIRECT`: the device writes into the caller's memory, the cache stays as it was.
     #[default]
     Direct,
-    /// Through the page cache, like everybody else.
+    /// Through the page cache, like ordinary reads.
     Buffered,
     /// Through the page cache, and out of it again at once (`RWF_DONTCACHE`).
     Uncached,
@@ -117,7 +118,7 @@ pub enum CachePolicy {
 
 impl CachePolicy {
     /// The flags of every read under it.
-    #[cfg(any(linux_uring, linux_tokio_uring))]
+    #[cfg(linux_rings)]
     pub(crate) fn rw_flags(self) -> i32 {
         match self {
             Self::Direct | Self::Buffered => 0,
@@ -126,7 +127,7 @@ impl CachePolicy {
     }
 }
 
-/// What a mapping does with pages that have been read.
+/// What a mapping does with its pages after a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Residency {
     /// They stay resident until the kernel wants them back: fastest when warm, but the resident
@@ -141,11 +142,12 @@ pub enum Residency {
 /// How large the pages of a mapping are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageSize {
-    /// As the kernel sees fit.
+    /// The kernel chooses.
     #[default]
     Base,
     /// Huge pages where kernel and filesystem have them (`MADV_HUGEPAGE`): fewer faults and fewer
-    /// misses of the TLB, but a fault on cold data brings in 2 MiB. Elsewhere the wish is ignored.
+    /// misses of the TLB, but a fault on cold data brings in 2 MiB. Elsewhere the option is
+    /// ignored.
     Huge,
 }
 
@@ -166,8 +168,8 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Warmth {
     /// Data stays if the caller says that it will be read again (epochs do) and it fits into the
-    /// memory that is available, control groups included. Other data leaves the cache as it was, but
-    /// for small single reads that follow one another: these get the kernel's readahead.
+    /// memory that is available, control groups included. Other data does not enter the cache,
+    /// except by small single reads that follow one another: these use the kernel's readahead.
     #[default]
     Auto,
     /// Everything that is read stays, as long as the kernel has room for it.
@@ -177,7 +179,31 @@ pub enum Warmth {
     Leave,
 }
 
-/// What a caller knows about how files are going to be read; see [`ReadBackend::expect`].
+/// Advice for `auto`: a backend that was measured to be best here. `auto` follows it where it can, and
+/// reports why it does not where it cannot; it is never an error.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// The file that the advice was read from, for messages.
+    pub path: PathBuf,
+    /// The backend to take, or why the file holds no advice.
+    pub backend: Result<AdvisedBackend, String>,
+}
+
+/// The backend that an [`Advice`] names.
+#[derive(Clone, Debug)]
+pub struct AdvisedBackend {
+    /// Which backend.
+    pub kind: BackendKind,
+    /// The options to open it with.
+    pub options: Box<BackendOptions>,
+    /// A path on the filesystem that was measured. The advice holds for files on that filesystem;
+    /// `None`: for all files.
+    pub measured_on: Option<PathBuf>,
+    /// What was measured, for messages.
+    pub reason: String,
+}
+
+/// How a caller is going to read files; see [`ReadBackend::expect`].
 ///
 /// [`ReadBackend::expect`]: crate::ReadBackend::expect
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

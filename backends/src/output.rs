@@ -1,4 +1,4 @@
-//! A file that is there whole or not at all, written by position.
+//! A file that exists whole or not at all, written by position.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -10,7 +10,7 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::file::lasting_path;
-use crate::sys;
+use crate::{HomeProcess, sys};
 
 /// The longest name of a file, on nearly all systems.
 const NAME_BYTES_MAX: usize = 255;
@@ -42,30 +42,29 @@ const NAME_BYTES_MAX: usize = 255;
 pub struct OutputFile {
     // Closed before it is removed: Windows wants it so.
     file: Option<File>,
-    direct: Option<Direct>,
+    direct: Option<DirectOutput>,
     temporary: PathBuf,
     path: PathBuf,
-    /// Of the process that made the temporary file.
-    generation: u64,
+    /// The process that made the temporary file.
+    home: HomeProcess,
 }
 
 /// The same file past the page cache.
 #[derive(Debug)]
-struct Direct {
+struct DirectOutput {
     file: File,
     memory: usize,
     offset: usize,
 }
 
 impl OutputFile {
-    /// Begins a file beside `path`, of a name that nobody else has. An error if a directory has
-    /// that path.
+    /// Begins a file beside `path`, with a unique name. An error if there is a directory at `path`.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let path = path.as_ref();
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         if path.is_dir() {
-            // Else it would be known only when everything is written.
+            // Otherwise the error would come only when everything is written.
             return Err(io::ErrorKind::IsADirectory.into());
         }
         loop {
@@ -75,7 +74,7 @@ impl OutputFile {
             let options = OpenOptions::new().read(true).write(true).create_new(true).to_owned();
             match options.open(&temporary) {
                 Ok(file) => return Ok(Self::new(file, &temporary, name)),
-                // Left by a process of that number that has crashed.
+                // Left by a crashed process with the same id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -85,8 +84,7 @@ impl OutputFile {
     fn new(file: File, temporary: &Path, name: &OsStr) -> Self {
         let temporary = lasting_path(temporary);
         let path = temporary.with_file_name(name);
-        let generation = sys::fork_generation();
-        Self { file: Some(file), direct: None, temporary, path, generation }
+        Self { file: Some(file), direct: None, temporary, path, home: HomeProcess::current() }
     }
 
     /// The same, and what is aligned is written past the page cache (`O_DIRECT`).
@@ -96,12 +94,13 @@ impl OutputFile {
         let mut output = Self::create(path)?;
         let file = sys::open_direct_write(&output.temporary)?;
         let alignment = sys::direct_alignment(&file);
-        output.direct = Some(Direct { file, memory: alignment.memory, offset: alignment.offset });
+        output.direct =
+            Some(DirectOutput { file, memory: alignment.memory, offset: alignment.offset });
         Ok(output)
     }
 
-    /// A file for what is needed only now, on the device that `path` would be on. It is never
-    /// completed. On Unix it has no name, so that it is gone even if the process is killed.
+    /// A temporary file on the device that `path` would be on. It is never completed. On Unix it
+    /// has no name, so that it is gone even if the process is killed.
     pub fn scratch(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut output = Self::create(path)?;
         if cfg!(unix) {
@@ -110,14 +109,14 @@ impl OutputFile {
         Ok(output)
     }
 
-    /// What offset and length of a write must be multiples of to go past the page cache; 1 if it goes
-    /// through it anyway.
+    /// The alignment that offset and length of a write need to go past the page cache; 1 if all
+    /// writes go through it.
     #[must_use]
     pub fn alignment(&self) -> usize {
         self.direct.as_ref().map_or(1, |direct| direct.offset)
     }
 
-    /// Writes all the bytes at an offset; what lies between the end and the offset becomes zeros.
+    /// Writes all the bytes at an offset. A gap between the end and the offset becomes zeros.
     pub fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
             match sys::write_at(self.file_for(bytes, offset)?, bytes, offset) {
@@ -150,7 +149,7 @@ impl OutputFile {
     }
 
     /// Asks the system to begin writing this part to the device, so that less is left for
-    /// [`complete`](Self::complete). A hint: an error of the device is told by `complete`.
+    /// [`complete`](Self::complete). A hint: `complete` reports an error of the device.
     pub fn start_writeback(&self, range: Range<u64>) {
         if self.direct.is_none()
             && let Some(file) = &self.file
@@ -195,7 +194,7 @@ impl OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         self.close();
-        if !self.temporary.as_os_str().is_empty() && self.generation == sys::fork_generation() {
+        if !self.temporary.as_os_str().is_empty() && self.home.is_current() {
             let _gone = std::fs::remove_file(&self.temporary);
         }
     }
@@ -209,9 +208,9 @@ fn temporary_name(name: &OsStr, suffix: &str) -> OsString {
     temporary
 }
 
-/// Makes the new name last. Some systems let no directory be opened, and some file systems none be
-/// synced (FUSE, network shares): there the name becomes durable when the system gets to it, still
-/// after the contents. Any other failure may mean that the name is lost, and is told.
+/// Makes the new name last. Some systems cannot open a directory, and some filesystems cannot sync
+/// one (FUSE, network shares): there the name becomes durable later, still after the contents. Any
+/// other failure may mean that the name is lost, and is reported.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let synced = File::open(dir.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_to_sync_is_told_unless_there_is_no_such_thing() {
+    fn a_failure_to_sync_is_reported_where_directories_can_be_synced() {
         assert!(is_no_sync(&io::ErrorKind::InvalidInput.into()));
         assert_eq!(is_no_sync(&io::ErrorKind::StorageFull.into()), cfg!(not(unix)));
         let gone = Path::new("/no/such/directory/a.shard");
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_completed_leaves_what_was_there() {
+    fn an_output_that_is_not_completed_leaves_the_old_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         std::fs::write(&path, b"old").unwrap();

@@ -1,4 +1,4 @@
-//! Device reads that go on while the caller does something else.
+//! Device reads that run while the caller does something else.
 
 use std::ops::Range;
 
@@ -7,22 +7,22 @@ use crate::{FileHandle, Read, ReadBackend, Result};
 /// A backend that reads the device, as `auto` uses it.
 pub(crate) trait OverlappingBackend: ReadBackend {
     /// As [`read_batch`](ReadBackend::read_batch), but calls `work` on this thread while reads are
-    /// in flight, until it returns false. How often it is called is not certain: the caller does
-    /// the rest of its work afterwards.
+    /// in flight, until it returns false. It may be called any number of times, even never: the
+    /// caller does the rest of its work afterwards.
     fn read_batch_beside(
         &self,
         reads: &mut [Read<'_>],
         work: &mut dyn FnMut() -> bool,
     ) -> Result<()>;
 
-    /// What the page cache has of a range of a file.
-    fn cached(&self, file: &FileHandle, range: Range<u64>) -> Answer;
+    /// Whether a range of a file is in the page cache.
+    fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer;
 }
 
 /// Whether a range is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(any(linux_direct, linux_uring)), allow(dead_code))]
-pub(crate) enum Answer {
+pub(crate) enum CacheAnswer {
     /// All of it.
     Cached,
     /// Not all of it.
@@ -30,6 +30,6 @@ pub(crate) enum Answer {
     /// The kernel does not say: it is too old, a filter refuses the call, or the file belongs to
     /// another user.
     Refused,
-    /// The file cannot be had, and its reads will say why.
+    /// The file cannot be opened; its reads will report why.
     NoFile,
 }

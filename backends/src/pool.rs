@@ -10,15 +10,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::buffer::{AlignedMemory, Buffer, PAGE_BYTES};
-use crate::sys::{PerProcess, fork_generation};
-use crate::{Error, Result};
+use crate::sys::PerProcess;
+use crate::{Error, HomeProcess, Result};
 
 /// How large a pool may become, and what happens when it is spent.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
     /// The hard limit on the memory of all buffers, handed out and idle together. At least 4096.
     pub limit_bytes: usize,
-    /// What a caller gets when the limit is reached.
+    /// What happens when the limit is reached.
     pub when_spent: WhenSpent,
 }
 
@@ -36,7 +36,7 @@ impl Default for PoolOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenSpent {
     /// Waits until another caller drops a buffer, then fails with [`Error::PoolExhausted`]: a
-    /// thread that waits for a buffer which it holds itself must not wait for ever.
+    /// thread that waits for a buffer that it holds itself must not wait forever.
     Wait {
         /// How long.
         timeout: Duration,
@@ -67,7 +67,7 @@ pub struct BufferPool {
     options: PoolOptions,
 }
 
-/// What a pool holds at one moment.
+/// The contents of a pool at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolStats {
     /// Bytes in buffers that callers hold.
@@ -111,8 +111,8 @@ impl BufferPool {
         Shelf::take(self.shelf.get(), len, Duration::ZERO)
     }
 
-    /// Memory for a backend to bounce reads through, for the time of a batch: `wanted` bytes, or
-    /// what can be spared, but no less than `least`. Both are powers of two.
+    /// Memory for a backend to bounce reads through during a batch: `wanted` bytes, or as many as
+    /// the pool can spare, but no fewer than `least`. Both are powers of two.
     #[cfg(linux_uring)]
     pub(crate) fn lend(&self, wanted: usize, least: usize) -> Option<Loan> {
         let shelf = self.shelf.get();
@@ -137,7 +137,7 @@ impl BufferPool {
         shelf.lock().trim(usize::MAX);
     }
 
-    /// What the pool holds now.
+    /// The contents of the pool now.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.shelf.get().stats()
@@ -183,7 +183,7 @@ impl fmt::Debug for BufferPool {
 pub(crate) struct Loan {
     // `None` only while it is made.
     buffer: Option<Buffer>,
-    /// What it counts for; the buffer may be smaller.
+    /// The bytes that it counts for; the buffer may be smaller.
     bytes: usize,
     shelf: Arc<Shelf>,
 }
@@ -214,17 +214,17 @@ fn loan_bytes(left: usize, wanted: usize, least: usize) -> Option<usize> {
 /// One process's part of a pool: the buffers not in use, and the count of those that are.
 #[derive(Debug)]
 pub(crate) struct Shelf {
-    generation: u64,
+    home: HomeProcess,
     limit_bytes: usize,
-    /// What is lent to batches; a part of the state's `in_use_bytes`.
+    /// The bytes that are lent to batches; a part of the state's `in_use_bytes`.
     #[cfg(linux_uring)]
     lent_bytes: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<ShelfState>,
     returned: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ShelfState {
     /// Idle memory, the most recently used last: it is the warmest, so it goes out first.
     idle: Vec<AlignedMemory>,
     idle_bytes: usize,
@@ -242,20 +242,20 @@ const IDLE_LEN: usize = 64;
 impl Shelf {
     fn new(limit_bytes: usize) -> Self {
         Self {
-            generation: fork_generation(),
+            home: HomeProcess::current(),
             limit_bytes,
             #[cfg(linux_uring)]
             lent_bytes: AtomicUsize::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(ShelfState {
                 idle: Vec::with_capacity(IDLE_LEN.min(limit_bytes / PAGE_BYTES)),
-                ..State::default()
+                ..ShelfState::default()
             }),
             returned: Condvar::new(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing under the lock leaves it half changed, so a poisoned one is as good.
+    fn lock(&self) -> MutexGuard<'_, ShelfState> {
+        // No code under the lock leaves the state half changed, so a poisoned lock can be used.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -283,7 +283,7 @@ impl Shelf {
     }
 
     pub(crate) fn put_back(&self, memory: AlignedMemory) {
-        if self.generation != fork_generation() {
+        if !self.home.is_current() {
             return; // Inherited through a fork: only unmap it, the lock is the parent's.
         }
         let mut state = self.lock();
@@ -309,7 +309,7 @@ impl Shelf {
     }
 }
 
-impl State {
+impl ShelfState {
     /// Idle memory of that size, else fresh memory if the limit allows; `None` if it does not.
     fn take(&mut self, wanted: usize, limit_bytes: usize) -> Result<Option<AlignedMemory>> {
         if let Some(at) = self.idle.iter().rposition(|memory| memory.capacity() == wanted) {
@@ -330,7 +330,7 @@ impl State {
         Ok(Some(memory))
     }
 
-    /// Unmaps at least so many idle bytes, the longest idle first.
+    /// Unmaps at least this many idle bytes, the longest idle first.
     fn trim(&mut self, bytes: usize) {
         let mut trimmed = 0;
         let keep_from = self.idle.iter().position(|memory| {

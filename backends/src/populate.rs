@@ -1,14 +1,14 @@
-//! Fresh memory gets its pages before somebody waits for them.
+//! Fresh memory gets its pages before a read waits for them.
 
 use crate::buffer::HUGE_PAGE_BYTES;
 use crate::sys;
 
-/// Asks the system for the pages of this memory now, and changes nothing of what is in it.
+/// Asks the system for the pages of this memory now. The contents stay the same.
 ///
-/// Untouched memory has no pages yet, and whoever writes to it first, be it the device, waits for
-/// them. A thread can ask ahead of the reads.
+/// Untouched memory has no pages yet, and the first write to it, even one by the device, waits for
+/// them. A thread can ask for the pages ahead of the reads.
 ///
-/// False where the system cannot be asked (before Linux 5.14); then all is as it was.
+/// Returns false if the system cannot do that (before Linux 5.14); then nothing has changed.
 ///
 /// ```
 /// use ringmain_backends::{Buffer, populate};
@@ -28,8 +28,8 @@ mod tests {
     use super::*;
     use crate::Buffer;
 
-    /// How much of the memory has pages, be they swapped out by now, as proc_pid_pagemap(5) says: the
-    /// counters of the process are those of all tests that run at the same time.
+    /// How much of the memory has pages, swapped out or not, by proc_pid_pagemap(5): the counters
+    /// of the process include all tests that run at the same time.
     #[cfg(target_os = "linux")]
     fn populated_bytes(memory: &[u8]) -> usize {
         use std::os::unix::fs::FileExt;
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_no_whole_page_is_left_as_it_is() {
+    fn parts_of_pages_are_not_populated_and_keep_their_bytes() {
         let mut buffer = Buffer::unpooled(8192).unwrap();
         buffer.fill(7);
         for range in [0..0, 1..4095, 5..8000, 0..8192] {

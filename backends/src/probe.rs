@@ -1,14 +1,13 @@
-//! What this kernel, this filesystem and this device can do: found by trying, not by version.
+//! What this kernel, this filesystem and this device can do. It is found out by trying, not by
+//! version.
 
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::auto::AutoBackend;
 use crate::file::Alignment;
-use crate::{
-    Access, AutoBackend, AutoReport, BackendKind, BackendOptions, Capabilities, Degradation, Error,
-    ProfileSource,
-};
+use crate::{Access, AutoReport, BackendKind, BackendOptions, Capabilities, Error, Lacking};
 use crate::{ReadBackendExt, Result, open_backend, sys, uring};
 
 /// Everything [`probe`] found.
@@ -17,15 +16,15 @@ use crate::{ReadBackendExt, Result, open_backend, sys, uring};
 pub struct Probe {
     /// The file that was read to find out.
     pub path: PathBuf,
-    /// What the kernel and the filesystem offer.
+    /// The features of the kernel and the filesystem.
     pub features: KernelFeatures,
     /// Each backend, whether it works on this file, and why not.
     pub backends: Vec<BackendProbe>,
-    /// What `auto` takes here, and why.
+    /// The choice of `auto` here, and the reason.
     pub auto: AutoReport,
 }
 
-/// What the kernel and the filesystem offer.
+/// The features of the kernel and the filesystem.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KernelFeatures {
@@ -37,9 +36,9 @@ pub struct KernelFeatures {
     pub io_uring_setup_flags: Vec<String>,
     /// The file can be opened with `O_DIRECT`.
     pub o_direct: bool,
-    /// What memory must be aligned to for a direct read, in bytes.
+    /// The alignment of memory for a direct read, in bytes.
     pub dio_mem_align: Option<usize>,
-    /// What offsets and lengths must be aligned to, in bytes.
+    /// The alignment of offsets and lengths, in bytes.
     pub dio_offset_align: Option<usize>,
     /// `preadv2` takes `RWF_DONTCACHE` on this filesystem.
     pub rwf_dontcache: bool,
@@ -65,8 +64,8 @@ pub struct BackendProbe {
     pub reason: String,
     /// The kernel features it uses.
     pub features: Vec<String>,
-    /// What it does without, and why.
-    pub degradations: Vec<Degradation>,
+    /// The features that it lacks, and why.
+    pub degradations: Vec<Lacking>,
 }
 
 /// Tries every backend on a file.
@@ -81,20 +80,36 @@ pub struct BackendProbe {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn probe(path: &Path) -> Result<Probe> {
-    // The portable one tells first whether the file can be read at all.
+    probe_with(path, &BackendOptions::default())
+}
+
+/// As [`probe`], with the options that `auto` would be opened with: an
+/// [advice](crate::Advice) is a part of them.
+pub fn probe_with(path: &Path, auto_options: &BackendOptions) -> Result<Probe> {
+    // First with the portable backend: it shows whether the file can be read at all.
     read_some(BackendKind::Pread, path)?;
     let kinds = BackendKind::ALL.into_iter().filter(|kind| *kind != BackendKind::Auto);
     Ok(Probe {
         path: path.to_owned(),
         features: kernel_features(path)?,
         backends: kinds.map(|kind| probe_backend(kind, path)).collect(),
-        auto: AutoBackend::new(&as_the_engine())?.report_for(path)?,
+        auto: auto_report(path, auto_options)?,
     })
 }
 
-/// What an engine with its defaults takes: `auto` with the user's profile.
-fn as_the_engine() -> BackendOptions {
-    BackendOptions { profile: ProfileSource::User, ..BackendOptions::default() }
+/// The choice of `auto`, opened with these options, for a file, and the reason.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("a");
+/// # std::fs::write(&path, b"abc")?;
+/// use ringmain_backends::{BackendOptions, probe::auto_report};
+/// let report = auto_report(&path, &BackendOptions::default())?;
+/// println!("{}: {}", report.choice, report.reason);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn auto_report(path: &Path, options: &BackendOptions) -> Result<AutoReport> {
+    AutoBackend::new(options)?.report_for(path)
 }
 
 fn probe_backend(name: BackendKind, path: &Path) -> BackendProbe {
@@ -171,8 +186,8 @@ pub fn cached_pages_in(file: &File, range: Range<u64>) -> std::io::Result<u64> {
 const REFUSED: &str = "the kernel answers cachestat(2) only to the owner of a file and to users who \
                        may write it (EPERM; a container may also refuse the call to all)";
 
-/// Looks into the page cache one page at a time, for readers whom the kernel refuses
-/// [`cached_pages_in`]. It answers every reader of a file, on filesystems that know `RWF_NOWAIT`.
+/// Looks into the page cache one page at a time, for readers who may not call [`cached_pages_in`]. It
+/// works for every reader of a file, on filesystems that know `RWF_NOWAIT`.
 #[derive(Debug)]
 pub struct CacheSampler {
     file: File,
@@ -186,9 +201,9 @@ impl CacheSampler {
         Ok(Self { file })
     }
 
-    /// Whether the page that covers this range of bytes is cached. The look leaves the page cache as
-    /// it was: the kernel brings in a page that it misses, so that page is dropped again. A device
-    /// that delivers the page before the kernel gives up on it makes it look cached, which is rare.
+    /// Whether the page that covers this range of bytes is cached. The page cache stays unchanged:
+    /// the kernel brings in a missing page, so that page is dropped again. A device that delivers
+    /// the page before the kernel gives up on it makes it look cached, which is rare.
     pub fn is_cached(&self, page: Range<u64>) -> std::io::Result<bool> {
         let first_byte = &mut [0];
         match sys::read_cached_now(&self.file, first_byte, page.start) {
@@ -205,7 +220,7 @@ impl CacheSampler {
 }
 
 /// Asks the kernel to forget what it has cached of the range. It keeps pages that are dirty or
-/// that somebody has mapped: [`cached_pages_in`] tells.
+/// mapped; [`cached_pages_in`] counts those that are left.
 pub fn drop_cached(file: &File, range: Range<u64>) -> std::io::Result<()> {
     sys::release_cached(file, range)
 }

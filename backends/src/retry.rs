@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::sys;
 
-/// Calls without progress before a read is given up.
+/// Calls without progress after which a read fails.
 pub(crate) const RETRIES_MAX: u32 = 64;
 
-/// Counts the calls that brought nothing.
+/// Counts the calls that brought no bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     spent: u32,
@@ -35,7 +35,7 @@ impl Patience {
             return false;
         }
         if name == Some("EAGAIN") && self.spent > 4 {
-            // The kernel lacks something for the moment; asking at once again would spin.
+            // The kernel lacks a resource for the moment; asking again at once would spin.
             std::thread::sleep(Duration::from_micros(u64::from(self.spent) * 50));
         }
         true
@@ -43,7 +43,7 @@ impl Patience {
 }
 
 /// Repeats a system call that a signal has interrupted.
-#[cfg_attr(not(any(linux_uring, linux_tokio_uring)), allow(dead_code))]
+#[cfg_attr(not(linux_rings), allow(dead_code))]
 pub(crate) fn retry_interrupted<T>(
     patience: &mut Patience,
     mut call: impl FnMut() -> io::Result<T>,
@@ -94,13 +94,13 @@ pub(crate) fn read_fully(
     Ok(())
 }
 
-/// What a read of nothing means: the end of the file, unless the file says otherwise.
+/// What a read of no bytes means: the end of the file, unless the file is longer.
 pub(crate) fn shortfall_at_end(file: &File, end: u64) -> Shortfall {
     match sys::file_len(file) {
         Ok(len) if len < end => Shortfall::PastEnd(len),
         Ok(_) => io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            "the file system returned no bytes before the end of the file",
+            "the filesystem returned no bytes before the end of the file",
         )
         .into(),
         Err(error) => error.into(),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn interruptions_are_retried_but_not_for_ever() {
+    fn interruptions_are_retried_a_bounded_number_of_times() {
         let file = file_of(b"abcdef");
         let mut calls = 0;
         let mut dst = [0; 6];
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_with_the_length() {
+    fn the_end_is_reported_with_the_length() {
         let file = file_of(b"abcdef");
         let result = read_fully(&file, &mut [0; 4], 4, sys::read_at);
         assert!(matches!(result, Err(Shortfall::PastEnd(6))), "{result:?}");

@@ -1,4 +1,4 @@
-//! What a backend has done so far.
+//! The counters of backends.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::HandleCacheStats;
 use crate::thread_number::thread_number;
 
-/// What a backend has done so far: see [`ReadBackend::stats`](crate::ReadBackend::stats).
+/// The counters of a backend: see [`ReadBackend::stats`](crate::ReadBackend::stats).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackendStats {
@@ -19,9 +19,9 @@ pub struct BackendStats {
     /// was not aligned, or because neighbours shared a request. Their bytes are those of the
     /// requests.
     pub bounced: Traffic,
-    /// How often `auto` asked the kernel what the page cache has.
+    /// How often `auto` asked the kernel what is in the page cache.
     pub questions: u64,
-    /// How often `auto` took a read for cached that was not.
+    /// How often `auto` believed a read to be cached that was not.
     pub wrong_estimates: u64,
     /// Device requests that had to be continued or repeated: short reads, interruptions.
     pub retries: u64,
@@ -33,7 +33,7 @@ pub struct BackendStats {
 }
 
 impl BackendStats {
-    /// Of two backends together.
+    /// The counters of two backends together.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         Self {
             cache: self.cache.plus(other.cache),
@@ -63,9 +63,9 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// What is counted.
+/// The things that are counted.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(any(linux_direct, linux_uring, linux_tokio_uring)), allow(dead_code))]
+#[cfg_attr(not(linux_device), allow(dead_code))]
 pub(crate) enum Count {
     Batches,
     Reads,
@@ -152,8 +152,8 @@ impl LatencyHistogram {
         self.counts.iter().sum()
     }
 
-    /// The duration that this part of all is not longer than, from 0 to 1; `None` if there is none.
-    /// It is at most an eighth too long.
+    /// The duration that this fraction of all durations (0 to 1) does not exceed; `None` if there
+    /// are none. It is at most an eighth too long.
     ///
     /// ```
     /// use ringmain_backends::LatencyHistogram;
@@ -172,7 +172,8 @@ impl LatencyHistogram {
         Some(Duration::from_nanos(bucket_end_ns(at)))
     }
 
-    /// The buckets that are not empty: one past their longest duration, and how many.
+    /// The buckets that are not empty: the end of each, which no duration in it reaches, and how
+    /// many durations it has.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         filled.map(|(at, count)| (Duration::from_nanos(bucket_end_ns(at)), *count))

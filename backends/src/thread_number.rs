@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// This thread's number. Threads are counted in the order in which they first ask.
-pub(crate) fn thread_number() -> u32 {
+/// This thread's number. Threads are counted from 0 in the order in which they first ask.
+#[must_use]
+pub fn thread_number() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     thread_local! {
         static MINE: Cell<Option<u32>> = const { Cell::new(None) };

@@ -43,7 +43,7 @@ static ALLOCATOR: Counting = Counting;
 
 const FILE_BYTES: u64 = 16 << 20;
 const READ_BYTES: usize = 4096;
-/// Of the file that is read: mappings of it are found by this name.
+/// The name of the file that is read, by which its mappings are found.
 const FILE_NAME: &str = "steadily-read-data";
 
 /// One test, because what it counts belongs to the whole process.
@@ -114,7 +114,7 @@ fn count_allocations(
     rounds.min().unwrap_or(0)
 }
 
-/// What a backend may keep for its next batches.
+/// How much a backend may keep for its next batches.
 const KEPT_BYTES_MAX: u64 = 8 << 20;
 
 /// The plan of a huge batch was kept, 40 to 100 bytes for each of its reads.
@@ -147,7 +147,7 @@ fn check_residency(backend: &dyn ReadBackend, file: &FileHandle) -> Result<(), S
             backend.read_batch(&mut reads).unwrap();
         }
     };
-    // A corner of the file first, so that whoever keeps pages still has most of them to gain.
+    // A corner of the file first, so that a backend that keeps pages would still gain most of them.
     run(1000, 1 << 20);
     let Some(before_kib) = resident_kib() else { return Ok(()) };
     run(10_000, FILE_BYTES);
@@ -159,7 +159,8 @@ fn check_residency(backend: &dyn ReadBackend, file: &FileHandle) -> Result<(), S
     if growth_kib <= 1024 { Ok(()) } else { Err(found) }
 }
 
-/// The anonymous memory of this process, and what it has of the file; `None` where that cannot be told.
+/// The anonymous memory of this process, and how much of the file is resident; `None` where the
+/// system does not say.
 ///
 /// By walking the page tables (`smaps`): the counters in `status` are kept for each processor and may be
 /// megabytes off. Without the pages of the program itself, which the kernel takes and brings back, and

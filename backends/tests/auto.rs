@@ -5,21 +5,22 @@
 mod common;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::numbered::{BLOCK_BYTES, FILE_BYTES, NumberedFile};
-use ringmain_backends::probe::cached_pages;
+use ringmain_backends::probe::{auto_report, cached_pages};
 use ringmain_backends::{
-    Access, AutoBackend, BackendKind, BackendOptions, BackendStats, Expectation, FileHandle,
-    ReadBackend, Warmth,
+    Access, BackendKind, BackendOptions, BackendStats, Expectation, FileHandle, ReadBackend,
+    Warmth, open_backend,
 };
 
 /// An `auto` that has a device to choose; `None`, and said so, where there is none.
-fn auto_with(options: &BackendOptions, path: &Path) -> Option<(AutoBackend, FileHandle)> {
-    let auto = AutoBackend::new(options).unwrap();
+fn auto_with(options: &BackendOptions, path: &Path) -> Option<(Arc<dyn ReadBackend>, FileHandle)> {
+    let auto = open_backend(BackendKind::Auto, options).unwrap();
     let file = auto.open(path).unwrap();
     if file.alignment().block() == 1 {
-        common::say(&format!("auto: only {} can be had here", auto.report().choice));
+        common::say("auto: only the page cache can be read here");
         let required = std::env::var("RINGMAIN_REQUIRE_BACKENDS").unwrap_or_default();
         assert!(!required.contains(BackendKind::Uring.name()), "auto has no device");
         return None;
@@ -27,8 +28,8 @@ fn auto_with(options: &BackendOptions, path: &Path) -> Option<(AutoBackend, File
     Some((auto, file))
 }
 
-/// What was counted since an earlier count.
-fn since(auto: &AutoBackend, before: &BackendStats) -> (u64, u64) {
+/// The reads since an earlier count.
+fn since(auto: &dyn ReadBackend, before: &BackendStats) -> (u64, u64) {
     let now = auto.stats();
     (now.cache.reads - before.cache.reads, now.device.reads - before.device.reads)
 }
@@ -52,16 +53,16 @@ fn cached_data_comes_from_the_cache_and_cold_data_from_the_device() {
     for round in 0..3 {
         numbered.make_cold();
         let before = auto.stats();
-        (0..20).for_each(|at| numbered.check(&auto, &file, &scattered(64, round * 100 + at)));
-        let (_, device) = since(&auto, &before);
+        (0..20).for_each(|at| numbered.check(&*auto, &file, &scattered(64, round * 100 + at)));
+        let (_, device) = since(&*auto, &before);
         assert_most(device, 20 * 64, "cold reads that the device served");
         numbered.make_cached();
         // Some were cold a moment ago, and are found out by samples.
-        (0..400).for_each(|at| numbered.check(&auto, &file, &scattered(64, at)));
+        (0..400).for_each(|at| numbered.check(&*auto, &file, &scattered(64, at)));
         let before = auto.stats();
-        (0..20).for_each(|at| numbered.check(&auto, &file, &scattered(64, at)));
-        (0..20).for_each(|at| numbered.check(&auto, &file, &scattered(1, at)));
-        let (cache, _) = since(&auto, &before);
+        (0..20).for_each(|at| numbered.check(&*auto, &file, &scattered(64, at)));
+        (0..20).for_each(|at| numbered.check(&*auto, &file, &scattered(1, at)));
+        let (cache, _) = since(&*auto, &before);
         assert_most(cache, 20 * 64 + 20, "cached reads that the page cache served");
     }
 }
@@ -77,8 +78,8 @@ fn a_batch_of_cached_and_cold_ranges_goes_both_ways() {
     numbered.cache_blocks(0..half);
     let before = auto.stats();
     let blocks: Vec<u64> = scattered(4000, 1);
-    blocks.chunks(50).for_each(|batch| numbered.check(&auto, &file, batch));
-    let (cache, device) = since(&auto, &before);
+    blocks.chunks(50).for_each(|batch| numbered.check(&*auto, &file, batch));
+    let (cache, device) = since(&*auto, &before);
     let in_cache = blocks.iter().filter(|block| **block < half).count() as u64;
     assert_eq!(cache + device, 4000);
     assert_most(cache, in_cache, "cached reads that the page cache served");
@@ -91,10 +92,10 @@ fn small_reads_in_a_row_are_read_ahead() {
     let Some((auto, file)) = auto_with(&BackendOptions::default(), numbered.path()) else { return };
     numbered.make_cold();
     // A batch, which switches readahead off.
-    numbered.check(&auto, &file, &scattered(10, 3));
+    numbered.check(&*auto, &file, &scattered(10, 3));
     let before = auto.stats();
-    (1000..1200).for_each(|block| numbered.check(&auto, &file, &[block]));
-    let (cache, _) = since(&auto, &before);
+    (1000..1200).for_each(|block| numbered.check(&*auto, &file, &[block]));
+    let (cache, _) = since(&*auto, &before);
     assert_most(cache, 200, "reads of the stream that the page cache served");
     let ahead = numbered.cached_blocks();
     assert!(ahead > 200, "{ahead} blocks are cached: nothing was read ahead");
@@ -108,10 +109,10 @@ fn second_pass(warmth: Warmth, reread_bytes: Option<u64>) -> Option<(NumberedFil
     numbered.make_cold();
     auto.expect(&[&file], &Expectation { access: Access::Random, reread_bytes }).unwrap();
     let blocks = scattered(FILE_BYTES / BLOCK_BYTES as u64, 5);
-    blocks.chunks(128).for_each(|batch| numbered.check(&auto, &file, batch));
+    blocks.chunks(128).for_each(|batch| numbered.check(&*auto, &file, batch));
     let before = auto.stats();
-    blocks.chunks(128).for_each(|batch| numbered.check(&auto, &file, batch));
-    let (cache, device) = since(&auto, &before);
+    blocks.chunks(128).for_each(|batch| numbered.check(&*auto, &file, batch));
+    let (cache, device) = since(&*auto, &before);
     Some((numbered, cache, device))
 }
 
@@ -124,7 +125,7 @@ fn data_that_comes_again_and_fits_becomes_warm() {
 }
 
 #[test]
-fn other_data_leaves_the_page_cache_as_it_was() {
+fn other_data_does_not_enter_the_page_cache() {
     for (warmth, bytes) in
         [(Warmth::Auto, None), (Warmth::Auto, Some(u64::MAX)), (Warmth::Leave, Some(FILE_BYTES))]
     {
@@ -154,17 +155,17 @@ fn check_as_another_user(numbered: &NumberedFile) {
     let path = Path::new("numbered");
     assert!(cached_pages(path).is_err(), "the kernel says what it has cached after all");
     let Some((auto, file)) = auto_with(&BackendOptions::default(), path) else { return };
-    (0..40).for_each(|at| numbered.check(&auto, &file, &scattered(64, at)));
-    let (cache, device) = since(&auto, &BackendStats::default());
+    (0..40).for_each(|at| numbered.check(&*auto, &file, &scattered(64, at)));
+    let (cache, device) = since(&*auto, &BackendStats::default());
     assert_most(cache, cache + device, "cached reads that the page cache served");
     let text = auto.explain(Some(&file)).unwrap();
     assert!(text.contains("cachestat"), "{text}");
     // Each region is found out to be cold by its first reads.
     numbered.make_cold_unseen();
-    (0..40).for_each(|at| numbered.check(&auto, &file, &scattered(64, 1000 + at)));
+    (0..40).for_each(|at| numbered.check(&*auto, &file, &scattered(64, 1000 + at)));
     let before = auto.stats();
-    (0..40).for_each(|at| numbered.check(&auto, &file, &scattered(64, 2000 + at)));
-    let (_, device) = since(&auto, &before);
+    (0..40).for_each(|at| numbered.check(&*auto, &file, &scattered(64, 2000 + at)));
+    let (_, device) = since(&*auto, &before);
     assert!(device > 0, "nothing was asked of the device");
 }
 
@@ -178,32 +179,36 @@ fn a_deleted_file_is_read_to_its_end() {
     std::fs::remove_file(numbered.path()).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let (auto, file, numbered) = (&auto, &file, &numbered);
+            let (auto, file, numbered) = (&*auto, &file, &numbered);
             scope.spawn(move || {
                 (0..20).for_each(|at| numbered.check(auto, file, &scattered(64, thread + at)));
                 (100..120).for_each(|block| numbered.check(auto, file, &[block]));
             });
         }
     });
-    let (cache, device) = since(&auto, &BackendStats::default());
+    let (cache, device) = since(&*auto, &BackendStats::default());
     assert_eq!((cache, device), (0, 4 * (20 * 64 + 20)));
 }
 
 #[test]
-fn it_says_what_it_does() {
+fn auto_explains_its_choice() {
     let numbered = NumberedFile::new();
     let Some((auto, file)) = auto_with(&BackendOptions::default(), numbered.path()) else { return };
     let text = auto.explain(None).unwrap();
-    let choice = auto.report().choice.name();
+    let report = auto_report(numbered.path(), &BackendOptions::default()).unwrap();
+    let choice = report.choice.name();
     assert!(text.contains("pread") && text.contains(choice), "{text}");
     numbered.make_cached();
     let started = Instant::now();
     while !auto.explain(Some(&file)).unwrap().contains("100 %") {
-        (0..20).for_each(|at| numbered.check(&auto, &file, &scattered(64, at)));
+        (0..20).for_each(|at| numbered.check(&*auto, &file, &scattered(64, at)));
         let text = auto.explain(Some(&file)).unwrap();
         assert!(started.elapsed() < Duration::from_secs(60), "{text}");
     }
-    let kept = AutoBackend::new(&BackendOptions { warmth: Warmth::Keep, ..Default::default() });
+    let kept = open_backend(
+        BackendKind::Auto,
+        &BackendOptions { warmth: Warmth::Keep, ..Default::default() },
+    );
     let kept = kept.unwrap();
     let file = kept.open(numbered.path()).unwrap();
     assert!(kept.explain(Some(&file)).unwrap().contains("stays in the page cache"));

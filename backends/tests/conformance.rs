@@ -18,8 +18,7 @@ conformance::suite! {
     mod tokio_uring = subjects::of(BackendKind::TokioUring);
     mod memory = subjects::of(BackendKind::Memory);
     mod auto = subjects::of(BackendKind::Auto);
-    mod auto_with_a_profile = subjects::auto_with_a_profile();
-    mod pread_recorded = subjects::pread_recorded();
+    mod auto_with_advice = subjects::auto_with_advice();
 }
 
 /// A slip in the variable would require nothing.

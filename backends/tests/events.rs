@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::numbered::NumberedFile;
-use ringmain_backends::{AutoBackend, BackendOptions, Expectation, ReadBackend};
+use ringmain_backends::{BackendKind, BackendOptions, Expectation, open_backend};
 
 /// Counts events, as any subscriber of `tracing` may.
 struct Counting(Arc<AtomicUsize>);
@@ -42,7 +42,7 @@ fn choices_are_events() {
     tracing::subscriber::with_default(Counting(Arc::clone(&events)), || {
         let numbered = NumberedFile::new();
         let count = || events.load(Ordering::Relaxed);
-        let auto = AutoBackend::new(&BackendOptions::default()).unwrap();
+        let auto = open_backend(BackendKind::Auto, &BackendOptions::default()).unwrap();
         let after_choice = count();
         assert!(after_choice > 0, "the choice of the backends");
         let file = auto.open(numbered.path()).unwrap();
@@ -50,7 +50,7 @@ fn choices_are_events() {
         auto.expect(&[&file], &Expectation::default()).unwrap();
         let after_expect = count();
         assert!(after_expect > after_open, "what is expected");
-        numbered.check(&auto, &file, &[3, 1000, 20]);
+        numbered.check(&*auto, &file, &[3, 1000, 20]);
         assert!(count() > after_expect, "the ways of a batch");
     });
 }

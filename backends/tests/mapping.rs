@@ -21,7 +21,7 @@ use tempfile::TempDir;
 const FILE_BYTES: usize = 64 << 10;
 /// A place in a page of its own, far from the end that a truncation leaves.
 const LOST: usize = 40_000;
-/// What a handler that a program has installed exits with.
+/// The exit code of a handler that a program has installed.
 const OTHER_HANDLER: i32 = 42;
 
 /// How a process ended.
@@ -97,8 +97,8 @@ fn mapped(backend: &dyn ReadBackend, path: &Path) -> MappedRange {
     backend.map(&file, 0..FILE_BYTES as u64).unwrap().unwrap()
 }
 
-/// Lost bytes of a model were read as zeros, and only a question that programs need not ask told
-/// so. The process ends instead, as every program with a mapping does.
+/// Lost bytes of a model were read as zeros, and only a check that programs may omit showed so. The
+/// process ends instead, as every program with a mapping does.
 #[test]
 fn a_slice_never_shows_zeros_for_a_lost_page() {
     in_child("a_slice_never_shows_zeros_for_a_lost_page", || {

@@ -1,4 +1,4 @@
-//! What batches through the page cache bring into it.
+//! Which pages a batch brings into the page cache.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // a test may
 
@@ -20,7 +20,7 @@ fn a_cold_batch_brings_in_its_own_pages_only() {
         let options = BackendOptions { access, ..BackendOptions::default() };
         let backend = open_backend(kind, &options).unwrap();
         let file = backend.open(numbered.path()).unwrap();
-        // What is mapped cannot be dropped.
+        // Mapped pages cannot be dropped.
         backend.release(&file, 0..FILE_BYTES).unwrap();
         numbered.make_cold();
         numbered.check(&*backend, &file, &blocks);

@@ -16,7 +16,8 @@ use ringmain_backends::{
 #[derive(Clone, Debug)]
 struct Draw {
     file: prop::sample::Index,
-    /// In thousandths of the file, a little past its end too; then so many bytes further.
+    /// The offset in thousandths of the file, also a little past its end, and the bytes to add to
+    /// it.
     offset_permille: u64,
     offset_bytes: u64,
     len: usize,
@@ -104,7 +105,7 @@ fn bounds() -> impl Strategy<Value = Bounds> {
     )
 }
 
-/// What a batch gives: the bytes of all reads, or what the error says.
+/// The outcome of a batch: the bytes of all reads, or the error.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Bytes(Vec<Vec<u8>>),

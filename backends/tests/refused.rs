@@ -1,4 +1,5 @@
-//! What a container or a small limit takes away: the caller still reads, or is told why not.
+//! Restrictions by a container or a small limit: the caller still reads, or gets an error that says
+//! why not.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
@@ -12,10 +13,10 @@ use std::sync::atomic::Ordering;
 use common::give_up::give_up_root;
 use ringmain_backends::conformance::child::{child_dir, in_child};
 use ringmain_backends::fault::Faults;
-use ringmain_backends::probe::drop_cached;
+use ringmain_backends::probe::{auto_report, drop_cached};
 use ringmain_backends::{
-    AutoBackend, BackendKind, BackendOptions, Error, ProfileSource, Read, ReadBackend,
-    ReadBackendExt, open_backend,
+    Advice, AdvisedBackend, BackendKind, BackendOptions, Error, Read, ReadBackend, ReadBackendExt,
+    open_backend,
 };
 
 /// As container runtimes do by default.
@@ -95,18 +96,18 @@ fn auto_reads_without_io_uring_and_says_why() {
         let could_have_it = is_available(BackendKind::Uring);
         let (_dir, contents) = file_for_nobody();
         refuse_io_uring();
-        let auto = AutoBackend::new(&BackendOptions::default()).unwrap();
-        check_reads(&auto, &contents);
-        let report = auto.report_for(Path::new("data")).unwrap();
+        let auto = open_backend(BackendKind::Auto, &BackendOptions::default()).unwrap();
+        check_reads(&*auto, &contents);
+        let report = auto_report(Path::new("data"), &BackendOptions::default()).unwrap();
         assert_ne!(report.choice, BackendKind::Uring);
-        let rejected = report.rejected.iter().find(|it| it.backend == BackendKind::Uring);
+        let rejected = report.rejected.iter().find(|it| it.what == BackendKind::Uring.name());
         let reason = &rejected.unwrap_or_else(|| panic!("{report:?}")).reason;
         if could_have_it {
             assert!(names_the_cause(reason), "{reason}");
             assert!(names_the_cause(&report.reason), "{report:?}");
         }
         let lost = auto.capabilities().degradations;
-        assert!(lost.iter().any(|it| it.feature == "uring" && it.reason == *reason), "{lost:?}");
+        assert!(lost.iter().any(|it| it.what == "uring" && it.reason == *reason), "{lost:?}");
     });
 }
 
@@ -118,18 +119,17 @@ fn auto_reads_where_direct_reads_are_refused_after_open() {
     let paths = [0, 1, 2].map(|at| dir.path().join(format!("data-{at}")));
     for path in &paths {
         std::fs::write(path, &contents).unwrap();
-        // What is in the page cache is not asked of the device.
+        // Cached data would not be read from the device.
         let file = std::fs::File::open(path).unwrap();
         file.sync_all().unwrap();
         drop_cached(&file, 0..100_000).unwrap();
     }
     let faults = Arc::new(Faults { refuses_direct: true, ..Faults::default() });
-    let options = BackendOptions { faults: Some(Arc::clone(&faults)), ..BackendOptions::default() };
-    let auto = AutoBackend::new(&options).unwrap();
+    let auto =
+        faults.below(|| open_backend(BackendKind::Auto, &BackendOptions::default()).unwrap());
     let files = paths.each_ref().map(|path| auto.open(path).unwrap());
     if files[0].alignment().block() == 1 {
-        let choice = auto.report().choice;
-        return common::say(&format!("{choice}: nothing is read past the page cache here"));
+        return common::say("auto: nothing is read past the page cache here");
     }
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -159,24 +159,26 @@ fn auto_reads_where_direct_reads_are_refused_after_open() {
     assert_eq!(faults.injected.load(Ordering::Relaxed), injected);
 }
 
-/// The profile's backend reads until its filesystem refuses; then `pread` does.
+/// The backend that was advised reads until the filesystem refuses; then `pread` does.
 #[test]
-fn a_profile_gives_way_where_direct_reads_are_refused_after_open() {
+fn advice_gives_way_where_direct_reads_are_refused_after_open() {
     let dir = tempfile::tempdir().unwrap();
     let contents: Vec<u8> = (0..100_000u32).map(|i| (i * 7 % 251) as u8).collect();
-    let (path, profile) = (dir.path().join("data"), dir.path().join("profile.toml"));
+    let path = dir.path().join("data");
     std::fs::write(&path, &contents).unwrap();
-    std::fs::write(&profile, "version = 1\nbackend = \"direct\"\n").unwrap();
     let faults = Arc::new(Faults { refuses_direct: true, ..Faults::default() });
-    let options = BackendOptions {
-        faults: Some(Arc::clone(&faults)),
-        profile: ProfileSource::File(profile),
-        ..BackendOptions::default()
+    let advised = AdvisedBackend {
+        kind: BackendKind::Direct,
+        options: Box::default(),
+        measured_on: None,
+        reason: "direct".into(),
     };
-    let auto = AutoBackend::new(&options).unwrap();
+    let advice = Some(Advice { path: "profile.toml".into(), backend: Ok(advised) });
+    let options = BackendOptions { advice, ..BackendOptions::default() };
+    let auto = faults.below(|| open_backend(BackendKind::Auto, &options).unwrap());
     let file = auto.open(&path).unwrap();
     if file.alignment().block() == 1 {
-        return eprintln!("{}: nothing is read past the page cache here", auto.report().choice);
+        return common::say("auto: nothing is read past the page cache here");
     }
     assert!(auto.read_to_vec(&file, 5, 1000).unwrap() == contents[5..1005]);
     assert!(auto.gather(&file, &[9..700, 50_000..51_000]).unwrap().len() == 1691);
@@ -202,10 +204,13 @@ fn uring_by_name_says_the_cause_and_the_way_out() {
             };
             assert_eq!(*backend, kind);
             assert!(names_the_cause(reason), "{reason}");
-            // Who may have refused it, and what works without.
+            // The cause of the refusal, and a way without io_uring.
             let suspects = ["seccomp", "io_uring_disabled", "container"];
             assert!(suspects.iter().any(|it| error.to_string().contains(it)), "{error}");
-            assert!(way_out.contains("auto") || way_out.contains("direct"), "{way_out}");
+            assert!(
+                way_out.contains("seccomp") && error.to_string().ends_with("or use `auto`"),
+                "{error}"
+            );
         }
     });
 }
@@ -277,8 +282,8 @@ fn backend_degradations() -> usize {
 }
 
 #[test]
-fn no_locked_memory_at_all_is_told() {
-    in_child("no_locked_memory_at_all_is_told", || {
+fn no_locked_memory_at_all_is_reported() {
+    in_child("no_locked_memory_at_all_is_reported", || {
         if !is_available(BackendKind::Uring) {
             return;
         }
@@ -293,7 +298,7 @@ fn no_locked_memory_at_all_is_told() {
                 assert!(error.to_string().contains("RLIMIT_MEMLOCK"), "{error}");
             }
         }
-        let auto = AutoBackend::new(&BackendOptions::default()).unwrap();
-        check_reads(&auto, &contents);
+        let auto = open_backend(BackendKind::Auto, &BackendOptions::default()).unwrap();
+        check_reads(&*auto, &contents);
     });
 }

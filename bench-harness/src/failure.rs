@@ -1,27 +1,27 @@
-//! Why a command could not do its work, and what the user sees of it.
+//! The errors of the commands, their messages and exit codes.
 
 use std::error::Error;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::export::histogram::HistogramError;
+use crate::result::histogram::HistogramError;
 
-/// A command's failure.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
     Backend(#[from] ringmain_backends::Error),
 
-    /// The backend did not come up: said together with what it was wanted for.
+    /// The backend could not be opened; the message names the file it was needed for.
     #[error("cannot read {} from offset {offset}: {source}", path.display())]
-    NoBackend { path: PathBuf, offset: u64, source: ringmain_backends::Error },
+    NoBackend { path: PathBuf, offset: u64, source: Box<ringmain::Error> },
 
     #[error("offset {offset} is past the end of {}: it has {file_len} bytes", path.display())]
     OffsetPastEnd { path: PathBuf, offset: u64, file_len: u64 },
 
     #[error(
-        "cannot make a small file to try reads with, neither in {} ({source}) nor in {} \
-         ({temporary_source}), and no file in {} can be read; name one that can: \
+        "cannot create a small file to try reads with, neither in {} ({source}) nor in {} \
+         ({temporary_source}), and no file in {} can be read; name a readable file: \
          `ringmain probe FILE`", dir.display(), temporary.display(), dir.display()
     )]
     NothingToProbe {
@@ -37,14 +37,19 @@ pub(crate) enum Failure {
     )]
     Scratch { dir: PathBuf, source: io::Error },
 
-    /// What was asked makes no sense, or cannot be had: exit code 2.
+    /// The request makes no sense or cannot be carried out: exit code 2.
     #[error("{message}")]
     Usage { message: String },
+
+    /// The data has too few blocks for one operation of a workload. Exit code 2 if the user named that
+    /// workload; otherwise the workload is left out.
+    #[error("{message}")]
+    TooSmall { message: String },
 
     #[error("{}: {message}", path.display())]
     Plan { path: PathBuf, message: String },
 
-    /// An access pattern with a mistake in it, or one that cannot be replayed here.
+    /// A trace that has a mistake or cannot be replayed here.
     #[error("{}: {message}", path.display())]
     Trace { path: PathBuf, message: String },
 
@@ -73,7 +78,7 @@ pub(crate) enum Failure {
     #[error("cannot start {what}: {source}")]
     Child { what: String, source: io::Error },
 
-    /// A child that was to measure or verify ended without an answer.
+    /// A child process that should have measured or verified ended without an answer.
     #[error("{message}")]
     Worker { message: String, is_killed: bool },
 
@@ -92,8 +97,9 @@ pub(crate) enum Failure {
     #[error("interrupted")]
     Interrupted,
 
-    #[error("not one cell counts; the warnings say why")]
-    NothingValid,
+    /// Some cells of a run are invalid: exit code 1.
+    #[error("{}; the warnings say why", invalid_cells(*invalid, *all))]
+    InvalidCells { invalid: usize, all: usize },
 
     #[error("cannot start a reader thread: {0}")]
     Thread(#[source] io::Error),
@@ -106,36 +112,51 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// 2 for what the user can put right in the command line, the plan or the files named in it.
+    /// Returns 2 for errors that the user can correct in the command line, the plan or the files that
+    /// they name.
     fn code(&self) -> u8 {
         match self {
-            Self::Usage { .. } | Self::Plan { .. } | Self::Trace { .. } => 2,
-            Self::Run { .. } | Self::Histogram(_) | Self::ReadFile { .. } => 2,
+            Self::Usage { .. } | Self::TooSmall { .. } | Self::Plan { .. } => 2,
+            Self::Trace { .. } | Self::Run { .. } | Self::Histogram(_) => 2,
+            Self::ReadFile { .. } | Self::Engine(ringmain::Error::InvalidOption { .. }) => 2,
+            Self::Engine(error) if error.is_not_found() => 2,
+            Self::Backend(ringmain_backends::Error::Open { source, .. })
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                2
+            }
             Self::Interrupted => 130,
             _ => 1,
         }
     }
 
-    /// Whoever read our output has seen enough (`| head`): nothing went wrong.
+    /// Returns whether the reader of standard output is gone, as with `| head`: that is no error.
     fn is_reader_gone(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
-/// Says on standard error what went wrong, if anything.
+fn invalid_cells(invalid: usize, all: usize) -> String {
+    match invalid == all {
+        true => "all cells are invalid".into(),
+        false => format!("{invalid} of {all} cells are invalid"),
+    }
+}
+
+/// Prints the error, if there is one, and returns the exit code.
 pub(crate) fn exit_code(outcome: Result<(), Failure>) -> u8 {
     match outcome {
         Ok(()) => 0,
         Err(failure) if failure.is_reader_gone() => 0,
         Err(failure) => {
-            // With standard error closed too there is nobody left to tell; the code still does.
+            // If standard error is closed as well, the exit code remains.
             let _ = writeln!(io::stderr(), "error: {}", with_causes(&failure));
             failure.code()
         }
     }
 }
 
-/// The message, and below it every cause that it does not tell already.
+/// Returns the message, and below it every cause that the message does not contain.
 fn with_causes(failure: &dyn Error) -> String {
     let mut text = failure.to_string();
     let mut cause = failure.source();
@@ -161,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_once() {
+    fn each_cause_is_printed_once() {
         let disk = Link { message: "disk on fire", source: None };
         let read = Link { message: "read failed: disk on fire", source: Some(disk.into()) };
         let load = Link { message: "no weights", source: Some(read.into()) };
@@ -169,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_gone_reader_of_the_output_is_quiet() {
+    fn only_a_closed_output_is_no_error() {
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         assert!(Failure::Output(gone()).is_reader_gone());
         assert!(!Failure::Thread(gone()).is_reader_gone());

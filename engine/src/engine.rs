@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use ringmain_backends::{
     Access, BackendKind, BackendOptions, BufferPool, CachePolicy, Capabilities, FileHandle,
-    MeteredBackend, PageSize, PoolOptions, ProfileSource, ReadBackend, Recording, RecordingBackend,
-    Residency, Warmth, WhenSpent, open_backend,
+    MeteredBackend, PageSize, PoolOptions, ReadBackend, Residency, Warmth, WhenSpent, open_backend,
 };
 
 use crate::array::layout::Layout;
 use crate::array::view::ArrayFile;
 use crate::memory::Reserve;
-use crate::{ContiguousMemmap, DType, EngineStats, Error, Result};
+use crate::record::RecordingBackend;
+use crate::{ContiguousMemmap, DType, EngineStats, Error, ProfileSource, Recording, Result};
 
 /// Reads files through one backend, within one memory limit. An engine is cheap to clone; clones
 /// share both.
@@ -229,12 +229,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Sets all other options of a backend. The memory limit of the builder stays, and so does its
-    /// profile unless the options name one.
+    /// Sets all other options of a backend. The memory limit and the profile of the builder stay.
     pub fn options(mut self, options: BackendOptions) -> Self {
-        if options.profile != ProfileSource::Off {
-            self.profile = options.profile.clone();
-        }
         self.options = options;
         self
     }
@@ -257,10 +253,9 @@ impl EngineBuilder {
         let pool = new_pool(memory_limit_bytes - memory_limit_bytes / 2)?;
         let small = small_bytes.map(new_pool).transpose()?;
         let reserve = Reserve::new(pool.clone());
-        self.options.profile = self.profile;
         let backend = match self.backend {
             Some(backend) => backend,
-            None => open_backend(self.kind, &self.options)?,
+            None => open_backend(self.kind, &self.profile.advise(self.options))?,
         };
         let meter = Arc::new(MeteredBackend::new(backend));
         let (backend, recording) = (Arc::clone(&meter) as _, None);
@@ -551,7 +546,7 @@ impl fmt::Display for Description {
             write!(f, "; {choice}")?;
         }
         for lacking in degradations {
-            write!(f, "; without {}: {}", lacking.feature, lacking.reason)?;
+            write!(f, "; without {}: {}", lacking.what, lacking.reason)?;
         }
         Ok(())
     }

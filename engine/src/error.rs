@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "beton")]
 use crate::beton::BetonDamage;
 use crate::shards::ShardDamage;
-use crate::steady::FileChange;
+use crate::steady::SteadyChange;
 #[cfg(feature = "safetensors")]
 use crate::weights::WeightsDamage;
 
@@ -544,9 +544,9 @@ impl Error {
     }
 
     /// Returns the error for a change of a file since it was opened.
-    pub(crate) fn changed(path: &Path, change: FileChange) -> Self {
+    pub(crate) fn changed(path: &Path, change: SteadyChange) -> Self {
         match change {
-            FileChange::Unknown(cause) => {
+            SteadyChange::Unknown(cause) => {
                 Self::io(path, "checking whether the file changed", cause)
             }
             change => Self::Changed { path: path.to_owned(), what: change.participle() },

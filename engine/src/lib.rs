@@ -32,7 +32,7 @@
 //! `uring`, `direct` and `tokio-uring` add the backends of those names on Linux. `ndarray` adds
 //! [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards) batches. `serde` makes the
 //! states of sources serializable. `beton` adds FFCV's datasets, `jpeg` decodes their images, and
-//! `safetensors` adds weights.
+//! `safetensors` adds weights. `conformance` adds the tests for backends of your own.
 #![forbid(unsafe_code)]
 
 mod array;
@@ -46,6 +46,8 @@ pub mod fuzzing;
 mod memory;
 #[cfg(all(test, feature = "beton", feature = "safetensors"))]
 mod messages;
+mod profile;
+mod record;
 pub mod shards;
 mod stats;
 mod steady;
@@ -61,11 +63,18 @@ pub use array::selection::{Select, Selected};
 pub use array::view::ContiguousMemmap;
 pub use engine::{Description, Engine, EngineBuilder};
 pub use error::{Damage, Error, Item, Result};
+pub use profile::{Profile, ProfileError, ProfileSource, probe};
+pub use record::{Recording, RecordingStatus};
 pub use stats::EngineStats;
 
 /// The backends below the engine: the trait, its implementations, and their errors.
 pub use ringmain_backends as backends;
 pub use ringmain_backends::{
     Access, BackendKind, BackendOptions, Buffer, BufferPool, CachePolicy, Capabilities, PageSize,
-    ReadBackend, Recording, RecordingStatus, Residency, Unchanging, Warmth,
+    ReadBackend, Residency, Unchanging, Warmth,
 };
+
+/// The examples of the project's README, which are compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

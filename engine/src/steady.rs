@@ -7,18 +7,21 @@
 use std::io;
 use std::ops::Deref;
 
-use ringmain_backends::{FileHandle, FileStamp};
+use ringmain_backends::{Error, FileChange, FileHandle, FileVersion};
+
+use crate::Engine;
 
 /// An open file, and its version when it was opened.
 #[derive(Debug)]
 pub(crate) struct SteadyFile {
+    engine: Engine,
     file: FileHandle,
-    stamp: FileStamp,
+    version: FileVersion,
 }
 
 /// A change of a file since it was opened.
 #[derive(Debug)]
-pub(crate) enum FileChange {
+pub(crate) enum SteadyChange {
     Removed,
     Replaced,
     /// The file is shorter now.
@@ -27,11 +30,11 @@ pub(crate) enum FileChange {
     },
     /// The file was written to, and may have grown.
     Written,
-    /// The file cannot be checked.
+    /// The backend cannot check the file.
     Unknown(io::Error),
 }
 
-impl FileChange {
+impl SteadyChange {
     /// Returns the word for the message "was … after it was opened".
     pub(crate) fn participle(&self) -> &'static str {
         match self {
@@ -43,27 +46,32 @@ impl FileChange {
     }
 }
 
+impl From<FileChange> for SteadyChange {
+    fn from(change: FileChange) -> Self {
+        match change {
+            FileChange::Replaced => Self::Replaced,
+            FileChange::Truncated { len } => Self::Truncated { len },
+            FileChange::Written => Self::Written,
+        }
+    }
+}
+
 impl SteadyFile {
     /// Records the current version of the file.
-    pub(crate) fn new(file: FileHandle) -> Result<Self, FileChange> {
-        let stamp = stamp(&file)?;
-        if stamp.is_same_file { Ok(Self { file, stamp }) } else { Err(FileChange::Replaced) }
+    pub(crate) fn new(engine: &Engine, file: FileHandle) -> Result<Self, SteadyChange> {
+        let version = version(engine, &file)?;
+        Ok(Self { engine: engine.clone(), file, version })
     }
 
     /// Returns the length that the file had when it was opened.
     pub(crate) fn len(&self) -> u64 {
-        self.stamp.len
+        self.version.len()
     }
 
     /// Returns an error if the file changed since it was opened.
-    pub(crate) fn check(&self) -> Result<(), FileChange> {
-        let now = stamp(&self.file)?;
-        match now {
-            _ if now == self.stamp => Ok(()),
-            _ if !now.is_same_file => Err(FileChange::Replaced),
-            _ if now.len < self.stamp.len => Err(FileChange::Truncated { len: now.len }),
-            _ => Err(FileChange::Written),
-        }
+    pub(crate) fn check(&self) -> Result<(), SteadyChange> {
+        let now = version(&self.engine, &self.file)?;
+        now.change_since(&self.version).map_or(Ok(()), |change| Err(change.into()))
     }
 }
 
@@ -75,9 +83,10 @@ impl Deref for SteadyFile {
     }
 }
 
-fn stamp(file: &FileHandle) -> Result<FileStamp, FileChange> {
-    file.stamp().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => FileChange::Removed,
-        _ => FileChange::Unknown(error),
+fn version(engine: &Engine, file: &FileHandle) -> Result<FileVersion, SteadyChange> {
+    engine.backend().version(file).map_err(|error| match &error {
+        Error::Replaced { .. } => SteadyChange::Replaced,
+        error if error.is_not_found() => SteadyChange::Removed,
+        _ => SteadyChange::Unknown(error.into()),
     })
 }

@@ -11,8 +11,7 @@ use std::sync::atomic::Ordering;
 
 use ringmain::backends::{self, fault::Faults};
 use ringmain::{
-    BackendKind, BackendOptions, ContiguousMemmap, Engine, Error, Index, Kind, MemmapArrayInfo,
-    Result, Select,
+    BackendKind, ContiguousMemmap, Engine, Error, Index, Kind, MemmapArrayInfo, Result, Select,
 };
 use tempfile::TempDir;
 
@@ -30,9 +29,7 @@ impl Counted {
         let path = dir.path().join("bytes");
         std::fs::write(&path, (0..60).collect::<Vec<u8>>()).unwrap();
         let faults = Arc::new(Faults::default());
-        let options =
-            BackendOptions { faults: Some(Arc::clone(&faults)), ..BackendOptions::default() };
-        let engine = Engine::builder().backend(BackendKind::Pread).options(options).build();
+        let engine = faults.below(|| Engine::builder().backend(BackendKind::Pread).build());
         Self { _dir: dir, path, engine: engine.unwrap(), faults }
     }
 

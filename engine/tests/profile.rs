@@ -7,7 +7,7 @@ mod support;
 
 use std::fs;
 
-use ringmain::{BackendOptions, Engine, Kind};
+use ringmain::{BackendKind, BackendOptions, Engine, Kind, Profile};
 
 /// Returns the description of the engine after it read a file.
 fn description(builder: ringmain::EngineBuilder) -> String {
@@ -39,11 +39,41 @@ fn the_description_names_the_profile_in_use() {
 }
 
 #[test]
-fn a_broken_profile_is_reported_and_nothing_fails() {
+fn a_profile_that_cannot_be_used_is_named_and_nothing_fails() {
     let dir = support::temp_dir();
     let path = dir.path().join("profile.toml");
-    fs::write(&path, "version = 1\nbackend = \"tape\"\n").unwrap();
+    let expect = |part: &str| {
+        let text = description(Engine::builder().profile(&path));
+        let named = format!("without profile: {}: ", path.display());
+        assert!(text.contains(&named) && text.contains(part), "{part}: {text}");
+    };
+    expect("cannot be read");
+    let cases: [(&[u8], &str); 6] = [
+        (b"", "missing"),
+        (b"\0\x01", "line 1"),
+        (b"version = 9", "9 is not known"),
+        (b"version = 1\nbackend = \"tape\"\n", "line 2: `backend`"),
+        (&[b'#'; 1 << 20], "no profile"),
+        (b"version = 1\nbackend = \"\xFF\"", "UTF-8"),
+    ];
+    for (bytes, part) in cases {
+        fs::write(&path, bytes).unwrap();
+        expect(part);
+    }
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    expect("cannot be read");
+}
+
+#[test]
+fn a_profile_for_a_filesystem_that_is_gone_is_not_used() {
+    let dir = support::temp_dir();
+    let path = dir.path().join("profile.toml");
+    let profile = Profile {
+        measured_on: Some(dir.path().join("unmounted")),
+        ..Profile::new(BackendKind::Mmap)
+    };
+    profile.save(&path).unwrap();
     let text = description(Engine::builder().profile(&path));
-    let told = format!("without profile: {}: line 2: `backend`", path.display());
-    assert!(text.contains(&told), "{text}");
+    assert!(text.contains("without profile") && text.contains("unmounted"), "{text}");
 }

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringmain::backends::Profile;
+use ringmain::Profile;
 
 fuzz_target!(|text: &str| {
     let Ok(profile) = Profile::parse(text) else { return };

@@ -275,7 +275,7 @@ pub(crate) fn probe(py: Python<'_>, path: Option<PathBuf>) -> Result<Bound<'_, P
         Some(path) => path,
         None => py.import("ringmain")?.getattr("__file__")?.extract()?,
     };
-    let found = detached(py, || ringmain::backends::probe::probe(&path))?;
+    let found = detached(py, || ringmain::probe(&path))?;
     let text = serde_json::to_string(&found).map_err(|error| Failure::value(error.to_string()))?;
     Ok(py.import("json")?.call_method1("loads", (text,))?)
 }

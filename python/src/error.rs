@@ -90,9 +90,7 @@ impl From<backends::Error> for Failure {
 fn from_backend(error: &backends::Error, message: String, path: Option<&Path>) -> Failure {
     use backends::Error as E;
     match error {
-        E::Open { source, .. } | E::Read { source, .. } | E::Record { source, .. } => {
-            Failure::io(source, message, path)
-        }
+        E::Open { source, .. } | E::Read { source, .. } => Failure::io(source, message, path),
         E::NotAFile { what, .. } => {
             let errno = if *what == "directory" { libc::EISDIR } else { libc::EINVAL };
             Failure::os(errno, message, path)

@@ -3,7 +3,7 @@
 use numpy::{PyArrayDescrMethods, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use ringmain::backends::ReadBackendExt;
+use ringmain::backends::{Placement, ReadBackendExt};
 use ringmain::{Buffer, ContiguousMemmap};
 
 use crate::array::{self, POOLED_BYTES_MIN};
@@ -66,35 +66,31 @@ impl View {
     /// multiple of `align`.
     fn read_buffer(&self, py: Python<'_>, align: usize) -> Result<Buffer> {
         let (backend, file) = (self.array.engine().backend(), self.array.file());
-        let (mut buffer, start) = detached(py, || -> Result<_> {
-            let (mut buffer, start) = self.buffer_for(align)?;
+        let (mut buffer, placement) = detached(py, || -> Result<_> {
+            let (mut buffer, placement) = self.buffer_for(align)?;
             let first = buffer.len().min(PART_BYTES);
-            backend.read_exact_at(file, start, &mut buffer[..first])?;
-            Ok((buffer, start))
+            backend.read_exact_at(file, placement.blocks().start, &mut buffer[..first])?;
+            Ok((buffer, placement))
         })?;
         if buffer.len() > PART_BYTES {
             py.check_signals()?;
-            self.read_range(py, start + PART_BYTES as u64, &mut buffer[PART_BYTES..])?;
+            let rest_at = placement.blocks().start + PART_BYTES as u64;
+            self.read_range(py, rest_at, &mut buffer[PART_BYTES..])?;
         }
-        let lead = (self.array.offset() - start) as usize;
-        buffer.narrow(lead..lead + self.array.nbytes());
+        buffer.narrow(placement.in_buffer());
         Ok(buffer)
     }
 
-    /// Memory for all elements, and where in the file to read it from. Whole blocks are not copied
-    /// on their way from the device. They lie in memory as they do in the file, so elements that
-    /// are unaligned there would be unaligned here.
-    fn buffer_for(&self, align: usize) -> Result<(Buffer, u64)> {
+    /// Memory for all elements, and which bytes of the file to read into it: whole blocks are not
+    /// copied on their way from the device.
+    fn buffer_for(&self, align: usize) -> Result<(Buffer, Placement)> {
         let (engine, file) = (self.array.engine(), self.array.file());
         let (offset, len) = (self.array.offset(), self.array.nbytes());
-        let end = offset + len as u64;
-        let block = file.alignment().block() as u64;
-        let is_whole_blocks = offset.is_multiple_of(block) && end.is_multiple_of(block);
-        if is_whole_blocks || !offset.is_multiple_of(align.max(1) as u64) {
-            return Ok((array::take(engine.pool(), len)?, offset));
-        }
-        let blocks = file.blocks_around(offset..end, engine.backend().len(file)?);
-        Ok((array::take(engine.pool(), (blocks.end - blocks.start) as usize)?, blocks.start))
+        let (end, alignment) = (offset + len as u64, file.alignment());
+        let is_cut = end.is_multiple_of(alignment.block() as u64);
+        let file_len = if is_cut { end } else { engine.backend().len(file)? };
+        let placement = alignment.place(offset..end, align, file_len);
+        Ok((array::take(engine.pool(), placement.buffer_bytes())?, placement))
     }
 }
 

@@ -18,7 +18,7 @@ from page_cache import make_cold, make_warm
 
 BATCH = 256
 ROUNDS = 5
-BACKENDS = ["uring", "pread", "mmap"]
+BACKENDS = ["auto", "uring", "pread", "mmap"]
 
 
 def ffcv_epoch(path, state):

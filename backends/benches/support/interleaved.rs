@@ -1,4 +1,4 @@
-//! What the comparisons share: a file of noise, cold when it should be, and two sides that take
+//! Shared by the comparisons: a file of noise, cold when it should be, and two sides that take
 //! turns.
 
 use std::fs::File;
@@ -85,7 +85,7 @@ impl Bench {
         }
         let mut rows: Vec<(f64, f64)> = Vec::new();
         for round in 0..self.rounds {
-            // Whoever goes second may profit from the first: take turns.
+            // The second side may profit from the first, so they take turns.
             let row = if round % 2 == 0 {
                 let first = ours();
                 (first, theirs())

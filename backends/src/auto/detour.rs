@@ -1,16 +1,16 @@
-//! What to do about a file that cannot be read the way it was sent.
+//! Another way for a file that cannot be read the way it was sent.
 
 use std::io;
 
 use super::AutoBackend;
 use crate::stats::Count;
 use crate::trace::event;
-use crate::{BackendKind, Degradation, Error, Read, sys};
+use crate::{BackendKind, Error, Lacking, Read, sys};
 
 impl AutoBackend {
-    /// Has files read through the page cache from now on if the error says that their filesystem
-    /// refuses direct reads; false if it says anything else. The other files of the batch on that
-    /// filesystem move too, so that a batch over many files is not refused once for each.
+    /// If the error says that the filesystem refuses direct reads, its files are read through the
+    /// page cache from now on. Returns false for any other error. The other files of the batch on
+    /// that filesystem move too, so that a batch over many files is not refused once for each.
     pub(super) fn leave_device(&self, error: &Error, reads: &[Read<'_>]) -> bool {
         let Error::Read { backend, index, source, .. } = error else { return false };
         let Some(refused) = reads.get(*index).map(Read::file) else { return false };
@@ -28,12 +28,12 @@ impl AutoBackend {
         let reason = format!("{path} is read with `pread`, because its reads fail: {source}");
         // Only the first one is kept.
         event!(warn, %path, error = %source, "direct reads are refused: reading with pread");
-        let _kept = self.refusal.get().set(Degradation { feature: backend.name(), reason });
+        let _kept = self.refusal.get().set(Lacking { what: backend.name(), reason });
         true
     }
 
-    /// Has a file read from the device from now on if the error says that it cannot be opened for
-    /// reads through the page cache; false if it says anything else. A file that was deleted or
+    /// If the error says that a file cannot be opened for reads through the page cache, it is read
+    /// from the device from now on. Returns false for any other error. A file that was deleted or
     /// replaced since `open` may still be open for the device.
     pub(super) fn leave_cache(&self, error: &Error, reads: &[Read<'_>]) -> bool {
         let lost = match error {
@@ -49,8 +49,8 @@ impl AutoBackend {
     }
 }
 
-/// What the kernel answers where it can open a file for direct reads, but not read it: `EINVAL` or
-/// `EOPNOTSUPP`. Reads are aligned as the filesystem asks, so their own form is not at fault.
+/// Whether the kernel can open a file for direct reads, but not read it: `EINVAL` or `EOPNOTSUPP`.
+/// Reads are aligned as the filesystem asks, so their form is not the cause.
 fn is_refusal(source: &io::Error) -> bool {
     matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
@@ -60,8 +60,8 @@ fn is_lost(source: &io::Error) -> bool {
     matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
-/// Whether a file could not be opened for reads through the page cache for want of a descriptor. It
-/// may be open for the device.
+/// Whether a file could not be opened for reads through the page cache because there are no
+/// descriptors left. It may be open for the device.
 pub(super) fn lacks_descriptors(error: &Error) -> bool {
     let Error::Read { backend: BackendKind::Pread, source, .. } = error else { return false };
     matches!(sys::errno_name(source), Some("EMFILE" | "ENFILE"))

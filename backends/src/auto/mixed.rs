@@ -15,12 +15,12 @@ impl AutoBackend {
     /// A batch that goes several ways. After a failure only earlier reads of the batch matter,
     /// because the first failure is the one to report.
     pub(super) fn read_mixed(&self, reads: &mut [Read<'_>], ways: &[Way]) -> Result<()> {
-        let mut profiled = Group::default();
-        let mut device = Group::default();
-        let mut cached = Group::default();
+        let mut advised = WayGroup::default();
+        let mut device = WayGroup::default();
+        let mut cached = WayGroup::default();
         for (index, (read, way)) in reads.iter_mut().zip(ways).enumerate() {
             let group = match way {
-                Way::Profiled => &mut profiled,
+                Way::Advised => &mut advised,
                 Way::Device => &mut device,
                 Way::Cache | Way::Bring => &mut cached,
             };
@@ -46,9 +46,9 @@ impl AutoBackend {
             failure = outcome.err().map(|error| device.in_batch(error));
         }
         while copy_some() {}
-        if !profiled.reads.is_empty() {
-            let outcome = self.profiled().read_batch(&mut profiled.reads);
-            failure = first_of(failure, outcome.err().map(|error| profiled.in_batch(error)));
+        if !advised.reads.is_empty() {
+            let outcome = self.advised().read_batch(&mut advised.reads);
+            failure = first_of(failure, outcome.err().map(|error| advised.in_batch(error)));
         }
         for at in missed {
             let outcome = self.cache.read_batch(slice::from_mut(&mut cached.reads[at]));
@@ -66,12 +66,12 @@ impl AutoBackend {
 
 /// The reads of a batch that go one way, and their places in the batch.
 #[derive(Default)]
-struct Group<'a> {
+struct WayGroup<'a> {
     indices: SmallVec<[usize; 64]>,
     reads: Vec<Read<'a>>,
 }
 
-impl Group<'_> {
+impl WayGroup<'_> {
     /// The error of one of the reads, with its place in the batch.
     fn in_batch(&self, error: Error) -> Error {
         match error.index().and_then(|at| self.indices.get(at)) {

@@ -1,9 +1,9 @@
-//! What the page cache holds of a file, without asking for every read.
+//! Which parts of a file are in the page cache, without asking for every read.
 //!
 //! A file is cut into regions. Each has a score: how many answers in a row agreed, above zero for
 //! "cached" and below zero for "not cached". While a region's answers disagree, every read of it
 //! asks. A region whose last [`SURE`] answers agree is believed. A belief in "cached" needs no
-//! questions, because the read itself tells when it is wrong; a belief in "not cached" is checked
+//! questions, because the read itself shows when it is wrong; a belief in "not cached" is checked
 //! with one read in [`COLD_SAMPLE_EVERY`].
 
 use std::sync::atomic::{AtomicI8, Ordering};
@@ -18,7 +18,7 @@ const COLD_SAMPLE_EVERY: u64 = 64;
 const REGION_BYTES_MIN: u64 = 1 << 20;
 const REGIONS_MAX: u64 = 128;
 
-/// What is believed of the pages of one read.
+/// Where the pages of one read are believed to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Belief {
     /// They are in the page cache.
@@ -29,8 +29,8 @@ pub(super) enum Belief {
     Ask,
 }
 
-/// What is believed of a file. Threads that learn at the same time may lose an answer, which
-/// costs another question and nothing else.
+/// Where the pages of a file are believed to be. Threads that learn at the same time may lose an
+/// answer, which costs another question and nothing else.
 #[derive(Debug)]
 pub(super) struct Estimate {
     region_bits: u32,
@@ -48,8 +48,8 @@ impl Estimate {
         }
     }
 
-    /// What is believed of a read that begins at `offset`. `dice` gives any number, another one for
-    /// each read.
+    /// The belief about a read that begins at `offset`. `dice` returns a different number for each
+    /// read.
     pub(super) fn belief(&self, offset: u64, dice: impl FnOnce() -> u64) -> Belief {
         match self.score(offset).load(Ordering::Relaxed) {
             SURE.. => Belief::Cached,
@@ -59,7 +59,7 @@ impl Estimate {
         }
     }
 
-    /// Takes note of where the pages of a read at `offset` were. True if they were believed to be
+    /// Notes where the pages of a read at `offset` were. Returns true if they were believed to be
     /// cached and were not.
     pub(super) fn learn(&self, offset: u64, was_cached: bool) -> bool {
         let score = self.score(offset);
@@ -132,7 +132,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the page cache answered before, also lies, a few honest answers set it right.
+        /// Whatever the answers were before, even wrong ones, a few right answers correct the
+        /// estimate.
         #[test]
         fn lies_are_forgotten(
             file_len in 0u64..1 << 42,

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::residency::{Belief, Estimate};
-use crate::overlap::Answer;
+use crate::file::HandleOwner;
+use crate::overlap::CacheAnswer;
 use crate::thread_number::thread_number;
 use crate::trace::event;
 use crate::{Access, Read};
@@ -16,31 +17,31 @@ const STREAM_READ_BYTES_MAX: usize = 128 << 10;
 /// Where a read is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// By the backend that a profile asks for.
-    Profiled,
+    /// By the backend that was advised.
+    Advised,
     /// From the device.
     Device,
     /// From the page cache. If it does not have the pages, the read waits for them.
     Cache,
-    /// From the page cache, which is to have the data around the read from now on.
+    /// From the page cache, into which the data around the read is brought.
     Bring,
 }
 
-/// What `auto` remembers of a file.
+/// The memory of `auto` about a file.
 #[derive(Debug)]
 pub(crate) struct FileRoute {
     /// The `auto` that opened the file.
-    owner: u64,
+    owner: HandleOwner,
     estimate: Estimate,
-    /// The backend of a profile reads it.
-    is_profiled: AtomicBool,
+    /// The backend that was advised reads it.
+    is_advised: AtomicBool,
     /// The filesystem refuses direct reads of it.
     is_cache_only: AtomicBool,
     /// It cannot be opened for reads through the page cache any more.
     is_device_only: AtomicBool,
-    /// The kernel says what the page cache has of it.
+    /// The kernel says which parts of it are in the page cache.
     can_ask: AtomicBool,
-    /// What is read of it stays in the page cache.
+    /// Its data stays in the page cache once it is read.
     is_kept: AtomicBool,
     access: AtomicU8,
     /// Where the last single read of a thread ended, and in the highest bit whether it followed the
@@ -51,10 +52,10 @@ pub(crate) struct FileRoute {
 const FOLLOWED: u64 = 1 << 63;
 
 impl FileRoute {
-    pub(super) fn new(owner: u64, file_len: u64, access: Access, is_kept: bool) -> Self {
+    pub(super) fn new(owner: HandleOwner, file_len: u64, access: Access, is_kept: bool) -> Self {
         Self {
             owner,
-            is_profiled: AtomicBool::new(false),
+            is_advised: AtomicBool::new(false),
             estimate: Estimate::of_len(file_len),
             is_cache_only: AtomicBool::new(false),
             is_device_only: AtomicBool::new(false),
@@ -65,25 +66,25 @@ impl FileRoute {
         }
     }
 
-    /// Of a file that only the page cache can be read for.
-    pub(super) fn cache_only(owner: u64) -> Self {
+    /// The route of a file that is read through the page cache only.
+    pub(super) fn cache_only(owner: HandleOwner) -> Self {
         let route = Self::new(owner, 0, Access::AsItComes, true);
         route.leave_device();
         route
     }
 
-    /// Of a file that the backend of a profile has opened.
-    pub(super) fn profiled(owner: u64) -> Self {
-        let is_profiled = AtomicBool::new(true);
-        Self { is_profiled, ..Self::new(owner, 0, Access::AsItComes, false) }
+    /// The route of a file that the advised backend has opened.
+    pub(super) fn advised(owner: HandleOwner) -> Self {
+        let is_advised = AtomicBool::new(true);
+        Self { is_advised, ..Self::new(owner, 0, Access::AsItComes, false) }
     }
 
-    pub(crate) fn owner(&self) -> u64 {
+    pub(crate) fn owner(&self) -> HandleOwner {
         self.owner
     }
 
-    pub(super) fn is_profiled(&self) -> bool {
-        self.is_profiled.load(Ordering::Relaxed)
+    pub(super) fn is_advised(&self) -> bool {
+        self.is_advised.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_cache_only(&self) -> bool {
@@ -92,20 +93,20 @@ impl FileRoute {
 
     /// Reads go through the page cache from now on. False if they do already.
     pub(super) fn leave_device(&self) -> bool {
-        self.is_profiled.store(false, Ordering::Relaxed);
+        self.is_advised.store(false, Ordering::Relaxed);
         !self.is_cache_only.swap(true, Ordering::Relaxed)
     }
 
     /// Reads go to the device from now on. False if they cannot.
     pub(super) fn leave_cache(&self) -> bool {
-        let can = !self.is_cache_only() && !self.is_profiled();
+        let can = !self.is_cache_only() && !self.is_advised();
         if can {
             self.is_device_only.store(true, Ordering::Relaxed);
         }
         can
     }
 
-    /// Whether the kernel has refused to say what the page cache has.
+    /// Whether the kernel has refused to say what is in the page cache.
     pub(super) fn is_unknown(&self) -> bool {
         !self.can_ask.load(Ordering::Relaxed)
     }
@@ -119,32 +120,31 @@ impl FileRoute {
         self.is_kept.store(is_kept, Ordering::Relaxed);
     }
 
-    /// What is particular about the file, as the rest of a sentence.
+    /// How this file differs from others, as the rest of a sentence.
     pub(super) fn explain(&self) -> String {
         let mut text = String::new();
         if self.is_device_only.load(Ordering::Relaxed) {
-            return "; this file was deleted or replaced, so all of it is read from the device"
-                .into();
+            return "; this file was deleted or replaced, so all reads go to the device".into();
         }
         if self.is_unknown() {
-            text += "; the kernel does not say what the page cache has of this file (cachestat(2) \
-                     needs Linux 6.5, and a file that is your own or that you may write), so some \
+            text += "; the kernel does not say which parts of this file are in the page cache \
+                     (cachestat(2) needs Linux 6.5, and a file that you own or may write), so some \
                      reads try the page cache first";
         }
         if self.is_kept() {
-            text += "; what is read stays in the page cache, to be read from memory the next time";
+            text += "; data that is read stays in the page cache for the next time";
         }
         let percent = self.estimate.cached_percent();
-        text + &format!("; about {percent} % of it is taken for cached")
+        text + &format!("; about {percent} % of it is believed to be cached")
     }
 
-    /// The way of a read. `dice` gives any number, another one for each read, and `ask` asks the
+    /// The way of a read. `dice` returns a different number for each read, and `ask` asks the
     /// kernel.
     pub(super) fn way(
         &self,
         offset: u64,
         dice: impl FnOnce() -> u64,
-        ask: impl FnOnce() -> Answer,
+        ask: impl FnOnce() -> CacheAnswer,
     ) -> Way {
         if self.is_cache_only() {
             return Way::Cache;
@@ -155,28 +155,28 @@ impl FileRoute {
         match self.estimate.belief(offset, dice) {
             Belief::Cached => Way::Cache,
             Belief::Cold => self.way_of_cold(),
-            // The read itself is the question then.
+            // Then the read itself is the question.
             Belief::Ask if self.is_unknown() => Way::Cache,
             Belief::Ask => self.way_by_answer(offset, ask()),
         }
     }
 
-    fn way_by_answer(&self, offset: u64, answer: Answer) -> Way {
+    fn way_by_answer(&self, offset: u64, answer: CacheAnswer) -> Way {
         match answer {
-            Answer::Cached => {
+            CacheAnswer::Cached => {
                 self.learn(offset, true);
                 Way::Cache
             }
-            Answer::NotCached => {
+            CacheAnswer::NotCached => {
                 self.learn(offset, false);
                 self.way_of_cold()
             }
-            Answer::Refused => {
+            CacheAnswer::Refused => {
                 event!(debug, "the kernel does not say what the page cache has of a file");
                 self.can_ask.store(false, Ordering::Relaxed);
                 Way::Cache
             }
-            Answer::NoFile => Way::Device,
+            CacheAnswer::NoFile => Way::Device,
         }
     }
 
@@ -189,8 +189,8 @@ impl FileRoute {
         self.is_cache_only() || self.estimate.belief(offset, || 1) == Belief::Cached
     }
 
-    /// Takes note of whether the page cache had all of a read. True if it was taken for cached and
-    /// was not.
+    /// Notes whether the page cache had all of a read. Returns true if the read was believed to be
+    /// cached and was not.
     pub(super) fn learn(&self, offset: u64, was_cached: bool) -> bool {
         !self.is_cache_only() && self.estimate.learn(offset, was_cached)
     }
@@ -226,7 +226,7 @@ mod tests {
         let memory = MemoryBackend::new();
         memory.insert("data", vec![0; 10]);
         let file = memory.open("data".as_ref()).unwrap();
-        let route = FileRoute::new(1, 1 << 40, Access::AsItComes, false);
+        let route = FileRoute::new(HandleOwner::unique(), 1 << 40, Access::AsItComes, false);
         let mut dst = vec![0; 1 << 20];
         let is_stream = |(offset, len): &(u64, usize)| {
             route.is_stream(&Read::new(&file, *offset, &mut dst[..*len]))
@@ -252,13 +252,14 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the kernel answers, a read has a way, and a refusal is asked for once.
+        /// Whatever the kernel answers, a read has a way, and after a refusal the kernel is not
+        /// asked again.
         #[test]
         fn answers_decide_the_way(answers in proptest::collection::vec(0..4u8, 1..300), kept: bool) {
-            let route = FileRoute::new(1, 1 << 20, Access::AsItComes, kept);
+            let route = FileRoute::new(HandleOwner::unique(), 1 << 20, Access::AsItComes, kept);
             let mut refused = false;
             for (turn, answer) in (1..).zip(answers) {
-                let answer = [Answer::Cached, Answer::NotCached, Answer::Refused, Answer::NoFile]
+                let answer = [CacheAnswer::Cached, CacheAnswer::NotCached, CacheAnswer::Refused, CacheAnswer::NoFile]
                     [usize::from(answer)];
                 let mut is_asked = false;
                 let way = route.way(0, || turn, || {
@@ -266,12 +267,12 @@ mod tests {
                     answer
                 });
                 prop_assert!(!(is_asked && refused));
-                refused |= is_asked && answer == Answer::Refused;
+                refused |= is_asked && answer == CacheAnswer::Refused;
                 if is_asked {
                     let expected = match answer {
-                        Answer::Cached | Answer::Refused => Way::Cache,
-                        Answer::NotCached if kept => Way::Bring,
-                        Answer::NotCached | Answer::NoFile => Way::Device,
+                        CacheAnswer::Cached | CacheAnswer::Refused => Way::Cache,
+                        CacheAnswer::NotCached if kept => Way::Bring,
+                        CacheAnswer::NotCached | CacheAnswer::NoFile => Way::Device,
                     };
                     prop_assert_eq!(way, expected);
                 }

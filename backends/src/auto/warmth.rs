@@ -1,4 +1,4 @@
-//! Whether data may become warm: stay in the page cache, to be read from memory the next time.
+//! Whether data may become warm, that is, stay in the page cache for the next time.
 
 use crate::{Warmth, sys};
 

@@ -17,7 +17,7 @@ pub(super) struct AliasedMemory {
     len: usize,
 }
 
-/// The size of the block that is mapped again and again, and the unit of parts of one's own.
+/// The size of the block that is mapped again and again, and the unit of the parts with memory of their own.
 pub(super) const BLOCK_BYTES: usize = 2 << 20;
 
 impl AliasedMemory {
@@ -68,14 +68,14 @@ impl AliasedMemory {
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: `new` mapped `len` bytes, readable and writable, until `drop`. That a write to one
-        // part may show in another is the point of it; nobody looks while others write.
+        // part may show in another is intended; nothing reads while others write.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }
 
 impl Drop for AliasedMemory {
     fn drop(&mut self) {
-        // SAFETY: the range that `new` mapped, and nobody has a slice of it any more.
+        // SAFETY: the range that `new` mapped, and no slice of it is left.
         let unmapped = unsafe { libc::munmap(self.start.cast(), self.len) };
         assert_eq!(unmapped, 0, "{}", io::Error::last_os_error());
     }

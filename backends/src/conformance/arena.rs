@@ -1,4 +1,4 @@
-//! Memory for a batch's destinations, with filling between them that must stay as it is.
+//! Memory for a batch's destinations, with filling between them that must not change.
 
 use super::data::{DataFile, assert_same};
 use crate::{FileHandle, Read, ReadBackend, Result};
@@ -16,7 +16,7 @@ pub(super) struct Want<'a> {
     pub(super) data: &'a DataFile,
     pub(super) offset: u64,
     pub(super) len: usize,
-    /// The destination's address modulo the page size; `None`: wherever it comes to lie.
+    /// The destination's address modulo the page size; `None`: any address.
     pub(super) place: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn check_batch(backend: &dyn ReadBackend, wants: &[Want<'_>]) {
     }
 }
 
-/// As [`check_batch`], but a failure of the batch is the caller's to judge. Memory outside the
+/// As [`check_batch`], but returns a failure of the batch to the caller. Memory outside the
 /// destinations is checked either way.
 #[track_caller]
 pub(super) fn try_batch(backend: &dyn ReadBackend, wants: &[Want<'_>]) -> Result<()> {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const CHILD: &str = "RINGMAIN_TEST_CHILD";
 /// In a child: the directory to work in.
 const CHILD_DIR: &str = "RINGMAIN_TEST_CHILD_DIR";
-/// What a child says when it has done everything: a test that was filtered out succeeds too.
+/// A child prints this when it has done everything: a test that was filtered out succeeds too.
 const DONE: &str = "the child has done its work";
 
 /// Longer than any child works on a busy machine; one that hangs is killed after it.
@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// Runs `body` in a process of its own, from within the test called `test` (as libtest names it,
 /// with its modules). Panics unless the child comes to the end of `body`.
 ///
-/// The whole test must be inside: what stands before it runs in the child once more.
+/// The whole test must be inside: code before it runs in the child once more.
 pub fn in_child(test: &str, body: impl FnOnce()) {
     if is_child(test) {
         body();

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 /// could take for each other are the same (512 bytes: not before 32 MiB).
 const PERIOD_BYTES: usize = 65_521;
 
-/// The bytes of a test file. None is 0, and all are odd: zeros of a hole and the filling of
-/// memory that was not written are told from them at sight.
+/// The bytes of a test file. None is 0, and all are odd: zeros of a hole and the filling of memory
+/// that was not written differ from them visibly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pattern {
     seed: u64,

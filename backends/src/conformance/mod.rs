@@ -15,7 +15,7 @@
 //!
 //! There is no other list, so a new case reaches every backend by itself.
 //!
-//! - A case that a backend cannot pass stands on that backend's list, with the reason
+//! - A case that a backend cannot pass is on that backend's list, with the reason
 //!   ([`Subject::fails`]). It is run all the same: once it passes, the entry is an error.
 //! - A backend that this machine cannot run says so in a line on standard error and passes,
 //!   unless the environment variable [`REQUIRE_BACKENDS`] names it.
@@ -24,7 +24,7 @@
 //! Cases that end processes, lower limits or fork do so in a process of their own: the test
 //! binary starts itself again with the name of that one test (see [`child`]).
 
-// This module is test code, whatever the compiler takes it for: a panic is how it reports.
+// This module is test code, although it is not compiled as tests: it reports with panics.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[cfg(all(unix, target_pointer_width = "64"))]
@@ -44,7 +44,7 @@ pub use subject::Subject;
 
 use rig::Rig;
 
-/// One thing that every backend does right.
+/// One obligation of every backend, as a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     name: &'static str,
@@ -59,8 +59,8 @@ impl Case {
     }
 }
 
-/// The list. It is handed to the macro in brackets, after whatever else that macro wants: here
-/// to make [`CASES`], in a test crate to make the tests.
+/// The list. It is passed to the macro in brackets, after that macro's own arguments: here to make
+/// [`CASES`], in a test crate to make the tests.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __conformance_cases {

@@ -1,5 +1,5 @@
-//! What a case does to a whole process: fork it, take away its rights, spend its descriptors.
-//! The only `unsafe` of the suite's cases is here; they call it in children of their own.
+//! Operations on a whole process: fork it, drop its rights, use up its descriptors. The only
+//! `unsafe` of the suite's cases is here; they call it in children of their own.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -40,7 +40,7 @@ impl Forked {
     pub(crate) fn join(self) {
         let mut status = 0;
         loop {
-            // SAFETY: `status` is valid to write to, and the child is ours.
+            // SAFETY: `status` is valid to write to, and the child is a child of this process.
             let pid = unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
             let interrupted = io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
             assert!(pid == self.pid || interrupted, "waitpid: {}", io::Error::last_os_error());
@@ -108,7 +108,7 @@ pub(super) fn open_descriptors() -> usize {
     std::fs::read_dir("/dev/fd").expect("/dev/fd").count()
 }
 
-/// How many threads this process has, where that can be told.
+/// How many threads this process has, where the system says.
 pub(super) fn thread_count() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count())
 }

@@ -1,4 +1,4 @@
-//! What a case works with: a directory, and the backend under test.
+//! The surroundings of a case: a directory, and the backend under test.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl<'a> Rig<'a> {
         self.subject
     }
 
-    /// A new file of so many bytes.
+    /// A new file of `len` bytes.
     pub(super) fn file(&self, name: &str, len: u64) -> DataFile {
         DataFile::create(self.dir.join(name), len)
     }
@@ -115,7 +115,7 @@ impl Dice {
     }
 }
 
-/// Random ranges of random files of these.
+/// Random ranges of random files.
 pub(super) fn random_wants<'a>(
     dice: &mut Dice,
     handles: &'a [FileHandle],

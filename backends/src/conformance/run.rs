@@ -18,8 +18,8 @@ use super::{CASES, Case, Rig, Subject, child};
 /// The environment variable with the backends that must run, separated by commas. CI sets it.
 pub const REQUIRE_BACKENDS: &str = "RINGMAIN_REQUIRE_BACKENDS";
 
-/// Longer than any case takes on a busy machine, and than the limit of its child process: a hang is to
-/// be a failure with a name.
+/// Longer than any case takes on a busy machine, and than the limit of its child process: a hang
+/// becomes a failure with a name.
 const CASE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Cases that need gigabytes of memory. They take turns.
@@ -99,7 +99,7 @@ pub(super) fn test(subject: &Subject, name: &str) {
     }
 }
 
-/// In a child, no list is asked and nothing is caught: the parent does that.
+/// A child does not look at the list of skips and catches nothing: the parent does that.
 pub(super) fn run_child(subject: &Subject) {
     for case in CASES {
         if child::is_child(&child_id(subject, case)) {
@@ -138,7 +138,7 @@ fn check_availability(subject: &Subject, dir: &Path) -> Result<(), Outcome> {
     let refusal = subject.refusal();
     let problem = match read_a_byte(subject, dir) {
         Err(error) if error.is_unsupported() => error,
-        // Whatever else is wrong is for the case to find.
+        // The case finds any other error.
         _ => match refusal.filter(|refusal| refusal.is_certain) {
             None => return Ok(()),
             Some(Refusal { reason, .. }) => {
@@ -165,14 +165,14 @@ fn read_a_byte(subject: &Subject, dir: &Path) -> Result<()> {
     backend.read_exact_at(&file, 0, &mut [0])
 }
 
-/// Runs the case in a directory and a thread of its own, so that a panic is a message and a hang
-/// is one too.
+/// Runs the case in a directory and a thread of its own, so that a panic and a hang both become
+/// messages.
 fn attempt(subject: &Subject, case: &Case, dir: &Path) -> Result<(), String> {
     let prefix = format!("{}-{}-", subject.name(), case.name());
     let dir =
         tempfile::Builder::new().prefix(&prefix).tempdir_in(dir).map_err(|e| e.to_string())?;
     let (subject, case, path) = (subject.clone(), *case, dir.path().to_owned());
-    // Before the clock starts: the wait is that of the cases before.
+    // Before the clock starts: the wait belongs to the cases before.
     let _turn = LARGE_CASES.contains(&case.name()).then(large_turn);
     let (done, finished) = channel();
     let thread = std::thread::Builder::new().name(case.name().to_owned()).spawn(move || {

@@ -1,4 +1,4 @@
-//! A backend under test: how to open it, and what it is known not to do.
+//! A backend under test: how to open it, and which cases it is known to fail.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ type Factory = dyn Fn(&BackendOptions) -> Result<Arc<dyn ReadBackend>> + Send + 
 #[derive(Clone)]
 pub struct Subject {
     name: String,
-    /// What [`REQUIRE_BACKENDS`](super::REQUIRE_BACKENDS) calls it.
+    /// Its name in [`REQUIRE_BACKENDS`](super::REQUIRE_BACKENDS).
     backend: String,
     factory: Arc<Factory>,
     skips: Vec<Skip>,
     refusal: Option<Refusal>,
-    entry: Entry,
+    entry: ChildEntry,
 }
 
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Refusal {
 
 /// Which test of the binary leads a child process back to the case that started it.
 #[derive(Clone, Debug)]
-enum Entry {
+enum ChildEntry {
     Unknown,
     /// The test of the same name in this module.
     Module(String),
@@ -50,7 +50,7 @@ enum Entry {
 }
 
 impl Subject {
-    /// A backend by the name that [`REQUIRE_BACKENDS`](super::REQUIRE_BACKENDS) knows it by.
+    /// A backend, by its name in [`REQUIRE_BACKENDS`](super::REQUIRE_BACKENDS).
     pub fn new(
         backend: impl Into<String>,
         factory: impl Fn(&BackendOptions) -> Result<Arc<dyn ReadBackend>> + Send + Sync + 'static,
@@ -62,7 +62,7 @@ impl Subject {
             factory: Arc::new(factory),
             skips: Vec::new(),
             refusal: None,
-            entry: Entry::Unknown,
+            entry: ChildEntry::Unknown,
         }
     }
 
@@ -112,7 +112,7 @@ impl Subject {
     pub fn in_module(mut self, module_path: &str) -> Self {
         // libtest's names begin after the name of the crate.
         let (_crate_name, module) = module_path.split_once("::").unwrap_or(("", module_path));
-        self.entry = Entry::Module(module.to_owned());
+        self.entry = ChildEntry::Module(module.to_owned());
         self
     }
 
@@ -120,7 +120,7 @@ impl Subject {
     /// [`run_child`](Self::run_child) for it.
     #[must_use]
     pub fn with_child_test(mut self, test: impl Into<String>) -> Self {
-        self.entry = Entry::Test(test.into());
+        self.entry = ChildEntry::Test(test.into());
         self
     }
 
@@ -140,8 +140,7 @@ impl Subject {
         run::test(self, case);
     }
 
-    /// In a child process that a case of this subject started: goes on there. Elsewhere it does
-    /// nothing.
+    /// Continues a case in a child process that the case has started. Elsewhere it does nothing.
     pub fn run_child(&self) {
         run::run_child(self);
     }
@@ -175,10 +174,10 @@ impl Subject {
     /// The libtest name that leads to the case in a child process.
     pub(super) fn entry(&self, case: &str) -> String {
         match &self.entry {
-            Entry::Module(module) if module.is_empty() => case.to_owned(),
-            Entry::Module(module) => format!("{module}::{case}"),
-            Entry::Test(test) => test.clone(),
-            Entry::Unknown => panic!("`{}` has no test for its children", self.name),
+            ChildEntry::Module(module) if module.is_empty() => case.to_owned(),
+            ChildEntry::Module(module) => format!("{module}::{case}"),
+            ChildEntry::Test(test) => test.clone(),
+            ChildEntry::Unknown => panic!("`{}` has no test for its children", self.name),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::{Buffer, BufferPool, Error, Result, WhenSpent};
 
-/// Hands out buffers of the pool to the threads of one batch. Where a spent pool means failure, a
-/// thread waits as long as its own batch holds buffers: otherwise a read could fail because of the
+/// Hands out buffers of the pool to the threads of one batch. If a spent pool is an error, a thread
+/// still waits while its own batch holds buffers: otherwise a read could fail because of the
 /// threads that help it.
 #[derive(Debug)]
 pub(super) struct Bounces<'a> {
@@ -18,7 +18,7 @@ pub(super) struct Bounces<'a> {
 /// A buffer of the pool until it is dropped.
 #[derive(Debug)]
 pub(super) struct Bounce<'a> {
-    // In this order: the pool has the buffer back before anybody is woken to take it.
+    // In this order: the pool gets the buffer back before a thread is woken to take it.
     buffer: Buffer,
     _held: Option<Held<'a>>,
 }

@@ -1,9 +1,15 @@
+//! The answers of `direct` in a build without it.
+
 use std::sync::Arc;
 
+use crate::file::HandleOwner;
 use crate::open::not_built;
 use crate::overlap::OverlappingBackend;
 use crate::{BackendKind, BackendOptions, Result};
 
-pub(crate) fn open(_options: &BackendOptions, _owner: u64) -> Result<Arc<dyn OverlappingBackend>> {
+pub(crate) fn open(
+    _options: &BackendOptions,
+    _owner: HandleOwner,
+) -> Result<Arc<dyn OverlappingBackend>> {
     Err(not_built(BackendKind::Direct, "direct", cfg!(feature = "direct")))
 }

@@ -9,26 +9,26 @@ use std::thread::JoinHandle;
 /// Up to `helpers_max` threads, started when first needed. They end with this.
 #[derive(Debug)]
 pub(super) struct Workers {
-    shared: Arc<Shared>,
+    shared: Arc<HelperBoard>,
     helpers_max: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct HelperBoard {
+    queue: Mutex<Invitations>,
     work_came: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct Invitations {
     /// Invitations to help with a job; each is taken by one helper.
-    invitations: VecDeque<JobRef>,
+    invitations: VecDeque<ErasedJob>,
     idle: usize,
     closed: bool,
 }
 
-/// Parts of a job that borrow from their caller's stack, and who is at them.
+/// A job whose parts borrow from the caller's stack, and how many helpers work on it.
 struct Job<'a> {
     run: &'a (dyn Fn(usize) + Sync),
     count: usize,
@@ -40,11 +40,11 @@ struct Job<'a> {
 
 /// A job without its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct JobRef(*const Job<'static>);
+struct ErasedJob(*const Job<'static>);
 
-// SAFETY: a `Job` is `Sync`: its closure is, and the rest are atomics and locks. That it still
-// exists when a helper looks at it is what `Workers::run` sees to.
-unsafe impl Send for JobRef {}
+// SAFETY: a `Job` is `Sync`: its closure is, and the rest are atomics and locks. `Workers::run`
+// ensures that it still exists when a helper looks at it.
+unsafe impl Send for ErasedJob {}
 
 impl Workers {
     pub(super) fn new(helpers_max: usize) -> Self {
@@ -80,7 +80,7 @@ impl Workers {
             helping: Mutex::new(0),
             helper_left: Condvar::new(),
         };
-        // Also when `run` unwinds on this thread, nobody may be left with a reference to `job`.
+        // Also when `run` unwinds on this thread, no helper may be left with a reference to `job`.
         let recall = Recall { workers: self, job: &job };
         self.invite(&job, helpers);
         while work() {}
@@ -100,7 +100,7 @@ impl Workers {
         }
     }
 
-    /// Starts threads up to the bound. Where the system gives none the caller works alone.
+    /// Starts threads up to the bound. If the system gives none, the caller works alone.
     fn start_threads(&self, wanted: usize) {
         let mut threads = lock(&self.threads);
         for _ in 0..wanted.min(self.helpers_max.saturating_sub(threads.len())) {
@@ -119,13 +119,13 @@ impl Drop for Workers {
         lock(&self.shared.queue).closed = true;
         self.shared.work_came.notify_all();
         for thread in lock(&self.threads).drain(..) {
-            // A helper catches the panics of its work, so there is nothing to learn from it.
+            // A helper catches the panics of its work, so the result says nothing.
             let _ = thread.join();
         }
     }
 }
 
-/// Takes back the invitations nobody has followed, and waits for those who did.
+/// Takes back the invitations that no helper has followed, and waits for the helpers that did.
 struct Recall<'a, 'j> {
     workers: &'a Workers,
     job: &'a Job<'j>,
@@ -142,11 +142,11 @@ impl Drop for Recall<'_, '_> {
     }
 }
 
-impl Shared {
+impl HelperBoard {
     fn help(&self) {
         let mut queue = lock(&self.queue);
         while !queue.closed {
-            let Some(JobRef(job)) = queue.invitations.pop_front() else {
+            let Some(ErasedJob(job)) = queue.invitations.pop_front() else {
                 queue.idle += 1;
                 queue = self.work_came.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 queue.idle -= 1;
@@ -186,8 +186,8 @@ impl Job<'_> {
         self.helper_left.notify_all();
     }
 
-    fn erased(&self) -> JobRef {
-        JobRef(std::ptr::from_ref(self).cast())
+    fn erased(&self) -> ErasedJob {
+        ErasedJob(std::ptr::from_ref(self).cast())
     }
 }
 

@@ -121,7 +121,7 @@ fn has_zero_at_page_end(map: &Mmap, start: usize, end: usize) -> bool {
     let first_page_end = (start + 1).next_multiple_of(PAGE_BYTES);
     let ends = (first_page_end..end).step_by(PAGE_BYTES).chain([end]);
     // SAFETY: `start..end` lies in the mapping and is not empty, so each byte before an end does
-    // too; a page that is gone is the guard's business.
+    // too; the guard handles a page that is gone.
     ends.map(|end| unsafe { map.as_ptr().add(end - 1).read_volatile() }).any(|byte| byte == 0)
 }
 

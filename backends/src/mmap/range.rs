@@ -11,9 +11,9 @@ use crate::{Residency, Unchanging};
 /// A range of a file in memory, without a copy. The mapping lives as long as this does; under
 /// [`Residency::Release`] the pages leave the process when it is dropped.
 pub struct MappedRange {
-    /// What is copied from.
+    /// The mapping that is copied from.
     pub(super) copies: Arc<GuardedMapping>,
-    /// What slices are handed out of: another mapping of the same file, as long as the first.
+    /// The mapping that slices point into: another one of the same file, as long as the first.
     pub(super) slices: Arc<Mapping>,
     pub(super) range: Range<usize>,
     pub(super) residency: Residency,
@@ -41,7 +41,7 @@ impl MappedRange {
         self.range.is_empty()
     }
 
-    /// The bytes, for those who promise that nobody writes to the file: see [`Unchanging`].
+    /// The bytes, for a caller who promises that the file is not written to: see [`Unchanging`].
     ///
     /// A load from the slice that the system cannot serve, because the device fails or the file was
     /// truncated against the promise, raises `SIGBUS`, as it does in every program with a mapping.
@@ -52,11 +52,11 @@ impl MappedRange {
         &self.slices.as_slice()[self.range.clone()]
     }
 
-    /// Copies the range out. False, and unspecified bytes in `dst`, if pages of the range cannot be
-    /// had, because the file has lost them or the device fails, or if `dst` has another length.
-    /// Truncation inside the last page leaves zeros. A *read* of the range says what is the matter.
+    /// Copies the range out. Returns false, with unspecified bytes in `dst`, if pages of the range
+    /// cannot be read (the file has lost them, or the device fails) or if `dst` has another length.
+    /// Truncation inside the last page leaves zeros. A *read* of the range returns the error.
     ///
-    /// It is false too if the program has taken the handler of `SIGBUS` away, without which a lost
+    /// It is also false if the program has replaced the handler of `SIGBUS`, without which a lost
     /// page would end the process.
     #[must_use]
     pub fn copy_to(&self, dst: &mut [u8]) -> bool {

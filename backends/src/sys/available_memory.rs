@@ -20,7 +20,7 @@ fn machine_bytes(meminfo: &str) -> Option<u64> {
 
 /// A control group of the memory controller, and how its version names things.
 #[derive(Debug, PartialEq, Eq)]
-struct Group {
+struct MemoryGroup {
     path: PathBuf,
     limit: &'static str,
     used: &'static str,
@@ -34,19 +34,19 @@ const MOUNT_OF_VERSION_1: &str = "/sys/fs/cgroup/memory";
 /// The groups of this process and all above them, by `/proc/self/cgroup`: lines of
 /// `id:controllers:path`. In a container the path may be the host's, while what is mounted begins
 /// with the container's own group; the walk up to the mount finds that one.
-fn groups(own: &str) -> Vec<Group> {
+fn groups(own: &str) -> Vec<MemoryGroup> {
     let mut groups = Vec::new();
     for line in own.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let group: fn(&Path) -> Group = match controllers {
-            "" => |path| Group {
+        let group: fn(&Path) -> MemoryGroup = match controllers {
+            "" => |path| MemoryGroup {
                 path: path.to_owned(),
                 limit: "memory.max",
                 used: "memory.current",
                 cached: ["active_file", "inactive_file"],
             },
-            names if names.split(',').any(|name| name == "memory") => |path| Group {
+            names if names.split(',').any(|name| name == "memory") => |path| MemoryGroup {
                 path: path.to_owned(),
                 limit: "memory.limit_in_bytes",
                 used: "memory.usage_in_bytes",
@@ -62,7 +62,7 @@ fn groups(own: &str) -> Vec<Group> {
     groups
 }
 
-impl Group {
+impl MemoryGroup {
     /// `None` for a group that does not exist or has no limit.
     fn available_bytes(&self) -> Option<u64> {
         let number =
@@ -107,7 +107,7 @@ mod tests {
     fn cached_pages_are_available() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-        let group = Group {
+        let group = MemoryGroup {
             path: dir.path().to_owned(),
             limit: "memory.max",
             used: "memory.current",

@@ -1,6 +1,6 @@
-//! NVIDIA's cuFile and driver, where they are installed. The library is loaded by name, so that nothing
-//! depends on it. No call is made into the driver: CUDA that was initialised in a process does not
-//! work in those it forks, and whoever only asks must not take it from them.
+//! NVIDIA's cuFile and driver, where they are installed. The library is loaded by name, so that
+//! nothing depends on it. No call is made into the driver: CUDA that was initialised in a process
+//! does not work in its forked children, and a mere question must not take it from them.
 
 use std::ffi::CStr;
 use std::path::Path;
@@ -13,8 +13,8 @@ struct Library(*mut libc::c_void);
 
 impl Library {
     fn load(name: &CStr) -> Result<Self, String> {
-        // SAFETY: the name ends with a NUL. What the library does when it is loaded is its vendor's
-        // business; `RTLD_LOCAL` keeps its symbols from anybody else's.
+        // SAFETY: the name ends with a NUL. The vendor answers for what the library does when it is
+        // loaded; `RTLD_LOCAL` keeps its symbols apart.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
         if handle.is_null() { Err(last_error()) } else { Ok(Self(handle)) }
     }
@@ -26,7 +26,7 @@ impl Library {
     }
 }
 
-/// What the loader said last on this thread.
+/// The loader's last error on this thread.
 fn last_error() -> String {
     // SAFETY: `dlerror` gives null or a string that is valid until the thread's next call of the
     // loader, and it is copied before that.
@@ -58,10 +58,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn the_error_names_the_missing_library() {
         let error = Library::load(c"libringmain-none.so.0").map(drop).unwrap_err();
         assert!(error.contains("libringmain-none.so.0"), "{error}");
-        // A library that every program here has, though not as a GPU's.
+        // A library that every program here has, which is not cuFile.
         let c = Library::load(c"libc.so.6").unwrap();
         c.check_symbol(c"malloc").unwrap();
         let error = c.check_symbol(c"cuFileDriverOpen").unwrap_err();

@@ -1,4 +1,4 @@
-//! What only Linux has.
+//! System calls that only Linux has.
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
@@ -37,14 +37,14 @@ pub(crate) fn open_direct_write(path: &Path) -> io::Result<File> {
     })
 }
 
-/// Begins to write the dirty pages of the range to the device, without waiting. A hint: an error
-/// that the device has for them is told by the next `fsync`.
+/// Begins to write the dirty pages of the range to the device, without waiting. A hint: the next
+/// `fsync` reports an error of the device.
 pub(crate) fn start_writeback(file: &File, range: Range<u64>) {
     let (Ok(start), Ok(end)) = (i64::try_from(range.start), i64::try_from(range.end)) else {
         return;
     };
     if end > start {
-        // SAFETY: the descriptor is open; the call touches no memory of ours.
+        // SAFETY: the descriptor is open; the call touches no memory of this process.
         unsafe {
             libc::sync_file_range(file.as_raw_fd(), start, end - start, libc::SYNC_FILE_RANGE_WRITE)
         };
@@ -56,9 +56,9 @@ pub(crate) fn supports_direct(path: &Path) -> bool {
     open_direct(path).is_ok()
 }
 
-/// What a direct read of the file must be aligned to: what the filesystem says (`STATX_DIOALIGN`,
-/// since Linux 6.1), else its block size, else 4096. Where the kernel does not pin the pages of a
-/// direct read, memory must be aligned to pages: see `docs/unsafe.md`.
+/// The alignment that a direct read of the file needs: the filesystem's own answer
+/// (`STATX_DIOALIGN`, since Linux 6.1), else its block size, else 4096. Where the kernel does not
+/// pin the pages of a direct read, memory must be aligned to pages: see `docs/unsafe.md`.
 pub(crate) fn direct_alignment(file: &File) -> Alignment {
     let reported = statx_direct_alignment(file).filter(|align| align.memory.is_power_of_two());
     match reported.filter(|align| align.offset.is_power_of_two()) {
@@ -78,9 +78,9 @@ fn block_alignment(file: &File) -> Alignment {
     Alignment { memory: align, offset: align }
 }
 
-/// Whether this kernel pins the pages of a direct read of the file, so that a fork leaves them to the
-/// process that reads. FUSE and filesystems of the network do not, whatever the kernel, so only those
-/// count that are known to.
+/// Whether this kernel pins the pages of a direct read of the file, so that a fork leaves them to
+/// the process that reads. FUSE and network filesystems never do, so only filesystems that are
+/// known to pin count.
 fn pins_direct_pages(file: &File) -> bool {
     const EXT4: u32 = 0xEF53;
     const XFS: u32 = 0x5846_5342;
@@ -191,7 +191,7 @@ fn advise_cached(file: &File, range: Range<u64>, advice: libc::c_int) -> io::Res
     if len == 0 {
         return Ok(()); // A length of 0 would mean: to the end of the file.
     }
-    // SAFETY: the descriptor is open; the call touches no memory of ours.
+    // SAFETY: the descriptor is open; the call touches no memory of this process.
     match unsafe { libc::posix_fadvise64(file.as_raw_fd(), start, len as i64, advice) } {
         0 => Ok(()),
         errno => Err(io::Error::from_raw_os_error(errno)),
@@ -218,7 +218,7 @@ pub(crate) fn cached_pages(file: &File, range: Range<u64>) -> io::Result<u64> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(counts[0]) }
 }
 
-/// Asks for huge pages; a wish, so its failure does not matter.
+/// Asks for huge pages. A hint, so its failure does not matter.
 pub(crate) fn advise_huge_pages(map: &MmapMut, start: usize, len: usize) {
     let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
 }
@@ -248,11 +248,11 @@ pub(crate) fn populate_mapped(map: &Mmap, start: usize, len: usize) -> io::Resul
     map.advise_range(memmap2::Advice::PopulateRead, start, len)
 }
 
-/// A digest of what the filesystem calls the file (`name_to_handle_at(2)`): the inode's number and
+/// A digest of the filesystem's handle of the file (`name_to_handle_at(2)`): the inode's number and
 /// its generation on a local filesystem, the server's file handle on NFS. `None` where there are no
 /// handles, or where they last no longer than the inode numbers.
 pub(crate) fn file_handle(file: &File) -> Option<u64> {
-    if makes_up_indices(file) {
+    if invents_indices(file) {
         return None;
     }
     handle_digest(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
@@ -263,7 +263,7 @@ pub(crate) fn file_handle_at(path: &Path) -> Option<u64> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: the path is NUL-terminated and `status` is valid to write to.
     let kind = filesystem(|status| unsafe { libc::statfs(path.as_ptr(), status) });
-    if kind.is_some_and(has_made_up_indices) {
+    if kind.is_some_and(has_invented_indices) {
         return None;
     }
     handle_digest(libc::AT_FDCWD, &path, libc::AT_SYMLINK_FOLLOW)
@@ -301,10 +301,10 @@ fn handle_digest(dir: RawFd, path: &CStr, flags: libc::c_int) -> Option<u64> {
 }
 
 /// Whether the file's inode number may change while the file stays the same.
-pub(crate) fn makes_up_indices(file: &File) -> bool {
+pub(crate) fn invents_indices(file: &File) -> bool {
     // SAFETY: the descriptor is open and `status` is valid to write to.
     let kind = filesystem(|status| unsafe { libc::fstatfs(file.as_raw_fd(), status) });
-    kind.is_some_and(has_made_up_indices)
+    kind.is_some_and(has_invented_indices)
 }
 
 /// The type of the filesystem that `ask` describes. It has 32 bits, whatever the size of its field.
@@ -317,7 +317,7 @@ fn filesystem(ask: impl FnOnce(*mut libc::statfs) -> libc::c_int) -> Option<u32>
 
 /// Filesystems that give a file a new inode number when they have forgotten it and look it up again:
 /// most FUSE servers, FAT and exFAT always, SMB with the option `noserverino`.
-fn has_made_up_indices(filesystem: u32) -> bool {
+fn has_invented_indices(filesystem: u32) -> bool {
     const FUSE: u32 = 0x6573_5546;
     const FAT: u32 = 0x4D44;
     const EXFAT: u32 = 0x2011_BAB0;

@@ -11,10 +11,10 @@
 //! The mark is set before the zeros appear. A second thread that meets the zeros without a fault
 //! of its own therefore also finds the mark.
 //!
-//! A program may replace the handler at any time (`faulthandler.enable()` of Python does). That is
-//! looked at again every few milliseconds, and while another handler is there nothing is copied.
-//! Putting this one back in front would not do: the other one may call it in its turn, and the two
-//! would pass a signal to and fro for ever.
+//! A program may replace the handler at any time (`faulthandler.enable()` of Python does). The
+//! guard checks that every few milliseconds, and while another handler is there nothing is copied.
+//! Putting this one back in front would be wrong: the other one may call it in turn, and the two
+//! would pass a signal back and forth forever.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -25,7 +25,7 @@ use memmap2::Mmap;
 /// A mapping in the handler's table for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct MapGuard {
-    entry: &'static Entry,
+    entry: &'static GuardEntry,
 }
 
 impl MapGuard {
@@ -33,7 +33,7 @@ impl MapGuard {
     pub(crate) fn new(map: &Mmap) -> Self {
         install_handler();
         let start = map.as_ptr().addr();
-        Self { entry: Entry::claim(start, start + map.len()) }
+        Self { entry: GuardEntry::claim(start, start + map.len()) }
     }
 
     /// False when the process has replaced the handler: then a plain copy is not safe.
@@ -59,14 +59,14 @@ impl Drop for MapGuard {
 
 /// One mapping. Entries are recycled and never freed, so the handler can walk them at any time.
 #[derive(Debug)]
-struct Entry {
+struct GuardEntry {
     claimed: AtomicBool,
     start: AtomicUsize,
     end: AtomicUsize,
     damaged: AtomicBool,
 }
 
-impl Entry {
+impl GuardEntry {
     const fn free() -> Self {
         Self {
             claimed: AtomicBool::new(false),
@@ -100,7 +100,7 @@ impl Entry {
 }
 
 struct Chunk {
-    entries: [Entry; 64],
+    entries: [GuardEntry; 64],
     next: AtomicPtr<Chunk>,
 }
 
@@ -108,7 +108,7 @@ static FIRST_CHUNK: Chunk = Chunk::empty();
 
 impl Chunk {
     const fn empty() -> Self {
-        Self { entries: [const { Entry::free() }; 64], next: AtomicPtr::new(ptr::null_mut()) }
+        Self { entries: [const { GuardEntry::free() }; 64], next: AtomicPtr::new(ptr::null_mut()) }
     }
 
     fn next(&self) -> Option<&'static Self> {
@@ -136,7 +136,7 @@ impl Chunk {
     }
 }
 
-/// The action that was there before. Unset until the handler is installed.
+/// The earlier action. Unset until the handler is installed.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -214,7 +214,7 @@ impl Look {
     }
 }
 
-/// Of a clock that ticks every 1 to 10 ms and is read in 6 ns, where there is one.
+/// The time of a clock that ticks every 1 to 10 ms and is read in 6 ns, where there is one.
 fn clock_ms() -> u64 {
     #[cfg(target_os = "linux")]
     const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_COARSE;
@@ -237,7 +237,7 @@ extern "C" fn on_sigbus(
     // One that was sent by `kill` or `raise` has no address.
     let is_sent = code <= 0;
     if is_sent || !patch_guarded(address) {
-        // SAFETY: the arguments are those the kernel gave us.
+        // SAFETY: the arguments are those of the kernel.
         unsafe { call_previous(signal, info, context, is_sent) };
     }
 }
@@ -261,7 +261,7 @@ fn map_zero_page(address: usize) -> bool {
     let page_bytes = PAGE_BYTES.load(Ordering::SeqCst);
     let page = ptr::without_provenance_mut(address & !(page_bytes - 1));
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the page lies in a mapping of ours that is alive (a thread is loading from it), is
+    // SAFETY: the page lies in a guarded mapping that is alive (a thread is loading from it), is
     // read-only and stays mapped; its owner unmaps the whole range in the end.
     let mapped = unsafe { libc::mmap(page, page_bytes, libc::PROT_READ, flags, -1, 0) };
     mapped != libc::MAP_FAILED

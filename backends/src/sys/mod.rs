@@ -40,9 +40,9 @@ use std::fs::FileType;
 #[cfg(unix)]
 use std::ops::Range;
 
-/// A single request to read ahead brings in no more than the device's `read_ahead_kb`, or its largest
-/// transfer (`force_page_cache_ra`): 8 of 512 MiB where that is 8192, the rest is dropped without
-/// a word. The usual 128 KiB at a time brings in all of it, at 3.7 GB/s there.
+/// A single request to read ahead brings in no more than the device's `read_ahead_kb`, or its
+/// largest transfer (`force_page_cache_ra`): 8 of 512 MiB where that is 8192; the rest is silently
+/// dropped. The usual 128 KiB at a time brings in all of it, at 3.7 GB/s there.
 #[cfg(unix)]
 const PREFETCH_STEP_BYTES: u64 = 128 << 10;
 

@@ -7,9 +7,9 @@ use super::fork_generation;
 
 /// A value that exists once per process: after a fork the child makes its own at first use.
 ///
-/// Locks, threads and rings do not survive a fork: another thread of the parent may have held
-/// the lock, and the thread is not there to release it. So the child never touches them; it
-/// builds new ones and leaks what it inherited, after the maker has had a look at it.
+/// Locks, threads and rings do not survive a fork: another thread of the parent may have held the
+/// lock, and the thread is not there to release it. So the child never touches them; it builds new
+/// ones and leaks the inherited ones, after `make` has seen them.
 pub(crate) struct PerProcess<T> {
     current: AtomicPtr<Node<T>>,
     make: Maker<T>,
@@ -23,7 +23,7 @@ struct Node<T> {
 }
 
 impl<T: Send + Sync> PerProcess<T> {
-    /// `make` gets the inherited value in a child, to take over what needs no lock.
+    /// In a child `make` gets the inherited value, to take over parts that need no lock.
     pub(crate) fn new(make: impl Fn(Option<&T>) -> T + Send + Sync + 'static) -> Self {
         let node = Node { generation: fork_generation(), value: make(None) };
         let current = AtomicPtr::new(Box::into_raw(Box::new(node)));
@@ -46,7 +46,7 @@ impl<T: Send + Sync> PerProcess<T> {
             let swap =
                 self.current.compare_exchange(pointer, fresh, Ordering::AcqRel, Ordering::Acquire);
             if swap.is_err() {
-                // SAFETY: another thread was first, so nobody else has seen `fresh`.
+                // SAFETY: another thread was first, so no other thread has seen `fresh`.
                 drop(unsafe { Box::from_raw(fresh) });
             }
         }
@@ -56,7 +56,7 @@ impl<T: Send + Sync> PerProcess<T> {
 impl<T> Drop for PerProcess<T> {
     fn drop(&mut self) {
         let pointer = *self.current.get_mut();
-        // SAFETY: as in `get`; `&mut self` means that nobody borrows from the node.
+        // SAFETY: as in `get`; `&mut self` means that nothing borrows from the node.
         let node = unsafe { Box::from_raw(pointer) };
         if node.generation != fork_generation() {
             // Inherited and never used here: its locks and threads are the parent's.

@@ -42,7 +42,7 @@ pub(crate) fn read_uncached_now(_file: &File, _dst: &mut [u8], _offset: u64) -> 
     unsupported()
 }
 
-/// What is read ahead is left to the operating system.
+/// The operating system decides what to read ahead.
 pub(crate) fn advise_access(_file: &File, _access: Access) {}
 
 pub(crate) fn supports_uncached(_file: &File) -> io::Result<()> {
@@ -116,7 +116,7 @@ pub(crate) fn file_handle_at(_path: &Path) -> Option<u64> {
 }
 
 #[cfg(unix)]
-pub(crate) fn makes_up_indices(_file: &File) -> bool {
+pub(crate) fn invents_indices(_file: &File) -> bool {
     false
 }
 

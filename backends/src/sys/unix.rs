@@ -1,19 +1,19 @@
-//! What all Unix systems share.
+//! System calls that all Unix systems share.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use memmap2::{Mmap, UncheckedAdvice};
 
-use super::{file_handle, file_handle_at, makes_up_indices, prefetch_steps};
+use super::{file_handle, file_handle_at, invents_indices, prefetch_steps};
 use crate::MapAdvice;
-use crate::file::{FileIdentity, FileState, Mark};
+use crate::version::{FileIdentity, FileState, Mark};
 
 /// Reads up to `dst.len()` bytes at `offset`; 0 at the end of the file.
 pub(crate) fn read_at(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -25,13 +25,13 @@ pub(crate) fn write_at(file: &File, src: &[u8], offset: u64) -> io::Result<usize
     file.write_at(src, offset)
 }
 
-/// Who the file is, from what `stat` said of it.
+/// The identity of the file, from its metadata.
 pub(crate) fn identity(file: &File, metadata: &Metadata) -> io::Result<FileIdentity> {
     let mark = mark(metadata, || file_handle(file));
-    Ok(FileIdentity { has_made_up_index: makes_up_indices(file), ..described(metadata, mark) })
+    Ok(FileIdentity { has_invented_index: invents_indices(file), ..described(metadata, mark) })
 }
 
-/// Who stands under the path now, without opening it.
+/// The identity of the file at the path now, without opening it.
 pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option<FileIdentity>> {
     let mark = mark(metadata, || file_handle_at(path));
     Ok(Some(described(metadata, mark)))
@@ -42,16 +42,9 @@ pub(crate) fn volume_at(path: &Path) -> io::Result<u64> {
     Ok(std::fs::metadata(path)?.dev())
 }
 
-/// Where the user's settings lie: `$XDG_CONFIG_HOME`, which must be absolute to count, or
-/// `~/.config`.
-pub(crate) fn config_dir() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))
-}
-
 /// The time of birth comes with `stat`. A handle takes a call of its own, so it is the second choice.
 fn mark(metadata: &Metadata, handle: impl FnOnce() -> Option<u64>) -> Mark {
-    // 1970: the filesystem has room for the time, and no time in it.
+    // 1970: the filesystem has the field, but no time in it.
     let born = metadata.created().ok().filter(|born| *born != SystemTime::UNIX_EPOCH);
     match born {
         Some(born) => Mark::Born(born),
@@ -66,7 +59,7 @@ fn described(metadata: &Metadata, mark: Mark) -> FileIdentity {
         len: metadata.len(),
     };
     let (volume, index) = (metadata.dev(), metadata.ino());
-    FileIdentity { volume, index, mark, state, has_made_up_index: false }
+    FileIdentity { volume, index, mark, state, has_invented_index: false }
 }
 
 /// The file's length now. `fstat` and not std's `metadata`, which asks `statx` for everything.
@@ -130,7 +123,7 @@ pub(crate) fn release_mapped(map: &Mmap, start: usize, len: usize) -> io::Result
 /// Asks for the range of a mapping to be read ahead, in steps that the kernel does not cut short.
 pub(crate) fn prefetch_mapped(map: &Mmap, start: usize, len: usize) -> io::Result<()> {
     let will_need = memmap2::Advice::WillNeed;
-    // What lies in a mapping can be counted in a `usize`.
+    // Offsets in a mapping fit a `usize`.
     prefetch_steps(start as u64..(start + len) as u64).try_for_each(|step| {
         map.advise_range(will_need, step.start as usize, (step.end - step.start) as usize)
     })
@@ -158,7 +151,7 @@ pub(crate) fn lock_mapped(map: &Mmap) -> io::Result<()> {
     map.lock()
 }
 
-/// Lets them go again.
+/// Lets the pages be evicted again.
 pub(crate) fn unlock_mapped(map: &Mmap) -> io::Result<()> {
     map.unlock()
 }
@@ -183,12 +176,13 @@ pub(crate) fn errno_name(error: &io::Error) -> Option<&'static str> {
     })
 }
 
-/// What the kernel says when the device fails.
+/// The kernel's error when the device fails.
 pub(crate) fn eio() -> io::Error {
     io::Error::from_raw_os_error(libc::EIO)
 }
 
-/// What the kernel says when a signal cuts a call off.
+/// The kernel's error when a signal interrupts a call.
+#[cfg_attr(not(any(feature = "conformance", test)), allow(dead_code))]
 pub(crate) fn eintr() -> io::Error {
     io::Error::from_raw_os_error(libc::EINTR)
 }

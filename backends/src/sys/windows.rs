@@ -1,14 +1,14 @@
-//! What Windows does its own way.
+//! System calls of Windows.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::windows::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use memmap2::Mmap;
 
 use crate::MapAdvice;
-use crate::file::{FileIdentity, Mark};
+use crate::version::{FileIdentity, Mark};
 
 /// Reads up to `dst.len()` bytes at `offset`; 0 at the end of the file.
 pub(crate) fn read_at(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -20,7 +20,7 @@ pub(crate) fn write_at(file: &File, src: &[u8], offset: u64) -> io::Result<usize
     file.seek_write(src, offset)
 }
 
-/// Who the file is: its volume and its index on it.
+/// The identity of the file: its volume and its index there.
 pub(crate) fn identity(file: &File, _metadata: &Metadata) -> io::Result<FileIdentity> {
     let information = winapi_util::file::information(file)?;
     Ok(FileIdentity {
@@ -33,7 +33,7 @@ pub(crate) fn identity(file: &File, _metadata: &Metadata) -> io::Result<FileIden
     })
 }
 
-/// Windows tells the index of an open file only.
+/// Windows gives the index of an open file only.
 pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option<FileIdentity>> {
     identity(&File::open(path)?, metadata).map(Some)
 }
@@ -42,11 +42,6 @@ pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option
 pub(crate) fn volume_at(path: &Path) -> io::Result<u64> {
     let handle = winapi_util::Handle::from_path_any(path)?;
     Ok(winapi_util::file::information(&handle)?.volume_serial_number())
-}
-
-/// Where the user's settings lie.
-pub(crate) fn config_dir() -> Option<PathBuf> {
-    std::env::var_os("APPDATA").map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// The file's length now.
@@ -98,7 +93,7 @@ pub(crate) fn prefetch_mapped(map: &Mmap, start: usize, len: usize) -> io::Resul
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// There is nothing like `madvise`, but for reading ahead.
+/// Windows has no `madvise`, except for reading ahead.
 pub(crate) fn advise_mapped(
     map: &Mmap,
     advice: MapAdvice,
@@ -135,6 +130,7 @@ pub(crate) fn eio() -> io::Error {
     io::Error::from_raw_os_error(ERROR_IO_DEVICE)
 }
 
+#[cfg_attr(not(any(feature = "conformance", test)), allow(dead_code))]
 pub(crate) fn eintr() -> io::Error {
     io::ErrorKind::Interrupted.into()
 }

@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::operation::{NoRuntime, ReadOp, submit_no_op};
+use super::operation::{NoRuntime, ReadOp, require_runtime, submit_no_op};
 use crate::buffer::PAGE_BYTES;
-use crate::device::{DeviceFile, open_file};
+use crate::device::{DeviceFile, Limits, NextStep, Progress};
 use crate::handle_cache::Cached;
-use crate::plan::Limits;
-use crate::progress::{Progress, Step};
 use crate::retry::{Shortfall, shortfall_at_end};
 use crate::{BackendKind, Buffer, BufferPool, CachePolicy, Error, Result, WhenSpent, sys};
 
@@ -46,7 +44,7 @@ impl AsyncFile {
         let (backend, path) = (BackendKind::TokioUring, path.as_ref());
         let open_error = |source| Error::Open { backend, path: path.into(), source };
         let file_type = path.metadata().map_err(open_error)?.file_type();
-        // Asked before opening: opening a pipe would wait for a writer.
+        // Checked before opening: opening a pipe would wait for a writer.
         if let Some(what) = sys::not_a_file(file_type) {
             return Err(Error::NotAFile { backend, path: path.into(), what });
         }
@@ -56,7 +54,7 @@ impl AsyncFile {
             bounce_bytes: PAGE_BYTES,
             page_bytes: sys::page_bytes(),
         };
-        let device = Rc::new(open_file(backend, policy, limits, path)?);
+        let device = Rc::new(DeviceFile::open(backend, policy, limits, path)?);
         Ok(Self { path: path.into(), policy, device })
     }
 
@@ -89,21 +87,23 @@ impl AsyncFile {
     ///
     /// # Errors
     /// [`Error::PastEnd`] where the file ends before, [`Error::Read`] where the system fails the
-    /// read, [`Error::PoolExhausted`], and [`Error::Unavailable`] outside a tokio-uring runtime.
+    /// read, [`Error::PoolExhausted`], and [`Error::Unavailable`] outside a tokio-uring runtime. In a
+    /// single-threaded runtime of tokio that is not one of tokio-uring, the latter panics: that panic is
+    /// caught, and ends a process that aborts on panics.
     pub async fn read_at(&self, offset: u64, len: usize, pool: &BufferPool) -> Result<Buffer> {
+        require_runtime().map_err(outside)?;
         let failed = |shortfall| self.error(offset, len, shortfall);
         // The kernel takes no offset past `i64::MAX`, also not in the block around the bytes.
         let last_end = (i64::MAX as u64) - PAGE_BYTES as u64;
         if len > 0 && offset.checked_add(len as u64).is_none_or(|end| end > last_end) {
             return Err(failed(Shortfall::PastEnd(self.file_len()?)));
         }
-        let align = self.device.alignment().block();
-        // `align` is at most a page, so the remainder fits and the sum does not overflow.
-        let lead = (offset % align as u64) as usize;
-        let needed = if len == 0 { 0 } else { lead + len };
-        let mut buffer = take(pool, needed.next_multiple_of(align)).await?;
-        buffer = self.fill(buffer, offset - lead as u64, needed).await?.map_err(failed)?;
-        buffer.narrow(lead..lead + len);
+        // Whole blocks, also past the end of the file: the device takes no others.
+        let placement = self.device.alignment().place(offset..offset + len as u64, 1, u64::MAX);
+        let mut buffer = take(pool, placement.buffer_bytes()).await?;
+        let needed = if len == 0 { 0 } else { placement.in_buffer().end };
+        buffer = self.fill(buffer, placement.blocks().start, needed).await?.map_err(failed)?;
+        buffer.narrow(placement.in_buffer());
         Ok(buffer)
     }
 
@@ -129,9 +129,9 @@ impl AsyncFile {
             buffer = back;
             let at_end = || shortfall_at_end(self.device.file(), end);
             match progress.after(result, needed, align, at_end) {
-                Step::Complete => break,
-                Step::Again => {}
-                Step::Failed(_, shortfall) => return Ok(Err(shortfall)),
+                NextStep::Complete => break,
+                NextStep::Again => {}
+                NextStep::Failed(_, shortfall) => return Ok(Err(shortfall)),
             }
         }
         Ok(Ok(buffer))
@@ -154,8 +154,8 @@ const REQUEST_BYTES_MAX: usize = 1 << 30;
 /// How often to look for a buffer in a spent pool.
 const POOL_PAUSE: Duration = Duration::from_millis(1);
 
-/// A buffer of the pool. It is waited for as the pool's options say, but asleep: whoever holds the
-/// buffers may be another task of this thread.
+/// A buffer of the pool. It waits as long as the pool's options say, but asleep: the buffers may be
+/// held by another task of this thread.
 async fn take(pool: &BufferPool, len: usize) -> Result<Buffer> {
     let timeout = match pool.when_spent() {
         WhenSpent::Wait { timeout } if len <= pool.limit_bytes() => timeout,
@@ -178,7 +178,6 @@ fn outside(NoRuntime: NoRuntime) -> Error {
     Error::Unavailable {
         backend: BackendKind::TokioUring,
         reason: "an async read outside a tokio-uring runtime, or in one that has ended".into(),
-        way_out: "await it inside `tokio_uring::start`, or use a backend with blocking reads"
-            .into(),
+        way_out: "await it inside `tokio_uring::start`".into(),
     }
 }

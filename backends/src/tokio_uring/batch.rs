@@ -1,37 +1,35 @@
 //! A batch on the thread that asked for it: what to have the runtime read, and what its answers
 //! mean. The runtime reads into buffers of the pool; only this thread touches the destinations.
 
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use super::operation::ReadOp;
-use super::queue::{Answer, Job, Mailbox, Queue, Ticket};
-use crate::device::{Device, scatter};
-use crate::handle_cache::Cached;
-use crate::lanes::{LaneMemory, Lanes, Part, Verdict};
-use crate::plan::{Plan, Request, Target};
+use super::queue::{JobQueue, Mailbox, ReadAnswer, ReadJob, Ticket};
+use crate::device::{
+    Device, LaneMemory, LaneVerdict, Lanes, NextRead, Plan, Request, Target, scatter,
+};
 use crate::{Buffer, Read, Result};
 
-/// What is kept between batches, so that a batch allocates nothing.
+/// Memory that is kept between batches, so that a batch allocates nothing.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(super) struct BatchMemory {
     lanes: LaneMemory,
-    channel: Channel,
+    channel: JobChannel,
 }
 
 /// The way of a batch's reads to the runtime and back.
 #[derive(Default)]
-struct Channel {
+struct JobChannel {
     mailbox: Arc<Mailbox>,
     /// Jobs to be sent with the next round.
-    jobs: Vec<Job>,
-    answers: Vec<Answer>,
+    jobs: Vec<ReadJob>,
+    answers: Vec<ReadAnswer>,
 }
 
 pub(super) struct Batch<'a, 'r> {
-    lanes: Lanes<'a, 'r, RawFd>,
-    queue: &'a Queue,
-    channel: &'a mut Channel,
+    lanes: Lanes<'a, 'r>,
+    queue: &'a JobQueue,
+    channel: &'a mut JobChannel,
     in_flight: usize,
     /// The buffers that requests in flight hold, and how much they may.
     buffered_bytes: usize,
@@ -40,16 +38,16 @@ pub(super) struct Batch<'a, 'r> {
 
 impl<'a, 'r> Batch<'a, 'r> {
     /// # Safety
-    /// Nobody else may use the destinations of `reads` until [`run`](Self::run) has returned.
+    /// Nothing else may use the destinations of `reads` until [`run`](Self::run) has returned.
     pub(super) unsafe fn new(
         device: &'a Device,
         plan: &'a Plan,
         reads: &'a [Read<'r>],
-        queue: &'a Queue,
-        scratch: &'a mut Scratch,
+        queue: &'a JobQueue,
+        memory: &'a mut BatchMemory,
         depth_max: usize,
     ) -> Self {
-        let Scratch { lanes, channel } = scratch;
+        let BatchMemory { lanes, channel } = memory;
         Self {
             lanes: Lanes::new(device, plan, reads, lanes, depth_max),
             queue,
@@ -89,25 +87,19 @@ impl<'a, 'r> Batch<'a, 'r> {
     /// Starts requests while there are lanes, file slots and buffers for them.
     fn start_requests(&mut self) {
         while let Some(request) = self.lanes.next_request() {
-            if !self.lanes.pin(&request, |pinned| pinned.file().as_raw_fd()) {
-                if self.in_flight > 0 {
-                    return; // Until a file of ours is done with.
-                }
-                continue; // It has failed, so the next one is another.
-            }
             match self.buffer(&request) {
                 Some(buffer) => self.start(&request, buffer),
-                None if self.in_flight > 0 => return, // Until a buffer of ours is free.
+                None if self.in_flight > 0 => return, // Until a buffer of this batch is free.
                 // On this thread, straight into the destination where it can, else waiting for a
-                // buffer while holding none.
-                // SAFETY: requests of a plan write to different parts, and `new`'s caller
-                // promised that nobody else does.
+                // buffer while holding none. SAFETY: requests of a plan write to different parts,
+                // and `new`'s caller promised that nothing else does.
                 None => unsafe { self.lanes.run_on_this_thread(&request) },
             }
         }
     }
 
-    /// A buffer for the request, if one can be had without waiting: this batch may hold others.
+    /// A buffer for the request, if the pool has one now. It must not wait: this batch may hold
+    /// others.
     fn buffer(&mut self, request: &Request) -> Option<Buffer> {
         let within = self.buffered_bytes + request.len <= self.buffered_bytes_max;
         let wanted = within || self.in_flight == 0;
@@ -124,20 +116,20 @@ impl<'a, 'r> Batch<'a, 'r> {
 
     /// Queues what is left of a lane's request.
     fn push(&mut self, lane: usize, buffer: Buffer) {
-        let Part { request, name, done, len } = self.lanes.part(lane);
+        let NextRead { request, descriptor, done, len } = self.lanes.part(lane);
         let op = ReadOp {
             // Open until the pin goes, and that is after the answer.
-            descriptor: name,
+            descriptor,
             offset: request.offset + done as u64,
             part: done..done + len,
             rw_flags: self.lanes.device.policy().rw_flags(),
         };
         let ticket = Ticket::new(lane, &self.channel.mailbox);
-        self.channel.jobs.push(Job { op, buffer, ticket });
+        self.channel.jobs.push(ReadJob { op, buffer, ticket });
     }
 
-    fn complete(&mut self, answer: Answer) {
-        let Answer { lane, result, buffer } = answer;
+    fn complete(&mut self, answer: ReadAnswer) {
+        let ReadAnswer { lane, result, buffer } = answer;
         let Some(buffer) = buffer else {
             // The runtime has ended, and with it the buffer: there is nothing to try again with.
             if let Err(error) = result {
@@ -146,9 +138,9 @@ impl<'a, 'r> Batch<'a, 'r> {
             return self.finish(lane);
         };
         match self.lanes.judge(lane, result) {
-            Verdict::Again => return self.push(lane, buffer),
-            Verdict::Complete(request) => self.deliver(&request, &buffer),
-            Verdict::Over => {}
+            LaneVerdict::Again => return self.push(lane, buffer),
+            LaneVerdict::Complete(request) => self.deliver(&request, &buffer),
+            LaneVerdict::Over => {}
         }
         self.finish(lane);
     }
@@ -157,8 +149,8 @@ impl<'a, 'r> Batch<'a, 'r> {
     fn deliver(&self, request: &Request, buffer: &[u8]) {
         match request.target {
             Target::Straight { dst_offset } => {
-                // SAFETY: requests of a plan write to different parts, and `new`'s caller
-                // promised that nobody else does.
+                // SAFETY: requests of a plan write to different parts, and `new`'s caller promised
+                // that nothing else does.
                 let dst = unsafe { self.lanes.reads[request.read].part(dst_offset, request.len) };
                 dst.copy_from_slice(&buffer[..request.len]);
             }

@@ -1,3 +1,5 @@
+//! The answers of `tokio-uring` in a build without it.
+
 use std::sync::Arc;
 
 use crate::open::not_built;

@@ -1,9 +1,9 @@
 //! One read as an operation of a tokio-uring runtime: the only file that uses the `io-uring`
 //! crate in the version that tokio-uring is made of.
 //!
-//! `tokio_uring::fs::File` is not used for reading. It must own its descriptor, so each file of
-//! the handle cache would need a second one, which counts against `RLIMIT_NOFILE` and stays open
-//! in a forked child for ever; and its reads take no flags, so there is no `RWF_DONTCACHE`.
+//! `tokio_uring::fs::File` is not used for reading. It must own its descriptor, so each file of the
+//! handle cache would need a second one, which counts against `RLIMIT_NOFILE` and stays open in a
+//! forked child forever; and its reads take no flags, so there is no `RWF_DONTCACHE`.
 
 use std::io;
 use std::marker::PhantomData;
@@ -15,12 +15,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use io_uring_06::{IoUring, cqueue, opcode, squeue, types};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_uring::{InFlightOneshot, OneshotOutputTransform, UnsubmittedOneshot};
 
 use crate::Buffer;
 use crate::retry::{Patience, retry_interrupted};
 
-/// What to read, and which part of a buffer to fill.
+/// A range to read, and the part of a buffer to fill.
 #[derive(Clone, Debug)]
 pub(super) struct ReadOp {
     /// Stays open until the kernel has taken the read: see [`ReadOp::submit`].
@@ -105,9 +106,19 @@ impl ReadOp {
         keeps: F,
     ) -> Result<Outcome, NoRuntime> {
         let task = async move { Ok(self.submit(buffer, keeps)?.await) };
-        // Outside a runtime tokio panics and drops the task, which has not queued anything.
+        // In another runtime of tokio this panics and drops the task, which has not queued anything.
         let spawned = panic::catch_unwind(AssertUnwindSafe(|| tokio::task::spawn_local(task)));
         spawned.map_err(|_| NoRuntime)?.await.map_err(|_ended| NoRuntime)?
+    }
+}
+
+/// Refuses a thread that no runtime of tokio-uring can be on: one without a runtime of tokio, or one of
+/// a pool. What is left are single-threaded runtimes of tokio, of which tokio-uring does not say
+/// whether they are its own.
+pub(super) fn require_runtime() -> Result<(), NoRuntime> {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::CurrentThread) => Ok(()),
+        _ => Err(NoRuntime),
     }
 }
 
@@ -120,13 +131,13 @@ pub(super) fn submit_no_op() -> Result<NoOp, NoRuntime> {
 #[derive(Debug)]
 pub(super) struct NoRuntime;
 
-/// tokio-uring panics where there is no runtime around; a library should not.
+/// Queues an operation. In another runtime of tokio, tokio-uring panics; a library should not.
 fn submit<F: 'static>(
     keeps: F,
     entry: squeue::Entry,
 ) -> Result<InFlightOneshot<F, Landing<F>>, NoRuntime> {
     let operation = UnsubmittedOneshot::new(keeps, Landing(PhantomData), entry);
-    // Nothing of ours is shared with the closure: what it was given is gone if it panics.
+    // The closure shares nothing with this function: if it panics, its arguments are gone.
     panic::catch_unwind(AssertUnwindSafe(|| operation.submit())).map_err(|_| NoRuntime)
 }
 

@@ -12,7 +12,7 @@ use super::operation::ReadOp;
 use crate::Buffer;
 
 /// A read for the runtime.
-pub(super) struct Job {
+pub(super) struct ReadJob {
     pub(super) op: ReadOp,
     pub(super) buffer: Buffer,
     pub(super) ticket: Ticket,
@@ -21,21 +21,21 @@ pub(super) struct Job {
 /// Jobs on their way to the runtime. There are never more than the batches under way have in
 /// flight, which bounds it.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct JobQueue {
     state: Mutex<QueueState>,
 }
 
 #[derive(Default)]
 struct QueueState {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<ReadJob>,
     closed: bool,
-    /// Of the runtime, while it waits for jobs.
+    /// The runtime's waker, while it waits for jobs.
     waker: Option<Waker>,
 }
 
-impl Queue {
+impl JobQueue {
     /// Hands over the jobs. If the runtime has ended they are answered at once.
-    pub(super) fn send(&self, jobs: &mut Vec<Job>) {
+    pub(super) fn send(&self, jobs: &mut Vec<ReadJob>) {
         if jobs.is_empty() {
             return;
         }
@@ -55,7 +55,7 @@ impl Queue {
 
     /// Moves up to `room` jobs to `jobs`. When there are none it keeps the waker, and says
     /// whether any can still come.
-    pub(super) fn take(&self, room: usize, jobs: &mut Vec<Job>, context: &Context<'_>) -> bool {
+    pub(super) fn take(&self, room: usize, jobs: &mut Vec<ReadJob>, context: &Context<'_>) -> bool {
         let mut state = self.lock();
         let count = state.jobs.len().min(room);
         jobs.extend(state.jobs.drain(..count));
@@ -68,7 +68,7 @@ impl Queue {
         !state.closed || !state.jobs.is_empty()
     }
 
-    /// No more jobs are taken. The runtime ends when it has done what it has.
+    /// Takes no more jobs. The runtime ends when it has done those that it has.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -79,7 +79,7 @@ impl Queue {
         }
     }
 
-    /// No more jobs are taken, and those nobody took are answered: for the end of the runtime.
+    /// Takes no more jobs and answers those that are left: for the end of the runtime.
     pub(super) fn abandon(&self) {
         self.close();
         let jobs = std::mem::take(&mut self.lock().jobs);
@@ -91,8 +91,8 @@ impl Queue {
     }
 }
 
-/// What became of a job.
-pub(super) struct Answer {
+/// The outcome of a job.
+pub(super) struct ReadAnswer {
     pub(super) lane: usize,
     pub(super) result: io::Result<usize>,
     /// The job's buffer, unless the runtime ended with it.
@@ -108,15 +108,15 @@ pub(super) struct Mailbox {
 
 #[derive(Default)]
 struct MailboxState {
-    answers: Vec<Answer>,
-    /// How many the batch waits for: it is not woken before. 0 while it does not wait, as waking
-    /// nobody is a system call too.
+    answers: Vec<ReadAnswer>,
+    /// How many the batch waits for: it is not woken before. 0 while it does not wait, because a
+    /// needless wake-up is a system call too.
     wanted: usize,
 }
 
 impl Mailbox {
     /// Waits for that many answers, and moves all that came to `answers`, which is empty.
-    pub(super) fn wait(&self, wanted: usize, answers: &mut Vec<Answer>) {
+    pub(super) fn wait(&self, wanted: usize, answers: &mut Vec<ReadAnswer>) {
         let mut state = self.lock();
         state.wanted = wanted;
         while state.answers.len() < wanted {
@@ -126,7 +126,7 @@ impl Mailbox {
         std::mem::swap(&mut state.answers, answers);
     }
 
-    fn post(&self, answer: Answer) {
+    fn post(&self, answer: ReadAnswer) {
         let mut state = self.lock();
         state.answers.push(answer);
         if state.answers.len() == state.wanted {
@@ -141,7 +141,7 @@ impl Mailbox {
 }
 
 /// The right and the duty to answer a job: dropped, it answers that the runtime has ended. So a
-/// batch waits for as many answers as it has jobs, and never for ever.
+/// batch gets as many answers as it has jobs, and never waits forever.
 pub(super) struct Ticket {
     lane: usize,
     // `None` once answered.
@@ -155,7 +155,7 @@ impl Ticket {
 
     pub(super) fn answer(mut self, result: io::Result<usize>, buffer: Buffer) {
         if let Some(mailbox) = self.mailbox.take() {
-            mailbox.post(Answer { lane: self.lane, result, buffer: Some(buffer) });
+            mailbox.post(ReadAnswer { lane: self.lane, result, buffer: Some(buffer) });
         }
     }
 }
@@ -164,7 +164,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(mailbox) = self.mailbox.take() {
             let result = Err(io::Error::new(io::ErrorKind::BrokenPipe, RUNTIME_ENDED));
-            mailbox.post(Answer { lane: self.lane, result, buffer: None });
+            mailbox.post(ReadAnswer { lane: self.lane, result, buffer: None });
         }
     }
 }

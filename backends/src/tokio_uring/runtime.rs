@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 use super::operation::{NoOp, Reading, submit_no_op, try_ring};
-use super::queue::{Job, Queue, Ticket};
+use super::queue::{JobQueue, ReadJob, Ticket};
 
 /// Full batches, of several threads, whose reads can be in flight at once.
 const FULL_BATCHES: usize = 8;
@@ -24,7 +24,7 @@ const ENTRIES_MAX: usize = 32768;
 
 /// A running runtime. Dropping it ends the thread.
 pub(super) struct Runtime {
-    queue: Arc<Queue>,
+    queue: Arc<JobQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -33,7 +33,7 @@ impl Runtime {
     pub(super) fn start(depth_max: usize) -> io::Result<Self> {
         let entries = (depth_max * FULL_BATCHES).next_power_of_two().min(ENTRIES_MAX) as u32;
         try_ring(entries)?;
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(JobQueue::default());
         let (report, started) = mpsc::sync_channel(1);
         let jobs = Arc::clone(&queue);
         let main = move || run(entries, jobs, &report);
@@ -45,7 +45,7 @@ impl Runtime {
         Ok(runtime)
     }
 
-    pub(super) fn queue(&self) -> &Arc<Queue> {
+    pub(super) fn queue(&self) -> &Arc<JobQueue> {
         &self.queue
     }
 }
@@ -54,14 +54,14 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         self.queue.close();
         if let Some(thread) = self.thread.take() {
-            // Whatever it panicked with has been answered to the batches already.
+            // The batches have their answers already, whatever the panic was.
             let _ = thread.join();
         }
     }
 }
 
 /// Answers what is left when the thread ends, however it ends.
-struct Abandon(Arc<Queue>);
+struct Abandon(Arc<JobQueue>);
 
 impl Drop for Abandon {
     fn drop(&mut self) {
@@ -69,7 +69,7 @@ impl Drop for Abandon {
     }
 }
 
-fn run(entries: u32, queue: Arc<Queue>, report: &mpsc::SyncSender<io::Result<()>>) {
+fn run(entries: u32, queue: Arc<JobQueue>, report: &mpsc::SyncSender<io::Result<()>>) {
     let queue = Abandon(queue);
     let runtime = match tokio_uring::Runtime::new(tokio_uring::builder().entries(entries)) {
         Ok(runtime) => ManuallyDrop::new(runtime),
@@ -91,8 +91,8 @@ fn run(entries: u32, queue: Arc<Queue>, report: &mpsc::SyncSender<io::Result<()>
     if let Ok(End::Idle) = end {
         drop(ManuallyDrop::into_inner(runtime));
     }
-    // Else the ring may hold reads that the kernel does not take. Dropping the runtime would
-    // wait for them for ever, or abort; so it is leaked, as `Reading` leaks their buffers.
+    // Else the ring may hold reads that the kernel does not take. Dropping the runtime would wait
+    // for them forever, or abort; so it is leaked, as `Reading` leaks their buffers.
 }
 
 /// How the runtime came to its end.
@@ -112,16 +112,16 @@ struct Flight {
 
 /// The runtime's one task: no task for each read, so no memory for each either.
 struct Engine<'a> {
-    queue: &'a Queue,
+    queue: &'a JobQueue,
     /// Jobs taken from the queue and not yet started.
-    arrivals: Vec<Job>,
+    arrivals: Vec<ReadJob>,
     flights: Vec<Flight>,
     flights_max: usize,
     watch: Watch,
 }
 
 impl<'a> Engine<'a> {
-    fn new(queue: &'a Queue, flights_max: usize) -> Self {
+    fn new(queue: &'a JobQueue, flights_max: usize) -> Self {
         let (arrivals, flights) = (Vec::new(), Vec::new());
         Self { queue, arrivals, flights, flights_max, watch: Watch::new() }
     }
@@ -132,7 +132,7 @@ impl<'a> Engine<'a> {
             self.land(context);
             let in_flight = self.flights.len();
             more_to_come &= self.take_off(context);
-            // What has just started must be polled once, so that its end wakes this task.
+            // A read that has just started must be polled once, so that its end wakes this task.
             if self.flights.len() == in_flight {
                 break;
             }
@@ -166,8 +166,8 @@ impl<'a> Engine<'a> {
         let was_idle = self.flights.is_empty();
         let room = self.flights_max - self.flights.len();
         let more_to_come = self.queue.take(room, &mut self.arrivals, context);
-        for Job { op, buffer, ticket } in self.arrivals.drain(..) {
-            // Without a runtime around, which cannot be, dropping the ticket answers.
+        for ReadJob { op, buffer, ticket } in self.arrivals.drain(..) {
+            // This fails only outside a runtime, which cannot be; dropping the ticket answers.
             if let Ok(op) = op.submit(buffer, ()) {
                 self.flights.push(Flight { op, ticket });
             }
@@ -188,9 +188,9 @@ const REFUSED_TICKS_MAX: u32 = 25;
 /// Tells a slow device from a kernel that does not take the queue.
 ///
 /// tokio-uring submits its queue whenever its thread goes to sleep, and ignores the error. After
-/// one, the reads would wait for the next sleep, which comes with the next event: perhaps never.
-/// A tick is such an event, so that a passing error (`EAGAIN`, `EBUSY`) is overcome. A no-op ends
-/// the moment the kernel takes it; one that does not end tells that nothing is taken.
+/// one, the reads would wait for the next sleep, which comes with the next event: perhaps never. A
+/// tick is such an event, so that a passing error (`EAGAIN`, `EBUSY`) is overcome. A no-op ends the
+/// moment the kernel takes it; one that does not end shows that the kernel takes nothing.
 struct Watch {
     tick: Pin<Box<Sleep>>,
     /// Some read has ended since the last tick.

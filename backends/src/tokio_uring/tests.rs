@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::AsyncFile;
+use super::backend::TokioUringBackend;
 use super::operation::{ReadOp, submit_no_op};
-use super::{AsyncFile, TokioUringBackend};
+#[cfg(feature = "conformance")]
 use crate::fault::Faults;
 use crate::{
     BackendOptions, Buffer, BufferPool, CachePolicy, Error, FileHandle, PoolOptions, Read,
@@ -147,6 +149,7 @@ fn the_first_read_past_the_end_is_named() {
     assert_eq!(path, fixture.paths[0]);
 }
 
+#[cfg(feature = "conformance")]
 #[test]
 fn short_reads_and_interruptions_change_nothing() {
     let fixture = Fixture::new(2);
@@ -157,20 +160,19 @@ fn short_reads_and_interruptions_change_nothing() {
             interrupt_permille: 300,
             ..Faults::default()
         });
-        let options = BackendOptions { faults: Some(Arc::clone(&faults)), ..Default::default() };
-        fixture.check(&backend(&options), &odd_ranges());
-        let tight = BackendOptions { faults: Some(Arc::clone(&faults)), ..tight() };
-        fixture.check(&backend(&tight), &odd_ranges());
+        for options in [BackendOptions::default(), tight()] {
+            fixture.check(&faults.below(|| backend(&options)), &odd_ranges());
+        }
         assert!(faults.injected.load(std::sync::atomic::Ordering::Relaxed) > 10);
     }
 }
 
+#[cfg(feature = "conformance")]
 #[test]
 fn a_device_error_names_its_read_and_leaves_the_backend_usable() {
     let fixture = Fixture::new(1);
-    let faults = Faults { eio_range: Some(200_000..200_001), ..Faults::default() };
-    let options = BackendOptions { faults: Some(Arc::new(faults)), ..Default::default() };
-    let backend = backend(&options);
+    let faults = Arc::new(Faults { eio_range: Some(200_000..200_001), ..Faults::default() });
+    let backend = faults.below(|| backend(&BackendOptions::default()));
     let file = backend.open(&fixture.paths[0]).unwrap();
     let mut memory = vec![[0; 5000]; 60];
     let mut reads: Vec<Read<'_>> = (memory.iter_mut().enumerate())
@@ -272,7 +274,7 @@ fn a_forked_child_reads_with_a_runtime_of_its_own() {
     }
     fixture.check(&backend, &odd_ranges());
     let mut status = 0;
-    // SAFETY: `status` is valid to write to, and the child is ours.
+    // SAFETY: `status` is valid to write to, and the child is a child of this process.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0);
     assert_eq!(runtime_threads().len(), 1);
@@ -297,7 +299,7 @@ fn refuse_io_uring_enter() {
     assert!(!failed, "{}", std::io::Error::last_os_error());
 }
 
-/// tokio-uring ignores that the kernel does not take its queue, and a read then waits for ever.
+/// tokio-uring ignores that the kernel does not take its queue, and a read then waits forever.
 #[test]
 fn a_ring_that_is_refused_is_an_error_and_not_a_hang() {
     if !alone("a_ring_that_is_refused_is_an_error_and_not_a_hang") {
@@ -520,22 +522,45 @@ fn a_read_that_the_runtime_has_not_started_gives_its_buffer_back() {
     assert_eq!(pool.stats().in_use_bytes, 0);
 }
 
+/// Polls a read of ten bytes once, which must be enough.
+fn poll_read(file: &AsyncFile, pool: &BufferPool) -> crate::Result<usize> {
+    let mut read = Box::pin(file.read_at(0, 10, pool));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match read.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(outcome) => outcome.map(|bytes: Buffer| bytes.len()),
+        std::task::Poll::Pending => panic!("the read waits for a runtime that is not there"),
+    }
+}
+
+thread_local! {
+    static PANICS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The read panicked inside tokio and caught the panic, which ends a process that aborts on panics.
 #[test]
-fn an_async_read_outside_a_runtime_is_an_error() {
+fn an_async_read_outside_a_runtime_is_an_error_without_a_panic() {
+    let earlier = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.set(PANICS.get() + 1);
+        earlier(info);
+    }));
     let fixture = Fixture::new(1);
     let file = AsyncFile::open(&fixture.paths[0], CachePolicy::Buffered).unwrap();
-    let poll_once = |pool: &BufferPool| {
-        let mut read = Box::pin(file.read_at(0, 10, pool));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        match read.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(outcome) => outcome.map(|bytes: Buffer| bytes.len()),
-            std::task::Poll::Pending => panic!("it waits for what cannot come"),
-        }
-    };
     let pool = pool(4096);
-    assert!(matches!(poll_once(&pool), Err(Error::Unavailable { .. })));
+    assert!(matches!(poll_read(&file, &pool), Err(Error::Unavailable { .. })));
     let _all = pool.take(4096).unwrap();
-    assert!(matches!(poll_once(&pool), Err(Error::Unavailable { .. })));
+    assert!(matches!(poll_read(&file, &pool), Err(Error::Unavailable { .. })));
+    assert_eq!(PANICS.get(), 0, "a panic was caught");
+}
+
+/// tokio-uring cannot be asked whether a runtime of tokio is one of its own.
+#[test]
+fn an_async_read_in_another_runtime_of_tokio_is_an_error() {
+    let fixture = Fixture::new(1);
+    let file = AsyncFile::open(&fixture.paths[0], CachePolicy::Buffered).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let _inside = runtime.enter();
+    assert!(matches!(poll_read(&file, &pool(4096)), Err(Error::Unavailable { .. })));
 }
 
 #[test]

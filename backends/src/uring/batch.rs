@@ -1,31 +1,29 @@
 //! A batch on its way through a ring.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 
-use super::cells::Cells;
+use super::cells::ArenaCells;
 use super::ring::{Completion, ReadOp, Ring};
 use crate::buffer::HUGE_PAGE_BYTES;
-use crate::device::{Device, scatter};
-use crate::handle_cache::Cached;
-use crate::lanes::{LaneMemory, Lanes, Part, Verdict};
-use crate::plan::{Plan, Request, Target};
+use crate::device::{
+    Device, LaneMemory, LaneVerdict, Lanes, NextRead, Plan, Request, Target, scatter,
+};
 use crate::retry::Patience;
 use crate::{Read, Result, sys};
 
-/// Bounds on the memory that a batch borrows for its bounced reads. It gets less than the minimum only
-/// if the pool cannot spare it. A batch that needs more than the least gets a huge page: that lies in one piece
-/// for the device, which was measured to give 10 to 15 % more 4 KiB reads per second than as many
-/// small pages.
+/// Bounds on the memory that a batch borrows for its bounced reads. A batch gets less than the
+/// minimum only if the pool cannot spare it. A batch that needs more than the least gets a huge
+/// page: that lies in one piece for the device, which was measured to give 10 to 15 % more 4 KiB
+/// reads per second than as many small pages.
 const ARENA_BYTES_MAX: usize = 4 << 20;
 const ARENA_BYTES_MIN: usize = 256 << 10;
 
-/// What a ring keeps between batches, so that a batch allocates nothing.
+/// Memory that a ring keeps between batches, so that a batch allocates nothing.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(super) struct BatchMemory {
     lanes: LaneMemory,
-    cells: Cells,
+    cells: ArenaCells,
     /// Where the part of the arena begins that a lane's request goes into, if it has one.
     cell_of_lane: Vec<Option<usize>>,
 }
@@ -37,8 +35,8 @@ fn cell_bytes(request_bytes: usize) -> usize {
 }
 
 pub(super) struct Batch<'a, 'r> {
-    lanes: Lanes<'a, 'r, RawFd>,
-    cells: &'a mut Cells,
+    lanes: Lanes<'a, 'r>,
+    cells: &'a mut ArenaCells,
     cell_of_lane: &'a mut Vec<Option<usize>>,
     ring: &'a mut Ring,
     depth_max: usize,
@@ -46,16 +44,16 @@ pub(super) struct Batch<'a, 'r> {
 
 impl<'a, 'r> Batch<'a, 'r> {
     /// # Safety
-    /// Nobody else may use the destinations of `reads` until [`run`](Self::run) has returned.
+    /// Nothing else may use the destinations of `reads` until [`run`](Self::run) has returned.
     pub(super) unsafe fn new(
         device: &'a Device,
         plan: &'a Plan,
         reads: &'a [Read<'r>],
         ring: &'a mut Ring,
-        scratch: &'a mut Scratch,
+        memory: &'a mut BatchMemory,
         depth_max: usize,
     ) -> Self {
-        let Scratch { lanes, cells, cell_of_lane } = scratch;
+        let BatchMemory { lanes, cells, cell_of_lane } = memory;
         cell_of_lane.clear();
         cell_of_lane.resize(depth_max, None);
         let lanes = Lanes::new(device, plan, reads, lanes, depth_max);
@@ -64,8 +62,8 @@ impl<'a, 'r> Batch<'a, 'r> {
         batch
     }
 
-    /// Borrows memory to bounce through from the pool, as much as the plan can use. False if there
-    /// is none to be had now; any that there is holds the largest bounced request.
+    /// Borrows memory to bounce through from the pool, as much as the plan can use. False if the
+    /// pool has none now. Memory that it gives holds the largest bounced request.
     fn borrow_arena(&mut self) -> bool {
         let plan = self.lanes.plan;
         if plan.bounces() == 0 {
@@ -87,8 +85,8 @@ impl<'a, 'r> Batch<'a, 'r> {
         true
     }
 
-    /// Reads everything, or says what failed. Nothing is in flight when it returns. It does not wait
-    /// while there is `work` to do, which returns false when it is done.
+    /// Reads everything, or says what failed. Nothing is in flight when it returns. It does not
+    /// wait while `work` returns true.
     pub(super) fn run(mut self, mut work: Option<&mut dyn FnMut() -> bool>) -> Result<()> {
         let mut patience = Patience::default();
         loop {
@@ -148,20 +146,14 @@ impl<'a, 'r> Batch<'a, 'r> {
                 if !self.borrow_arena() {
                     // The pool has none for this batch at the moment: a buffer for this request.
                     // SAFETY: requests of a plan write to different parts, and `new`'s caller
-                    // promised that nobody else does.
+                    // promised that nothing else does.
                     unsafe { self.lanes.run_on_this_thread(&request) };
                     continue;
                 }
             }
-            if !self.lanes.pin(&request, |pinned| pinned.file().as_raw_fd()) {
-                if self.ring.in_flight() > 0 {
-                    return; // Until a file of ours is done with.
-                }
-                continue; // It has failed, so the next one is another.
-            }
             let cell = if bounces { self.cells.take(cell_bytes(request.len)) } else { None };
             if bounces && cell.is_none() {
-                return; // Until a part of the arena is idle that is large enough.
+                return; // Until a large enough part of the arena is idle.
             }
             if let Some(lane) = self.lanes.start() {
                 self.cell_of_lane[lane] = cell;
@@ -172,10 +164,10 @@ impl<'a, 'r> Batch<'a, 'r> {
 
     /// Queues what is left of a lane's request.
     fn push(&mut self, lane: usize) {
-        let Part { request, name, done, len } = self.lanes.part(lane);
+        let NextRead { request, descriptor, done, len } = self.lanes.part(lane);
         let cell = self.cell_of_lane[lane];
         let op = ReadOp {
-            descriptor: name,
+            descriptor,
             offset: request.offset + done as u64,
             dst: self.destination(&request, cell, done),
             // At most a chunk, which is at most 1 GiB.
@@ -208,9 +200,9 @@ impl<'a, 'r> Batch<'a, 'r> {
     fn complete(&mut self, completion: Completion) {
         let Ok(lane) = usize::try_from(completion.token) else { return };
         match self.lanes.judge(lane, completion.result) {
-            Verdict::Again => return self.push(lane),
-            Verdict::Complete(request) => self.deliver(lane, &request),
-            Verdict::Over => {}
+            LaneVerdict::Again => return self.push(lane),
+            LaneVerdict::Complete(request) => self.deliver(lane, &request),
+            LaneVerdict::Over => {}
         }
         self.finish(lane);
     }
@@ -219,9 +211,9 @@ impl<'a, 'r> Batch<'a, 'r> {
     fn deliver(&mut self, lane: usize, request: &Request) {
         let Some(start) = self.cell_of_lane[lane] else { return };
         let bounce = self.ring.arena_part(start, request.len);
-        // SAFETY: the part is this lane's and its read has ended, so nobody writes to it. Requests
+        // SAFETY: the part is this lane's and its read has ended, so nothing writes to it. Requests
         // of a plan write to different parts of the destinations, and `new`'s caller promised that
-        // nobody else does.
+        // nothing else does.
         unsafe {
             let bounce = std::slice::from_raw_parts(bounce.as_ptr(), request.len);
             scatter(self.lanes.plan, request, self.lanes.reads, bounce);

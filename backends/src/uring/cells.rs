@@ -5,11 +5,11 @@ use std::ops::Range;
 /// The idle parts of an arena, in order and never adjacent. There are at most as many as reads in
 /// flight and one more, so a search is short.
 #[derive(Debug, Default)]
-pub(super) struct Cells {
+pub(super) struct ArenaCells {
     idle: Vec<Range<usize>>,
 }
 
-impl Cells {
+impl ArenaCells {
     /// Everything of an arena of `arena_bytes` is idle, of which at most `taken_max` parts will be
     /// taken at once. The room for them is made here, so that no later batch allocates.
     pub(super) fn reset(&mut self, arena_bytes: usize, taken_max: usize) {
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn large_and_small_parts_share_an_arena() {
-        let mut cells = Cells::default();
+        let mut cells = ArenaCells::default();
         cells.reset(100, 3);
         assert_eq!((cells.take(60), cells.take(60)), (Some(0), None));
         assert_eq!((cells.take(30), cells.take(10), cells.take(1)), (Some(60), Some(90), None));
@@ -67,7 +67,7 @@ mod tests {
         fn parts_never_overlap_and_become_one_again(
             steps in prop::collection::vec((1..40usize, any::<prop::sample::Index>()), 0..200),
         ) {
-            let mut cells = Cells::default();
+            let mut cells = ArenaCells::default();
             cells.reset(256, 256);
             let mut taken: Vec<Range<usize>> = Vec::new();
             for (len, which) in steps {

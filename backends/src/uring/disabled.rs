@@ -1,14 +1,20 @@
+//! The answers of `uring` in a build without it.
+
 use std::sync::Arc;
 
+use crate::file::HandleOwner;
 use crate::open::not_built;
 use crate::overlap::OverlappingBackend;
 use crate::{BackendKind, BackendOptions, Result};
 
-pub(crate) fn open(_options: &BackendOptions, _owner: u64) -> Result<Arc<dyn OverlappingBackend>> {
+pub(crate) fn open(
+    _options: &BackendOptions,
+    _owner: HandleOwner,
+) -> Result<Arc<dyn OverlappingBackend>> {
     Err(not_built(BackendKind::Uring, "uring", cfg!(feature = "uring")))
 }
 
-/// What a ring could be made of here: nothing.
+/// There are no rings here.
 pub(crate) fn probe_ring() -> Result<Vec<String>> {
     Err(not_built(BackendKind::Uring, "uring", cfg!(feature = "uring")))
 }

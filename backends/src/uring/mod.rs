@@ -1,21 +1,9 @@
 //! Batched io_uring reads.
 
-#[cfg(linux_uring)]
+mod backend;
 mod batch;
-#[cfg(linux_uring)]
 mod cells;
-#[cfg(not(linux_uring))]
-mod disabled;
-#[cfg(linux_uring)]
-mod enabled;
-#[cfg(linux_uring)]
 mod ring;
-#[cfg(linux_uring)]
 mod rings;
 
-#[cfg(not(linux_uring))]
-pub(crate) use disabled::{open, probe_ring};
-#[cfg(linux_uring)]
-pub use enabled::UringBackend;
-#[cfg(linux_uring)]
-pub(crate) use enabled::{open, probe_ring};
+pub(crate) use backend::{open, probe_ring};

@@ -9,23 +9,23 @@ use io_uring::{IoUring, opcode, types};
 
 use crate::pool::Loan;
 use crate::retry::{Patience, retry_interrupted};
-use crate::{Degradation, sys};
+use crate::{HomeProcess, Lacking, sys};
 
 /// A ring, how many of its reads the kernel may still be working on, and the memory that bounced
 /// reads go into during a batch.
 ///
-/// Whoever pushes a read keeps its memory alive until the completion is reaped. Dropping the ring
+/// The caller of `push` keeps the memory alive until the completion is reaped. Dropping the ring
 /// waits for what is in flight, so that an unwinding caller keeps that promise too.
 ///
 /// Neither files nor memory are registered. The ring would keep a registered file open when the
-/// handle cache has closed it, until its thread reads again, and in forked children for ever.
+/// handle cache has closed it, until its thread reads again, and in forked children forever.
 /// Registered memory belongs to one ring, so idle threads would keep it from the others. And the
 /// gain is small. Random 4 KiB reads of a device, 128 at a time (Linux 6.18, medians of 15 to 31
 /// interleaved rounds): without registered files 0.97 to 1.04 times the reads per second; without
 /// registered memory 0.98 to 1.00 times, for 1.04 to 1.06 times the processor time.
 pub(super) struct Ring {
     /// The process that made it.
-    generation: u64,
+    home: HomeProcess,
     uring: IoUring,
     /// Reads pushed and not reaped: submitted to the kernel, or still in the queue before it.
     in_flight: usize,
@@ -49,7 +49,7 @@ pub(super) struct ReadOp {
     pub(super) dst: NonNull<u8>,
     pub(super) len: u32,
     pub(super) rw_flags: i32,
-    /// What the completion carries back.
+    /// The number that the completion carries back.
     pub(super) token: u64,
 }
 
@@ -73,11 +73,11 @@ const SETUPS: [&[&str]; 5] = [
     &[],
 ];
 
-/// What a new ring has and lacks.
+/// The features of a new ring, and those that it lacks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SetupReport {
     pub(super) features: Vec<String>,
-    pub(super) degradations: Vec<Degradation>,
+    pub(super) degradations: Vec<Lacking>,
 }
 
 impl Ring {
@@ -85,13 +85,12 @@ impl Ring {
     pub(super) fn new(depth: u32) -> io::Result<(Self, SetupReport)> {
         let mut report = SetupReport::default();
         let uring = set_up(depth, &mut report)?;
-        let generation = sys::fork_generation();
-        let mut ring = Self { generation, uring, in_flight: 0, arena: None };
+        let mut ring = Self { home: HomeProcess::current(), uring, in_flight: 0, arena: None };
         ring.try_nop()?;
         Ok((ring, report))
     }
 
-    /// A filter may allow `io_uring_setup` and refuse `io_uring_enter`: better found out now.
+    /// A filter may allow `io_uring_setup` and refuse `io_uring_enter`; this finds out.
     fn try_nop(&mut self) -> io::Result<()> {
         let nop = opcode::Nop::new().build();
         // SAFETY: a no-op refers to no memory.
@@ -136,7 +135,7 @@ impl Ring {
 
     /// False in a forked child for a ring of its parent, which must not be used.
     pub(super) fn is_of_this_process(&self) -> bool {
-        self.generation == sys::fork_generation()
+        self.home.is_current()
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -147,7 +146,7 @@ impl Ring {
     /// or [`submit_and_look`](Self::submit_and_look).
     ///
     /// # Safety
-    /// The memory must stay valid for writes, and nobody else may use it, until the read's
+    /// The memory must stay valid for writes, and nothing else may use it, until the read's
     /// completion is reaped or the ring is dropped.
     pub(super) unsafe fn push(&mut self, op: &ReadOp) -> io::Result<()> {
         // SAFETY: the caller's promise covers what the entry refers to.
@@ -185,8 +184,8 @@ impl Ring {
         self.in_flight > self.uring.submission().len()
     }
 
-    /// Waits until the kernel has let go of every read. Afterwards the ring is of no more use if
-    /// reads were still queued before it.
+    /// Waits until the kernel has let go of every read. Afterwards the ring cannot be used if reads
+    /// were still queued.
     fn drain(&mut self) {
         let mut failures = 0;
         loop {
@@ -212,7 +211,7 @@ impl Ring {
         match after_failed_wait(error, failures) {
             NextWait::AtOnce => {}
             NextWait::AfterCancelling => {
-                // This goes through another system call, which may be let through.
+                // This is another system call, which a filter may let through.
                 let cancel = types::CancelBuilder::any();
                 let _ = self.uring.submitter().register_sync_cancel(None, cancel);
                 std::thread::sleep(Duration::from_millis(1));
@@ -283,7 +282,7 @@ fn set_up(depth: u32, report: &mut SetupReport) -> io::Result<IoUring> {
                 report.features.extend(flags.iter().map(|flag| (*flag).to_owned()));
                 for flag in SETUPS[0].iter().filter(|flag| !flags.contains(flag)) {
                     let reason = "the kernel does not know the flag (EINVAL)".to_owned();
-                    report.degradations.push(Degradation { feature: flag, reason });
+                    report.degradations.push(Lacking { what: flag, reason });
                 }
                 return Ok(uring);
             }

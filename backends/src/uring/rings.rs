@@ -8,28 +8,29 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::batch::Scratch;
+use super::batch::BatchMemory;
 use super::ring::Ring;
+use crate::file::HandleOwner;
 
 /// A thread's ring and what it keeps between batches.
 pub(super) struct ThreadRing {
     pub(super) ring: Ring,
-    pub(super) scratch: Scratch,
-    _place: Place,
+    pub(super) memory: BatchMemory,
+    _permit: RingPermit,
 }
 
 impl ThreadRing {
-    pub(super) fn new(ring: Ring, place: Place) -> Self {
-        Self { ring, scratch: Scratch::default(), _place: place }
+    pub(super) fn new(ring: Ring, permit: RingPermit) -> Self {
+        Self { ring, memory: BatchMemory::default(), _permit: permit }
     }
 }
 
-/// A place for a ring among those that a backend may have in one process.
-pub(super) struct Place {
+/// A permit for a ring among those that a backend may have in one process.
+pub(super) struct RingPermit {
     rings: Arc<AtomicUsize>,
 }
 
-impl Place {
+impl RingPermit {
     /// `None` when there are `rings_max` rings already; `rings` counts them.
     pub(super) fn take(rings: &Arc<AtomicUsize>, rings_max: usize) -> Option<Self> {
         let one_more = |rings: usize| (rings < rings_max).then_some(rings + 1);
@@ -38,27 +39,27 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RingPermit {
     fn drop(&mut self) {
         self.rings.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-struct Entry {
-    owner: u64,
+struct BackendRing {
+    owner: HandleOwner,
     /// Dead when the backend is gone.
     backend: Weak<()>,
     ring: ThreadRing,
 }
 
 thread_local! {
-    static RINGS: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
+    static RINGS: RefCell<Vec<BackendRing>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Takes this thread's ring of the backend out of its place, for the time of a batch. If the
+/// Takes this thread's ring of the backend out of its permit, for the time of a batch. If the
 /// batch panics it is not put back, and is closed.
-pub(super) fn take(owner: u64) -> Option<ThreadRing> {
-    with_entries(|entries| {
+pub(super) fn take(owner: HandleOwner) -> Option<ThreadRing> {
+    with_rings(|entries| {
         let at = entries.iter().position(|entry| entry.owner == owner)?;
         let entry = entries.swap_remove(at);
         // A ring from before a fork is the parent's: only this process's copy is closed.
@@ -68,19 +69,19 @@ pub(super) fn take(owner: u64) -> Option<ThreadRing> {
 }
 
 /// Puts a ring back for the next batch, and closes those of backends that are gone.
-pub(super) fn put(owner: u64, backend: Weak<()>, ring: ThreadRing) {
-    // Where the thread is ending there is no place any more, and the ring is closed.
-    with_entries(|entries| {
+pub(super) fn put(owner: HandleOwner, backend: Weak<()>, ring: ThreadRing) {
+    // A thread that is ending has no permit for it any more, and the ring is closed.
+    with_rings(|entries| {
         entries.retain(|entry| entry.backend.strong_count() > 0);
-        entries.push(Entry { owner, backend, ring });
+        entries.push(BackendRing { owner, backend, ring });
     });
 }
 
 /// Closes this thread's ring of a backend.
-pub(super) fn close(owner: u64) {
-    with_entries(|entries| entries.retain(|entry| entry.owner != owner));
+pub(super) fn close(owner: HandleOwner) {
+    with_rings(|entries| entries.retain(|entry| entry.owner != owner));
 }
 
-fn with_entries<T>(run: impl FnOnce(&mut Vec<Entry>) -> T) -> Option<T> {
+fn with_rings<T>(run: impl FnOnce(&mut Vec<BackendRing>) -> T) -> Option<T> {
     RINGS.try_with(|entries| entries.try_borrow_mut().ok().map(|mut e| run(&mut e))).ok().flatten()
 }

@@ -20,7 +20,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// A new filesystem on a device with sectors of so many bytes; `Err` says what is missing.
+    /// A new filesystem on a device with sectors of this many bytes; `Err` says what is missing.
     pub(crate) fn formatted(filesystem: &str, sector_bytes: u32) -> Result<Self, String> {
         let quiet_or_force = if filesystem == "ext4" { "-q" } else { "-f" };
         Self::formatted_with(filesystem, sector_bytes, &[quiet_or_force])
@@ -79,7 +79,7 @@ impl Image {
         run("mount", &["-t", filesystem, "-o", mode, device, text(&self.mount_point)])?;
         self.is_mounted = true;
         // From now on the device goes with the mount, also if this process is killed first and
-        // somebody else unmounts.
+        // another process unmounts.
         self.detach();
         if mode == "rw" {
             let open_to_all = Permissions::from_mode(0o755);
@@ -123,7 +123,7 @@ impl Drop for Image {
     }
 }
 
-/// What it printed; `Err` with what it complained of.
+/// Its output; `Err` with its error output.
 fn run(program: &str, args: &[&str]) -> Result<String, String> {
     // Not on the path of every user, but that is where Debian keeps such tools.
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";

@@ -1,4 +1,4 @@
-//! What several of the test binaries use; none uses all of it.
+//! Helpers of several test binaries; none uses all of them.
 #![allow(dead_code)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 

@@ -1,13 +1,8 @@
 //! The backends of this crate, and what each is known not to do.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use ringmain_backends::conformance::Subject;
 use ringmain_backends::{
-    BackendKind, BackendOptions, CachePolicy, Profile, ProfileSource, Recording, RecordingBackend,
-    Residency, open_backend,
+    Advice, AdvisedBackend, BackendKind, BackendOptions, CachePolicy, Residency, open_backend,
 };
 
 /// The backend as `open_backend` makes it.
@@ -45,38 +40,19 @@ fn uring_with(cache_policy: CachePolicy) -> Subject {
     })
 }
 
-/// `auto` that goes by a profile: `pread`, which it would not take by itself.
-pub(crate) fn auto_with_a_profile() -> Subject {
+/// `auto` that follows an advice: `pread`, which it would not take by itself.
+pub(crate) fn auto_with_advice() -> Subject {
     let subject = Subject::new("auto", |options| {
-        let path = scratch_path("toml");
-        Profile::new(BackendKind::Pread).save(&path).unwrap();
-        let profile = ProfileSource::File(path.clone());
-        let backend =
-            open_backend(BackendKind::Auto, &BackendOptions { profile, ..options.clone() });
-        std::fs::remove_file(path).unwrap();
-        backend
+        let backend = Ok(AdvisedBackend {
+            kind: BackendKind::Pread,
+            options: Box::new(options.clone()),
+            measured_on: None,
+            reason: "pread".into(),
+        });
+        let advice = Some(Advice { path: "profile.toml".into(), backend });
+        open_backend(BackendKind::Auto, &BackendOptions { advice, ..options.clone() })
     });
-    as_variant(subject, "profile")
-}
-
-/// `pread` with everything that passes written down.
-pub(crate) fn pread_recorded() -> Subject {
-    let subject = Subject::new("pread", |options| {
-        let inner = open_backend(BackendKind::Pread, options)?;
-        let path = scratch_path("rec");
-        let recording = Recording::create(&path)?;
-        // Windows keeps a name as long as the file is open.
-        let _ = std::fs::remove_file(path);
-        Ok(Arc::new(RecordingBackend::new(inner, recording)))
-    });
-    as_variant(subject, "recorded")
-}
-
-/// In the folder for temporary files: a case that gives up its privileges can write there too.
-fn scratch_path(extension: &str) -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    std::env::temp_dir().join(format!("ringmain-{process}-{number}.{extension}"))
+    as_variant(subject, "advised")
 }
 
 fn as_variant(subject: Subject, suffix: &str) -> Subject {

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::plan::{BackendChoice, Plan, read_plan};
 use crate::result::CacheState;
-use crate::size::Bytes;
+use crate::text::size::Bytes;
 use crate::workload;
 
 /// Compares the backends: throughput, latency and memory, cold and warm, each in a fresh process.
@@ -38,20 +38,21 @@ pub(crate) struct BenchArgs {
     pub(crate) corrupt: Option<BackendChoice>,
 }
 
-/// What is measured; `recommend` takes the same.
+/// The arguments that say what to measure; `recommend` takes the same.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct MeasuredArgs {
-    /// A plan to begin with; the other arguments change it
+    /// A plan to start from; the other arguments override it
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
 
-    /// Backends, with a policy where it is not the default: pread, pread+random, mmap, mmap+release,
-    /// mmap+huge, mmap+random, direct, uring, uring+buffered, uring+uncached, uncached, tokio-uring, auto
-    /// [default: auto and all that work here, without policies]
+    /// Backends, some with a policy: pread, pread+random, mmap, mmap+release, mmap+huge, mmap+random, direct,
+    /// uring, uring+buffered, uring+uncached, uncached, tokio-uring, auto [default: auto and all that work
+    /// here, without policies]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) backends: Option<Vec<BackendChoice>>,
 
-    /// Workloads; `ringmain help bench` lists them [default: all]
+    /// Workloads; `ringmain help bench` lists them [default: seq, rand, views, shards and mixed; also
+    /// samples and weights with --file or --dir; only replay with --trace]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) workloads: Option<Vec<String>>,
 
@@ -59,15 +60,15 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "STATES", value_delimiter = ',')]
     pub(crate) cache: Option<Vec<CacheState>>,
 
-    /// Bytes of a read: 4k, 64k, 1MiB [default: what each workload has]
+    /// Bytes of a read: 4k, 64k, 1MiB [default: depends on the workload]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub(crate) block_size: Option<Vec<Bytes>>,
 
-    /// Reads handed over at once [default: what each workload has]
+    /// Reads that are handed to the backend at once [default: depends on the workload]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     pub(crate) batch: Option<Vec<u32>>,
 
-    /// Device requests in flight at most [default: 128]
+    /// The largest number of device requests in flight [default: 128]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     pub(crate) depth: Option<Vec<u32>>,
 
@@ -79,11 +80,12 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub(crate) window: Option<Vec<Bytes>>,
 
-    /// How long a cell reads at most [default: 0.2]
+    /// The longest time that a cell reads, in seconds; `weights` always loads the whole model [default:
+    /// 0.2]
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub(crate) seconds: Option<f64>,
 
-    /// How many operations (batches) a cell has at most [default: no limit]
+    /// The largest number of operations (batches) in a cell [default: no limit]
     #[arg(long, value_name = "COUNT")]
     pub(crate) operations: Option<u64>,
 
@@ -91,10 +93,14 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "COUNT")]
     pub(crate) repetitions: Option<u32>,
 
-    /// Open loop: start so many operations a second, and measure latency from the moment each was
-    /// meant to start
-    #[arg(long, value_name = "PER_SECOND")]
-    pub(crate) rate: Option<u64>,
+    /// Open loop: start this many operations a second, and measure latency from the moment each was
+    /// meant to start. Several rates make a curve of latency over load
+    #[arg(long, value_name = "PER_SECOND", value_delimiter = ',')]
+    pub(crate) rate: Option<Vec<u64>>,
+
+    /// Open loop: start each read of the --trace when it was recorded, counted from the first
+    #[arg(long)]
+    pub(crate) recorded_times: bool,
 
     /// Let the measured process use no more memory than this
     #[arg(long, value_name = "BYTES")]
@@ -104,7 +110,7 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "BYTES")]
     pub(crate) buffer_bytes: Option<Bytes>,
 
-    /// What data, order and offsets follow from [default: 1]
+    /// The seed of the data, the order and the offsets [default: 1]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
@@ -116,32 +122,32 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["trace", "bytes"])]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Replay these reads: an iolog of fio's (version 2 or 3), or a recording of `Engine::record`
+    /// Replay these reads: an iolog of fio (version 2 or 3), or a recording of `Engine::record`
     #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
     pub(crate) trace: Option<PathBuf>,
 
-    /// How much data to make for each kind and cache state [default: 512 MiB]
+    /// How much data to make for each kind of data and cache state [default: 512 MiB]
     #[arg(long, value_name = "BYTES")]
     pub(crate) bytes: Option<Bytes>,
 
-    /// Where to make it [default: the current folder]
+    /// Where to make the data [default: the current folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) scratch: Option<PathBuf>,
 
-    /// Measure fio beside, on the same file with the same block size and depth
+    /// Measure fio too, on the same file with the same block size and depth
     #[arg(long)]
     pub(crate) with_fio: bool,
 }
 
 impl BenchArgs {
-    /// The plan, checked.
+    /// Returns the plan of the arguments after checking it.
     pub(crate) fn to_plan(&self) -> Result<Plan, Failure> {
         self.measured.to_plan()
     }
 }
 
 impl MeasuredArgs {
-    /// The plan of the file, or the default, with what the arguments say.
+    /// Returns the plan of the file, or the default plan, with the arguments applied to it.
     pub(crate) fn to_plan(&self) -> Result<Plan, Failure> {
         let mut plan = match &self.plan {
             Some(path) => read_plan(path)?,
@@ -162,7 +168,8 @@ impl MeasuredArgs {
         put(&mut plan.seed, set.seed);
         put(&mut plan.data.bytes, set.bytes);
         plan.operations = set.operations.or(plan.operations);
-        plan.rate_per_s = set.rate.or(plan.rate_per_s);
+        put(&mut plan.rates_per_s, set.rate);
+        plan.recorded_times |= set.recorded_times;
         plan.memory_limit_bytes = set.memory_limit.or(plan.memory_limit_bytes);
         plan.data.scratch = set.scratch.or(plan.data.scratch);
         plan.with_fio |= set.with_fio;
@@ -186,7 +193,7 @@ fn put<T>(place: &mut T, value: Option<T>) {
     }
 }
 
-/// The workloads as they describe themselves, and the rest.
+/// Lists the workloads, then the examples.
 fn examples() -> String {
     let mut text = String::from("Workloads:\n");
     for workload in workload::ALL {
@@ -203,19 +210,23 @@ Examples:
   ringmain bench --backends auto,pread,uring --workloads rand,seq --batch 1,32,128
                                                    does auto choose as well as a fixed backend?
   ringmain bench --workloads rand --rate 20000     latency at 20 000 operations a second
-  ringmain bench --memory-limit 256M --workloads views
+  ringmain bench --workloads rand --rate 5000,10000,20000,40000
+                                                   latency over load
+  ringmain bench --memory-limit 256M --bytes 128M --workloads views
   ringmain bench --file model.safetensors --workloads weights --window 32M,256M
   ringmain bench --print-plan > plan.toml; ringmain bench --plan plan.toml
 
-Ctrl-C ends the run and keeps what is done. Exit codes: 0 all went well, 1 something could not be
-measured or two backends returned different bytes, 2 the request makes no sense, 130 interrupted.";
+An operation is a batch of reads, or a single read if the batch is 1; latency is per operation.
+
+Ctrl-C ends the run and keeps the finished cells. Exit codes: 0 every cell was measured, 1 some cells are
+invalid or two backends returned different bytes, 2 the request makes no sense, 130 interrupted.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn arguments_win_over_the_plan() {
+    fn arguments_override_the_plan() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("plan.toml");
         std::fs::write(&path, "repetitions = 9\nseed = 5\n[data]\nbytes = \"2M\"\n").unwrap();

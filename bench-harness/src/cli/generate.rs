@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ringmain::beton::RegionAlignment;
 use ringmain::weights::Dtype;
 
-use crate::size::Bytes;
+use crate::text::size::Bytes;
 
 /// Makes test data from a seed: the same bytes for the same seed, on every machine.
 #[derive(Debug, Args)]
@@ -30,14 +30,14 @@ pub(crate) enum GenKind {
 /// A file of random bytes
 #[derive(Debug, Args)]
 pub(crate) struct GenRawArgs {
-    /// The file to make; one that is there is replaced
+    /// The file to make; an existing file is replaced
     pub(crate) path: PathBuf,
 
     /// How many bytes: 4096, 64k, 1GiB
     #[arg(long, value_name = "N", default_value = "1GiB")]
     pub(crate) bytes: Bytes,
 
-    /// What the bytes follow from
+    /// The seed of the bytes
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -45,14 +45,14 @@ pub(crate) struct GenRawArgs {
 /// A NumPy array of f32, each from 0 to 1
 #[derive(Debug, Args)]
 pub(crate) struct GenNpyArgs {
-    /// The file to make; one that is there is replaced
+    /// The file to make; an existing file is replaced
     pub(crate) path: PathBuf,
 
     /// Its shape: 100000,512
     #[arg(long, value_name = "AXES", value_delimiter = ',', default_value = "100000,512")]
     pub(crate) shape: Vec<u64>,
 
-    /// What the elements follow from
+    /// The seed of the elements
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -60,22 +60,22 @@ pub(crate) struct GenNpyArgs {
 /// A corpus of GAMSAE01 shards, its values from -1 to 1
 #[derive(Debug, Args)]
 pub(crate) struct GenShardsArgs {
-    /// The folder to make them in; shards of the same names are replaced
+    /// The folder to make the shards in; existing shards of the same names are replaced
     pub(crate) dir: PathBuf,
 
-    /// Rows of all shards together
+    /// The number of rows in all shards together
     #[arg(long, value_name = "N", default_value_t = 262_144)]
     pub(crate) rows: u64,
 
-    /// Columns of a row
+    /// The number of columns
     #[arg(long, value_name = "N", default_value_t = 1024)]
     pub(crate) width: usize,
 
-    /// How many shards
+    /// The number of shards
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) shards: u64,
 
-    /// What the values follow from
+    /// The seed of the values
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -84,18 +84,18 @@ pub(crate) struct GenShardsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = BETON_EXAMPLES)]
 pub(crate) struct GenBetonArgs {
-    /// The file to make; one that is there is replaced
+    /// The file to make; an existing file is replaced
     pub(crate) path: PathBuf,
 
-    /// How many samples
+    /// The number of samples
     #[arg(long, value_name = "N", default_value_t = 22_000)]
     pub(crate) samples: u64,
 
-    /// The bytes of a sample, which its bytes, arrays, tensors and images share
+    /// The size of a sample; its variable-size fields share these bytes
     #[arg(long, value_name = "N", default_value = "48KiB")]
     pub(crate) sample_bytes: Bytes,
 
-    /// The fields of a sample, in this order; a kind may come more than once
+    /// The fields of a sample, in order; a kind may occur more than once
     #[arg(
         long,
         value_name = "KINDS",
@@ -105,23 +105,23 @@ pub(crate) struct GenBetonArgs {
     )]
     pub(crate) fields: Vec<BetonField>,
 
-    /// Bytes fields of all sizes, from nothing to twice their share
+    /// Vary the size of bytes fields, from 0 to twice their share
     #[arg(long)]
     pub(crate) varied: bool,
 
-    /// The bytes of a page: a power of two, 2MiB or more; a sample must fit in one
+    /// The size of a page: a power of two, at least 2MiB; a sample must fit into one page
     #[arg(long, value_name = "N", default_value = "8MiB")]
     pub(crate) page_size: Bytes,
 
-    /// What the places of regions are multiples of; 0: packed, as FFCV does
+    /// The alignment of regions in bytes; 0 packs them, as FFCV does
     #[arg(long, value_name = "BYTES", value_enum, default_value = "0")]
     pub(crate) align: BetonAlign,
 
-    /// How many threads make samples [default: one for each processor]
+    /// The number of threads that make samples [default: one for each processor]
     #[arg(long, value_name = "N")]
     pub(crate) workers: Option<usize>,
 
-    /// The same file, byte by byte, for any number of workers
+    /// Write the same bytes for any number of workers
     #[arg(long)]
     pub(crate) deterministic: bool,
 
@@ -129,7 +129,7 @@ pub(crate) struct GenBetonArgs {
     #[arg(long)]
     pub(crate) direct: bool,
 
-    /// What the samples follow from
+    /// The seed of the samples
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -138,15 +138,15 @@ pub(crate) struct GenBetonArgs {
 #[derive(Debug, Args)]
 #[command(after_help = SAFETENSORS_EXAMPLES)]
 pub(crate) struct GenSafetensorsArgs {
-    /// The file to make, or with --files the folder to make them in; files of the same names are
-    /// replaced
+    /// The file to make, or with --files the folder to make them in; existing files of the same names
+    /// are replaced
     pub(crate) path: PathBuf,
 
-    /// How many tensors
+    /// The number of tensors
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(crate) tensors: u64,
 
-    /// Bytes of all tensors together, to the row: 64M, 2GiB
+    /// The size of all tensors together, rounded to whole rows: 64M, 2GiB
     #[arg(long, value_name = "N", default_value = "1GiB")]
     pub(crate) bytes: Bytes,
 
@@ -159,16 +159,16 @@ pub(crate) struct GenSafetensorsArgs {
     #[arg(value_parser = parse_dtype)]
     pub(crate) dtypes: Vec<Dtype>,
 
-    /// Divide the model into so many files with an index
+    /// Divide the model into this many files with an index
     #[arg(long, value_name = "N")]
     pub(crate) files: Option<u64>,
 
-    /// What the elements follow from
+    /// The seed of the elements
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
 }
 
-/// What a field of a dataset holds.
+/// The kind of a field of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BetonField {
     Int,
@@ -185,7 +185,7 @@ impl BetonField {
     pub(crate) const ALL: [Self; 7] =
         [Self::Int, Self::Float, Self::Bytes, Self::Json, Self::Ndarray, Self::Tensor, Self::Image];
 
-    /// Whether it has a share of the bytes of a sample.
+    /// Returns whether the field takes a share of the bytes of a sample.
     pub(crate) fn has_share(self) -> bool {
         matches!(self, Self::Bytes | Self::Ndarray | Self::Tensor | Self::Image)
     }
@@ -224,10 +224,10 @@ Examples:
   ringmain gen beton mixed.beton --fields image,json,int,float --sample-bytes 12k --varied
   ringmain gen beton aligned.beton --align 4096 --page-size 16MiB --workers 4 --deterministic";
 
-/// A type by the name that the format has for it, in any case.
+/// Parses the name that the format has for a type; upper and lower case are the same.
 fn parse_dtype(text: &str) -> Result<Dtype, String> {
     let name = serde_json::Value::String(text.trim().to_ascii_uppercase());
-    // The error lists the types there are.
+    // The error lists the known types.
     serde_json::from_value(name).map_err(|error| error.to_string())
 }
 

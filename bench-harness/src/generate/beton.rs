@@ -12,26 +12,27 @@ use ringmain::beton::{
     WriteReport,
 };
 
-use super::{RawBytes, check_space};
+use super::RawBytes;
 use crate::cli::{BetonField, GenBetonArgs};
 use crate::failure::Failure;
-use crate::interrupt;
-use crate::progress::Progress;
-use crate::size::format_bytes;
-use crate::whole_file::folder;
+use crate::system::interrupt;
+use crate::system::space::check_space;
+use crate::system::whole_file::folder;
+use crate::text::progress::Progress;
+use crate::text::size::format_bytes;
 use crate::workload::mix;
 
-/// Images have this many columns, if they have as many pixels.
+/// The width of images that have at least this many pixels.
 const IMAGE_WIDTH: u64 = 64;
 const RGB_BYTES: u64 = 3;
 
-/// What a dataset is made of.
+/// The parameters of a dataset.
 #[derive(Clone, Debug)]
 pub(crate) struct BetonSpec {
     pub(crate) samples: u64,
     pub(crate) sample_bytes: u64,
     pub(crate) fields: Vec<BetonField>,
-    /// The sizes of bytes fields go from nothing to twice their share.
+    /// The sizes of bytes fields vary from 0 to twice their share.
     pub(crate) is_varied: bool,
     pub(crate) page_bytes: u32,
     pub(crate) alignment: RegionAlignment,
@@ -41,9 +42,9 @@ pub(crate) struct BetonSpec {
     pub(crate) seed: u64,
 }
 
-pub(super) fn run(args: &GenBetonArgs) -> Result<String, Failure> {
+pub(crate) fn run(args: &GenBetonArgs) -> Result<String, Failure> {
     let spec = BetonSpec::from_args(args)?;
-    check_space(&folder(&args.path), spec.file_bytes()?)?;
+    check_space(&folder(&args.path), spec.file_bytes()?, "--samples")?;
     let progress = Arc::new(Progress::bytes("writing", spec.region_bytes()?));
     let report = write_beton(&args.path, &spec, &progress)?;
     progress.finish();
@@ -56,8 +57,8 @@ pub(super) fn run(args: &GenBetonArgs) -> Result<String, Failure> {
     ))
 }
 
-/// Writes a dataset whose samples follow from the seed and from nothing else: pages, alignment and
-/// workers only change where they are.
+/// Writes a dataset. The samples depend on the seed only; pages, alignment and workers change only
+/// their places in the file.
 pub(crate) fn write_beton(
     path: &Path,
     spec: &BetonSpec,
@@ -91,7 +92,7 @@ pub(crate) fn write_beton(
 impl BetonSpec {
     fn from_args(args: &GenBetonArgs) -> Result<Self, Failure> {
         let page_bytes = u32::try_from(args.page_size.0).map_err(|_| {
-            let message = "a page has less than 4 GiB (--page-size)".to_owned();
+            let message = "a page must be smaller than 4 GiB (--page-size)".to_owned();
             Failure::Usage { message }
         })?;
         Ok(Self {
@@ -108,13 +109,13 @@ impl BetonSpec {
         })
     }
 
-    /// What each field that has bytes gets of those of a sample.
+    /// Returns how many bytes of a sample each variable-size field gets.
     fn share_bytes(&self) -> u64 {
         let sharing = self.fields.iter().filter(|field| field.has_share()).count() as u64;
         self.sample_bytes.checked_div(sharing).unwrap_or(0)
     }
 
-    /// Width and height of the images.
+    /// Returns the width and the height of the images.
     fn image_size(&self) -> (u16, u16) {
         let pixels = (self.share_bytes() / RGB_BYTES).max(1);
         let width = IMAGE_WIDTH.min(pixels);
@@ -122,7 +123,7 @@ impl BetonSpec {
         (width as u16, height as u16)
     }
 
-    /// The fields, each with the name of its kind and its number.
+    /// Returns the fields, each named by its kind and its number.
     fn fields(&self) -> Result<Vec<Field>, Failure> {
         let refused = |message| Failure::Usage { message };
         let array = |kind: Kind| {
@@ -145,19 +146,19 @@ impl BetonSpec {
         Ok(fields)
     }
 
-    /// The bytes of all regions, roughly where sizes are varied.
+    /// Returns the bytes of all regions; an estimate if sizes vary.
     fn region_bytes(&self) -> Result<u64, Failure> {
         self.samples.checked_mul(self.sample_bytes).ok_or_else(|| self.too_many())
     }
 
-    /// About how large the file becomes; no less.
+    /// Returns an upper estimate of the size of the file.
     fn file_bytes(&self) -> Result<u64, Failure> {
         let align = self.alignment.bytes() as u64;
         let padding = self.fields.len() as u64 * align;
         let sample_bytes = self.sample_bytes.checked_add(padding + 100);
         let sample_bytes = sample_bytes.ok_or_else(|| self.too_many())?;
         let samples_per_page = (u64::from(self.page_bytes) / sample_bytes).max(1);
-        // Each worker may leave its last page part empty; one more for the rows, one for the table.
+        // Each worker may leave its last page partly empty; one page more for the rows, one for the table.
         let workers = self.workers.or_else(|| Some(thread::available_parallelism().ok()?.get()));
         let pages = self.samples / samples_per_page + workers.unwrap_or(1) as u64 + 2;
         let rows = self.samples.checked_mul(64 * self.fields.len() as u64);
@@ -171,8 +172,7 @@ impl BetonSpec {
         Failure::Usage { message: format!("{samples} samples of {bytes} bytes are too many") }
     }
 
-    /// Makes a sample. Each has random bytes of its own, which its fields take one after the other,
-    /// in words of eight.
+    /// Makes a sample. Its fields take its random bytes one after the other, in words of eight.
     fn make(&self, id: u64, sample: &mut SampleBuilder<'_>) -> Result<(), SampleError> {
         let mut random = RawBytes::new(self.seed.wrapping_add(mix(id)));
         for field in &self.fields {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_follow_from_the_seed_alone() {
+    fn samples_depend_on_the_seed_alone() {
         let one = BetonSpec { is_varied: true, ..spec(&BetonField::ALL) };
         let samples = samples_of(&one);
         let alignment = RegionAlignment::Block;
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_the_bytes_that_were_asked_for() {
+    fn a_sample_has_the_requested_size() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.beton");
         let spec = spec(&[BetonField::Bytes, BetonField::Int, BetonField::Tensor]);

@@ -1,29 +1,28 @@
-//! Which tensors a model consists of: those of a transformer that fills so many bytes, or any number
-//! of one shape.
+//! The tensors of a model: those of a transformer of a given size, or any number of one shape.
 
 use ringmain::weights::Dtype;
 
 use crate::failure::Failure;
 
-/// What is asked for.
+/// The parameters of a model.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelSizes {
     pub(crate) tensors: u64,
     pub(crate) extent: Extent,
-    /// Taken in turn.
+    /// The element types, taken in turn.
     pub(crate) dtypes: Vec<Dtype>,
 }
 
-/// How large the tensors are.
+/// The size of the tensors.
 #[derive(Clone, Debug)]
 pub(crate) enum Extent {
-    /// A transformer of so many bytes, to the row of its embedding.
+    /// A transformer of this many bytes, rounded to a row of its embedding.
     Total(u64),
-    /// All have this shape.
+    /// All tensors have this shape.
     Shape(Vec<u64>),
 }
 
-/// A tensor that is to be made.
+/// A tensor to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewTensor {
     pub(super) name: String,
@@ -32,16 +31,16 @@ pub(super) struct NewTensor {
     pub(super) bytes: u64,
 }
 
-/// More would not fit a header of the 100 MB that the format allows.
+/// More tensors would not fit into a header of 100 MB, the limit of the format.
 const TENSORS_MAX: u64 = 500_000;
 /// Widths are multiples of this, so that elements of 4 and 6 bits fill whole bytes too.
 const WIDTH_STEP: u64 = 8;
-/// So wide that nothing of the next size would fit a disk.
+/// A wider model would not fit on a disk.
 const WIDTH_MAX: u64 = 1 << 24;
-/// Rows of the embedding for each column, at least.
+/// The smallest number of rows of the embedding for each column.
 const VOCABULARY_MIN: u64 = 16;
 
-/// The tensors of a layer as Llama names them, with their rows in eighths of the model's width; none
+/// The tensors of a layer as Llama names them, with their rows in eighths of the model's width; `None`
 /// for a vector.
 const LAYER: [(&str, Option<u64>); 9] = [
     ("self_attn.q_proj", Some(8)),
@@ -56,11 +55,11 @@ const LAYER: [(&str, Option<u64>); 9] = [
 ];
 
 impl ModelSizes {
-    /// The tensors, in the order of the model.
+    /// Returns the tensors, in the order of the model.
     pub(super) fn plan(&self) -> Result<Vec<NewTensor>, Failure> {
         if !(1..=TENSORS_MAX).contains(&self.tensors) {
             return Err(usage(format!(
-                "{} tensors: it must be from 1 to {TENSORS_MAX}",
+                "{} tensors: the number must be from 1 to {TENSORS_MAX}",
                 self.tensors
             )));
         }
@@ -102,7 +101,7 @@ impl ModelSizes {
             .collect()
     }
 
-    /// The bits of all tensors.
+    /// Returns the bits of all tensors.
     fn transformer_bits(&self, width: u64, vocabulary: u64) -> u128 {
         let bits = |at: u64| {
             let (rows, columns) = self.part_axes(at, width, vocabulary);
@@ -111,7 +110,7 @@ impl ModelSizes {
         (0..self.tensors).map(bits).sum()
     }
 
-    /// An embedding, layers of nine tensors, of which the last may have fewer, and a norm.
+    /// Returns an embedding, layers of nine tensors (the last may have fewer), and a norm.
     fn part_axes(&self, at: u64, width: u64, vocabulary: u64) -> (Option<u64>, u64) {
         if at == 0 {
             return (Some(vocabulary), width);
@@ -150,7 +149,9 @@ impl ModelSizes {
             return Err(usage(format!("a tensor of shape {shape:?} is too large")));
         };
         if !bits.is_multiple_of(8) {
-            return Err(usage(format!("shape {shape:?} of {dtype} is no whole number of bytes")));
+            return Err(usage(format!(
+                "shape {shape:?} of {dtype} is not a whole number of bytes"
+            )));
         }
         Ok(NewTensor { name, dtype, shape, bytes: bits / 8 })
     }
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transformer_has_the_bytes_asked_for_to_the_row() {
+    fn a_transformer_has_the_requested_size_to_the_row() {
         let all = [Dtype::BF16, Dtype::F4, Dtype::F32, Dtype::F6_E2M3, Dtype::U8];
         for dtypes in [&all[..1], &all[1..2], &all[3..4], &all] {
             for (tensors, bytes) in [(200, 512 << 20), (1, 1 << 20), (2, 4096), (37, 3_000_000)] {
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_models_are_refused() {
         let refused = |tensors, extent, dtype| {
             let sizes = ModelSizes { tensors, extent, dtypes: vec![dtype] };
             sizes.plan().unwrap_err().to_string()

@@ -3,18 +3,18 @@
 use super::{RawBytes, write_data};
 use crate::cli::GenNpyArgs;
 use crate::failure::Failure;
-use crate::size::format_bytes;
+use crate::text::size::format_bytes;
 
 /// Data begins at a multiple of this, as NumPy writes it.
 const ALIGN: usize = 64;
 
-pub(super) fn run(args: &GenNpyArgs) -> Result<String, Failure> {
+pub(crate) fn run(args: &GenNpyArgs) -> Result<String, Failure> {
     let header = header(&args.shape);
     let elements = args.shape.iter().try_fold(1u64, |product, axis| product.checked_mul(*axis));
     let data_bytes = elements.and_then(|count| count.checked_mul(4)).ok_or_else(|| {
         Failure::Usage { message: format!("an array of shape {:?} is too large", args.shape) }
     })?;
-    write_data(&args.path, data_bytes.saturating_add(header.len() as u64), |file| {
+    write_data(&args.path, data_bytes.saturating_add(header.len() as u64), "--shape", |file| {
         file.write_all(&header)?;
         let mut random = RawBytes::new(args.seed);
         let mut elements = vec![0u8; 1 << 20];
@@ -32,7 +32,7 @@ pub(super) fn run(args: &GenNpyArgs) -> Result<String, Failure> {
     Ok(format!("{}: f32 {:?}, {bytes}, seed {}", args.path.display(), args.shape, args.seed))
 }
 
-/// Random bits as a number from 0 to 1: no NaN, which compares unequal with itself.
+/// Turns random bits into a number from 0 to 1, so that there is no NaN, which is not equal to itself.
 fn to_unit_float(bits: &mut [u8]) {
     let mut word = [0; 4];
     word.copy_from_slice(bits);
@@ -40,7 +40,7 @@ fn to_unit_float(bits: &mut [u8]) {
     bits.copy_from_slice(&unit.to_le_bytes());
 }
 
-/// Version 1.0: magic, version, length, and a dict that ends with a newline.
+/// Returns a header of version 1.0: magic, version, length, and a dict that ends with a newline.
 fn header(shape: &[u64]) -> Vec<u8> {
     let axes: String = shape.iter().map(|axis| format!("{axis}, ")).collect();
     let axes = if shape.len() == 1 { axes.trim_end() } else { axes.trim_end_matches(", ") };

@@ -6,29 +6,31 @@ use std::path::Path;
 use super::write_data;
 use crate::cli::GenRawArgs;
 use crate::failure::Failure;
-use crate::interrupt;
-use crate::progress::Progress;
-use crate::size::format_bytes;
+use crate::system::interrupt;
+use crate::text::progress::Progress;
+use crate::text::size::format_bytes;
 use crate::workload::mix;
 
-/// Made in memory at once: whole words of the generator, and whole elements of every type.
+/// Bytes made in memory at once: whole words of the generator and whole elements of every type.
 const BLOCK_BYTES: usize = 1 << 20;
 
-pub(super) fn run(args: &GenRawArgs) -> Result<String, Failure> {
+pub(crate) fn run(args: &GenRawArgs) -> Result<String, Failure> {
     let progress = Progress::bytes("writing", args.bytes.0);
     write_raw(&args.path, args.bytes.0, args.seed, &progress)?;
     progress.finish();
     Ok(format!("{}: {}, seed {}", args.path.display(), format_bytes(args.bytes.0), args.seed))
 }
 
-/// Writes a file of bytes that follow from the seed.
+/// Writes a file of bytes that depend on the seed only.
 pub(crate) fn write_raw(
     path: &Path,
     bytes: u64,
     seed: u64,
     progress: &Progress,
 ) -> Result<(), Failure> {
-    write_data(path, bytes, |file| RawBytes::new(seed).write(file, bytes, progress, |_| ()))
+    write_data(path, bytes, "--bytes", |file| {
+        RawBytes::new(seed).write(file, bytes, progress, |_| ())
+    })
 }
 
 /// Random bytes, the same for a seed on every machine: SplitMix64, little-endian.
@@ -52,7 +54,7 @@ impl RawBytes {
         }
     }
 
-    /// Writes so many bytes, after `adjust` has had each block of them.
+    /// Writes this many bytes; `adjust` may change each block first.
     pub(super) fn write(
         &mut self,
         to: &mut dyn Write,
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_follow_from_the_seed() {
+    fn bytes_depend_on_the_seed() {
         let bytes = |seed| {
             let mut bytes = [0; 20];
             RawBytes::new(seed).fill(&mut bytes);

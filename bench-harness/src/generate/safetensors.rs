@@ -6,22 +6,23 @@ use ringmain::weights::Dtype;
 use serde_json::{Map, Value, json};
 
 use super::model::{Extent, ModelSizes, NewTensor};
-use super::{RawBytes, check_space, write_data};
+use super::{RawBytes, write_data};
 use crate::cli::GenSafetensorsArgs;
 use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::size::format_bytes;
-use crate::whole_file::{folder, write_whole};
+use crate::system::space::{check_space, existing_folder, write_folder};
+use crate::system::whole_file::write_whole;
+use crate::text::progress::Progress;
+use crate::text::size::format_bytes;
 use crate::workload::mix;
 
 /// The name of an index, by which loaders find it in a folder.
 const INDEX_NAME: &str = "model.safetensors.index.json";
-/// What the format allows.
+/// The limit of the format.
 const HEADER_BYTES_MAX: usize = 100_000_000;
 /// Headers are padded with spaces to a multiple of this, as the library does.
 const HEADER_ALIGN: usize = 8;
 
-pub(super) fn run(args: &GenSafetensorsArgs) -> Result<String, Failure> {
+pub(crate) fn run(args: &GenSafetensorsArgs) -> Result<String, Failure> {
     let extent = args.shape.clone().map_or(Extent::Total(args.bytes.0), Extent::Shape);
     let sizes = ModelSizes { tensors: args.tensors, extent, dtypes: args.dtypes.clone() };
     let model = Model::new(&sizes, args.seed)?;
@@ -53,8 +54,8 @@ pub(crate) fn write_model(
     Model::new(sizes, seed)?.write_file(path, progress)
 }
 
-/// Tensors and what their elements follow from: a tensor's number, so that how a model is divided
-/// does not change them.
+/// Tensors with their numbers. The elements of a tensor depend on the seed and on its number, so that
+/// they do not change if the model is divided into other files.
 struct Model {
     tensors: Vec<(u64, NewTensor)>,
     seed: u64,
@@ -65,7 +66,7 @@ impl Model {
         Ok(Self { tensors: (0..).zip(sizes.plan()?).collect(), seed })
     }
 
-    /// The bytes of all tensors.
+    /// Returns the bytes of all tensors.
     fn bytes(&self) -> Result<u64, Failure> {
         let add = |sum: u64, (_, tensor): &(u64, NewTensor)| sum.checked_add(tensor.bytes);
         self.tensors.iter().try_fold(0, add).ok_or_else(|| Failure::Usage {
@@ -77,32 +78,33 @@ impl Model {
         write_tensors(path, &self.tensors, self.seed, progress)
     }
 
-    /// The files first and the index last: what it names is there.
+    /// Writes the index last, so that every file it names exists.
     fn write_files(&self, dir: &Path, files: u64, progress: &Progress) -> Result<(), Failure> {
         if !(1..=self.tensors.len() as u64).contains(&files) {
             let message = format!(
-                "{files} files for {} tensors: it must be from 1 to as many as there are tensors",
+                "{files} files for {} tensors: there must be from 1 file to as many files as tensors",
                 self.tensors.len()
             );
             return Err(Failure::Usage { message });
         }
         let total_bytes = self.bytes()?;
         // A disk that is too small leaves no folder behind.
-        check_space(&if dir.is_dir() { dir.to_owned() } else { folder(dir) }, total_bytes)?;
-        std::fs::create_dir_all(dir)
-            .map_err(|source| Failure::WriteFile { path: dir.to_owned(), source })?;
-        let mut weight_map = Map::new();
-        for (part, number) in self.divide(files, total_bytes).into_iter().zip(1..) {
-            let name = format!("model-{number:05}-of-{files:05}.safetensors");
-            write_tensors(&dir.join(&name), part, self.seed, progress)?;
-            let entry = |(_, tensor): &(u64, NewTensor)| (tensor.name.clone(), json!(name));
-            weight_map.extend(part.iter().map(entry));
-        }
-        let index = json!({"metadata": {"total_size": total_bytes}, "weight_map": weight_map});
-        write_whole(&dir.join(INDEX_NAME), &(serde_json::to_string_pretty(&index)? + "\n"))
+        check_space(&existing_folder(dir), total_bytes, "--bytes")?;
+        write_folder(dir, |written| {
+            let mut weight_map = Map::new();
+            for (part, number) in self.divide(files, total_bytes).into_iter().zip(1..) {
+                let name = format!("model-{number:05}-of-{files:05}.safetensors");
+                written.push(dir.join(&name));
+                write_tensors(&dir.join(&name), part, self.seed, progress)?;
+                let entry = |(_, tensor): &(u64, NewTensor)| (tensor.name.clone(), json!(name));
+                weight_map.extend(part.iter().map(entry));
+            }
+            let index = json!({"metadata": {"total_size": total_bytes}, "weight_map": weight_map});
+            write_whole(&dir.join(INDEX_NAME), &(serde_json::to_string_pretty(&index)? + "\n"))
+        })
     }
 
-    /// About the same bytes in each part, and at least one tensor.
+    /// Divides the tensors into parts of about the same size, each with at least one tensor.
     fn divide(&self, parts: u64, total_bytes: u64) -> Vec<&[(u64, NewTensor)]> {
         let mut rest = self.tensors.as_slice();
         let (mut divided, mut before) = (Vec::new(), 0u64);
@@ -133,7 +135,7 @@ fn write_tensors(
     tensors.sort_by(|(_, a), (_, b)| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
     let header = header(&tensors)?;
     let data_bytes: u64 = tensors.iter().map(|(_, tensor)| tensor.bytes).sum();
-    write_data(path, data_bytes.saturating_add(header.len() as u64), |file| {
+    write_data(path, data_bytes.saturating_add(header.len() as u64), "--bytes", |file| {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
         for (number, tensor) in tensors {
@@ -169,12 +171,12 @@ fn header(tensors: &[&(u64, NewTensor)]) -> Result<Vec<u8>, Failure> {
     Ok(header)
 }
 
-/// Random bits as numbers that are not negative and less than 2: no NaN, which compares unequal with
-/// itself. Whole numbers stay as they are.
+/// Turns random bits into numbers from 0 to less than 2, so that there is no NaN, which is not equal
+/// to itself. Integers stay as they are.
 fn to_finite(dtype: Dtype, bytes: &mut [u8]) {
     let is_whole = matches!(dtype, Dtype::U8 | Dtype::I8 | Dtype::U16 | Dtype::I16)
         || matches!(dtype, Dtype::U32 | Dtype::I32 | Dtype::U64 | Dtype::I64);
-    // Those of less than a byte have no NaN.
+    // Types of less than a byte have no NaN.
     if is_whole || dtype.bitsize() < 8 {
         return;
     }
@@ -195,7 +197,7 @@ mod tests {
     use ringmain::weights::Weights;
 
     use super::*;
-    use crate::size::Bytes;
+    use crate::text::size::Bytes;
 
     fn args(path: &Path, files: Option<u64>, seed: u64) -> GenSafetensorsArgs {
         let dtypes = vec![Dtype::F16, Dtype::F4, Dtype::F8_E4M3, Dtype::I64, Dtype::BOOL];
@@ -203,7 +205,7 @@ mod tests {
         GenSafetensorsArgs { path, tensors: 20, bytes, shape: None, dtypes, files, seed }
     }
 
-    /// The bytes of every tensor, by name.
+    /// Returns the bytes of every tensor, by name.
     fn contents(path: &Path) -> BTreeMap<String, Vec<u8>> {
         let weights = Weights::open(&Engine::new().unwrap(), path).unwrap();
         let tensors = weights.read_all().unwrap();
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_elements_follow_from_the_seed_and_not_from_the_files() {
+    fn the_elements_depend_on_the_seed_and_not_on_the_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.safetensors");
         let line = run(&args(&path, None, 7)).unwrap();

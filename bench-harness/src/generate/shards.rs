@@ -4,19 +4,20 @@ use std::path::{Path, PathBuf};
 
 use ringmain::shards::{HEADER_LEN, ShardWriter};
 
-use super::{RawBytes, check_space};
+use super::RawBytes;
 use crate::cli::GenShardsArgs;
 use crate::failure::Failure;
-use crate::interrupt;
-use crate::progress::Progress;
-use crate::size::format_bytes;
+use crate::system::interrupt;
+use crate::system::space::{check_space, existing_folder, write_folder};
+use crate::text::progress::Progress;
+use crate::text::size::format_bytes;
 use crate::workload::shard_files;
 
-/// A row is made in memory: 256 MiB of it.
+/// A row is made in memory, so it has 256 MiB at most.
 const WIDTH_MAX: usize = 1 << 26;
 const NAME_DIGITS_MIN: usize = 3;
 
-/// How large a corpus is, and how it is divided.
+/// The size of a corpus and its number of shards.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardSizes {
     pub(crate) rows: u64,
@@ -24,15 +25,15 @@ pub(crate) struct ShardSizes {
     pub(crate) shards: u64,
 }
 
-pub(super) fn run(args: &GenShardsArgs) -> Result<String, Failure> {
+pub(crate) fn run(args: &GenShardsArgs) -> Result<String, Failure> {
     let sizes = ShardSizes { rows: args.rows, width: args.width, shards: args.shards };
     let bytes = sizes.bytes()?;
-    std::fs::create_dir_all(&args.dir)
-        .map_err(|source| Failure::WriteFile { path: args.dir.clone(), source })?;
-    check_others(&args.dir, sizes)?;
-    check_space(&args.dir, bytes)?;
+    check_space(&existing_folder(&args.dir), bytes, "--rows")?;
     let progress = Progress::bytes("writing", bytes);
-    write_shards(&args.dir, sizes, args.seed, &progress)?;
+    write_folder(&args.dir, |written| {
+        check_others(&args.dir, sizes)?;
+        write_shards(&args.dir, sizes, args.seed, &progress, written)
+    })?;
     progress.finish();
     let ShardSizes { rows, width, shards } = sizes;
     Ok(format!(
@@ -46,11 +47,11 @@ pub(super) fn run(args: &GenShardsArgs) -> Result<String, Failure> {
 impl ShardSizes {
     fn bytes(&self) -> Result<u64, Failure> {
         if self.shards == 0 || self.width == 0 {
-            let message = "a corpus has at least one shard, and its rows at least one column";
+            let message = "a corpus needs at least one shard and one column";
             return Err(Failure::Usage { message: message.to_owned() });
         }
         if self.width > WIDTH_MAX {
-            let message = format!("{} columns are too many; {WIDTH_MAX} can be made", self.width);
+            let message = format!("{} columns are too many; the limit is {WIDTH_MAX}", self.width);
             return Err(Failure::Usage { message });
         }
         let values = self.rows.checked_mul(self.width as u64);
@@ -64,21 +65,21 @@ impl ShardSizes {
         )
     }
 
-    /// The name of a shard. All have as many digits as the last, so that the order of the names is
-    /// that of the rows.
+    /// Returns the name of a shard. All names have as many digits as the last one, so that shards sorted
+    /// by name are in the order of their rows.
     fn name_of(&self, shard: u64) -> String {
         let digits = self.shards.saturating_sub(1).to_string().len().max(NAME_DIGITS_MIN);
         format!("part-{shard:0digits$}.shard")
     }
 
-    /// The rows of a shard: the same number in each, but for one more in the first ones.
+    /// Returns the number of rows in a shard; the first shards may have one more than the others.
     fn rows_of(&self, shard: u64) -> u64 {
         self.rows / self.shards + u64::from(shard < self.rows % self.shards)
     }
 }
 
-/// An error if there are shards that this corpus would not replace: they would be taken for a part
-/// of it.
+/// Returns an error if the folder has shards that this corpus would not replace, because readers
+/// would take them for a part of it.
 fn check_others(dir: &Path, sizes: ShardSizes) -> Result<(), Failure> {
     let is_own = |path: &Path| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -91,7 +92,7 @@ fn check_others(dir: &Path, sizes: ShardSizes) -> Result<(), Failure> {
         Some(other) => {
             let other = other.display();
             let message = format!(
-                "{other} is there already and would become a part of the corpus; remove it or \
+                "{other} exists already and would become a part of the corpus; remove it or \
                  choose another folder"
             );
             Err(Failure::Usage { message })
@@ -99,21 +100,22 @@ fn check_others(dir: &Path, sizes: ShardSizes) -> Result<(), Failure> {
     }
 }
 
-/// Writes the shards `part-000.shard` and so on, whose values, from -1 to 1, follow from the seed.
-/// How they are divided does not change them.
+/// Writes the shards `part-000.shard` and so on. Their values, from -1 to 1, depend on the seed and
+/// not on the number of shards. `written` gets the path of each shard before it is made.
 pub(crate) fn write_shards(
     dir: &Path,
     sizes: ShardSizes,
     seed: u64,
     progress: &Progress,
-) -> Result<Vec<PathBuf>, Failure> {
+    written: &mut Vec<PathBuf>,
+) -> Result<(), Failure> {
     let mut random = RawBytes::new(seed);
-    // Whole words of the generator, whatever the width.
+    // Whole words of the generator for any width.
     let mut bits = vec![0; (sizes.width * 4).next_multiple_of(8)];
     let mut row = vec![0f32; sizes.width];
-    let mut paths = Vec::new();
     for shard in 0..sizes.shards {
         let path = dir.join(sizes.name_of(shard));
+        written.push(path.clone());
         let mut writer = ShardWriter::create(&path, sizes.width)?;
         for _ in 0..sizes.rows_of(shard) {
             if interrupt::is_requested() {
@@ -128,9 +130,8 @@ pub(crate) fn write_shards(
             progress.advance(row.len() as u64 * 4);
         }
         writer.finish()?;
-        paths.push(path);
     }
-    Ok(paths)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_follow_from_the_seed_and_not_from_the_shards() {
+    fn the_rows_depend_on_the_seed_and_not_on_the_shards() {
         let one = values(1, 7);
         assert_eq!((one.len(), &one), (505, &values(4, 7)));
         assert_ne!(one, values(1, 8));
@@ -166,9 +167,9 @@ mod tests {
         }
     }
 
-    /// `part-1000` came before `part-101`, and its rows with it.
+    /// `part-1000` used to sort before `part-101`, which changed the order of the rows.
     #[test]
-    fn the_order_of_the_names_is_that_of_the_rows() {
+    fn names_sort_in_the_order_of_the_rows() {
         for shards in [1, 999, 1000, 1001, 10_001] {
             let sizes = ShardSizes { rows: 0, width: 1, shards };
             let names: Vec<String> = (0..shards).map(|shard| sizes.name_of(shard)).collect();

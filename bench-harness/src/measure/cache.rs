@@ -1,4 +1,4 @@
-//! Putting the page cache into a known state, and making sure that it is.
+//! Puts the page cache into a known state and verifies it.
 
 use std::fs::File;
 use std::io;
@@ -13,36 +13,38 @@ use super::sample;
 use crate::failure::Failure;
 use crate::result::{CacheCheck, CacheCheckMethod, CacheState};
 
-/// What opening the files may bring into the page cache: the pages around a header that a mapping
-/// holds, for each file. The header of a model has 24 KiB for 200 tensors, and a fault brings the
-/// sixteen pages around it.
+/// Pages of each file that opening it may bring into the page cache: those around a header that is
+/// mapped. The header of a model has 24 KiB for 200 tensors, and a fault reads the sixteen pages around
+/// it.
 const HEADER_PAGES: u64 = 64;
-/// And never more than this part of the data: one in so many pages.
+/// At most one in this many pages of the data may be such a page.
 const OPENED_SHARE_MAX: u64 = 10;
-/// How often, and how long apart, the cold state is tried for once the files are open.
+/// How often, and how far apart, the state is verified after the files were opened.
 const SETTLE_TRIES: u32 = 50;
 const SETTLE_PAUSE: Duration = Duration::from_millis(10);
+/// After this many tries, a few pages may stay: those of a mapped header never go away, those that the
+/// kernel was still reading have arrived and been dropped.
+const HEADER_TRIES: u32 = 2;
 
-/// Bytes of a page of this kernel.
+/// Returns the size of a page of this kernel.
 pub(crate) fn page_bytes() -> u64 {
     let found = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
     found.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0).unwrap_or(4096)
 }
 
-/// Whether the cache is as wanted.
+/// The state of the page cache after it was prepared.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// Pages of all files that are cached now; `None` where the kernel does not tell.
+    /// Cached pages of all files; `None` if the kernel does not count them for this user.
     pub(crate) cached_pages: Option<u64>,
     /// How the state was verified; `None` if it could not be.
     pub(crate) check: Option<CacheCheck>,
-    /// Why the state could not be had.
+    /// Why the state is not the requested one.
     pub(crate) problem: Option<String>,
 }
 
-/// Brings the files into the state and verifies it. That they cannot be brought there is not a
-/// failure but a reason why a measurement does not count. Where pages have to be sampled, `seed` says
-/// which.
+/// Brings the files into the state and verifies it. If that does not work, this is not an error but a
+/// reason why a measurement does not count. If pages have to be sampled, `seed` selects them.
 pub(crate) fn prepare(
     files: &[PathBuf],
     state: CacheState,
@@ -58,18 +60,20 @@ pub(crate) fn prepare(
     Ok(verify(&parts, state, seed))
 }
 
-/// Forgets all of the files, so that whoever warms them next pays for their pages.
+/// Drops all files from the page cache, so that their pages are charged to the process that reads them
+/// next.
 pub(crate) fn forget(files: &[PathBuf]) -> Result<(), Failure> {
     prepare(files, CacheState::Cold, 0).map(drop)
 }
 
-/// Looks again once the files are open, just before the clock starts: a backend that reads ahead
-/// when it opens a file must not be measured as cold. Headers that were read are dropped again.
+/// Prepares the files again after they were opened, just before the clock starts. A backend that reads
+/// ahead when it opens a file must not be measured as cold. Headers that were read are dropped again.
 pub(crate) fn settle(files: &[PathBuf], state: CacheState, seed: u64) -> Result<Prepared, Failure> {
     let mut settled = settle_once(files, state, seed)?;
-    // Pages that the kernel reads ahead behind a header cannot be dropped before they are there.
-    for _ in 0..SETTLE_TRIES {
-        if settled.problem.is_none() {
+    // Pages that the kernel is still reading ahead cannot be dropped yet.
+    for retry in 0..SETTLE_TRIES {
+        let is_exact = settled.check.is_some_and(|check| check.pages_off == 0);
+        if settled.problem.is_none() && (is_exact || retry >= HEADER_TRIES) {
             break;
         }
         std::thread::sleep(SETTLE_PAUSE);
@@ -80,20 +84,23 @@ pub(crate) fn settle(files: &[PathBuf], state: CacheState, seed: u64) -> Result<
 
 fn settle_once(files: &[PathBuf], state: CacheState, seed: u64) -> Result<Prepared, Failure> {
     let mut settled = prepare(files, state, seed)?;
-    if state == CacheState::Cold && settled.check.is_some_and(|it| are_headers(&it, files.len())) {
+    // In a half-warm file, pages after the boundary stay if they share a large folio with warm ones.
+    let may_be_off = state != CacheState::Warm;
+    if may_be_off && settled.check.is_some_and(|it| are_headers(&it, files.len())) {
         settled.problem = None;
     }
     Ok(settled)
 }
 
-/// Whether the pages that are off can be those that opening the files has brought in.
+/// Returns whether so few pages are in another state that opening the files can have read them, or
+/// that they share a folio with the last warm page.
 fn are_headers(check: &CacheCheck, files: usize) -> bool {
     let allowed = (check.pages / OPENED_SHARE_MAX).min(HEADER_PAGES * files as u64);
     check.pages_off <= sample::off_max(check, allowed)
 }
 
-/// Refuses files whose state in the page cache cannot be verified: no measurement of them would
-/// count.
+/// Returns an error if the state of a file in the page cache cannot be verified, because no
+/// measurement of it would count.
 pub(crate) fn check_verifiable(files: &[PathBuf]) -> Result<(), Failure> {
     for path in files {
         let part = Part::of(path, CacheState::Cold)
@@ -112,7 +119,7 @@ pub(crate) fn check_verifiable(files: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why a measurement of the file does not count, and what to do.
+/// Returns why a measurement of the file does not count, and what to do.
 fn unverified(path: &Path, refusal: &io::Error, sampling: &io::Error) -> String {
     let why = format!(
         "cannot verify what the page cache holds of {}, so no measurement of it would count: \
@@ -127,7 +134,7 @@ fn unverified(path: &Path, refusal: &io::Error, sampling: &io::Error) -> String 
     }
 }
 
-/// Pages of all files that are cached; `None` where the kernel does not tell.
+/// Returns the cached pages of all files; `None` if the kernel does not count them for this user.
 pub(crate) fn cached_pages(files: &[PathBuf]) -> Option<u64> {
     files.iter().map(|path| ringmain::backends::probe::cached_pages(path).ok()).sum()
 }
@@ -137,13 +144,13 @@ pub(super) struct Part {
     pub(super) path: PathBuf,
     file: File,
     len: u64,
-    /// How much of it, from its start, is to be cached.
+    /// How many of its first bytes are to be cached.
     pub(super) warm_len: u64,
 }
 
-/// About half of a file. The kernel may keep up to 2 MiB of a file as one piece (a large folio), and
-/// does not drop a piece of which a part is to stay: the halves meet between two pieces. Files of
-/// less than 4 MiB have page by page what works.
+/// Returns about half of the length of a file. The kernel may keep up to 2 MiB of a file in one large
+/// folio and drops it only as a whole, so the halves meet between two folios. Files of less than 4 MiB
+/// are divided between two pages.
 fn mixed_len(len: u64) -> u64 {
     const PIECE_BYTES_MAX: u64 = 2 << 20;
     let unit = if len < 2 * PIECE_BYTES_MAX { page_bytes() } else { PIECE_BYTES_MAX };
@@ -176,14 +183,14 @@ impl Part {
         Ok(())
     }
 
-    /// The cached pages of the part that is to be warm, and of the part that is to be cold.
+    /// Returns the cached pages of the warm part and of the cold part.
     fn count(&self) -> io::Result<(u64, u64)> {
         let warm = cached_pages_in(&self.file, 0..self.warm_len)?;
         Ok((warm, cached_pages_in(&self.file, self.warm_len..self.len)?))
     }
 }
 
-/// Counts, or samples where the kernel does not count for this user.
+/// Counts the cached pages, or samples them if the kernel does not count for this user.
 fn verify(parts: &[Part], state: CacheState, seed: u64) -> Prepared {
     let (path, refusal) = match count(parts) {
         Ok(counted) => return counted,
@@ -203,7 +210,7 @@ fn verify(parts: &[Part], state: CacheState, seed: u64) -> Prepared {
     }
 }
 
-/// Fails with the first file that the kernel does not tell about.
+/// Counts the cached pages. Returns the first file for which the kernel refuses to count.
 fn count(parts: &[Part]) -> Result<Prepared, (&Path, io::Error)> {
     let (mut cached_pages, mut pages, mut pages_off, mut problem) = (0, 0, 0, None);
     for part in parts {
@@ -214,7 +221,13 @@ fn count(parts: &[Part]) -> Result<Prepared, (&Path, io::Error)> {
         pages_off += cold + wanted.saturating_sub(warm);
         let path = part.path.display();
         problem = problem.or_else(|| {
-            if cold > 0 {
+            if cold > 0 && part.warm_len > 0 {
+                Some(format!(
+                    "{cold} pages of {path} after byte {} stay in the page cache, although only \
+                     those before it should: {STAYS}, or keeps large folios",
+                    part.warm_len
+                ))
+            } else if cold > 0 {
                 Some(format!("{cold} pages of {path} stay in the page cache: {STAYS}"))
             } else if warm < wanted {
                 Some(format!(
@@ -232,9 +245,9 @@ fn count(parts: &[Part]) -> Result<Prepared, (&Path, io::Error)> {
 
 pub(super) const STAYS: &str = "another process has them mapped or locked, or the filesystem keeps \
                                 its data there (tmpfs)";
-pub(super) const SHORT: &str = "memory is short";
+pub(super) const SHORT: &str = "the kernel dropped them because memory is short";
 
-/// Reads what is not cached yet.
+/// Reads the parts of the range that are not cached yet.
 fn warm(file: &File, range: Range<u64>) -> io::Result<()> {
     const STEP_BYTES: u64 = 8 << 20;
     let mut bytes = vec![0; 1 << 20];
@@ -259,7 +272,7 @@ mod tests {
     use super::*;
 
     fn file_of(bytes: usize) -> (tempfile::TempDir, PathBuf) {
-        // Beside the test program, not in /tmp, which may lie in memory.
+        // Beside the test program and not in /tmp, which may be in memory.
         let program = std::env::current_exe().unwrap();
         let dir = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
         let path = dir.path().join("data");
@@ -268,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn each_state_can_be_had_and_is_verified() {
+    fn each_state_is_reached_and_verified() {
         let (_dir, path) = file_of(1_000_000);
         let files = [path];
         for (state, pages) in
@@ -282,10 +295,10 @@ mod tests {
         }
     }
 
-    /// Samples that a fast device makes look cached; many more than ever were.
+    /// Cold samples that may look cached because the device is fast; far more than were ever seen.
     const CHANCE: u64 = 8;
 
-    /// The look into the page cache sees what `cachestat(2)` counts, and changes none of it.
+    /// Samples see what `cachestat(2)` counts, and leave the page cache as it was.
     #[test]
     fn samples_agree_with_the_count_and_leave_the_cache_as_it_was() {
         let (_dir, path) = file_of(9_000_001);

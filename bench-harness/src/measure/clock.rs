@@ -1,18 +1,18 @@
-//! The clock of the measured loop: nanoseconds since it was made.
+//! The clock of the measured loop.
 
 use std::time::{Duration, Instant};
 
-/// How long two clocks are compared for at least. Reading them takes some 50 ns, so the rate is
-/// known to a few parts in 100 000.
+/// How long the two clocks are compared. Reading them takes about 50 ns, so the rate is known to a few
+/// parts in 100 000.
 const CALIBRATION: Duration = Duration::from_millis(2);
 
-/// A clock that costs some 10 ns to read where the processor's counter can be used, 30 elsewhere.
-/// A warm read of 4 KiB takes a microsecond, and measuring must not cost two hundredths of that: so
-/// the measured loop counts in the clock's own ticks, and what they are worth is asked afterwards.
+/// A clock that takes about 10 ns to read if the processor's counter can be used, else 30 ns. A warm
+/// read of 4 KiB takes a microsecond, and measuring must not cost 2 % of that. So the measured loop
+/// counts in ticks, which are converted to nanoseconds afterwards.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,
-    /// The processor's counter is read, not the system's clock.
+    /// Whether the processor's counter is read instead of the system's clock.
     reads_counter: bool,
     ns_per_tick: f64,
 }
@@ -37,7 +37,7 @@ impl Clock {
         }
     }
 
-    /// The time in ticks from some moment on.
+    /// Returns the time in ticks since a fixed moment.
     #[inline]
     pub(crate) fn ticks(&self) -> u64 {
         if self.reads_counter
@@ -48,19 +48,19 @@ impl Clock {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// What so many ticks are worth.
+    /// Converts ticks to nanoseconds.
     pub(crate) fn to_ns(self, ticks: u64) -> u64 {
         (ticks as f64 * self.ns_per_tick) as u64
     }
 
-    /// How many ticks that is.
+    /// Converts nanoseconds to ticks.
     pub(crate) fn in_ticks(self, ns: f64) -> u64 {
         (ns / self.ns_per_tick) as u64
     }
 }
 
-/// The system's clock and ticks of the same moment. Between two readings a thread may lose the
-/// processor, for longer than the calibration takes: the closest of several counts.
+/// Reads the system's clock and the ticks at the same moment. A thread may lose the processor between
+/// the two, so the closest of several pairs is returned.
 fn at_once(ticks: impl Fn() -> u64) -> (Instant, u64) {
     let look = || {
         let (before, now, after) = (ticks(), Instant::now(), ticks());
@@ -72,14 +72,14 @@ fn at_once(ticks: impl Fn() -> u64) -> (Instant, u64) {
     (now, ticks)
 }
 
-/// Whether the kernel itself keeps time by the counter: then it ticks evenly and is the same on
-/// every core.
+/// Returns whether the kernel itself keeps time by the counter: then it ticks evenly and is the same
+/// on every core.
 fn kernel_trusts_counter() -> bool {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     std::fs::read_to_string(path).is_ok_and(|name| name.trim() == "tsc")
 }
 
-/// The processor's counter, where it has one that can be read from here.
+/// Reads the processor's counter, if it has one.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[allow(unsafe_code)]
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_keeps_time_and_never_runs_back() {
+    fn the_clock_keeps_time_and_never_runs_back() {
         let clock = Clock::start();
         let (started, start) = at_once(|| clock.ticks());
         let mut last = start;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_counter_it_works_too() {
+    fn the_clock_works_without_the_counter() {
         let clock = Clock { started: Instant::now(), reads_counter: false, ns_per_tick: 1.0 };
         std::thread::sleep(Duration::from_millis(5));
         assert!((5_000_000..120_000_000_000).contains(&clock.to_ns(clock.ticks())));

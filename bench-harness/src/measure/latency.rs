@@ -6,20 +6,20 @@ use super::Clock;
 use crate::failure::Failure;
 use crate::result::Latency;
 
-/// At three ticks a nanosecond, 24 minutes: whatever takes longer counts as that.
+/// 24 minutes at three ticks a nanosecond; longer latencies count as this.
 const MAX: u64 = (1 << MAX_BITS) - 1;
 const MAX_BITS: u32 = 42;
-/// 0.1 % exact.
+/// Values are exact to 0.1 %.
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Values of so many bits have a counter each; of larger ones so many leading bits count, which is
-/// how HdrHistogram keeps three digits.
+/// Every value of up to this many bits has a counter of its own. Of larger values only this many
+/// leading bits count, which is how HdrHistogram keeps three digits.
 const EXACT_BITS: u32 = 11;
 /// The counters of each further bit.
 const HALF: usize = 1 << (EXACT_BITS - 1);
 const COUNTERS: usize = HALF * (MAX_BITS - EXACT_BITS + 2) as usize;
 
-/// Counts latencies in the buckets of an HdrHistogram, a few nanoseconds each: [`Histogram::record`]
-/// itself takes three times as long, which shows beside a warm read.
+/// Counts latencies in the buckets of an HdrHistogram within a few nanoseconds. [`Histogram::record`]
+/// takes three times as long, which would be visible in a warm read.
 #[derive(Clone, Debug)]
 pub(crate) struct Latencies {
     counts: Vec<u64>,
@@ -30,7 +30,7 @@ impl Latencies {
         Self { counts: vec![0; COUNTERS] }
     }
 
-    /// In ticks of the clock. Never allocates, never fails.
+    /// Counts a latency in ticks. Never allocates and never fails.
     #[inline]
     pub(crate) fn record(&mut self, ticks: u64) {
         if let Some(count) = self.counts.get_mut(bucket(ticks)) {
@@ -38,14 +38,14 @@ impl Latencies {
         }
     }
 
-    /// Adds those of another thread.
+    /// Adds the latencies of another thread.
     pub(crate) fn merge(&mut self, other: &Self) {
         for (count, others) in self.counts.iter_mut().zip(&other.counts) {
             *count += others;
         }
     }
 
-    /// The same in nanoseconds, as a histogram that every tool reads.
+    /// Returns the latencies in nanoseconds, as a histogram that other tools can read.
     pub(crate) fn to_histogram(&self, clock: &Clock) -> Result<Histogram<u64>, Failure> {
         let mut histogram = Histogram::new_with_bounds(1, MAX, SIGNIFICANT_DIGITS)?;
         for (index, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -55,13 +55,13 @@ impl Latencies {
     }
 }
 
-/// The percentiles that a result has.
+/// Returns the percentiles that a result has.
 pub(crate) fn percentiles(histogram: &Histogram<u64>) -> Latency {
     let at = |quantile| histogram.value_at_quantile(quantile);
     Latency { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: histogram.max() }
 }
 
-/// Which counter a value belongs to.
+/// Returns the counter that a value belongs to.
 #[inline]
 fn bucket(value: u64) -> usize {
     let value = value.min(MAX);
@@ -69,7 +69,7 @@ fn bucket(value: u64) -> usize {
     shift as usize * HALF + (value >> shift) as usize
 }
 
-/// The value in the middle of a counter.
+/// Returns the value in the middle of a counter.
 fn middle(bucket: usize) -> u64 {
     let shift = (bucket / HALF).saturating_sub(1);
     let lowest = ((bucket - shift * HALF) as u64) << shift;
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_put_together() {
+    fn latencies_of_threads_are_merged() {
         let clock = Clock::start();
         let (mut a, mut b) = (Latencies::new(), Latencies::new());
         let ticks = |us: u64| clock.in_ticks(us as f64 * 1000.0);

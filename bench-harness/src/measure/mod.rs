@@ -1,7 +1,8 @@
-//! What is measured of a process, one instrument a file.
+//! Instruments: what is measured of a process and of the machine, one file each.
 
 pub(crate) mod cache;
 mod clock;
+pub(crate) mod host;
 mod latency;
 mod process;
 mod rss;

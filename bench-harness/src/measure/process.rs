@@ -1,4 +1,4 @@
-//! What the kernel counts for a process.
+//! The counters that the kernel keeps for a process.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -11,12 +11,12 @@ pub(crate) struct Usage {
     pub(crate) faults: Faults,
     pub(crate) cpu_s: CpuSeconds,
     pub(crate) context_switches: ContextSwitches,
-    /// What the device delivered on its behalf; `None` where the kernel does not count it.
+    /// Bytes that the device delivered to the process; `None` if the kernel does not count them.
     pub(crate) device_bytes: Option<u64>,
 }
 
 impl Usage {
-    /// As of now; what cannot be had is 0 or `None`.
+    /// Reads the counters; unknown ones are 0 or `None`.
     pub(crate) fn now() -> Self {
         let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
             return Self::default();
@@ -40,7 +40,7 @@ impl Usage {
         }
     }
 
-    /// What came on top of an earlier state.
+    /// Returns the difference to an earlier state.
     pub(crate) fn since(self, start: Self) -> Self {
         Self {
             faults: Faults {
@@ -69,7 +69,7 @@ impl Usage {
     }
 }
 
-/// `read_bytes` of `/proc/self/io`: what was really fetched from the device, whoever asked first.
+/// Returns `read_bytes` of `/proc/self/io`: the bytes that this process caused the device to read.
 fn device_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.trim().parse().ok())

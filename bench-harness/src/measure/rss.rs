@@ -9,21 +9,22 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::result::{Resident, RssSample};
 
-/// Samples kept at most. When they are all used, every other one goes and the pace halves.
+/// The largest number of samples. When it is reached, every other sample is removed and the interval
+/// doubles.
 const SAMPLES_MAX: usize = 128;
-/// The pace at the beginning. A sample costs some 20 µs.
+/// The first interval. A sample takes about 20 µs.
 const INTERVAL: Duration = Duration::from_millis(5);
 
 /// Samples `RssAnon` and `RssFile` of this process on a thread of its own.
 ///
-/// Not `ru_maxrss`: it does not tell the two apart, and a child may inherit its parent's peak.
+/// `ru_maxrss` does not distinguish the two, and a child may inherit the peak of its parent.
 #[derive(Debug)]
 pub(crate) struct RssSampler {
     stop: Sender<()>,
     thread: JoinHandle<Timeline>,
 }
 
-/// What was sampled.
+/// The samples of a measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     pub(crate) samples: Vec<RssSample>,
@@ -42,7 +43,7 @@ impl RssSampler {
         let sample = move || {
             let mut interval = INTERVAL;
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                // A sample that fails is one fewer; the last is taken where failing can be told.
+                // A sample that fails is left out.
                 let _ = timeline.take(&mut status, started.elapsed());
                 if timeline.samples.len() >= SAMPLES_MAX {
                     timeline.thin_out();
@@ -91,7 +92,7 @@ impl Timeline {
     }
 }
 
-/// `/proc/self/status`, kept open.
+/// `/proc/self/status`, which stays open.
 #[derive(Debug)]
 struct Status {
     file: File,
@@ -104,7 +105,7 @@ impl Status {
         Ok(Self { file, text: [0; 4096] })
     }
 
-    /// `RssAnon` and `RssFile` in bytes.
+    /// Returns `RssAnon` and `RssFile` in bytes.
     fn read(&mut self) -> Result<(u64, u64), Failure> {
         let len = self.file.read_at(&mut self.text, 0).map_err(unreadable)?;
         let text = str::from_utf8(&self.text[..len]).unwrap_or_default();
@@ -116,7 +117,7 @@ fn unreadable(source: std::io::Error) -> Failure {
     Failure::ReadFile { path: "/proc/self/status".into(), source }
 }
 
-/// `RssAnon:     1234 kB`.
+/// Returns the bytes of a line such as `RssAnon:     1234 kB`.
 fn field_bytes(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse().ok());
@@ -128,14 +129,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_is_touched_shows() {
+    fn touched_memory_is_in_the_samples() {
         let sampler = RssSampler::start().unwrap();
         let memory = vec![1u8; 64 << 20];
-        // It takes the last sample while the memory is there, whenever it got its turn before.
+        // The sampler takes its last sample while the memory is still allocated.
         let timeline = sampler.finish();
         assert_eq!(memory.iter().map(|byte| u64::from(*byte)).sum::<u64>(), 64 << 20);
         drop(memory);
-        // Other tests of this program may have freed or taken some meanwhile.
+        // Other tests of this program may have freed or allocated memory meanwhile.
         assert!(timeline.anon.peak >= timeline.anon.start + (48 << 20), "{:?}", timeline.anon);
         assert!(timeline.samples.len() >= 2);
     }

@@ -1,5 +1,5 @@
-//! What the page cache holds, judged by some of the pages: for files about which `cachestat(2)` does
-//! not answer this user.
+//! The state of the page cache, estimated from samples, for files whose cached pages `cachestat(2)`
+//! does not count for this user.
 
 use std::io;
 
@@ -9,16 +9,15 @@ use super::cache::{Part, SHORT, STAYS, page_bytes};
 use crate::result::{CacheCheck, CacheCheckMethod, CacheState};
 use crate::workload::mix;
 
-/// Pages that are looked at. If all of them are as wanted, at most 2.3 % of all pages are not, with
-/// 95 % confidence. A cold page costs a read from the device.
+/// The largest number of sampled pages. If all of them are in the requested state, at most 2.3 % of
+/// all pages are not, with 95 % confidence. Sampling a cold page costs a read from the device.
 const SAMPLES_MAX: u64 = 128;
 
-/// Samples that may be off by chance, where not all pages are sampled: a device that answers while the
-/// kernel still looks makes a cold page look cached. On a busy virtual machine this happened to one
-/// sample in two thousand.
+/// Samples that may be off by chance if not all pages are sampled: a fast device can make a cold page
+/// look cached. On a busy virtual machine this happened to one sample in two thousand.
 const CHANCE_OFF_MAX: u64 = 1;
 
-/// How many samples may be off if this many pages of all are.
+/// Returns how many samples may be off if this many of all pages are.
 pub(super) fn off_max(check: &CacheCheck, pages_off: u64) -> u64 {
     if check.pages_checked >= check.pages {
         return pages_off;
@@ -26,7 +25,7 @@ pub(super) fn off_max(check: &CacheCheck, pages_off: u64) -> u64 {
     check.pages_checked * pages_off / check.pages + CHANCE_OFF_MAX
 }
 
-/// Looks at some pages of the parts; at all of them where they are few.
+/// Samples pages of the parts; all of them if they are few.
 pub(super) fn check(parts: &[Part], seed: u64) -> io::Result<CacheCheck> {
     let pages: u64 = parts.iter().map(Part::pages).sum();
     let pages_checked = pages.min(SAMPLES_MAX);
@@ -47,14 +46,14 @@ pub(super) fn check(parts: &[Part], seed: u64) -> io::Result<CacheCheck> {
     Ok(CacheCheck { method: CacheCheckMethod::Sampled, pages, pages_checked, pages_off })
 }
 
-/// One page of each of `count` equal stretches of all pages, in rising order.
+/// Returns one page of the stretch `at` of `count` equal stretches, so that pages rise with `at`.
 fn place(at: u64, count: u64, pages: u64, seed: u64) -> u64 {
     let start = |at: u64| (u128::from(at) * u128::from(pages) / u128::from(count)) as u64;
     let (first, end) = (start(at), start(at + 1));
     first + mix(seed ^ mix(at)) % (end - first)
 }
 
-/// Why a state that samples contradict could not be had.
+/// Returns why the samples contradict the state.
 pub(super) fn problem(check: &CacheCheck, state: CacheState) -> String {
     let CacheCheck { pages_checked, pages_off, .. } = check;
     let (what, why) = match state {
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_rise_and_lie_in_their_stretches() {
+    fn sampled_pages_rise_and_stay_in_range() {
         for (count, pages) in [(1, 1), (128, 128), (128, 129), (128, 1 << 40), (5, 5)] {
             let places: Vec<u64> = (0..count).map(|at| place(at, count, pages, 3)).collect();
             assert!(places.is_sorted_by(|a, b| a < b), "{count} of {pages}");

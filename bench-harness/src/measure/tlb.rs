@@ -3,16 +3,16 @@
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult};
 use perf_event::{Builder, Counter};
 
-/// A running count for this thread and those it starts; nothing where the machine does not count.
+/// A running count for this thread and the threads it starts; `None` if the machine does not count.
 #[derive(Debug)]
 pub(crate) struct TlbMisses(Option<Counter>);
 
 impl TlbMisses {
-    /// Begins to count.
+    /// Starts to count.
     pub(crate) fn start() -> Self {
         let event =
             Cache { which: CacheId::DTLB, operation: CacheOp::READ, result: CacheResult::MISS };
-        // The kernel's part too, where it may be counted: `pread` copies there, `mmap` does not.
+        // Count in the kernel too if that is allowed: `pread` copies there, `mmap` does not.
         let open =
             |excluded| Builder::new(event.clone()).inherit(true).exclude_kernel(excluded).build();
         let mut counter = open(false).or_else(|_| open(true)).ok();
@@ -23,7 +23,7 @@ impl TlbMisses {
         Self(counter)
     }
 
-    /// What was counted. `None` also when the counter never ran, which reads as 0.
+    /// Returns the count; `None` if the counter never ran, which reads as 0.
     pub(crate) fn finish(self) -> Option<u64> {
         let mut counter = self.0?;
         counter.disable().ok()?;

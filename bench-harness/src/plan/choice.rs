@@ -1,4 +1,4 @@
-//! A backend with the policy it is to be measured with, by name.
+//! The name of a backend with its policy.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,12 +16,12 @@ pub struct BackendChoice {
     policy: Policy,
 }
 
-/// How the reads of a backend meet the page cache.
+/// How a backend uses the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheUse {
-    /// They go past it.
+    /// Its reads go past the page cache.
     Past,
-    /// They go through it.
+    /// Its reads go through the page cache.
     Through,
     /// `auto` decides for each read: scattered reads of cold data go past it, streams go through it,
     /// and data that is read again may stay in it.
@@ -44,7 +44,7 @@ impl BackendChoice {
         Self { kind, policy: Policy::Default }
     }
 
-    /// Puts the policy into the options of the backend.
+    /// Sets the policy in the options of the backend.
     pub fn apply(self, options: &mut BackendOptions) {
         match self.policy {
             Policy::Default => {}
@@ -55,7 +55,7 @@ impl BackendChoice {
         }
     }
 
-    /// How its reads meet the page cache. `uncached` goes through it and leaves little.
+    /// Returns how the backend uses the page cache. `uncached` goes through it and leaves little.
     #[must_use]
     pub fn cache_use(self) -> CacheUse {
         match self.kind {
@@ -115,7 +115,7 @@ impl FromStr for BackendChoice {
             }
             (kind, Some(policy)) => {
                 return Err(format!(
-                    "`{kind}` has no policy `{policy}`; there are mmap+release, mmap+huge, \
+                    "`{kind}` has no policy `{policy}`; the policies are mmap+release, mmap+huge, \
                      mmap+random, mmap+sequential, pread+random, pread+sequential, \
                      uring+buffered, uring+uncached, tokio-uring+buffered, tokio-uring+uncached"
                 ));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_backend_cannot_do_is_refused() {
+    fn unknown_policies_are_refused() {
         for (name, part) in [
             ("pread+release", "no policy"),
             ("pread+huge", "mmap+huge"),

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Plan;
 use crate::failure::Failure;
 
-/// Reads a plan; an error in it is told with line and column, as `toml` does.
+/// Reads a plan; an error names line and column.
 pub(crate) fn read_plan(path: &Path) -> Result<Plan, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
@@ -15,13 +15,12 @@ pub(crate) fn read_plan(path: &Path) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// The plan as a file that [`read_plan`] takes, every default written out.
+/// Returns the text of a plan for [`read_plan`], with every default.
 pub(crate) fn render_plan(plan: &Plan) -> Result<String, Failure> {
     let toml = toml::to_string_pretty(plan)
         .map_err(|error| Failure::Usage { message: format!("cannot write the plan: {error}") })?;
     Ok(format!(
-        "# A plan for `ringmain bench --plan FILE`. Empty lists mean: everything, or what each\n\
-         # workload has by default.\n{toml}"
+        "# A plan for `ringmain bench --plan FILE`. An empty list stands for the default.\n{toml}"
     ))
 }
 
@@ -30,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_plan_comes_back() {
+    fn the_default_plan_survives_a_round_trip() {
         let text = render_plan(&Plan::default()).unwrap();
         assert_eq!(toml::from_str::<Plan>(&text).unwrap(), Plan::default(), "{text}");
     }

@@ -1,8 +1,11 @@
-//! What is to be measured: the command line and `plan.toml` both become a [`Plan`], which is
-//! complete and checked before anything runs.
+//! The plan of a run. The command line and `plan.toml` both become a [`Plan`], which is checked before
+//! anything runs.
 
+mod check;
 mod choice;
 mod file;
+mod rates;
+mod resolve;
 
 use std::path::PathBuf;
 
@@ -11,89 +14,91 @@ use serde::{Deserialize, Serialize};
 
 pub use choice::{BackendChoice, CacheUse};
 pub(crate) use file::{read_plan, render_plan};
+pub(crate) use resolve::choose_backends;
 
-use crate::failure::Failure;
 use crate::result::CacheState;
-use crate::size::Bytes;
-use crate::workload;
+use crate::text::size::Bytes;
 
-/// A whole run. Empty lists mean: what each workload has by default.
+/// The plan of a whole run. An empty list stands for the default of each workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Plan {
-    /// The backends to compare. Empty: all that work here.
+    /// The backends to compare; empty: all that work here.
     pub backends: Vec<BackendChoice>,
-    /// The workloads. Empty: all.
+    /// The workloads; empty: the default ones.
     pub workloads: Vec<String>,
-    /// The cache states to begin with.
+    /// The cache states before a measurement.
     pub caches: Vec<CacheState>,
     /// Bytes of a read.
     pub block_bytes: Vec<Bytes>,
-    /// Reads handed over at once.
+    /// Reads that are handed to the backend at once.
     pub batches: Vec<u32>,
-    /// Device requests in flight at most.
+    /// The largest number of device requests in flight.
     pub depths: Vec<u32>,
     /// Threads that read at the same time.
     pub threads: Vec<u32>,
     /// Bytes that `weights` reads ahead.
     pub window_bytes: Vec<Bytes>,
-    /// How long one cell reads at most. It ends earlier when a cold file has been read once.
+    /// The longest time that a cell reads. It ends earlier when a cold file has been read once. A cell of
+    /// `weights` takes as long as it needs for a whole pass.
     pub seconds: f64,
-    /// How many operations one cell has at most.
+    /// The largest number of operations in a cell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
     /// How often each cell is measured.
     pub repetitions: u32,
-    /// Operations a second, started on time whether or not the one before has ended; without it
-    /// each begins when the one before ends.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate_per_s: Option<u64>,
-    /// Memory that the measured process may use at most, page cache included where a cgroup can
-    /// be had.
+    /// Operations a second, started on time whether or not the one before has ended. Each rate is
+    /// measured by itself; without one, each operation begins when the one before ends.
+    #[serde(rename = "rate_per_s", with = "rates", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "rates::Written")]
+    pub rates_per_s: Vec<u64>,
+    /// Start the operations of a trace when they were recorded, not as fast as they go.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub recorded_times: bool,
+    /// The memory limit of the measured process. It includes the page cache if a control group can be
+    /// made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<Bytes>,
-    /// Memory for the buffers of the engine. Without it: 64 MiB a thread, or more where batches
-    /// are large.
+    /// Memory for the buffers of the engine. Without it: 64 MiB a thread, or more for large batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<Bytes>,
-    /// From which data, order and offsets follow.
+    /// The seed of the data, the order and the offsets.
     pub seed: u64,
     /// Also run fio on the same file.
     pub with_fio: bool,
-    /// What is read.
+    /// The data that is read.
     pub data: DataPlan,
 }
 
-/// What is read.
+/// The data that is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DataPlan {
-    /// A file of the user's own; it is only read.
+    /// A file of the user; it is only read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// A folder of the user's own; its files are only read.
+    /// A folder of the user; its files are only read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
-    /// The folder in which data is made, and from which it is removed again. Without it: the
-    /// current one.
+    /// The folder in which data is made and removed again. Without it: the current folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scratch: Option<PathBuf>,
-    /// A recorded pattern to replay: fio's iolog, or the engine's own recording.
+    /// A trace to replay: an iolog of fio, or a recording of the engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
-    /// How much data is made for each workload.
+    /// How much data is made for each kind of data and cache state.
     pub bytes: Bytes,
 }
 
 impl DataPlan {
-    /// Whether it is the user's own.
+    /// Returns whether the user names a file or a folder.
     pub(crate) fn is_own(&self) -> bool {
         self.file.is_some() || self.dir.is_some()
     }
 }
 
 impl Default for Plan {
-    /// Two minutes on two cores.
+    /// A run of about two minutes on two cores.
     fn default() -> Self {
         Self {
             backends: Vec::new(),
@@ -107,7 +112,8 @@ impl Default for Plan {
             seconds: 0.2,
             operations: None,
             repetitions: 5,
-            rate_per_s: None,
+            rates_per_s: Vec::new(),
+            recorded_times: false,
             memory_limit_bytes: None,
             buffer_bytes: None,
             seed: 1,
@@ -121,71 +127,4 @@ impl Default for DataPlan {
     fn default() -> Self {
         Self { file: None, dir: None, scratch: None, trace: None, bytes: Bytes(512 << 20) }
     }
-}
-
-/// Less makes no run.
-const BUFFER_BYTES_MIN: u64 = 1 << 20;
-const DATA_BYTES_MIN: u64 = 1 << 20;
-/// The workload that reads a trace.
-const REPLAY: &str = "replay";
-
-impl Plan {
-    /// Refuses what cannot be carried out, before anything is made or opened.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        let is_positive = |name: &str, values: &[u32], max: u32| match values
-            .iter()
-            .find(|value| !(1..=max).contains(*value))
-        {
-            Some(value) => Err(usage(format!("{name} {value}: it must be from 1 to {max}"))),
-            None => Ok(()),
-        };
-        is_positive("batch", &self.batches, 65536)?;
-        is_positive("depth", &self.depths, 32768)?;
-        is_positive("threads", &self.threads, 1024)?;
-        is_positive("repetitions", &[self.repetitions], 1000)?;
-        for Bytes(block) in &self.block_bytes {
-            if !(1..=1 << 30).contains(block) {
-                return Err(usage(format!("block size {block}: it must be from 1 byte to 1 GiB")));
-            }
-        }
-        if !self.seconds.is_finite() || self.seconds <= 0.0 || self.seconds > 86400.0 {
-            let seconds = self.seconds;
-            return Err(usage(format!(
-                "{seconds:?} seconds: it must be more than 0, 86400 at most"
-            )));
-        }
-        if self.buffer_bytes.is_some_and(|Bytes(bytes)| bytes < BUFFER_BYTES_MIN) {
-            return Err(usage("the engine needs at least 1 MiB for its buffers".into()));
-        }
-        if self.data.bytes.0 < DATA_BYTES_MIN {
-            return Err(usage("at least 1 MiB of data is needed".into()));
-        }
-        let replays = self.workloads.iter().any(|name| name == REPLAY);
-        if replays && self.data.trace.is_none() {
-            return Err(usage(format!("the workload `{REPLAY}` needs a --trace to replay")));
-        }
-        if self.data.trace.is_some() && self.workloads.iter().any(|name| name != REPLAY) {
-            return Err(usage(format!("a trace is for the workload `{REPLAY}` alone")));
-        }
-        if self.rate_per_s == Some(0) || self.operations == Some(0) {
-            return Err(usage("a rate or a count of 0 would measure nothing".into()));
-        }
-        let paths = [&self.data.file, &self.data.dir, &self.data.trace, &self.data.scratch];
-        if let Some(path) = paths.into_iter().flatten().find(|path| path.to_str().is_none()) {
-            let path = path.display();
-            return Err(usage(format!("{path}: a result can only tell of names that are UTF-8")));
-        }
-        let sources = [&self.data.file, &self.data.dir, &self.data.trace];
-        if sources.iter().filter(|source| source.is_some()).count() > 1 {
-            return Err(usage("only one of a file, a folder and a trace can be read".into()));
-        }
-        if self.caches.is_empty() || self.threads.is_empty() {
-            return Err(usage("at least one cache state and one number of threads".into()));
-        }
-        self.workloads.iter().try_for_each(|name| workload::by_name(name).map(|_| ()))
-    }
-}
-
-fn usage(message: String) -> Failure {
-    Failure::Usage { message }
 }

@@ -2,42 +2,89 @@
 
 use std::collections::BTreeMap;
 
-use super::Figures;
 use super::ranking::{Samples, Way, best_of};
-use crate::export::summary::growth;
+use super::{Figures, Question};
+use crate::result::histogram;
+use crate::result::percentile::{Percentile, growth, latency_ns};
 use crate::result::{Cell, Group, Run, Setting};
 use crate::stats::median;
 
-/// Memory that grew by so much more than that of the leanest way of the same contest grew with the
-/// bytes read. Buffers are bounded and alike for all; a mapping that keeps its pages is neither.
+/// A way whose memory grows by this much more than that of the leanest way in its contest is taken to
+/// grow with the bytes read. Buffers are bounded and alike for all ways; the pages of a mapping are not.
 const GROWTH_BYTES_MIN: f64 = (32u64 << 20) as f64;
 
-/// The ways to do the same, and what each reached.
+/// The ways to do the same work, with the figures of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Contest {
-    /// With no depth in its setting: that is part of the way.
+    /// Its setting has no depth, because the depth is part of the way.
     pub(crate) group: Group,
-    /// The figure that counts, by repetition; valid cells only.
+    /// The figure that ranks, by repetition; of valid cells only.
     pub(crate) ways: Vec<(Way, Samples)>,
     /// The other figures of each way, at the same place.
     figures: Vec<Figures>,
 }
 
-/// All contests of a run that have a valid cell of a backend.
-pub(crate) fn contests(run: &Run) -> Vec<Contest> {
+/// Returns the contests of a run that the question is about.
+pub(crate) fn contests(run: &Run, question: &Question) -> Vec<Contest> {
     let mut groups: BTreeMap<Group, BTreeMap<Way, Vec<&Cell>>> = BTreeMap::new();
-    for cell in run.cells.iter().filter(|cell| cell.valid && !cell.is_fio()) {
-        let way = Way::of(cell);
-        let mut group = cell.group();
-        group.setting = Setting { depth: None, ..group.setting };
-        groups.entry(group).or_default().entry(way).or_default().push(cell);
+    let cells = run.cells.iter().filter(|cell| question.is_about(cell));
+    for cell in cells.filter(|cell| exclusion(cell, question).is_none()) {
+        let group = group_of(cell);
+        groups.entry(group).or_default().entry(Way::of(cell)).or_default().push(cell);
     }
     groups.into_iter().map(|(group, ways)| Contest::new(group, ways)).collect()
 }
 
+/// Returns the group of a cell without the depth, which is part of the way.
+fn group_of(cell: &Cell) -> Group {
+    let mut group = cell.group();
+    group.setting = Setting { depth: None, ..group.setting };
+    group
+}
+
+/// Why a cell takes part in no contest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exclusion {
+    Invalid,
+    MissesRate,
+    OverMemoryLimit,
+}
+
+impl Exclusion {
+    /// Continues a sentence that begins with the backend: `it has no valid numbers`.
+    pub(crate) fn predicate(self) -> &'static str {
+        match self {
+            Self::Invalid => "has no valid numbers",
+            Self::MissesRate => "does not reach the rate",
+            Self::OverMemoryLimit => "takes more memory than the limit",
+        }
+    }
+}
+
+/// Returns why a cell takes no part; `None` if it does.
+pub(crate) fn exclusion(cell: &Cell, question: &Question) -> Option<Exclusion> {
+    let peak_bytes = cell.rss_anon_bytes.peak.saturating_add(cell.rss_file_bytes.peak);
+    if !cell.valid {
+        Some(Exclusion::Invalid)
+    } else if cell.misses_rate() {
+        Some(Exclusion::MissesRate)
+    } else if question.memory_limit_bytes.is_some_and(|limit| peak_bytes > limit) {
+        Some(Exclusion::OverMemoryLimit)
+    } else {
+        None
+    }
+}
+
 impl Contest {
+    /// Returns why a backend takes no part in this contest.
+    pub(crate) fn exclusion(&self, run: &Run, way: &Way, question: &Question) -> Exclusion {
+        let is_meant = |cell: &&Cell| cell.backend == way.backend && group_of(cell) == self.group;
+        let mut excluded = run.cells.iter().filter(is_meant);
+        excluded.find_map(|cell| exclusion(cell, question)).unwrap_or(Exclusion::Invalid)
+    }
+
     fn new(group: Group, cells: BTreeMap<Way, Vec<&Cell>>) -> Self {
-        let is_open_loop = group.setting.rate_per_s.is_some();
+        let is_open_loop = group.setting.is_open_loop();
         let (mut ways, mut figures) = (Vec::new(), Vec::new());
         for (way, cells) in cells {
             figures.push(figures_of(way.clone(), &cells));
@@ -47,21 +94,29 @@ impl Contest {
     }
 
     pub(crate) fn is_open_loop(&self) -> bool {
-        self.group.setting.rate_per_s.is_some()
+        self.group.setting.is_open_loop()
+    }
+
+    /// Names the operation whose latency is measured if it is not a single read: ` of a batch of 32`.
+    pub(crate) fn operation(&self) -> String {
+        match self.group.setting.batch {
+            Some(batch @ 2..) => format!(" of a batch of {batch}"),
+            _ => String::new(),
+        }
     }
 
     pub(crate) fn figures(&self, at: usize) -> Figures {
         self.figures[at].clone()
     }
 
-    /// The memory of the way grows with the bytes read.
+    /// Returns whether the memory of the way grows with the bytes read.
     pub(crate) fn grows(&self, at: usize) -> bool {
         let growths = self.figures.iter().map(|figures| figures.rss_growth_bytes);
         let leanest = growths.fold(f64::INFINITY, f64::min);
         self.figures[at].rss_growth_bytes - leanest > GROWTH_BYTES_MIN
     }
 
-    /// The best one whose memory stays flat, if that of the choice does not.
+    /// Returns the best way whose memory stays flat, if that of the choice does not.
     pub(crate) fn flat_alternative(&self, choice: usize) -> Option<usize> {
         if !self.grows(choice) {
             return None;
@@ -70,8 +125,8 @@ impl Contest {
     }
 }
 
-/// A way without a queue may have been measured with several depths in one repetition: they are
-/// the same measurement, and their middle counts.
+/// Returns the figure of each repetition. A way without a queue may have been measured with several
+/// depths in one repetition; those are the same measurement, so their median counts.
 fn samples_of(cells: &[&Cell], is_open_loop: bool) -> Samples {
     let mut repetitions: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for cell in cells {
@@ -84,9 +139,17 @@ fn samples_of(cells: &[&Cell], is_open_loop: bool) -> Samples {
     repetitions.into_iter().filter_map(middle).collect()
 }
 
-/// More is better: the throughput, or how often the p99 latency fits into a second.
+/// Returns a figure of which more is better: the throughput, or the inverse of the p99 latency.
 fn merit(cell: &Cell, is_open_loop: bool) -> f64 {
     if is_open_loop { 1e9 / cell.latency_ns.p99 as f64 } else { cell.throughput_bytes_per_s }
+}
+
+/// Returns the p99 of all operations of the cells, as in the tables. A histogram that cannot be read is
+/// an error of the report, so it counts as missing here.
+fn p99(cells: &[&Cell]) -> Option<f64> {
+    let texts = cells.iter().map(|cell| cell.latency_histogram.as_str());
+    let histogram = histogram::merge(texts).ok()?;
+    latency_ns(histogram.as_ref(), cells, Percentile::P99)
 }
 
 fn figures_of(way: Way, cells: &[&Cell]) -> Figures {
@@ -96,7 +159,7 @@ fn figures_of(way: Way, cells: &[&Cell]) -> Figures {
     Figures {
         way,
         throughput_bytes_per_s: of(|cell| cell.throughput_bytes_per_s),
-        latency_ns_p99: of(|cell| cell.latency_ns.p99 as f64),
+        latency_ns_p99: p99(cells),
         rss_growth_bytes: of(|cell| {
             growth(&cell.rss_anon_bytes) as f64 + growth(&cell.rss_file_bytes) as f64
         }),

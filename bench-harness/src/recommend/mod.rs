@@ -1,45 +1,53 @@
-//! `ringmain recommend`: which backend to use, for each workload and for all of them, and why.
+//! Recommendations: which backend to use, for each workload and for all of them, and why.
 //!
-//! Cells that differ in nothing but the backend and the queue depth compete with each other: a
-//! [`Contest`]. Both are the reader's to choose; the rest (block size, batch, threads, cache state)
-//! is what the program does. fio's figures and invalid cells take no part. The figure that counts
-//! is the throughput, or, where operations start at a given rate, how short the p99 latency is.
+//! Cells that differ only in the backend and the queue depth compete with each other in a
+//! [`Contest`]. The user chooses these two; block size, batch, threads and cache state are properties
+//! of the program. Cells of fio, invalid cells and cells that missed their rate take no part. The
+//! figure that ranks is the throughput, or the p99 latency if operations start at given times.
 
-mod command;
 mod contest;
 mod overall;
 mod ranking;
 mod standing;
+mod tuning;
 mod words;
 
 use serde::Serialize;
 
-use crate::result::{CacheState, Run, Setting};
-use crate::stats::{Ratio, Summary};
+use crate::result::trust::spread_warning;
+use crate::result::{CacheState, Cell, Run, Setting};
+use crate::stats::Ratio;
 
-pub(crate) use command::run;
+pub(crate) use ranking::Certainty;
+pub(crate) use standing::is_auto;
 
 use contest::{Contest, contests};
-use overall::overall;
-use ranking::{Certainty, Way};
+use overall::{Verdict, overall};
+use ranking::Way;
 use standing::{AutoStanding, AutoSummary};
+use tuning::{Tuning, tunings};
 
-/// What to use, and why.
+/// A choice for each group and one for all of them, with reasons.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Recommendation {
-    /// When the run began that this follows from.
+    /// The start of the run that was evaluated.
     pub(crate) started_at: String,
-    /// One choice for the whole run; `null` without a valid cell.
+    /// One choice for the whole run; `null` if the run was interrupted, or there is nothing to
+    /// compare.
     pub(crate) overall: Option<Overall>,
+    /// The backends that lack numbers in some group and so take no part in the overall choice.
+    pub(crate) not_compared: Vec<NotCompared>,
     /// The choice for each workload, setting and cache state.
     pub(crate) groups: Vec<GroupChoice>,
-    /// `auto` over all groups, where it was measured beside something else.
+    /// Advice on the number of threads and the window, if several were measured.
+    pub(crate) tunings: Vec<Tuning>,
+    /// `auto` over all groups, if it was measured together with fixed backends.
     pub(crate) auto: Option<AutoSummary>,
-    /// Cells that could not be used.
+    /// The number of invalid cells.
     pub(crate) invalid_cells: usize,
-    /// What makes it less trustworthy than it looks.
+    /// Reasons to trust the result less.
     pub(crate) warnings: Vec<String>,
-    /// The end of it: use this, with these settings, because.
+    /// The last sentence: which backend to use, with which settings, and why.
     pub(crate) sentence: String,
 }
 
@@ -48,19 +56,23 @@ pub(crate) struct Recommendation {
 pub(crate) struct Overall {
     #[serde(flatten)]
     pub(crate) way: Way,
-    /// How a program sets it.
+    /// How a Rust program sets it.
     pub(crate) settings: Option<String>,
+    /// How a Python program sets it.
+    pub(crate) settings_python: Option<String>,
     pub(crate) certainty: Certainty,
-    /// The weighted geometric mean, over the groups, of its share of the best one's figure.
+    /// Its score: the weighted geometric mean, over the groups, of its figure divided by the best one.
     pub(crate) share_of_best: f64,
-    /// Where it loses most.
+    /// The group in which it is furthest from the best.
     pub(crate) worst: Option<WorstGroup>,
     pub(crate) runner_up: Option<Way>,
-    /// How it compares with the runner-up.
+    /// Its median score divided by that of the runner-up.
+    pub(crate) ratio_of_medians: Option<f64>,
+    /// The same, repetition by repetition, with the interval of the true ratio.
     pub(crate) ratio: Option<Ratio>,
-    /// Those that cannot be told from it.
+    /// The ways within noise of it.
     pub(crate) within_noise: Vec<Way>,
-    /// The best one whose memory stays flat everywhere, where this one's does not.
+    /// The best way whose memory stays flat in all groups, if that of the choice does not.
     pub(crate) flat_memory: Option<Way>,
     pub(crate) reason: String,
 }
@@ -69,29 +81,38 @@ pub(crate) struct Overall {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct WorstGroup {
     pub(crate) group: String,
-    /// What it reaches of the best one's figure.
+    /// Its figure divided by that of the best.
     pub(crate) share: f64,
+}
+
+/// A backend that lacks numbers in a group.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct NotCompared {
+    #[serde(flatten)]
+    pub(crate) way: Way,
+    /// The reason, as a predicate: `has no valid numbers in seq cold`.
+    pub(crate) reason: String,
 }
 
 /// The choice for one workload, setting and cache state.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct GroupChoice {
     pub(crate) workload: String,
-    /// Without the depth, which is part of the choice.
+    /// The setting without the depth, which is part of the choice.
     pub(crate) setting: Setting,
     pub(crate) cache: CacheState,
     pub(crate) choice: Figures,
-    /// How a program sets it.
+    /// How a Rust program sets it.
     pub(crate) settings: Option<String>,
     pub(crate) certainty: Certainty,
     pub(crate) runner_up: Option<Figures>,
-    /// How the choice compares with the runner-up.
+    /// How the choice compares with the runner-up, repetition by repetition.
     pub(crate) ratio: Option<Ratio>,
-    /// Those that cannot be told from the best.
+    /// The ways within noise of the best.
     pub(crate) within_noise: Vec<Way>,
-    /// The best one whose memory stays flat, where that of the choice does not.
+    /// The best way whose memory stays flat, if that of the choice does not.
     pub(crate) flat_memory: Option<Figures>,
-    /// How `auto` compares with the best fixed backends, where it was measured.
+    /// How `auto` compares with the best fixed backends, if it was measured.
     pub(crate) auto: Option<AutoStanding>,
     pub(crate) reason: String,
 }
@@ -102,50 +123,65 @@ pub(crate) struct Figures {
     #[serde(flatten)]
     pub(crate) way: Way,
     pub(crate) throughput_bytes_per_s: f64,
-    pub(crate) latency_ns_p99: f64,
-    /// How much more memory was resident at the peak than at the start.
+    /// The p99 of all operations together; `null` if they are too few.
+    pub(crate) latency_ns_p99: Option<f64>,
+    /// The growth of resident memory from the start to the peak.
     pub(crate) rss_growth_bytes: f64,
     pub(crate) repetitions: usize,
 }
 
-/// Chooses.
+/// The use that a recommendation is for. Only that part of a run is considered; the default is the
+/// whole run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Question {
+    /// The cache states of the user's data; empty: all.
+    pub(crate) caches: Vec<CacheState>,
+    /// The workloads that resemble the user's; empty: all.
+    pub(crate) workloads: Vec<String>,
+    /// The memory limit of the user's process, mapped pages included.
+    pub(crate) memory_limit_bytes: Option<u64>,
+}
+
+impl Question {
+    fn is_about(&self, cell: &Cell) -> bool {
+        let is_cache = self.caches.is_empty() || self.caches.contains(&cell.cache);
+        let is_workload = self.workloads.is_empty() || self.workloads.contains(&cell.workload);
+        is_cache && is_workload && !cell.is_fio()
+    }
+}
+
+/// Recommends for the whole run.
 pub(crate) fn recommend(run: &Run) -> Recommendation {
-    let contests = contests(run);
+    recommend_for(run, &Question::default())
+}
+
+/// Recommends for one use.
+pub(crate) fn recommend_for(run: &Run, question: &Question) -> Recommendation {
+    let contests = contests(run, question);
     let groups: Vec<GroupChoice> = contests.iter().filter_map(GroupChoice::of).collect();
-    let overall = overall(&contests, &groups);
+    let Verdict { overall, not_compared, refusal } = overall(run, question, &contests, &groups);
     let standings =
         groups.iter().filter_map(|it| Some((it.group().to_string(), it.auto.as_ref()?)));
     let auto = AutoSummary::of(standings);
     let invalid_cells = run.cells.iter().filter(|cell| !cell.valid).count();
-    let sentence = words::sentence(overall.as_ref());
+    let sentence = match &overall {
+        Some(overall) => words::sentence(overall, &not_compared),
+        None => words::no_choice(&refusal, &not_compared),
+    };
     let mut warnings = run.warnings.clone();
     warnings.extend(spread_warning(run).filter(|text| !run.warnings.contains(text)));
-    if !run.complete {
-        warnings.push("the run was interrupted: not everything was measured".into());
-    }
     let started_at = run.started_at.clone();
-    Recommendation { started_at, overall, groups, auto, invalid_cells, warnings, sentence }
-}
-
-/// In which groups the repetitions spread too widely to rank backends that lie close together. A
-/// run says so when it ends.
-pub(crate) fn spread_warning(run: &Run) -> Option<String> {
-    let widest = |contest: &Contest| {
-        let spreads = contest.ways.iter().filter_map(|(way, samples)| {
-            let summary = Summary::of(&samples.values().copied().collect::<Vec<_>>())?;
-            summary.is_too_wide().then_some((way, summary.spread()?))
-        });
-        let (way, spread) = spreads.max_by(|a, b| a.1.total_cmp(&b.1))?;
-        Some(format!("{} ({way}: {:.0} %)", contest.group, 100.0 * spread))
-    };
-    let wide: Vec<String> = contests(run).iter().filter_map(widest).collect();
-    (!wide.is_empty()).then(|| {
-        format!(
-            "repetitions spread too widely to rank backends that differ by less in {}; more \
-             repetitions, more --seconds or a quieter machine would help",
-            wide.join("; ")
-        )
-    })
+    Recommendation {
+        started_at,
+        overall,
+        not_compared,
+        groups,
+        tunings: tunings(&contests),
+        auto,
+        invalid_cells,
+        warnings,
+        sentence,
+    }
 }
 
 impl GroupChoice {
@@ -176,12 +212,13 @@ impl GroupChoice {
 }
 
 impl Recommendation {
-    /// The recommendation as it is printed at the end of a run.
+    /// Returns the lines that are printed at the end of a run.
     pub(crate) fn lines(&self) -> Vec<String> {
         words::lines(self)
     }
 
-    /// For the head of the report, which has warnings of its own: the sentence, then each choice.
+    /// Returns the lines at the top of the report: the last sentence, then each choice. The report shows
+    /// the warnings elsewhere.
     pub(crate) fn headlines(&self) -> Vec<String> {
         words::headlines(self)
     }

@@ -1,39 +1,101 @@
 //! One choice for the whole run.
 //!
-//! Every way gets a score for each repetition: the weighted geometric mean, over the groups, of
-//! what it reaches of the best one's median there. Geometric, so that half as fast in one group and
+//! Every way gets a score for each repetition: the weighted geometric mean, over the groups, of its
+//! figure divided by the median of the best way. In a geometric mean, half as fast in one group and
 //! twice as fast in another cancel out, and no group counts more because its numbers are larger.
-//! The scores of the repetitions are then ranked like those of any group, with the same noise.
+//! The scores are then ranked like the figures of a group, with the same treatment of noise.
 //!
-//! The weights: every workload counts alike, however many settings it was measured with; a cold
-//! cache counts twice, because a loader waits for the device there, while warm data is read fast
-//! whichever way it is read.
+//! Every workload has the same weight, regardless of its number of settings. A cold cache counts twice,
+//! because a loader waits for the device there, while every backend reads warm data fast.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::contest::Contest;
+use super::contest::{Contest, Exclusion, exclusion};
 use super::ranking::{Ranking, Samples, Way, best_of, median_of, rank};
-use super::{GroupChoice, Overall, WorstGroup, words};
-use crate::result::CacheState;
+use super::{GroupChoice, NotCompared, Overall, Question, WorstGroup, words};
+use crate::result::{CacheState, Run};
 
 const COLD_WEIGHT: f64 = 2.0;
 
-/// Where a way takes part: for each contest, its place in it.
+/// The index of a way in each contest; `None` where it takes no part.
 type Places = Vec<Option<usize>>;
 
-/// `None` without a valid cell.
-pub(crate) fn overall(contests: &[Contest], groups: &[GroupChoice]) -> Option<Overall> {
-    let (ways, places) = eligible(contests);
+/// The overall choice, or why there is none.
+pub(crate) struct Verdict {
+    pub(crate) overall: Option<Overall>,
+    pub(crate) not_compared: Vec<NotCompared>,
+    /// Why there is no overall choice.
+    pub(crate) refusal: String,
+}
+
+/// Chooses among the backends that have numbers in every contest. There is no overall choice for an
+/// interrupted run, or if only one backend is left after others dropped out.
+pub(crate) fn overall(
+    run: &Run,
+    question: &Question,
+    contests: &[Contest],
+    groups: &[GroupChoice],
+) -> Verdict {
     let weights = weights(contests);
-    let scored: Vec<(Way, Samples)> = ways
-        .into_iter()
-        .zip(&places)
-        .map(|(way, places)| (way, scores(contests, &weights, places)))
-        .collect();
-    let ranking = rank(&scored)?;
-    let mut overall = describe(contests, &scored, &places, &ranking);
-    overall.reason = words::overall_reason(&overall, groups);
-    Some(overall)
+    let mut not_compared = Vec::new();
+    let (mut scored, mut places) = (Vec::new(), Vec::new());
+    for (way, of_way) in all_places(contests) {
+        let missing = contests.iter().zip(&of_way).find(|(_, place)| place.is_none());
+        let scores = scores(contests, &weights, &of_way);
+        let reason = match missing {
+            Some((contest, _)) => {
+                let predicate = contest.exclusion(run, &way, question).predicate();
+                format!("{predicate} in {}", contest.group)
+            }
+            None if scores.is_empty() => "has no repetition that is valid in every group".into(),
+            None => {
+                scored.push((way, scores));
+                places.push(of_way);
+                continue;
+            }
+        };
+        not_compared.push(NotCompared { way, reason });
+    }
+    let refusal = refusal(run, question, &scored, &not_compared);
+    let ranking = rank(&scored).filter(|_| refusal.is_none());
+    let overall = ranking.map(|ranking| {
+        let mut overall = describe(contests, &scored, &places, &ranking);
+        overall.reason = words::overall_reason(&overall, groups);
+        overall
+    });
+    Verdict { overall, not_compared, refusal: refusal.unwrap_or_default() }
+}
+
+/// Returns why there is no overall choice; `None` if there is one.
+fn refusal(
+    run: &Run,
+    question: &Question,
+    scored: &[(Way, Samples)],
+    not_compared: &[NotCompared],
+) -> Option<String> {
+    let is_excluded = |why| {
+        let mut cells = run.cells.iter().filter(|cell| question.is_about(cell));
+        cells.any(|cell| exclusion(cell, question) == Some(why))
+    };
+    match (scored, not_compared) {
+        ([], []) if is_excluded(Exclusion::MissesRate) => {
+            Some("there is nothing to recommend: no backend reached the requested rate".into())
+        }
+        ([], []) if is_excluded(Exclusion::OverMemoryLimit) => {
+            Some("there is nothing to recommend: every backend takes more memory than the limit".into())
+        }
+        ([], []) => Some("there is nothing to recommend: no cell of a backend is valid".into()),
+        _ if !run.complete => Some(
+            "there is no overall choice, because the run was interrupted: the choices above hold for \
+             what was measured"
+                .into(),
+        ),
+        ([], _) => Some("there is no overall choice: no backend has numbers in every group".into()),
+        ([(only, _)], [_, ..]) => {
+            Some(format!("there is no overall choice: only {only} has numbers in every group"))
+        }
+        _ => None,
+    }
 }
 
 fn describe(
@@ -49,13 +111,16 @@ fn describe(
     };
     let flat = grows(ranking.choice).then(|| best_of(scored, |at| !grows(at))).flatten();
     let way = name(ranking.choice);
+    let score = |at: usize| median_of(&scored[at].1);
     Overall {
         settings: way.builder(),
+        settings_python: way.python(),
         way,
         certainty: ranking.certainty,
-        share_of_best: median_of(&scored[ranking.choice].1),
+        share_of_best: score(ranking.choice),
         worst: worst(contests, &places[ranking.choice]),
         runner_up: ranking.runner_up.map(name),
+        ratio_of_medians: ranking.runner_up.map(|at| score(ranking.choice) / score(at)),
         ratio: ranking.ratio,
         within_noise: ranking.within_noise.iter().map(|at| name(*at)).collect(),
         flat_memory: flat.map(name),
@@ -63,28 +128,23 @@ fn describe(
     }
 }
 
-/// The ways that take part in the most contests, all of them if possible: one that was left out of
-/// some cannot be compared with one that was not.
-fn eligible(contests: &[Contest]) -> (Vec<Way>, Vec<Places>) {
+/// Returns every way with its index in each contest.
+fn all_places(contests: &[Contest]) -> Vec<(Way, Places)> {
     let all = all_ways(contests).into_iter().map(|way| {
         let places: Places = contests.iter().map(|contest| place_of(&way, contest)).collect();
         (way, places)
     });
-    let all: Vec<(Way, Places)> = all.collect();
-    let coverage = |places: &Places| places.iter().flatten().count();
-    let most = all.iter().map(|(_, places)| coverage(places)).max().unwrap_or(0);
-    all.into_iter().filter(|(_, places)| coverage(places) == most).unzip()
+    all.collect()
 }
 
-/// The depths a backend was measured with: those that were tried against each other, and those
-/// that stood alone.
+/// The depths of a backend: those that competed within a contest, and those that did not.
 #[derive(Default)]
 struct Depths {
     varied: BTreeSet<Option<u32>>,
     fixed: BTreeSet<Option<u32>>,
 }
 
-/// Each backend once, or once for each depth where a contest has it with several.
+/// Returns each backend once, or once for each depth if a contest has it with several.
 fn all_ways(contests: &[Contest]) -> BTreeSet<Way> {
     let mut backends: BTreeMap<&str, Depths> = BTreeMap::new();
     for contest in contests {
@@ -101,7 +161,7 @@ fn all_ways(contests: &[Contest]) -> BTreeSet<Way> {
         let depths = match (varied.is_empty(), fixed.len()) {
             (false, _) => varied,
             (true, 1) => fixed,
-            // Each workload had a depth of its own, and none was tried against another.
+            // Each workload had its own depth, and no two depths competed.
             (true, _) => [None].into(),
         };
         depths.into_iter().map(move |depth| Way { backend: backend.to_owned(), depth })
@@ -109,7 +169,7 @@ fn all_ways(contests: &[Contest]) -> BTreeSet<Way> {
     ways.collect()
 }
 
-/// The way itself, or its backend where that has one depth only.
+/// Returns the index of the way, or of its backend if the contest has it with one depth only.
 fn place_of(way: &Way, contest: &Contest) -> Option<usize> {
     let has_numbers = |at: &usize| !contest.ways[*at].1.is_empty();
     let is_backend = |at: &usize| contest.ways[*at].0.backend == way.backend;
@@ -130,7 +190,7 @@ fn weights(contests: &[Contest]) -> Vec<f64> {
     contests.iter().map(weight).collect()
 }
 
-/// The score of a way in every repetition that it has in all of its contests.
+/// Returns the score of a way in every repetition that it has in all of its contests.
 fn scores(contests: &[Contest], weights: &[f64], places: &Places) -> Samples {
     let parts: Vec<(&Samples, f64, f64)> = contests
         .iter()

@@ -1,4 +1,4 @@
-//! The best of several ways to read, by their repetitions: which one to take, and how sure that is.
+//! Ranks several ways to read by their repetitions, and says how sure the choice is.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,9 +11,9 @@ use crate::plan::BackendChoice;
 use crate::result::Cell;
 use crate::stats::{CONFIDENCE, Ratio, Verdict, median};
 
-/// From the simplest on. Of two that cannot be told apart the simpler one is taken: it has fewer
-/// needs (kernel, limits, privileges) and fewer ways to surprise. `auto` comes first: it works
-/// everywhere, and stays right when the data, the cache or the machine changes.
+/// The backends, the simplest first. Of two ways within noise the simpler one is chosen, because it
+/// depends on less: kernel, limits, privileges. `auto` comes first because it works everywhere and
+/// adapts when the data, the cache or the machine changes.
 const SIMPLICITY: [BackendKind; 7] = [
     BackendKind::Auto,
     BackendKind::Pread,
@@ -24,9 +24,8 @@ const SIMPLICITY: [BackendKind; 7] = [
     BackendKind::TokioUring,
 ];
 
-/// A simpler way is taken only if it also looks no worse than this: where the repetitions spread
-/// so widely that a third more cannot be told from nothing, taking the slower one would be a
-/// guess too, and the worse one.
+/// A simpler way is chosen only if the best one is at most this many times as good. If the repetitions
+/// spread so widely that a larger ratio is still within noise, the better median is the better guess.
 const TIE_RATIO_MAX: f64 = 1.25;
 
 /// A backend with its settings.
@@ -34,13 +33,13 @@ const TIE_RATIO_MAX: f64 = 1.25;
 pub(crate) struct Way {
     /// With its policy, as in the result: `uring+buffered`.
     pub(crate) backend: String,
-    /// Device requests in flight at most, where the run says so.
+    /// The largest number of device requests in flight, if the run has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) depth: Option<u32>,
 }
 
 impl Way {
-    /// The way a cell was measured. A depth is part of it only where the backend has a queue.
+    /// Returns the way of a cell. The depth is part of it only if the backend has a queue.
     pub(crate) fn of(cell: &Cell) -> Self {
         let way = Self { backend: cell.backend.clone(), depth: cell.setting.depth };
         match way.choice().map(|choice| choice.kind) {
@@ -49,7 +48,7 @@ impl Way {
         }
     }
 
-    /// Smaller is simpler: by backend, the plain one before one with a policy, then by depth.
+    /// Returns a key of which smaller is simpler: by backend, without a policy before with one, by depth.
     pub(crate) fn simplicity(&self) -> (usize, bool, Option<u32>, &str) {
         let kind = self.choice().map(|choice| choice.kind);
         let place = SIMPLICITY.iter().position(|known| Some(*known) == kind);
@@ -57,12 +56,12 @@ impl Way {
         (place.unwrap_or(SIMPLICITY.len()), has_policy, self.depth, &self.backend)
     }
 
-    /// `None` for a backend that this version does not know.
+    /// Returns the backend; `None` if this version does not know it.
     pub(crate) fn choice(&self) -> Option<BackendChoice> {
         self.backend.parse().ok()
     }
 
-    /// What it sets, as a program would: `Engine::builder().backend(…)`.
+    /// Returns the Rust code that sets it: `Engine::builder().backend(…)`.
     pub(crate) fn builder(&self) -> Option<String> {
         let choice = self.choice()?;
         let mut options = BackendOptions::default();
@@ -87,11 +86,35 @@ impl Way {
         };
         let depth = self.depth.map(|depth| format!(".depth_max({depth})")).unwrap_or_default();
         let backend = match choice.kind {
-            // The default.
+            // `auto` is the default.
             BackendKind::Auto => String::new(),
             kind => format!(".backend(\"{kind}\".parse()?)"),
         };
         Some(format!("Engine::builder(){backend}{policy}{residency}{page_size}{access}{depth}"))
+    }
+}
+
+impl Way {
+    /// Returns the Python code that sets it: `ringmain.Engine("uring", depth=32)`. `None` for policies
+    /// that Python does not offer.
+    pub(crate) fn python(&self) -> Option<String> {
+        let choice = self.choice()?;
+        let mut options = BackendOptions::default();
+        choice.apply(&mut options);
+        let is_offered = options.cache_policy == CachePolicy::default()
+            && options.page_size == PageSize::default();
+        let residency = match options.residency {
+            Residency::Keep => "",
+            Residency::Release => ", residency=\"release\"",
+        };
+        let access = match options.access {
+            Access::AsItComes => "",
+            Access::Random => ", access=\"random\"",
+            Access::Sequential => ", access=\"sequential\"",
+        };
+        let depth = self.depth.map(|depth| format!(", depth={depth}")).unwrap_or_default();
+        let kind = choice.kind;
+        is_offered.then(|| format!("ringmain.Engine(\"{kind}\"{residency}{access}{depth})"))
     }
 }
 
@@ -111,16 +134,15 @@ pub(crate) fn median_of(samples: &Samples) -> f64 {
     median(&samples.values().copied().collect::<Vec<_>>()).unwrap_or(0.0)
 }
 
-/// How `b` compares with `a`: pair by pair if both have the same repetitions.
+/// Compares `b` with `a`, pair by pair if both have the same repetitions.
 fn ratio(a: &Samples, b: &Samples, confidence: f64) -> Option<Ratio> {
     let values = |samples: &Samples| samples.values().copied().collect::<Vec<_>>();
     let compare = if a.keys().eq(b.keys()) { Ratio::paired } else { Ratio::independent };
     compare(&values(a), &values(b), confidence)
 }
 
-/// The same where one way is compared with each of several others. As that many chances to be wrong
-/// would add up, each comparison is made so much surer (Bonferroni) that all of them together are
-/// wrong one time in twenty.
+/// Compares `b` with `a` as one of several comparisons. Their chances to be wrong add up, so each one
+/// gets a higher confidence (Bonferroni): all together are wrong one time in twenty.
 pub(crate) fn compared_with_each(a: &Samples, b: &Samples, others: usize) -> Option<Ratio> {
     ratio(a, b, 1.0 - (1.0 - CONFIDENCE) / others.max(1) as f64)
 }
@@ -129,33 +151,33 @@ pub(crate) fn compared_with_each(a: &Samples, b: &Samples, others: usize) -> Opt
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Certainty {
-    /// There was nothing else to choose.
+    /// There was nothing else to choose from.
     Only,
     /// Better than the next, beyond noise.
     Clear,
-    /// The difference to the next is within noise; the simpler one was taken.
+    /// The difference to the next is within noise, and this is the simpler one.
     Noise,
     /// It looks better than the next, but the repetitions spread too widely to be sure.
     Unsettled,
 }
 
-/// The order of some ways, by their place in the list that was ranked.
+/// The result of a ranking, as indices into the list of ways.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranking {
     pub(crate) choice: usize,
     /// The best of the others.
     pub(crate) runner_up: Option<usize>,
-    /// How the choice compares with the runner-up: above 1 where it is better.
+    /// The choice divided by the runner-up: above 1 if the choice is better.
     pub(crate) ratio: Option<Ratio>,
     pub(crate) certainty: Certainty,
-    /// Those that cannot be told from the best, without the choice; from the best down.
+    /// The ways within noise of the best, without the choice, best first.
     pub(crate) within_noise: Vec<usize>,
 }
 
-/// Ranks ways that were measured in the same repetitions. `None` without a sample.
+/// Ranks ways that were measured in the same repetitions. Returns `None` without a sample.
 ///
-/// The best by its median is compared with each of the others, as [`compared_with_each`] does: the
-/// best of six equal ones looks good, and is noise.
+/// The way with the best median is compared with each of the others by [`compared_with_each`], because
+/// the best of six equal ways looks better than it is.
 pub(crate) fn rank(ways: &[(Way, Samples)]) -> Option<Ranking> {
     let mut order: Vec<usize> = (0..ways.len()).filter(|at| !ways[*at].1.is_empty()).collect();
     order.sort_by(|a, b| {
@@ -185,7 +207,7 @@ pub(crate) fn rank(ways: &[(Way, Samples)]) -> Option<Ranking> {
     Some(Ranking { choice, runner_up, ratio, certainty, within_noise })
 }
 
-/// The best of those that pass.
+/// Returns the best way that passes.
 pub(crate) fn best_of(
     ways: &[(Way, Samples)],
     mut passes: impl FnMut(usize) -> bool,
@@ -200,7 +222,7 @@ pub(crate) fn best_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::testing::Dice;
+    use crate::fixture::dice::Dice;
 
     fn way(backend: &str) -> Way {
         Way { backend: backend.into(), depth: None }
@@ -268,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn of_six_equal_ones_the_simplest_is_taken() {
+    fn of_six_equal_ways_the_simplest_is_chosen() {
         let mut dice = Dice(8);
         let ways =
             ["uring", "direct", "tokio-uring", "mmap", "pread", "uncached"].map(|n| (n, 3e9));
@@ -299,7 +321,7 @@ mod tests {
         assert_eq!(only.unwrap().certainty, Certainty::Only);
     }
 
-    /// One side lacks a repetition: they are compared all the same, as independent samples.
+    /// If one side lacks a repetition, the two are compared as independent samples.
     #[test]
     fn a_lost_repetition_does_not_shift_the_pairs() {
         let full = samples(vec![1.0, 2.0, 4.0]);
@@ -309,12 +331,17 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_told_as_code() {
+    fn settings_are_printed_as_code() {
         let way = Way { backend: "uring+buffered".into(), depth: Some(32) };
         let code = way.builder().unwrap();
         assert!(code.contains("\"uring\".parse()?"), "{code}");
         assert!(code.ends_with(".cache_policy(CachePolicy::Buffered).depth_max(32)"), "{code}");
         let auto = Way { backend: "auto".into(), depth: None };
         assert_eq!(auto.builder().as_deref(), Some("Engine::builder()"));
+        assert_eq!(auto.python().as_deref(), Some("ringmain.Engine(\"auto\")"));
+        assert_eq!(way.python(), None, "Python has no cache policy");
+        let mapped = Way { backend: "mmap+release".into(), depth: None };
+        let code = "ringmain.Engine(\"mmap\", residency=\"release\")";
+        assert_eq!(mapped.python().as_deref(), Some(code));
     }
 }

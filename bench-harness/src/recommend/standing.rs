@@ -8,36 +8,36 @@ use super::contest::Contest;
 use super::ranking::{Samples, Way, best_of, compared_with_each, median_of};
 use crate::stats::{Ratio, Verdict, median};
 
-/// `auto` in one group, beside the best fixed backends.
+/// `auto` in one group, compared with the best fixed backends.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AutoStanding {
     #[serde(flatten)]
     pub(crate) figures: Figures,
-    /// Beside the best fixed backend whose memory stays flat.
+    /// Compared with the best fixed backend whose memory stays flat.
     pub(crate) best_flat: Option<Beside>,
-    /// Beside the best fixed backend, whatever memory it takes.
+    /// Compared with the best fixed backend, regardless of its memory.
     pub(crate) best: Beside,
 }
 
-/// `auto` beside one fixed backend.
+/// `auto` compared with one fixed backend.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Beside {
     #[serde(flatten)]
     pub(crate) way: Way,
-    /// The median of `auto` divided by that of the other: above 1 where `auto` is better.
+    /// The median of `auto` divided by that of the other: above 1 if `auto` is better.
     pub(crate) ratio_of_medians: f64,
     /// The same, repetition by repetition, with the interval of the true ratio.
     pub(crate) ratio: Option<Ratio>,
     /// Whether `auto` is better or worse beyond noise.
     pub(crate) verdict: Verdict,
-    /// The memory of the other grows with the bytes read.
+    /// Whether the memory of the other grows with the bytes read.
     pub(crate) grows: bool,
 }
 
-/// `auto` over all groups, beside the best fixed backend whose memory stays flat in each.
+/// `auto` over all groups, compared with the best fixed backend of each whose memory stays flat.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AutoSummary {
-    /// In how many groups there was something to compare with.
+    /// The number of groups with something to compare.
     pub(crate) groups: usize,
     pub(crate) ratio_min: f64,
     /// The group of `ratio_min`.
@@ -50,7 +50,7 @@ pub(crate) fn is_auto(way: &Way) -> bool {
 }
 
 impl AutoStanding {
-    /// `None` where `auto`, or everything else, has no valid numbers.
+    /// Returns `None` if `auto` or all fixed backends have no valid numbers.
     pub(crate) fn of(contest: &Contest) -> Option<Self> {
         let ways = &contest.ways;
         let is_fixed = |at: usize| !is_auto(&ways[at].0);
@@ -65,7 +65,7 @@ impl AutoStanding {
         })
     }
 
-    /// The fixed backend that is better than `auto` beyond noise: the flat one if it is, else any.
+    /// Returns the fixed backend that is better than `auto` beyond noise, preferably one with flat memory.
     pub(crate) fn better(&self) -> Option<&Beside> {
         let all = self.best_flat.iter().chain([&self.best]);
         all.into_iter().find(|beside| beside.verdict == Verdict::Worse)
@@ -87,7 +87,7 @@ impl Beside {
 }
 
 impl AutoSummary {
-    /// From the group and the standing of each contest that has one.
+    /// Summarises the standings of all groups.
     pub(crate) fn of<'a>(
         standings: impl Iterator<Item = (String, &'a AutoStanding)>,
     ) -> Option<Self> {

@@ -1,10 +1,10 @@
 //! Recommendations from runs with known distributions.
 
 use super::*;
-use crate::mock::{cell, cells, run};
+use crate::fixture::dice::Dice;
+use crate::fixture::rated::{cell, cells, run};
 use crate::result::{CacheState, Cell};
 use crate::stats::Verdict;
-use crate::stats::testing::Dice;
 
 const COLD: CacheState = CacheState::Cold;
 const WARM: CacheState = CacheState::Warm;
@@ -19,15 +19,19 @@ fn choices(recommendation: &Recommendation) -> Vec<&str> {
 }
 
 #[test]
-fn the_better_one_is_named_with_the_numbers() {
+fn the_best_backend_is_named_with_its_numbers() {
     let cold = measured(&mut Dice(1), COLD, &[("pread", 1e9), ("direct", 1.8e9), ("uring", 4.1e9)]);
     let found = recommend(&run(cold));
     assert_eq!(choices(&found), ["uring"]);
     let group = &found.groups[0];
     assert_eq!(group.certainty, Certainty::Clear);
-    for part in
-        ["uring reads 4.", " GB/s, 2.", "times direct, the next", "p99 2", "RSS grows by 3.0 MiB"]
-    {
+    for part in [
+        "uring reads 4.",
+        " GB/s, 2.",
+        " GB/s of direct, the next",
+        "p99 2",
+        "RSS grows by 3.0 MiB",
+    ] {
         assert!(group.reason.contains(part), "`{part}` is missing in: {}", group.reason);
     }
     assert!(found.sentence.starts_with("use uring (`Engine::builder()"), "{}", found.sentence);
@@ -36,7 +40,7 @@ fn the_better_one_is_named_with_the_numbers() {
 }
 
 #[test]
-fn equal_ones_are_noise_and_the_simpler_one_is_taken() {
+fn equal_backends_are_noise_and_the_simpler_one_is_chosen() {
     let mut dice = Dice(2);
     let mut noise = 0;
     for _ in 0..100 {
@@ -61,11 +65,11 @@ fn fio_and_invalid_cells_never_count() {
     assert_eq!(choices(&found), ["uring"]);
     assert_eq!(found.groups[0].runner_up.as_ref().unwrap().way.backend, "pread");
     assert_eq!(found.invalid_cells, 5);
-    assert!(found.lines().iter().any(|line| line == "5 invalid cells were left out"));
+    assert!(found.lines().iter().any(|line| line == "left out: 5 invalid cells"));
 }
 
 #[test]
-fn memory_that_grows_is_said_and_the_flat_one_is_named() {
+fn growing_memory_is_mentioned_with_a_flat_alternative() {
     let mut all = measured(&mut Dice(6), WARM, &[("pread", 5e9), ("uring", 4e9), ("mmap", 9e9)]);
     for cell in all.iter_mut().filter(|cell| cell.backend == "mmap") {
         cell.rss_file_bytes.peak = 1 << 30;
@@ -73,12 +77,12 @@ fn memory_that_grows_is_said_and_the_flat_one_is_named() {
     let found = recommend(&run(all));
     assert_eq!(choices(&found), ["mmap"]);
     let reason = &found.groups[0].reason;
-    let flat = "RSS grows by 1.0 GiB, with the bytes read: where memory must stay flat take pread";
+    let flat = "RSS grows by 1.0 GiB, with the bytes read; if memory must stay flat, take pread";
     assert!(reason.contains(flat), "{reason}");
-    assert!(found.sentence.ends_with("with pread it stays flat"), "{}", found.sentence);
+    assert!(found.sentence.ends_with("that of pread stays flat"), "{}", found.sentence);
 }
 
-/// Cold counts twice: what is a little worse when warm and much better when cold wins.
+/// Cold counts twice: a backend that is better cold and worse warm by the same factor wins.
 #[test]
 fn one_choice_for_all_groups() {
     let mut dice = Dice(7);
@@ -92,7 +96,7 @@ fn one_choice_for_all_groups() {
     assert!((overall.ratio.unwrap().estimate - 1.26).abs() < 0.05, "{overall:?}");
     let worst = overall.worst.unwrap();
     assert!(worst.group.ends_with("warm") && (worst.share - 0.5).abs() < 0.05, "{worst:?}");
-    assert!(found.sentence.contains("over 2 groups"), "{}", found.sentence);
+    assert!(found.sentence.contains("in the geometric mean over 2 groups"), "{}", found.sentence);
 }
 
 #[test]
@@ -122,14 +126,40 @@ fn the_depth_is_part_of_the_choice() {
     let found = recommend(&run(all.clone()));
     assert_eq!(found.groups.len(), 1);
     assert_eq!(found.groups[0].choice.way.to_string(), "uring with depth 32");
-    // `pread` has no queue: it is one way, however often it was measured.
-    let ways = &contests(&run(all))[0].ways;
+    // `pread` has no queue, so its depths are one way.
+    let ways = &contests(&run(all), &Question::default())[0].ways;
     let names: Vec<String> = ways.iter().map(|(way, _)| way.to_string()).collect();
     let expected = ["pread", "uring with depth 1", "uring with depth 32", "uring with depth 128"];
     assert_eq!(names, expected);
     assert_eq!(ways[0].1.len(), 5);
     assert_eq!(found.overall.unwrap().way.depth, Some(32));
     assert!(found.sentence.contains(".depth_max(32)"), "{}", found.sentence);
+}
+
+#[test]
+fn threads_and_window_are_advised_on_where_several_were_measured() {
+    let mut dice = Dice(15);
+    let mut all = Vec::new();
+    for (threads, rate) in [(1, 1e9), (2, 2e9), (8, 2e9)] {
+        let mut cells = measured(&mut dice, COLD, &[("pread", rate)]);
+        cells.iter_mut().for_each(|cell| cell.setting.threads = Some(threads));
+        all.extend(cells);
+    }
+    let found = recommend(&run(all));
+    let [tuning] = &found.tunings[..] else { panic!("{:?}", found.tunings) };
+    assert_eq!((tuning.parameter, tuning.value), ("threads", 2));
+    assert!(tuning.reason.starts_with("take 2 threads: pread reads "), "{}", tuning.reason);
+    assert!(found.lines().iter().any(|line| line.contains("take 2 threads")));
+
+    let mut all = Vec::new();
+    for (window_bytes, rate) in [(32 << 20, 1e9), (256 << 20, 2e9)] {
+        let mut cells = measured(&mut dice, COLD, &[("uring", rate)]);
+        cells.iter_mut().for_each(|cell| cell.setting.window_bytes = Some(window_bytes));
+        all.extend(cells);
+    }
+    let reason = &recommend(&run(all)).tunings[0].reason;
+    assert!(reason.starts_with("take a window of 256 MiB: uring reads "), "{reason}");
+    assert!(reason.contains("with a window of 32 MiB"), "{reason}");
 }
 
 #[test]
@@ -159,14 +189,6 @@ fn one_repetition_is_a_hint() {
 }
 
 #[test]
-fn wide_spreads_are_warned_of() {
-    let mut all = measured(&mut Dice(10), COLD, &[("pread", 1e9)]);
-    all.extend(cells(&mut Dice(11), "uring", COLD, 2e9, 0.4, 5));
-    let warning = spread_warning(&run(all)).unwrap();
-    assert!(warning.contains("(uring: ") && !warning.contains("pread:"), "{warning}");
-}
-
-#[test]
 fn auto_is_named_unless_a_fixed_backend_is_better() {
     let mut dice = Dice(12);
     let mut named = 0;
@@ -183,9 +205,10 @@ fn auto_is_named_unless_a_fixed_backend_is_better() {
     assert!(found.groups[0].reason.contains("; auto reads "), "{}", found.groups[0].reason);
 }
 
-/// `auto` wins over all groups and loses one: the sentence says which, to what, and by how much.
+/// `auto` wins overall and loses in one group: the sentence names that group, the backend and the
+/// factor.
 #[test]
-fn where_auto_is_not_the_best_is_said() {
+fn groups_where_auto_is_not_the_best_are_named() {
     let mut dice = Dice(13);
     let mut all = measured(&mut dice, COLD, &[("pread", 1e9), ("uring", 4e9), ("auto", 4e9)]);
     all.extend(measured(&mut dice, WARM, &[("pread", 6e9), ("uring", 1e9), ("auto", 4e9)]));
@@ -198,7 +221,7 @@ fn where_auto_is_not_the_best_is_said() {
     assert_eq!(found.groups[1].auto.as_ref().unwrap().best.verdict, Verdict::Worse);
 }
 
-/// A mapping that keeps its pages is faster, but not what `auto` is measured against.
+/// `auto` is not compared with a mapping that keeps its pages, although that is faster.
 #[test]
 fn auto_is_compared_with_what_keeps_memory_flat() {
     let mut all = measured(&mut Dice(14), WARM, &[("pread", 5e9), ("auto", 5e9), ("mmap", 9e9)]);
@@ -219,7 +242,7 @@ fn auto_is_compared_with_what_keeps_memory_flat() {
 }
 
 #[test]
-fn nothing_valid_is_nothing_to_recommend() {
+fn without_valid_cells_there_is_no_recommendation() {
     let found = recommend(&run(Vec::new()));
     assert!(found.overall.is_none() && found.groups.is_empty());
     assert!(found.sentence.contains("no cell of a backend is valid"));

@@ -1,48 +1,52 @@
-//! The recommendation as people read it.
+//! The text of a recommendation.
 
 use super::contest::Contest;
-use super::ranking::{Certainty, Way};
+use super::ranking::Certainty;
 use super::standing::{Beside, is_auto};
-use super::{Figures, GroupChoice, Overall, Recommendation};
-pub(crate) use crate::export::format::{nanoseconds as duration, rate};
+use super::{Figures, GroupChoice, NotCompared, Overall, Recommendation};
 use crate::result::Group;
-use crate::size::format_bytes_short;
 use crate::stats::{Ratio, Verdict};
+use crate::text::format::counted;
+pub(crate) use crate::text::format::{nanoseconds as duration, rate};
+use crate::text::size::format_bytes_short;
 
-/// `2.30`, or `41` where decimals say nothing.
+/// Formats a ratio: `2.30`, or `41` if decimals say nothing.
 pub(crate) fn times(ratio: f64) -> String {
     if ratio >= 10.0 { format!("{ratio:.0}") } else { format!("{ratio:.2}") }
 }
 
-/// Beyond this an interval only says that nothing can be said.
+/// An interval wider than this says nothing.
 const TIMES_MAX: f64 = 100.0;
 
 fn interval(ratio: &Ratio) -> String {
     match ratio.interval {
         Some((low, high)) if high > TIMES_MAX * low.max(1.0) || low * TIMES_MAX < 1.0 => {
-            "these repetitions cannot tell by how much".into()
+            "the repetitions spread too widely for an interval".into()
         }
-        Some((low, high)) => format!("{} to {} times", times(low), times(high)),
-        None => "one repetition cannot tell".into(),
+        Some((low, high)) => {
+            format!("{} to {} times, repetition by repetition", times(low), times(high))
+        }
+        None => "one repetition has no interval".into(),
     }
 }
 
-/// Why this one, in a group.
+/// Returns the reason for the choice in a group.
 pub(super) fn reason(chosen: &GroupChoice, contest: &Contest) -> String {
     let main = main_figure(&chosen.choice, contest);
     let mut text = format!("{} {main}", chosen.choice.way);
     if let (Some(next), Some(ratio)) = (&chosen.runner_up, &chosen.ratio) {
-        text += &against(&chosen.choice.way, chosen.certainty, next, ratio, contest);
+        text += &against(chosen, next, ratio, contest);
     } else {
-        text += "; nothing else has valid numbers";
+        text += "; no other backend has valid numbers";
     }
-    if !contest.is_open_loop() {
-        text += &format!("; p99 {}", duration(chosen.choice.latency_ns_p99));
+    if let Some(p99) = chosen.choice.latency_ns_p99.filter(|_| !contest.is_open_loop()) {
+        let of = contest.operation();
+        text += &format!("; p99 {}{of}", duration(p99));
     }
     text += &format!("; RSS grows by {}", format_bytes_short(chosen.choice.rss_growth_bytes));
     if let Some(flat) = &chosen.flat_memory {
         text += &format!(
-            ", with the bytes read: where memory must stay flat take {}, which {}",
+            ", with the bytes read; if memory must stay flat, take {}, which {}",
             flat.way,
             main_figure(flat, contest),
         );
@@ -54,66 +58,84 @@ pub(super) fn reason(chosen: &GroupChoice, contest: &Contest) -> String {
 }
 
 fn main_figure(figures: &Figures, contest: &Contest) -> String {
-    if contest.is_open_loop() {
-        format!("has a p99 of {}", duration(figures.latency_ns_p99))
-    } else {
-        format!("reads {}", rate(figures.throughput_bytes_per_s))
+    match contest.is_open_loop() {
+        true if figures.latency_ns_p99.is_none() => "has too few operations for a p99".into(),
+        true => format!("has a p99 of {}", figure(figures, contest)),
+        false => format!("reads {}", figure(figures, contest)),
     }
 }
 
-fn against(
-    chosen: &Way,
-    certainty: Certainty,
-    next: &Figures,
-    ratio: &Ratio,
-    contest: &Contest,
-) -> String {
-    let how = if contest.is_open_loop() { "times shorter than" } else { "times" };
-    let (name, estimate) = (&next.way, times(ratio.estimate));
-    match certainty {
+/// Formats the figure that ranks: the median throughput, or the p99 of all operations.
+fn figure(figures: &Figures, contest: &Contest) -> String {
+    match (contest.is_open_loop(), figures.latency_ns_p99) {
+        (true, Some(p99)) => duration(p99),
+        (true, None) => "unknown p99".into(),
+        (false, _) => rate(figures.throughput_bytes_per_s),
+    }
+}
+
+/// Returns the ratio of the two printed figures.
+fn advantage(choice: &Figures, next: &Figures, contest: &Contest) -> String {
+    let ratio = match (contest.is_open_loop(), choice.latency_ns_p99, next.latency_ns_p99) {
+        (true, Some(choice), Some(next)) => next / choice,
+        (true, ..) => return "better".into(),
+        (false, ..) => choice.throughput_bytes_per_s / next.throughput_bytes_per_s,
+    };
+    let how = if contest.is_open_loop() { "times shorter than the" } else { "times the" };
+    format!("{} {how}", times(ratio))
+}
+
+fn against(chosen: &GroupChoice, next: &Figures, ratio: &Ratio, contest: &Contest) -> String {
+    let (choice, name) = (&chosen.choice, &next.way);
+    let better = || {
+        let (advantage, figure) = (advantage(choice, next, contest), figure(next, contest));
+        format!(", {advantage} {figure} of {name}, the next")
+    };
+    match chosen.certainty {
         Certainty::Only => String::new(),
-        Certainty::Clear => format!(", {estimate} {how} {name}, the next ({})", interval(ratio)),
+        Certainty::Clear => format!("{} ({})", better(), interval(ratio)),
         Certainty::Noise => format!(
             "; {name} {}, but the difference is within noise ({}), so {}",
             main_figure(next, contest),
             interval(ratio),
-            if is_auto(chosen) { "auto, which chooses for every read" } else { "the simpler one" },
+            match is_auto(&choice.way) {
+                true => "auto, which chooses for every read",
+                false => "the simpler one",
+            },
         ),
         Certainty::Unsettled => format!(
-            ", {estimate} {how} {name}, the next, but the repetitions are too few or spread too \
-             widely to be sure ({}): measure with more of them",
+            "{}, but the repetitions are too few or spread too widely to be sure ({}): measure with \
+             more of them",
+            better(),
             interval(ratio),
         ),
     }
 }
 
-/// Why this one, for the whole run.
+/// Returns the reason for the overall choice.
 pub(super) fn overall_reason(overall: &Overall, groups: &[GroupChoice]) -> String {
     let over = match groups.len() {
         1 => "here".into(),
-        count => format!("over {count} groups"),
+        count => format!("in the geometric mean over {count} groups"),
     };
     let advantage = match is_auto(&overall.way) {
         true => "chooses for every read by itself",
         false => "is the simpler one",
     };
-    let mut text = match (&overall.runner_up, &overall.ratio, overall.certainty) {
+    let mut text = match (&overall.runner_up, overall.ratio_of_medians, overall.certainty) {
         (Some(next), Some(ratio), Certainty::Clear) => {
-            format!("{over} it is {} times as good as {next}, the next", times(ratio.estimate))
+            format!("{over} it is {} times as good as {next}, the next", times(ratio))
         }
         (Some(_), Some(_), Certainty::Noise) => {
             let names: Vec<String> = overall.within_noise.iter().map(ToString::to_string).collect();
-            format!(
-                "{over} it cannot be told from {} beyond noise, and {advantage}",
-                names.join(", ")
-            )
+            format!("{over} it is within noise of {}, and {advantage}", names.join(", "))
         }
         (Some(next), Some(ratio), _) => format!(
-            "{over} it looks {} times as good as {next}, the next, though the repetitions are too \
-             few or spread too widely to be sure",
-            times(ratio.estimate)
+            "{over} it looks {} times as good as {next}, the next, but the repetitions are too few or \
+             spread too widely to be sure",
+            times(ratio)
         ),
-        _ => "nothing else has valid numbers".into(),
+        _ => "nothing else was measured".into(),
     };
     if let Some(worst) = overall.worst.as_ref().filter(|worst| worst.share < 0.995) {
         text += &format!(
@@ -123,7 +145,7 @@ pub(super) fn overall_reason(overall: &Overall, groups: &[GroupChoice]) -> Strin
         );
     }
     if let Some(flat) = &overall.flat_memory {
-        text += &format!("; its memory grows with the bytes read, with {flat} it stays flat");
+        text += &format!("; its memory grows with the bytes read, and that of {flat} stays flat");
     }
     if is_auto(&overall.way) {
         text += &exceptions(groups);
@@ -131,10 +153,10 @@ pub(super) fn overall_reason(overall: &Overall, groups: &[GroupChoice]) -> Strin
     text
 }
 
-/// The groups that are named in one sentence; the others are counted.
+/// How many groups are named in a sentence; the others are counted.
 const EXCEPTIONS_NAMED_MAX: usize = 3;
 
-/// Where a fixed backend is better than `auto` beyond noise, and how much, the largest first.
+/// Names the groups in which a fixed backend is better than `auto` beyond noise, the largest first.
 fn exceptions(groups: &[GroupChoice]) -> String {
     let better = groups.iter().filter_map(|it| Some((it.group(), it.auto.as_ref()?.better()?)));
     let mut better: Vec<(Group, &Beside)> = better.collect();
@@ -155,7 +177,7 @@ fn exceptions(groups: &[GroupChoice]) -> String {
     format!("; but {}{more}", named.join(", "))
 }
 
-/// `auto` beside the best fixed backend whose memory stays flat, group by group.
+/// Compares `auto` with the best fixed backend whose memory stays flat, group by group.
 fn auto_lines(all: &Recommendation) -> Vec<String> {
     let Some(summary) = &all.auto else { return Vec::new() };
     let mut lines =
@@ -172,7 +194,7 @@ fn auto_lines(all: &Recommendation) -> Vec<String> {
     lines
 }
 
-/// `0.97 of uring (0.95 to 0.99 times, worse)`.
+/// Formats a comparison: `0.97 of uring (0.95 to 0.99 times, worse)`.
 fn beside(flat: &Beside) -> String {
     let interval = flat.ratio.as_ref().map_or_else(String::new, interval);
     let verdict = match flat.verdict {
@@ -182,16 +204,25 @@ fn beside(flat: &Beside) -> String {
     format!("{:.2} of {} ({interval}, {verdict})", flat.ratio_of_medians, flat.way)
 }
 
-/// The one sentence at the end.
-pub(super) fn sentence(overall: Option<&Overall>) -> String {
-    let Some(overall) = overall else {
-        return "there is nothing to recommend: no cell of a backend is valid".into();
+/// Returns the last sentence: which backend to use, and why.
+pub(super) fn sentence(overall: &Overall, not_compared: &[NotCompared]) -> String {
+    let settings = match (&overall.settings, &overall.settings_python) {
+        (Some(rust), Some(python)) => format!(" (`{rust}`, in Python `{python}`)"),
+        (Some(rust), None) => format!(" (`{rust}`)"),
+        (None, _) => String::new(),
     };
-    let settings = match &overall.settings {
-        Some(code) => format!(" (`{code}`)"),
-        None => String::new(),
-    };
-    format!("use {}{settings}, because {}", overall.way, overall.reason)
+    let others: String = not_compared
+        .iter()
+        .map(|other| format!("; {} is not compared: it {}", other.way, other.reason))
+        .collect();
+    format!("use {}{settings}, because {}{others}", overall.way, overall.reason)
+}
+
+/// Returns the last sentence if there is no overall choice.
+pub(super) fn no_choice(refusal: &str, not_compared: &[NotCompared]) -> String {
+    let others: String =
+        not_compared.iter().map(|other| format!("; {} {}", other.way, other.reason)).collect();
+    format!("{refusal}{others}")
 }
 
 pub(super) fn lines(all: &Recommendation) -> Vec<String> {
@@ -200,7 +231,7 @@ pub(super) fn lines(all: &Recommendation) -> Vec<String> {
         lines.push(format!("warning: {warning}"));
     }
     if all.invalid_cells > 0 {
-        lines.push(format!("{} invalid cells were left out", all.invalid_cells));
+        lines.push(format!("left out: {}", counted(all.invalid_cells, "invalid cell")));
     }
     lines.push(String::new());
     for chosen in &all.groups {
@@ -212,6 +243,8 @@ pub(super) fn lines(all: &Recommendation) -> Vec<String> {
         }
     }
     lines.push(String::new());
+    lines.extend(all.tunings.iter().map(|tuning| format!("{}: {}", tuning.group, tuning.reason)));
+    lines.extend((!all.tunings.is_empty()).then(String::new));
     lines.extend(auto_lines(all));
     lines.push(all.sentence.clone());
     lines
@@ -236,11 +269,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_have_as_many_digits_as_they_deserve() {
+    fn ratios_have_useful_digits_only() {
         assert_eq!([times(2.3), times(41.2)], ["2.30", "41"]);
         let interval_of =
             |low, high| interval(&Ratio { estimate: 1.0, interval: Some((low, high)) });
-        assert_eq!(interval_of(0.5, 2.0), "0.50 to 2.00 times");
-        assert!(interval_of(0.0, 8e41).contains("cannot tell"));
+        assert_eq!(interval_of(0.5, 2.0), "0.50 to 2.00 times, repetition by repetition");
+        assert!(interval_of(0.0, 8e41).contains("too widely"));
     }
 }

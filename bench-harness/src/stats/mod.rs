@@ -1,4 +1,4 @@
-//! What a handful of repetitions tells, and what it does not.
+//! Statistics of a few repetitions.
 
 mod ratio;
 mod student;
@@ -8,8 +8,7 @@ mod sample;
 pub use ratio::{CONFIDENCE, Ratio, Verdict};
 pub(crate) use sample::share_max;
 
-/// The middle of the values; the mean of the two middle ones where their number is even. `None`
-/// without values.
+/// Returns the median of the values; `None` without values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -21,24 +20,24 @@ pub fn median(values: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2 - 1).map(|lower| f64::midpoint(*lower, upper))
 }
 
-/// The middle, the ends and the number of some values.
+/// The median, the range and the number of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// The middle.
+    /// The median.
     pub median: f64,
     /// The smallest.
     pub min: f64,
     /// The largest.
     pub max: f64,
-    /// How many there are.
+    /// The number of values.
     pub count: usize,
 }
 
 impl Summary {
-    /// Above this [`spread`](Self::spread) two backends that differ by less cannot be ranked.
+    /// Above this [`spread`](Self::spread), two backends that differ by less cannot be ranked.
     pub const SPREAD_MAX: f64 = 0.25;
 
-    /// `None` without values.
+    /// Returns the summary; `None` without values.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let median = median(values)?;
@@ -47,64 +46,18 @@ impl Summary {
         Some(Self { median, min, max, count: values.len() })
     }
 
-    /// The distance of the ends as a share of the middle: 0.1 when they are 10 % apart. `None`
-    /// for a single value, which says nothing about it, and where the middle is 0.
+    /// Returns the range as a share of the median: 0.1 if it is 10 % wide. Returns `None` for a single
+    /// value, and if the median is 0.
     #[must_use]
     pub fn spread(&self) -> Option<f64> {
         let is_known = self.count > 1 && self.median > 0.0;
         is_known.then(|| (self.max - self.min) / self.median)
     }
 
-    /// The repetitions differ too much among themselves to rank two backends by.
+    /// Returns whether the values spread too widely to rank backends.
     #[must_use]
     pub fn is_too_wide(&self) -> bool {
         self.spread().is_some_and(|spread| spread > Self::SPREAD_MAX)
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod testing {
-    //! Numbers of a known distribution, the same in every run.
-
-    /// splitmix64.
-    #[derive(Clone, Debug)]
-    pub(crate) struct Dice(pub(crate) u64);
-
-    impl Dice {
-        pub(crate) fn roll(&mut self) -> u64 {
-            self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut x = self.0;
-            x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            x ^ (x >> 31)
-        }
-
-        /// In `0..1`, never 0.
-        pub(crate) fn uniform(&mut self) -> f64 {
-            ((self.roll() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-        }
-
-        /// Of mean 0 and deviation 1, by Box and Muller.
-        pub(crate) fn normal(&mut self) -> f64 {
-            let radius = (-2.0 * self.uniform().ln()).sqrt();
-            radius * (std::f64::consts::TAU * self.uniform()).cos()
-        }
-
-        /// `count` values around `centre` whose noise is that share of it.
-        pub(crate) fn around(&mut self, centre: f64, noise: f64, count: usize) -> Vec<f64> {
-            (0..count).map(|_| centre * (noise * self.normal()).exp()).collect()
-        }
-
-        /// As `around`, but one in ten is up to four times slower: a neighbour woke up.
-        pub(crate) fn disturbed(&mut self, centre: f64, noise: f64, count: usize) -> Vec<f64> {
-            let mut values = self.around(centre, noise, count);
-            for value in &mut values {
-                if self.uniform() < 0.1 {
-                    *value /= 1.0 + 3.0 * self.uniform();
-                }
-            }
-            values
-        }
     }
 }
 
@@ -113,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_is_found() {
+    fn medians_are_right() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));

@@ -1,59 +1,57 @@
-//! How many times as large one thing is as another, and whether that is more than noise.
+//! Ratios of measured figures, and whether they are more than noise.
 //!
 //! # The method
-//! Throughputs and latencies are compared as ratios, so everything happens on logarithms: a
-//! ratio becomes a difference, twice as fast and half as fast lie equally far from equal, and the
-//! long tail to one side that timings have gets shorter. The interval is Student's: the mean of
-//! the logarithms ± t · standard error.
+//! Throughputs and latencies are compared as ratios, so the calculation uses logarithms: a ratio becomes
+//! a difference, twice as fast and half as fast are equally far from equal, and the long tail of timings
+//! gets shorter. The interval is Student's: the mean of the logarithms ± t · standard error.
 //!
-//! Why not a bootstrap: with three to ten repetitions it has too few values to draw from. From
-//! three, its interval is about the range from the smallest to the largest, which misses the truth
-//! one time in four where it promises one in twenty. Why not ranks: from five pairs no rank test
-//! can reach 95 % (the rarest outcome has probability 2/32). Student's interval keeps its promise
-//! from two values on, and with heavier tails than the normal ones it errs on the careful side: an
-//! outlier makes the interval wide, and the verdict noise. More repetitions are the cure.
+//! A bootstrap has too few values to draw from with three to ten repetitions. From three values, its
+//! interval is about the range of the values, which misses the true ratio one time in four instead of
+//! one in twenty. A rank test cannot reach 95 % with five pairs (the rarest outcome has probability
+//! 2/32). Student's interval is right from two values on. With heavier tails than those of a normal
+//! distribution it errs on the careful side: an outlier makes the interval wide, and the verdict is
+//! noise. More repetitions help.
 //!
-//! Repetitions that were interleaved are compared pair by pair: what slowed the machine down for a
-//! while slowed both of a pair down, and drops out of their ratio. Samples that were not (two runs)
-//! are compared as independent ones, by Welch's interval, which lets both have a noise of their
-//! own. Neither knows what changed between two runs but for them: the state of the filesystem, the
-//! temperature, the neighbours.
+//! Interleaved repetitions are compared pair by pair: a slow phase of the machine affects both values of
+//! a pair and cancels out in their ratio. The repetitions of two runs are compared as independent
+//! samples, by Welch's interval, which allows different noise on each side. Neither covers other changes
+//! between two runs: the state of the filesystem, the temperature, other virtual machines.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::student::critical_t;
 
-/// How sure a claim is to be by itself: wrong one time in twenty.
+/// The confidence of a single claim: it is wrong one time in twenty.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Differences below 1 % are called noise however sure they are: memory layout and code placement
-/// move a program by as much, and nobody should choose by them.
+/// Differences below 1 % always count as noise, because memory layout and code placement change a
+/// program by as much.
 const RATIO_MIN: f64 = 1.01;
 
-/// How many times as large `b` is as `a`.
+/// The ratio of `b` to `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
-    /// The geometric mean of the ratios: 2.0 where `b` is twice `a`.
+    /// The geometric mean of the ratios: 2.0 if `b` is twice `a`.
     pub estimate: f64,
-    /// The interval in which the true ratio lies; `null` where a side has one value only.
+    /// The confidence interval of the true ratio; `null` if a side has only one value.
     pub interval: Option<(f64, f64)>,
 }
 
-/// What a ratio says.
+/// The verdict on a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Larger, beyond doubt.
+    /// Larger, beyond noise.
     Better,
-    /// Smaller, beyond doubt.
+    /// Smaller, beyond noise.
     Worse,
     /// It may be chance.
     Noise,
 }
 
 impl Verdict {
-    /// The same for a figure of which less is better.
+    /// Returns the verdict for a figure of which less is better.
     #[must_use]
     pub fn of_cost(self) -> Self {
         match self {
@@ -75,8 +73,8 @@ impl std::fmt::Display for Verdict {
 }
 
 impl Ratio {
-    /// Of values that were measured side by side: `a[i]` and `b[i]` in the same repetition. `None`
-    /// without a pair of positive numbers.
+    /// Compares values that were measured in pairs: `a[i]` and `b[i]` are of the same repetition. Returns
+    /// `None` without a pair of positive numbers.
     #[must_use]
     pub fn paired(a: &[f64], b: &[f64], confidence: f64) -> Option<Self> {
         let pairs = a.iter().zip(b).filter(|(a, b)| is_usable(**a) && is_usable(**b));
@@ -85,7 +83,7 @@ impl Ratio {
         Some(Self::around(logs.mean, error, logs.count - 1.0, confidence))
     }
 
-    /// Of values that have nothing in common but what is compared.
+    /// Compares independent values.
     #[must_use]
     pub fn independent(a: &[f64], b: &[f64], confidence: f64) -> Option<Self> {
         let logs = |values: &[f64]| {
@@ -104,7 +102,7 @@ impl Ratio {
         Self { estimate: mean.exp(), interval }
     }
 
-    /// Whether `b` is larger or smaller than `a`, for all one can tell.
+    /// Returns whether `b` is larger or smaller than `a` beyond noise.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.interval {
@@ -121,7 +119,7 @@ fn is_usable(value: f64) -> bool {
 
 struct Moments {
     mean: f64,
-    /// Of the values; `None` for a single one.
+    /// The variance of the values; `None` for a single one.
     variance: Option<f64>,
     count: f64,
 }
@@ -143,7 +141,7 @@ impl Moments {
     }
 }
 
-/// Welch's and Satterthwaite's degrees of freedom: between those of the smaller side and of both.
+/// Returns the degrees of freedom by Welch and Satterthwaite.
 fn welch_degrees(a: &Moments, b: &Moments) -> f64 {
     let (error_a, error_b) =
         (a.variance_of_mean().unwrap_or(0.0), b.variance_of_mean().unwrap_or(0.0));
@@ -154,21 +152,21 @@ fn welch_degrees(a: &Moments, b: &Moments) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Dice;
     use super::*;
+    use crate::fixture::dice::Dice;
 
     type Compare = fn(&[f64], &[f64], f64) -> Option<Ratio>;
     const BOTH: [(&str, Compare); 2] =
         [("paired", Ratio::paired), ("independent", Ratio::independent)];
 
-    /// Of 1000 seeded trials, how many have that verdict.
+    /// Returns how many of 1000 seeded trials have that verdict.
     fn count(verdict: Verdict, mut trial: impl FnMut(&mut Dice) -> Option<Ratio>) -> usize {
         let mut dice = Dice(42);
         (0..1000).filter(|_| trial(&mut dice).unwrap().verdict() == verdict).count()
     }
 
     #[test]
-    fn equal_ones_are_noise() {
+    fn equal_values_are_noise() {
         for (name, compare) in BOTH {
             for (n, noise) in [(3, 0.02), (5, 0.02), (5, 0.2), (10, 0.05)] {
                 let found = count(Verdict::Noise, |dice| {
@@ -181,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_more_is_found() {
+    fn a_difference_of_a_tenth_is_found() {
         for (name, compare) in BOTH {
             for n in [5, 10] {
                 let found = count(Verdict::Better, |dice| {
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn outliers_make_it_careful_and_not_wrong() {
+    fn outliers_make_the_verdict_careful_and_not_wrong() {
         for (name, compare) in BOTH {
             for n in [3, 5, 10] {
                 let noise = count(Verdict::Noise, |dice| {
@@ -216,9 +214,9 @@ mod tests {
         }
     }
 
-    /// The machine gets slower and slower; both alike.
+    /// The machine gets slower and slower for both.
     #[test]
-    fn drift_drops_out_of_pairs() {
+    fn drift_cancels_out_in_pairs() {
         let drifting = |dice: &mut Dice, compare: Compare| {
             let drift = |values: Vec<f64>| -> Vec<f64> {
                 (0..).zip(values).map(|(i, value)| value * 0.8f64.powi(i)).collect()
@@ -242,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_none_are_left_out() {
+    fn unusable_numbers_are_left_out() {
         for (name, compare) in BOTH {
             assert_eq!(compare(&[], &[1.0], CONFIDENCE), None, "{name}");
             assert_eq!(compare(&[0.0, f64::NAN], &[1.0, 2.0], CONFIDENCE), None, "{name}");
@@ -252,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn sure_but_small_is_noise() {
+    fn small_differences_are_noise() {
         let ratio = Ratio::paired(&[1.0, 2.0, 3.0], &[1.005, 2.01, 3.015], CONFIDENCE).unwrap();
         assert!(ratio.interval.unwrap().0 > 1.0);
         assert_eq!(ratio.verdict(), Verdict::Noise);

@@ -1,14 +1,13 @@
-//! What a sample says of the whole.
+//! Estimates of a share from a sample.
 
-/// The largest share of a whole that may be off if `off` of `checked` random samples are. A larger
-/// one would have shown no more than that many with a probability below `risk` (Clopper and Pearson's
-/// upper bound).
+/// Returns the largest share of a whole that may be off if `off` of `checked` random samples are: the
+/// upper bound of Clopper and Pearson with the probability of error `risk`.
 pub(crate) fn share_max(checked: u64, off: u64, risk: f64) -> f64 {
     if off >= checked {
         return 1.0;
     }
     let (mut low, mut high) = (off as f64 / checked as f64, 1.0);
-    // Enough halvings for every digit that anybody prints.
+    // Enough halvings for all printed digits.
     for _ in 0..40 {
         let share = f64::midpoint(low, high);
         if at_most(checked, off, share) > risk { low = share } else { high = share }
@@ -16,7 +15,7 @@ pub(crate) fn share_max(checked: u64, off: u64, risk: f64) -> f64 {
     high
 }
 
-/// The probability that at most `off` of `checked` samples are off where this share of all is.
+/// Returns the probability that at most `off` of `checked` samples are off if this share of all is.
 fn at_most(checked: u64, off: u64, share: f64) -> f64 {
     let mut term = (1.0 - share).powf(checked as f64);
     let mut sum = term;

@@ -1,7 +1,6 @@
 //! Student's t distribution: how far the mean of few values may lie from the truth.
 
-/// The `t` that a sample with that many degrees of freedom exceeds, in either direction, with
-/// probability `alpha`: 2.776 for 4 degrees and 5 %.
+/// Returns the two-sided critical value of `t`: 2.776 for 4 degrees of freedom and `alpha` = 5 %.
 pub(crate) fn critical_t(degrees: f64, alpha: f64) -> f64 {
     // The tail falls with `t`: double until it is below, then halve to twelve digits.
     let mut high = 1.0;
@@ -16,13 +15,13 @@ pub(crate) fn critical_t(degrees: f64, alpha: f64) -> f64 {
     high
 }
 
-/// The probability that |t| is larger.
+/// Returns the probability that |t| is larger.
 fn two_sided_tail(t: f64, degrees: f64) -> f64 {
     incomplete_beta(degrees / (degrees + t * t), degrees / 2.0, 0.5)
 }
 
-/// The regularised incomplete beta function I_x(a, b), by its continued fraction (Lentz), which
-/// converges fast where x is below the mean; elsewhere by the symmetry of I.
+/// Returns the regularised incomplete beta function I_x(a, b), by its continued fraction (Lentz), which
+/// converges fast if x is below the mean; else by the symmetry of I.
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return if x <= 0.0 { 0.0 } else { 1.0 };
@@ -58,7 +57,7 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     fraction
 }
 
-/// ln Γ(x) for x > 0, by Lanczos' approximation (g = 7, nine terms): 15 digits.
+/// Returns ln Γ(x) for x > 0, by Lanczos' approximation (g = 7, nine terms): 15 digits.
 fn ln_gamma(x: f64) -> f64 {
     const TERMS: [f64; 8] = [
         676.520_368_121_885_1,

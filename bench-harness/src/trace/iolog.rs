@@ -1,9 +1,8 @@
 //! fio's iolog, versions 2 and 3: one action a line.
 //!
-//! Version 2 has `FILE ACTION [OFFSET LENGTH]`, version 3 a time in microseconds before it (fio
-//! writes and reads it so, though its manual does not say). Words are separated by spaces, so a
-//! file name has none. Only reads are replayed, each as a batch of its own; what else the log holds
-//! is counted.
+//! Version 2 has `FILE ACTION [OFFSET LENGTH]`, version 3 a time in microseconds before that (the code of
+//! fio uses microseconds; its manual does not say). Words are separated by spaces, so a file name has
+//! none. Only reads are replayed, each as a batch of its own; other actions are counted.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -18,10 +17,10 @@ pub(super) enum Version {
     Three,
 }
 
-/// What is not replayed.
+/// Actions that are not replayed.
 const IGNORED: [&str; 5] = ["write", "sync", "datasync", "trim", "wait"];
 
-/// Understands the lines after the first.
+/// Parses the lines after the first.
 pub(super) fn parse(
     lines: &mut Lines<impl Read>,
     version: Version,
@@ -54,7 +53,8 @@ impl Log<'_> {
         let name = words.expect("a file name")?;
         let action = words.expect("an action")?;
         let path = path_from(name.text.to_vec());
-        let path = path.ok_or_else(|| name.fault("this is no file name here".into()))?;
+        let path =
+            path.ok_or_else(|| name.fault("this is not a file name on this system".into()))?;
         match action.text {
             b"add" => {
                 self.added.insert(path);
@@ -68,7 +68,7 @@ impl Log<'_> {
             other => match IGNORED.iter().position(|ignored| ignored.as_bytes() == other) {
                 Some(at) => {
                     self.ignored[at] += 1;
-                    // fio writes two numbers after each; those that people write may lack them.
+                    // fio writes two numbers after each action; they may be missing in other logs.
                     words.by_ref().take(2).for_each(drop);
                     words.end()
                 }
@@ -101,14 +101,15 @@ impl Log<'_> {
         if self.added.contains(path) {
             return Ok(());
         }
-        Err(name.fault(format!("`{}` is used before a line that adds it (`add`)", name.shown())))
+        Err(name.fault(format!("`{}` is used before an `add` line names it", name.shown())))
     }
 
     fn say_what_was_ignored(self) {
         let counts = IGNORED.iter().zip(self.ignored).filter(|(_, count)| *count > 0);
         let counts: Vec<String> = counts.map(|(name, count)| format!("{count} {name}")).collect();
         if !counts.is_empty() {
-            self.builder.note(format!("not replayed, as only reads are: {}", counts.join(", ")));
+            self.builder
+                .note(format!("not replayed, because only reads are: {}", counts.join(", ")));
         }
     }
 }

@@ -1,14 +1,14 @@
-//! A text file by lines and words, with the place of each for messages.
+//! A text file as lines and words, with line and column for messages.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use crate::failure::Failure;
 
-/// The longest line that is taken: a batch of half a million reads.
+/// The longest line that is accepted: a batch of half a million reads.
 const LINE_BYTES_MAX: u64 = 32 << 20;
 
-/// What is wrong with a trace, and where.
+/// An error in a trace, with its place.
 #[derive(Debug)]
 pub(super) enum Fault {
     At { line: usize, column: usize, message: String },
@@ -37,7 +37,7 @@ impl Fault {
     }
 }
 
-/// The lines of a file, one at a time in the same memory.
+/// Reads the lines of a file, one at a time into the same memory.
 pub(super) struct Lines<R> {
     input: BufReader<R>,
     text: Vec<u8>,
@@ -49,7 +49,7 @@ pub(super) struct Lines<R> {
 pub(super) struct Line<'a> {
     pub(super) text: &'a [u8],
     pub(super) number: usize,
-    /// It ended with a line end, and not with the file.
+    /// Whether it ended with a line end and not with the file.
     pub(super) is_whole: bool,
 }
 
@@ -58,7 +58,7 @@ impl<R: Read> Lines<R> {
         Self { input: BufReader::new(input), text: Vec::new(), number: 0 }
     }
 
-    /// `None` at the end of the file.
+    /// Returns the next line; `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<Line<'_>>, Fault> {
         self.text.clear();
         self.number += 1;
@@ -73,7 +73,7 @@ impl<R: Read> Lines<R> {
             return Err(Fault::at(
                 number,
                 1,
-                format!("a line of more than {LINE_BYTES_MAX} bytes"),
+                format!("the line has more than {LINE_BYTES_MAX} bytes"),
             ));
         }
         let end = if is_whole { len - 1 } else { len };
@@ -96,7 +96,7 @@ pub(super) struct Words<'a> {
     at: usize,
 }
 
-/// A word and where it stands.
+/// A word and its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word<'a> {
     pub(super) text: &'a [u8],
@@ -105,13 +105,13 @@ pub(super) struct Word<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// The next word, which must be there.
+    /// Returns the next word, or an error if the line ends.
     pub(super) fn expect(&mut self, what: &str) -> Result<Word<'a>, Fault> {
         self.next()
             .ok_or_else(|| self.fault_here(format!("the line ends where {what} is expected")))
     }
 
-    /// A whole number, which must be there.
+    /// Returns the next word as a whole number.
     pub(super) fn number(&mut self, what: &str) -> Result<u64, Fault> {
         let word = self.expect(what)?;
         let number = std::str::from_utf8(word.text).ok().filter(|text| !text.starts_with('+'));
@@ -119,7 +119,7 @@ impl<'a> Words<'a> {
         number.ok_or_else(|| word.fault(format!("expected {what}, found `{}`", word.shown())))
     }
 
-    /// Nothing more may stand in the line.
+    /// Returns an error if there are more words.
     pub(super) fn end(&mut self) -> Result<(), Fault> {
         match self.next() {
             None => Ok(()),
@@ -129,7 +129,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// What is left of the line behind one space.
+    /// Returns the rest of the line after one space.
     pub(super) fn rest(&mut self) -> Word<'a> {
         let start = (self.at + 1).min(self.line.text.len());
         self.at = self.line.text.len();
@@ -159,14 +159,14 @@ impl Word<'_> {
         Fault::at(self.line, self.column, message)
     }
 
-    /// For a message: cut, and without control characters.
+    /// Returns the word for a message: cut, and without control characters.
     pub(super) fn shown(&self) -> String {
         let text = String::from_utf8_lossy(&self.text[..self.text.len().min(60)]);
         text.escape_debug().to_string()
     }
 }
 
-/// A path from bytes, which need be no text where the system allows that.
+/// Converts bytes to a path; they need not be UTF-8 on this system.
 #[cfg(unix)]
 pub(super) fn path_from(bytes: Vec<u8>) -> Option<std::path::PathBuf> {
     use std::os::unix::ffi::OsStringExt;
@@ -174,7 +174,7 @@ pub(super) fn path_from(bytes: Vec<u8>) -> Option<std::path::PathBuf> {
     is_path.then(|| std::ffi::OsString::from_vec(bytes).into())
 }
 
-/// A path from bytes, which must be text here.
+/// Converts bytes to a path; they must be UTF-8 on this system.
 #[cfg(not(unix))]
 pub(super) fn path_from(bytes: Vec<u8>) -> Option<std::path::PathBuf> {
     let is_path = !bytes.is_empty() && !bytes.contains(&0);

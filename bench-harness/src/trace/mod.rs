@@ -1,4 +1,4 @@
-//! Access patterns from elsewhere: fio's iolog, and the engine's own recordings.
+//! Traces: recorded reads, from an iolog of fio or a recording of the engine.
 
 mod iolog;
 mod lines;
@@ -12,16 +12,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
-use crate::size::format_bytes;
+use crate::text::size::format_bytes;
 
 use lines::{Fault, Lines};
 
-/// A pattern of reads: batches, in the order in which they stand in the file.
+/// Recorded reads in batches, in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace {
-    /// The files that are read, without those that are only named.
+    /// The files that are read; files that are only named are left out.
     pub(crate) files: Vec<TraceFile>,
-    /// What was left out or is odd about it, for people to read.
+    /// Notes for the user about what was left out or is unusual.
     pub(crate) notes: Vec<String>,
     batches: Vec<Span>,
     reads: Vec<TraceRead>,
@@ -31,7 +31,7 @@ pub(crate) struct Trace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TraceFile {
     pub(crate) path: PathBuf,
-    /// How long it must be: the end of the furthest read.
+    /// The length that the file must have: the end of the last read.
     pub(crate) bytes_needed: u64,
 }
 
@@ -40,21 +40,21 @@ pub(crate) struct TraceFile {
 pub(crate) struct TraceRead {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    /// Its place in [`Trace::files`].
+    /// Its index in [`Trace::files`].
     pub(crate) file: u32,
 }
 
 /// Reads that were handed over at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batch<'a> {
-    /// Microseconds since the trace began, where it says so; 0 elsewhere.
+    /// Microseconds since the start of the trace; 0 if the trace has no times.
     pub(crate) at_us: u64,
     /// A small number for the thread that read.
     pub(crate) thread: u32,
     pub(crate) reads: &'a [TraceRead],
 }
 
-/// A batch as it is kept: its reads end where those of the next begin.
+/// A batch as it is stored: its reads end where those of the next start.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     first_read: usize,
@@ -63,8 +63,8 @@ struct Span {
 }
 
 impl Trace {
-    /// Reads a trace, whichever format its first line says, and checks that its files are there and
-    /// long enough.
+    /// Reads a trace in the format that its first line names, and checks that its files exist and are long
+    /// enough.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let file = File::open(path)
             .map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
@@ -73,7 +73,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Understands a trace without looking for its files.
+    /// Parses a trace without checking its files.
     fn parse(input: impl Read) -> Result<Self, Fault> {
         let mut lines = Lines::new(input);
         let head = lines.next()?.map(|line| line.text.to_vec()).unwrap_or_default();
@@ -100,7 +100,7 @@ impl Trace {
         builder.finish()
     }
 
-    /// The batches, from the first on. Nothing is allocated.
+    /// Returns the batches in order. Allocates nothing.
     pub(crate) fn batches(&self) -> impl ExactSizeIterator<Item = Batch<'_>> + Clone {
         (0..self.batches.len()).map(|at| self.batch(at))
     }
@@ -111,28 +111,28 @@ impl Trace {
         Batch { at_us, thread, reads: &self.reads[first_read..end] }
     }
 
-    /// How many batches there are.
+    /// Returns the number of batches.
     pub(crate) fn batch_count(&self) -> usize {
         self.batches.len()
     }
 
-    /// The reads of some batches that follow each other; batches past the end have none.
+    /// Returns the reads of consecutive batches; batches past the end have none.
     pub(crate) fn reads_of(&self, batches: Range<usize>) -> &[TraceRead] {
         let read_at = |at: usize| self.batches.get(at).map_or(self.reads.len(), |b| b.first_read);
         &self.reads[read_at(batches.start)..read_at(batches.end)]
     }
 
-    /// All reads, in the order of the batches.
+    /// Returns all reads, in the order of the batches.
     pub(crate) fn reads(&self) -> &[TraceRead] {
         &self.reads
     }
 
-    /// Bytes of all reads together.
+    /// Returns the bytes of all reads together.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.reads.iter().fold(0, |total, read| total.saturating_add(read.bytes))
     }
 
-    /// Names every file that is missing or too short, up to a handful.
+    /// Returns an error with the first files that are missing or too short.
     fn check_files(&self, trace: &Path) -> Result<(), Failure> {
         const NAMED_MAX: usize = 5;
         let mut problems = self.files.iter().filter_map(TraceFile::problem);
@@ -153,12 +153,12 @@ impl Trace {
 }
 
 impl TraceFile {
-    /// Why it cannot be read as the trace asks.
+    /// Returns why the file cannot be read as in the trace.
     fn problem(&self) -> Option<String> {
         let name = self.path.display();
         match fs::metadata(&self.path) {
             Err(error) => Some(format!("{name}: {error}")),
-            Ok(found) if !found.is_file() => Some(format!("{name} is no regular file")),
+            Ok(found) if !found.is_file() => Some(format!("{name} is not a regular file")),
             Ok(found) if found.len() < self.bytes_needed => Some(format!(
                 "{name} has {}, and {} are read",
                 format_bytes(found.len()),
@@ -169,11 +169,11 @@ impl TraceFile {
     }
 }
 
-/// A trace while it is read.
+/// Builds a trace from its lines.
 #[derive(Default)]
 struct TraceBuilder {
     trace: Trace,
-    /// Of the files that are read.
+    /// The indices of the files that are read.
     places: HashMap<PathBuf, u32>,
 }
 
@@ -183,7 +183,7 @@ impl TraceBuilder {
         self.trace.batches.push(Span { first_read, at_us, thread });
     }
 
-    /// Adds a read to the batch that was begun last. `Err` says why it cannot be.
+    /// Adds a read to the last batch. Returns an error if it is impossible.
     fn read(&mut self, path: &Path, offset: u64, bytes: u64) -> Result<(), String> {
         let end = offset.checked_add(bytes).filter(|end| *end <= i64::MAX as u64);
         let end = end.ok_or("the read ends beyond what any file can hold")?;
@@ -211,7 +211,7 @@ impl TraceBuilder {
 
     fn finish(self) -> Result<Trace, Fault> {
         if self.trace.reads.is_empty() {
-            return Err(Fault::whole("there is no read in it".into()));
+            return Err(Fault::whole("the trace has no reads".into()));
         }
         Ok(self.trace)
     }

@@ -1,4 +1,4 @@
-//! The engine's own recording: what `Engine::record` writes. See `docs/formats.md`.
+//! Recordings of `Engine::record`. See `docs/formats.md`.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use super::TraceBuilder;
 use super::lines::{Fault, Line, Lines, Word, Words, path_from};
 
-/// Understands the lines after the first.
+/// Parses the lines after the first.
 pub(super) fn parse(lines: &mut Lines<impl Read>, builder: &mut TraceBuilder) -> Result<(), Fault> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut has_end = false;
     while let Some(line) = lines.next()? {
         if !line.is_whole {
-            // A number that was cut off is another number.
+            // The last number of a line that was cut off is wrong.
             break;
         }
         if has_end {
-            return Err(Fault::at(line.number, 1, "there are lines behind the end".into()));
+            return Err(Fault::at(line.number, 1, "there are lines after the end".into()));
         }
         let mut words = line.words();
         let kind = words.expect("`f`, `b` or `e`")?;
@@ -39,7 +39,7 @@ pub(super) fn parse(lines: &mut Lines<impl Read>, builder: &mut TraceBuilder) ->
     Ok(())
 }
 
-/// `f INDEX PATH`.
+/// Parses `f INDEX PATH`.
 fn file(words: &mut Words<'_>, index: usize) -> Result<PathBuf, Fault> {
     let mut place = words.clone();
     if words.number("the number of a file")? != index as u64 {
@@ -50,11 +50,11 @@ fn file(words: &mut Words<'_>, index: usize) -> Result<PathBuf, Fault> {
     }
     let path = words.rest();
     unescape(&path).and_then(|bytes| {
-        path_from(bytes).ok_or_else(|| path.fault("this is no file name here".into()))
+        path_from(bytes).ok_or_else(|| path.fault("this is not a file name on this system".into()))
     })
 }
 
-/// `b AT_US THREAD` and three numbers for each read.
+/// Parses `b AT_US THREAD` and three numbers for each read.
 fn batch(
     words: &mut Words<'_>,
     files: &[PathBuf],
@@ -64,7 +64,9 @@ fn batch(
     let mut place = words.clone();
     let thread = words.number("the number of a thread")?;
     let thread = u32::try_from(thread).or_else(|_| {
-        Err(place.expect("the number of a thread")?.fault("there are no so many threads".into()))
+        Err(place
+            .expect("the number of a thread")?
+            .fault("the number of the thread is too large".into()))
     })?;
     builder.begin_batch(at_us, thread);
     loop {
@@ -72,8 +74,7 @@ fn batch(
         let index = words.number("the number of a file")?;
         let word = place.expect("the number of a file")?;
         let path = usize::try_from(index).ok().and_then(|index| files.get(index));
-        let path =
-            path.ok_or_else(|| word.fault(format!("no line before this names file {index}")))?;
+        let path = path.ok_or_else(|| word.fault(format!("no earlier line names file {index}")))?;
         let offset = words.number("an offset in bytes")?;
         let bytes = words.number("a length in bytes")?;
         builder.read(path, offset, bytes).map_err(|message| word.fault(message))?;
@@ -83,24 +84,26 @@ fn batch(
     }
 }
 
-/// `e BATCHES READS BYTES`, which must be what stands before it.
+/// Parses `e BATCHES READS BYTES`, which must match the lines before it.
 fn end(line: Line<'_>, words: &mut Words<'_>, builder: &TraceBuilder) -> Result<(), Fault> {
     let names = ["the number of batches", "the number of reads", "the number of bytes"];
-    let mut told = [0; 3];
-    for (told, name) in told.iter_mut().zip(names) {
-        *told = words.number(name)?;
+    let mut counted = [0; 3];
+    for (counted, name) in counted.iter_mut().zip(names) {
+        *counted = words.number(name)?;
     }
     words.end()?;
     let trace = &builder.trace;
     let found = [trace.batches.len() as u64, trace.reads.len() as u64, trace.total_bytes()];
-    if told == found {
+    if counted == found {
         return Ok(());
     }
-    let message = format!("{told:?} batches, reads and bytes are told, but {found:?} stand there");
+    let message = format!(
+        "the last line counts {counted:?} batches, reads and bytes, but the recording has {found:?}"
+    );
     Err(Fault::at(line.number, 1, message))
 }
 
-/// Undoes what the recorder does to a path.
+/// Undoes the escapes of a path.
 fn unescape(path: &Word<'_>) -> Result<Vec<u8>, Fault> {
     let mut bytes = Vec::with_capacity(path.text.len());
     let mut rest = path.text.iter().copied();

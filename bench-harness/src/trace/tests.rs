@@ -1,4 +1,4 @@
-//! Traces of both formats, sound and broken.
+//! Traces of both formats, valid and damaged.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use ringmain::{BackendKind, ContiguousMemmap, Engine, Kind};
 
 use super::*;
-use crate::stats::testing::Dice;
+use crate::fixture::dice::Dice;
 
 fn parse(text: &str) -> Result<Trace, String> {
     Trace::parse(text.as_bytes()).map_err(|fault| fault.in_file(Path::new("t")).to_string())
@@ -36,7 +36,7 @@ fn iolog_version_2() {
     let reads: Vec<_> = trace.batches().map(|batch| batch.reads.to_vec()).collect();
     let read = |offset, bytes, file| vec![TraceRead { offset, bytes, file }];
     assert_eq!(reads, [read(0, 4096, 0), read(8192, 512, 1), read(4096, 4096, 0)]);
-    let note = "not replayed, as only reads are: 1 write, 1 sync, 1 datasync, 1 trim, 1 wait";
+    let note = "not replayed, because only reads are: 1 write, 1 sync, 1 datasync, 1 trim, 1 wait";
     assert_eq!(trace.notes, [note]);
     assert_eq!((trace.reads().len(), trace.total_bytes()), (3, 8704));
 }
@@ -50,7 +50,7 @@ fn iolog_version_3_has_times() {
 }
 
 #[test]
-fn what_fio_writes_is_understood() {
+fn a_log_of_fio_is_parsed() {
     let trace = parse(BY_FIO).unwrap();
     let batches: Vec<_> = trace.batches().map(|b| (b.at_us, b.reads[0].offset)).collect();
     assert_eq!(batches, [(1446, 249_856), (1473, 3_104_768), (1492, 1_683_456)]);
@@ -83,7 +83,7 @@ fn mistakes_are_named_with_line_and_column() {
     let cases = [
         ("", "t: line 1, column 1: expected `fio version 2 iolog`"),
         ("fio version 1 iolog\n", "found `fio version 1 iolog`"),
-        ("fio version 2 iolog\n", "there is no read in it"),
+        ("fio version 2 iolog\n", "the trace has no reads"),
         ("fio version 2 iolog\n/a add\n/a raed 0 1\n", "line 3, column 4: expected an action"),
         ("fio version 2 iolog\n/a read 0 1\n", "line 2, column 1: `/a` is used before"),
         (
@@ -101,10 +101,7 @@ fn mistakes_are_named_with_line_and_column() {
         ),
         ("fio version 3 iolog\n/a add\n", "line 2, column 1: expected the time in microseconds"),
         ("ringmain recording 1\nx\n", "line 2, column 1: expected `f`, `b` or `e`, found `x`"),
-        (
-            "ringmain recording 1\nb 0 0 0 0 1\n",
-            "line 2, column 7: no line before this names file 0",
-        ),
+        ("ringmain recording 1\nb 0 0 0 0 1\n", "line 2, column 7: no earlier line names file 0"),
         (
             "ringmain recording 1\nf 1 /a\n",
             "line 2, column 3: expected 0, the next file, found `1`",
@@ -116,12 +113,15 @@ fn mistakes_are_named_with_line_and_column() {
         ),
         (
             "ringmain recording 1\nf 0 /a\nb 0 5000000000 0 0 1\n",
-            "line 3, column 5: there are no so many",
+            "line 3, column 5: the number of the thread",
         ),
-        ("ringmain recording 1\nf 0 /a\nb 0 0 0 0 1\ne 1 1 2\n", "line 4, column 1: [1, 1, 2]"),
+        (
+            "ringmain recording 1\nf 0 /a\nb 0 0 0 0 1\ne 1 1 2\n",
+            "line 4, column 1: the last line counts [1, 1, 2]",
+        ),
         (
             "ringmain recording 1\nf 0 /a\nb 0 0 0 0 1\ne 1 1 1\nf\n",
-            "line 5, column 1: there are lines behind",
+            "line 5, column 1: there are lines after",
         ),
     ];
     for (text, part) in cases {
@@ -150,7 +150,7 @@ fn files_that_are_missing_or_too_short_are_named() {
     assert!(matches!(nothing, Failure::ReadFile { .. }));
 }
 
-/// Sound traces with a few bytes changed: refused or understood, and what is understood is sound.
+/// Valid traces with a few changed bytes are refused or give a consistent trace.
 #[test]
 fn broken_bytes_never_break_the_reader() {
     let mut dice = Dice(5);
@@ -215,11 +215,10 @@ fn epoch(engine: &Engine, paths: &[PathBuf], seed: u64) -> Vec<Vec<(usize, usize
         .collect()
 }
 
-/// Every byte that was asked for stands in the recording, and nothing else does. (Neighbours may
-/// have been read as one.)
+/// The recording has every requested byte and no other. (Adjacent reads may have been merged.)
 #[test]
 fn what_engines_record_is_what_they_read() {
-    // Beside the test program: unlike `/tmp` that is rarely in memory, where `O_DIRECT` fails.
+    // Beside the test program and not in `/tmp`, which may be in memory, where `O_DIRECT` fails.
     let program = std::env::current_exe().unwrap();
     let dir = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
     let paths = data(dir.path());
@@ -262,7 +261,7 @@ fn what_engines_record_is_what_they_read() {
 }
 
 #[test]
-fn threads_are_told_apart_and_batches_stay_whole() {
+fn threads_are_distinct_and_batches_stay_whole() {
     let dir = tempfile::tempdir().unwrap();
     let paths = data(dir.path());
     let log = dir.path().join("epoch.rec");

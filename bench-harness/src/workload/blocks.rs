@@ -1,4 +1,4 @@
-//! Blocks of files, read in some order, a batch at a time.
+//! Reads blocks of files in some order, a batch at a time.
 
 use ringmain::Buffer;
 use ringmain::backends::{FileHandle, Read, ReadBackendExt};
@@ -7,19 +7,19 @@ use super::order::Permutation;
 use super::{Done, Job, JobSpec};
 use crate::failure::Failure;
 
-/// In which order the blocks come.
+/// The order of the blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
     Sequential,
     Random(Permutation),
 }
 
-/// Reads every block once, each thread every so many-th batch.
+/// Reads every block once. Threads take batches in turn.
 #[derive(Debug)]
 pub(super) struct Blocks {
     engine: ringmain::Engine,
     files: Vec<FileHandle>,
-    /// How many blocks the files before each one have.
+    /// The number of blocks in the files before each file.
     blocks_before: Vec<u64>,
     order: Order,
     block_bytes: usize,
@@ -27,7 +27,7 @@ pub(super) struct Blocks {
     blocks: u64,
     thread: u64,
     threads: u64,
-    /// The next batch of all threads' together.
+    /// The next batch of this thread, counted over all threads.
     next_batch: u64,
     /// The file and the offset of each block of a batch.
     places: Vec<(usize, u64)>,
@@ -48,10 +48,10 @@ impl Blocks {
         }
         if blocks < batch as u64 {
             let message = format!(
-                "the data has {blocks} blocks of {block_bytes} bytes: too small for one batch of \
-                 {batch}; give a larger file, or a smaller --block-size or --batch"
+                "the data has {blocks} blocks of {block_bytes} bytes, which is too small for one batch of \
+                 {batch}; use a larger file, or a smaller --block-size or --batch"
             );
-            return Err(Failure::Usage { message });
+            return Err(Failure::TooSmall { message });
         }
         let order = match is_random {
             true => Order::Random(Permutation::new(blocks, spec.seed)),
@@ -65,7 +65,7 @@ impl Blocks {
             Failure::Usage { message }
         })?;
         // The first write to fresh memory waits for its pages, which a virtual machine may have to get
-        // from its host. That is not what is measured.
+        // from its host. That must not be a part of the measurement.
         buffer.fill(0);
         let (engine, thread, threads) = (spec.engine.clone(), spec.thread, spec.threads);
         let next_batch = thread;
@@ -86,13 +86,13 @@ impl Blocks {
         })
     }
 
-    /// The file and the offset of a block.
+    /// Returns the file and the offset of a block.
     fn place(&self, index: u64) -> (usize, u64) {
         let block = match &self.order {
             Order::Sequential => index,
             Order::Random(permutation) => permutation.at(index),
         };
-        // Files without a whole block are passed over: the last that begins here is meant.
+        // Several files may start at this block if some have no whole block; the last one has it.
         let file = self.blocks_before.partition_point(|before| *before <= block) - 1;
         (file, (block - self.blocks_before[file]) * self.block_bytes as u64)
     }
@@ -101,7 +101,7 @@ impl Blocks {
 impl Job for Blocks {
     fn next(&mut self) -> Result<Option<Done>, Failure> {
         let first = self.next_batch * self.batch as u64;
-        // What is left over at the end and fills no batch is not read.
+        // The blocks at the end that do not fill a batch are not read.
         if first + self.batch as u64 > self.blocks {
             return Ok(None);
         }

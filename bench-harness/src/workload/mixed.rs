@@ -1,4 +1,4 @@
-//! Random reads of a file of which half is in the page cache.
+//! Random reads of a file that is half in the page cache.
 
 use super::blocks::Blocks;
 use super::{Job, JobSpec, Workload, combinations};

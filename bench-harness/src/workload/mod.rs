@@ -1,13 +1,15 @@
-//! The workloads, one file each. A new one is a file that implements [`Workload`] and a line in
+//! The workloads, one file each. A new workload is a file that implements [`Workload`] and a line in
 //! [`ALL`].
 
 mod blocks;
 mod mixed;
 mod order;
+mod parameter;
 mod rand;
 mod replay;
 mod samples;
 mod seq;
+mod settings;
 mod shards;
 mod views;
 mod weights;
@@ -17,18 +19,21 @@ use std::sync::Arc;
 
 use ringmain::Engine;
 
+use settings::{combinations, in_variants};
+
 use crate::failure::Failure;
 use crate::generate::write_raw;
 use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::result::{CacheState, Setting};
+use crate::text::progress::Progress;
 
 pub(crate) use order::{Permutation, mix};
+pub(crate) use parameter::{Parameter, check_parameters};
 pub(crate) use samples::is_beton_name;
 pub(crate) use shards::{is_shard_name, shard_files};
 pub(crate) use weights::holds_weights;
 
-/// Every workload, in the order of tables.
+/// Every workload, in the order of the tables.
 pub(crate) const ALL: [&dyn Workload; 8] = [
     &seq::Seq,
     &rand::Rand,
@@ -40,33 +45,38 @@ pub(crate) const ALL: [&dyn Workload; 8] = [
     &replay::Replay,
 ];
 
-/// A way of reading that loaders have.
+/// A way of reading that is typical of loaders.
 pub(crate) trait Workload: Sync {
-    /// Its name on the command line and in results.
+    /// Returns its name on the command line and in results.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a line of the help.
+    /// Returns its line in the help.
     fn about(&self) -> &'static str;
 
-    /// The combinations of parameters that a plan asks of it.
+    /// Returns the combinations of parameters in a plan.
     fn settings(&self, plan: &Plan) -> Vec<Setting>;
 
-    /// The cache states it is measured in.
+    /// Returns the cache states in which it is measured.
     fn caches(&self, plan: &Plan) -> Vec<CacheState> {
         plan.caches.iter().copied().filter(|cache| *cache != CacheState::Mixed).collect()
     }
 
-    /// Whether it takes part in a run that does not name it.
+    /// Returns whether a parameter of the plan has an effect.
+    fn takes(&self, parameter: Parameter) -> bool {
+        matches!(parameter, Parameter::BlockSize | Parameter::Batch)
+    }
+
+    /// Returns whether it is a part of runs that name no workloads.
     fn is_default(&self, plan: &Plan) -> bool {
         plan.data.trace.is_none()
     }
 
-    /// What its data is called. Workloads that say the same share it.
+    /// Returns the name of its data. Workloads with the same name share the data.
     fn data_name(&self) -> &'static str {
         RAW
     }
 
-    /// Makes its data, about `bytes` of it, in an empty folder; says which files it consists of.
+    /// Makes its data, about `bytes` bytes, in an empty folder, and returns the files.
     fn make_data(
         &self,
         dir: &Path,
@@ -79,30 +89,36 @@ pub(crate) trait Workload: Sync {
         Ok(vec![path])
     }
 
-    /// Which files of the user's own, a file or a folder, it reads; none if that is nothing for it.
+    /// Returns the files that it reads of a file or folder of the user; none if it cannot read them.
     fn own_files(&self, path: &Path) -> Result<Vec<PathBuf>, Failure> {
         regular_files(path)
     }
 
-    /// Of which files the cache state matters, given those that it opens.
+    /// Returns the files whose cache state matters, from those that it opens.
     fn cached_files(&self, files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         Ok(files.to_vec())
     }
 
-    /// Whether its reads follow no order, and nothing says that they come again: a backend that
-    /// chooses has no reason to bring cold data into the page cache.
+    /// Returns whether its reads have no order and do not repeat, so that `auto` has no reason to bring cold
+    /// data into the page cache.
     fn is_scattered(&self) -> bool {
         false
     }
 
-    /// Opens one thread's part of it, in the measured process.
+    /// Returns whether it reads far ahead of what it has delivered. Its cells end only with a whole pass,
+    /// because a cell that ended earlier would count a fraction of what was read.
+    fn reads_ahead(&self) -> bool {
+        false
+    }
+
+    /// Opens the part of one thread, in the measured process.
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure>;
 }
 
 /// The data of workloads that read any bytes.
 const RAW: &str = "raw";
 
-/// All that a job needs to know.
+/// The parameters of a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobSpec<'a> {
     pub(crate) engine: &'a Engine,
@@ -110,39 +126,50 @@ pub(crate) struct JobSpec<'a> {
     /// The files that make up the data, in order; for a replay the trace.
     pub(crate) files: &'a [PathBuf],
     pub(crate) seed: u64,
-    /// Which thread this is, and of how many.
+    /// The index of this thread and the number of threads.
     pub(crate) thread: u64,
     pub(crate) threads: u64,
 }
 
-/// One thread's sequence of operations, the same for every backend.
+/// The operations of one thread, which are the same for every backend.
 pub(crate) trait Job: Send {
-    /// Performs the next operation; `None` at the end of the pass.
+    /// Performs the next operation. Returns `None` at the end of the pass.
     fn next(&mut self) -> Result<Option<Done>, Failure>;
 
-    /// The bytes that the last operation brought.
+    /// Returns when the next operation is due, in nanoseconds from the first one, if the job has times of its
+    /// own; `None` at the end of the pass.
+    fn due_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the bytes of the last operation.
     fn last(&self) -> &[u8];
 
-    /// Begins again with the first operation.
+    /// Starts again with the first operation.
     fn restart(&mut self) -> Result<(), Failure>;
 }
 
-/// What one operation did.
+/// The size of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) bytes: u64,
     pub(crate) reads: u64,
 }
 
-/// The workload of that name; an unknown one is told with those there are.
+/// Returns the workload of that name, or an error that lists the workloads.
 pub(crate) fn by_name(name: &str) -> Result<&'static dyn Workload, Failure> {
     ALL.into_iter().find(|workload| workload.name() == name).ok_or_else(|| {
         let names: Vec<_> = ALL.iter().map(|workload| workload.name()).collect();
-        Failure::Usage { message: format!("no workload `{name}`; there are {}", names.join(", ")) }
+        Failure::Usage {
+            message: format!(
+                "there is no workload `{name}`; the workloads are {}",
+                names.join(", ")
+            ),
+        }
     })
 }
 
-/// Those that the plan names, or all that take part by themselves.
+/// Returns the workloads that the plan names, or the default ones.
 pub(crate) fn planned(plan: &Plan) -> Result<Vec<&'static dyn Workload>, Failure> {
     if plan.workloads.is_empty() {
         return Ok(ALL.into_iter().filter(|workload| workload.is_default(plan)).collect());
@@ -150,47 +177,7 @@ pub(crate) fn planned(plan: &Plan) -> Result<Vec<&'static dyn Workload>, Failure
     plan.workloads.iter().map(|name| by_name(name)).collect()
 }
 
-/// Every combination of the plan's block sizes, batches, depths and threads, with defaults for
-/// blocks and batches that belong together.
-fn combinations(plan: &Plan, defaults: &[(u64, u32)]) -> Vec<Setting> {
-    let mut blocks: Vec<(u64, u32)> = Vec::new();
-    for (block, batch) in defaults {
-        let own_blocks: Vec<u64> = plan.block_bytes.iter().map(|bytes| bytes.0).collect();
-        let own_blocks = if own_blocks.is_empty() { vec![*block] } else { own_blocks };
-        let own_batches = if plan.batches.is_empty() { vec![*batch] } else { plan.batches.clone() };
-        for block in own_blocks {
-            for batch in &own_batches {
-                blocks.push((block, *batch));
-            }
-        }
-    }
-    blocks.sort_unstable();
-    blocks.dedup();
-    let depths: Vec<_> = if plan.depths.is_empty() {
-        vec![None]
-    } else {
-        plan.depths.iter().copied().map(Some).collect()
-    };
-    let mut settings = Vec::new();
-    for (block_bytes, batch) in blocks {
-        for depth in &depths {
-            for threads in &plan.threads {
-                settings.push(Setting {
-                    block_bytes: Some(block_bytes),
-                    batch: Some(batch),
-                    depth: *depth,
-                    threads: Some(*threads),
-                    window_bytes: None,
-                    rate_per_s: plan.rate_per_s,
-                    variant: None,
-                });
-            }
-        }
-    }
-    settings
-}
-
-/// A file by itself, or the files of a folder by name, those without bytes left out.
+/// Returns a file itself, or the files of a folder by name without the empty ones.
 pub(crate) fn regular_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
     if std::fs::metadata(path).map_err(failed)?.is_file() {
@@ -210,26 +197,11 @@ pub(crate) fn regular_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::size::Bytes;
 
     #[test]
-    fn names_are_found_and_unknown_ones_told() {
+    fn workloads_are_found_and_unknown_names_refused() {
         assert_eq!(by_name("views").map(|workload| workload.name()).ok(), Some("views"));
         let message = by_name("vews").err().map(|error| error.to_string()).unwrap_or_default();
         assert!(message.contains("views"), "{message}");
-    }
-
-    #[test]
-    fn a_plan_multiplies_out() {
-        let plan = Plan {
-            block_bytes: vec![Bytes(4096), Bytes(65536)],
-            depths: vec![1, 8],
-            threads: vec![1, 2],
-            ..Plan::default()
-        };
-        assert_eq!(combinations(&plan, &[(4096, 1), (4096, 128)]).len(), 2 * 2 * 2 * 2);
-        assert_eq!(combinations(&Plan::default(), &[(4096, 1), (4096, 128)]).len(), 2);
-        let one_batch = Plan { batches: vec![7], ..Plan::default() };
-        assert_eq!(combinations(&one_batch, &[(4096, 1), (4096, 128)]).len(), 1);
     }
 }

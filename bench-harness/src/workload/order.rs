@@ -1,7 +1,7 @@
-//! Numbers in random order, each once, without a table of them.
+//! A random order of numbers without a table.
 
-/// A keyed permutation of `0..len`: a Feistel network over the next power of four, walked until it
-/// lands inside. The same on every machine.
+/// A keyed permutation of `0..len`: a Feistel network over the next power of four, repeated until the
+/// result is inside. It is the same on every machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permutation {
     len: u64,
@@ -16,7 +16,7 @@ impl Permutation {
         Self { len, half_bits: bits.div_ceil(2).max(1), keys }
     }
 
-    /// Where `index`, which is less than `len`, goes. Fewer than four steps on average.
+    /// Returns the number at `index`, which must be less than `len`, in less than four steps on average.
     pub(crate) fn at(&self, index: u64) -> u64 {
         let mut value = index;
         loop {
@@ -43,7 +43,7 @@ impl Permutation {
 /// 2⁶⁴ divided by the golden ratio, as in Fibonacci hashing.
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The finaliser of SplitMix64: every bit of the input changes half of the output's.
+/// The finaliser of SplitMix64: every bit of the input changes half of the output bits.
 pub(crate) fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(MULTIPLIER);
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides() {
+    fn the_order_depends_on_the_seed() {
         let order = |seed| -> Vec<u64> {
             let permutation = Permutation::new(100, seed);
             (0..100).map(|index| permutation.at(index)).collect()

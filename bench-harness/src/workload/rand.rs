@@ -1,7 +1,7 @@
-//! Random reads: every block once, in an order that no read-ahead can guess.
+//! Random reads: every block once, in an order that read-ahead cannot predict.
 
 use super::blocks::Blocks;
-use super::{Job, JobSpec, Workload, combinations};
+use super::{Job, JobSpec, Parameter, Workload, combinations};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::result::Setting;
@@ -17,6 +17,10 @@ impl Workload for Rand {
 
     fn about(&self) -> &'static str {
         "reads blocks of 4 KiB in random order, one by one and 128 at a time"
+    }
+
+    fn takes(&self, parameter: Parameter) -> bool {
+        !matches!(parameter, Parameter::Window | Parameter::RecordedTimes)
     }
 
     fn settings(&self, plan: &Plan) -> Vec<Setting> {

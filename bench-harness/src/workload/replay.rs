@@ -1,11 +1,11 @@
-//! Somebody else's pattern: the reads of a trace, in its order and in its batches.
+//! The reads of a trace, in its order and in its batches.
 
 use std::path::{Path, PathBuf};
 
 use ringmain::backends::{FileHandle, Read};
 use ringmain::{Buffer, Engine};
 
-use super::{Done, Job, JobSpec, Workload, combinations};
+use super::{Done, Job, JobSpec, Parameter, Workload, combinations};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::result::Setting;
@@ -21,12 +21,19 @@ impl Workload for Replay {
     }
 
     fn about(&self) -> &'static str {
-        "replays the reads of --trace in its batches; --batch puts so many of them together"
+        "replays the reads of --trace in its batches; --batch N merges N of them"
+    }
+
+    fn takes(&self, parameter: Parameter) -> bool {
+        matches!(parameter, Parameter::Batch | Parameter::RecordedTimes)
     }
 
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
         let mut settings = combinations(plan, &[(0, 1)]);
-        settings.iter_mut().for_each(|setting| setting.block_bytes = None);
+        for setting in &mut settings {
+            setting.block_bytes = None;
+            setting.variant = plan.recorded_times.then(|| Setting::RECORDED_TIMES.to_owned());
+        }
         settings.dedup();
         settings
     }
@@ -59,7 +66,7 @@ impl Workload for Replay {
     }
 }
 
-/// Reads every so many-th group of batches.
+/// Reads groups of batches. Threads take them in turn.
 #[derive(Debug)]
 struct Player {
     engine: Engine,
@@ -77,6 +84,13 @@ struct Player {
 impl Player {
     fn open(spec: &JobSpec<'_>, path: &Path) -> Result<Self, Failure> {
         let trace = Trace::open(path)?;
+        if spec.setting.is_open_loop()
+            && spec.setting.rate_per_s.is_none()
+            && trace.batches().all(|batch| batch.at_us == 0)
+        {
+            let message = format!("{} has no times; leave out --recorded-times", path.display());
+            return Err(Failure::Usage { message });
+        }
         let group = spec.setting.batch.unwrap_or(1).max(1) as usize;
         let backend = spec.engine.backend();
         let files =
@@ -112,7 +126,7 @@ impl Job for Player {
         let mut batch = Vec::with_capacity(reads.len());
         self.filled = 0;
         for TraceRead { offset, bytes, file } in reads {
-            // The buffer holds the largest group, so each of its reads fits a `usize`.
+            // The buffer holds the largest group, so each of its reads fits into `usize`.
             let (dst, after) = rest.split_at_mut(*bytes as usize);
             batch.push(Read::new(&self.files[*file as usize], *offset, dst));
             self.filled += *bytes as usize;
@@ -120,6 +134,12 @@ impl Job for Player {
         }
         self.engine.backend().read_batch(&mut batch)?;
         Ok(Some(Done { bytes: self.filled as u64, reads: reads.len() as u64 }))
+    }
+
+    fn due_ns(&self) -> Option<u64> {
+        let at_us = |at: usize| self.trace.batches().nth(at).map(|batch| batch.at_us);
+        let since_first_us = at_us(self.next_group * self.group)?.saturating_sub(at_us(0)?);
+        Some(since_first_us.saturating_mul(1000))
     }
 
     fn last(&self) -> &[u8] {

@@ -7,13 +7,13 @@ use ringmain::beton::{
     Batch, BetonReader, Order, PAGE_BYTES_DEFAULT, RegionAlignment, SampleOptions, SampleSource,
 };
 
-use super::{Done, Job, JobSpec, Workload, combinations, regular_files};
+use super::{Done, Job, JobSpec, Parameter, Workload, in_variants, regular_files};
 use crate::cli::BetonField;
 use crate::failure::Failure;
 use crate::generate::{BetonSpec, write_beton};
 use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::result::Setting;
+use crate::text::progress::Progress;
 
 /// The workload `samples`.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Samples;
 const SAMPLE_BYTES: u64 = 48 << 10;
 const BATCH_SIZE: u32 = 256;
 
-/// The forms of it.
+/// Its variants.
 const SEQUENTIAL: &str = "sequential";
 const RANDOM: &str = "random";
 
@@ -36,21 +36,16 @@ impl Workload for Samples {
         "delivers the samples of a .beton dataset, 256 of 48 KiB at a time, in order and at random"
     }
 
-    /// The samples are as large as they are, so a plan's block sizes say nothing here.
-    fn settings(&self, plan: &Plan) -> Vec<Setting> {
-        let plan = Plan { block_bytes: Vec::new(), ..plan.clone() };
-        let settings = combinations(&plan, &[(SAMPLE_BYTES, BATCH_SIZE)]);
-        let variant = |name: &str, setting: Setting| Setting {
-            block_bytes: None,
-            variant: Some(name.to_owned()),
-            ..setting
-        };
-        let both =
-            |setting: Setting| [variant(SEQUENTIAL, setting.clone()), variant(RANDOM, setting)];
-        settings.into_iter().flat_map(both).collect()
+    fn takes(&self, parameter: Parameter) -> bool {
+        parameter == Parameter::Batch
     }
 
-    /// With data of the user's own: a run of everything is to take two minutes.
+    /// The size of samples is fixed, so the block sizes of a plan have no effect.
+    fn settings(&self, plan: &Plan) -> Vec<Setting> {
+        in_variants(plan, BATCH_SIZE, [SEQUENTIAL, RANDOM])
+    }
+
+    /// Only with data of the user, so that a default run takes two minutes.
     fn is_default(&self, plan: &Plan) -> bool {
         plan.data.trace.is_none() && plan.data.is_own()
     }
@@ -66,11 +61,11 @@ impl Workload for Samples {
         seed: u64,
         progress: &Arc<Progress>,
     ) -> Result<Vec<PathBuf>, Failure> {
-        // The copies for the cache states must be the same file.
+        // The copies for the cache states must be the same.
         let spec = BetonSpec {
             samples: (bytes / SAMPLE_BYTES).max(1),
             sample_bytes: SAMPLE_BYTES,
-            // JSON of any length, so that arrays begin anywhere, as in files that FFCV wrote.
+            // JSON of any length, so that arrays start anywhere, as in files of FFCV.
             fields: vec![BetonField::Int, BetonField::Json, BetonField::Ndarray],
             is_varied: false,
             page_bytes: PAGE_BYTES_DEFAULT,
@@ -104,7 +99,7 @@ impl Workload for Samples {
     }
 }
 
-/// The datasets of a folder by name, or the one file that is one; none if there are none.
+/// Returns the datasets of a folder by name, or the file itself; none if it is not a dataset.
 fn beton_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut files = regular_files(path)?;
     files.retain(|file| is_beton_name(file));
@@ -125,7 +120,7 @@ struct Pass {
 
 impl Job for Pass {
     fn next(&mut self) -> Result<Option<Done>, Failure> {
-        // Its memory first, so that the next batch can have it.
+        // Release its memory first, so that the next batch can use it.
         self.last = None;
         while let Some(source) = self.sources.get_mut(self.at) {
             if let Some(batch) = source.next_batch()? {
@@ -149,7 +144,7 @@ impl Job for Pass {
     }
 }
 
-/// The bytes of the columns that come from the pages, and how many regions they are.
+/// Returns the bytes of the columns that come from pages, and their number of regions.
 fn size_of_batch(batch: &Batch) -> Done {
     let columns = (0..batch.fields().len()).filter_map(|field| column(batch, field));
     let sizes = columns.map(|bytes| (bytes.len() as u64, batch.len() as u64));
@@ -157,7 +152,7 @@ fn size_of_batch(batch: &Batch) -> Done {
     Done { bytes: sum.0, reads: sum.1 }
 }
 
-/// The column with the most bytes: that of the images or arrays.
+/// Returns the column with the most bytes: that of the images or arrays.
 fn largest_column(batch: &Batch) -> &[u8] {
     let columns = (0..batch.fields().len()).filter_map(|field| column(batch, field));
     columns.max_by_key(|bytes| bytes.len()).unwrap_or_default()

@@ -1,7 +1,7 @@
 //! A scan: every block once, from the start to the end.
 
 use super::blocks::Blocks;
-use super::{Job, JobSpec, Workload, combinations};
+use super::{Job, JobSpec, Parameter, Workload, combinations};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::result::Setting;
@@ -17,6 +17,10 @@ impl Workload for Seq {
 
     fn about(&self) -> &'static str {
         "scans a file from start to end, eight blocks of 1 MiB at a time"
+    }
+
+    fn takes(&self, parameter: Parameter) -> bool {
+        !matches!(parameter, Parameter::Window | Parameter::RecordedTimes)
     }
 
     fn settings(&self, plan: &Plan) -> Vec<Setting> {

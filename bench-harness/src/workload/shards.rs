@@ -8,12 +8,12 @@ use ringmain::shards::{
     Order, RowBatch, RowType, ShardDamage, ShardOptions, ShardSource, list_shards,
 };
 
-use super::{Done, Job, JobSpec, Workload, combinations};
+use super::{Done, Job, JobSpec, Parameter, Workload, in_variants};
 use crate::failure::Failure;
 use crate::generate::{ShardSizes, write_shards};
 use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::result::Setting;
+use crate::text::progress::Progress;
 
 /// The workload `shards`.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ const ROW_BYTES: u64 = WIDTH as u64 * 4;
 const SHARDS: u64 = 8;
 const BATCH_ROWS: u32 = 1024;
 
-/// The forms of it.
+/// Its variants.
 const SEQUENTIAL: &str = "sequential";
 const SHUFFLED: &str = "shuffled";
 
@@ -35,21 +35,16 @@ impl Workload for Shards {
     }
 
     fn about(&self) -> &'static str {
-        "delivers the rows of GAMSAE01 shards as f64, 1024 rows of 4 KiB at a time, in order and shuffled"
+        "delivers rows of GAMSAE01 shards as f64, 1024 of 4 KiB at a time, in order and shuffled"
     }
 
-    /// The rows are as long as they are, so a plan's block sizes say nothing here.
+    fn takes(&self, parameter: Parameter) -> bool {
+        parameter == Parameter::Batch
+    }
+
+    /// The size of rows is fixed, so the block sizes of a plan have no effect.
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
-        let plan = Plan { block_bytes: Vec::new(), ..plan.clone() };
-        let settings = combinations(&plan, &[(ROW_BYTES, BATCH_ROWS)]);
-        let variant = |name: &str, setting: Setting| Setting {
-            block_bytes: None,
-            variant: Some(name.to_owned()),
-            ..setting
-        };
-        let both =
-            |setting: Setting| [variant(SEQUENTIAL, setting.clone()), variant(SHUFFLED, setting)];
-        settings.into_iter().flat_map(both).collect()
+        in_variants(plan, BATCH_ROWS, [SEQUENTIAL, SHUFFLED])
     }
 
     fn data_name(&self) -> &'static str {
@@ -64,7 +59,10 @@ impl Workload for Shards {
         progress: &Arc<Progress>,
     ) -> Result<Vec<PathBuf>, Failure> {
         let rows = (bytes / ROW_BYTES).max(1);
-        write_shards(dir, ShardSizes { rows, width: WIDTH, shards: SHARDS }, seed, progress)
+        let sizes = ShardSizes { rows, width: WIDTH, shards: SHARDS };
+        let mut paths = Vec::new();
+        write_shards(dir, sizes, seed, progress, &mut paths)?;
+        Ok(paths)
     }
 
     fn own_files(&self, path: &Path) -> Result<Vec<PathBuf>, Failure> {
@@ -84,8 +82,8 @@ impl Workload for Shards {
     }
 }
 
-/// The shards that `open_dir` would open in a folder, or the one file that is one; none if there are
-/// none.
+/// Returns the shards that `open_dir` would open in a folder, or the file itself; none if it is not a
+/// shard.
 pub(crate) fn shard_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
     if std::fs::metadata(path).map_err(failed)?.is_file() {
@@ -114,11 +112,11 @@ struct Pass {
 
 impl Job for Pass {
     fn next(&mut self) -> Result<Option<Done>, Failure> {
-        // Its memory first, so that the next batch can have it.
+        // Release its memory first, so that the next batch can use it.
         self.last = None;
         self.last = self.source.next_batch()?;
         Ok(self.last.as_ref().map(|batch| {
-            // Bytes of the shards, so that rates compare with those of other workloads.
+            // The bytes in the shards, so that rates can be compared with those of other workloads.
             let bytes = batch.len() as u64 * batch.width() as u64 * 4;
             let reads =
                 if self.source.order() == Order::Sequential { 1 } else { batch.len() as u64 };

@@ -1,4 +1,4 @@
-//! A loader of arrays: many arrays in one file, random windows of random ones, a batch at a time.
+//! A loader of arrays: random windows of many arrays in one file, a batch at a time.
 
 use ringmain::{Buffer, ContiguousMemmap, Engine, Kind};
 
@@ -15,7 +15,7 @@ pub(super) struct Views;
 /// Columns of every array: a row of 1 KiB.
 const COLUMNS: usize = 256;
 const ROW_BYTES: u64 = COLUMNS as u64 * 4;
-/// Rows of most arrays; the others are a little longer, so that offsets follow no pattern.
+/// Rows of an array. Some arrays are a little longer, so that offsets have no pattern.
 const ROWS: u64 = 4096;
 
 impl Workload for Views {
@@ -45,7 +45,7 @@ impl Workload for Views {
 struct Loader {
     engine: Engine,
     arrays: Vec<ContiguousMemmap>,
-    /// How many windows the arrays before each one have.
+    /// The number of windows in the arrays before each array.
     windows_before: Vec<u64>,
     windows: u64,
     order: Permutation,
@@ -67,9 +67,9 @@ impl Loader {
         if windows < batch as u64 {
             let message = format!(
                 "the data is too small for a batch of {batch} windows of {rows_per_window} KiB; \
-                 give a larger file, or a smaller --block-size or --batch"
+                 use a larger file, or a smaller --block-size or --batch"
             );
-            return Err(Failure::Usage { message });
+            return Err(Failure::TooSmall { message });
         }
         let window_bytes = usize::try_from(rows_per_window * ROW_BYTES).unwrap_or(usize::MAX);
         let mut buffer = spec.engine.pool().try_take(window_bytes.saturating_mul(batch))?;
@@ -100,7 +100,7 @@ impl Loader {
 
 type Arrays = (Vec<ContiguousMemmap>, Vec<u64>, u64);
 
-/// As many arrays as each file has room for, one behind the other as exca appends them.
+/// Opens as many arrays as fit into each file, one after the other as exca appends them.
 fn open_arrays(spec: &JobSpec<'_>, rows_per_window: u64) -> Result<Arrays, Failure> {
     let (mut arrays, mut windows_before, mut windows) = (Vec::new(), Vec::new(), 0);
     for path in spec.files {

@@ -1,4 +1,4 @@
-//! A server that loads models: all tensors of one, while the next are read.
+//! A server that loads a model: tensors are delivered while the next ones are read.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -8,23 +8,22 @@ use ringmain::backends::PoolOptions;
 use ringmain::weights::{Dtype, Load, LoadOptions, Tensor, Weights};
 use ringmain::{Buffer, BufferPool, Engine};
 
-use super::{Done, Job, JobSpec, Workload, combinations};
+use super::{Done, Job, JobSpec, Parameter, Workload, in_variants};
 use crate::failure::Failure;
 use crate::generate::{Extent, ModelSizes, write_model};
 use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::result::Setting;
+use crate::text::progress::Progress;
 
 /// The workload `weights`.
 #[derive(Debug)]
 pub(super) struct ModelWeights;
 
 const TENSORS: u64 = 200;
-/// What is read ahead unless the plan says otherwise: the engine's own default.
+/// The default window, which is that of the engine.
 const WINDOW_BYTES: u64 = 128 << 20;
 
-/// Where the memory of the tensors comes from: the operating system, or a pool of pages that were
-/// used before.
+/// The source of the tensors' memory: the operating system, or a pool of pages that were used before.
 const FRESH: &str = "fresh";
 const RECYCLED: &str = "recycled";
 
@@ -37,31 +36,29 @@ impl Workload for ModelWeights {
         "loads the 200 tensors of a safetensors model, into fresh memory and into recycled"
     }
 
-    /// Tensors are as large as they are, so a plan's block sizes and batches say nothing here.
+    fn takes(&self, parameter: Parameter) -> bool {
+        parameter == Parameter::Window
+    }
+
+    /// The size of tensors is fixed, so the block sizes and batches of a plan have no effect.
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
-        let rest = Plan { block_bytes: Vec::new(), batches: Vec::new(), ..plan.clone() };
+        let plan = Plan { batches: Vec::new(), ..plan.clone() };
         let windows: Vec<u64> = match plan.window_bytes.as_slice() {
             [] => vec![WINDOW_BYTES],
             windows => windows.iter().map(|bytes| bytes.0).collect(),
         };
         let mut settings = Vec::new();
-        for setting in combinations(&rest, &[(0, 1)]) {
-            for window in &windows {
-                for variant in [FRESH, RECYCLED] {
-                    settings.push(Setting {
-                        block_bytes: None,
-                        batch: None,
-                        window_bytes: Some(*window),
-                        variant: Some(variant.to_owned()),
-                        ..setting.clone()
-                    });
-                }
-            }
+        for setting in in_variants(&plan, 1, [FRESH, RECYCLED]) {
+            settings.extend(windows.iter().map(|window| Setting {
+                batch: None,
+                window_bytes: Some(*window),
+                ..setting.clone()
+            }));
         }
         settings
     }
 
-    /// With data of the user's own: a run of everything is to take two minutes.
+    /// Only with data of the user, so that a default run takes two minutes.
     fn is_default(&self, plan: &Plan) -> bool {
         plan.data.trace.is_none() && plan.data.is_own()
     }
@@ -84,7 +81,7 @@ impl Workload for ModelWeights {
         Ok(vec![path])
     }
 
-    /// The index, if the model has one, and the files of tensors.
+    /// Returns the index, if the model has one, and the files of tensors.
     fn own_files(&self, path: &Path) -> Result<Vec<PathBuf>, Failure> {
         if !holds_weights(path)? {
             return Ok(Vec::new());
@@ -99,12 +96,16 @@ impl Workload for ModelWeights {
         Ok(files.iter().filter(|path| !is_index(path)).cloned().collect())
     }
 
+    fn reads_ahead(&self) -> bool {
+        true
+    }
+
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
         Ok(Box::new(Loader::open(job)?))
     }
 }
 
-/// Whether a file's name, or one in a folder, is one of safetensors or of an index of them.
+/// Returns whether the file, or a file of the folder, has the name of safetensors or of their index.
 pub(crate) fn holds_weights(path: &Path) -> Result<bool, Failure> {
     let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
     if !std::fs::metadata(path).map_err(failed)?.is_dir() {
@@ -127,15 +128,15 @@ fn is_index(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "json")
 }
 
-/// Loads every so many-th tensor.
+/// Loads tensors. Threads take them in turn.
 #[derive(Debug)]
 struct Loader {
     weights: Weights,
-    /// Those of this thread.
+    /// The tensors of this thread.
     names: Vec<String>,
     window_bytes: usize,
     pool: Option<BufferPool>,
-    /// Begun with the first operation: it reads at once.
+    /// Started with the first operation, because it starts to read at once.
     load: Option<Load>,
     last: Option<Tensor>,
 }
@@ -163,7 +164,7 @@ impl Loader {
     }
 }
 
-/// What to open: an index, a file, or the folder of files that have no index.
+/// Returns the path to open: an index, a file, or the folder of files without an index.
 fn model_path(files: &[PathBuf]) -> &Path {
     match files {
         [first, ..] if files.len() == 1 || is_index(first) => first,
@@ -172,14 +173,14 @@ fn model_path(files: &[PathBuf]) -> &Path {
     }
 }
 
-/// A pool whose pages have been written to, as if a model of the same shape had been loaded before.
+/// Returns a pool whose pages were written before, as if a model of the same shape had been loaded.
 fn used_pool(weights: &Weights, window_bytes: usize) -> Result<BufferPool, Failure> {
-    // Twice what is needed: the sizes below are the tensors' to the page, not exactly.
+    // Twice the need, because the sizes below are rounded to pages.
     let limit_bytes = weights.pool_bytes().saturating_mul(2);
     let pool = BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() })?;
     let (mut held, mut held_bytes) = (VecDeque::<Buffer>::new(), 0usize);
     for tensor in weights.tensors() {
-        // The blocks around it are read as well.
+        // The blocks around the tensor are read too.
         let mut buffer = pool.take(tensor.nbytes() + 2 * PAGE_BYTES)?;
         buffer.fill(1);
         held_bytes += buffer.capacity();
@@ -196,7 +197,7 @@ const PAGE_BYTES: usize = 4096;
 
 impl Job for Loader {
     fn next(&mut self) -> Result<Option<Done>, Failure> {
-        // Its memory first, so that the next tensor can have it.
+        // Release its memory first, so that the next tensor can use it.
         self.last = None;
         if self.load.is_none() {
             self.load = Some(self.begin()?);

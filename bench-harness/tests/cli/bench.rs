@@ -1,30 +1,16 @@
 //! `ringmain bench`: what it measures, what it leaves behind, and what it refuses.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::faults::{NO_RINGS, can_inject, run_injected};
-use crate::support::{Outcome, Running, ringmain, run};
-
-/// A folder on a real filesystem (never /tmp, which may lie in memory) to measure in.
-struct Place {
-    dir: TempDir,
-}
+use crate::support::{Outcome, Place, Running, ringmain, run};
 
 impl Place {
-    fn new() -> Self {
-        Self { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
     /// A short run in this folder.
     fn bench(&self, args: &[&str]) -> Command {
         let mut command = ringmain(["bench", "--bytes", "8M", "--seconds", "0.02"]);
@@ -33,7 +19,7 @@ impl Place {
         command
     }
 
-    /// The same on the user's own data.
+    /// A short run on data of the user.
     fn bench_own(&self, args: &[&str]) -> Command {
         let mut command = ringmain(["bench", "--seconds", "0.02", "--repetitions", "1"]);
         command.args(["--out", "out"]).args(args).current_dir(self.dir.path());
@@ -55,6 +41,13 @@ impl Place {
 
 fn json_of(outcome: Outcome) -> Value {
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    serde_json::from_slice(&outcome.stdout).unwrap()
+}
+
+/// The result of a run in which some cells are invalid, which is exit code 1 and not an empty output.
+fn json_with_invalid_cells(outcome: Outcome) -> Value {
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    outcome.expect_message(&["cells are invalid"]);
     serde_json::from_slice(&outcome.stdout).unwrap()
 }
 
@@ -91,11 +84,11 @@ fn every_cell_is_measured_verified_and_saved() {
         let cached_pages = cell["cached_pages"]["before"].as_u64().unwrap();
         let pages = (8 << 20) / 4096;
         match cell["cache"].as_str().unwrap() {
-            // Shards and weights are opened by their headers, which a mapping holds.
+            // Opening shards and weights reads their headers, which stay mapped.
             "cold" if cell["workload"] == "shards" => assert!(cached_pages <= 8 * 16, "{cell}"),
             "cold" if cell["workload"] == "weights" => assert!(cached_pages <= 64, "{cell}"),
             "cold" => assert_eq!(cached_pages, 0, "{cell}"),
-            // These have more than rows, samples and tensors.
+            // These files have headers besides rows, samples and tensors.
             "warm" if ["shards", "samples", "weights"].contains(&workload) => {
                 assert!(cached_pages >= pages, "{cell}");
             }
@@ -103,23 +96,23 @@ fn every_cell_is_measured_verified_and_saved() {
             _ => assert_eq!(cached_pages, pages / 2, "{cell}"),
         }
         if cell["backend"] == "uring" {
-            // It brings nothing in. The kernel may take a page away meanwhile.
+            // It brings no page in. The kernel may drop a page meanwhile.
             assert!(cell["cached_pages"]["after"].as_u64().unwrap() <= cached_pages, "{cell}");
             assert!(cell["device_bytes"].as_u64() >= cell["bytes"].as_u64(), "{cell}");
         }
     }
-    // Whatever the repetition before has brought in is dropped again.
+    // Pages of the repetition before are dropped again.
     let auto = cells(&printed).iter().filter(|cell| cell["backend"] == "auto");
     for cell in auto.filter(|cell| cell["workload"] == "rand" && cell["cache"] == "cold") {
         assert!(cell["cached_pages"]["after"].as_u64().unwrap() <= 64, "{cell}");
     }
-    // Nothing but the result stays.
+    // Only the result stays.
     assert_eq!(place.names(), ["out"]);
     assert!(place.path("out/report.html").exists());
 }
 
 #[test]
-fn the_table_ends_with_what_to_do() {
+fn the_table_ends_with_a_recommendation() {
     let place = Place::new();
     let outcome = run(&mut place.bench(&["--backends", "pread,uring", "--workloads", "rand"]));
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
@@ -130,7 +123,7 @@ fn the_table_ends_with_what_to_do() {
 }
 
 #[test]
-fn a_plan_comes_back_and_is_carried_out() {
+fn a_printed_plan_can_be_carried_out() {
     let place = Place::new();
     let args = ["--backends", "pread", "--workloads", "seq", "--block-size", "64k,1M"];
     let printed = run(place.bench(&args).arg("--print-plan"));
@@ -147,11 +140,11 @@ fn a_plan_comes_back_and_is_carried_out() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_made() {
+fn impossible_requests_are_refused_before_anything_is_made() {
     let place = Place::new();
     make_file(&place.path("small"), 100);
     fs::write(place.path("bad.toml"), "repetitions = 2\nworkloads = \"seq\"\n").unwrap();
-    let cases: [(&[&str], &[&str]); 17] = [
+    let cases: [(&[&str], &[&str]); 24] = [
         (&["--backends", "urnig"], &["did you mean `uring`"]),
         (&["--backends", "pread+release"], &["mmap+release"]),
         (&["--workloads", "sequ"], &["no workload `sequ`", "seq"]),
@@ -169,6 +162,13 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         (&["--trace", "bad.toml", "--workloads", "seq"], &["replay"]),
         (&["--out", "small"], &["small", "File exists"]),
         (&["--scratch", "none"], &["none", "No such file"]),
+        (&["--memory-limit", "0"], &["memory limit", "at least 1 MiB"]),
+        (&["--workloads", "rand", "--window", "32M"], &["--window", "`weights`"]),
+        (&["--workloads", "weights", "--block-size", "4k"], &["--block-size", "`rand`"]),
+        (&["--workloads", "weights", "--batch", "4"], &["--batch", "`rand`"]),
+        (&["--workloads", "weights", "--with-fio"], &["--with-fio", "`seq`, `rand`"]),
+        (&["--workloads", "rand", "--cache", "mixed"], &["`rand`", "no cache state `mixed`"]),
+        (&["--workloads", "rand", "--rate", "0"], &["0"]),
     ];
     for (args, parts) in cases {
         let outcome = run(ringmain(["bench"]).args(args).current_dir(place.dir.path()));
@@ -178,7 +178,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         }
         assert_eq!(place.names(), ["bad.toml", "small"], "{args:?}");
     }
-    // A folder of the user's own stays, empty as it is; one that was made for nothing does not.
+    // An empty folder of the user stays; a folder that was made in vain is removed.
     fs::create_dir(place.path("own")).unwrap();
     for out in ["own", "own/a/b"] {
         let args = ["bench", "--file", "small", "--workloads", "rand", "--out", out];
@@ -193,12 +193,12 @@ fn a_cache_that_is_secretly_warm_is_caught() {
     let place = Place::new();
     let path = place.path("data");
     make_file(&path, 4 << 20);
-    // Pages that somebody has mapped cannot be dropped from the cache.
-    // SAFETY: nobody changes the file while it is mapped.
+    // Pages that a process has mapped cannot be dropped from the cache.
+    // SAFETY: the file does not change while it is mapped.
     let map = unsafe { memmap2::Mmap::map(&File::open(&path).unwrap()).unwrap() };
     assert_eq!(map.iter().step_by(4096).map(|byte| usize::from(*byte)).sum::<usize>(), 5 << 10);
     let args = ["--file", "data", "--backends", "pread,uring", "--workloads", "rand", "--json"];
-    let result = json_of(run(&mut place.bench_own(&args)));
+    let result = json_with_invalid_cells(run(&mut place.bench_own(&args)));
     drop(map);
     for cell in cells(&result) {
         assert_eq!(cell["valid"], cell["cache"] == "warm", "{cell}");
@@ -208,14 +208,14 @@ fn a_cache_that_is_secretly_warm_is_caught() {
         }
     }
     let warnings = result["warnings"].to_string();
-    assert!(warnings.contains("do not count"), "{warnings}");
+    assert!(warnings.contains("cells are invalid: "), "{warnings}");
 }
 
 #[test]
 fn a_backend_that_keeps_the_file_in_memory_is_not_cold() {
     let place = Place::new();
     let args = ["--backends", "memory,pread", "--workloads", "rand", "--cache", "cold", "--json"];
-    for cell in cells(&json_of(run(&mut place.bench(&args)))) {
+    for cell in cells(&json_with_invalid_cells(run(&mut place.bench(&args)))) {
         assert_eq!(cell["valid"], cell["backend"] == "pread", "{cell}");
     }
 }
@@ -233,17 +233,18 @@ fn one_wrong_byte_fails_the_run() {
 }
 
 #[test]
-fn a_result_is_never_overwritten_and_a_lost_run_can_be_read() {
+fn a_result_is_never_overwritten_and_a_killed_run_can_be_read() {
     let place = Place::new();
     let args = ["--backends", "pread", "--workloads", "seq", "--cache", "warm"];
     json_of(run(place.bench(&args).arg("--json")));
     let again = run(&mut place.bench(&args));
-    again.expect_failure(2, &["is there already", "--out"]);
+    again.expect_failure(2, &["exists already", "--out"]);
 
-    // What is left when a run is ended by force: its head, the cells so far, half a line.
+    // A run that is killed leaves its head, the cells so far and half a line.
     let mut whole = place.run_json();
     let cells = whole["cells"].take();
     whole["cells"] = Value::Array(Vec::new());
+    whole["complete"] = false.into();
     let text = format!("{whole}\n{}\n{{\"backend\":\"pr", cells[0]);
     fs::write(place.path("cells.jsonl"), text).unwrap();
     let recommended =
@@ -251,11 +252,12 @@ fn a_result_is_never_overwritten_and_a_lost_run_can_be_read() {
             .current_dir(place.dir.path()));
     assert_eq!(recommended.code, Some(0), "{}", recommended.stderr);
     let json: Value = serde_json::from_slice(&recommended.stdout).unwrap();
-    assert_eq!(json["overall"]["backend"], "pread", "{json:#}");
+    assert_eq!(json["groups"][0]["choice"]["backend"], "pread", "{json:#}");
+    assert_eq!(json["overall"], Value::Null, "half a run has no overall choice: {json:#}");
 }
 
 #[test]
-fn two_signals_at_once_are_one_wish() {
+fn two_signals_at_once_count_as_one() {
     let place = Place::new();
     let args = ["--backends", "pread", "--repetitions", "500", "--seconds", "0.1"];
     let mut running = Running::start(&mut place.bench(&args));
@@ -264,7 +266,7 @@ fn two_signals_at_once_are_one_wish() {
         assert_eq!(running.child.try_wait().unwrap(), None, "it ended by itself");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // As timeout(1) does: the process, and then its group.
+    // timeout(1) signals the process and then its group.
     let pid = running.child.id().to_string();
     let both = format!("kill -TERM {pid}; kill -TERM -{pid}");
     assert!(Command::new("sh").args(["-c", &both]).status().unwrap().success());
@@ -274,7 +276,7 @@ fn two_signals_at_once_are_one_wish() {
 }
 
 #[test]
-fn many_threads_and_odd_names_are_no_trouble() {
+fn many_threads_and_odd_names_work() {
     let place = Place::new();
     let args = ["--backends", "pread,uring", "--workloads", "seq", "--cache", "warm", "--json"];
     let many = ["--threads", "8", "--repetitions", "1", "--block-size", "64k"];
@@ -291,19 +293,19 @@ fn many_threads_and_odd_names_are_no_trouble() {
 }
 
 #[test]
-fn a_rate_that_is_not_reached_is_told() {
+fn a_missed_rate_causes_a_warning() {
     let place = Place::new();
     let args = ["--backends", "pread", "--workloads", "rand", "--batch", "1", "--cache", "cold"];
     let result =
         json_of(run(&mut place.bench(&[&args[..], &["--rate", "1000000", "--json"]].concat())));
     assert!(
-        result["warnings"].to_string().contains("rate asked for was not reached"),
+        result["warnings"].to_string().contains("requested rate was not reached"),
         "{result:#}"
     );
 }
 
 #[test]
-fn an_unavailable_backend_is_skipped_unless_asked_for() {
+fn an_unavailable_backend_is_skipped_unless_requested() {
     if !can_inject() {
         return;
     }
@@ -353,17 +355,17 @@ fn ctrl_c_keeps_what_is_done_and_removes_the_data() {
 fn an_open_loop_keeps_its_rate_and_counts_from_the_intended_start() {
     let place = Place::new();
     let args = ["--backends", "pread", "--workloads", "rand", "--cache", "warm"];
-    // By their number: on a busy machine fewer than a hundred may have their turn in 0.2 seconds.
+    // The number of operations is given, because a busy machine may do fewer than 100 in 0.2 seconds.
     let count = ["--operations", "100", "--seconds", "60", "--batch", "1", "--json"];
     let rate = [&["--rate", "500"], &count[..]].concat();
     let result = json_of(run(&mut place.bench(&[&args[..], &rate].concat())));
     for cell in cells(&result) {
         assert_eq!(cell["operations"], 100, "{cell}");
-        // From the first to the last there are 99 intervals.
+        // There are 99 intervals from the first to the last operation.
         let rate = cell["throughput_bytes_per_s"].as_f64().unwrap() / 4096.0;
         assert!(rate < 500.0 * 100.0 / 99.0 + 1.0, "{rate} operations in a second, not 500");
     }
-    // Faster than any device: the queue grows, and with it the latency of those that wait.
+    // This is faster than any device, so the queue grows, and with it the latency.
     let flood =
         ["--rate", "1000000000", "--seconds", "0.2", "--batch", "1", "--json", "--out", "2"];
     let result = json_of(run(&mut place.bench(&[&args[..], &flood].concat())));
@@ -405,22 +407,131 @@ fn a_folder_of_files_is_read_as_one() {
 }
 
 #[test]
-fn a_memory_limit_holds_or_the_cell_says_so() {
+fn a_memory_limit_holds_or_the_cell_is_invalid() {
     let place = Place::new();
     let args = ["--backends", "pread,mmap", "--workloads", "views", "--cache", "cold"];
     let limit = ["--memory-limit", "64M", "--buffer-bytes", "8M", "--json"];
     let result = json_of(run(&mut place.bench(&[&args[..], &limit].concat())));
     assert!(cells(&result).iter().all(|cell| cell["valid"] == true), "{result:#}");
-    // Less than the program itself needs: killed or refused, told, and nothing else happens.
-    let limit = ["--memory-limit", "64k", "--json", "--out", "none"];
+    // The program itself needs more than this, so its cells are invalid.
+    let limit = ["--memory-limit", "1M", "--json", "--out", "none"];
     let outcome = run(&mut place.bench(&[&args[..], &limit].concat()));
-    outcome.expect_message(&["not one cell counts"]);
+    outcome.expect_message(&["all cells are invalid"]);
     assert_eq!(outcome.code, Some(1));
     let result: Value = serde_json::from_slice(&outcome.stdout).unwrap();
     for cell in cells(&result) {
         assert_eq!(cell["valid"], false, "{cell}");
         assert!(cell["invalid_reason"].to_string().contains("memory limit"), "{cell}");
     }
+}
+
+/// A file of 5 MB was refused altogether because `seq` reads 8 MiB at a time.
+#[test]
+fn workloads_that_do_not_fit_a_small_file_are_left_out_and_named() {
+    let place = Place::new();
+    make_file(&place.path("small"), 5_000_000);
+    let args = ["--file", "small", "--backends", "pread", "--cache", "warm", "--json"];
+    let result = json_of(run(&mut place.bench_own(&args)));
+    let workloads: Vec<&str> =
+        cells(&result).iter().map(|cell| cell["workload"].as_str().unwrap()).collect();
+    assert!(workloads.contains(&"rand") && workloads.contains(&"views"), "{workloads:?}");
+    assert!(!workloads.contains(&"seq"), "{workloads:?}");
+    let warnings = result["warnings"].to_string();
+    assert!(warnings.contains("left out: seq (1 MiB × 8)"), "{warnings}");
+    let asked = run(&mut place.bench_own(&["--file", "small", "--workloads", "seq", "--out", "2"]));
+    asked.expect_failure(2, &["too small", "--block-size"]);
+}
+
+/// 512 MiB cannot be warm in 256 MiB, and the help had that as an example.
+#[test]
+fn data_that_a_memory_limit_cannot_hold_warm_is_refused_at_the_start() {
+    let place = Place::new();
+    let args =
+        ["--workloads", "views", "--cache", "warm", "--bytes", "32M", "--memory-limit", "16M"];
+    let outcome = run(&mut place.bench(&args));
+    // Without a control group the limit does not hold for the page cache.
+    if outcome.code == Some(2) {
+        outcome.expect_failure(2, &["32.0 MiB", "16.0 MiB", "--cache cold"]);
+        assert_eq!(place.names(), [] as [&str; 0]);
+    } else {
+        assert!(
+            outcome.stdout.is_empty()
+                || String::from_utf8_lossy(&outcome.stdout).contains("control group")
+        );
+    }
+}
+
+#[test]
+fn options_that_some_workloads_ignore_are_named() {
+    let place = Place::new();
+    let args = ["--workloads", "rand,shards", "--backends", "pread", "--cache", "warm", "--json"];
+    let result = json_of(run(&mut place.bench(&[&args[..], &["--block-size", "4k"]].concat())));
+    let warnings = result["warnings"].to_string();
+    assert!(warnings.contains("`--block-size` has no effect on shards"), "{warnings}");
+}
+
+/// With 3-byte reads the comparison of bytes after each cell made eleven million device reads.
+#[test]
+fn tiny_blocks_do_not_make_the_comparison_of_bytes_endless() {
+    let place = Place::new();
+    let args = ["--workloads", "rand", "--backends", "direct,pread", "--cache", "warm", "--json"];
+    let tiny = ["--block-size", "3", "--batch", "1", "--repetitions", "1", "--bytes", "48M"];
+    json_of(run(&mut place.bench(&[&args[..], &tiny].concat())));
+}
+
+#[test]
+fn several_rates_are_a_curve() {
+    let place = Place::new();
+    let args = ["--workloads", "rand", "--backends", "pread", "--cache", "warm", "--json"];
+    let rates = ["--rate", "50,100", "--batch", "1", "--operations", "5", "--seconds", "60"];
+    let result = json_of(run(&mut place.bench(&[&args[..], &rates].concat())));
+    let mut found: Vec<u64> =
+        cells(&result).iter().map(|cell| cell["setting"]["rate_per_s"].as_u64().unwrap()).collect();
+    found.sort_unstable();
+    assert_eq!(found, [50, 50, 100, 100]);
+}
+
+#[test]
+fn a_trace_is_replayed_at_its_recorded_times() {
+    let place = Place::new();
+    let data = place.path("data");
+    make_file(&data, 1 << 20);
+    let name = data.to_str().unwrap();
+    let mut log = format!("fio version 3 iolog\n0 {name} add\n0 {name} open\n");
+    for (at_us, block) in [(0, 5), (40_000, 3), (90_000, 9)] {
+        log += &format!("{at_us} {name} read {} 4096\n", block * 4096);
+    }
+    fs::write(place.path("trace"), log).unwrap();
+    let args = ["--trace", "trace", "--recorded-times", "--backends", "pread", "--cache", "warm"];
+    let result = json_of(run(&mut place
+        .bench_own(&[&args[..], &["--seconds", "60", "--operations", "3", "--json"]].concat())));
+    for cell in cells(&result) {
+        assert_eq!(cell["operations"], 3, "{cell}");
+        assert!(
+            cell["seconds"].as_f64().unwrap() >= 0.09,
+            "the last read starts after 90 ms: {cell}"
+        );
+    }
+    let without = run(&mut place.bench(&["--recorded-times"]));
+    without.expect_failure(2, &["--trace"]);
+}
+
+#[test]
+fn overhead_prints_percentages_that_follow_from_its_medians() {
+    let place = Place::new();
+    let outcome = run(ringmain(["overhead", "--rounds", "3"]).current_dir(place.dir.path()));
+    let text = String::from_utf8(outcome.stdout).unwrap();
+    let numbers = |line: &str| -> Vec<f64> {
+        let words = line.split([' ', ',', '%']).filter_map(|word| word.parse().ok());
+        words.collect()
+    };
+    let lines: Vec<Vec<f64>> = text.lines().skip(1).map(numbers).collect();
+    let [system, backend, harness] = &lines[..] else { panic!("{text}") };
+    for (of, over) in [(backend, system), (harness, backend)] {
+        let percent = (of[0] / over[0] - 1.0) * 100.0;
+        assert!((of[1] - percent).abs() < 0.2, "{percent}: {text}");
+    }
+    run(&mut ringmain(["overhead", "--rounds", "0"])).expect_failure(2, &["--rounds"]);
 }
 
 #[test]
@@ -435,7 +546,7 @@ fn a_trace_is_replayed_in_its_batches() {
     }
     fs::write(place.path("trace"), log + name + " write 0 512\n").unwrap();
     let args = ["--trace", "trace", "--backends", "pread,mmap,uring", "--cache", "cold", "--json"];
-    // It ends with the trace, however long a busy machine takes for a read.
+    // The cell ends with the trace even on a slow machine.
     let whole = ["--batch", "1,2", "--seconds", "60"];
     let result = json_of(run(&mut place.bench_own(&[&args[..], &whole].concat())));
     assert_eq!(cells(&result).len(), 3 * 2);
@@ -451,7 +562,7 @@ fn a_trace_is_replayed_in_its_batches() {
     outcome.expect_failure(2, &["line 4, column 8", "an offset"]);
 }
 
-/// False, loudly, where there is no fio; that is a failure in CI.
+/// Returns false and prints a line if fio is not installed; in CI that is a failure.
 fn has_fio() -> bool {
     let has = Command::new("fio").arg("--version").output().is_ok_and(|out| out.status.success());
     if !has {
@@ -462,7 +573,7 @@ fn has_fio() -> bool {
 }
 
 #[test]
-fn fio_stands_beside_the_backends() {
+fn fio_is_measured_too() {
     if !has_fio() {
         return;
     }
@@ -480,7 +591,7 @@ fn fio_stands_beside_the_backends() {
     for cell in fio {
         assert_eq!(cell["valid"], true, "{cell}");
         assert!(cell["throughput_bytes_per_s"].as_f64().unwrap() > 0.0, "{cell}");
-        // Latencies of single reads stand only beside those of single reads.
+        // Latencies of single reads are only compared with those of single reads.
         let is_single = cell["setting"]["batch"] == 1;
         assert_eq!(cell["latency_ns"]["p50"].as_u64().unwrap() > 0, is_single, "{cell}");
     }

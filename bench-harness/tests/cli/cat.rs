@@ -1,18 +1,19 @@
-//! `ringmain cat`: the bytes, and every way to ask for bytes that are not there.
+//! `ringmain cat`: the bytes, and requests for bytes that do not exist.
 
-use crate::support::{Data, Dice, backends_for, cat, ringmain, run};
+use crate::fixture::dice::Dice;
+use crate::support::{Data, backends_for, cat, ringmain, run};
 
 #[test]
-fn every_backend_gives_the_same_bytes_at_random_ranges() {
-    // Two windows and a tail that is aligned to nothing.
+fn every_backend_returns_the_same_bytes_at_random_ranges() {
+    // Two windows and a tail without any alignment.
     let data = Data::new((20 << 20) + 4321);
     for backend in backends_for(&data.path) {
         let mut dice = Dice(0x0001_2345);
         for round in 0..30 {
-            let offset = dice.below(data.bytes.len());
-            // Few bytes, some pages, megabytes: as often each.
+            let offset = dice.below(data.bytes.len() as u64) as usize;
+            // A few bytes, some pages and megabytes in turn.
             let len_max = [100, 70_000, data.bytes.len()][round % 3];
-            let length = dice.below(len_max).min(data.bytes.len() - offset);
+            let length = (dice.below(len_max as u64) as usize).min(data.bytes.len() - offset);
             let range = [offset.to_string(), length.to_string()];
             let args = ["--offset", &range[0], "--length", &range[1], "--backend", &backend];
             let bytes = run(&mut cat(&data.path, &args)).stdout_of_success();
@@ -22,7 +23,7 @@ fn every_backend_gives_the_same_bytes_at_random_ranges() {
 }
 
 #[test]
-fn every_backend_gives_the_whole_file_and_any_end_of_it() {
+fn every_backend_returns_the_whole_file_and_any_end_of_it() {
     let data = Data::new((9 << 20) + 511);
     let whole = run(&mut cat(&data.path, &[])).stdout_of_success();
     assert!(whole == data.bytes, "by default");
@@ -44,7 +45,7 @@ fn sizes_may_have_units() {
 }
 
 #[test]
-fn nothing_is_a_fine_answer() {
+fn empty_ranges_are_no_error() {
     let (data, empty) = (Data::new(1000), Data::new(0));
     for backend in backends_for(&data.path) {
         let run = |data: &Data, args: &[&str]| {
@@ -71,7 +72,7 @@ fn bytes_past_the_end_are_an_error_before_any_output() {
     expect(&data, &["--offset", "999", "--length", "2"], &["2 bytes at offset 999", "has 1000"]);
     expect(&data, &["--offset", "1000", "--length", "1"], &["offset 1000"]);
     expect(&empty, &["--length", "1"], &["1 bytes at offset 0", "has 0 bytes"]);
-    // The first window could have been written: it must not be.
+    // The first window exists, but must not be written.
     expect(&large, &["--length", "9437185"], &["9437185 bytes at offset 0", "has 9437184"]);
     let max = u64::MAX.to_string();
     expect(&data, &["--offset", &max], &[&max, "1000 bytes"]);
@@ -80,20 +81,42 @@ fn bytes_past_the_end_are_an_error_before_any_output() {
 }
 
 #[test]
-fn what_is_no_file_is_an_error() {
+fn missing_files_and_directories_are_errors() {
     let data = Data::new(10);
     for backend in backends_for(&data.path) {
         let args = ["--backend", &backend];
         let missing = data.dir().join("missing.bin");
         let parts = ["cannot open", missing.to_str().unwrap(), "(os error 2)"];
-        run(&mut cat(&missing, &args)).expect_failure(1, &parts);
+        run(&mut cat(&missing, &args)).expect_failure(2, &parts);
         let dir = data.dir().to_str().unwrap();
         run(&mut cat(data.dir(), &args)).expect_failure(1, &[dir, "is a directory"]);
     }
 }
 
+/// `cat` and `probe` used to return 1, the other commands 2.
 #[test]
-fn bad_arguments_are_told_from_bad_files() {
+fn a_missing_file_is_exit_code_2_for_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let commands: [&[&str]; 10] = [
+        &["cat", "missing"],
+        &["probe", "missing"],
+        &["inspect", "missing"],
+        &["bench", "--file", "missing"],
+        &["bench", "--dir", "missing"],
+        &["bench", "--trace", "missing"],
+        &["bench", "--plan", "missing"],
+        &["recommend", "--from", "missing"],
+        &["compare", "missing", "missing"],
+        &["report", "missing"],
+    ];
+    for command in commands {
+        let outcome = run(ringmain(command).current_dir(dir.path()));
+        outcome.expect_failure(2, &["missing", "o such file"]);
+    }
+}
+
+#[test]
+fn bad_arguments_have_exit_code_2() {
     let data = Data::new(10);
     let cases: [(&[&str], &str); 9] = [
         (&["--backend", "urnig"], "did you mean `uring`?"),
@@ -102,7 +125,7 @@ fn bad_arguments_are_told_from_bad_files() {
         (&["--offset=-1"], "cannot be negative"),
         (&["--length", "-64k"], "cannot be negative"),
         (&["--length", "18446744073709551616"], "more than"),
-        (&["--length", "5x"], "no unit"),
+        (&["--length", "5x"], "not a unit"),
         (&["--offset", ""], "digit"),
         (&["--lenght", "5"], "--length"),
     ];

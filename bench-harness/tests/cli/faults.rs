@@ -1,4 +1,4 @@
-//! What the kernel refuses, or the device fails: `strace` answers in their place.
+//! Errors of the kernel and the device, which `strace` injects.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::support::{Data, Outcome, backends_for, run, say};
 /// Two windows, each of several reads.
 const FILE_BYTES: usize = 12 << 20;
 
-/// False, loudly, where there is no `strace`; that is a failure in CI.
+/// Returns false and prints a line if `strace` is not installed; in CI that is a failure.
 pub(crate) fn can_inject() -> bool {
     let attempt = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).output();
     let can = attempt.is_ok_and(|output| output.status.success());
@@ -20,7 +20,7 @@ pub(crate) fn can_inject() -> bool {
     can
 }
 
-/// False, loudly, where the backend does not run even without faults.
+/// Returns false and prints a line if the backend does not run even without faults.
 fn is_available(backend: &str, data: &Data) -> bool {
     let is = backends_for(&data.path).iter().any(|name| name == backend);
     if !is {
@@ -29,15 +29,15 @@ fn is_available(backend: &str, data: &Data) -> bool {
     is
 }
 
-/// `ringmain ARGS` under `strace STRACE_ARGS`, whose own output nobody needs.
+/// Runs `ringmain ARGS` under `strace STRACE_ARGS` without the output of strace.
 pub(crate) fn run_injected(strace_args: &[&str], args: &[&str]) -> Outcome {
     let mut command = Command::new("strace");
     command.args(["-f", "-o", "/dev/null"]).args(strace_args);
     run(command.arg(env!("CARGO_BIN_EXE_ringmain")).args(args))
 }
 
-/// Nothing is in the page cache: reads that must not wait (`RWF_NOWAIT`) bring nothing, and every byte
-/// comes from a read that waits.
+/// As if nothing were in the page cache: reads that must not wait (`RWF_NOWAIT`) return nothing, and every
+/// byte comes from a read that waits.
 const NOT_CACHED: [&str; 2] = ["-e", "inject=preadv2:error=EAGAIN"];
 
 pub(crate) const NO_RINGS: [&str; 2] = ["-e", "inject=io_uring_setup:error=EPERM"];
@@ -48,13 +48,13 @@ fn a_device_error_under_pread_names_file_and_offset() {
     if !can_inject() {
         return;
     }
-    // `-P`: the dynamic loader reads with pread64 too, and must go on doing so.
+    // `-P` excludes the dynamic loader, which reads with pread64 too.
     let inject = |what| [&["-P", data.name(), "-e", what][..], &NOT_CACHED].concat();
     let args = ["cat", data.name(), "--backend", "pread"];
     let outcome = run_injected(&inject("inject=pread64:error=EIO"), &args);
     outcome.expect_failure(1, &[data.name(), "offset 0 ", "Input/output error"]);
 
-    // The tenth read is in the second window: the first is out by then.
+    // The tenth read is in the second window, so the first window has been written.
     let outcome = run_injected(&inject("inject=pread64:error=EIO:when=10"), &args);
     assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
     let offset = format!("offset {} ", 9 << 20);
@@ -87,7 +87,7 @@ fn interruptions_of_a_ring_change_nothing() {
         ("uring", "io_uring_setup"),
         ("uring", "io_uring_enter"),
         ("uring", "io_uring_register"),
-        // tokio-uring makes its ring by itself; what the kernel does not interrupt is not tried.
+        // tokio-uring makes its own ring.
         ("tokio-uring", "io_uring_enter"),
     ];
     for (backend, call) in calls {
@@ -98,7 +98,7 @@ fn interruptions_of_a_ring_change_nothing() {
         assert!(bytes == data.bytes, "{backend}, {call}");
     }
     let args = ["cat", data.name(), "--backend", "uring"];
-    // A queue that the kernel never takes is not waited for: this used to spin for a minute.
+    // A queue that the kernel never reads must not be waited for; this used to spin for a minute.
     let outcome = run_injected(&["-e", "inject=io_uring_enter:error=EINTR:when=2+"], &args);
     outcome.expect_failure(1, &[data.name(), "Interrupted system call"]);
 }
@@ -113,7 +113,7 @@ fn a_device_error_under_uring_names_file_and_offset() {
     let outcome = run_injected(&["-e", "inject=io_uring_enter:error=EIO"], &args);
     outcome.expect_failure(1, &[data.name(), "offset 0", "Input/output error"]);
 
-    // The first call of a thread only tries whether its ring works. From the second on they read.
+    // The first call of a thread only tests its ring. Later calls read.
     let outcome = run_injected(&["-e", "inject=io_uring_enter:error=EIO:when=2+"], &args);
     assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
     outcome.expect_message(&[data.name(), "bytes at offset ", "Input/output error"]);
@@ -130,7 +130,7 @@ fn auto_reads_without_rings() {
 }
 
 #[test]
-fn a_backend_that_needs_rings_says_what_is_wrong_and_what_to_do() {
+fn a_backend_without_rings_fails_with_a_hint() {
     let data = Data::new(FILE_BYTES);
     for backend in ["uring", "tokio-uring"] {
         if can_inject() && is_available(backend, &data) {
@@ -161,7 +161,7 @@ fn probe_says_why_there_are_no_rings() {
     assert!(says_why(&auto["rejected"][0]["reason"]) && says_why(&auto["reason"]), "{auto:#}");
 }
 
-/// A full disk, a broken one, and one that says so only at the end: nothing is left in any case.
+/// A full disk, a broken one, and one that fails only at the end: nothing is left behind.
 #[test]
 fn a_dataset_that_cannot_be_written_leaves_nothing() {
     if !can_inject() {
@@ -182,7 +182,7 @@ fn a_dataset_that_cannot_be_written_leaves_nothing() {
             outcome.expect_failure(1, &["a.beton", message]);
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{fault}");
         }
-        // What is cut off or interrupted goes on.
+        // Short and interrupted writes continue.
         let inject = ["-e", "inject=pwrite64:error=EINTR:when=2+3"];
         run_injected(&inject, &args).stdout_of_success();
         std::fs::remove_file(&path).unwrap();

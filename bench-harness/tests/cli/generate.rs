@@ -21,7 +21,7 @@ fn a_seed_gives_the_same_file() {
 }
 
 #[test]
-fn what_was_made_is_recognised() {
+fn generated_files_are_recognised() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.npy");
     let outcome = run(ringmain(["gen", "npy", "--shape", "30,4"]).arg(&path));
@@ -40,7 +40,7 @@ fn what_was_made_is_recognised() {
 }
 
 #[test]
-fn damage_and_absence_are_told() {
+fn damaged_and_missing_files_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let bad = dir.path().join("bad.npy");
     fs::write(&bad, b"\x93NUMPY\x01\x00\xff\xff{").unwrap();
@@ -52,6 +52,27 @@ fn damage_and_absence_are_told() {
     run(ringmain(["gen", "raw", "--bytes", "1000T"]).arg(&none))
         .expect_failure(2, &["are free", "--bytes"]);
     assert!(!none.exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    run(ringmain(["inspect"]).arg(&pipe)).expect_failure(2, &["pipe", "not a regular file"]);
+}
+
+#[test]
+fn a_corpus_that_cannot_be_made_leaves_no_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let corpus = dir.path().join("a/corpus");
+    let args = ["gen", "shards", "--rows", "99999999999", "--width", "4096"];
+    let outcome = run(ringmain(args).arg(&corpus));
+    outcome.expect_failure(2, &["are free", "--rows"]);
+    assert!(!outcome.stderr.contains("--bytes"), "{}", outcome.stderr);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -94,7 +115,7 @@ fn datasets_are_made_and_recognised() {
         let json = run(ringmain(["inspect", "--json"]).arg(&path)).stdout_of_success();
         serde_json::from_slice(&json).unwrap()
     };
-    // The last row of the allocation table: the eight bytes before the last are its pointer.
+    // The pointer in the last row of the allocation table: the eight bytes before the last eight.
     let found = inspect_with(bytes.len() - 9, 0xFF);
     let damage = found["damage"][0].as_str().unwrap();
     assert!(found["damaged_samples"] == 1 && damage.contains("sample"), "{found}");
@@ -104,18 +125,18 @@ fn datasets_are_made_and_recognised() {
     assert!(found["samples"] == 50 && note.contains("handle_type"), "{found}");
     assert!(found["fields"][0].as_str().unwrap().contains("type 255"), "{found}");
     fs::write(&path, b"no dataset at all, whatever its name").unwrap();
-    run(ringmain(["inspect"]).arg(&path)).expect_failure(1, &["a.beton", "only version 2"]);
+    run(ringmain(["inspect"]).arg(&path)).expect_failure(1, &["a.beton", "file of version 2"]);
 }
 
-/// A shard with a bad beginning was `raw`, and a folder was listed otherwise than `open_dir` does.
+/// A shard with a damaged start used to be `raw`, and a folder was listed otherwise than by `open_dir`.
 #[test]
-fn what_has_the_name_of_a_shard_is_one_or_an_error() {
+fn a_file_with_the_name_of_a_shard_must_be_one() {
     let dir = tempfile::tempdir().unwrap();
     let inspect = |path: &std::path::Path| run(ringmain(["inspect"]).arg(path));
     inspect(dir.path()).expect_failure(2, &["without *.shard files", "*.safetensors"]);
     let (bad, empty) = (dir.path().join("magic.shard"), dir.path().join("empty.shard"));
     fs::write(&bad, [b'x'; 100]).unwrap();
-    inspect(&bad).expect_failure(1, &["magic.shard", "is no shard"]);
+    inspect(&bad).expect_failure(1, &["magic.shard", "not a shard"]);
     fs::write(&empty, b"").unwrap();
     inspect(&empty).expect_failure(1, &["empty.shard", "truncated"]);
     fs::remove_file(&bad).unwrap();
@@ -136,8 +157,8 @@ fn a_corpus_that_cannot_be_made_is_refused() {
     make("2", "99999999999999").expect_failure(2, &["columns are too many"]);
     make("3", "4").stdout_of_success();
     make("3", "4").stdout_of_success();
-    // The third would be taken for one of the two.
-    make("2", "4").expect_failure(2, &["part-002.shard", "is there already"]);
+    // The third shard would be read as a part of the corpus of two.
+    make("2", "4").expect_failure(2, &["part-002.shard", "exists already"]);
 }
 
 fn gen_beton(path: &std::path::Path, args: &[&str]) -> crate::support::Outcome {
@@ -172,7 +193,7 @@ fn a_dataset_that_cannot_be_made_is_refused() {
         gen_beton(&path, &[&["--samples", "9"], args].concat()).expect_failure(code, parts);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     };
-    refused(&["--page-size", "3MiB"], 1, &["a.beton", "page_bytes", "power of two"]);
+    refused(&["--page-size", "3MiB"], 2, &["page_bytes", "power of two"]);
     refused(&["--page-size", "8GiB"], 2, &["--page-size"]);
     refused(&["--sample-bytes", "9MiB"], 1, &["sample ", "9437184 bytes", "larger pages"]);
     refused(&["--align", "100"], 2, &["--align", "4096"]);

@@ -1,8 +1,8 @@
-//! The `ringmain` command as its users meet it: arguments in, bytes, messages and exit codes out.
+//! The `ringmain` command as users run it: arguments in, bytes, messages and exit codes out.
 //!
 //! Every program runs with a time limit, so a hang is a failure and not a stuck build.
 
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// These lints do not apply to functions marked `#[test]`, but to the helpers of such functions.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[cfg(target_os = "linux")]
@@ -21,7 +21,6 @@ mod recommend;
 mod report;
 #[cfg(target_os = "linux")]
 mod rights;
-mod runs;
 #[cfg(target_os = "linux")]
 mod streaming;
 mod support;

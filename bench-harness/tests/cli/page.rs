@@ -1,7 +1,7 @@
-//! The report as a browser shows it.
+//! The report in a browser.
 //!
-//! Chromium opens copies of the page that measure themselves: what is drawn and how large, whether
-//! it fits, what it loaded. `RINGMAIN_REQUIRE_CHROMIUM` makes a missing Chromium a failure.
+//! Chromium opens copies of the page that measure themselves: their shapes, their size and what they
+//! loaded. `RINGMAIN_REQUIRE_CHROMIUM` makes a missing Chromium a failure.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::fixture;
 use crate::report::Folder;
 use crate::support::run;
 
-/// Added to a copy of the page, and sent to the page around it.
+/// A script that is added to a copy of the page and reports to the page around it.
 const MEASURE: &str = r#"
 const shapes = (root, selector) => [...root.querySelectorAll(selector)];
 const empty = (root, selector) => shapes(root, selector)
@@ -45,13 +45,13 @@ parent.postMessage({
 }, "*");
 "#;
 
-/// What a page said of itself, and what the browser said of it.
+/// The report of a page about itself, and the messages of the browser.
 struct Seen {
     page: Value,
     complaints: Vec<String>,
 }
 
-/// The browser; `None`, and a line that says so, where there is none and none is required.
+/// Returns the browser. Without one, returns `None` and prints a line, or fails if one is required.
 fn chromium() -> Option<&'static str> {
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let is_there = |name: &&str| Command::new(name).arg("--version").output().is_ok();
@@ -132,7 +132,7 @@ fn report_of(result: &Run) -> Folder {
     folder
 }
 
-/// Every group has every picture, and every shape has a size.
+/// Checks that every group has every picture and every shape has a size.
 fn expect_pictures(seen: &Seen, result: &Run) {
     let groups = result.grouped();
     let drawn = seen.page["groups"].as_array().unwrap();
@@ -163,7 +163,7 @@ fn expect_pictures(seen: &Seen, result: &Run) {
     assert_eq!(seen.page["unnamed"], 0, "pictures without a text");
 }
 
-/// It keeps to its file, and to the width it has.
+/// Checks that the page loads nothing and fits its width.
 fn expect_manners(seen: &Seen) {
     assert!(seen.complaints.is_empty(), "{:#?}", seen.complaints);
     assert_eq!(seen.page["loaded"], serde_json::json!([]));
@@ -174,7 +174,7 @@ fn expect_manners(seen: &Seen) {
 }
 
 #[test]
-fn charts_are_drawn_on_a_desk_and_on_a_phone() {
+fn charts_are_drawn_on_a_desktop_and_on_a_phone() {
     let Some(browser) = chromium() else { return };
     let result = fixture::big_run();
     let folder = report_of(&result);
@@ -204,9 +204,9 @@ fn hostile_names_are_shown_and_do_nothing() {
     }
 }
 
-/// The page as it is shipped; and that the console is really listened to.
+/// The console has no message about the page itself. A broken page shows that the console is read.
 #[test]
-fn the_page_itself_has_nothing_to_complain_of() {
+fn the_page_causes_no_message_in_the_console() {
     let Some(browser) = chromium() else { return };
     let folder = report_of(&fixture::small_run());
     let (document, complaints) = open(browser, &folder.path("report.html"), false);

@@ -1,14 +1,14 @@
-//! Results and histograms as other programs read them: PyPI's `hdrhistogram` and `jsonschema`.
+//! Results and histograms in other programs: `hdrhistogram` and `jsonschema` of PyPI.
 //!
-//! `RINGMAIN_PYTHON` names an interpreter that has both; without it the one in `target/venv` is
-//! taken, which `scripts/test.sh` makes. `RINGMAIN_REQUIRE_PYTHON` makes a missing one a failure.
+//! `RINGMAIN_PYTHON` names an interpreter that has both; without it the interpreter in
+//! `target/venv` is used, which `scripts/test.sh` makes. `RINGMAIN_REQUIRE_PYTHON` makes a missing one a failure.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use ringmain_bench::export::histogram::{decode, merge};
 use ringmain_bench::result::Run;
+use ringmain_bench::result::histogram::{decode, merge};
 use serde_json::{Value, json};
 
 use crate::fixture;
@@ -35,13 +35,13 @@ fn python_runs(script: &str, folder: &Folder, args: &[&str]) -> crate::support::
     run(command.arg(script).args(args).current_dir(folder.path("")))
 }
 
-/// What our own implementation reads from each cell that has latencies, in order.
+/// Returns what this implementation reads from each cell with latencies, in order.
 fn expected(result: &Run) -> Vec<Value> {
     let recorded = result.cells.iter().filter(|cell| !cell.latency_histogram.is_empty());
     recorded
         .map(|cell| {
             let histogram = decode(&cell.latency_histogram).unwrap().unwrap();
-            // The rank of a percentile is rounded up here, and to the nearest one there.
+            // This implementation rounds the rank of a percentile up, the other one to the nearest.
             let rank = 1.0 / histogram.len() as f64;
             let at = |quantile: f64| {
                 [quantile - rank, quantile].map(|quantile| histogram.value_at_quantile(quantile))
@@ -59,7 +59,7 @@ fn expected(result: &Run) -> Vec<Value> {
 }
 
 #[test]
-fn another_hdrhistogram_reads_ours() {
+fn another_implementation_reads_the_histograms() {
     if python().is_none() {
         return;
     }
@@ -91,7 +91,7 @@ fn another_hdrhistogram_reads_ours() {
 }
 
 #[test]
-fn a_run_keeps_to_its_schema() {
+fn a_run_matches_its_schema() {
     if python().is_none() {
         return;
     }
@@ -99,7 +99,7 @@ fn a_run_keeps_to_its_schema() {
     let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/run.schema.json");
     let outcome = python_runs("validate_run.py", &folder, &[schema, "run.json"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    // And it can fail.
+    // The check can fail.
     let broken = folder.read("run.json").replacen("\"valid\":true", "\"valid\":\"yes\"", 1);
     fs::write(folder.path("run.json"), broken).unwrap();
     let outcome = python_runs("validate_run.py", &folder, &[schema, "run.json"]);

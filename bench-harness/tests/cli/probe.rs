@@ -1,4 +1,4 @@
-//! `ringmain probe`: what it finds, where it looks, and that it leaves nothing behind.
+//! `ringmain probe`: its output, where it reads, and that it leaves nothing behind.
 
 use std::fs;
 use std::path::Path;
@@ -18,8 +18,8 @@ fn has_keys(value: &Value, expected: &[&str]) {
     assert_eq!(found, expected);
 }
 
-const PROBE_KEYS: [&str; 7] =
-    ["ringmain_version", "kernel", "path", "note", "features", "backends", "auto"];
+const PROBE_KEYS: [&str; 8] =
+    ["ringmain_version", "kernel", "path", "storage", "note", "features", "backends", "auto"];
 
 #[test]
 fn json_has_every_key() {
@@ -44,7 +44,7 @@ fn json_has_every_key() {
 }
 
 #[test]
-fn auto_takes_something_that_works() {
+fn auto_uses_an_available_backend() {
     let data = Data::new(100_000);
     let probe = probe_json(&data.path);
     let choice = &probe["auto"]["choice"];
@@ -54,7 +54,7 @@ fn auto_takes_something_that_works() {
 }
 
 #[test]
-fn people_get_a_table_with_the_same_facts() {
+fn the_table_has_the_facts_of_the_json() {
     let data = Data::new(100_000);
     let probe = probe_json(&data.path);
     let text = run(ringmain(["probe"]).arg(&data.path)).stdout_of_success();
@@ -91,15 +91,15 @@ fn a_directory_is_probed_and_left_as_it_was() {
 fn a_path_that_is_not_there_is_an_error() {
     let data = Data::new(1);
     let missing = data.dir().join("missing");
-    let parts = [missing.to_str().unwrap(), "(os error 2)"];
-    run(ringmain(["probe"]).arg(&missing)).expect_failure(1, &parts);
+    let parts = [missing.to_str().unwrap(), "no such file"];
+    run(ringmain(["probe"]).arg(&missing)).expect_failure(2, &parts);
     run(&mut ringmain(["probe", "a", "b"])).expect_failure(2, &["unexpected argument"]);
 }
 
-/// sysfs takes no new files, not even root's.
+/// sysfs takes no new files, not even from root.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_directory_that_takes_no_file_gets_the_way_out() {
+fn a_read_only_directory_fails_with_a_hint() {
     let outcome = run(ringmain(["probe", "/sys"]).env("TMPDIR", "/sys/kernel"));
     let parts = ["/sys", "Permission denied", "/sys/kernel", "`ringmain probe FILE`"];
     outcome.expect_failure(1, &parts);
@@ -107,7 +107,7 @@ fn a_directory_that_takes_no_file_gets_the_way_out() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_name_that_is_no_text_is_a_name_all_the_same() {
+fn names_need_not_be_utf8() {
     use std::os::unix::ffi::OsStrExt;
 
     let data = Data::new(5000);
@@ -117,4 +117,26 @@ fn a_name_that_is_no_text_is_a_name_all_the_same() {
     assert!(bytes == data.bytes);
     let path = probe_json(&odd)["path"].as_str().unwrap().to_owned();
     assert!(Path::new(&path).starts_with(data.dir()), "{path}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn filesystem_and_device_are_named_and_every_no_has_a_reason() {
+    let text = |path: &str| {
+        String::from_utf8(run(ringmain(["probe"]).arg(path)).stdout_of_success()).unwrap()
+    };
+    let target = text(env!("CARGO_TARGET_TMPDIR"));
+    let storage = probe_json(Path::new(env!("CARGO_TARGET_TMPDIR")))["storage"].take();
+    for key in ["filesystem", "device"] {
+        if let Some(value) = storage[key].as_str() {
+            assert!(target.contains(value), "{value} is missing in:\n{target}");
+        }
+    }
+    let shm = text("/dev/shm");
+    assert!(shm.contains("tmpfs"), "{shm}");
+    assert!(!shm.contains("cold data fastest"), "data in memory is never cold:\n{shm}");
+    for text in [target, shm] {
+        let bare = text.lines().find(|line| line.split_whitespace().last() == Some("no"));
+        assert_eq!(bare, None, "{text}");
+    }
 }

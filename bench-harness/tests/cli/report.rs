@@ -53,7 +53,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_report_lies_beside_the_result() {
+fn the_report_is_written_beside_the_result() {
     let folder = Folder::with(&fixture::small_run());
     let said = folder.report(&[]).stdout_of_success();
     assert_eq!(String::from_utf8(said).unwrap(), "wrote report.html\n");
@@ -64,7 +64,7 @@ fn the_report_lies_beside_the_result() {
 }
 
 #[test]
-fn every_export_is_written_where_it_is_wanted() {
+fn every_output_is_written_to_its_path() {
     let result = fixture::small_run();
     let folder = Folder::with(&result);
     let args =
@@ -75,14 +75,14 @@ fn every_export_is_written_where_it_is_wanted() {
     assert_eq!(folder.read("a.csv").lines().count(), result.cells.len() + 1);
     assert!(folder.read("a.md").contains("| uring |"));
     assert!(folder.read("a.hlog").starts_with("#[Histogram log format version 1.3]\n"));
-    // Three backends in four groups; fio tells no single latencies.
+    // Three backends in four groups; fio reports no single latencies.
     let latencies = names(&folder.path("new/latency"));
     assert_eq!(latencies.len(), 12, "{latencies:?}");
     assert!(latencies.contains(&"rand-4-KiB-x-32-depth-128-cold-uring.hgrm".into()));
 }
 
 #[test]
-fn what_is_no_result_is_refused_and_nothing_is_written() {
+fn other_files_are_refused_and_nothing_is_written() {
     let whole = serde_json::to_string(&fixture::small_run()).unwrap();
     let newer = whole.replacen("\"schema_version\":1", "\"schema_version\":2", 1);
     let older = whole.replacen("\"schema_version\":1", "\"schema_version\":0", 1);
@@ -93,7 +93,7 @@ fn what_is_no_result_is_refused_and_nothing_is_written() {
         (&whole[..whole.len() / 3], "it ends in the middle"),
         (&damaged, "a latency histogram is damaged"),
         ("PK\u{3}\u{4}", "it is not JSON"),
-        ("", "it is empty"),
+        ("", "is empty"),
         ("{\"schema_version\": 1}", "`ringmain schema` prints what one looks like"),
     ];
     for (text, part) in cases {
@@ -105,17 +105,17 @@ fn what_is_no_result_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn paths_that_cannot_be_are_refused() {
+fn impossible_paths_are_refused() {
     let folder = Folder::with(&fixture::small_run());
     let missing = run(&mut ringmain(["report", "missing.json"]));
     missing.expect_failure(2, &["cannot read missing.json"]);
-    folder.report(&["-o", "run.json"]).expect_failure(2, &["run.json would be written over"]);
-    folder.report(&["--csv", "a", "--hlog", "a"]).expect_failure(2, &["a would be written over"]);
+    folder.report(&["-o", "run.json"]).expect_failure(2, &["run.json would be overwritten"]);
+    folder.report(&["--csv", "a", "--hlog", "a"]).expect_failure(2, &["a would be overwritten"]);
     folder.report(&["-o", "no/such/a.html"]).expect_failure(1, &["cannot write no/such/a.html"]);
     assert_eq!(folder.names(), ["run.json"]);
 }
 
-/// As when the report is made anew while a browser reads it: never a part of a file.
+/// A browser may read the report while it is written again; it must never see a part of a file.
 #[test]
 fn a_report_that_cannot_be_finished_leaves_the_old_one() {
     let folder = Folder::with(&fixture::small_run());

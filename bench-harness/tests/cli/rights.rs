@@ -1,4 +1,4 @@
-//! The command for a user who may only read: folders that take no file, and files of other users.
+//! The command for a user who may only read: read-only folders, and files of other users.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -11,13 +11,13 @@ use tempfile::TempDir;
 
 use crate::support::{Outcome, ringmain, run, say};
 
-/// A file that belongs to root, and that everybody may read.
+/// A file of root that all users may read.
 const OF_ROOT: &str = "/etc/passwd";
-/// The user and group that owns nothing.
+/// A user and a group without files.
 const NOBODY: u32 = 65534;
 
-/// Runs the command as a user without rights: as `nobody` if the tests run as root, else as the
-/// user who runs them.
+/// Runs the command as a user without rights: as user 65534 if the tests run as root, else as the user who
+/// runs the tests.
 struct Reader {
     dir: TempDir,
 }
@@ -26,9 +26,9 @@ impl Reader {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-        // The user `nobody` may not be allowed to enter the build folder, so the program is copied out
-        // of it. `cp` does that: a child that another test forks meanwhile could inherit a copy that
-        // this process has open for writing, and such a file cannot be run.
+        // That user may not be allowed to enter the build folder, so the program is copied. `cp` does it,
+        // because a child that another test forks meanwhile could inherit a file that this process has
+        // open for writing, and such a file cannot be run.
         let copied = Command::new("cp")
             .arg(env!("CARGO_BIN_EXE_ringmain"))
             .arg(dir.path())
@@ -46,7 +46,7 @@ impl Reader {
         self.dir.path().join(name)
     }
 
-    /// A folder in which this user can make no file.
+    /// Makes a folder in which this user cannot create files.
     fn closed_folder(&self, files: &[(&str, u32)]) -> PathBuf {
         let folder = self.path("closed");
         fs::create_dir(&folder).unwrap();
@@ -60,7 +60,7 @@ impl Reader {
 
     fn run(&self, args: &[&str], tmp: &Path) -> Outcome {
         let mut command = Command::new(self.path("ringmain"));
-        // The same environment as everywhere.
+        // The environment of the other tests.
         let like = ringmain([""; 0]);
         command.envs(like.get_envs().filter_map(|(key, value)| Some((key, value?))));
         command.args(args).env("TMPDIR", tmp).current_dir(self.path("tmp"));
@@ -88,9 +88,9 @@ impl Drop for Reader {
     }
 }
 
-/// It used to fail: "cannot make a small file in …".
+/// This used to fail with "cannot make a small file in …".
 #[test]
-fn a_folder_that_takes_no_file_is_probed_with_one_that_is_there() {
+fn a_read_only_folder_is_probed_with_one_of_its_files() {
     let reader = Reader::new();
     let folder = reader.closed_folder(&[("a-secret", 0), ("data", 0o444)]);
     let probe = reader.probe(&folder);
@@ -121,14 +121,14 @@ fn a_folder_without_a_readable_file_is_probed_in_the_temporary_one() {
     outcome.expect_failure(1, &["Permission denied", "`ringmain probe FILE`"]);
 }
 
-/// Whether the kernel tells every reader of a file what it has cached. Older ones do (6.5 to 6.12),
-/// and there is nothing to explain.
+/// Returns whether the kernel counts cached pages for every reader. Kernels 6.5 to 6.12 do, and there is
+/// nothing to explain.
 fn is_told_to_all(probe: &Value) -> bool {
     probe["features"]["cachestat"] == true
 }
 
 #[test]
-fn probe_says_why_the_page_cache_is_not_told() {
+fn probe_explains_why_cached_pages_are_unknown() {
     let reader = Reader::new();
     let probe = reader.probe(Path::new(OF_ROOT));
     if is_told_to_all(&probe) {
@@ -139,8 +139,7 @@ fn probe_says_why_the_page_cache_is_not_told() {
     assert_eq!(reader.probe(&reader.path("tmp"))["features"]["cachestat_reason"], Value::Null);
 }
 
-/// Refused data of other users used to be all that a reader of a shared data set got: "cannot verify
-/// what the page cache holds".
+/// Files of other users used to be refused with "cannot verify what the page cache holds".
 #[test]
 fn bench_samples_the_page_cache_of_a_file_of_another_user_and_says_so() {
     let reader = Reader::new();

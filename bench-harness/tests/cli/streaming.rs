@@ -1,5 +1,5 @@
-//! `ringmain cat` over time: a reader that leaves, a file that shrinks, memory that stays flat.
-//! Linux, for its pipes of 64 KiB, `/dev/full` and `/proc`.
+//! `ringmain cat` over time: a reader that leaves, a file that shrinks, memory that stays flat. These tests
+//! need Linux: pipes of 64 KiB, `/dev/full` and `/proc`.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::{Data, Running, backends_for, cat, ringmain, run};
 
-/// Everything that reads the file as it goes. `memory` has read all of it when it begins.
+/// The backends that read the file bit by bit. `memory` reads all of it at the start.
 fn streaming_backends(data: &Data) -> Vec<String> {
     let mut names = backends_for(&data.path);
     names.retain(|name| name != "memory");
@@ -15,7 +15,7 @@ fn streaming_backends(data: &Data) -> Vec<String> {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_reader_that_leaves_is_no_error() {
     let data = Data::new(20 << 20);
     for backend in backends_for(&data.path) {
         let mut running = Running::start(&mut cat(&data.path, &["--backend", &backend]));
@@ -36,7 +36,7 @@ fn probe_too_may_be_cut_short() {
 #[test]
 fn a_full_disk_is_an_error() {
     let data = Data::new(100);
-    // `Running` wants the output for itself, so the shell redirects it.
+    // `Running` takes the output, so the shell redirects it.
     let mut shell = Command::new("sh");
     shell.args(["-c", "exec \"$0\" cat \"$1\" > /dev/full"]);
     shell.arg(env!("CARGO_BIN_EXE_ringmain")).arg(&data.path);
@@ -45,7 +45,7 @@ fn a_full_disk_is_an_error() {
 
 #[test]
 fn a_file_truncated_meanwhile_is_an_error() {
-    // Two windows may have been read by the time the first byte is out, and a third begun.
+    // When the first byte is written, two windows may have been read and a third started.
     let len = 64 << 20;
     for backend in streaming_backends(&Data::sparse(len)) {
         let data = Data::sparse(len);
@@ -69,7 +69,7 @@ fn memory_stays_flat() {
     for backend in streaming_backends(&data) {
         let mut running = Running::start(&mut cat(&data.path, &["--backend", &backend]));
         let mut stdout = running.child.stdout.take().unwrap();
-        // What is left fills the pipe many times over, so the program is still there.
+        // The rest fills the pipe many times, so the program is still running.
         let seen = io::copy(&mut Read::by_ref(&mut stdout).take(len - (1 << 20)), &mut io::sink());
         assert_eq!(seen.unwrap(), len - (1 << 20));
         let status = fs::read_to_string(format!("/proc/{}/status", running.child.id())).unwrap();

@@ -9,51 +9,53 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ringmain_bench::result::Run;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Only what hangs takes this long: the slowest of these runs needs two minutes on two cores that
-/// twenty others want too.
+use crate::fixture::dice::Dice;
+
+/// Only a program that hangs takes this long: the slowest run needs two minutes on two busy cores.
 const TIME_LIMIT: Duration = Duration::from_secs(900);
 
-/// `ringmain` with these arguments, whatever profile the user may have.
+/// Returns `ringmain` with these arguments, without the profile of the user.
 pub(crate) fn ringmain<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringmain"));
     command.args(args).env("RINGMAIN_PROFILE", "off");
     command
 }
 
-/// `ringmain cat FILE` with these arguments.
+/// Returns `ringmain cat FILE` with these arguments.
 pub(crate) fn cat(file: &Path, args: &[&str]) -> Command {
     let mut command = ringmain(["cat"]);
     command.arg(file).args(args);
     command
 }
 
-/// What a program left behind.
+/// The exit code and the output of a program.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// `None`: a signal ended it.
+    /// `None` if a signal ended it.
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
 }
 
 impl Outcome {
-    /// It went well and said nothing about it.
+    /// Returns standard output after checking that the program succeeded and printed no message.
     pub(crate) fn stdout_of_success(self) -> Vec<u8> {
         assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""));
         self.stdout
     }
 
-    /// It failed with this code, wrote nothing, and its message has all these parts.
+    /// Checks that the program failed with this code, wrote nothing, and its message has all these parts.
     pub(crate) fn expect_failure(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(code), "{}", self.stderr);
         assert!(self.stdout.is_empty(), "{} bytes before the error", self.stdout.len());
         self.expect_message(parts);
     }
 
-    /// Standard error begins as errors do and has all these parts.
+    /// Checks that standard error is an error message with all these parts.
     pub(crate) fn expect_message(&self, parts: &[&str]) {
         assert!(self.stderr.starts_with("error: "), "{}", self.stderr);
         for part in parts {
@@ -62,7 +64,7 @@ impl Outcome {
     }
 }
 
-/// A program at work, killed with all its children when it takes too long.
+/// A running program, which is killed with all its children if it takes too long.
 pub(crate) struct Running {
     pub(crate) child: Child,
     name: String,
@@ -71,7 +73,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it with pipes for both outputs.
+    /// Starts a program with pipes for both outputs.
     pub(crate) fn start(command: &mut Command) -> Self {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(command, 0);
@@ -89,7 +91,7 @@ impl Running {
         Self { child, name: format!("{command:?}"), done, watchdog }
     }
 
-    /// Waits for the end, and takes what is left of both outputs.
+    /// Waits for the end, and returns the rest of both outputs.
     pub(crate) fn finish(self) -> Outcome {
         let output = self.child.wait_with_output().unwrap();
         drop(self.done);
@@ -116,6 +118,21 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
     Running::start(command).finish()
 }
 
+/// A folder on a real filesystem and not in /tmp, which may be in memory.
+pub(crate) struct Place {
+    pub(crate) dir: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
 /// A file in a directory of its own.
 pub(crate) struct Data {
     pub(crate) path: PathBuf,
@@ -124,7 +141,7 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// So many bytes, the same each time.
+    /// Makes a file of this many bytes, the same each time.
     pub(crate) fn new(len: usize) -> Self {
         let mut dice = Dice(len as u64);
         let mut bytes: Vec<u8> =
@@ -136,7 +153,7 @@ impl Data {
         Self { path, bytes, dir }
     }
 
-    /// A file of zeros that takes no room on the disk.
+    /// Makes a file of zeros that takes no space on the disk.
     #[cfg(target_os = "linux")]
     pub(crate) fn sparse(len: u64) -> Self {
         let data = Self::new(0);
@@ -153,32 +170,21 @@ impl Data {
     }
 }
 
-/// splitmix64: random enough, and the same in every run.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ (x >> 31)
-    }
-
-    /// A number in `0..end`.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.roll() % end as u64) as usize
-    }
+/// Writes a result as `name` into `dir`.
+pub(crate) fn save(dir: &Path, name: &str, run: &Run) -> PathBuf {
+    let path = dir.join(name);
+    fs::write(&path, serde_json::to_vec(run).unwrap()).unwrap();
+    path
 }
 
-/// What `ringmain probe --json` says about a path.
+/// Returns the output of `ringmain probe --json` for a path.
 pub(crate) fn probe_json(path: &Path) -> Value {
     let stdout = run(ringmain(["probe", "--json"]).arg(path)).stdout_of_success();
     serde_json::from_slice(&stdout).unwrap()
 }
 
-/// The backends that read this file, by name, and `auto`. Those that `RINGMAIN_REQUIRE_BACKENDS`
-/// names must be among them.
+/// Returns the names of the backends that can read this file, and `auto`. Fails if a backend of
+/// `RINGMAIN_REQUIRE_BACKENDS` is missing.
 pub(crate) fn backends_for(path: &Path) -> Vec<String> {
     let probe = probe_json(path);
     let all = probe["backends"].as_array().unwrap();
@@ -193,7 +199,7 @@ pub(crate) fn backends_for(path: &Path) -> Vec<String> {
     names
 }
 
-/// Past the test runner, which hides what a test that passes prints through macros.
+/// Prints a line that the test runner does not hide.
 pub(crate) fn say(text: &str) {
     io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap();
 }

@@ -78,12 +78,10 @@ impl ContiguousMemmap {
     pub fn read_buffer(&self) -> Result<Buffer> {
         let (len, pool) = (self.nbytes(), self.engine().pool());
         let failed = |error| Error::backend(self.path(), error);
-        // The device writes to an address that agrees with the offset in the file modulo a block,
-        // so elements that are not aligned in the file would not be aligned in memory either.
-        let is_aligned = self.offset().is_multiple_of(self.itemsize().max(1) as u64);
-        if self.layout().is_c_order() && is_aligned {
-            let backend = self.engine().backend();
-            return backend.read_to_buf(pool, self.file(), self.offset(), len).map_err(failed);
+        if self.layout().is_c_order() {
+            let (backend, align) = (self.engine().backend(), self.itemsize());
+            let read = backend.read_elements(pool, self.file(), self.offset(), len, align);
+            return read.map_err(failed);
         }
         let mut buffer = pool.take(len).map_err(failed)?;
         self.read_bytes_into(&mut buffer)?;

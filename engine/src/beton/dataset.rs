@@ -184,7 +184,7 @@ impl OpenedFile {
     fn new(engine: &Engine, path: &Path) -> Result<Self, Error> {
         let backend = engine.backend();
         let failed = |error| Error::backend(path, error);
-        let file = SteadyFile::new(backend.open(path).map_err(failed)?);
+        let file = SteadyFile::new(engine, backend.open(path).map_err(failed)?);
         let file = file.map_err(|change| Error::changed(path, change))?;
         let path = file.path().to_owned();
         let head_len = file.len().min(HEADER_LEN as u64) as usize;

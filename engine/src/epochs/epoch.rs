@@ -66,6 +66,11 @@ impl<D: Dataset> Epoch<D> {
         }
     }
 
+    /// Returns the positions that this rank delivers. `drop_last` may still leave out some of them.
+    pub(super) fn delivered(&self) -> Range<u64> {
+        self.range.start..self.end
+    }
+
     /// Returns the same items in the order of another epoch.
     pub(super) fn with_number(&self, number: u64) -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! A shuffle as a keyed bijection instead of a list.
 //!
-//! The value at a position and the position of a value are computed on request. `docs/design.md`
+//! The value at a position and the position of a value are computed on request. `docs/formats.md`
 //! describes the algorithm. It never changes, so that an epoch is the same on every machine and in
 //! every version.
 

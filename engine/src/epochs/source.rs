@@ -148,10 +148,13 @@ impl<D: Dataset> EpochSource<D> {
     pub(crate) fn seek(&mut self, id: u64) -> Result<()> {
         let epoch = Arc::clone(self.epoch());
         let position = epoch.position_of(epoch.data.item_of(id)?);
-        if !epoch.range.contains(&position) {
+        if !epoch.delivered().contains(&position) {
+            let reason = match epoch.range.contains(&position) {
+                true => "`drop_last` leaves it out in this epoch",
+                false => "another rank delivers it in this epoch",
+            };
             let (path, item) = (epoch.data.path().to_owned(), D::item(id));
-            let reason = "another rank delivers it in this epoch".to_owned();
-            return Err(Error::NoSuchItem { path, item, reason });
+            return Err(Error::NoSuchItem { path, item, reason: reason.to_owned() });
         }
         self.move_to(position);
         Ok(())

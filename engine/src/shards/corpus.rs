@@ -8,7 +8,7 @@ use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 use super::{Error, ShardDamage};
 use crate::Engine;
 use crate::epochs::mix;
-use crate::steady::{FileChange, SteadyFile};
+use crate::steady::{SteadyChange, SteadyFile};
 
 /// A shard with at least one row.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ impl Shard {
     /// Returns an error if the file at the path is no longer the opened one.
     pub(super) fn check_unchanged(&self) -> Result<(), Error> {
         self.file.check().map_err(|change| match change {
-            FileChange::Truncated { len } if len < self.payload_end => self.truncated(len),
-            FileChange::Truncated { .. } => Error::changed(self.path(), FileChange::Written),
+            SteadyChange::Truncated { len } if len < self.payload_end => self.truncated(len),
+            SteadyChange::Truncated { .. } => Error::changed(self.path(), SteadyChange::Written),
             change => Error::changed(self.path(), change),
         })
     }
@@ -186,7 +186,7 @@ fn open_shard(engine: &Engine, path: &Path) -> Result<OpenedShard, Error> {
     let backend = engine.backend();
     let failed = |error| Error::backend(path, error);
     let file = backend.open(path).map_err(failed)?;
-    let file = SteadyFile::new(file).map_err(|change| Error::changed(path, change))?;
+    let file = SteadyFile::new(engine, file).map_err(|change| Error::changed(path, change))?;
     let file_len = backend.len(&file).map_err(failed)?;
     let mut bytes = [0; HEADER_LEN + SAMPLE_BYTES];
     // The cast is exact: it is at most the length of `bytes`.

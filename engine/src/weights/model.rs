@@ -312,7 +312,7 @@ impl fmt::Debug for Weights {
 fn open_file(engine: &Engine, path: &Path, number: usize) -> Result<(SteadyFile, Header), Error> {
     let backend = engine.backend();
     let failed = |error| Error::backend(path, error);
-    let file = SteadyFile::new(backend.open(path).map_err(failed)?);
+    let file = SteadyFile::new(engine, backend.open(path).map_err(failed)?);
     let file = file.map_err(|change| Error::changed(path, change))?;
     let file_len = file.len();
     let mut bytes = read_start(backend, &file, file_len.min(START_BYTES)).map_err(failed)?;
@@ -339,7 +339,7 @@ fn read_start(
 fn read_index(engine: &Engine, path: &Path) -> Result<Vec<u8>, Error> {
     let backend = engine.backend();
     let failed = |error| Error::backend(path, error);
-    let file = SteadyFile::new(backend.open(path).map_err(failed)?);
+    let file = SteadyFile::new(engine, backend.open(path).map_err(failed)?);
     let file = file.map_err(|change| Error::changed(path, change))?;
     if file.len() > HEADER_BYTES_MAX {
         let reason = format!("it has {} bytes, which is too large for an index", file.len());

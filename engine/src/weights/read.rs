@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use ringmain_backends::{Buffer, BufferPool, Read};
+use ringmain_backends::{Buffer, BufferPool, Placement, Read};
 
 use super::model::WeightFile;
 use super::{Error, Tensor, TensorInfo, Weights};
@@ -80,36 +80,30 @@ impl WantedTensor {
         self.offset..self.offset + self.nbytes as u64
     }
 
-    /// Returns the range of the file to read: whole blocks, so that the device can write them in
-    /// place. If the elements are not aligned in the file, the range is exact instead, so that they
-    /// are aligned in memory.
-    fn blocks(&self, file: &WeightFile) -> Range<u64> {
-        let item_bytes = (self.info.dtype().bitsize() / 8).max(1) as u64;
-        if self.nbytes == 0 || !self.offset.is_multiple_of(item_bytes) {
-            return self.range();
-        }
-        file.file.blocks_around(self.range(), file.file.len())
+    /// Returns the placement of the read: whole blocks, so that the device can write them in place. If
+    /// the elements are not aligned in the file, the range is exact instead, so that they are aligned
+    /// in memory.
+    fn placement(&self, file: &WeightFile) -> Placement {
+        let item_bytes = (self.info.dtype().bitsize() / 8).max(1);
+        file.file.alignment().place(self.range(), item_bytes, file.file.len())
     }
 
     /// Returns the number of bytes to read.
     fn read_bytes(&self, file: &WeightFile) -> usize {
-        let blocks = self.blocks(file);
-        // This fits: the size of a tensor fits in a `usize`, and two blocks add little.
-        usize::try_from(blocks.end - blocks.start).unwrap_or(usize::MAX)
+        self.placement(file).buffer_bytes()
     }
 }
 
 /// A tensor with the memory to read it into.
 pub(super) struct PlacedTensor {
     piece: WantedTensor,
-    blocks: Range<u64>,
+    placement: Placement,
     buffer: Buffer,
 }
 
 impl PlacedTensor {
     pub(super) fn finish(mut self) -> Tensor {
-        let lead = (self.piece.offset - self.blocks.start) as usize; // exact: less than a block
-        self.buffer.narrow(lead..lead + self.piece.nbytes);
+        self.buffer.narrow(self.placement.in_buffer());
         Tensor::new(self.piece.info, self.piece.shape, self.buffer)
     }
 }
@@ -123,8 +117,8 @@ pub(super) struct ReadPart<'a> {
 
 impl<'a> ReadPart<'a> {
     fn whole(placed: &'a mut PlacedTensor) -> Self {
-        let PlacedTensor { piece, blocks, buffer } = placed;
-        Self { info: &piece.info, offset: blocks.start, dst: buffer }
+        let PlacedTensor { piece, placement, buffer } = placed;
+        Self { info: &piece.info, offset: placement.blocks().start, dst: buffer }
     }
 
     /// Splits the part into parts of at most `bytes_max` bytes.
@@ -320,7 +314,7 @@ impl Weights {
         let failed = |error| tensor_error(file.path(), Some(piece.info.name()), error);
         let mut buffer = buffer.map_err(failed)?;
         buffer.narrow(0..piece.read_bytes(file));
-        Ok(PlacedTensor { blocks: piece.blocks(file), piece, buffer })
+        Ok(PlacedTensor { placement: piece.placement(file), piece, buffer })
     }
 
     /// Reads tensors into their memory as one batch.

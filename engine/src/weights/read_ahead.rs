@@ -10,9 +10,10 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+
+use ringmain_backends::HomeProcess;
 
 /// The number of ranges that are being read, or were read and not yet taken.
 const RANGES_MAX: usize = 4;
@@ -24,7 +25,7 @@ pub(super) struct ReadAhead<T> {
     pending: Mutex<VecDeque<Pending<T>>>,
     bytes_max: usize,
     /// After a fork the child has this struct, but not the threads, and the lock may be held.
-    process_id: u32,
+    home: HomeProcess,
 }
 
 #[derive(Debug)]
@@ -35,7 +36,7 @@ struct Pending<T> {
 
 impl<T> ReadAhead<T> {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { pending: Mutex::default(), bytes_max, process_id: process::id() }
+        Self { pending: Mutex::default(), bytes_max, home: HomeProcess::current() }
     }
 
     /// Calls `begin` to start a thread for the range, unless there is one. Returns `false` if the
@@ -92,7 +93,7 @@ impl<T> ReadAhead<T> {
     }
 
     fn is_inherited(&self) -> bool {
-        self.process_id != process::id()
+        !self.home.is_current()
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Pending<T>>> {

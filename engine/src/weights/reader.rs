@@ -26,7 +26,7 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn open(path: &Path, engine: Engine) -> Result<Self, Error> {
         let file = engine.backend().open(path).map_err(|error| Error::backend(path, error))?;
-        let file = SteadyFile::new(file).map_err(|change| Error::changed(path, change))?;
+        let file = SteadyFile::new(&engine, file).map_err(|change| Error::changed(path, change))?;
         Ok(Self { engine, file, ahead: ReadAhead::new(AHEAD_BYTES_MAX) })
     }
 

@@ -10,7 +10,7 @@ use ringmain::beton::{
     Allocation, BetonDamage, BetonReader, Damaged, Field, FieldHandler, FieldKind, HEADER_LEN,
     Header, MemberRegion, MemoryManager, Order, ReaderOptions, SampleOptions, Value,
 };
-use ringmain::{BackendKind, BackendOptions, Damage, Engine, Error, Item};
+use ringmain::{BackendKind, Damage, Engine, Error, Item};
 
 use crate::expected::{check_batch, vector};
 use crate::made::{Made, PAGE, check};
@@ -430,9 +430,8 @@ fn short_and_interrupted_reads_do_not_show() {
     for kind in BackendKind::ALL {
         let faults =
             Faults { seed: 3, short_permille: 300, interrupt_permille: 200, ..Faults::default() };
-        let options =
-            BackendOptions { faults: Some(Arc::new(faults)), ..BackendOptions::default() };
-        let engine = Engine::builder().backend(kind).options(options).build().and_then(|engine| {
+        let engine = Arc::new(faults).below(|| Engine::builder().backend(kind).build());
+        let engine = engine.and_then(|engine| {
             engine.backend().open(&vector())?;
             Ok(engine)
         });
@@ -451,10 +450,8 @@ fn a_device_error_is_delivered_in_order_and_can_be_skipped() {
     let ptr = made.table.iter().find(|row| row.sample == 101).unwrap().ptr;
     for window_bytes in [0, 8 << 20] {
         let faults = Faults { eio_range: Some(ptr..ptr + 1), ..Faults::default() };
-        let options =
-            BackendOptions { faults: Some(Arc::new(faults)), ..BackendOptions::default() };
-        let kind = BackendKind::Pread;
-        let engine = Engine::builder().backend(kind).options(options).build().unwrap();
+        let engine = Engine::builder().backend(BackendKind::Pread);
+        let engine = Arc::new(faults).below(|| engine.build().unwrap());
         let reader = BetonReader::open(&engine, &file.path).unwrap();
         let options = SampleOptions::new().batch_size(50).prefetch_window_bytes(window_bytes);
         let mut source = options.damaged(Damaged::LeaveOut).open(&reader).unwrap();
@@ -492,10 +489,9 @@ fn a_device_error_fails_only_the_batches_of_its_page() {
     };
     for window_bytes in [0, 8 << 20] {
         let faults = Faults { eio_range: Some(bad..bad + 1), ..Faults::default() };
-        let options =
-            BackendOptions { faults: Some(Arc::new(faults)), ..BackendOptions::default() };
-        let engine = Engine::builder().backend(BackendKind::Pread).options(options);
-        let reader = BetonReader::open(&engine.build().unwrap(), &file.path).unwrap();
+        let engine = Engine::builder().backend(BackendKind::Pread);
+        let engine = Arc::new(faults).below(|| engine.build().unwrap());
+        let reader = BetonReader::open(&engine, &file.path).unwrap();
         let cache = MemoryManager::ProcessCache { pages: 4.try_into().unwrap() };
         let quasi = Order::PageShuffled { seed: 3, open_pages: 1.try_into().unwrap() };
         let options = SampleOptions::new().memory_manager(cache).order(quasi).batch_size(10);

@@ -11,7 +11,7 @@ use ringmain::backends::fault::Faults;
 use ringmain::beton::{
     BetonReader, BetonWriter, Field, FieldKind, MemoryManager, Order, SampleOptions, SampleSource,
 };
-use ringmain::{BackendKind, BackendOptions, Buffer, Engine};
+use ringmain::{BackendKind, Buffer, Engine};
 
 use crate::expected::{SAMPLES, check_batch, vector};
 use crate::made::{Made, PAGE, check};
@@ -218,10 +218,9 @@ fn a_repeated_batch_restarts_with_its_first_pages() {
     let made = Made::new(200, 6);
     let file = made.file();
     let bad = made.table.iter().map(|row| row.ptr).max().unwrap();
-    let faults = Faults { eio_range: Some(bad..bad + 1), ..Faults::default() };
-    let options = BackendOptions { faults: Some(Arc::new(faults)), ..BackendOptions::default() };
-    let engine = Engine::builder().backend(BackendKind::Pread).options(options);
-    let engine = engine.memory_limit_bytes(24 << 20).build().unwrap();
+    let faults = Arc::new(Faults { eio_range: Some(bad..bad + 1), ..Faults::default() });
+    let engine = Engine::builder().backend(BackendKind::Pread).memory_limit_bytes(24 << 20);
+    let engine = faults.below(|| engine.build().unwrap());
     let reader = BetonReader::open(&engine, &file.path).unwrap();
     // Another buffer holds all but two pages, a batch and a little.
     const HELD: usize = 256 << 10;

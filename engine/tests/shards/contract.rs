@@ -24,7 +24,7 @@ fn orders() -> [Order; 3] {
 }
 
 /// The digests that every release must deliver, computed by another implementation of
-/// `docs/design.md`. Never change these.
+/// `docs/formats.md`. Never change these.
 const PINNED: [&str; 3] = [
     "eba9e2762decf8da904cd88e553dc445207032b2ed775497e9a94ff087a6cd3b",
     "33a42db63ccd18dbb46075dcec1f02f56dc48ac1af7e14b44a7cb68556fa205a",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ringmain::Error;
 use ringmain::backends::fault::Faults;
 use ringmain::shards::{Order, RowType, ShardOptions, ShardSource};
-use ringmain::{BackendKind, BackendOptions, Engine};
+use ringmain::{BackendKind, Engine};
 
 use crate::corpus::{Corpus, check_rows, write_shard};
 use crate::support::engines_for;
@@ -151,10 +151,9 @@ fn a_device_error_is_delivered_in_order_and_can_be_skipped() {
     let corpus = Corpus::new(&[600], WIDTH);
     for window_bytes in [0, 8 << 20] {
         let eio_range = Some(32 + ROW_BYTES * 350..32 + ROW_BYTES * 351);
-        let faults = Some(Arc::new(Faults { eio_range, ..Faults::default() }));
-        let options = BackendOptions { faults, ..BackendOptions::default() };
-        let kind = BackendKind::Pread;
-        let engine = Engine::builder().backend(kind).options(options).build().unwrap();
+        let faults = Arc::new(Faults { eio_range, ..Faults::default() });
+        let engine = Engine::builder().backend(BackendKind::Pread);
+        let engine = faults.below(|| engine.build().unwrap());
         let options = ShardOptions::new().batch_size(100).prefetch_window_bytes(window_bytes);
         let mut source = options.open_dir(&engine, corpus.path()).unwrap();
         let mut row_ids = Vec::new();
@@ -181,9 +180,8 @@ fn short_and_interrupted_reads_do_not_show() {
     for kind in BackendKind::ALL {
         let faults =
             Faults { seed: 3, short_permille: 300, interrupt_permille: 200, ..Faults::default() };
-        let options =
-            BackendOptions { faults: Some(Arc::new(faults)), ..BackendOptions::default() };
-        let engine = Engine::builder().backend(kind).options(options).build().and_then(|engine| {
+        let engine = Arc::new(faults).below(|| Engine::builder().backend(kind).build());
+        let engine = engine.and_then(|engine| {
             engine.backend().open(&corpus.paths[0])?;
             Ok(engine)
         });

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ringmain::Error;
 use ringmain::backends::fault::Faults;
 use ringmain::weights::{LoadOptions, Weights};
-use ringmain::{BackendKind, BackendOptions, Engine};
+use ringmain::{BackendKind, Engine};
 
 use crate::model::{Model, bytes_of, file};
 use crate::support::engines_for;
@@ -80,8 +80,7 @@ fn a_file_that_changes_after_it_was_opened_is_an_error() {
 
 fn faulty(kind: BackendKind, faults: Faults) -> (Option<Engine>, Arc<Faults>) {
     let faults = Arc::new(faults);
-    let options = BackendOptions { faults: Some(Arc::clone(&faults)), ..BackendOptions::default() };
-    (Engine::builder().backend(kind).options(options).build().ok(), faults)
+    (faults.below(|| Engine::builder().backend(kind).build().ok()), faults)
 }
 
 #[test]

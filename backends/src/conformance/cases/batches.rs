@@ -70,7 +70,7 @@ pub(in crate::conformance) fn several_files(rig: &Rig<'_>) {
         .collect();
     check_batch(&*backend, &same_place);
     check_batch(&*backend, &random_wants(&mut Dice::new(2), &handles, &files, 200, 9000));
-    // Two handles of one file are as good as one.
+    // Two handles of one file work like one.
     let again = open_all(&*backend, &files);
     let both: Vec<_> = (0..24)
         .map(|i| if i % 2 == 0 { &handles[i / 2] } else { &again[i / 2] })

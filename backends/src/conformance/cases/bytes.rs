@@ -134,7 +134,7 @@ pub(in crate::conformance) fn offsets_beyond_any_file(rig: &Rig<'_>) {
 }
 
 /// Linux moves at most 0x7fff_f000 bytes with one call (read(2)), and an `i32` has room for no
-/// more. Marks stand around that, and around 1, 2 and 4 GiB. The holes between them are read into
+/// more. There are marks around that, and around 1, 2 and 4 GiB. The holes between them are read into
 /// memory that is mapped again and again: this case was killed where 2 GiB of memory were left.
 #[cfg(all(unix, target_pointer_width = "64"))]
 pub(in crate::conformance) fn reads_over_2_gib(rig: &Rig<'_>) {

@@ -1,4 +1,4 @@
-//! The same bytes, whatever the page cache has of the files.
+//! The same bytes, whichever parts of the files are in the page cache.
 
 use std::fs::OpenOptions;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,21 +11,21 @@ use crate::{Access, Expectation, FileHandle, ReadBackend, sys};
 /// Long enough for `auto` to have several estimates of each.
 const FILE_BYTES: u64 = 5 << 20;
 
-/// What the page cache has of a file.
+/// Which parts of a file are in the page cache.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum CacheState {
     Cached,
     Dropped,
     HalfDropped,
 }
 
-impl State {
+impl CacheState {
     const ALL: [Self; 3] = [Self::Cached, Self::Dropped, Self::HalfDropped];
 
     /// Brings a file into the state. Only the bytes of reads are judged, so it does not matter if
     /// the kernel keeps or drops some pages of its own accord.
     fn impose(self, data: &DataFile) {
-        // Windows lets only those flush a file who may write it.
+        // Windows flushes a file only for a handle that may write it.
         let file = OpenOptions::new().read(true).write(true).open(data.path()).unwrap();
         file.sync_all().unwrap(); // Only clean pages can be dropped.
         match self {
@@ -67,21 +67,21 @@ pub(in crate::conformance) fn cached_dropped_and_half_dropped(rig: &Rig<'_>) {
     let mut dice = Dice::new(7);
     for round in 0..6 {
         for (at, data) in files.iter().enumerate() {
-            State::ALL[(round + at) % 3].impose(data);
+            CacheState::ALL[(round + at) % 3].impose(data);
         }
         check_reads(&*backend, &mut dice, &handles, &files);
     }
 }
 
 /// A batch goes several ways where a part of a file is cached. Whichever way the first failing read
-/// goes, it is the one that is named.
+/// goes, the error names it.
 pub(in crate::conformance) fn first_failure_among_cached_and_dropped(rig: &Rig<'_>) {
     let (backend, data) = (rig.backend(), rig.file("half", FILE_BYTES));
     let file = open(&*backend, &data);
     let inside = |at: u64| Want::new(&file, &data, at * 61_441 % (FILE_BYTES - 5000), 5000);
     let past_end = |at: u64| Want::new(&file, &data, FILE_BYTES - 100 + at, 5000);
     for failing in [&[7, 20][..], &[30], &[0, 1, 2], &[63]] {
-        State::HalfDropped.impose(&data);
+        CacheState::HalfDropped.impose(&data);
         let want = |at: u64| if failing.contains(&at) { past_end(at) } else { inside(at) };
         let wants: Vec<_> = (0..64).map(want).collect();
         let first = usize::try_from(failing[0]).unwrap();
@@ -107,7 +107,7 @@ pub(in crate::conformance) fn expected_in_every_way(rig: &Rig<'_>) {
     for access in [Access::Random, Access::Sequential, Access::AsItComes] {
         for reread_bytes in [Some(2 * FILE_BYTES), Some(u64::MAX), None] {
             backend.expect(&every, &Expectation { access, reread_bytes }).unwrap();
-            State::Dropped.impose(&files[0]);
+            CacheState::Dropped.impose(&files[0]);
             check_reads(&*backend, &mut dice, &handles, &files);
         }
     }
@@ -123,7 +123,7 @@ pub(in crate::conformance) fn dropped_while_being_read(rig: &Rig<'_>) {
                 if is_over.load(Ordering::Relaxed) {
                     break;
                 }
-                State::ALL[round % 3].impose(&files[round % 2]);
+                CacheState::ALL[round % 3].impose(&files[round % 2]);
             }
         });
         let readers = [1, 2].map(|seed| {

@@ -1,4 +1,4 @@
-//! Files that grow, shrink, or make place for others while they are open.
+//! Files that grow, shrink or are replaced while they are open.
 
 use crate::conformance::arena::{Want, check_batch, try_batch};
 use crate::conformance::rig::{Rig, assert_past_end, open};
@@ -72,7 +72,7 @@ mod unix {
         other
     }
 
-    /// The bytes that were there when the handle was opened, or an error that names the place.
+    /// The bytes that the file had when the handle was opened, or an error that names the place.
     #[track_caller]
     fn check_old_bytes_or_error(backend: &dyn ReadBackend, file: &FileHandle, data: &DataFile) {
         for (offset, len) in [(0, 1000), (4321, 999)] {
@@ -177,7 +177,7 @@ mod unix {
                 evict(&*backend, &evictor);
                 check_batch(&*backend, &[Want::new(&file, &data, 0, 10_000)]);
                 assert_eq!(backend.len(&file).unwrap(), 10_000);
-                assert!(file.stamp().unwrap().is_same_file);
+                backend.version(&file).unwrap();
             };
             process::fork(|| check(&other_dir)).join();
             check(&other_dir);
@@ -215,7 +215,7 @@ mod unix {
         }
         let left = usize::try_from(new_len).unwrap();
         check_batch(backend, &[Want::new(&file, &data, 0, left)]);
-        // What was cut off comes back as it is written.
+        // The part that was cut off comes back with the bytes that are written.
         let grown = data.grown_to(50_000);
         check_batch(backend, &[Want::new(&file, &grown, 0, 50_000)]);
     }
@@ -316,13 +316,14 @@ mod unix {
                     scope.spawn(move || read_what_comes(&**backend, file, path, seed))
                 });
                 let outcomes = readers.map(|reader| reader.join());
-                // First the end, then the judgement: a panic here would wait for ever.
+                // The readers must end before the assertion: a panic here would wait for them
+                // forever.
                 stop.store(true, Ordering::Relaxed);
                 for outcome in outcomes {
                     outcome.expect("a reader");
                 }
             });
-            // A last look, now that it stands still.
+            // A last check, now that the file no longer changes.
             let data = data.truncated_to(0).grown_to(LEN);
             check_batch(&*backend, &[Want::new(&file, &data, 0, 300_000)]);
         });
@@ -337,7 +338,7 @@ mod unix {
             assert_eq!((error.path(), error.offset()), (Some(path), Some(offset)), "{error}");
             match error {
                 Error::PastEnd { .. } => {}
-                // By the time somebody looked, it had grown again.
+                // It had grown again when the backend asked for its length.
                 Error::Read { source, .. } if source.kind() == ErrorKind::UnexpectedEof => {}
                 error => panic!("{error}"),
             }

@@ -152,8 +152,8 @@ pub(in crate::conformance) fn dropping_gives_everything_back(rig: &Rig<'_>) {
     });
 }
 
-/// Waits until there are no more than so many. What a thread holds goes when it ends, and a thread that
-/// was joined is listed for another moment.
+/// Waits until there are no more than this many. A thread gives up its descriptors when it ends,
+/// and a thread that was joined is listed for another moment.
 #[track_caller]
 fn assert_settles_at(most: usize, count: impl Fn() -> usize, what: &str) {
     let started = Instant::now();

@@ -1,4 +1,4 @@
-//! Bad luck below the backend: what is retried shows nowhere, what cannot be is told.
+//! Faults below the backend: those that can be retried do not show, the others are reported.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,8 +12,7 @@ use crate::{BackendOptions, Error, Read, ReadBackend, ReadBackendExt};
 
 fn backend_with(rig: &Rig<'_>, faults: Faults) -> (Arc<dyn ReadBackend>, Arc<Faults>) {
     let faults = Arc::new(faults);
-    let options = BackendOptions { faults: Some(Arc::clone(&faults)), ..BackendOptions::default() };
-    (rig.backend_with(&options), faults)
+    (faults.below(|| rig.backend()), faults)
 }
 
 /// Reads of all kinds, all of which must succeed although faults struck.
@@ -54,7 +53,7 @@ pub(in crate::conformance) fn interruptions_change_nothing(rig: &Rig<'_>) {
     check_nothing_shows(rig, both);
 }
 
-/// In a child, because who retries for ever cannot be stopped otherwise.
+/// In a child, because a backend that retries forever cannot be stopped otherwise.
 pub(in crate::conformance) fn endless_interruption_ends(rig: &Rig<'_>) {
     rig.in_child(|rig| {
         let faults = Faults { interrupt_permille: 1000, ..Faults::default() };
@@ -102,13 +101,13 @@ pub(in crate::conformance) fn device_error_surfaces(rig: &Rig<'_>) {
         let long = Want { offset: 4096, len: 3 << 20, ..bad };
         let error = try_batch(&*backend, &[far(7), long]).unwrap_err();
         assert_device_error(&error, &data, &long, 1);
-        // The rest of the file is as good as before.
+        // The rest of the file can still be read.
         check_batch(&*backend, &[far(0), far(1), far(3), far(5), far(7)]);
     }
     assert!(faults.injected.load(Ordering::Relaxed) >= 9);
 }
 
-/// A range that is read with the blocks around it: the error spoke of the blocks.
+/// A range that is read with the blocks around it: the error named the blocks.
 pub(in crate::conformance) fn placed_reads_name_the_range_that_failed(rig: &Rig<'_>) {
     let (backend, data) = (backend_with(rig, bad_block()).0, rig.file("data", 4 << 20));
     let file = open(&*backend, &data);
@@ -139,12 +138,12 @@ pub(in crate::conformance) fn first_device_error_is_named(rig: &Rig<'_>) {
     // Whatever is read first, and whether or not others are in flight then.
     for in_flight_max in [1, 8] {
         let faults = Faults { eio_range: Some(BAD..u64::MAX), ..Faults::default() };
-        let backend = rig.backend_with(&BackendOptions {
-            faults: Some(Arc::new(faults)),
+        let options = BackendOptions {
             depth_max: in_flight_max,
             threads_max: in_flight_max,
             ..BackendOptions::default()
-        });
+        };
+        let backend = Arc::new(faults).below(|| rig.backend_with(&options));
         let file = open(&*backend, &data);
         let at = |offset: u64| Want::new(&file, &data, offset, 3000);
         let (good, bad, worse) = (at(100_000), at(BAD + 900_000), at(BAD + 100_000));
@@ -161,7 +160,7 @@ pub(in crate::conformance) fn first_device_error_is_named(rig: &Rig<'_>) {
     }
 }
 
-/// After an error the caller has the memory back: nobody writes to it any more. The bad block is
+/// After an error the caller has the memory back: nothing writes to it any more. The bad block is
 /// the first, in the middle and the last that a backend meets, while others are under way.
 pub(in crate::conformance) fn nothing_in_flight_after_an_error(rig: &Rig<'_>) {
     let data = rig.file("data", 6 << 20);
@@ -173,12 +172,8 @@ pub(in crate::conformance) fn nothing_in_flight_after_an_error(rig: &Rig<'_>) {
                 delay: Duration::from_millis(delay_ms),
                 ..Faults::default()
             };
-            let options = BackendOptions {
-                depth_max: 8,
-                faults: Some(Arc::new(faults)),
-                ..BackendOptions::default()
-            };
-            let backend = rig.backend_with(&options);
+            let options = BackendOptions { depth_max: 8, ..BackendOptions::default() };
+            let backend = Arc::new(faults).below(|| rig.backend_with(&options));
             check_nothing_in_flight(&*backend, &data, bad, read_len);
         }
     }

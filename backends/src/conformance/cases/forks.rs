@@ -1,4 +1,4 @@
-//! A forked child and its parent go on with what they had.
+//! A forked child and its parent go on reading.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -108,7 +108,7 @@ pub(in crate::conformance) fn fork_while_threads_read(rig: &Rig<'_>) {
                 }
             };
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(forks));
-            // First the end, then the judgement: a panic here would wait for ever.
+            // The readers must end before the assertion: a panic here would wait for them forever.
             stop.store(true, Ordering::Relaxed);
             outcome.unwrap();
         });

@@ -34,7 +34,7 @@ pub(in crate::conformance) fn zero_copy(rig: &Rig<'_>) {
         assert!(mapped.copy_to(&mut copy));
         assert!(copy == data.bytes(*start, copy.len()), "{} bytes at {start}", copy.len());
         assert!(!mapped.copy_to(&mut vec![0; copy.len() + 1]), "another length was taken");
-        // SAFETY: nobody writes to the file any more.
+        // SAFETY: nothing writes to the file any more.
         assert!(mapped.as_slice(unsafe { Unchanging::promise() }) == copy);
     }
 }
@@ -52,7 +52,7 @@ pub(in crate::conformance) fn truncated_under_a_mapped_range(rig: &Rig<'_>) {
         assert!(!mapped.copy_to(&mut vec![0; 50_001]), "the end is gone");
         let mut last = [0; 1];
         assert!(!mapped.copy_blocks::<1>(|_, byte| last = *byte), "the end is gone");
-        // The damage is that mapping's: the backend reads what there is.
+        // Only that mapping is damaged: the backend still reads the rest of the file.
         let data = data.truncated_to(0).grown_to(20_000);
         let fresh = backend.map(&file, 0..20_000).unwrap().unwrap();
         let mut copy = vec![0; 20_000];

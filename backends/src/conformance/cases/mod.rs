@@ -1,5 +1,4 @@
-//! The cases, by what they are about. Which of them exist is said in one place: the list in the
-//! module above.
+//! The cases, by subject. The list in the module above names all of them.
 
 pub(super) mod batches;
 pub(super) mod bounds;

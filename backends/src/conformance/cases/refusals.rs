@@ -1,4 +1,5 @@
-//! What cannot be read says so, with its name.
+//! Paths that cannot be read, and handles of other backends, are refused with an error that names
+//! them.
 
 use std::path::Path;
 

@@ -99,7 +99,7 @@ fn all_of_a_range_is_read_ahead() {
     let cached = || sys::cached_pages(&file, 0..len as u64).unwrap();
     let map = FileMap::open(&path, promise()).unwrap();
     let bytes_read_by = |prefetch: &dyn Fn()| {
-        // What is on its way into the cache cannot be dropped yet.
+        // Pages on their way into the cache cannot be dropped yet.
         let since = std::time::Instant::now();
         while cached() > 0 {
             assert!(since.elapsed().as_secs() < 30, "{} pages stay", cached());
@@ -107,7 +107,7 @@ fn all_of_a_range_is_read_ahead() {
         }
         let before = device_bytes();
         prefetch();
-        // Pages stand in the cache as soon as their read has begun, but need not stay there.
+        // Pages are in the cache as soon as their read has begun, but need not stay there.
         (device_bytes() - before).max(cached() << 12)
     };
     let by_one_request = || {

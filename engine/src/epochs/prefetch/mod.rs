@@ -6,13 +6,14 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use std::path::Path;
+
+use ringmain_backends::HomeProcess;
 
 use crate::memory::Need;
 use crate::{Error, Result};
@@ -97,7 +98,7 @@ struct ReaderThread<S: Schedule> {
     shared: Arc<SharedQueue<S>>,
     thread: JoinHandle<()>,
     /// After a fork the child has this struct, but not the thread.
-    process_id: u32,
+    home: HomeProcess,
 }
 
 struct SharedQueue<S: Schedule> {
@@ -203,7 +204,7 @@ impl<S: Schedule> Prefetcher<S> {
             .name("ringmain-reader".into())
             .spawn(move || run(&theirs, schedule, limits));
         let Ok(thread) = thread else { return false };
-        self.reader = Some(ReaderThread { shared, thread, process_id: process::id() });
+        self.reader = Some(ReaderThread { shared, thread, home: HomeProcess::current() });
         true
     }
 
@@ -257,7 +258,7 @@ impl<S: Schedule> Drop for Prefetcher<S> {
 
 impl<S: Schedule> ReaderThread<S> {
     fn is_inherited(&self) -> bool {
-        self.process_id != process::id()
+        !self.home.is_current()
     }
 
     /// Returns `true` if the consumer's wait for buffers has timed out; if not, the wait restarts.

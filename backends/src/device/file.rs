@@ -1,0 +1,80 @@
+//! A file that is read past the page cache, or as a cache policy says.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::plan::Limits;
+use crate::buffer::PAGE_BYTES;
+use crate::handle_cache::{Cached, open_plain};
+use crate::{Alignment, BackendKind, CachePolicy, Error, Result, sys};
+
+/// An open file and what its reads must be aligned to.
+#[derive(Debug)]
+pub(crate) struct DeviceFile {
+    pub(super) file: File,
+    pub(super) alignment: Alignment,
+}
+
+impl Cached for DeviceFile {
+    fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn alignment(&self) -> Alignment {
+        self.alignment
+    }
+}
+
+impl DeviceFile {
+    /// Opens a file for reads under the policy.
+    pub(crate) fn open(
+        kind: BackendKind,
+        policy: CachePolicy,
+        limits: Limits,
+        path: &Path,
+    ) -> Result<Self> {
+        let unsupported = |reason: String, way_out: &str| Error::FileUnsupported {
+            backend: kind,
+            path: path.into(),
+            reason,
+            way_out: way_out.into(),
+        };
+        match policy {
+            CachePolicy::Buffered => {
+                Ok(DeviceFile { file: open_plain(kind, path)?, alignment: Alignment::NONE })
+            }
+            CachePolicy::Uncached => {
+                let file = open_plain(kind, path)?;
+                sys::supports_uncached(&file).map_err(|error| {
+                    let reason = format!("RWF_DONTCACHE is refused ({error})");
+                    unsupported(reason, "choose another cache policy")
+                })?;
+                Ok(DeviceFile { file, alignment: Alignment::NONE })
+            }
+            CachePolicy::Direct => {
+                let file = sys::open_direct(path).map_err(|source| {
+                    if sys::errno_name(&source) == Some("EINVAL") {
+                        let reason = "its filesystem refuses O_DIRECT".to_owned();
+                        return unsupported(reason, "");
+                    }
+                    Error::Open { backend: kind, path: path.into(), source }
+                })?;
+                let alignment = sys::direct_alignment(&file);
+                // An alignment to the system's page is always met, even if pages are larger than 4096
+                // bytes, because each buffer is its own mapping.
+                let is_page = alignment.memory == limits.page_bytes;
+                let asked = alignment.offset.max(if is_page { 1 } else { alignment.memory });
+                let asked_max = limits.bounce_bytes.min(PAGE_BYTES);
+                if asked > asked_max {
+                    let reason = format!(
+                        "O_DIRECT needs reads aligned to {asked} bytes here, and this backend can align \
+                         to {asked_max} at most"
+                    );
+                    let way_out = "raise the pool or `chunk_bytes` if they are below 4096 bytes";
+                    return Err(unsupported(reason, way_out));
+                }
+                Ok(DeviceFile { file, alignment })
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The backend that copies out of mappings.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use super::KIND;
+use super::guarded::{Copied, GuardedMapping};
+use super::mapping::Mapping;
+use super::range::MappedRange;
+use crate::fault::Injection;
+use crate::file::HandleOwner;
+use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
+use crate::page_cache::{AccessHint, file_len, window};
+use crate::retry::{Shortfall, read_fully};
+use crate::sys::{self, PerProcess};
+use crate::{
+    Access, BackendKind, BackendOptions, BackendStats, Capabilities, Error, Expectation,
+    FileHandle, PageSize, Read, ReadBackend, Residency, Result,
+};
+
+/// A read is copied in parts of this size where its pages are released.
+const RELEASE_STEP_BYTES: usize = 8 << 20;
+
+/// Copies out of read-only mappings, and zero-copy ranges.
+///
+/// The fastest way to read what is in the page cache, and a slow one to read what is not: a cold
+/// page costs a fault, one after the other. Resident memory grows with the bytes touched unless
+/// [`Residency::Release`] is chosen.
+#[derive(Debug)]
+pub(crate) struct MmapBackend {
+    residency: Residency,
+    cache: PerProcess<HandleCache<MappedFile>>,
+    faults: Injection,
+}
+
+/// A file and its mappings, as long as the file was when it was mapped.
+struct MappedFile {
+    file: File,
+    /// The mapping that reads copy from.
+    copies: Arc<GuardedMapping>,
+    /// The mapping that slices point into, once a range was asked for.
+    slices: OnceLock<Arc<Mapping>>,
+    page_size: PageSize,
+    hint: AccessHint,
+    /// The last batch had to wait for the device.
+    is_cold: AtomicBool,
+}
+
+impl MappedFile {
+    fn slices(&self) -> io::Result<Arc<Mapping>> {
+        if let Some(slices) = self.slices.get() {
+            return Ok(Arc::clone(slices));
+        }
+        let len = self.copies.len() as u64;
+        let made = Arc::new(Mapping::of_len(&self.file, len, self.page_size)?);
+        Ok(Arc::clone(self.slices.get_or_init(|| made)))
+    }
+}
+
+impl MappedFile {
+    fn expect_batch(&self) {
+        self.hint.expect_batch(|access| self.copies.advise(access));
+    }
+
+    fn expect_single(&self, read: &Read<'_>) {
+        let end = read.end().unwrap_or(u64::MAX);
+        self.hint.expect_single(read.offset(), end, |access| self.copies.advise(access));
+    }
+
+    /// Has the kernel begin to read all of these ranges.
+    fn ask_for(&self, reads: &[Read<'_>]) {
+        let clamp = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.copies.len());
+        for read in reads {
+            self.copies.prefetch(clamp(read.offset())..clamp(read.end().unwrap_or(0)));
+        }
+    }
+}
+
+impl Cached for MappedFile {
+    fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl MmapBackend {
+    /// Nothing is mapped until a file is opened.
+    pub(crate) fn new(options: &BackendOptions) -> Result<Self> {
+        options.validate()?;
+        let (owner, open_max) = (HandleOwner::unique(), options.open_files_max);
+        let (access, page_size) = (options.access, options.page_size);
+        let cache = PerProcess::new(move |inherited: Option<&HandleCache<MappedFile>>| {
+            inherited.inspect(|cache| cache.clear());
+            HandleCache::new(owner, KIND, open_max, move |path| {
+                open_mapped(path, access, page_size)
+            })
+        });
+        Ok(Self { residency: options.residency, cache, faults: Injection::current() })
+    }
+
+    /// The counters of the cache of mappings.
+    fn handle_cache_stats(&self) -> HandleCacheStats {
+        self.cache.get().stats()
+    }
+
+    /// The file with a sound mapping that reaches to `end`, or as far as the file does.
+    fn acquire(&self, file: &FileHandle, end: u64) -> Result<Pinned<'_, MappedFile>> {
+        let cache = self.cache.get();
+        let pin = cache.acquire(file)?;
+        let covers = pin.copies.len() as u64 >= end;
+        let damaged = pin.copies.is_damaged();
+        let grown = || sys::file_len(&pin.file).is_ok_and(|len| len > pin.copies.len() as u64);
+        if !damaged && (covers || !grown()) {
+            return Ok(pin);
+        }
+        cache.renew(file, pin)
+    }
+
+    /// One read, by copy if the mapping serves and by `pread` if not.
+    fn read_one(&self, mapped: &MappedFile, read: &mut Read<'_>) -> Result<(), Shortfall> {
+        let offset = read.offset();
+        if self.faults.is_eio(offset, read.len()) {
+            return Err(sys::eio().into());
+        }
+        let start = usize::try_from(offset);
+        let copied = start.map_or(Copied::No, |start| self.copy(&mapped.copies, start, read.dst()));
+        let Some(end) = read.end() else {
+            return Err(Shortfall::PastEnd(sys::file_len(&mapped.file)?));
+        };
+        match copied {
+            Copied::Surely => Ok(()),
+            Copied::UnlessTruncated if has_byte(&mapped.file, end - 1) => Ok(()),
+            _ => read_fully(&mapped.file, read.dst(), offset, sys::read_at),
+        }
+    }
+
+    /// Copies part by part if pages are released: a tensor of gigabytes must not be resident a
+    /// second time, as a file.
+    fn copy(&self, mapping: &GuardedMapping, start: usize, dst: &mut [u8]) -> Copied {
+        if self.residency == Residency::Keep || dst.is_empty() {
+            return mapping.copy(start, dst);
+        }
+        let mut outcome = Copied::Surely;
+        for (at, part) in dst.chunks_mut(RELEASE_STEP_BYTES).enumerate() {
+            let start = start.saturating_add(at * RELEASE_STEP_BYTES);
+            let copied = mapping.copy(start, part);
+            mapping.release(start..start.saturating_add(part.len()));
+            match copied {
+                Copied::Surely => {}
+                Copied::UnlessTruncated => outcome = copied,
+                Copied::No => return copied,
+            }
+        }
+        outcome
+    }
+
+    fn read_run(&self, run: &mut [Read<'_>], first: usize) -> Result<()> {
+        let end = run.iter().filter_map(Read::end).max().unwrap_or(0);
+        let acquired = self.acquire(run[0].file(), end);
+        let pin = acquired.map_err(|error| for_read(error, &run[0], first))?;
+        match run {
+            [read] => {
+                pin.expect_single(read);
+                self.read_named(&pin, read, first)
+            }
+            run => self.read_scattered(&pin, run, first),
+        }
+    }
+
+    /// Reads ranges of one file. If the first copy had to wait for the device, the kernel is asked
+    /// for all the others before they are copied, so that they are in flight together. Asking the
+    /// kernel whether a page is in memory costs more than the copy of a warm one, so the time that
+    /// a copy takes is the answer.
+    fn read_scattered(
+        &self,
+        mapped: &MappedFile,
+        run: &mut [Read<'_>],
+        first: usize,
+    ) -> Result<()> {
+        mapped.expect_batch();
+        let (mut at, mut rest) = (first, run);
+        while !rest.is_empty() {
+            let (together, behind) = rest.split_at_mut(window::reads_together(rest));
+            if together.len() < window::TIMED_READS_MIN {
+                self.read_each(mapped, together, at)?;
+            } else {
+                let was_cold = mapped.is_cold.load(Ordering::Relaxed);
+                if was_cold {
+                    mapped.ask_for(together);
+                }
+                let (leader, others) = together.split_at_mut(1);
+                let started = Instant::now();
+                self.read_each(mapped, leader, at)?;
+                let is_cold = window::has_waited(started, leader[0].len());
+                if is_cold && !was_cold {
+                    mapped.ask_for(others);
+                }
+                if is_cold != was_cold {
+                    mapped.is_cold.store(is_cold, Ordering::Relaxed);
+                }
+                self.read_each(mapped, others, at + 1)?;
+            }
+            at += together.len();
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    fn read_each(&self, mapped: &MappedFile, reads: &mut [Read<'_>], first: usize) -> Result<()> {
+        let mut reads = reads.iter_mut().enumerate().filter(|(_, read)| !read.is_empty());
+        reads.try_for_each(|(at, read)| self.read_named(mapped, read, first + at))
+    }
+
+    /// One read, whose error names it.
+    fn read_named(&self, mapped: &MappedFile, read: &mut Read<'_>, index: usize) -> Result<()> {
+        self.read_one(mapped, read).map_err(|shortfall| match shortfall {
+            Shortfall::PastEnd(file_len) => read.past_end(KIND, index, file_len),
+            Shortfall::Io(source) => read.error(KIND, index, source),
+        })
+    }
+}
+
+/// Whether the file has a byte there. It reads the byte instead of asking for the length:
+/// filesystems that zero a page before they shorten the file make a read wait until both are done.
+fn has_byte(file: &File, offset: u64) -> bool {
+    matches!(sys::read_at(file, &mut [0], offset), Ok(1))
+}
+
+fn open_mapped(path: &Path, access: Access, page_size: PageSize) -> Result<MappedFile> {
+    let file = open_plain(KIND, path)?;
+    let copies = GuardedMapping::of(&file, page_size).map_err(|source| not_mapped(path, source))?;
+    let hint = AccessHint::new(access, |access| copies.advise(access));
+    let (copies, slices) = (Arc::new(copies), OnceLock::new());
+    let is_cold = AtomicBool::new(false);
+    Ok(MappedFile { file, copies, slices, page_size, hint, is_cold })
+}
+
+fn not_mapped(path: &Path, source: io::Error) -> Error {
+    Error::Open { backend: KIND, path: path.into(), source }
+}
+
+impl ReadBackend for MmapBackend {
+    fn kind(&self) -> BackendKind {
+        KIND
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { zero_copy: true, ..Capabilities::new(KIND) }
+    }
+
+    fn open(&self, path: &Path) -> Result<FileHandle> {
+        self.cache.get().open(path)
+    }
+
+    fn len(&self, file: &FileHandle) -> Result<u64> {
+        file_len(self.cache.get(), KIND, file)
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let mut first = 0;
+        for run in reads.chunk_by_mut(|a, b| a.file().address() == b.file().address()) {
+            if run.iter().any(|read| !read.is_empty()) {
+                self.read_run(run, first)?;
+            }
+            first += run.len();
+        }
+        Ok(())
+    }
+
+    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+        let pin = self.acquire(file, range.end)?;
+        let len = pin.copies.len();
+        let clamp = |at: u64| usize::try_from(at).unwrap_or(len).min(len);
+        pin.copies.prefetch(clamp(range.start)..clamp(range.end));
+        Ok(())
+    }
+
+    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+        let pin = self.acquire(file, 0)?;
+        let clamp = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        let range = clamp(range.start)..clamp(range.end);
+        if let Some(slices) = pin.slices.get() {
+            slices.release(range.clone());
+        }
+        pin.copies.release(range);
+        Ok(())
+    }
+
+    fn stats(&self) -> BackendStats {
+        BackendStats { handles: self.handle_cache_stats(), ..BackendStats::default() }
+    }
+
+    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
+        for file in files {
+            if let Some(open) = self.cache.get().find_open(file) {
+                open.hint.set(expectation.access, |access| open.copies.advise(access));
+            }
+        }
+        Ok(())
+    }
+
+    fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {
+        let pin = self.acquire(file, range.end)?;
+        let bounds = (usize::try_from(range.start), usize::try_from(range.end));
+        let (Ok(start), Ok(end)) = bounds else {
+            return Err(past_end(file, range, &pin));
+        };
+        if start > end || end > pin.copies.len() {
+            return Err(past_end(file, range, &pin));
+        }
+        let slices = pin.slices().map_err(|source| not_mapped(file.path(), source))?;
+        let (copies, residency) = (Arc::clone(&pin.copies), self.residency);
+        Ok(Some(MappedRange { copies, slices, range: start..end, residency }))
+    }
+}
+
+fn past_end(file: &FileHandle, range: Range<u64>, mapped: &MappedFile) -> Error {
+    Error::PastEnd {
+        backend: KIND,
+        path: file.path().to_owned(),
+        offset: range.start,
+        len: usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX),
+        index: 0,
+        file_len: mapped.copies.len() as u64,
+    }
+}

@@ -1,0 +1,304 @@
+//! Backends that read with positional calls: `pread` and `uncached`.
+//!
+//! A batch is read in two sweeps. The first asks for every range without waiting: cached parts are
+//! copied, and the kernel begins to read the rest, all of it at once. The second waits for the
+//! missing parts. A warm batch is served by the first sweep alone, one call for each read, as if
+//! there were no second.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Instant;
+
+use super::buffered_file::BufferedFile;
+use super::window;
+use crate::fault::Injection;
+use crate::file::HandleOwner;
+use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
+use crate::retry::{Shortfall, read_fully};
+use crate::sys::{self, PerProcess};
+use crate::{
+    BackendKind, BackendOptions, BackendStats, Capabilities, Error, Expectation, FileHandle, Read,
+    ReadBackend, Result,
+};
+
+type ReadAt = fn(&File, &mut [u8], u64) -> io::Result<usize>;
+
+/// The two calls of a backend.
+#[derive(Clone, Copy, Debug)]
+struct ReadCalls {
+    /// Waits for the device.
+    read: ReadAt,
+    /// Copies what the page cache has, and lets the kernel begin to read the rest.
+    read_at_once: ReadAt,
+}
+
+/// Positional reads through a cache of open files.
+///
+/// As `pread` it runs on every platform and goes through the page cache. As `uncached` (Linux
+/// 6.14 and later) it does too, but the pages leave the cache with the read.
+#[derive(Debug)]
+pub(crate) struct PositionalBackend {
+    kind: BackendKind,
+    calls: ReadCalls,
+    cache: PerProcess<HandleCache<BufferedFile>>,
+    faults: Injection,
+}
+
+impl PositionalBackend {
+    /// `pread`.
+    pub(crate) fn pread(options: &BackendOptions) -> Result<Self> {
+        Self::beside(options, HandleOwner::unique())
+    }
+
+    /// `pread` beside another backend of the same owner: it reads the files of both.
+    pub(crate) fn beside(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
+        let calls = ReadCalls { read: sys::read_at, read_at_once: sys::read_cached_now };
+        Self::new(BackendKind::Pread, options, calls, open_plain, owner)
+    }
+
+    /// `preadv2` with `RWF_DONTCACHE`. Whether the filesystem has it shows when a file is opened.
+    pub(crate) fn uncached(options: &BackendOptions) -> Result<Self> {
+        let calls = ReadCalls { read: sys::read_uncached, read_at_once: sys::read_uncached_now };
+        Self::new(BackendKind::Uncached, options, calls, open_uncached, HandleOwner::unique())
+    }
+
+    fn new(
+        kind: BackendKind,
+        options: &BackendOptions,
+        calls: ReadCalls,
+        open: fn(BackendKind, &Path) -> Result<File>,
+        owner: HandleOwner,
+    ) -> Result<Self> {
+        options.validate()?;
+        let (open_max, access) = (options.open_files_max, options.access);
+        let cache = PerProcess::new(move |inherited: Option<&HandleCache<BufferedFile>>| {
+            inherited.inspect(|cache| cache.clear());
+            let open = move |path: &Path| Ok(BufferedFile::new(open(kind, path)?, access));
+            HandleCache::new(owner, kind, open_max, open).beside()
+        });
+        Ok(Self { kind, calls, cache, faults: Injection::current() })
+    }
+
+    /// The counters of the cache of open files.
+    pub(crate) fn handle_cache_stats(&self) -> HandleCacheStats {
+        self.cache.get().stats()
+    }
+
+    /// Copies the part of the read that the page cache has. It never waits, neither for the device
+    /// nor for a file. Returns false if that is not all of the read; then the kernel has begun to
+    /// read the rest. Returns `None` if it cannot tell.
+    pub(crate) fn read_at_once(&self, read: &mut Read<'_>) -> Option<bool> {
+        let file = self.cache.get().try_acquire(read.file()).ok()??;
+        file.expect_batch();
+        read.end()?;
+        let (offset, len) = (read.offset(), read.len());
+        let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
+        let copied = file.read_at_once(read.dst(), offset, &mut read_at_once)?;
+        Some(copied == len)
+    }
+
+    /// Reads a part of a stream: the kernel is to read ahead of it.
+    pub(crate) fn read_stream(&self, read: &mut Read<'_>) -> Result<()> {
+        let acquired = self.cache.get().acquire(read.file());
+        let pin = acquired.map_err(|error| for_read(error, read, 0))?;
+        pin.expect_stream();
+        self.read_rest(&pin, read, 0, 0)
+    }
+
+    /// Reads a batch, and calls `tell` for every read with whether the page cache had all of it;
+    /// not for a read that is a batch of its own.
+    pub(crate) fn read_batch_and_tell(
+        &self,
+        reads: &mut [Read<'_>],
+        mut tell: impl FnMut(&Read<'_>, bool),
+    ) -> Result<()> {
+        let (mut first, mut rest) = (0, reads);
+        while !rest.is_empty() {
+            let len = window::reads_together(rest);
+            let (together, behind) = rest.split_at_mut(len);
+            match together {
+                [read] if read.is_empty() => {}
+                [read] => self.read_single(read, first)?,
+                together => self.read_window(together, first, &mut tell)?,
+            }
+            (first, rest) = (first + len, behind);
+        }
+        Ok(())
+    }
+
+    /// Reads what a read lacks beyond its first `done` bytes, waiting for the device.
+    fn read_rest(
+        &self,
+        file: &BufferedFile,
+        read: &mut Read<'_>,
+        done: usize,
+        index: usize,
+    ) -> Result<()> {
+        let (file, offset) = (file.file(), read.offset());
+        let outcome = if read.end().is_none() {
+            Err(sys::file_len(file).map_or_else(Shortfall::Io, Shortfall::PastEnd))
+        } else {
+            let read_at = self.faults.wrap(1, self.calls.read);
+            read_fully(file, &mut read.dst()[done..], offset + done as u64, read_at)
+        };
+        outcome.map_err(|shortfall| match shortfall {
+            Shortfall::PastEnd(file_len) => read.past_end(self.kind, index, file_len),
+            Shortfall::Io(source) => read.error(self.kind, index, source),
+        })
+    }
+
+    fn read_single(&self, read: &mut Read<'_>, index: usize) -> Result<()> {
+        let acquired = self.cache.get().acquire(read.file());
+        let pin = acquired.map_err(|error| for_read(error, read, index))?;
+        pin.expect_single(read.offset(), read.end().unwrap_or(u64::MAX));
+        self.read_rest(&pin, read, 0, index)
+    }
+
+    /// Reads a part of a batch whose device reads may all be in flight together. `first` is the
+    /// index of its first read in the batch.
+    fn read_window(
+        &self,
+        together: &mut [Read<'_>],
+        first: usize,
+        tell: &mut impl FnMut(&Read<'_>, bool),
+    ) -> Result<()> {
+        let mut done = [0; window::WINDOW_READS_MAX];
+        let mut files = LastFile { cache: self.cache.get(), last: None };
+        let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
+        for (read, done) in together.iter_mut().zip(&mut done) {
+            if read.is_empty() || read.end().is_none() {
+                continue;
+            }
+            // A file that cannot be opened is reported by the second sweep, in the order of the
+            // batch.
+            let Ok(file) = files.pin(read) else { continue };
+            file.expect_batch();
+            let offset = read.offset();
+            if let Some(copied) = file.read_at_once(read.dst(), offset, &mut read_at_once) {
+                *done = copied;
+                tell(read, copied == read.len());
+            }
+        }
+        let mut is_asked_for = together.len() < window::TIMED_READS_MIN;
+        for at in 0..together.len() {
+            let (read, done, index) = (&mut together[at], done[at], first + at);
+            if done == read.len() {
+                continue;
+            }
+            let file = files.pin(read).map_err(|error| for_read(error, read, index))?;
+            let started = (!is_asked_for && !file.answers_at_once()).then(Instant::now);
+            self.read_rest(file, read, done, index)?;
+            if started.is_some_and(|started| window::has_waited(started, read.len())) {
+                files.ask_for(&together[at + 1..]);
+                is_asked_for = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The file of the read before, kept for the next one: batches often stay with a file.
+struct LastFile<'a> {
+    cache: &'a HandleCache<BufferedFile>,
+    last: Option<(usize, Pinned<'a, BufferedFile>)>,
+}
+
+impl LastFile<'_> {
+    /// Asks the system to begin to read all of these. Where every read waits, this puts the rest of
+    /// a cold batch in flight together.
+    fn ask_for(&mut self, reads: &[Read<'_>]) {
+        for read in reads {
+            if let (Some(end), Ok(file)) = (read.end(), self.pin(read)) {
+                let _hint = sys::prefetch_cached(file.file(), read.offset()..end);
+            }
+        }
+    }
+
+    fn pin(&mut self, read: &Read<'_>) -> Result<&BufferedFile> {
+        let address = read.file().address();
+        if self.last.as_ref().is_none_or(|(last, _)| *last != address) {
+            self.last = None; // Never wait for a slot while holding one.
+            self.last = Some((address, self.cache.acquire(read.file())?));
+        }
+        match &self.last {
+            Some((_, pin)) => Ok(pin),
+            None => unreachable!("filled above"),
+        }
+    }
+}
+
+fn open_uncached(backend: BackendKind, path: &Path) -> Result<File> {
+    let file = open_plain(backend, path)?;
+    sys::supports_uncached(&file).map_err(|error| Error::FileUnsupported {
+        backend,
+        path: path.into(),
+        reason: format!("RWF_DONTCACHE is refused ({error})"),
+        way_out: "use Linux 6.14 or later, and ext4 or XFS".into(),
+    })?;
+    Ok(file)
+}
+
+impl ReadBackend for PositionalBackend {
+    fn kind(&self) -> BackendKind {
+        self.kind
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let uncached = self.kind == BackendKind::Uncached;
+        let features = if uncached { vec!["RWF_DONTCACHE".to_owned()] } else { Vec::new() };
+        Capabilities { bypasses_page_cache: uncached, features, ..Capabilities::new(self.kind) }
+    }
+
+    fn open(&self, path: &Path) -> Result<FileHandle> {
+        self.cache.get().open(path)
+    }
+
+    fn len(&self, file: &FileHandle) -> Result<u64> {
+        file_len(self.cache.get(), self.kind, file)
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        self.read_batch_and_tell(reads, |_, _| {})
+    }
+
+    fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+        let pin = self.cache.get().acquire(file)?;
+        let _hint = sys::prefetch_cached(pin.file(), range);
+        Ok(())
+    }
+
+    fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
+        let pin = self.cache.get().acquire(file)?;
+        let _hint = sys::release_cached(pin.file(), range);
+        Ok(())
+    }
+
+    fn stats(&self) -> BackendStats {
+        BackendStats { handles: self.handle_cache_stats(), ..BackendStats::default() }
+    }
+
+    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
+        for file in files {
+            if let Some(open) = self.cache.get().find_open(file) {
+                open.set_access(expectation.access);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The length of a cached file now.
+pub(crate) fn file_len<T: Cached>(
+    cache: &HandleCache<T>,
+    backend: BackendKind,
+    file: &FileHandle,
+) -> Result<u64> {
+    let pin = cache.acquire(file)?;
+    sys::file_len(pin.file()).map_err(|source| Error::Open {
+        backend,
+        path: file.path().to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,265 @@
+//! Which file is under a path, and in which state.
+//!
+//! A backend opens files again by their paths, and a format keeps offsets that it took from a header.
+//! Both must notice when another file, or another state of the file, has taken the path.
+
+use std::fs::File;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use crate::{BackendKind, Error, Result, sys};
+
+/// A file and its state: which file it is, how long it is, and when it was last written.
+///
+/// Equal versions are one unchanged file, with two exceptions: a writer that keeps the length and sets
+/// the time back, and a writer that writes twice within one tick of the filesystem's clock (a few
+/// milliseconds).
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let (path, link) = (dir.path().join("a"), dir.path().join("b"));
+/// use ringmain_backends::{FileChange, FileVersion};
+/// std::fs::write(&path, b"abc")?;
+/// std::fs::hard_link(&path, &link)?;
+/// let first = FileVersion::at(&path)?;
+/// assert_eq!(first, FileVersion::at(&link)?);
+/// std::fs::write(&path, b"ab")?;
+/// assert_eq!(FileVersion::at(&path)?.change_since(&first), Some(FileChange::Truncated { len: 2 }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FileVersion {
+    identity: FileIdentity,
+    len: u64,
+    modified: Option<SystemTime>,
+    /// The files that this one is made of. Empty for a file on disk.
+    parts: Vec<FileVersion>,
+}
+
+/// How a file differs from an earlier version of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileChange {
+    /// Another file has taken its place.
+    Replaced,
+    /// It is shorter.
+    Truncated {
+        /// Its length now.
+        len: u64,
+    },
+    /// It was written to, and may be longer.
+    Written,
+}
+
+impl FileVersion {
+    /// The version of the file that is at the path now. Fails if there is no regular file.
+    pub fn at(path: &Path) -> Result<Self> {
+        Self::found_by(BackendKind::Mmap, path) // the backend whose files have versions
+    }
+
+    /// As [`at`](Self::at), with errors that name this backend.
+    pub(crate) fn found_by(backend: BackendKind, path: &Path) -> Result<Self> {
+        let open_error = |source| Error::Open { backend, path: path.into(), source };
+        let metadata = path.metadata().map_err(open_error)?;
+        // Checked before opening: opening a pipe would wait for a writer.
+        if let Some(what) = sys::not_a_file(metadata.file_type()) {
+            return Err(Error::NotAFile { backend, path: path.into(), what });
+        }
+        let identity = sys::identity_at(path, &metadata).map_err(open_error)?.unwrap_or_default();
+        let modified = metadata.modified().ok();
+        Ok(Self { identity, len: metadata.len(), modified, parts: Vec::new() })
+    }
+
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let identity = sys::identity(file, &metadata)?;
+        let modified = metadata.modified().ok();
+        Ok(Self { identity, len: metadata.len(), modified, parts: Vec::new() })
+    }
+
+    /// The version of `len` bytes that are made of other files. It changes when one of these does.
+    /// Without parts it never changes.
+    ///
+    /// A backend whose files are not files on disk returns this from
+    /// [`ReadBackend::version`](crate::ReadBackend::version).
+    #[must_use]
+    pub fn composed(len: u64, parts: Vec<FileVersion>) -> Self {
+        Self { identity: FileIdentity::default(), len, modified: None, parts }
+    }
+
+    /// The file's length in bytes.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)] // a version is no collection
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// How this version differs from an earlier one, or `None` if they are the same. A filesystem may
+    /// give an unchanged file a new inode number: that is no change.
+    #[must_use]
+    pub fn change_since(&self, earlier: &Self) -> Option<FileChange> {
+        if !earlier.identity.is_found_again(&self.identity)
+            || self.parts.len() != earlier.parts.len()
+        {
+            return Some(FileChange::Replaced);
+        }
+        if self.len < earlier.len {
+            return Some(FileChange::Truncated { len: self.len });
+        }
+        if (self.len, self.modified) != (earlier.len, earlier.modified) {
+            return Some(FileChange::Written);
+        }
+        self.parts.iter().zip(&earlier.parts).find_map(|(now, earlier)| now.change_since(earlier))
+    }
+
+    pub(crate) fn identity(&self) -> &FileIdentity {
+        &self.identity
+    }
+}
+
+/// Tells a file from another one that later has the same path.
+///
+/// `volume` and `index` are not enough: a filesystem may give the inode number of a deleted file to
+/// the next one. The mark tells those two apart. Without a mark, a file counts as the same only while
+/// its state is the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileIdentity {
+    pub(crate) volume: u64,
+    pub(crate) index: u64,
+    pub(crate) mark: Mark,
+    pub(crate) state: FileState,
+    /// The filesystem invents a new index when it looks up a file that it has forgotten, so the same
+    /// file may come back with another index.
+    pub(crate) has_invented_index: bool,
+}
+
+/// A property that two files with the same index never share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(dead_code, reason = "no operating system has all of them")]
+pub(crate) enum Mark {
+    /// Nothing is known that lasts.
+    #[default]
+    None,
+    /// The index is never used again.
+    Index,
+    /// When it was made.
+    Born(SystemTime),
+    /// A digest of the filesystem's own handle of the file, which contains a generation number.
+    Handle(u64),
+}
+
+/// The properties that change when a file does: equal states under one path are one unchanged file.
+/// Renaming a file to the path gives it a new time of change, even if its length and its time of
+/// writing equal those of the old file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileState {
+    /// `ctime`, in seconds and nanoseconds. 0 where the filesystem keeps no times.
+    pub(crate) changed: (i64, i64),
+    pub(crate) written: (i64, i64),
+    pub(crate) len: u64,
+}
+
+impl FileIdentity {
+    /// Whether this is the file that was found later under the same path.
+    pub(crate) fn is_found_again(&self, found: &Self) -> bool {
+        let is_unchanged = self.volume == found.volume
+            && self.mark == found.mark
+            && self.state == found.state
+            && self.state.changed != (0, 0);
+        self == found || (self.has_invented_index && is_unchanged)
+    }
+
+    /// A number to search by. Never 0, which marks an empty slot.
+    pub(crate) fn key(&self) -> u64 {
+        (self.index ^ self.volume.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+    }
+}
+
+impl PartialEq for FileIdentity {
+    fn eq(&self, other: &Self) -> bool {
+        self.index == other.index
+            && self.volume == other.volume
+            && self.mark == other.mark
+            && (self.mark != Mark::None || self.state == other.state)
+    }
+}
+
+impl Eq for FileIdentity {}
+
+impl Hash for FileIdentity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(mark: Mark) -> FileIdentity {
+        let state = FileState { changed: (1000, 1), written: (900, 1), len: 50 };
+        FileIdentity { volume: 1, index: 2, mark, state, has_invented_index: false }
+    }
+
+    fn grown(identity: &FileIdentity) -> FileIdentity {
+        let state = FileState { changed: (1001, 0), written: (1001, 0), len: 60 };
+        FileIdentity { state, ..identity.clone() }
+    }
+
+    fn under_index(index: u64, identity: &FileIdentity) -> FileIdentity {
+        FileIdentity { index, ..identity.clone() }
+    }
+
+    fn marks() -> [Mark; 3] {
+        [Mark::Index, Mark::Born(SystemTime::now()), Mark::Handle(7)]
+    }
+
+    #[test]
+    fn a_file_with_a_mark_may_change_and_stays_the_same() {
+        for mark in marks() {
+            let file = identity(mark);
+            assert!(file.is_found_again(&file) && file.is_found_again(&grown(&file)));
+            assert!(!file.is_found_again(&under_index(3, &file)), "{file:?}");
+            assert!(!file.is_found_again(&FileIdentity { volume: 9, ..file.clone() }));
+        }
+    }
+
+    #[test]
+    fn a_file_made_again_under_the_same_index_has_another_mark() {
+        let born = SystemTime::now();
+        let later = born + std::time::Duration::from_millis(1);
+        assert!(!identity(Mark::Born(born)).is_found_again(&identity(Mark::Born(later))));
+        assert!(!identity(Mark::Handle(7)).is_found_again(&identity(Mark::Handle(8))));
+        assert!(!identity(Mark::Handle(7)).is_found_again(&identity(Mark::None)));
+    }
+
+    #[test]
+    fn without_a_mark_a_file_that_changed_may_be_another_one() {
+        let file = identity(Mark::None);
+        assert!(file.is_found_again(&file));
+        assert!(!file.is_found_again(&grown(&file)));
+        assert!(!file.is_found_again(&under_index(3, &file)));
+    }
+
+    #[test]
+    fn an_unchanged_file_may_come_back_under_an_invented_index() {
+        for mark in [Mark::None, Mark::Born(SystemTime::now())] {
+            let file = FileIdentity { has_invented_index: true, ..identity(mark) };
+            assert!(file.is_found_again(&under_index(3, &file)));
+            assert!(!file.is_found_again(&under_index(3, &grown(&file))));
+            // The index is the same, so the state does not matter.
+            let is_marked = file.mark != Mark::None;
+            assert_eq!(file.is_found_again(&grown(&file)), is_marked);
+            // Two files share a slot of the cache only if their indices agree.
+            assert_ne!(file, under_index(3, &file));
+        }
+    }
+
+    #[test]
+    fn equal_times_prove_nothing_on_a_filesystem_without_times() {
+        let mut file = FileIdentity { has_invented_index: true, ..identity(Mark::None) };
+        file.state.changed = (0, 0);
+        assert!(file.is_found_again(&file) && !file.is_found_again(&under_index(3, &file)));
+    }
+}

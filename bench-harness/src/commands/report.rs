@@ -1,0 +1,100 @@
+//! `ringmain report`: writes the report and other files from a result.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::cli::ReportArgs;
+use crate::failure::Failure;
+use crate::recommend::recommend;
+use crate::report::{Csv, Exporter, HistogramLog, Markdown, Report, distributions};
+use crate::result::Run;
+use crate::result::load::load_run;
+use crate::system::whole_file::write_whole;
+
+/// Renders every file before it writes the first one, so that a damaged result leaves nothing behind.
+pub(crate) fn run(args: &ReportArgs, out: &mut File) -> Result<(), Failure> {
+    let run = load_run(&args.run)?;
+    let files = render(args, &run)?;
+    check_paths(&args.run, &files)?;
+    if let Some(dir) = &args.hgrm {
+        fs::create_dir_all(dir)
+            .map_err(|source| Failure::WriteFile { path: dir.clone(), source })?;
+    }
+    for (path, text) in &files {
+        write_whole(path, text)?;
+    }
+    let (last, others) = match files.as_slice() {
+        [] => return Ok(()),
+        [(path, _), rest @ ..] => (path, rest.len()),
+    };
+    let message = match others {
+        0 => format!("wrote {}\n", last.display()),
+        others => format!("wrote {} and {others} more\n", last.display()),
+    };
+    out.write_all(message.as_bytes()).map_err(Failure::Output)
+}
+
+fn render(args: &ReportArgs, run: &Run) -> Result<Vec<(PathBuf, String)>, Failure> {
+    let log: &dyn Exporter = &HistogramLog;
+    let report = Report { recommendation: &recommend(run).headlines() };
+    let report_path = report_path(args);
+    let wanted: [(Option<&Path>, &dyn Exporter); 4] = [
+        (report_path.as_deref(), &report),
+        (args.csv.as_deref(), &Csv),
+        (args.markdown.as_deref(), &Markdown),
+        (args.hlog.as_deref(), log),
+    ];
+    let mut files = Vec::new();
+    for (path, exporter) in wanted {
+        if let Some(path) = path {
+            let text = exporter.export(run).map_err(|failure| in_result(&args.run, failure))?;
+            files.push((path.to_owned(), text));
+        }
+    }
+    if let Some(dir) = &args.hgrm {
+        let texts = distributions(run).map_err(|failure| in_result(&args.run, failure))?;
+        files.extend(texts.into_iter().map(|(name, text)| (dir.join(name), text)));
+    }
+    Ok(files)
+}
+
+/// Returns an error if an output would overwrite the result or another output.
+fn check_paths(result: &Path, files: &[(PathBuf, String)]) -> Result<(), Failure> {
+    let place = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut taken = vec![place(result)];
+    for (path, _) in files {
+        let at = place(path);
+        // A device such as /dev/null can take several outputs.
+        if taken.contains(&at) && !is_device(&at) {
+            let path = path.display();
+            let message = format!("{path} would be overwritten; name another file for each output");
+            return Err(Failure::Usage { message });
+        }
+        taken.push(at);
+    }
+    Ok(())
+}
+
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+fn report_path(args: &ReportArgs) -> Option<PathBuf> {
+    let only_others = [&args.csv, &args.markdown, &args.hgrm, &args.hlog];
+    match &args.output {
+        Some(path) => Some(path.clone()),
+        None if only_others.iter().any(|other| other.is_some()) => None,
+        None => Some(args.run.with_file_name("report.html")),
+    }
+}
+
+/// Adds the path of the result to the error of a damaged histogram.
+fn in_result(path: &Path, failure: Failure) -> Failure {
+    match failure {
+        Failure::Histogram(error) => {
+            Failure::Run { path: path.to_owned(), message: error.to_string() }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,63 @@
+//! The backends of a plan: those that work where the data is.
+
+use std::path::Path;
+
+use ringmain::BackendKind;
+use ringmain::backends::probe::{Probe, probe};
+
+use super::{BackendChoice, Plan};
+use crate::failure::Failure;
+use crate::result::Skipped;
+use crate::system::scratch::probe_file;
+use crate::workload;
+
+/// Fills in the backends that work here. Returns an error if a backend that the plan names does not.
+pub(crate) fn choose_backends(plan: &mut Plan) -> Result<Vec<Skipped>, Failure> {
+    let probe = probe_place(plan)?;
+    let reason = |kind: BackendKind| {
+        let found = probe.backends.iter().find(|backend| backend.name == kind);
+        found.filter(|backend| !backend.available).map(|backend| backend.reason.clone())
+    };
+    for choice in &plan.backends {
+        if let Some(reason) = reason(choice.kind) {
+            let message = format!("backend `{choice}` cannot run here: {reason}");
+            return Err(Failure::Usage { message });
+        }
+    }
+    if !plan.backends.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut skipped = Vec::new();
+    for kind in BackendKind::ALL {
+        match (kind, reason(kind)) {
+            // `memory` keeps whole files in memory.
+            (BackendKind::Memory, _) => {}
+            (_, None) => plan.backends.push(BackendChoice::plain(kind)),
+            (_, Some(reason)) => skipped.push(Skipped { backend: kind.to_string(), reason }),
+        }
+    }
+    Ok(skipped)
+}
+
+/// Probes the place where the data is or will be made.
+fn probe_place(plan: &Plan) -> Result<Probe, Failure> {
+    let data = &plan.data;
+    if let Some(path) = data.file.as_ref().or(data.dir.as_ref())
+        && let Some(file) = workload::regular_files(path)?.first()
+    {
+        return Ok(probe(file)?);
+    }
+    let scratch = data.scratch.as_deref().unwrap_or(Path::new("."));
+    match std::fs::metadata(scratch) {
+        Ok(found) if found.is_dir() => {
+            let dir = scratch.to_owned();
+            let file = probe_file(scratch).map_err(|source| Failure::Scratch { dir, source })?;
+            Ok(probe(file.path())?)
+        }
+        Ok(_) => Err(Failure::ReadFile {
+            path: scratch.to_owned(),
+            source: std::io::ErrorKind::NotADirectory.into(),
+        }),
+        Err(source) => Err(Failure::ReadFile { path: scratch.to_owned(), source }),
+    }
+}

@@ -1,0 +1,120 @@
+//! Advice on the number of threads and the window, if a run has several. (The depth is part of a
+//! [`Way`].)
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::contest::Contest;
+use super::ranking::{Samples, Way, best_of, compared_with_each, median_of};
+use super::words;
+use crate::result::{Group, Setting};
+use crate::stats::Verdict;
+use crate::text::size::format_bytes;
+
+/// The advised value of a parameter in a group.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Tuning {
+    /// `threads` or `window_bytes`.
+    pub(crate) parameter: &'static str,
+    /// The group without that parameter.
+    pub(crate) group: String,
+    pub(crate) value: u64,
+    pub(crate) reason: String,
+}
+
+#[derive(Clone, Copy)]
+enum Parameter {
+    Threads,
+    Window,
+}
+
+/// The best way at one value of the parameter.
+struct Candidate<'a> {
+    value: u64,
+    way: &'a Way,
+    samples: &'a Samples,
+}
+
+/// Returns advice for each parameter and group with several values.
+pub(crate) fn tunings(contests: &[Contest]) -> Vec<Tuning> {
+    let mut tunings = Vec::new();
+    for parameter in [Parameter::Threads, Parameter::Window] {
+        let mut families: BTreeMap<Group, Vec<Candidate<'_>>> = BTreeMap::new();
+        for contest in contests.iter().filter(|contest| !contest.is_open_loop()) {
+            let best = best_of(&contest.ways, |_| true);
+            if let (Some(value), Some(at)) = (parameter.value(&contest.group.setting), best) {
+                let (way, samples) = &contest.ways[at];
+                let family = families.entry(parameter.without(&contest.group)).or_default();
+                family.push(Candidate { value, way, samples });
+            }
+        }
+        let several = families.into_iter().filter(|(_, candidates)| candidates.len() > 1);
+        tunings.extend(several.filter_map(|(group, family)| parameter.advise(&group, family)));
+    }
+    tunings
+}
+
+impl Parameter {
+    fn value(self, setting: &Setting) -> Option<u64> {
+        match self {
+            Self::Threads => setting.threads.map(u64::from),
+            Self::Window => setting.window_bytes,
+        }
+    }
+
+    fn without(self, group: &Group) -> Group {
+        let mut group = group.clone();
+        match self {
+            Self::Threads => group.setting.threads = None,
+            Self::Window => group.setting.window_bytes = None,
+        }
+        group
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Threads => "threads",
+            Self::Window => "window_bytes",
+        }
+    }
+
+    fn show(self, value: u64) -> String {
+        match self {
+            Self::Threads if value == 1 => "1 thread".into(),
+            Self::Threads => format!("{value} threads"),
+            Self::Window => format!("a window of {}", format_bytes(value)),
+        }
+    }
+
+    /// Advises the smallest value that is not worse than the best beyond noise, because a larger one costs
+    /// memory or processors.
+    fn advise(self, group: &Group, mut family: Vec<Candidate<'_>>) -> Option<Tuning> {
+        family.sort_by_key(|candidate| candidate.value);
+        let rate = |candidate: &Candidate<'_>| median_of(candidate.samples);
+        let best = family.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
+        let is_as_good = |candidate: &&Candidate<'_>| {
+            let ratio = compared_with_each(candidate.samples, best.samples, family.len() - 1);
+            let is_worse = ratio.is_none_or(|ratio| ratio.verdict() == Verdict::Better);
+            candidate.value == best.value || !is_worse
+        };
+        let chosen = family.iter().find(is_as_good)?;
+        let others = family.iter().filter(|candidate| candidate.value != chosen.value);
+        let others = others
+            .map(|other| format!("{} with {}", words::rate(rate(other)), self.show(other.value)));
+        let others: Vec<String> = others.collect();
+        let why = match chosen.value < best.value {
+            true => "; larger values are within noise",
+            false => "",
+        };
+        let reason = format!(
+            "take {}: {} reads {}, against {}{why}",
+            self.show(chosen.value),
+            chosen.way,
+            words::rate(rate(chosen)),
+            others.join(" and ")
+        );
+        let (parameter, group) = (self.name(), group.to_string());
+        Some(Tuning { parameter, group, value: chosen.value, reason })
+    }
+}

@@ -1,0 +1,42 @@
+//! One group: its pictures and its numbers.
+
+use super::escape::escape;
+use super::look::Looks;
+use super::{cost, latency, memory, numbers, throughput};
+use crate::report::summary::GroupSummary;
+use crate::result::Group;
+
+/// A group with its anchor in the page.
+#[derive(Debug)]
+pub(crate) struct Chapter<'a> {
+    pub(crate) id: String,
+    pub(crate) summary: &'a GroupSummary<'a>,
+}
+
+/// Returns a heading such as `rand cold 4 KiB × 32, depth 128`, with markup.
+pub(crate) fn heading_text(group: &Group) -> String {
+    let setting = group.setting.to_string();
+    format!(
+        "<span class=\"workload\">{}</span> <span class=\"cache {cache}\">{cache}</span> \
+         <span class=\"setting\">{}</span>",
+        escape(&group.workload),
+        escape(&setting),
+        cache = group.cache
+    )
+}
+
+/// Returns the section of a group.
+pub(crate) fn section(chapter: &Chapter<'_>, looks: &Looks) -> String {
+    let summary = chapter.summary;
+    format!(
+        "<section class=\"group\" id=\"{id}\"><h2>{heading}</h2>\n<div class=\"pair\">\n\
+         <div>{throughput}{cost}</div>{latency}</div>\n{memory}{numbers}</section>\n",
+        id = chapter.id,
+        heading = heading_text(&summary.group),
+        throughput = throughput::figure(summary, looks),
+        cost = cost::figure(summary),
+        latency = latency::figure(summary, looks),
+        memory = memory::figure(summary, looks),
+        numbers = numbers::tables(summary),
+    )
+}

@@ -1,0 +1,21 @@
+//! The result of a run: the types of `run.json`, from which its schema is generated, and its folder.
+
+mod cache;
+mod cell;
+pub(crate) mod folder;
+mod group;
+pub mod histogram;
+pub(crate) mod load;
+pub(crate) mod percentile;
+mod run;
+mod setting;
+pub(crate) mod trust;
+
+pub use cache::{CacheCheck, CacheCheckMethod, CacheState, CachedPages};
+pub use cell::{Cell, ContextSwitches, CpuSeconds, Faults, Latency, Resident, RssSample};
+pub use folder::RunFolder;
+pub use group::{Group, GroupedCells};
+pub use run::{Run, SCHEMA_VERSION, Skipped};
+pub use setting::Setting;
+
+pub use crate::measure::host::{Host, Load, Storage};

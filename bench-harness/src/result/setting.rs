@@ -1,0 +1,65 @@
+//! The parameters of a cell.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The parameters of a workload; those that do not apply are `None`.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub struct Setting {
+    /// Bytes of one read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_bytes: Option<u64>,
+    /// Reads that are handed to the backend at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u32>,
+    /// The largest number of device requests in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
+    /// Threads that read at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// The largest number of bytes read ahead, for workloads with a window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_bytes: Option<u64>,
+    /// Operations that an open loop starts in a second; `None`: as fast as possible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<u64>,
+    /// Which form of the workload: `sequential`, `shuffled`, `fresh`, `recycled`, `recorded times`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+}
+
+impl Setting {
+    /// The form of `replay` that starts each operation when it was recorded.
+    pub(crate) const RECORDED_TIMES: &'static str = "recorded times";
+
+    /// Returns whether operations start at given times, so that their latency ranks.
+    pub(crate) fn is_open_loop(&self) -> bool {
+        self.rate_per_s.is_some() || self.variant.as_deref() == Some(Self::RECORDED_TIMES)
+    }
+}
+
+impl fmt::Display for Setting {
+    /// `64 KiB × 32, depth 128`; empty without parameters.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        parts.extend(self.variant.clone());
+        let block = self.block_bytes.map(crate::text::size::format_bytes);
+        match (block, self.batch.filter(|batch| *batch > 1)) {
+            (Some(block), Some(batch)) => parts.push(format!("{block} × {batch}")),
+            (Some(block), None) => parts.push(block),
+            (None, Some(batch)) => parts.push(format!("× {batch}")),
+            (None, None) => {}
+        }
+        let window = self.window_bytes.map(crate::text::size::format_bytes);
+        parts.extend(window.map(|window| format!("window {window}")));
+        parts.extend(self.depth.map(|depth| format!("depth {depth}")));
+        parts.extend(self.threads.filter(|n| *n > 1).map(|n| format!("{n} threads")));
+        parts.extend(self.rate_per_s.map(|rate| format!("{rate}/s")));
+        f.write_str(&parts.join(", "))
+    }
+}

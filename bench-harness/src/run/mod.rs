@@ -1,0 +1,27 @@
+//! Carries out a plan.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `session.rs` | a run from its plan to its result on the disk |
+//! | `data.rs`, `jobs.rs` | the data of a run, and the settings that it is large enough for |
+//! | `verify.rs` | all backends must return the same bytes |
+//! | `runner.rs`, `child.rs`, `task.rs` | the list of cells, the child process of each, its order |
+//! | `worker.rs`, `engine.rs`, `reading.rs`, `pace.rs` | in the child: one cell, its engine, the measured loop |
+//! | `validity.rs` | reasons why a measured cell does not count |
+//! | `memory_limit.rs`, `fio.rs`, `corrupt.rs` | memory limits, fio, and a faulty backend for tests |
+
+pub(crate) mod child;
+mod corrupt;
+mod data;
+mod engine;
+mod fio;
+mod jobs;
+mod memory_limit;
+mod pace;
+pub(crate) mod reading;
+mod runner;
+pub(crate) mod session;
+pub(crate) mod task;
+mod validity;
+mod verify;
+pub(crate) mod worker;

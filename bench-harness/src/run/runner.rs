@@ -1,0 +1,136 @@
+//! Measures every cell in a fresh process. The order is shuffled again for each repetition.
+
+use super::child::run_child;
+use super::data::DataSets;
+use super::fio::Fio;
+use super::jobs::Settings;
+use super::memory_limit::MemoryLimiter;
+use super::task::{Checked, Task};
+use crate::failure::Failure;
+use crate::plan::{BackendChoice, Plan};
+use crate::result::{Cell, Setting};
+use crate::system::interrupt;
+use crate::text::progress::Progress;
+use crate::text::size::Bytes;
+use crate::workload::Permutation;
+
+/// The reader of a cell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reader {
+    Backend(BackendChoice),
+    Fio(Fio),
+}
+
+/// All cells of a plan, for one repetition.
+#[derive(Clone, Debug)]
+pub(crate) struct Runner {
+    cells: Vec<(Reader, Task)>,
+    repetitions: u32,
+    seed: u64,
+}
+
+impl Runner {
+    /// Lists every combination of workloads, cache states, settings and backends.
+    pub(crate) fn new(
+        plan: &Plan,
+        jobs: &[Settings],
+        data: &DataSets,
+        fio: &[Fio],
+    ) -> Result<Self, Failure> {
+        let mut cells = Vec::new();
+        for (workload, settings) in jobs {
+            for cache in workload.caches(plan) {
+                let files = data.files(*workload, cache);
+                let cached_files = workload.cached_files(files)?;
+                for setting in settings {
+                    let task = |backend| Task {
+                        backend,
+                        workload: workload.name().into(),
+                        setting: setting.clone(),
+                        cache,
+                        files: files.to_vec(),
+                        cached_files: cached_files.clone(),
+                        ..Task::blank(plan, buffer_bytes(plan, setting))
+                    };
+                    let backends = plan.backends.iter();
+                    cells.extend(backends.map(|b| (Reader::Backend(*b), task(*b))));
+                    let fio = fio.iter().map(|fio| (Reader::Fio(*fio), task(fio.counterpart())));
+                    cells.extend(fio.filter(|(_, task)| Fio::can_do(task)));
+                }
+            }
+        }
+        Ok(Self { cells, repetitions: plan.repetitions, seed: plan.seed })
+    }
+
+    /// Returns the number of cells in all repetitions.
+    pub(crate) fn cells(&self) -> u64 {
+        self.cells.len() as u64 * u64::from(self.repetitions)
+    }
+
+    /// Measures all cells and passes each to `done`. Returns early, without an error, if the user
+    /// interrupts the run.
+    pub(crate) fn run(
+        &self,
+        limiter: Option<&MemoryLimiter>,
+        corrupt: Option<BackendChoice>,
+        progress: &Progress,
+        mut done: impl FnMut(Cell) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let count = self.cells.len() as u64;
+        for repetition in 0..self.repetitions {
+            // The order is shuffled so that drift affects all backends alike.
+            let order = Permutation::new(count, self.seed.wrapping_add(u64::from(repetition)));
+            for index in 0..count {
+                let (reader, task) = &self.cells[order.at(index) as usize];
+                let task = Task {
+                    repetition,
+                    checked: Checked::of_repetition(repetition),
+                    memory_limit: limiter.map(MemoryLimiter::limit),
+                    corrupt: corrupt == Some(task.backend),
+                    ..task.clone()
+                };
+                progress.message(&format!("{}: {}", task.group(), reader.name()));
+                match reader.measure(&task) {
+                    _ if interrupt::is_requested() => return Ok(()),
+                    Ok(cell) => done(cell)?,
+                    // The request makes no sense, so the other cells would fail too.
+                    Err(failure @ Failure::Usage { .. }) => return Err(failure),
+                    Err(failure) => done(Cell::failed(reader.name(), &task, failure.to_string()))?,
+                }
+                progress.advance(1);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the memory for the engine's buffers: that of the plan, or enough for the batches of all
+/// threads.
+pub(crate) fn buffer_bytes(plan: &Plan, setting: &Setting) -> u64 {
+    if let Some(Bytes(bytes)) = plan.buffer_bytes {
+        return bytes;
+    }
+    let threads = u64::from(setting.threads.unwrap_or(1));
+    let block = setting.block_bytes.unwrap_or(0);
+    let batches = block.saturating_mul(setting.batch.unwrap_or(1).into()).saturating_mul(threads);
+    // An engine lends half of its memory and reads through the other half.
+    BUFFER_BYTES_MIN.saturating_mul(threads).max(batches.saturating_mul(4))
+}
+
+const BUFFER_BYTES_MIN: u64 = 64 << 20;
+
+impl Reader {
+    fn name(&self) -> String {
+        match self {
+            Self::Backend(backend) => backend.to_string(),
+            Self::Fio(fio) => fio.name(),
+        }
+    }
+
+    fn measure(&self, task: &Task) -> Result<Cell, Failure> {
+        match self {
+            Self::Backend(_) => run_child(task),
+            Self::Fio(fio) => fio.run(task),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Numbers, tables and progress as people read them.
+
+pub(crate) mod format;
+pub(crate) mod progress;
+pub mod size;
+pub(crate) mod table;

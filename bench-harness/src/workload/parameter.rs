@@ -1,0 +1,72 @@
+//! The parameters of a plan that only some workloads have.
+
+use super::{ALL, Workload};
+use crate::failure::Failure;
+use crate::plan::Plan;
+
+/// A parameter of a plan that some workloads do not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parameter {
+    BlockSize,
+    Batch,
+    Window,
+    Fio,
+    RecordedTimes,
+}
+
+impl Parameter {
+    const ALL: [Self; 5] =
+        [Self::BlockSize, Self::Batch, Self::Window, Self::Fio, Self::RecordedTimes];
+
+    /// Returns its option on the command line.
+    fn option(self) -> &'static str {
+        match self {
+            Self::BlockSize => "--block-size",
+            Self::Batch => "--batch",
+            Self::Window => "--window",
+            Self::Fio => "--with-fio",
+            Self::RecordedTimes => "--recorded-times",
+        }
+    }
+
+    fn is_set(self, plan: &Plan) -> bool {
+        match self {
+            Self::BlockSize => !plan.block_bytes.is_empty(),
+            Self::Batch => !plan.batches.is_empty(),
+            Self::Window => !plan.window_bytes.is_empty(),
+            Self::Fio => plan.with_fio,
+            Self::RecordedTimes => plan.recorded_times,
+        }
+    }
+}
+
+/// Returns an error for a parameter that no workload has, and a note for each that some do not have.
+pub(crate) fn check_parameters(
+    plan: &Plan,
+    workloads: &[&dyn Workload],
+) -> Result<Vec<String>, Failure> {
+    let mut notes = Vec::new();
+    for parameter in Parameter::ALL.into_iter().filter(|parameter| parameter.is_set(plan)) {
+        let option = parameter.option();
+        let deaf: Vec<&str> = workloads
+            .iter()
+            .filter(|workload| !workload.takes(parameter))
+            .map(|workload| workload.name())
+            .collect();
+        if deaf.len() == workloads.len() {
+            let takers = ALL.iter().filter(|workload| workload.takes(parameter));
+            let takers: Vec<String> =
+                takers.map(|workload| format!("`{}`", workload.name())).collect();
+            let message = format!(
+                "`{option}` has no effect on {}; it is for {}",
+                deaf.join(", "),
+                takers.join(", ")
+            );
+            return Err(Failure::Usage { message });
+        }
+        if !deaf.is_empty() {
+            notes.push(format!("`{option}` has no effect on {}", deaf.join(", ")));
+        }
+    }
+    Ok(notes)
+}
