@@ -390,7 +390,7 @@ pub enum Damage {
 }
 
 impl Error {
-    /// The file that the error is about, if it is about one.
+    /// Returns the file that the error is about, if it is about one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -413,7 +413,7 @@ impl Error {
         }
     }
 
-    /// The part of the file that the error is about: a row, sample, field or tensor.
+    /// Returns the part of the file that the error is about: a row, sample, field or tensor.
     #[must_use]
     pub fn item(&self) -> Option<&Item> {
         match self {
@@ -427,7 +427,7 @@ impl Error {
         }
     }
 
-    /// The sample that the error is about.
+    /// Returns the sample that the error is about.
     #[must_use]
     pub fn sample(&self) -> Option<u64> {
         match self.item() {
@@ -436,7 +436,7 @@ impl Error {
         }
     }
 
-    /// The tensor that the error is about.
+    /// Returns the tensor that the error is about.
     #[must_use]
     pub fn tensor(&self) -> Option<&str> {
         match self.item() {
@@ -454,7 +454,7 @@ impl Error {
         }
     }
 
-    /// The backend's error, if the error came from a backend.
+    /// Returns the backend's error, if the error came from a backend.
     #[must_use]
     pub fn backend_error(&self) -> Option<&ringmain_backends::Error> {
         match self {
@@ -463,7 +463,7 @@ impl Error {
         }
     }
 
-    /// The offset in the file at which a read failed.
+    /// Returns the offset in the file at which a read failed.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
         match self {
@@ -472,7 +472,7 @@ impl Error {
         }
     }
 
-    /// The operating system's error, if there was one.
+    /// Returns the operating system's error, if there was one.
     #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
         match self {
@@ -481,13 +481,13 @@ impl Error {
         }
     }
 
-    /// The number of the operating system's error, if there was one.
+    /// Returns the number of the operating system's error, if there was one.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         self.io_error()?.raw_os_error()
     }
 
-    /// The kind that an [`io::Error`] would have.
+    /// Returns the kind that an [`io::Error`] would have.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         match self {
@@ -507,7 +507,7 @@ impl Error {
         }
     }
 
-    /// Whether a file or folder does not exist.
+    /// Returns `true` if a file or folder does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })

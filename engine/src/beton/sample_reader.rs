@@ -21,7 +21,7 @@ pub(super) struct SampleReader {
     start: u64,
     ids: Vec<u64>,
     fill: FillMemory,
-    keeper: MemoryState,
+    memory_state: MemoryState,
 }
 
 /// The state of the memory manager.
@@ -39,7 +39,7 @@ enum MemoryState {
 impl Clone for SampleReader {
     fn clone(&self) -> Self {
         let (ids, fill) = <_>::default();
-        Self { start: self.start, ids, fill, keeper: self.keeper.clone() }
+        Self { start: self.start, ids, fill, memory_state: self.memory_state.clone() }
     }
 }
 
@@ -72,7 +72,7 @@ impl SampleReader {
         batch: &mut Batch,
     ) -> Result<()> {
         let dataset = &epoch.data.dataset;
-        match &mut self.keeper {
+        match &mut self.memory_state {
             MemoryState::Direct => self.fill.read(batch),
             MemoryState::OsCache { hints, asked } => {
                 if *asked <= position {
@@ -101,7 +101,7 @@ impl BatchReader for SampleReader {
     type Data = Samples;
 
     fn new(epoch: &Epoch<Samples>, position: u64) -> Self {
-        let keeper = match epoch.data.memory {
+        let memory_state = match epoch.data.memory {
             MemoryManager::Direct => MemoryState::Direct,
             MemoryManager::OsCache => {
                 MemoryState::OsCache { hints: CacheHints::default(), asked: position }
@@ -112,7 +112,7 @@ impl BatchReader for SampleReader {
             }
         };
         let (ids, fill) = <_>::default();
-        Self { start: position, ids, fill, keeper }
+        Self { start: position, ids, fill, memory_state }
     }
 
     /// Until it is read, a batch counts as one of average samples.

@@ -45,7 +45,7 @@ impl FullPage {
 }
 
 impl OrderedPage {
-    /// Returns an order that takes its pages from `pool`.
+    /// Returns an ordered page whose memory comes from `pool`.
     pub(super) fn new(pool: BufferPool) -> Self {
         let (state, turned) = (Mutex::default(), Condvar::new());
         Self { pool, state, turned, is_stopped: AtomicBool::new(false) }
