@@ -1,16 +1,16 @@
-//! Datasets against a reader in the manner of FFCV's process cache, against fio, and against a
-//! plain copy from a mapping, on one file, in one run; and the writer against fio.
+//! Compares datasets with a reader like FFCV's process cache, with fio, and with a plain copy from
+//! a mapping, on one file, in one run; and the writer with fio.
 //!
 //! ```text
 //! cargo bench -p ringmain --features beton --bench beton -- \
 //!     [--dir DIR] [--gib N] [--rounds N] [--seconds S] [--only TEXT]
 //! ```
 //!
-//! Samples of 48 KiB in pages of 8 MiB, in random order, 256 a batch. Alone in their pages such samples
-//! begin at whole blocks of the device, so there is also a file of samples that are 37 bytes longer and
-//! begin anywhere, as those of real datasets do. Cold rounds drop the file from
-//! the page cache and check with `cachestat(2)` that it is gone; rounds of a direct reader check
-//! afterwards that it has not come back. Rates are bytes of samples per second.
+//! Samples of 48 KiB in pages of 8 MiB, in random order, 256 per batch. Such samples begin at whole
+//! blocks of the device, so a second file has samples that are 37 bytes longer and begin anywhere,
+//! as in real datasets. Cold rounds drop the file from the page cache and check with `cachestat(2)`
+//! that it is gone; rounds of a direct reader check afterwards that it did not come back. Rates are
+//! bytes of samples per second.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[cfg(target_os = "linux")]
@@ -28,7 +28,7 @@ fn main() {
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    println!("the comparisons need Linux");
+    println!("these comparisons need Linux");
 }
 
 #[cfg(target_os = "linux")]
@@ -51,7 +51,7 @@ mod linux {
     use crate::process_cache::ProcessCache;
 
     const SAMPLE_BYTES: usize = 48 << 10;
-    /// No two of these begin at the same place in a block.
+    /// No two of these samples begin at the same place in a block.
     const ODD_SAMPLE_BYTES: usize = SAMPLE_BYTES + 37;
     const BATCH: usize = 256;
     const PAGE_BYTES: usize = 4096;
@@ -97,7 +97,7 @@ mod linux {
             let kind = if name == "data" { FieldKind::Bytes } else { FieldKind::Int };
             Field::new(name, kind).unwrap()
         });
-        // One sample's bytes in all, so that making them is not what is measured.
+        // All samples share one set of bytes, so that making them is not measured.
         let mut state = 0x5EED;
         let noise: Vec<u8> = (0..sample_bytes).map(|_| random(&mut state, 256) as u8).collect();
         BetonWriter::new(fields)
@@ -128,7 +128,7 @@ mod linux {
         options.memory_manager(memory).open(reader).unwrap()
     }
 
-    /// Bytes per second of a whole epoch: a second one would not be cold.
+    /// Returns the bytes per second of a whole epoch. A second epoch would not be cold.
     fn epoch(source: &mut SampleSource) -> f64 {
         source.reset();
         let (start, mut samples) = (Instant::now(), 0);
@@ -138,7 +138,7 @@ mod linux {
         (samples * SAMPLE_BYTES) as f64 / start.elapsed().as_secs_f64()
     }
 
-    /// Where the samples of every batch of an epoch are.
+    /// Returns the offsets of the samples of every batch of an epoch.
     fn places(reader: &BetonReader, source: &mut SampleSource) -> Vec<Vec<u64>> {
         source.reset();
         let mut batches = Vec::new();
@@ -161,7 +161,7 @@ mod linux {
             &format!("cold, random: {kind} / process cache of 12 threads and 8 MiB pages"),
             &mut || {
                 bench.make_cold();
-                // Opened each time: what is mapped does not leave the page cache.
+                // Opened each time: mapped pages do not leave the page cache.
                 let reader = open(&bench.path, kind);
                 let rate = epoch(&mut start(&reader, MemoryManager::Direct));
                 if matches!(kind, BackendKind::Uring | BackendKind::Direct) {
@@ -206,7 +206,7 @@ mod linux {
         );
     }
 
-    /// What it costs that regions begin anywhere: whole blocks are read, and copied.
+    /// Measures the cost of regions that begin anywhere: whole blocks are read, and copied.
     fn cold_anywhere(bench: &Bench) {
         let name = "cold, random: uring, samples anywhere / samples at whole blocks";
         if !bench.wants(name) {
@@ -215,7 +215,7 @@ mod linux {
         let odd = bench.path.with_file_name("odd.beton");
         write(&odd, bench.len, ODD_SAMPLE_BYTES, RegionAlignment::Packed);
         let readers = [&odd, &bench.path].map(|path| open(path, BackendKind::Uring));
-        assert_eq!(readers[0].region_alignment(), 1, "they are aligned after all");
+        assert_eq!(readers[0].region_alignment(), 1, "the regions are aligned");
         let mut sources = readers.each_ref().map(|reader| start(reader, MemoryManager::Direct));
         let [anywhere, whole] = &mut sources;
         bench.compare(
@@ -232,7 +232,7 @@ mod linux {
         std::fs::remove_file(&odd).unwrap();
     }
 
-    /// Bytes per second, by the side of the report that is asked for.
+    /// Runs fio and returns the bytes per second of one side of its report.
     fn fio(side: &str, args: &[&str], more: &[&str]) -> f64 {
         let output = Command::new("fio")
             .args(["--name=beton", "--output-format=json"])
@@ -245,18 +245,20 @@ mod linux {
         report["jobs"][0][side]["bw_bytes"].as_f64().unwrap()
     }
 
-    /// What the mapping has, copied sample by sample in the same order into one buffer that is used
-    /// again.
+    /// Copies the samples from a mapping in the same order into one reused buffer.
     fn warm_against_copy(bench: &Bench, kind: BackendKind, memory: MemoryManager) {
         std::io::copy(&mut File::open(&bench.path).unwrap(), &mut std::io::sink()).unwrap();
-        assert!(bench.cached_pages() * 4096 >= bench.len, "the file does not stay in the cache");
+        assert!(
+            bench.cached_pages() * 4096 >= bench.len,
+            "the file does not stay in the page cache"
+        );
         let reader = open(&bench.path, kind);
         let mut source = start(&reader, memory);
-        // SAFETY: nobody writes to the file.
+        // SAFETY: no process writes to the file.
         let map = unsafe { Mmap::map(&File::open(&bench.path).unwrap()).unwrap() };
         let places: Vec<Vec<u64>> = places(&reader, &mut source);
-        // From a page's start to a page's start: a few bytes off, and some processors copy at a fifth
-        // of the speed.
+        // Copies go from page start to page start: with an offset of a few bytes, some processors
+        // copy at a fifth of the speed.
         let mut memory_of_batch = vec![0; BATCH * SAMPLE_BYTES + PAGE_BYTES];
         let skipped = memory_of_batch.as_ptr().align_offset(PAGE_BYTES);
         let to = &mut memory_of_batch[skipped..];
@@ -280,7 +282,7 @@ mod linux {
         );
     }
 
-    /// A consumer that looks at every byte, in the mapping or in a copy of it.
+    /// Measures a consumer that reads every byte, in the mapping or in a copy of it.
     fn warm_in_place(bench: &Bench) {
         let name = "warm, random, every byte added up: mmap in place / copied from a mapping first";
         if !bench.wants(name) {
@@ -294,9 +296,9 @@ mod linux {
             ids.push(batch.ids().to_vec());
         }
         let places = places(&reader, &mut source);
-        // SAFETY: nobody writes to the file.
+        // SAFETY: no process writes to the file.
         let unchanging = unsafe { Unchanging::promise() };
-        // SAFETY: nobody writes to the file.
+        // SAFETY: no process writes to the file.
         let map = unsafe { Mmap::map(&File::open(&bench.path).unwrap()).unwrap() };
         let mut memory_of_batch = vec![0; BATCH * SAMPLE_BYTES + PAGE_BYTES];
         let skipped = memory_of_batch.as_ptr().align_offset(PAGE_BYTES);
@@ -364,15 +366,15 @@ mod linux {
         );
     }
 
-    /// Regions at 0, 512 and 4096: cold batches and single samples, and what the file costs. The
-    /// files take turns.
+    /// Measures regions aligned to 0, 512 and 4096 bytes: cold batches, single samples, and the
+    /// size of the file. The files take turns.
     fn alignments(bench: &Bench) {
         let dir = bench.path.parent().unwrap();
         let files = RegionAlignment::ALL.map(|alignment| {
             let path = dir.join(format!("{alignment:?}.beton"));
             write(&path, bench.len, ODD_SAMPLE_BYTES, alignment);
             let found = open(&path, BackendKind::Pread).region_alignment();
-            assert_eq!(found, alignment.bytes() as u64, "not what is to be measured");
+            assert_eq!(found, alignment.bytes() as u64, "the file has another alignment");
             path
         });
         println!(
@@ -398,7 +400,7 @@ mod linux {
         }
     }
 
-    /// The median time of one sample, cold.
+    /// Returns the median time to read one cold sample.
     fn latency_us(bench: &Bench, path: &Path, kind: BackendKind) -> f64 {
         drop_from_cache(path);
         let reader = open(path, kind);
@@ -412,7 +414,7 @@ mod linux {
         median(times.into_iter())
     }
 
-    /// Epochs in the order that FFCV calls quasi-random, by whole pages: memory stays what it is.
+    /// Reads epochs in FFCV's quasi-random order, by whole pages: memory must stay the same.
     fn memory(bench: &Bench) {
         let pages = NonZeroUsize::new(8).unwrap();
         let engine = Engine::builder().backend(BackendKind::Uring).memory_limit_bytes(256 << 20);

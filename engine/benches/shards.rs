@@ -1,15 +1,16 @@
-//! Shard batches against the reader they replace and against fio, on one corpus, in one run.
+//! Compares shard batches with the reader that they replace and with fio, on one corpus, in one
+//! run.
 //!
 //! ```text
 //! cargo bench -p ringmain --bench shards -- \
 //!     [--dir DIR] [--gib N] [--rounds N] [--seconds S] [--only TEXT]
 //! ```
 //!
-//! Eight shards of rows of 4 KiB, 1024 rows a batch. The baseline does as that reader did: it maps
+//! Eight shards of rows of 4 KiB, 1024 rows per batch. The baseline works like that reader: it maps
 //! every shard, touches a byte of each page of a batch, then upcasts it row by row into new memory.
 //! Sequential rounds are whole passes. Cold rounds drop all shards from the page cache and check
 //! with `cachestat(2)` that they are gone; rounds of a direct reader check afterwards that none of
-//! them has come back. Rates are bytes of the shards per second, whatever is delivered.
+//! them came back. Rates are bytes of the shards per second, for every delivered type.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[cfg(target_os = "linux")]
@@ -23,7 +24,7 @@ fn main() {
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    println!("the comparisons need Linux");
+    println!("these comparisons need Linux");
 }
 
 #[cfg(target_os = "linux")]
@@ -62,7 +63,7 @@ mod linux {
         epochs(&bench, "blocks of 64 rows of 4 KiB", order);
     }
 
-    /// Epochs over data that fits in memory: `auto` brings it in during the first.
+    /// Measures epochs over data that fits in memory: `auto` caches it during the first.
     fn epochs(bench: &Bench, what: &str, order: Order) {
         let first = |kind| {
             bench.make_cold();
@@ -83,7 +84,7 @@ mod linux {
         bench.compare(&name, &mut auto, &mut || first(BackendKind::Uring).0);
     }
 
-    /// Rows of plain numbers: conversions of subnormal ones would be another matter.
+    /// Writes rows of normal numbers: converting subnormal ones would take longer.
     fn write_shards(dir: &Path, bytes: u64) -> Vec<PathBuf> {
         let (mut state, mut row) = (0x5EED, vec![0f32; WIDTH]);
         let write = |shard: u64| {
@@ -107,7 +108,7 @@ mod linux {
         options.open(&engine, &bench.paths).unwrap()
     }
 
-    /// The bytes per second of a pass over the whole corpus.
+    /// Returns the bytes per second of a pass over the whole corpus.
     fn pass(source: &mut ShardSource) -> f64 {
         source.reset();
         let (start, mut bytes) = (Instant::now(), 0);
@@ -126,7 +127,7 @@ mod linux {
     impl Baseline {
         fn open(bench: &Bench) -> Self {
             let map = |path: &PathBuf| {
-                // SAFETY: nobody writes to the file.
+                // SAFETY: no process writes to the file.
                 unsafe { Mmap::map(&File::open(path).unwrap()).unwrap() }
             };
             Self { maps: bench.paths.iter().map(map).collect() }
@@ -141,7 +142,7 @@ mod linux {
             &self.maps[row / self.rows_of_shard()][at..at + ROW_BYTES]
         }
 
-        /// A batch of rows, and what it allocates for them.
+        /// Reads a batch of rows into memory that it allocates.
         fn batch(&self, row_ids: Vec<u64>) -> usize {
             for id in &row_ids {
                 self.row(*id as usize).iter().step_by(PAGE_BYTES).for_each(|byte| {
@@ -210,7 +211,7 @@ mod linux {
     fn warm_f64(bench: &Bench, kind: BackendKind) {
         let mut source = open(bench, kind, RowType::F64, Order::Sequential);
         let baseline = Baseline::open(bench);
-        // Both have seen every page before it counts.
+        // Both sides read every page once before the measurement.
         pass(&mut source);
         baseline.pass();
         bench.compare(
@@ -222,7 +223,7 @@ mod linux {
 
     fn cold_shuffled(bench: &Bench, what: &str, order: Order) {
         let mut source = open(bench, BackendKind::Uring, RowType::F64, order);
-        // The same rows in the same order, found out beforehand.
+        // The same rows in the same order, determined beforehand.
         let same = open(bench, BackendKind::Pread, RowType::F32, order);
         let ids: Vec<u64> = same.flat_map(|batch| batch.unwrap().row_ids().to_vec()).collect();
         bench.compare(
@@ -243,9 +244,11 @@ mod linux {
             &mut || {
                 bench.make_cold();
                 let baseline = Baseline::open(bench);
-                // Small parts, as a whole batch may take longer than there is time.
+                // Small parts, as a whole batch may take longer than a round.
                 let mut parts = ids.chunks(64);
-                bench.rate(|| baseline.batch(parts.next().expect("time is up before").to_vec()))
+                bench.rate(|| {
+                    baseline.batch(parts.next().expect("a round ends before the rows do").to_vec())
+                })
             },
         );
     }

@@ -1,12 +1,12 @@
-//! Array views against bare system calls and a plain mapping, on one file, in one run.
+//! Compares array views with bare system calls and a plain mapping, on one file, in one run.
 //!
 //! ```text
 //! cargo bench -p ringmain --bench views -- \
 //!     [--dir DIR] [--gib N] [--rounds N] [--seconds S] [--only TEXT]
 //! ```
 //!
-//! Interleaved rounds, medians of ratios. Cold rounds drop the file from the page cache and check
-//! with `cachestat(2)` that it is gone.
+//! The sides take turns, and the result is the median of ratios. Cold rounds drop the file from the
+//! page cache and check with `cachestat(2)` that it is gone.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[cfg(target_os = "linux")]
@@ -20,7 +20,7 @@ fn main() {
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    println!("the comparisons need Linux");
+    println!("these comparisons need Linux");
 }
 
 #[cfg(target_os = "linux")]
@@ -60,7 +60,7 @@ mod linux {
         (0..count).map(|at| array.at(at as i64).unwrap()).collect()
     }
 
-    /// How long it takes to make a view of a view.
+    /// Measures the time to make a view of a view.
     fn views_of_views(bench: &Bench) {
         let shape = [64, 4, 4, 4, 4, 4];
         let engine = engine(BackendKind::Pread);
@@ -75,7 +75,7 @@ mod linux {
         println!("a view of a view of six axes: {:.0} ns", median(nanoseconds));
     }
 
-    /// Random windows, one by one.
+    /// Reads random windows, one by one.
     fn one_by_one(
         bench: &Bench,
         state: &mut u64,
@@ -88,7 +88,7 @@ mod linux {
         })
     }
 
-    /// Warm windows: a view's `pread` against the bare call into a recycled buffer.
+    /// Warm windows: a view's `pread` against the bare call into a reused buffer.
     fn warm_pread(bench: &Bench) {
         let windows = windows(bench, &engine(BackendKind::Pread), bench.len.min(256 << 20));
         let file = File::open(&bench.path).unwrap();
@@ -106,12 +106,12 @@ mod linux {
         );
     }
 
-    /// Warm windows: a view's `mmap` against a plain copy from a mapping, into the same memory:
-    /// how an address lies to the mapping's modulo 4096 makes a fifth of a copy's speed.
+    /// Warm windows: a view's `mmap` against a plain copy from a mapping, into the same memory. The
+    /// offset between the two addresses modulo 4096 changes the speed of a copy by a fifth.
     fn warm_mmap(bench: &Bench) {
         let windows = windows(bench, &engine(BackendKind::Mmap), bench.len.min(256 << 20));
         let file = File::open(&bench.path).unwrap();
-        // SAFETY: nobody writes to the file.
+        // SAFETY: no process writes to the file.
         let map = unsafe { Mmap::map(&file).unwrap() };
         let memory = RefCell::new(vec![0; WINDOW]);
         let ours = |at: usize| windows[at].read_bytes_into(&mut memory.borrow_mut()).unwrap();
@@ -131,7 +131,7 @@ mod linux {
         );
     }
 
-    /// 256 cold windows a batch against windows one by one through a plain mapping.
+    /// Batches of 256 cold windows against windows one by one through a plain mapping.
     fn cold_read_many(bench: &Bench) {
         let engine = engine(BackendKind::Uring);
         let windows = windows(bench, &engine, bench.len);
@@ -152,7 +152,7 @@ mod linux {
             },
             &mut || {
                 bench.make_cold();
-                // SAFETY: nobody writes to the file.
+                // SAFETY: no process writes to the file.
                 let map = unsafe { Mmap::map(&file).unwrap() };
                 one_by_one(bench, &mut b, windows.len(), |at| {
                     one.copy_from_slice(&map[at * WINDOW..(at + 1) * WINDOW]);
@@ -203,7 +203,7 @@ mod linux {
         );
     }
 
-    /// Bytes that the device delivered to this process.
+    /// Returns the bytes that the device delivered to this process.
     fn device_bytes() -> u64 {
         let io = std::fs::read_to_string("/proc/self/io").unwrap();
         let line = io.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap();

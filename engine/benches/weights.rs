@@ -1,5 +1,5 @@
-//! Loading weights against a mapping, as the safetensors package loads them, and against fio, on one
-//! model, in one run.
+//! Compares loading weights with a mapping, as the safetensors package loads them, and with fio, on
+//! one model, in one run.
 //!
 //! ```text
 //! cargo bench -p ringmain --features safetensors --bench weights -- \
@@ -9,7 +9,7 @@
 //! 200 tensors of f32 in one file. The baseline maps the file, parses it with the `safetensors`
 //! crate and touches a byte of every page. Cold rounds drop the file from the page cache and check
 //! with `cachestat(2)` that it is gone; rounds of a direct reader check afterwards that none of it
-//! has come back. What was loaded is dropped before the other side takes its turn.
+//! came back. Loaded tensors are dropped before the other side takes its turn.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[cfg(target_os = "linux")]
@@ -23,7 +23,7 @@ fn main() {
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    println!("the comparisons need Linux");
+    println!("these comparisons need Linux");
 }
 
 #[cfg(target_os = "linux")]
@@ -84,7 +84,7 @@ mod linux {
         Weights::open(&engine, &bench.path).unwrap()
     }
 
-    /// The bytes per second of one load from the device.
+    /// Returns the bytes per second of one load from the device.
     fn cold(bench: &Bench, load: impl FnOnce() -> u64) -> f64 {
         bench.make_cold();
         let start = Instant::now();
@@ -99,9 +99,9 @@ mod linux {
         rate
     }
 
-    /// As the package does it.
+    /// Loads like the safetensors package.
     fn mapped(bench: &Bench) -> u64 {
-        // SAFETY: nobody writes to the file.
+        // SAFETY: no process writes to the file.
         let map = unsafe { Mmap::map(&File::open(&bench.path).unwrap()).unwrap() };
         let tensors = SafeTensors::deserialize(&map).unwrap();
         let mut bytes = 0;
@@ -169,7 +169,7 @@ mod linux {
         assert_eq!(pool.stats().fresh, TENSORS, "{:?}", pool.stats());
     }
 
-    /// Opening, and a slice of every tensor, from a file in the page cache.
+    /// Measures opening, and taking a slice of every tensor, for a file in the page cache.
     fn warm_mapped(bench: &Bench) {
         mapped(bench);
         let once = || {
@@ -178,7 +178,7 @@ mod linux {
             let names: Vec<_> = weights.tensors().map(|info| info.name().to_owned()).collect();
             let ranges: Vec<_> =
                 names.iter().map(|name| weights.map(name).unwrap().unwrap()).collect();
-            // SAFETY: nobody writes to the file.
+            // SAFETY: no process writes to the file.
             let unchanging = unsafe { Unchanging::promise() };
             let slices: Vec<_> = ranges.iter().map(|range| range.as_slice(unchanging)).collect();
             assert_eq!(black_box(slices).len() as u64, TENSORS);

@@ -1,5 +1,5 @@
-//! Writes a dataset in FFCV's format with all processors, and trains on it: a linear classifier over
-//! images of two colours, the samples in another order in every epoch, in bounded memory.
+//! Writes a dataset in FFCV's format with all processors, and trains a linear classifier on it:
+//! images of two colours, with the samples in another order in every epoch, in bounded memory.
 //!
 //! ```text
 //! cargo run --release -p ringmain --features direct,uring,beton --example beton -- [BACKEND] [DIRECTORY]
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = dir.path().join("train.beton");
     write(&path)?;
 
-    // Half of it is for batches and pages: of these, four of 8 MiB.
+    // Half of the memory is for batches and pages: room for four pages of 8 MiB.
     let engine = Engine::builder().backend(backend).memory_limit_bytes(128 << 20).build()?;
     println!("{}", engine.describe());
     let reader = BetonReader::open(&engine, &path)?;
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     train("whole pages, in quasi-random order", &reader, options)
 }
 
-/// The label is whether an image is rather red or rather blue.
+/// The label says whether an image is more red or more blue.
 fn write(path: &Path) -> Result<(), Box<dyn Error>> {
     let pixels = ArraySpec::new(Kind::U8.into(), &[SIDE, SIDE, 3])?;
     let fields = [
@@ -85,7 +85,7 @@ fn train(what: &str, reader: &BetonReader, options: SampleOptions) -> Result<(),
     Ok(())
 }
 
-/// A perceptron over the mean colour; how many it told right on the way.
+/// Trains a perceptron on the mean colour, and returns the number of right predictions.
 fn one_epoch(source: &mut SampleSource, weights: &mut [f32; 3]) -> Result<u64, Box<dyn Error>> {
     let mut right = 0;
     while let Some(batch) = source.next_batch()? {

@@ -1,12 +1,12 @@
-//! Writes a dataset again, with other pages and its regions aligned for direct reads:
+//! Rewrites a dataset with other pages and with its regions aligned for direct reads:
 //!
 //! ```text
 //! cargo run --release -p ringmain --features beton --example beton_rewrite -- \
 //!     FROM.beton TO.beton [ALIGNMENT [PAGE_MIB [WORKERS]]]
 //! ```
 //!
-//! Every worker reads the samples that it writes. Fields of custom types need a handler, which a
-//! program of your own would give to both the reader and the writer.
+//! Every worker reads the samples that it writes. Fields of custom types need a handler, which your
+//! own program would pass to both the reader and the writer.
 
 use std::error::Error;
 
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let reader = BetonReader::open(&Engine::new()?, from)?;
     let report = BetonWriter::new(reader.fields().iter().cloned())
         .page_bytes(u32::try_from(page_mib << 20)?)
-        .alignment(alignment.ok_or("the alignment is 0, 512 or 4096")?)
+        .alignment(alignment.ok_or("the alignment must be 0, 512 or 4096")?)
         .workers(workers)
         .write_indexed(to, reader.len(), |id, out| {
             let sample = reader.read_sample(id)?;
@@ -47,7 +47,7 @@ fn copy(value: Value<'_>, out: &mut SampleBuilder<'_>) -> Result<(), Box<dyn Err
         Value::Array(array) => out.array(array.bytes)?,
         Value::Image(Image { mode: ImageMode::Jpeg, bytes, .. }) => out.image_jpeg(bytes)?,
         Value::Image(Image { width, height, bytes, .. }) => out.image_raw(width, height, bytes)?,
-        _ => return Err("a value that only a handler knows".into()),
+        _ => return Err("a custom field needs a handler".into()),
     };
     Ok(())
 }

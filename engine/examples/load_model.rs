@@ -1,5 +1,5 @@
-//! Loads models one after the other, as a server that swaps them does, and says how long each took:
-//! a line of JSON for each. The second model of `--recycled` goes into the memory of the first.
+//! Loads models one after the other, like a server that swaps them, and prints a line of JSON with
+//! the time for each. With `--recycled` the second model reuses the memory of the first.
 //!
 //! ```text
 //! cargo run --release -p ringmain --features direct,uring,safetensors --example load_model -- \
@@ -32,7 +32,7 @@ enum Memory {
 enum Way {
     /// `Weights::read_all`: one batch.
     Batch,
-    /// `Weights::load`: one tensor after the other, while the next are read.
+    /// `Weights::load`: one tensor after the other, while the next ones are read.
     Stream,
 }
 
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All tensors of a model, in memory at once.
+/// Returns all tensors of a model, in memory at once.
 fn load(
     weights: &Weights,
     way: Way,
@@ -78,7 +78,7 @@ fn load(
     }
 }
 
-/// The sum of its bytes as little-endian words, to compare with what other loaders bring.
+/// Returns the sum of the tensor's bytes as little-endian words, to compare with other loaders.
 fn sum_of(tensor: &Tensor) -> u64 {
     let (words, rest) = tensor.bytes().as_chunks::<8>();
     let mut last = [0; 8];
@@ -105,13 +105,15 @@ impl Args {
                 Some("--recycled") => parsed.memory = Memory::Recycled,
                 Some("--stream") => parsed.way = Way::Stream,
                 Some(option) if option.starts_with("--") => {
-                    return Err(format!("no option {option}").into());
+                    return Err(format!("there is no option {option}").into());
                 }
                 _ => parsed.models.push(arg.into()),
             }
         }
         if parsed.models.is_empty() {
-            return Err("which model? [--backend KIND] [--recycled] [--stream] MODEL...".into());
+            return Err(
+                "usage: load_model [--backend KIND] [--recycled] [--stream] MODEL...".into()
+            );
         }
         Ok(parsed)
     }

@@ -1,5 +1,5 @@
-//! Trains a small model on a corpus of shards: linear regression by gradient descent, the rows in
-//! another order in every epoch, in bounded memory whatever the corpus.
+//! Trains a small model on a corpus of shards: linear regression by gradient descent, with the rows
+//! in another order in every epoch, in bounded memory for any corpus.
 //!
 //! ```text
 //! cargo run --release -p ringmain --features direct,uring --example shards -- [BACKEND] [DIRECTORY]
@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ringmain::Engine;
 use ringmain::shards::{Order, RowType, ShardOptions, ShardSource, ShardWriter};
 
-/// The last column is the target, the others are what it is to be told from.
+/// The last column is the target, the others are the inputs.
 const WIDTH: usize = 64;
 const SHARDS: usize = 4;
 const SHARD_ROWS: usize = 100_000;
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One pass over the rows; the mean of the squared errors on the way.
+/// Makes one pass over the rows, and returns the mean squared error.
 fn train(source: &mut ShardSource, weights: &mut [f32]) -> Result<f64, Box<dyn Error>> {
     let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} rows, {eta} left")?;
     let bar = ProgressBar::new(source.epoch_items()).with_style(style);
@@ -57,7 +57,7 @@ fn train(source: &mut ShardSource, weights: &mut [f32]) -> Result<f64, Box<dyn E
     let mut gradient = vec![0.0; weights.len()];
     while let Some(batch) = source.next_batch()? {
         gradient.fill(0.0);
-        for row in batch.rows_f32().ok_or("f32 was asked for")?.chunks_exact(WIDTH) {
+        for row in batch.rows_f32().ok_or("the source delivers f32")?.chunks_exact(WIDTH) {
             let (inputs, target) = row.split_at(WIDTH - 1);
             let predicted: f32 = inputs.iter().zip(&*weights).map(|(x, w)| x * w).sum();
             let error = predicted - target[0];
@@ -76,7 +76,7 @@ fn true_weight(at: usize) -> f32 {
     (at as f32 * 0.7).sin()
 }
 
-/// Random inputs, and the target that the true weights make of them.
+/// Writes random inputs, and the target that the true weights give for them.
 fn write_corpus(dir: &Path) -> Result<(), Box<dyn Error>> {
     let bar = ProgressBar::new(SHARDS as u64).with_message("writing shards");
     let mut state = 0x5EED_u64;

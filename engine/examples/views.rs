@@ -1,5 +1,5 @@
-//! A loader that holds all arrays of a large `.data` file and draws random windows from them. As
-//! plain mappings they would make the process grow with every batch.
+//! A loader that holds all arrays of a large `.data` file and draws random windows from them. With
+//! plain mappings the process would grow with every batch.
 //!
 //! ```text
 //! cargo run --release -p ringmain --features direct,uring --example views -- [BACKEND] [DIRECTORY]
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             arrays[below(ARRAYS)].index(&[(first_row..first_row + WINDOW_ROWS).into()])
         };
         let windows: Vec<_> = (0..BATCH_WINDOWS).map(window).collect::<Result<_, _>>()?;
-        engine.read_many_bytes(&windows, &mut batch)?; // and off to the model it goes
+        engine.read_many_bytes(&windows, &mut batch)?; // a real program trains on the batch here
     }
     let (seconds, bytes) = (start.elapsed().as_secs_f64(), (batch.len() * BATCHES) as f64);
     println!("{:.0} MB/s, {:.0} windows/s", bytes / seconds / 1e6, bytes / seconds / 65536.0);
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// 512 MiB of arrays as exca appends them, and what it notes of each.
+/// Writes 512 MiB of arrays as exca appends them, and returns their descriptions.
 fn write_arrays(folder: &std::path::Path) -> std::io::Result<Vec<MemmapArrayInfo>> {
     let mut file = fs::File::create(folder.join("arrays.data"))?;
     let nbytes = SHAPE[0] * SHAPE[1] * 4;
@@ -63,7 +63,7 @@ fn write_arrays(folder: &std::path::Path) -> std::io::Result<Vec<MemmapArrayInfo
     infos
 }
 
-/// The resident size of this process; 0 where there is no `/proc`.
+/// Returns the resident size of this process in MiB; 0 if there is no `/proc`.
 fn resident_mib() -> i64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();

@@ -1,12 +1,12 @@
-//! A small model, and the ways to get at its weights: one tensor, some rows, all of them while a
-//! progress bar runs, and in place through a cache of mappings.
+//! Makes a small model and reads its weights in several ways: one tensor, some rows, all of them
+//! with a progress bar, and in place through a cache of mappings.
 //!
 //! ```text
 //! cargo run --release -p ringmain --features direct,uring,safetensors --example weights -- \
 //!     [BACKEND] [MODEL]
 //! ```
 //!
-//! MODEL is a safetensors file, an index, or a folder; without one a model of 64 MB is made.
+//! MODEL is a safetensors file, an index, or a folder; by default a model of 64 MB is made.
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     map_in_place(&weights)
 }
 
-/// One tensor, and the first rows of it.
+/// Reads one tensor, and its first rows.
 fn read_parts(weights: &Weights) -> Result<(), Box<dyn Error>> {
     let Some(info) = weights.tensors().max_by_key(|info| info.nbytes()) else { return Ok(()) };
     let start = Instant::now();
@@ -54,7 +54,7 @@ fn read_parts(weights: &Weights) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All tensors in the order of the files, while the next are read.
+/// Loads all tensors in the order of the files, while the next ones are read.
 fn load_all(weights: &Weights) -> Result<(), Box<dyn Error>> {
     let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes}, {eta} left")?;
     let bar = ProgressBar::new(weights.nbytes()).with_style(style);
@@ -73,9 +73,9 @@ fn load_all(weights: &Weights) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The files as slices, of which a cache keeps so many bytes.
+/// Maps the files as slices, through a cache with a limit in bytes.
 fn map_in_place(weights: &Weights) -> Result<(), Box<dyn Error>> {
-    // SAFETY: the file was made above, or is a model that nobody writes to.
+    // SAFETY: the file was made above, or is a model that no process writes to.
     let unchanging = unsafe { Unchanging::promise() };
     let cache = WeightCache::new(4 << 30, unchanging);
     for file in weights.files() {
@@ -85,7 +85,7 @@ fn map_in_place(weights: &Weights) -> Result<(), Box<dyn Error>> {
     let Some(info) = weights.tensors().next() else { return Ok(()) };
     let path = weights.files()[info.file()].path();
     let source = WeightSource::open(path, Prefer::Gds(unchanging))?;
-    println!("{source}"); // and why not by GPUDirect Storage
+    println!("{source}"); // also says why not by GPUDirect Storage
     let (offset, len) = (usize::try_from(info.offset())?, info.nbytes());
     source.prepare_tensor(offset, len)?;
     let sum: u64 = source.get_tensor_bytes(offset, len)?.iter().map(|byte| u64::from(*byte)).sum();

@@ -1,4 +1,4 @@
-//! The engine: a backend, a pool of buffers, and the ways to open arrays with them.
+//! The engine: a backend, a pool of buffers, and the functions that open arrays with them.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,12 +12,13 @@ use ringmain_backends::{
 };
 
 use crate::array::layout::Layout;
-use crate::array::view::Source;
+use crate::array::view::ArrayFile;
 use crate::memory::Reserve;
 use crate::record::RecordingBackend;
 use crate::{ContiguousMemmap, DType, EngineStats, Error, ProfileSource, Recording, Result};
 
-/// Reads files through one backend, within one memory limit. Cheap to clone; clones share both.
+/// Reads files through one backend, within one memory limit. An engine is cheap to clone; clones
+/// share both.
 ///
 /// ```
 /// use ringmain::{Engine, Kind};
@@ -38,36 +39,36 @@ pub struct Engine {
 #[derive(Debug)]
 struct Shared {
     backend: Arc<dyn ReadBackend>,
-    /// The backend, or the one that it records for.
+    /// The backend, or the one inside the recording.
     meter: Arc<MeteredBackend>,
-    /// What the backend records to, if it does.
+    /// The recording, if reads are recorded.
     recording: Option<Recording>,
-    /// What is handed out, and scratch memory.
+    /// The pool of buffers for callers, and of scratch memory.
     pool: BufferPool,
-    /// A little memory for what would make a buffer of the pool a size larger.
+    /// A small pool for data that would make a buffer of the main pool a size class larger.
     small: Option<BufferPool>,
-    /// What of the pool is kept for whom.
+    /// The shares of the pool.
     reserve: Reserve,
     memory_limit_bytes: usize,
     memory_patience: Duration,
 }
 
-/// A page for each of the two pools.
+/// One page for each of the two pools.
 const MEMORY_LIMIT_BYTES_MIN: usize = 2 * 4096;
 
 const MEMORY_PATIENCE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// The part of the memory that is for small things beside large buffers, where it is a few pages:
+/// The fraction of the memory for small data beside large buffers, if that is at least a few pages:
 /// 1 MiB of 64.
 const SMALL_PART: usize = 64;
 const SMALL_BYTES_MIN: usize = 16 << 10;
 
-/// How an [`Engine`] is to behave.
+/// The options of an [`Engine`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct EngineBuilder {
     kind: BackendKind,
-    /// One that is ready, in place of the kind.
+    /// An opened backend, instead of a kind.
     backend: Option<Arc<dyn ReadBackend>>,
     memory_limit_bytes: usize,
     memory_patience: Duration,
@@ -92,15 +93,14 @@ impl Default for EngineBuilder {
 }
 
 impl EngineBuilder {
-    /// Which backend reads; `auto` by default.
+    /// Chooses the backend; `auto` by default.
     pub fn backend(mut self, kind: BackendKind) -> Self {
         (self.kind, self.backend) = (kind, None);
         self
     }
 
-    /// Reads with a backend that is open already: one of your own, or a wrapper around one. Its
-    /// options and the memory it reads through stay its own; half of the memory limit is still
-    /// the engine's.
+    /// Reads with an opened backend: your own, or a wrapper. It keeps its options and its memory;
+    /// the engine still uses half of the memory limit.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -118,8 +118,8 @@ impl EngineBuilder {
         self
     }
 
-    /// The profile that `auto` goes by, in place of the user's: what `ringmain recommend --save
-    /// PATH` wrote. One that cannot be used is no error; [`Engine::describe`] says why.
+    /// Sets the profile that `auto` uses instead of the user's: a file that `ringmain recommend
+    /// --save PATH` wrote. An unusable profile is not an error; [`Engine::describe`] says why.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -136,8 +136,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Lets `auto` choose by what works, whatever the user's profile says. The environment variable
-    /// `RINGMAIN_PROFILE=off` does so for a whole program.
+    /// Makes `auto` ignore the user's profile and choose the best backend that works. The
+    /// environment variable `RINGMAIN_PROFILE=off` does so for a whole program.
     pub fn ignore_profile(mut self) -> Self {
         self.profile = ProfileSource::Off;
         self
@@ -149,22 +149,22 @@ impl EngineBuilder {
         self
     }
 
-    /// How many files are kept open.
+    /// Limits the number of files that are kept open.
     pub fn open_files_max(mut self, count: usize) -> Self {
         self.options.open_files_max = count;
         self
     }
 
-    /// The hard limit on the memory of all buffers of the engine: half for those that are handed
-    /// out, half for what the backend reads through. 64 MiB by default, 8 KiB at least.
+    /// Sets the hard limit on the memory of all buffers of the engine: half for the caller's
+    /// buffers, half for those that the backend reads through. 64 MiB by default, 8 KiB at least.
     pub fn memory_limit_bytes(mut self, bytes: usize) -> Self {
         self.memory_limit_bytes = bytes;
         self
     }
 
-    /// How long a read waits for memory while other buffers hold all of it, before it fails with
-    /// [`Error::MemorySpent`]. The waiting thread may itself hold them, so it must not wait for ever.
-    /// 30 seconds by default.
+    /// Sets how long a read waits for memory while other buffers hold all of it, before it fails
+    /// with [`Error::MemorySpent`]. The wait must end, because the waiting thread may itself hold
+    /// the buffers. 30 seconds by default.
     ///
     /// ```
     /// use std::time::Duration;
@@ -179,36 +179,36 @@ impl EngineBuilder {
         self
     }
 
-    /// How many device requests a batch keeps in flight.
+    /// Limits the number of device requests that a batch keeps in flight.
     pub fn depth_max(mut self, depth: usize) -> Self {
         self.options.depth_max = depth;
         self
     }
 
-    /// The largest single device request.
+    /// Limits the size of a device request.
     pub fn chunk_bytes(mut self, bytes: usize) -> Self {
         self.options.chunk_bytes = bytes;
         self
     }
 
-    /// What `mmap` does with the pages it has read.
+    /// Chooses what `mmap` does with pages after reading them.
     pub fn residency(mut self, residency: Residency) -> Self {
         self.options.residency = residency;
         self
     }
 
-    /// The pages that `mmap` wants for its mappings.
+    /// Chooses the page size of `mmap`'s mappings.
     pub fn page_size(mut self, page_size: PageSize) -> Self {
         self.options.page_size = page_size;
         self
     }
 
-    /// Whether data that `auto` reads stays in the page cache for the next time.
+    /// Chooses whether data that `auto` reads stays in the page cache.
     ///
     /// ```
     /// use ringmain::{Engine, Warmth};
     ///
-    /// // This data is read once: what others have cached stays.
+    /// // This data is read once, so it should not evict other cached data.
     /// let engine = Engine::builder().warmth(Warmth::Leave).build()?;
     /// # Ok::<(), ringmain::Error>(())
     /// ```
@@ -217,34 +217,33 @@ impl EngineBuilder {
         self
     }
 
-    /// In which order files are read through the page cache.
+    /// Sets the expected order of reads through the page cache.
     pub fn access(mut self, access: Access) -> Self {
         self.options.access = access;
         self
     }
 
-    /// Whether io_uring reads go through the page cache.
+    /// Chooses whether io_uring reads go through the page cache.
     pub fn cache_policy(mut self, policy: CachePolicy) -> Self {
         self.options.cache_policy = policy;
         self
     }
 
-    /// Everything else that a backend can be told. The memory limit and the profile stay the
-    /// builder's.
+    /// Sets all other options of a backend. The memory limit and the profile of the builder stay.
     pub fn options(mut self, options: BackendOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Opens the backend.
+    /// Opens the backend and returns the engine.
     pub fn build(mut self) -> Result<Engine> {
         let memory_limit_bytes = self.memory_limit_bytes;
         if memory_limit_bytes < MEMORY_LIMIT_BYTES_MIN {
-            let reason = "a page to read through and one to hand out are 8192 bytes";
+            let reason = "it must be at least 8192: a page for the backend and one for the caller";
             return Err(Error::invalid_option("memory_limit_bytes", memory_limit_bytes, reason));
         }
-        // Two pools: in one, threads that hold buffers to read into could wait for each other's,
-        // as the backend may need another to read them through.
+        // There are two pools. With one, threads that hold buffers to read into could wait for each
+        // other, as the backend may need another buffer to read through.
         let memory_patience = self.memory_patience;
         let when_spent = WhenSpent::Wait { timeout: memory_patience };
         let new_pool = |limit_bytes| BufferPool::new(PoolOptions { limit_bytes, when_spent });
@@ -279,19 +278,19 @@ impl EngineBuilder {
 }
 
 impl Engine {
-    /// An engine with the defaults: 64 MiB of buffers, and the backend that the user's profile
-    /// names for the file's filesystem (see [`EngineBuilder::profile`]), or else the best one that
-    /// works here.
+    /// Returns an engine with the defaults: 64 MiB of buffers, and the backend that the user's
+    /// profile names for the file's filesystem (see [`EngineBuilder::profile`]), or else the best
+    /// one that works here.
     pub fn new() -> Result<Self> {
         Self::builder().build()
     }
 
-    /// An engine with options.
+    /// Returns a builder to set options.
     pub fn builder() -> EngineBuilder {
         EngineBuilder::default()
     }
 
-    /// Which backend reads, what it can do, and what it had to do without.
+    /// Returns the backend, its capabilities, and the features that are missing.
     #[must_use]
     pub fn describe(&self) -> Description {
         let capabilities = self.backend().capabilities();
@@ -299,7 +298,7 @@ impl Engine {
         Description { capabilities, choice, memory_limit_bytes: self.shared.memory_limit_bytes }
     }
 
-    /// How this file would be read, and why.
+    /// Returns how this file would be read, and why.
     ///
     /// ```
     /// use ringmain::Engine;
@@ -315,7 +314,7 @@ impl Engine {
         Ok(explained.unwrap_or_else(|| format!("all reads with `{}`", self.backend().kind())))
     }
 
-    /// What this engine and its clones have read so far.
+    /// Returns counters of all reads of this engine and its clones.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -341,12 +340,12 @@ impl Engine {
         }
     }
 
-    /// An engine that reads through the same backend and memory, and writes down every batch: turn
-    /// it on, run an epoch, and replay the pattern on every backend with `ringmain bench --trace
-    /// FILE`. What this engine reads itself is not recorded, nor are views that it opened.
+    /// Returns an engine that uses the same backend and memory, and records every batch. Run an
+    /// epoch with it, then replay the pattern on every backend with `ringmain bench --trace FILE`.
+    /// Reads of this engine, and of views that it opened, are not recorded.
     ///
-    /// The recording ends with the last clone of the engine and the last of its views, or with
-    /// [`Recording::finish`]. A full disk ends it too, and never fails a read.
+    /// The recording ends with the last clone of the returned engine and the last of its views, or
+    /// with [`Recording::finish`]. A full disk also ends it, and never fails a read.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -377,46 +376,47 @@ impl Engine {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// The recording of this engine's reads, if it has one: to finish it, or to ask how it goes.
+    /// Returns the recording of this engine's reads, if there is one: to finish it or to query its
+    /// status.
     #[must_use]
     pub fn recording(&self) -> Option<&Recording> {
         self.shared.recording.as_ref()
     }
 
-    /// The backend.
+    /// Returns the backend.
     #[must_use]
     pub fn backend(&self) -> &dyn ReadBackend {
         self.shared.backend.as_ref()
     }
 
-    /// The pool that buffers are handed out from: half of the memory limit.
+    /// Returns the pool of the caller's buffers: half of the memory limit.
     #[must_use]
     pub fn pool(&self) -> &BufferPool {
         &self.shared.pool
     }
 
-    /// How long reads wait for memory.
+    /// Returns how long reads wait for memory.
     pub(crate) fn memory_patience(&self) -> Duration {
         self.shared.memory_patience
     }
 
-    /// The pool for small things beside large buffers, if there is one.
+    /// Returns the pool for small data beside large buffers, if there is one.
     pub(crate) fn small_pool(&self) -> Option<&BufferPool> {
         self.shared.small.as_ref()
     }
 
-    /// What of the pool is kept for whom.
+    /// Returns the shares of the pool.
     pub(crate) fn reserve(&self) -> &Reserve {
         &self.shared.reserve
     }
 
-    /// Whether two engines are clones of each other.
+    /// Returns `true` if two engines are clones of each other.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// A view of an array that lies in a file without a header: elements of `dtype` in C order
-    /// from `offset` on. The file may grow later, but must hold the array now.
+    /// Opens a view of an array in a file without a header: elements of `dtype` in C order from
+    /// `offset` on. The file may grow later, but must hold the array now.
     pub fn open_raw(
         &self,
         path: impl AsRef<Path>,
@@ -430,8 +430,8 @@ impl Engine {
         self.view(file, dtype, layout)
     }
 
-    /// Like [`open_raw`](Self::open_raw), with as many rows of `row_shape` as the file holds. A file
-    /// that does not end with a whole row is refused.
+    /// Opens a view like [`open_raw`](Self::open_raw), with as many rows of `row_shape` as the file
+    /// holds. A file that does not end with a whole row is refused.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -467,11 +467,11 @@ impl Engine {
         self.view(file, dtype, layout)
     }
 
-    /// A view of elements that lie in a file with gaps between them, or backwards, or over each
-    /// other: neighbours on each axis are `strides` bytes apart, and the element whose indices are
-    /// all 0 is at `offset`. All of them must be in the file now.
+    /// Opens a view of elements with gaps between them, in reverse order, or overlapping.
+    /// Neighbours on each axis are `strides` bytes apart, and the element whose indices are all 0
+    /// is at `offset`. All elements must be in the file now.
     ///
-    /// Unlike other views it need not be one range of bytes: it is read as a selection is.
+    /// Unlike other views it need not be one range of bytes: it is read like a selection.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -496,7 +496,7 @@ impl Engine {
         Ok(self.view_unchecked(file, dtype, layout))
     }
 
-    /// A view of an array in an opened file, checked to lie inside it.
+    /// Returns a view of an array in an opened file, after checking that it lies inside.
     pub(crate) fn view(
         &self,
         file: FileHandle,
@@ -518,19 +518,19 @@ impl Engine {
     }
 
     fn view_unchecked(&self, file: FileHandle, dtype: DType, layout: Layout) -> ContiguousMemmap {
-        let source = Arc::new(Source { engine: self.clone(), file });
+        let source = Arc::new(ArrayFile { engine: self.clone(), file });
         ContiguousMemmap::new(source, dtype, layout)
     }
 }
 
-/// What [`Engine::describe`] tells.
+/// The result of [`Engine::describe`].
 #[derive(Clone, Debug)]
 pub struct Description {
     /// The backend and its features.
     pub capabilities: Capabilities,
-    /// How files are read and why, if the backend has a choice.
+    /// How files are read, and why, if the backend has a choice.
     pub choice: Option<String>,
-    /// The limit on the memory of all buffers.
+    /// The limit on the memory of all buffers, in bytes.
     pub memory_limit_bytes: usize,
 }
 

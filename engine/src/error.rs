@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "beton")]
 use crate::beton::BetonDamage;
 use crate::shards::ShardDamage;
-use crate::steady::Change;
+use crate::steady::SteadyChange;
 #[cfg(feature = "safetensors")]
 use crate::weights::WeightsDamage;
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something could not be opened, selected, read or written.
+/// The reason why something could not be opened, selected, read or written.
 ///
 /// The [`Display`](fmt::Display) text is complete: it includes the text of the underlying error, so
 /// [`source`](std::error::Error::source) returns nothing that was already said. The accessors
@@ -51,7 +51,7 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried, as in "writing the shard".
+        /// The action that failed, as in "writing the shard".
         action: &'static str,
         /// The operating system's error.
         cause: io::Error,
@@ -78,21 +78,21 @@ pub enum Error {
         path: PathBuf,
         /// The part that does not fit: "header", "rows", "metadata", …
         what: &'static str,
-        /// The bytes that the file should have at least; `u64::MAX` if no file can have them.
+        /// The smallest valid size of the file in bytes; `u64::MAX` if it overflows.
         expected: u64,
-        /// The bytes that it has.
+        /// The actual size of the file in bytes.
         actual: u64,
     },
 
     /// The file was replaced, removed or written to after it was opened.
     #[error(
-        "{} was {what} after it was opened, so what was read may be of two versions; open it again",
+        "{} was {what} after it was opened, so the bytes read may mix two versions; open it again",
         path.display()
     )]
     Changed {
         /// The file.
         path: PathBuf,
-        /// What happened to it: "replaced", "truncated", "written to" or "removed".
+        /// The change: "replaced", "truncated", "written to" or "removed".
         what: &'static str,
     },
 
@@ -103,7 +103,7 @@ pub enum Error {
         path: PathBuf,
         /// The damaged part, if the rest of the file can be read.
         item: Option<Item>,
-        /// What is wrong.
+        /// The damage.
         damage: Box<Damage>,
     },
 
@@ -124,13 +124,13 @@ pub enum Error {
     },
 
     /// The file has no such row, sample, field or tensor, or this source does not deliver it.
-    #[error("{}: there is no {item} here: {reason}", path.display())]
+    #[error("{}: cannot get {item}: {reason}", path.display())]
     NoSuchItem {
         /// The file.
         path: PathBuf,
-        /// The part that was asked for.
+        /// The requested part.
         item: Item,
-        /// Why it is not there, and what is.
+        /// Why it cannot be had, and what exists instead.
         reason: String,
     },
 
@@ -144,9 +144,9 @@ pub enum Error {
     MemorySpent {
         /// The file.
         path: PathBuf,
-        /// What the memory was for: "a batch", "a page", "a tensor", …
+        /// The use of the memory: "a batch", "a page", "a tensor", …
         what: &'static str,
-        /// The bytes that were asked for.
+        /// The requested bytes.
         needed_bytes: usize,
         /// The bytes that are in use.
         in_use_bytes: usize,
@@ -154,10 +154,10 @@ pub enum Error {
         limit_bytes: usize,
     },
 
-    /// The operating system gave no memory.
+    /// The operating system has no more memory.
     #[error("no memory for {bytes} bytes")]
     OutOfMemory {
-        /// The bytes that were asked for.
+        /// The requested bytes.
         bytes: usize,
     },
 
@@ -190,13 +190,13 @@ pub enum Error {
 
     /// A saved state belongs to other data or other options.
     #[error(
-        "{}: the state does not fit: {reason}; open the source as it was when the state was taken",
+        "{}: the state belongs to another source: {reason}; open the source with the options that it had then",
         path.display()
     )]
     StateMismatch {
         /// The file, or the first of several.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         reason: String,
     },
 
@@ -205,18 +205,18 @@ pub enum Error {
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// What is missing, and the way out.
+        /// The missing feature, and the way out.
         reason: String,
     },
 
-    /// Something that is to be written does not have the declared form.
+    /// A value to write does not have the declared form.
     #[error("{}: {}{reason}", path.display(), prefix(item.as_ref()))]
     InvalidItem {
         /// The file that was to be written.
         path: PathBuf,
         /// The sample or field.
         item: Option<Item>,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
 
@@ -232,11 +232,11 @@ pub enum Error {
     },
 
     /// A thread of the engine panicked. Its message is on standard error too.
-    #[error("{}: the thread that {thread} has panicked: {message}", path.display())]
+    #[error("{}: the thread that {thread} panicked: {message}", path.display())]
     Panicked {
         /// The file.
         path: PathBuf,
-        /// What the thread does: "reads ahead" or "makes samples".
+        /// The task of the thread: "reads ahead" or "makes samples".
         thread: &'static str,
         /// The panic's message.
         message: String,
@@ -247,7 +247,7 @@ pub enum Error {
     IndexOutOfRange {
         /// The axis.
         axis: usize,
-        /// The index as given.
+        /// The given index.
         index: i64,
         /// The axis' length.
         len: usize,
@@ -265,7 +265,7 @@ pub enum Error {
     /// An index cannot be used there.
     #[error("{reason}")]
     InvalidIndex {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 
@@ -282,14 +282,14 @@ pub enum Error {
     /// A view cannot have that shape, axis order or element type without being read first.
     #[error("{reason}")]
     Shape {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 
     /// The elements or bytes of a shape cannot be counted.
-    #[error("a view of shape {shape:?} and {itemsize} bytes an element is larger than any file")]
+    #[error("a view of shape {shape:?} with elements of {itemsize} bytes is larger than any file")]
     Overflow {
-        /// The shape asked for.
+        /// The requested shape.
         shape: Vec<usize>,
         /// The bytes of an element.
         itemsize: usize,
@@ -297,14 +297,14 @@ pub enum Error {
 
     /// No element type has that name.
     #[error(
-        "there is no element type `{text}`; NumPy's names and codes are known, such as `float32` or `<f4`"
+        "there is no element type `{text}`; use one of NumPy's names or codes, such as `float32` or `<f4`"
     )]
     UnknownDType {
         /// The name or code given.
         text: String,
     },
 
-    /// The elements have another type than asked for, or no type that can be used here.
+    /// The elements have another type than requested, or a type that cannot be used here.
     #[error("{}the elements are {stored}: {reason}", prefix(item.as_ref()))]
     ElementType {
         /// The tensor, if it is one.
@@ -315,14 +315,14 @@ pub enum Error {
         reason: String,
     },
 
-    /// The memory to read into has another size than what is to be read.
-    #[error("{}{needed} bytes are to be read into memory of {given} bytes", prefix(item.as_ref()))]
+    /// The memory to read into does not have the size of the data.
+    #[error("{}the memory to read into has {given} bytes, but {needed} are needed", prefix(item.as_ref()))]
     BufferSize {
         /// The tensor, if it is one.
         item: Option<Item>,
-        /// The bytes to be read.
+        /// The size of the data in bytes.
         needed: usize,
-        /// The bytes given.
+        /// The size of the memory in bytes.
         given: usize,
     },
 }
@@ -366,31 +366,31 @@ impl fmt::Display for Item {
     }
 }
 
-/// What is wrong with a file, by its format.
+/// The damage of a file, by its format.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// With a `.npy` file, or one of exca's.
+    /// A `.npy` file, or a file of exca, is damaged.
     #[error("{reason}")]
     Array {
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// With a shard.
+    /// A shard is damaged.
     #[error("{0}")]
     Shard(ShardDamage),
-    /// With a `.beton` dataset.
+    /// A `.beton` dataset is damaged.
     #[cfg(feature = "beton")]
     #[error("{0}")]
     Beton(BetonDamage),
-    /// With a safetensors file, or with the index of a model.
+    /// A safetensors file, or the index of a model, is damaged.
     #[cfg(feature = "safetensors")]
     #[error("{0}")]
     Weights(WeightsDamage),
 }
 
 impl Error {
-    /// The file that the error is about, if it is about one.
+    /// Returns the file that the error is about, if it is about one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -413,7 +413,7 @@ impl Error {
         }
     }
 
-    /// The part of the file that the error is about: a row, sample, field or tensor.
+    /// Returns the part of the file that the error is about: a row, sample, field or tensor.
     #[must_use]
     pub fn item(&self) -> Option<&Item> {
         match self {
@@ -427,7 +427,7 @@ impl Error {
         }
     }
 
-    /// The sample that the error is about.
+    /// Returns the sample that the error is about.
     #[must_use]
     pub fn sample(&self) -> Option<u64> {
         match self.item() {
@@ -436,7 +436,7 @@ impl Error {
         }
     }
 
-    /// The tensor that the error is about.
+    /// Returns the tensor that the error is about.
     #[must_use]
     pub fn tensor(&self) -> Option<&str> {
         match self.item() {
@@ -445,7 +445,7 @@ impl Error {
         }
     }
 
-    /// What is wrong with the file, if it does not follow its format.
+    /// Returns the damage of the file, if it does not follow its format.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         match self {
@@ -454,7 +454,7 @@ impl Error {
         }
     }
 
-    /// The backend's error, if the error came from a backend.
+    /// Returns the backend's error, if the error came from a backend.
     #[must_use]
     pub fn backend_error(&self) -> Option<&ringmain_backends::Error> {
         match self {
@@ -463,7 +463,7 @@ impl Error {
         }
     }
 
-    /// The offset in the file at which a read failed.
+    /// Returns the offset in the file at which a read failed.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
         match self {
@@ -472,7 +472,7 @@ impl Error {
         }
     }
 
-    /// The operating system's error, if there was one.
+    /// Returns the operating system's error, if there was one.
     #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
         match self {
@@ -481,13 +481,13 @@ impl Error {
         }
     }
 
-    /// The number of the operating system's error, if there was one.
+    /// Returns the number of the operating system's error, if there was one.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         self.io_error()?.raw_os_error()
     }
 
-    /// The kind that an [`io::Error`] would have.
+    /// Returns the kind that an [`io::Error`] would have.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         match self {
@@ -507,7 +507,7 @@ impl Error {
         }
     }
 
-    /// Whether a file or folder does not exist.
+    /// Returns `true` if a file or folder does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
@@ -543,20 +543,22 @@ impl Error {
         Self::Panicked { path: path.to_owned(), thread: "reads ahead", message }
     }
 
-    /// What has happened to a file since it was opened.
-    pub(crate) fn changed(path: &Path, change: Change) -> Self {
+    /// Returns the error for a change of a file since it was opened.
+    pub(crate) fn changed(path: &Path, change: SteadyChange) -> Self {
         match change {
-            Change::Unknown(cause) => Self::io(path, "looking at the file", cause),
+            SteadyChange::Unknown(cause) => {
+                Self::io(path, "checking whether the file changed", cause)
+            }
             change => Self::Changed { path: path.to_owned(), what: change.participle() },
         }
     }
 
-    /// A backend's error about a file.
+    /// Converts a backend's error about a file.
     pub(crate) fn backend(path: &Path, cause: ringmain_backends::Error) -> Self {
         Self::reading(path, None, "a buffer", cause)
     }
 
-    /// A backend's error about a part of a file, which was to be read into memory for `what`.
+    /// Converts a backend's error about a part of a file. `what` names the use of the memory.
     pub(crate) fn reading(
         path: &Path,
         item: Option<Item>,
@@ -589,7 +591,7 @@ impl Error {
         }
     }
 
-    /// The range, if it lies in a file of that length.
+    /// Returns the range, if it lies in a file of this length.
     #[cfg(feature = "safetensors")]
     pub(crate) fn check_range(
         path: &Path,
@@ -647,7 +649,7 @@ impl From<WeightsDamage> for Damage {
     }
 }
 
-/// What a message begins with, if there is something.
+/// Returns the subject and a colon, to begin a message with; empty if there is no subject.
 fn prefix(subject: Option<impl fmt::Display>) -> String {
     subject.map(|subject| format!("{subject}: ")).unwrap_or_default()
 }
@@ -657,8 +659,8 @@ fn cache_full(requested_bytes: u64, limit_bytes: u64, held_bytes: u64) -> String
         return "the file alone is larger; raise the limit, or map it without the cache".into();
     }
     format!(
-        "{held_bytes} bytes are in use, locked or being opened; drop what is no longer needed, or \
-         raise the limit"
+        "{held_bytes} bytes are in use, locked or being opened; drop mappings that are no longer needed, \
+         or raise the limit"
     )
 }
 

@@ -1,11 +1,12 @@
-//! The way in for the targets in `fuzz/`. No part of the interface: it may change at any time.
+//! Entry points for the targets in `fuzz/`. They are not part of the public interface and may change.
 #![allow(missing_docs)]
 
 use crate::array::layout::Layout;
 use crate::array::npy::parse_header;
 use crate::{DType, Index, Result};
 
-/// What a `.npy` file says of itself, as `open_npy` understands it, and the bytes it says so in.
+/// Decodes the header of a `.npy` file as `open_npy` does. Returns the type, the arrangement, and the
+/// offset of the data.
 pub fn npy_header(bytes: &[u8]) -> Result<(DType, Result<Arrangement>, u64), String> {
     let header = parse_header(bytes)?;
     let (dtype, offset) = (header.dtype, header.data_offset);

@@ -3,7 +3,7 @@
 //!
 //! An [`Engine`] reads through one backend ([`BackendKind`]) within one memory limit. It opens
 //! arrays as [`ContiguousMemmap`]s: views that slice and reshape for free and read exactly the
-//! bytes asked for, by file I/O, into memory that can be freed.
+//! requested bytes, by file I/O, into memory that can be freed.
 //!
 //! ```
 //! use ringmain::{Engine, Kind};
@@ -14,7 +14,7 @@
 //! let engine = Engine::new()?;
 //! println!("{}", engine.describe());
 //! let rows = engine.open_raw(&path, Kind::F32, &[1000, 512], 0)?;
-//! let window = rows.index(&[(100..164).into()])?; // arithmetic only
+//! let window = rows.index(&[(100..164).into()])?; // reads nothing
 //! assert_eq!(window.read_vec::<f32>()?.len(), 64 * 512);
 //!
 //! // Many windows, of any number of files, are one batch.
@@ -24,16 +24,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`shards`] delivers batches of rows from `GAMSAE01` shards, in a fixed or a shuffled order, with a
-//! thread that reads ahead. `beton` reads and writes FFCV's datasets, `weights` loads safetensors and
-//! maps them.
-//!
-//! `beton`, behind the feature of that name, has FFCV's datasets.
+//! [`shards`] delivers batches of rows from `GAMSAE01` shards, in a fixed or a shuffled order, with
+//! a thread that reads ahead. `beton` reads and writes FFCV's datasets. `weights` loads and maps
+//! safetensors files.
 //!
 //! # Features
 //! `uring`, `direct` and `tokio-uring` add the backends of those names on Linux. `ndarray` adds
-//! [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards) batches, `serde` the states of
-//! shard sources and of epochs. `beton` adds FFCV's datasets, `jpeg` decodes their images, and
+//! [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards) batches. `serde` makes the
+//! states of sources serializable. `beton` adds FFCV's datasets, `jpeg` decodes their images, and
 //! `safetensors` adds weights. `conformance` adds the tests for backends of your own.
 #![forbid(unsafe_code)]
 
@@ -46,6 +44,8 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod memory;
+#[cfg(all(test, feature = "beton", feature = "safetensors"))]
+mod messages;
 mod profile;
 mod record;
 pub mod shards;

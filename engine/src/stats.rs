@@ -1,22 +1,23 @@
-//! What an engine has done so far.
+//! Counters of an engine's reads.
 
 use std::fmt;
 
 use ringmain_backends::{BackendStats, LatencyHistogram, PoolStats, Traffic};
 
-/// What [`Engine::stats`](crate::Engine::stats) tells.
+/// The result of [`Engine::stats`](crate::Engine::stats).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineStats {
-    /// Batches; a read by itself is one.
+    /// The number of batches; a single read counts as one.
     pub batches: u64,
-    /// All reads and their bytes.
+    /// The number and size of all reads.
     pub total: Traffic,
-    /// How long batches took: all with eight reads and more, and one in sixteen of the smaller ones.
+    /// The latency of batches: all with eight reads or more, and one in sixteen of the smaller
+    /// ones.
     pub latency: LatencyHistogram,
-    /// The ways that the reads went.
+    /// The number of reads that each way of reading served.
     pub ways: BackendStats,
-    /// The pool that buffers are handed out from.
+    /// The use of the pool of the caller's buffers.
     pub pool: PoolStats,
 }
 
@@ -26,13 +27,13 @@ impl fmt::Display for EngineStats {
         write!(f, "{} in {batches} batches", Amount(total))?;
         write!(f, "; page cache: {}; device: {}", Amount(&ways.cache), Amount(&ways.device))?;
         if ways.bounced.reads > 0 {
-            write!(f, ", of these through aligned memory: {}", Amount(&ways.bounced))?;
+            write!(f, ", of which through aligned memory: {}", Amount(&ways.bounced))?;
         }
         for (name, count) in [
-            ("questions about the page cache", ways.questions),
+            ("page cache queries", ways.questions),
             ("wrong estimates", ways.wrong_estimates),
             ("retries", ways.retries),
-            ("files that refuse direct reads", ways.fallbacks),
+            ("files that refused direct reads", ways.fallbacks),
         ] {
             if count > 0 {
                 write!(f, "; {name}: {count}")?;

@@ -1,8 +1,8 @@
-//! A file that must stay what it was when it was opened.
+//! A file that must not change after it was opened.
 //!
-//! A backend goes on reading a replaced file's old contents, and the new contents of a file that was
-//! written to in place. A format that has taken offsets from the file's header can use neither, so it
-//! looks at the file again after it has read.
+//! A backend keeps reading the old contents of a replaced file, and the new contents of a file that
+//! was written to in place. Offsets from the file's header fit neither, so the file is checked
+//! again after each read.
 
 use std::io;
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use ringmain_backends::{Error, FileChange, FileHandle, FileVersion};
 
 use crate::Engine;
 
-/// An open file, and the version of it that was opened.
+/// An open file, and its version when it was opened.
 #[derive(Debug)]
 pub(crate) struct SteadyFile {
     engine: Engine,
@@ -19,57 +19,57 @@ pub(crate) struct SteadyFile {
     version: FileVersion,
 }
 
-/// How a file differs from what was opened.
+/// A change of a file since it was opened.
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum SteadyChange {
     Removed,
     Replaced,
-    /// It is shorter.
-    Cut {
+    /// The file is shorter now.
+    Truncated {
         len: u64,
     },
-    /// It was written to, and may be longer.
+    /// The file was written to, and may have grown.
     Written,
-    /// The backend cannot say.
+    /// The backend cannot check the file.
     Unknown(io::Error),
 }
 
-impl Change {
-    /// How a message says it: "was ... after it was opened".
+impl SteadyChange {
+    /// Returns the word for the message "was … after it was opened".
     pub(crate) fn participle(&self) -> &'static str {
         match self {
             Self::Removed => "removed",
             Self::Replaced => "replaced",
-            Self::Cut { .. } => "truncated",
+            Self::Truncated { .. } => "truncated",
             Self::Written | Self::Unknown(_) => "written to",
         }
     }
 }
 
-impl From<FileChange> for Change {
+impl From<FileChange> for SteadyChange {
     fn from(change: FileChange) -> Self {
         match change {
             FileChange::Replaced => Self::Replaced,
-            FileChange::Truncated { len } => Self::Cut { len },
+            FileChange::Truncated { len } => Self::Truncated { len },
             FileChange::Written => Self::Written,
         }
     }
 }
 
 impl SteadyFile {
-    /// Takes the file as it is now.
-    pub(crate) fn new(engine: &Engine, file: FileHandle) -> Result<Self, Change> {
+    /// Records the current version of the file.
+    pub(crate) fn new(engine: &Engine, file: FileHandle) -> Result<Self, SteadyChange> {
         let version = version(engine, &file)?;
         Ok(Self { engine: engine.clone(), file, version })
     }
 
-    /// How long it was.
+    /// Returns the length that the file had when it was opened.
     pub(crate) fn len(&self) -> u64 {
         self.version.len()
     }
 
-    /// Fails if the file has changed since it was taken.
-    pub(crate) fn check(&self) -> Result<(), Change> {
+    /// Returns an error if the file changed since it was opened.
+    pub(crate) fn check(&self) -> Result<(), SteadyChange> {
         let now = version(&self.engine, &self.file)?;
         now.change_since(&self.version).map_or(Ok(()), |change| Err(change.into()))
     }
@@ -83,10 +83,10 @@ impl Deref for SteadyFile {
     }
 }
 
-fn version(engine: &Engine, file: &FileHandle) -> Result<FileVersion, Change> {
+fn version(engine: &Engine, file: &FileHandle) -> Result<FileVersion, SteadyChange> {
     engine.backend().version(file).map_err(|error| match &error {
-        Error::Replaced { .. } => Change::Replaced,
-        error if error.is_not_found() => Change::Removed,
-        _ => Change::Unknown(error.into()),
+        Error::Replaced { .. } => SteadyChange::Replaced,
+        error if error.is_not_found() => SteadyChange::Removed,
+        _ => SteadyChange::Unknown(error.into()),
     })
 }

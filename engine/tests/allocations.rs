@@ -5,8 +5,8 @@ use std::cell::Cell;
 
 use ringmain::{ContiguousMemmap, Engine, Index, Kind, Result};
 
-/// The system's allocator, which counts what the present thread asks for: the test harness has
-/// threads of its own.
+/// The system's allocator, which counts the allocations of the current thread only: the test
+/// harness has threads of its own.
 struct Counting;
 
 thread_local! {
@@ -14,15 +14,15 @@ thread_local! {
 }
 
 fn count() {
-    // No count is kept while a thread ends, when its own are gone.
+    // Nothing is counted while a thread ends, after its thread-local memory is gone.
     let _gone = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call is passed on to `System` as it is, and its answer is returned as it is.
+// SAFETY: every call is passed on to `System` unchanged, and its result is returned unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise is the one that `System` wants.
+        // SAFETY: the caller makes the promise that `System` needs.
         unsafe { System.alloc(layout) }
     }
 
@@ -49,7 +49,7 @@ fn allocations(run: impl FnOnce()) -> u64 {
 
 type Operation = (&'static str, fn(&ContiguousMemmap) -> Result<ContiguousMemmap>);
 
-/// On a view of shape (4, 1, 3, 2, 1, 5), of which they make views of up to six axes.
+/// The operations apply to a view of shape (4, 1, 3, 2, 1, 5) and make views of up to six axes.
 const OPERATIONS: [Operation; 15] = [
     ("index, a window", |view| view.index(&[(1..3).into()])),
     ("index, all kinds", |view| {
@@ -88,7 +88,7 @@ fn a_view_of_a_view_allocates_nothing() -> Result<(), Box<dyn std::error::Error>
     Ok(())
 }
 
-/// What the test above rests on.
+/// The test above relies on the counter.
 #[test]
 fn allocations_are_counted() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(7)))), 1);
@@ -97,6 +97,6 @@ fn allocations_are_counted() -> Result<(), Box<dyn std::error::Error>> {
     let engine = Engine::new()?;
     let view = engine.open_raw(file.path(), Kind::U8, &[1; 6], 0)?;
     let seven = allocations(|| drop(view.index(&[Index::NewAxis])));
-    assert!(seven > 0, "seven axes fit where six should");
+    assert!(seven > 0, "seven axes should allocate");
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! What cannot be is refused with the error that says why, before anything is read.
+//! Impossible requests are refused with an error that gives the reason, before anything is read.
 
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
@@ -33,7 +33,7 @@ impl Counted {
         Self { _dir: dir, path, engine: engine.unwrap(), faults }
     }
 
-    /// Bytes of the shape 3 × 4 × 5.
+    /// Returns a view of bytes of shape 3 × 4 × 5.
     fn view(&self) -> ContiguousMemmap {
         self.engine.open_raw(&self.path, Kind::U8, &[3, 4, 5], 0).unwrap()
     }
@@ -43,7 +43,7 @@ impl Counted {
     }
 }
 
-/// The error of an outcome, and no read since the test began.
+/// Asserts that the outcome is this error, and that nothing was read since the test began.
 macro_rules! refused {
     ($counted:expr, $outcome:expr, $error:pat) => {
         let outcome = &$outcome;
@@ -87,7 +87,7 @@ fn arrays_that_are_not_in_the_file_are_refused() {
 }
 
 #[test]
-fn files_that_are_not_there_are_refused() {
+fn missing_files_are_refused() {
     let counted = Counted::new();
     let directory = counted.path.parent().unwrap();
     let missing = directory.join("missing");
@@ -197,7 +197,7 @@ fn views_of_different_engines_are_not_one_batch() {
 }
 
 #[test]
-fn selections_of_what_is_not_there_are_refused() {
+fn selections_out_of_range_are_refused() {
     let counted = Counted::new();
     let view = counted.view();
     let read = |selection: &[Select]| view.read_selection::<u8>(selection);
@@ -206,7 +206,7 @@ fn selections_of_what_is_not_there_are_refused() {
     refused!(counted, read(&[vec![true; 4].into()]), Error::InvalidIndex { .. });
     refused!(counted, read(&[Index::slice(None, None, 0).into()]), Error::InvalidIndex { .. });
     refused!(counted, read(&vec![vec![0].into(); 4]), Error::TooManyIndices { .. });
-    // Elements may be named again and again: more than can be counted, or than there is memory.
+    // A list may repeat elements until their number overflows, or exceeds the memory.
     let often = |count: usize| Select::List(vec![0; count]);
     let too_many = [often(1 << 22), often(1 << 22), often(1 << 22)];
     refused!(counted, read(&too_many), Error::Overflow { .. });
@@ -215,7 +215,7 @@ fn selections_of_what_is_not_there_are_refused() {
     refused!(counted, read(&too_large), Error::OutOfMemory { .. });
 }
 
-/// A `.npy` file of version 1.0.
+/// Returns a `.npy` file of version 1.0.
 fn npy(descr: &str, shape: &str, data_bytes: usize) -> Vec<u8> {
     let dict = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
     let len = (dict.len() as u16).to_le_bytes();
@@ -223,13 +223,13 @@ fn npy(descr: &str, shape: &str, data_bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn npy_files_that_lie_are_refused_on_every_backend() {
+fn wrong_npy_files_are_refused_on_every_backend() {
     let dir = support::temp_dir();
     let path = dir.path().join("a.npy");
     std::fs::write(&path, npy("<f4", "(2, 3)", 24)).unwrap();
     for engine in support::engines_for(&path) {
         let open = |bytes: Vec<u8>| -> Result<ContiguousMemmap> {
-            // A new file each time: Windows does not let go of one that is mapped.
+            // A new file each time: Windows does not release a mapped file.
             let (_, path) = tempfile::NamedTempFile::new_in(dir.path()).unwrap().keep().unwrap();
             std::fs::write(&path, bytes).unwrap();
             engine.open_npy(path)
@@ -278,7 +278,7 @@ fn npy_headers_longer_than_a_page_are_read() {
     }
 }
 
-/// A file that is truncated under its views: Windows does not allow it while it is mapped.
+/// Windows does not allow truncating a mapped file.
 #[cfg(unix)]
 #[test]
 fn a_file_truncated_under_a_view_ends_early() {
@@ -291,7 +291,7 @@ fn a_file_truncated_under_a_view_ends_early() {
         let view = engine.open_raw(&path, Kind::U8, &[10, 10_000], 0).unwrap();
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(35_000).unwrap();
         if kind == BackendKind::Memory {
-            assert_eq!(view.read_vec::<u8>().unwrap(), [7; 100_000], "a copy stays as it is");
+            assert_eq!(view.read_vec::<u8>().unwrap(), [7; 100_000], "a copy does not change");
             continue;
         }
         let is_past_end = |outcome: &Result<()>| {
@@ -315,7 +315,7 @@ fn a_file_truncated_under_a_view_ends_early() {
     }
 }
 
-/// exca's files are appended to while they are read.
+/// exca appends to its files while they are read.
 #[test]
 fn a_file_that_grows_can_be_read_to_its_new_end() {
     let dir = support::temp_dir();

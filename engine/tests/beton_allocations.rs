@@ -1,8 +1,8 @@
 //! A steady loop over a dataset allocates nothing: neither its reader nor its consumer.
 //!
-//! One test, since allocations of all threads are counted.
+//! There is only one test, since the allocations of all threads are counted.
 #![cfg(all(target_os = "linux", feature = "beton"))]
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows this in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/counted.rs"]
@@ -14,8 +14,8 @@ use counted::{allocations, lengthen_shelf, settle};
 use ringmain::beton::{BetonReader, MemoryManager, Order, SampleOptions, SampleSource};
 use ringmain::{BackendKind, Engine};
 
-/// Batches until every list has the length that it keeps: which samples are in a batch is known, so
-/// this does not depend on who runs when.
+/// After this many batches every list has its final length. The samples of a batch are known, so
+/// this does not depend on the timing of threads.
 const WARM_UP_BATCHES: usize = 16;
 const BATCHES: usize = 56;
 

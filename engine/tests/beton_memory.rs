@@ -1,5 +1,5 @@
-//! A process that goes over a dataset again and again stays as small as it was, by every memory
-//! manager. One test by itself, since what others touch would count.
+//! A process that reads a dataset again and again does not grow, with any memory manager. This test
+//! has a program of its own, since the memory of other tests would count.
 #![cfg(all(target_os = "linux", feature = "beton"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,12 +20,13 @@ const PAGES: u64 = 96;
 const SAMPLE_BYTES: usize = 48 << 10;
 const SAMPLES_OF_PAGE: u64 = PAGE / SAMPLE_BYTES as u64;
 const LIMIT_BYTES: usize = 24 << 20;
-/// Beside the pool: the metadata, stacks, code, and what the OS cache has mapped at a time, with
-/// the neighbours that a fault brings along.
+/// The allowance beside the pool: the metadata, stacks, code, and what the OS cache maps at a time,
+/// with the neighbours that a fault brings in.
 const SLACK_BYTES: u64 = 72 << 20;
 
 const EPOCHS: u64 = 8;
-/// From the second epoch to the last, of what is allocated. A batch that leaked would be 1.5 MiB.
+/// The limit on allocated memory from the second epoch to the last. A leaked batch would be 1.5
+/// MiB.
 const GROWTH_BYTES_MAX: u64 = 4 << 20;
 
 #[test]
@@ -74,7 +75,7 @@ fn epochs_do_not_make_the_process_grow() {
     }
 }
 
-/// Real bytes, as the pages of a hole would all be one.
+/// The bytes are not zeros, as the pages of a hole would all be the same page.
 fn write(path: &Path) {
     let spec = ArraySpec::new(Kind::U8.into(), &[SAMPLE_BYTES]).unwrap();
     let fields = [Field::new("array", FieldKind::NdArray(spec)).unwrap()];
@@ -108,13 +109,13 @@ fn write(path: &Path) {
     }
 }
 
-/// What the process has allocated and touched, and the pages of files that it has mapped and touched.
+/// Returns the bytes that the process has allocated or mapped, and touched.
 fn resident_bytes() -> u64 {
     allocated_bytes() + status_bytes("RssFile:")
 }
 
-/// What the process has allocated and touched. What it has mapped of files comes and goes with the
-/// system's mood.
+/// Returns the bytes that the process has allocated and touched. Mapped pages of files come and go
+/// as the system decides.
 fn allocated_bytes() -> u64 {
     status_bytes("RssAnon:")
 }

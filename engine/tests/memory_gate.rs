@@ -1,11 +1,11 @@
-//! The point of it all: a process that holds thousands of views and reads all of them, again and
-//! again, stays as small as it was.
+//! The main promise: a process that holds thousands of views and reads all of them, again and
+//! again, does not grow.
 //!
-//! Each backend is measured in a process of its own, since what this one has touched before would
-//! count. `mmap` with its pages kept shows the growth that the others must not have, and so that
-//! the gate can fail.
+//! Each backend is measured in a process of its own, since memory touched earlier would count.
+//! `mmap` that keeps its pages shows the growth that the others must not have, which proves that
+//! the test can fail.
 #![cfg(target_os = "linux")]
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod support;
@@ -20,24 +20,24 @@ use ringmain::{BackendKind, ContiguousMemmap, Engine, EngineBuilder, Kind, Resid
 
 const ARRAYS: usize = 512;
 const ROWS: usize = 16;
-/// Of `f32`: a row is a window of 64 KiB, an array has 1 MiB, the file 512 MiB.
+/// Columns of `f32`: a row is a window of 64 KiB, an array has 1 MiB, the file 512 MiB.
 const COLUMNS: usize = 16 << 10;
 const WINDOW_BYTES: usize = COLUMNS * 4;
 
 const MEMORY_LIMIT_BYTES: u64 = 16 << 20;
-/// What a process may grow by beside the pool: code that is run for the first time, the stacks of
-/// threads, the reserves of the allocator.
+/// The allowed growth beside the pool: code that runs for the first time, the stacks of threads,
+/// the reserves of the allocator.
 const SLACK_BYTES: u64 = 8 << 20;
 const GROWTH_BYTES_MAX: u64 = MEMORY_LIMIT_BYTES + SLACK_BYTES;
 
 const PASSES: usize = 4;
 const BATCH_WINDOWS: usize = 32;
 
-/// What the child is told: the file, and the backend with what it does with mapped pages.
+/// The arguments of the child process: the file, the backend, and the treatment of mapped pages.
 const CHILD_FILE: &str = "RINGMAIN_GATE_FILE";
 const CHILD_BACKEND: &str = "RINGMAIN_GATE_BACKEND";
 const CHILD_KEEPS_PAGES: &str = "RINGMAIN_GATE_KEEPS_PAGES";
-/// What it answers, before the bytes.
+/// The prefix of the child's answer.
 const ANSWER: &str = "grew by bytes: ";
 
 #[test]
@@ -46,7 +46,7 @@ fn reading_everything_again_and_again_does_not_make_the_process_grow() {
     let path = dir.path().join("arrays.data");
     write_arrays(&path);
     for kind in BackendKind::ALL {
-        // Its files are copies in memory, and the tests' oracle: nobody reads 512 MiB with it.
+        // The `memory` backend copies whole files, which is only meant for small tests.
         if kind == BackendKind::Memory {
             continue;
         }
@@ -61,10 +61,14 @@ fn reading_everything_again_and_again_does_not_make_the_process_grow() {
         assert!(growth_bytes <= GROWTH_BYTES_MAX, "{kind} grew by {growth_bytes} bytes");
     }
     let growth_bytes = growth_in_child(&path, BackendKind::Mmap, Residency::Keep);
-    assert!(growth_bytes > GROWTH_BYTES_MAX, "the gate would not have seen {growth_bytes} bytes");
+    assert!(
+        growth_bytes > GROWTH_BYTES_MAX,
+        "the limit would not have caught {growth_bytes} bytes"
+    );
 }
 
-/// Real bytes, as the pages of a hole would all be one. Every window begins with its number.
+/// The bytes are not zeros, as the pages of a hole would all be the same page. Every window begins
+/// with its number.
 fn write_arrays(path: &Path) {
     let mut file = File::create(path).unwrap();
     let mut array = vec![0x5A; ROWS * WINDOW_BYTES];
@@ -75,7 +79,7 @@ fn write_arrays(path: &Path) {
         }
         file.write_all(&array).unwrap();
     }
-    // Else the first direct reads would wait for it.
+    // Otherwise the first direct reads would wait for it.
     file.sync_all().unwrap();
 }
 
@@ -108,7 +112,7 @@ fn growth_in_child(path: &Path, kind: BackendKind, residency: Residency) -> u64 
 }
 
 #[test]
-#[ignore = "the measurement itself, which the gate starts in a process of its own"]
+#[ignore = "the measurement, which another test starts in a process of its own"]
 fn child() {
     let Some(path) = std::env::var_os(CHILD_FILE) else { return };
     let kind: BackendKind = std::env::var(CHILD_BACKEND).unwrap().parse().unwrap();
@@ -118,7 +122,7 @@ fn child() {
     println!("\n{ANSWER}{}", growth_bytes(&engine, Path::new(&path)).unwrap());
 }
 
-/// Reads every window of the file in each pass, and sees how much the process grows meanwhile.
+/// Reads every window of the file in each pass, and returns the growth of the process.
 fn growth_bytes(engine: &Engine, path: &Path) -> Result<u64> {
     let mut views = Vec::new();
     for at in 0..ARRAYS {
@@ -128,9 +132,9 @@ fn growth_bytes(engine: &Engine, path: &Path) -> Result<u64> {
     let windows: Vec<ContiguousMemmap> = (0..ARRAYS * ROWS)
         .map(|number| views[number / ROWS].at((number % ROWS) as i64))
         .collect::<Result<_>>()?;
-    // An odd factor visits each of 2¹³ windows once, and no two neighbours in a row.
+    // An odd factor visits each of the 2¹³ windows once, and never two neighbours in a row.
     let numbers: Vec<usize> = (0..windows.len()).map(|at| at * 2053 % windows.len()).collect();
-    // Not of zeros, whose pages would come into being only when they are written to.
+    // Not zeros: their pages would be allocated only when they are written to.
     let mut bytes = vec![1; BATCH_WINDOWS * WINDOW_BYTES];
     let (before_bytes, mut most_bytes) = (resident_bytes(), 0);
     for pass in 0..PASSES {
@@ -168,8 +172,7 @@ fn read_one_by_one(windows: &[ContiguousMemmap], numbers: &[usize]) -> Result<()
     Ok(())
 }
 
-/// `RssAnon + RssFile`: what the process has allocated and touched, and the pages of files that it
-/// has mapped and touched.
+/// Returns `RssAnon + RssFile`: the bytes that the process has allocated or mapped, and touched.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let kib = |name: &str| {

@@ -1,6 +1,7 @@
-//! Reads into the caller's memory succeed however little memory the engine has, whoever holds it.
+//! Reads into the caller's memory succeed however little memory the engine has, and even if other
+//! buffers hold all of it.
 
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
@@ -13,10 +14,10 @@ use tempfile::TempDir;
 const ROWS: usize = 96;
 const COLUMNS: usize = 1021;
 
-/// Reads take milliseconds; one that waits for the pool takes the 30 seconds after which it gives up.
+/// Reads take milliseconds. A read that waits for the pool fails only after 30 seconds.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// A file whose element at `(row, column)` is `row * COLUMNS + column`, at an odd offset.
+/// Returns a file whose element at `(row, column)` is `row * COLUMNS + column`, at an odd offset.
 fn file() -> (TempDir, std::path::PathBuf) {
     let dir = support::temp_dir();
     let path = dir.path().join("numbers");
@@ -29,7 +30,7 @@ fn open(engine: &Engine, path: &std::path::Path) -> ContiguousMemmap {
     engine.open_raw(path, Kind::U32, &[ROWS, COLUMNS], 1).unwrap()
 }
 
-/// Every way to read into memory that is not the pool's.
+/// Reads in every way that does not use the pool's memory for the result.
 fn read_every_way(array: &ContiguousMemmap) {
     let column = [(..).into(), Index::slice(Some(7), Some(8), 1).into()];
     let column = array.read_selection::<u32>(&column).unwrap();
@@ -53,8 +54,8 @@ fn within_patience(what: &str, run: impl FnOnce()) {
     assert!(start.elapsed() < PATIENCE, "{what} took {:?}", start.elapsed());
 }
 
-/// Threads held all of the pool as scratch memory, and each of them waited for a buffer that the
-/// backend needed to read into it.
+/// Threads held all of the pool as scratch memory, and each waited for a buffer that the backend
+/// needed to read into it.
 #[test]
 fn threads_do_not_wait_for_each_others_scratch_memory() {
     let (_dir, path) = file();
@@ -71,7 +72,8 @@ fn threads_do_not_wait_for_each_others_scratch_memory() {
     }
 }
 
-/// Turning an array took as much of the pool as the array has, so a large one could not be read.
+/// Reading a transposed array needed as much of the pool as the array has, so a large one could not
+/// be read.
 #[test]
 fn arrays_larger_than_the_pool_are_read_in_parts() {
     let (_dir, path) = file();
@@ -81,9 +83,9 @@ fn arrays_larger_than_the_pool_are_read_in_parts() {
     }
 }
 
-/// A caller who held the pool's last buffer waited for himself.
+/// A caller that held the pool's last buffer waited for itself.
 #[test]
-fn a_caller_who_holds_the_whole_pool_can_still_read() {
+fn a_caller_that_holds_the_whole_pool_can_still_read() {
     let (_dir, path) = file();
     for engine in support::engines_with(&path, |builder| builder.memory_limit_bytes(256 << 10)) {
         let kind = engine.backend().kind();
@@ -97,9 +99,9 @@ fn a_caller_who_holds_the_whole_pool_can_still_read() {
     }
 }
 
-/// The buffer that a turned view is read into is the pool's, and there may be no other.
+/// The buffer for a transposed view comes from the pool, which may have no other.
 #[test]
-fn a_turned_view_can_have_the_pools_last_buffer() {
+fn a_transposed_view_can_be_read_into_the_last_buffer() {
     let (_dir, path) = file();
     for engine in support::engines_with(&path, |builder| builder.memory_limit_bytes(64 << 10)) {
         let kind = engine.backend().kind();

@@ -1,6 +1,6 @@
-//! An engine under a profile, as its users meet it.
+//! Profiles, as users of an engine see them.
 
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
@@ -9,7 +9,7 @@ use std::fs;
 
 use ringmain::{BackendKind, BackendOptions, Engine, Kind, Profile};
 
-/// What the engine says of itself after it read a file.
+/// Returns the description of the engine after it read a file.
 fn description(builder: ringmain::EngineBuilder) -> String {
     let dir = support::temp_dir();
     let path = dir.path().join("rows.bin");
@@ -21,19 +21,19 @@ fn description(builder: ringmain::EngineBuilder) -> String {
 }
 
 #[test]
-fn the_description_says_that_it_is_used_and_where_it_lies() {
+fn the_description_names_the_profile_in_use() {
     let dir = support::temp_dir();
     let path = dir.path().join("profile.toml");
     fs::write(&path, "version = 1\nbackend = \"mmap\"\nreason = \"twice pread\"\n").unwrap();
     let used = format!("profile {} (mmap: twice pread)", path.display());
     let text = description(Engine::builder().profile(&path));
     assert!(text.contains(&used), "{text}");
-    // Options of a backend say nothing about a profile.
+    // Setting the options of a backend keeps the profile.
     let text = description(Engine::builder().profile(&path).options(BackendOptions::default()));
     assert!(text.contains(&used), "{text}");
     let text = description(Engine::builder().profile(&path).ignore_profile());
     assert!(!text.contains("profile"), "{text}");
-    // A backend asked for by name is the one that reads.
+    // A backend chosen by name overrides the profile.
     let text = description(Engine::builder().profile(&path).backend("pread".parse().unwrap()));
     assert!(!text.contains("profile") && text.starts_with("backend pread"), "{text}");
 }

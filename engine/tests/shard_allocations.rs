@@ -1,8 +1,8 @@
 //! A steady loop over a shard source allocates nothing: neither its reader nor its consumer.
 //!
-//! One test, since allocations of all threads are counted.
+//! There is only one test, since the allocations of all threads are counted.
 #![cfg(target_os = "linux")]
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows this in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/counted.rs"]

@@ -1,7 +1,7 @@
-//! What a source does to its process: memory, threads, fork. Each is looked at in a process of its
-//! own, where nothing else happens.
+//! The effects of a source on its process: memory, threads, fork. Each test runs in a process of
+//! its own, where nothing else happens.
 #![cfg(target_os = "linux")]
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod support;
@@ -20,18 +20,19 @@ const BATCH_ROWS: usize = 256;
 
 const MEMORY_LIMIT_BYTES: usize = 32 << 20;
 const WINDOW_BYTES: usize = 4 << 20;
-/// Beside the window and the pool: code that is run for the first time, stacks, the allocator.
+/// The allowance beside the window and the pool: code that runs for the first time, stacks, the
+/// allocator.
 const SLACK_BYTES: u64 = 16 << 20;
-/// When a wait is taken for one without an end, on however busy a machine.
+/// A wait this long counts as endless, however busy the machine is.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 const GROWTH_BYTES_MAX: u64 = MEMORY_LIMIT_BYTES as u64 + WINDOW_BYTES as u64 + SLACK_BYTES;
 
-/// What the child is told.
+/// The arguments of the child process.
 const CHILD_DIR: &str = "RINGMAIN_SHARDS_DIR";
 const CHILD_BACKEND: &str = "RINGMAIN_SHARDS_BACKEND";
 const CHILD_KEEPS_PAGES: &str = "RINGMAIN_SHARDS_KEEPS_PAGES";
-/// What it answers, before the bytes.
+/// The prefix of the child's answer.
 const ANSWER: &str = "grew by bytes: ";
 
 fn write_corpus(dir: &Path, rows: u64) {
@@ -45,7 +46,7 @@ fn write_corpus(dir: &Path, rows: u64) {
     }
 }
 
-/// Runs a test that is ignored otherwise, and gives what it printed.
+/// Runs an ignored test in a child process, and returns its output.
 fn run_child(test: &str, dir: &Path, kind: BackendKind, residency: Residency) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
@@ -60,7 +61,7 @@ fn run_child(test: &str, dir: &Path, kind: BackendKind, residency: Residency) ->
     text
 }
 
-/// The engine that the child is to use; `None` in a run that nobody asked for.
+/// Returns the engine for the child; `None` if the test was not started by its parent.
 fn child_engine() -> Option<(Engine, std::path::PathBuf)> {
     let dir = std::env::var_os(CHILD_DIR)?.into();
     let kind: BackendKind = std::env::var(CHILD_BACKEND).unwrap().parse().unwrap();
@@ -74,11 +75,11 @@ fn options() -> ShardOptions {
     ShardOptions::new().batch_size(BATCH_ROWS).prefetch_window_bytes(WINDOW_BYTES)
 }
 
-/// The backends that can read here.
+/// Returns the backends that can read here.
 fn kinds(dir: &Path) -> Vec<BackendKind> {
     let path = dir.join("part-000.shard");
     let engines = support::engines_for(&path).into_iter();
-    // `memory` has copies of whole files; `auto` is one of the others.
+    // `memory` copies whole files; `auto` is one of the others.
     let kinds = engines.map(|engine| engine.backend().kind());
     let mut kinds: Vec<_> = kinds.filter(|kind| *kind != BackendKind::Memory).collect();
     kinds.dedup();
@@ -103,11 +104,11 @@ fn reading_a_corpus_does_not_make_the_process_grow() {
         assert!(bytes <= GROWTH_BYTES_MAX, "{kind} grew by {bytes} bytes");
     }
     let bytes = growth_bytes(BackendKind::Mmap, Residency::Keep);
-    assert!(bytes > GROWTH_BYTES_MAX, "the gate would not have seen {bytes} bytes");
+    assert!(bytes > GROWTH_BYTES_MAX, "the limit would not have caught {bytes} bytes");
 }
 
 #[test]
-#[ignore = "the measurement itself, which the gate starts in a process of its own"]
+#[ignore = "the measurement, which another test starts in a process of its own"]
 fn gate_child() {
     let Some((engine, dir)) = child_engine() else { return };
     let (before_bytes, mut most_bytes) = (resident_bytes(), 0);
@@ -115,7 +116,7 @@ fn gate_child() {
         for delivered in [RowType::F64, RowType::F32] {
             let mut source = options().order(order).row_type(delivered);
             if order != Order::Sequential {
-                // A part of it, as random rows take their time.
+                // Only a part, as random rows take long.
                 source = source.partition(0, 8);
             }
             let mut rows = 0;
@@ -151,11 +152,11 @@ fn dropping_a_source_ends_its_thread() {
 }
 
 #[test]
-#[ignore = "looks at the threads of its process, which must have no others"]
+#[ignore = "counts the threads of its process, which must have no others"]
 fn thread_child() {
     let Some((engine, dir)) = child_engine() else { return };
     let mut source = options().open_dir(&engine, &dir).unwrap();
-    assert_eq!(readers(), 0, "nothing is to be read yet");
+    assert_eq!(readers(), 0, "nothing should be read yet");
     source.next_batch().unwrap().unwrap();
     wait_for_readers(1);
     drop(source);
@@ -172,9 +173,9 @@ fn thread_child() {
     assert_eq!(readers(), 0, "no window, no thread");
 }
 
-/// A thread that was joined is listed for another moment: the kernel wakes those who join it before
-/// it takes the thread off the list. And one that a reader has started has the reader's name until
-/// it gives itself another.
+/// A joined thread is listed for a moment longer: the kernel wakes the joining thread before it
+/// removes the thread from the list. And a thread that a reader has started has the reader's name
+/// until it sets its own.
 fn wait_for_readers(expected: usize) {
     let start = Instant::now();
     while readers() != expected {
@@ -183,7 +184,7 @@ fn wait_for_readers(expected: usize) {
     }
 }
 
-/// How many threads of this process read ahead.
+/// Returns the number of threads of this process that read ahead.
 fn readers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
@@ -194,7 +195,7 @@ fn readers() -> usize {
         .count()
 }
 
-/// Shards of relative paths were gone when the program changed its working directory.
+/// Shards opened by relative paths were lost when the program changed its working directory.
 #[test]
 fn a_source_does_not_depend_on_the_working_directory() {
     let dir = support::temp_dir();
@@ -215,7 +216,7 @@ fn directory_child() {
 }
 
 #[test]
-fn a_child_goes_on_where_its_parent_stood() {
+fn a_forked_child_continues_at_its_parents_position() {
     let dir = support::temp_dir();
     write_corpus(dir.path(), ROWS / 8);
     for kind in kinds(dir.path()) {
@@ -231,7 +232,7 @@ fn fork_child() {
     for _ in 0..3 {
         source.next_batch().unwrap().unwrap();
     }
-    // While the thread is at work: it is not there in the child, and may hold locks.
+    // Fork while the thread is at work: it does not exist in the child, and may hold locks.
     for _ in 0..4 {
         // SAFETY: the child only reads, then ends without running the parent's clean-up.
         let child = unsafe { libc::fork() };
@@ -245,13 +246,13 @@ fn fork_child() {
             // SAFETY: ends the process.
             unsafe { libc::_exit(if is_right.unwrap_or(false) { 0 } else { 1 }) };
         }
-        assert_eq!(wait(child), 0, "the child was not right");
+        assert_eq!(wait(child), 0, "the child read wrong rows");
         source.next_batch().unwrap().unwrap();
     }
     check_rest(&mut source);
 }
 
-/// All rows that are left, each with the value that is its id.
+/// Checks all remaining rows: each value must be the id.
 fn check_rest(source: &mut ShardSource) {
     let mut expected = source.total_rows() - source.remaining_items();
     while let Some(batch) = source.next_batch().unwrap() {
@@ -263,7 +264,7 @@ fn check_rest(source: &mut ShardSource) {
     assert_eq!(expected, source.total_rows());
 }
 
-/// The child's exit code; ends a child that hangs.
+/// Returns the child's exit code, and kills a child that hangs.
 fn wait(child: libc::pid_t) -> i32 {
     let start = Instant::now();
     loop {
@@ -274,7 +275,7 @@ fn wait(child: libc::pid_t) -> i32 {
             return if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -1 };
         }
         if start.elapsed() > DEADLINE {
-            // SAFETY: it is our child, and not yet waited for.
+            // SAFETY: it is a child of this process, and was not waited for.
             unsafe { libc::kill(child, libc::SIGKILL) };
         }
         std::thread::sleep(Duration::from_millis(2));

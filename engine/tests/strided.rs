@@ -1,13 +1,13 @@
-//! Views with gaps, backwards or over each other; and reads that are told to stop.
+//! Views with gaps, in reverse order or overlapping, and reads that are stopped.
 
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows this in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used)]
 
 use ringmain::{ContiguousMemmap, Engine, Error, Index, Kind};
 
 const LEN: usize = 6 << 20;
 
-/// A file whose every two bytes say where they are, in units of two.
+/// Returns a file in which every two bytes hold their own position, in units of two.
 fn file() -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("numbers");
@@ -17,7 +17,7 @@ fn file() -> (tempfile::TempDir, std::path::PathBuf) {
 }
 
 #[test]
-fn strided_views_are_read_as_they_are() {
+fn strided_views_are_read_correctly() {
     let (_dir, path) = file();
     let engine = Engine::new().unwrap();
     let open = |shape: &[usize], strides: &[isize], offset| {
@@ -46,9 +46,9 @@ fn strided_views_are_read_as_they_are() {
 }
 
 #[test]
-fn a_read_that_is_told_to_stop_stops() {
+fn a_read_can_be_stopped() {
     let (_dir, path) = file();
-    // So little memory that what passes through it does so in many parts.
+    // With so little memory, data passes through it in many parts.
     let engine = Engine::builder().memory_limit_bytes(64 << 10).build().unwrap();
     let rows = engine.open_raw(&path, Kind::U16, &[LEN / 4096, 2048], 0).unwrap();
     let mut dst = vec![0xAA; LEN];

@@ -1,4 +1,4 @@
-//! Typed reads, many views, rows and views that are read ahead, on every backend.
+//! Typed reads, many views at once, rows, and views that are read ahead, on every backend.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -24,8 +24,8 @@ fn numbers(engine: &Engine, path: &Path, lead: u64) -> ContiguousMemmap {
     engine.open_raw(path, dtype, &[300, 10], lead).unwrap()
 }
 
-/// A buffer that `direct` or `uring` returned began at an odd address if the array began at an odd
-/// offset, so that code which ran on `pread` panicked there.
+/// Buffers of `direct` and `uring` began at an odd address if the array began at an odd offset.
+/// Code that worked on `pread` panicked there.
 #[test]
 fn buffers_are_aligned_for_their_elements_on_every_backend() {
     let dir = temp_dir();
@@ -161,7 +161,7 @@ fn views_are_read_ahead_in_order() {
 }
 
 #[test]
-fn an_error_comes_in_its_turn_and_ends_the_iteration() {
+fn an_error_is_delivered_in_order_and_ends_the_iteration() {
     let dir = temp_dir();
     let path = dir.path().join("a");
     write_numbers(&path, 0, 3000);
@@ -177,7 +177,7 @@ fn an_error_comes_in_its_turn_and_ends_the_iteration() {
 }
 
 #[test]
-fn a_read_that_finds_no_memory_waits_no_longer_than_told() {
+fn a_read_without_free_memory_waits_for_the_configured_time() {
     let dir = temp_dir();
     let path = dir.path().join("a");
     write_numbers(&path, 0, 3000);
@@ -200,7 +200,7 @@ fn a_read_that_finds_no_memory_waits_no_longer_than_told() {
 }
 
 #[test]
-fn hints_name_the_bytes_of_a_view() {
+fn hints_cover_the_bytes_of_a_view() {
     let dir = temp_dir();
     let path = dir.path().join("a");
     write_numbers(&path, 0, 3000);

@@ -1,6 +1,6 @@
-//! Files that NumPy and exca wrote come out with the sha256 of their manifest, on every backend.
+//! Files written by NumPy and exca read with the sha256 of their manifest, on every backend.
 
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
@@ -20,7 +20,7 @@ fn json(path: &str) -> Value {
     serde_json::from_slice(&std::fs::read(vectors().join(path)).unwrap()).unwrap()
 }
 
-/// The entries of the manifest for `.npy` files.
+/// Returns the entries of the manifest for `.npy` files.
 fn npy_entries() -> Vec<(String, Value)> {
     let Value::Object(manifest) = json("MANIFEST.json") else { panic!("an object") };
     let entries: Vec<_> = manifest.into_iter().filter(|(name, _)| name.ends_with(".npy")).collect();
@@ -37,7 +37,7 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The whole array, by each way there is to read it.
+/// Checks the whole array, read in every way.
 fn check_bytes(array: &ContiguousMemmap, expected: &str, what: &str) {
     let mut bytes = vec![0; array.nbytes()];
     array.read_bytes_into(&mut bytes).unwrap();
@@ -59,7 +59,7 @@ fn check_npy(engine: &Engine, name: &str, entry: &Value) {
 }
 
 #[test]
-fn every_npy_file_comes_out_as_numpy_has_it() {
+fn every_npy_file_reads_as_in_numpy() {
     for engine in engines_for(&vectors().join("npy/c_f32_2d.npy")) {
         for (name, entry) in npy_entries().iter().filter(|(_, entry)| entry["expect"].is_null()) {
             check_npy(&engine, name, entry);
@@ -68,7 +68,7 @@ fn every_npy_file_comes_out_as_numpy_has_it() {
 }
 
 #[test]
-fn npy_files_that_are_no_numbers_are_refused_as_the_manifest_says() {
+fn non_numeric_npy_files_are_refused_as_the_manifest_says() {
     for engine in engines_for(&vectors().join("npy/object.npy")) {
         let mut refused = 0;
         for (name, entry) in npy_entries() {
@@ -85,7 +85,7 @@ fn npy_files_that_are_no_numbers_are_refused_as_the_manifest_says() {
 }
 
 #[test]
-fn every_exca_array_comes_out_as_exca_wrote_it() {
+fn every_exca_array_reads_as_written() {
     let infos = json("exca/infos.json");
     let folder = vectors().join("exca");
     for engine in engines_for(&folder.join("data/vm-27251.data")) {
@@ -104,7 +104,7 @@ fn every_exca_array_comes_out_as_exca_wrote_it() {
     }
 }
 
-/// The sums above are of bytes; these are what the bytes mean, against the files themselves.
+/// The hashes above are of bytes; this test checks their meaning against known values.
 #[test]
 fn big_endian_and_fortran_arrays_have_their_values() {
     let engine = Engine::new().unwrap();

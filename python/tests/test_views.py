@@ -339,7 +339,7 @@ def test_open_raw_and_open_npy(tmp_path, engine, original):
     for shape in ((21, 50), 10**12, (2**62, 2**62)):
         with pytest.raises(ValueError):
             ringmain.open_raw(raw, "float32", shape, engine=engine)
-    with pytest.raises(ValueError, match="no .npy file"):
+    with pytest.raises(ValueError, match="not a .npy file"):
         ringmain.open_npy(raw, engine=engine)
 
 

@@ -118,7 +118,7 @@ fn damaged_weights_are_errors() {
     let cases = [
         (one, 7, "`w`"),
         (one, 9, "follow its header"),
-        ("{nothing", 0, "header is not"),
+        ("{nothing", 0, "header cannot be parsed"),
         (r#"{"w":{"dtype":"F99","shape":[2],"data_offsets":[0,8]}}"#, 8, "F99"),
         (r#"{"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}"#, 8, "12 bytes"),
     ];

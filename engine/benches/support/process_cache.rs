@@ -1,5 +1,5 @@
-//! A reader in the manner of FFCV's process cache: a schedule of whole pages made before the epoch,
-//! twelve threads that read them through the page cache, three batches ahead, and samples copied from
+//! A reader like FFCV's process cache: a schedule of whole pages made before the epoch, twelve
+//! threads that read them through the page cache, three batches ahead, and samples copied from
 //! there to the batch.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,16 +18,16 @@ pub(crate) struct ProcessCache {
     path: PathBuf,
     page_bytes: usize,
     sample_bytes: usize,
-    /// Where the samples of each batch are.
+    /// The offsets of the samples of each batch.
     batches: Vec<Vec<u64>>,
     schedule: Schedule,
-    /// Kept from epoch to epoch, which FFCV does not: it is the faster for it.
+    /// Kept from epoch to epoch. FFCV does not do this; it makes the baseline faster.
     slots: Vec<RwLock<Vec<u8>>>,
 }
 
 struct Schedule {
     slot_of: BTreeMap<u64, usize>,
-    /// The pages that may be read from a batch on, and those that must be there by then.
+    /// For each batch, the pages that may be read from then on, and those that must be in memory.
     prefetch_at: Vec<Vec<u64>>,
     enter_at: Vec<Vec<u64>>,
     slots: usize,
@@ -66,7 +66,7 @@ impl Schedule {
 }
 
 impl ProcessCache {
-    /// For an epoch of samples at these places.
+    /// Returns a reader for an epoch of samples at these offsets.
     pub(crate) fn new(
         path: &Path,
         page_bytes: usize,
@@ -81,7 +81,7 @@ impl ProcessCache {
         Self { path: path.to_owned(), page_bytes, sample_bytes, batches, schedule, slots }
     }
 
-    /// Bytes of samples per second, over the whole epoch.
+    /// Reads the whole epoch and returns the bytes of samples per second.
     pub(crate) fn epoch(&self) -> f64 {
         let started = Instant::now();
         let (ask, asked) = channel();

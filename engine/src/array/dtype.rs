@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::{Error, Result};
 
-/// What an element is.
+/// The type of an element, without its byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -43,9 +43,9 @@ pub enum Kind {
     F8E4M3,
     /// 8 bits: 5 of exponent, 2 of mantissa, with infinities.
     F8E5M2,
-    /// As [`Kind::F8E4M3`] with a bias of 8 and one zero.
+    /// Like [`Kind::F8E4M3`], with a bias of 8 and one zero.
     F8E4M3Fnuz,
-    /// As [`Kind::F8E5M2`] with a bias of 16, one zero and no infinity.
+    /// Like [`Kind::F8E5M2`], with a bias of 16, one zero and no infinity.
     F8E5M2Fnuz,
     /// 8 bits of exponent, a scale: powers of two.
     F8E8M0,
@@ -61,7 +61,7 @@ pub enum ByteOrder {
     Big,
 }
 
-/// What an element is, and how its bytes are ordered in the file.
+/// The type of an element and its byte order in the file.
 ///
 /// ```
 /// use ringmain::{ByteOrder, DType, Kind};
@@ -74,15 +74,14 @@ pub enum ByteOrder {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DType {
-    /// What an element is.
+    /// The type without byte order.
     pub kind: Kind,
-    /// How its bytes are ordered. Always little where an element has one byte.
+    /// The byte order. It is always little if an element has one byte.
     pub order: ByteOrder,
 }
 
-/// Each kind: NumPy's (or ml_dtypes') name, its code without byte order, its one-letter
-/// character, and the bytes of an element and of each of its parts, which are what byte order
-/// turns around.
+/// Each kind: NumPy's (or ml_dtypes') name, its code without byte order, its one-letter character,
+/// the size of an element, and the size of the parts that byte order reverses.
 const TABLE: [(Kind, &str, &str, &str, usize, usize); 20] = [
     (Kind::Bool, "bool", "b1", "?", 1, 1),
     (Kind::U8, "uint8", "u1", "B", 1, 1),
@@ -107,42 +106,42 @@ const TABLE: [(Kind, &str, &str, &str, usize, usize); 20] = [
 ];
 
 impl Kind {
-    /// Every kind.
+    /// Returns every kind.
     pub fn all() -> impl Iterator<Item = Self> {
         TABLE.into_iter().map(|row| row.0)
     }
 
     fn row(self) -> &'static (Self, &'static str, &'static str, &'static str, usize, usize) {
-        // The table is in the order of the enum; a test sees to it.
+        // The table is in the order of the enum, as a test checks.
         &TABLE[self as usize]
     }
 
-    /// NumPy's name, or that of `ml_dtypes`.
+    /// Returns the name in NumPy or `ml_dtypes`.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// The bytes of an element.
+    /// Returns the size of an element in bytes.
     #[must_use]
     pub fn itemsize(self) -> usize {
         self.row().4
     }
 
-    /// The bytes that belong together in byte order: half of a complex number, else all.
+    /// Returns the size of the parts that byte order reverses: half of a complex number, else all.
     pub(crate) fn swap_bytes(self) -> usize {
         self.row().5
     }
 }
 
 impl DType {
-    /// The bytes of an element.
+    /// Returns the size of an element in bytes.
     #[must_use]
     pub fn itemsize(self) -> usize {
         self.kind.itemsize()
     }
 
-    /// Whether the bytes in the file are those in memory.
+    /// Returns `true` if the byte order in the file is that of the machine.
     #[must_use]
     pub fn is_native(self) -> bool {
         let native = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
@@ -157,7 +156,7 @@ impl From<Kind> for DType {
 }
 
 impl fmt::Display for DType {
-    /// NumPy's code, or the name where there is none.
+    /// Writes NumPy's code, or the name if there is no code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (_, name, code, _, itemsize, _) = *self.kind.row();
         let order = match self.order {
@@ -173,7 +172,7 @@ impl fmt::Display for DType {
 impl FromStr for DType {
     type Err = Error;
 
-    /// NumPy's names (`float32`), codes (`<f4`, `|u1`) and characters (`d`).
+    /// Parses NumPy's names (`float32`), codes (`<f4`, `|u1`) and characters (`d`).
     fn from_str(text: &str) -> Result<Self> {
         let unknown = || Error::UnknownDType { text: text.to_owned() };
         let native = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
@@ -184,7 +183,7 @@ impl FromStr for DType {
             Some(b'|') => (ByteOrder::Little, &text[1..]),
             _ => (native, text),
         };
-        // C's long has 8 bytes where NumPy's files mostly come from.
+        // C's `long` has 8 bytes on the platforms that most NumPy files come from.
         let code = match code {
             "l" => "i8",
             "L" => "u8",
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_name_and_text_parses_back() {
+    fn every_code_and_name_parses_to_its_kind() {
         for kind in Kind::all() {
             assert_eq!(kind.name().parse::<DType>().unwrap().kind, kind);
             for order in [ByteOrder::Little, ByteOrder::Big] {
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_numpy_writes_is_known() {
+    fn codes_that_numpy_writes_are_parsed() {
         for (text, kind) in [("|b1", Kind::Bool), ("?", Kind::Bool), ("<c16", Kind::Complex128)] {
             assert_eq!(text.parse::<DType>().unwrap().kind, kind, "{text}");
         }
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn types_without_a_kind_are_refused() {
         for text in ["", "<", "|O", "<U5", "S10", "<M8[ns]", "f3", "é4", "void", ">"] {
             assert!(matches!(text.parse::<DType>(), Err(Error::UnknownDType { .. })), "{text}");
         }

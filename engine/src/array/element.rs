@@ -1,4 +1,4 @@
-//! Rust's types for the elements of a view, and conversions between them.
+//! Rust types for the elements of a view, and conversions between them.
 
 use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
@@ -8,14 +8,14 @@ use crate::{DType, Error, Kind, Result};
 /// A Rust type that elements can be read as: the integers, `bool`, `f32`, `f64`, `half::f16`,
 /// `half::bf16`, `num_complex`'s complex numbers, and [`F8`] for the 8-bit floats.
 pub trait Element: Copy + Send + Sync + 'static + sealed::Decode {
-    /// Its name in messages.
+    /// The name of the type in messages.
     const NAME: &'static str;
 
-    /// Whether elements of this kind are this type as they stand.
+    /// Returns `true` if elements of this kind can be read as this type without conversion.
     fn is(kind: Kind) -> bool;
 }
 
-/// An 8-bit float as it stands in the file; which of the formats it is, the view's type says.
+/// The bits of an 8-bit float. The type of the view determines the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct F8(pub u8);
@@ -23,22 +23,22 @@ pub struct F8(pub u8);
 mod sealed {
     use super::{Kind, Result};
 
-    /// How a type is made of a file's bytes.
+    /// Makes elements from the bytes of a file.
     pub trait Decode: Sized {
-        /// Elements whose bytes `fill` puts in place, in the machine's byte order.
+        /// Returns elements whose bytes `fill` writes, in the machine's byte order.
         fn read_vec(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Vec<Self>>;
 
-        /// As [`read_vec`](Self::read_vec), into memory that exists.
+        /// Like [`read_vec`](Self::read_vec), into existing memory.
         fn read_slice(dst: &mut [Self], fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()>;
 
-        /// One element from the bytes of another kind, in the machine's byte order.
+        /// Converts one element of another kind, given its bytes in the machine's byte order.
         fn convert(kind: Kind, bytes: &[u8]) -> Option<Self>;
     }
 }
 
 pub(crate) use sealed::Decode;
 
-/// A number on its way from one type to another, wide enough to lose nothing.
+/// A number during a conversion, wide enough to be exact.
 #[derive(Clone, Copy)]
 enum Number {
     Int(i128),
@@ -47,7 +47,7 @@ enum Number {
 }
 
 impl Number {
-    /// The value of an element of that kind.
+    /// Returns the value of an element of this kind.
     fn decode(kind: Kind, bytes: &[u8]) -> Option<Self> {
         fn take<T: bytemuck::Pod>(bytes: &[u8]) -> Option<T> {
             bytemuck::try_pod_read_unaligned(bytes).ok()
@@ -78,7 +78,7 @@ impl Number {
         })
     }
 
-    /// As a real number; a complex one has none, as in NumPy's safe casts.
+    /// Returns a real number; `None` for a complex one, as in NumPy's safe casts.
     fn real(self) -> Option<f64> {
         match self {
             Self::Int(value) => Some(value as f64),
@@ -88,7 +88,7 @@ impl Number {
     }
 }
 
-/// The value of an 8-bit float.
+/// Returns the value of an 8-bit float.
 fn decode_f8(kind: Kind, byte: u8) -> Option<f64> {
     let (exponent_bits, bias) = match kind {
         Kind::F8E8M0 => {
@@ -120,13 +120,13 @@ fn decode_f8(kind: Kind, byte: u8) -> Option<f64> {
     Some(sign * magnitude)
 }
 
-/// Zeroed elements; an error, not an abort, when there is no memory.
+/// Returns zeroed elements; an error instead of an abort if there is no memory.
 fn zeroed<T: bytemuck::Zeroable>(len: usize) -> Result<Vec<T>> {
     let bytes = len.saturating_mul(size_of::<T>());
     bytemuck::try_zeroed_vec(len).map_err(|()| Error::OutOfMemory { bytes })
 }
 
-/// Elements that are their bytes.
+/// Types for which any bytes are valid.
 macro_rules! plain {
     ($($type:ty: $($kind:ident)|+, $convert:expr;)+) => {$(
         impl Element for $type {
@@ -159,7 +159,7 @@ macro_rules! plain {
     )+};
 }
 
-/// As Rust's `as`: integers wrap, floats saturate.
+/// Converts like Rust's `as`: integers wrap, floats saturate.
 macro_rules! integer {
     ($type:ty) => {
         |number| match number {
@@ -204,7 +204,7 @@ impl Element for bool {
 
 impl Decode for bool {
     fn read_vec(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Vec<Self>> {
-        // A file may hold any byte; a `bool` may not.
+        // A file may hold any byte, but a `bool` only 0 or 1.
         Ok(u8::read_vec(len, fill)?.into_iter().map(|byte| byte != 0).collect())
     }
 
@@ -222,7 +222,7 @@ impl Decode for bool {
     }
 }
 
-/// Puts elements into the machine's byte order.
+/// Converts elements to the machine's byte order.
 pub(crate) fn to_native(dtype: DType, bytes: &mut [u8]) {
     if !dtype.is_native() {
         for part in bytes.chunks_exact_mut(dtype.kind.swap_bytes()) {
@@ -236,8 +236,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn eight_bit_floats_have_their_values() {
-        // From the tables of the OCP specification and of ml_dtypes.
+    fn eight_bit_floats_decode_to_their_values() {
+        // The values are from the OCP specification and from ml_dtypes.
         for (kind, byte, value) in [
             (Kind::F8E4M3, 0x38, 1.0),
             (Kind::F8E4M3, 0x7E, 448.0),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn conversions_keep_the_value_where_the_type_can() {
+    fn conversions_keep_the_value_if_it_fits() {
         assert_eq!(f64::convert(Kind::F16, &f16::from_f32(1.5).to_le_bytes()), Some(1.5));
         assert_eq!(u64::convert(Kind::U64, &u64::MAX.to_ne_bytes()), Some(u64::MAX));
         assert_eq!(i8::convert(Kind::F32, &(-300f32).to_ne_bytes()), Some(-128));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn byte_order_turns_each_half_of_a_complex_number() {
+    fn byte_order_reverses_each_half_of_a_complex_number() {
         let mut bytes = [1, 2, 3, 4, 5, 6, 7, 8];
         to_native(">c8".parse().unwrap(), &mut bytes);
         assert_eq!(bytes, [4, 3, 2, 1, 8, 7, 6, 5]);

@@ -1,17 +1,17 @@
-//! Arrays that exca's `MemmapArray` appended to a `.data` file.
+//! Opens arrays that exca's `MemmapArray` appended to a `.data` file.
 
 use std::path::{Path, PathBuf};
 
 use crate::{ContiguousMemmap, DType, Engine, Result};
 
-/// Where exca put an array: what its info file says of it.
+/// The description of an array in exca's info file.
 ///
-/// The `.data` file may still be appended to by other processes while it is open here.
+/// Other processes may still append to the `.data` file while it is open here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemmapArrayInfo {
     /// The `.data` file, relative to the folder of the cache.
     pub filename: PathBuf,
-    /// Where the array begins in it, in bytes.
+    /// The offset of the array in the file, in bytes.
     pub offset: u64,
     /// The length of each axis.
     pub shape: Vec<usize>,
@@ -20,7 +20,7 @@ pub struct MemmapArrayInfo {
 }
 
 impl Engine {
-    /// A view of an array that exca wrote into the cache `folder`.
+    /// Opens a view of an array that exca wrote into the cache `folder`.
     ///
     /// ```
     /// use ringmain::{Engine, MemmapArrayInfo};

@@ -1,4 +1,4 @@
-//! Basic indices, as NumPy has them: integers, slices, an ellipsis, new axes.
+//! Basic indices, as in NumPy: integers, slices, an ellipsis, new axes.
 
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -11,26 +11,26 @@ use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToIncl
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
-    /// One element; negative counts from the end. The axis goes away.
+    /// One element; a negative index counts from the end. The axis is removed.
     At(i64),
-    /// Elements from `start` to before `stop`, every `step`th, by Python's rules: negative counts
-    /// from the end, and what is outside is cut off.
+    /// Every `step`th element from `start` to before `stop`, by Python's rules: negative numbers
+    /// count from the end, and bounds outside the axis are clipped.
     Slice {
-        /// The first; `None`: the beginning, or the end for a negative step.
+        /// The first element; `None` means the beginning, or the end for a negative step.
         start: Option<i64>,
-        /// The one after the last; `None`: the end, or the beginning for a negative step.
+        /// The end, exclusive; `None` means the end, or the beginning for a negative step.
         stop: Option<i64>,
-        /// The distance; not 0.
+        /// The distance between elements; it must not be 0.
         step: i64,
     },
-    /// As many whole axes as are left over.
+    /// All remaining axes, whole.
     Ellipsis,
     /// An axis of length 1 that is not in the file.
     NewAxis,
 }
 
 impl Index {
-    /// A slice with a step.
+    /// Returns a slice with a step.
     #[must_use]
     pub const fn slice(start: Option<i64>, stop: Option<i64>, step: i64) -> Self {
         Self::Slice { start, stop, step }
@@ -40,13 +40,13 @@ impl Index {
     pub const ALL: Self = Self::slice(None, None, 1);
 }
 
-/// An index is an `i64`. A number that is larger is out of range for every axis, and stays so.
+/// Converts to the `i64` of an index. A larger number is out of range for every axis, and stays so.
 trait AsIndex: Copy {
     fn as_index(self) -> i64;
 }
 
-/// The conversions from one type of integer. `i32` is among them because it is the type of a literal
-/// whose type nothing else decides.
+/// Implements the conversions from one integer type. `i32` is included because it is the type of an
+/// untyped literal.
 macro_rules! from_integers {
     ($($integer:ty),+) => {$(
         impl AsIndex for $integer {
@@ -95,8 +95,8 @@ macro_rules! from_integers {
 
 from_integers!(i32, i64, isize, u32, u64, usize);
 
-/// The end of a slice that includes `last`. `..=-1` reaches to the end, where -1 + 1 would mean the
-/// beginning.
+/// Returns the exclusive end of a slice that includes `last`. `..=-1` reaches the end, where -1 + 1
+/// would mean the beginning.
 fn after(last: i64) -> Option<i64> {
     (last != -1).then_some(last.saturating_add(1))
 }
@@ -107,8 +107,8 @@ impl From<RangeFull> for Index {
     }
 }
 
-/// Where a slice begins and how many elements it has, by the rules of Python's `slice.indices`.
-/// `step` must not be 0.
+/// Returns the first element and the number of elements of a slice, by the rules of Python's
+/// `slice.indices`. `step` must not be 0.
 pub(crate) fn resolve_slice(
     start: Option<i64>,
     stop: Option<i64>,
@@ -127,10 +127,10 @@ pub(crate) fn resolve_slice(
     let distance = if step > 0 { stop - start } else { start - stop };
     let count = match u64::try_from(distance) {
         Err(_) | Ok(0) => 0,
-        Ok(distance) if step == 1 => distance, // a division takes longer than all the rest
+        Ok(distance) if step == 1 => distance, // a division would take longer than the rest
         Ok(distance) => (distance - 1) / step.unsigned_abs() + 1,
     };
-    // Both lie in 0..=len, which is a usize; `start` is -1 only where nothing is selected.
+    // Both are in 0..=len, which is a `usize`; `start` is -1 only if nothing is selected.
     (usize::try_from(start).unwrap_or(0), count as usize)
 }
 
@@ -138,9 +138,9 @@ pub(crate) fn resolve_slice(
 mod tests {
     use super::*;
 
-    /// What Python 3 says: `range(n)[start:stop:step]`.
+    /// The expected values are those of Python 3: `range(n)[start:stop:step]`.
     #[test]
-    fn slices_are_cut_as_python_cuts_them() {
+    fn slices_follow_pythons_rules() {
         let cases = [
             ((None, None, 1, 5), (0, 5)),
             ((Some(-2), None, 1, 5), (3, 2)),

@@ -1,4 +1,4 @@
-//! The arithmetic of a view: where its elements are in the file. Reads nothing.
+//! The arithmetic of a view: the offsets of its elements in the file. It reads nothing.
 
 use std::ops::Range;
 
@@ -7,27 +7,28 @@ use smallvec::SmallVec;
 use super::index::{Index, resolve_slice};
 use crate::{Error, Result};
 
-/// Up to six axes without an allocation.
+/// The lengths of axes; up to six need no allocation.
 pub(crate) type Dims = SmallVec<[usize; 6]>;
 type Strides = SmallVec<[isize; 6]>;
 
-/// The most axes a view can have, as in NumPy 2.
+/// The largest number of axes, as in NumPy 2.
 const NDIM_MAX: usize = 64;
 
-/// An n-dimensional arrangement of elements in a file. All offsets of its elements were checked
-/// to fit an `i64` when the outermost array was made; views only ever point into that.
+/// An n-dimensional arrangement of elements in a file. All offsets were checked to fit an `i64`
+/// when the outermost array was made, and views only point into that array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Of the element whose indices are all 0, in bytes from the start of the file.
+    /// The offset in the file of the element whose indices are all 0, in bytes.
     pub(crate) offset: u64,
     pub(crate) shape: Dims,
-    /// In bytes.
+    /// The strides in bytes.
     pub(crate) strides: Strides,
     pub(crate) itemsize: usize,
 }
 
 impl Layout {
-    /// A whole array, the last axis (`C`) or the first (`fortran`) varying fastest.
+    /// Returns the layout of a whole array whose last axis (C order) or first axis (`fortran`)
+    /// varies fastest.
     pub(crate) fn array(
         offset: u64,
         shape: &[usize],
@@ -36,13 +37,14 @@ impl Layout {
     ) -> Result<Self> {
         let overflow = || Error::Overflow { shape: shape.to_vec(), itemsize };
         if shape.len() > NDIM_MAX {
-            let reason = format!("{} axes are more than {NDIM_MAX}", shape.len());
+            let reason =
+                format!("a view cannot have {} axes: at most {NDIM_MAX} are possible", shape.len());
             return Err(Error::Shape { reason });
         }
-        // Axes of length 0 do not make a huge one harmless: its strides must be numbers too.
+        // An axis of length 0 does not excuse a huge one: the strides must not overflow either.
         let lengths = shape.iter().filter(|len| **len > 0);
         let bytes = lengths.clone().try_fold(itemsize, |bytes, len| bytes.checked_mul(*len));
-        // Strides are signed, which counts where a `usize` has 32 bits.
+        // Strides are signed, which matters if a `usize` has 32 bits.
         let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok());
         let end = bytes.and_then(|bytes| offset.checked_add(bytes as u64));
         if end.is_none_or(|end| end > i64::MAX as u64) {
@@ -58,7 +60,7 @@ impl Layout {
         Ok(Self { offset, shape: shape.into(), strides, itemsize })
     }
 
-    /// Elements that are any distance apart, and the range of the file that holds them.
+    /// Returns the layout of elements with any strides, and the range of the file that holds them.
     pub(crate) fn strided(
         offset: u64,
         shape: &[usize],
@@ -66,10 +68,10 @@ impl Layout {
         itemsize: usize,
     ) -> Result<(Self, Range<u64>)> {
         if shape.len() != strides.len() {
-            let reason = format!("{} axes have {} strides", shape.len(), strides.len());
+            let reason = format!("there are {} axes, but {} strides", shape.len(), strides.len());
             return Err(Error::Shape { reason });
         }
-        // As many elements as can be counted, which says nothing yet about where they are.
+        // This checks that the elements can be counted, but not yet their offsets.
         let mut layout = Self::array(offset, shape, itemsize, false)?;
         layout.strides = strides.into();
         if layout.size() == 0 {
@@ -90,17 +92,17 @@ impl Layout {
         self.shape.len()
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     pub(crate) fn size(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// How many bytes they have together.
+    /// Returns the size of all elements in bytes.
     pub(crate) fn nbytes(&self) -> usize {
         self.size() * self.itemsize
     }
 
-    /// One element of the first axis, which must have it.
+    /// Returns one element of the first axis, which must exist.
     pub(crate) fn row(&self, row: usize) -> Self {
         let mut layout = self.row_range(row, 1);
         layout.shape.remove(0);
@@ -108,17 +110,17 @@ impl Layout {
         layout
     }
 
-    /// `count` elements of the first axis from `first` on, which must be there.
+    /// Returns `count` elements of the first axis from `first` on, which must exist.
     pub(crate) fn row_range(&self, first: usize, count: usize) -> Self {
         let mut layout = self.clone();
         layout.shape[0] = count;
-        // Inside the array, whose offsets were all checked.
+        // No overflow: the offset is inside the array, whose offsets were all checked.
         let distance = first as i64 * layout.strides[0] as i64;
         layout.offset = layout.offset.wrapping_add_signed(distance);
         layout
     }
 
-    /// The range of the file from the first byte of an element to the last.
+    /// Returns the range of the file from the first to the last byte of all elements.
     pub(crate) fn byte_span(&self) -> Range<u64> {
         if self.size() == 0 {
             return self.offset..self.offset;
@@ -135,7 +137,7 @@ impl Layout {
         start..end
     }
 
-    /// Where the bytes are, if they are one range of the file in some order.
+    /// Returns the offset and size of the bytes, if they are one range of the file in some order.
     pub(crate) fn byte_range(&self) -> Option<(u64, usize)> {
         let nbytes = self.nbytes();
         if nbytes == 0 {
@@ -146,14 +148,14 @@ impl Layout {
         }
         let mut span = self.itemsize;
         for (len, stride) in self.long_axes() {
-            // A reversed axis is contiguous too, but reading it would have to turn it around.
+            // A reversed axis is contiguous too, but a read would have to reverse it.
             span = span.checked_add((len - 1).checked_mul(usize::try_from(stride).ok()?)?)?;
         }
         (span == nbytes && self.is_dense()).then_some((self.offset, nbytes))
     }
 
-    /// Whether the axes, in some order, follow each other without gaps. Where elements overlap they
-    /// do not, even if the span is that of so many bytes.
+    /// Returns `true` if the axes, in some order, follow each other without gaps. Overlapping
+    /// elements do not, even if the span has the right size.
     fn is_dense(&self) -> bool {
         let mut axes: SmallVec<[(usize, isize); 6]> = self.long_axes().collect();
         axes.sort_unstable_by_key(|(_, stride)| *stride);
@@ -165,7 +167,7 @@ impl Layout {
         })
     }
 
-    /// Whether the elements lie in the file in C order without gaps.
+    /// Returns `true` if the elements lie in the file in C order without gaps.
     pub(crate) fn is_c_order(&self) -> bool {
         let mut expected = self.itemsize as isize;
         for (len, stride) in self.long_axes().rev() {
@@ -177,13 +179,13 @@ impl Layout {
         true
     }
 
-    /// The axes whose stride matters.
+    /// Returns the axes whose stride matters.
     fn long_axes(&self) -> impl DoubleEndedIterator<Item = (usize, isize)> + Clone {
         let axes = self.shape.iter().copied().zip(self.strides.iter().copied());
         axes.filter(|(len, _)| *len != 1)
     }
 
-    /// The part that the indices select.
+    /// Returns the part that the indices select.
     pub(crate) fn index(&self, indices: &[Index]) -> Result<Self> {
         let uses_axis = |index: &&Index| matches!(index, Index::At(_) | Index::Slice { .. });
         let given = indices.iter().filter(uses_axis).count();
@@ -191,10 +193,10 @@ impl Layout {
             return Err(Error::TooManyIndices { given, ndim: self.ndim() });
         };
         if indices.iter().filter(|index| **index == Index::Ellipsis).count() > 1 {
-            let reason = "an index can have one ellipsis only".to_owned();
+            let reason = "an index can have only one ellipsis".to_owned();
             return Err(Error::InvalidIndex { reason });
         }
-        let mut walk = Walk { from: self, axis: 0, to: self.empty_copy() };
+        let mut walk = IndexWalk { from: self, axis: 0, to: self.empty_copy() };
         for index in indices {
             walk.step(*index, spare)?;
         }
@@ -202,7 +204,10 @@ impl Layout {
             walk.keep_axis();
         }
         if walk.to.ndim() > NDIM_MAX {
-            let reason = format!("{} axes are more than {NDIM_MAX}", walk.to.ndim());
+            let reason = format!(
+                "a view cannot have {} axes: at most {NDIM_MAX} are possible",
+                walk.to.ndim()
+            );
             return Err(Error::Shape { reason });
         }
         Ok(walk.to)
@@ -213,7 +218,7 @@ impl Layout {
         Self { offset, shape: Dims::new(), strides: Strides::new(), itemsize }
     }
 
-    /// Axes in another order.
+    /// Returns the layout with its axes in another order.
     pub(crate) fn transpose(&self, order: &[usize]) -> Result<Self> {
         let mut seen: SmallVec<[bool; 6]> = SmallVec::from_elem(false, self.ndim());
         let valid = order.len() == self.ndim()
@@ -230,12 +235,12 @@ impl Layout {
         Ok(result)
     }
 
-    /// Without the axes of length 1: all of them, or the one given.
+    /// Returns the layout without its axes of length 1: all of them, or the given one.
     pub(crate) fn squeeze(&self, axis: Option<usize>) -> Result<Self> {
         if let Some(axis) = axis
             && self.shape.get(axis) != Some(&1)
         {
-            let reason = format!("axis {axis} of shape {:?} has no length of 1", self.shape);
+            let reason = format!("axis {axis} of shape {:?} does not have length 1", self.shape);
             return Err(Error::Shape { reason });
         }
         let mut result = self.empty_copy();
@@ -248,7 +253,7 @@ impl Layout {
         Ok(result)
     }
 
-    /// The same elements in another shape, one length of which may be left open (-1).
+    /// Returns the same elements in another shape, one length of which may be left open (-1).
     pub(crate) fn reshape(&self, shape: &[i64]) -> Result<Self> {
         let refuse = |why: &str| Error::Shape {
             reason: format!("shape {:?} cannot become {shape:?}: {why}", self.shape),
@@ -260,10 +265,11 @@ impl Layout {
         Ok(Self { offset: self.offset, shape, strides, itemsize: self.itemsize })
     }
 
-    /// Strides that give the same elements in the same order another shape, if there are any.
+    /// Returns strides that give the same elements in the same order another shape, if there are
+    /// any.
     ///
-    /// Axes of the old and the new shape are taken together in groups of equal size; a group can
-    /// be cut anew only if its old axes follow each other without gaps.
+    /// Axes of the old and the new shape are grouped so that groups have equal sizes. A group can
+    /// be divided differently only if its old axes follow each other without gaps.
     fn strides_for(&self, shape: &[usize]) -> Option<Strides> {
         if self.size() == 0 {
             return Self::array(0, shape, self.itemsize, false).ok().map(|layout| layout.strides);
@@ -297,16 +303,16 @@ impl Layout {
         Some(strides)
     }
 
-    /// The same bytes as elements of another size: the last axis grows or shrinks.
+    /// Returns the same bytes as elements of another size: the last axis grows or shrinks.
     pub(crate) fn view_as(&self, itemsize: usize) -> Result<Self> {
         if itemsize == self.itemsize {
             return Ok(self.clone());
         }
         let refuse = |reason: String| Err(Error::Shape { reason });
         let (Some(last), Some(stride)) = (self.shape.last(), self.strides.last()) else {
-            return refuse("a single element cannot be seen as elements of another size".into());
+            return refuse("a view without axes cannot change the size of its element".into());
         };
-        // A row of one element has no stride to speak of, and where there is nothing none has.
+        // The stride of an axis with one element does not matter, nor any stride of an empty view.
         if *stride != self.itemsize as isize && *last != 1 && self.size() != 0 {
             return refuse(
                 "the last axis is not contiguous, so its elements cannot be regrouped".into(),
@@ -314,7 +320,9 @@ impl Layout {
         }
         let bytes = last * self.itemsize;
         if !bytes.is_multiple_of(itemsize) {
-            return refuse(format!("{bytes} bytes on the last axis are no multiple of {itemsize}"));
+            return refuse(format!(
+                "the last axis has {bytes} bytes, which is not a multiple of {itemsize}"
+            ));
         }
         let mut result = Self { itemsize, ..self.clone() };
         if let (Some(last), Some(stride)) = (result.shape.last_mut(), result.strides.last_mut()) {
@@ -325,13 +333,13 @@ impl Layout {
 }
 
 /// A layout while its indices are applied one after the other.
-struct Walk<'a> {
+struct IndexWalk<'a> {
     from: &'a Layout,
     axis: usize,
     to: Layout,
 }
 
-impl Walk<'_> {
+impl IndexWalk<'_> {
     fn step(&mut self, index: Index, spare: usize) -> Result<()> {
         match index {
             Index::NewAxis => {
@@ -359,7 +367,7 @@ impl Walk<'_> {
                     self.advance(start);
                 }
                 self.to.shape.push(count);
-                // With one element or none the stride means nothing, and may not even fit.
+                // With at most one element the stride does not matter, and may overflow.
                 let stride = self.from.strides[self.axis];
                 let step = if count > 1 { step as isize } else { 1 };
                 self.to.strides.push(stride * step);
@@ -375,32 +383,32 @@ impl Walk<'_> {
         self.axis += 1;
     }
 
-    /// Moves the first element along the present axis. It stays inside the array.
+    /// Moves the first element along the current axis. It stays inside the array.
     fn advance(&mut self, count: usize) {
         let distance = self.from.strides[self.axis] as i64 * count as i64;
         self.to.offset = self.to.offset.wrapping_add_signed(distance);
     }
 }
 
-/// An index counted from the beginning, if it is on the axis.
+/// Returns an index counted from the beginning, if it is on the axis.
 pub(crate) fn resolve_index(index: i64, len: usize) -> Option<usize> {
     let len = i64::try_from(len).ok()?;
     let index = if index < 0 { index.checked_add(len)? } else { index };
     (0..len).contains(&index).then_some(index as usize)
 }
 
-/// The shape with its open length filled in.
+/// Returns the shape with its open length filled in.
 fn complete_shape(size: usize, shape: &[i64]) -> Result<Dims, &'static str> {
     if shape.len() > NDIM_MAX {
-        return Err("that is too many axes");
+        return Err("it has too many axes");
     }
     if shape.iter().filter(|len| **len == -1).count() > 1 {
-        return Err("one length at most can be left open");
+        return Err("at most one length can be -1");
     }
     let mut known = 1usize;
     for len in shape.iter().filter(|len| **len != -1) {
         let len = usize::try_from(*len).map_err(|_| "a length is negative")?;
-        known = known.checked_mul(len).ok_or("it has more elements than can be counted")?;
+        known = known.checked_mul(len).ok_or("it has too many elements")?;
     }
     let open = match size.checked_div(known) {
         Some(open) if open * known == size => open,
@@ -411,7 +419,7 @@ fn complete_shape(size: usize, shape: &[i64]) -> Result<Dims, &'static str> {
         return Err("the number of elements differs");
     }
     if known == 0 && shape.contains(&-1) {
-        return Err("the open length could be anything");
+        return Err("the length -1 could be anything");
     }
     Ok(shape.iter().map(|len| usize::try_from(*len).unwrap_or(open)).collect())
 }
@@ -441,12 +449,12 @@ mod tests {
     }
 
     #[test]
-    fn strided_elements_are_inside_their_range() {
+    fn strided_elements_lie_inside_their_range() {
         let (layout, range) = Layout::strided(100, &[3, 2], &[-20, 8], 4).unwrap();
         assert_eq!((range, layout.byte_range()), (60..112, None));
         let (rows, range) = Layout::strided(100, &[3, 2], &[4, 12], 4).unwrap();
         assert_eq!((range, rows.byte_range()), (100..124, Some((100, 24))));
-        // As many bytes as the span has, and yet not one range: the elements overlap.
+        // The span has the size of all elements, but they overlap, so it is not one range.
         for strides in [[0, 12], [12, 0]] {
             assert_eq!(Layout::strided(0, &[2, 2], &strides, 4).unwrap().0.byte_range(), None);
         }
@@ -492,7 +500,7 @@ mod tests {
         {
             assert!(matches!(array.reshape(shape), Err(Error::Shape { .. })), "{shape:?}");
         }
-        // A transposed array can be cut along its old axes, but not across them.
+        // A transposed array can be divided along its old axes, but not across them.
         let turned = array.transpose(&[1, 0]).unwrap();
         assert_eq!(&turned.reshape(&[2, 3, 4, 1]).unwrap().strides[..3], &[12, 4, 24]);
         assert!(turned.reshape(&[24]).is_err());
@@ -503,21 +511,21 @@ mod tests {
     }
 
     #[test]
-    fn bytes_can_be_seen_as_other_elements() {
+    fn bytes_can_be_viewed_as_other_elements() {
         let array = layout(&[3, 4]);
         assert_eq!(&array.view_as(8).unwrap().shape[..], &[3, 2]);
         assert_eq!(&array.view_as(1).unwrap().shape[..], &[3, 16]);
-        assert!(array.view_as(3).is_err(), "16 bytes are no multiple of 3");
+        assert!(array.view_as(3).is_err(), "16 bytes are not a multiple of 3");
         assert!(array.transpose(&[1, 0]).unwrap().view_as(2).is_err());
         assert!(layout(&[]).view_as(2).is_err());
-        // Arrays of nothing in Fortran order were refused, though nothing is out of place in them.
+        // Empty arrays in Fortran order were refused, although they have no element out of place.
         let empty = Layout::array(100, &[5, 0], 4, true).unwrap();
         assert_eq!(&empty.view_as(8).unwrap().shape[..], &[5, 0]);
         assert!(Layout::array(100, &[5, 4], 4, true).unwrap().view_as(8).is_err());
     }
 
     #[test]
-    fn what_no_file_can_hold_is_refused() {
+    fn arrays_larger_than_any_file_are_refused() {
         for shape in [&[usize::MAX][..], &[1 << 40, 1 << 40], &[0, usize::MAX], &[1 << 61]] {
             let outcome = Layout::array(0, shape, 4, false);
             assert!(matches!(outcome, Err(Error::Overflow { .. })), "{shape:?}");

@@ -1,4 +1,4 @@
-//! Reading many views as one batch, and reading views ahead.
+//! Reads many views as one batch, and reads views ahead.
 
 use std::borrow::Borrow;
 use std::iter::FusedIterator;
@@ -14,11 +14,11 @@ use crate::memory::{Claim, Need, Share};
 use crate::{ContiguousMemmap, Element, Engine, Error, Result};
 
 impl Engine {
-    /// Reads many views, of any number of files, as one batch: the elements of one view after the
-    /// other, each in C order. [`Error::ElementType`] if a view is not of type `T`.
+    /// Reads many views, of any number of files, as one batch, and returns the elements of one view
+    /// after the other, each in C order. [`Error::ElementType`] if a view is not of type `T`.
     ///
-    /// This is where io_uring earns its keep. Views whose axes are in another order than in the file
-    /// are read after the others, one by one.
+    /// `uring` gains most from this. ViewSchedule whose axes are in another order than in the file are
+    /// read after the others, one by one.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -93,7 +93,7 @@ impl Engine {
         }
         self.backend().read_batch(&mut reads)?;
         drop(reads);
-        // Views with their axes in another order pass through bounded memory, one by one.
+        // ViewSchedule with their axes in another order go through bounded memory, one by one.
         for (view, dst) in views.iter().zip(dst.iter_mut()) {
             let view = view.borrow();
             if !view.layout().is_c_order() && !view.is_empty() {
@@ -112,11 +112,11 @@ impl Engine {
         Err(Error::invalid_option("views", value, reason))
     }
 
-    /// Reads views one after the other into buffers of the pool, on a thread that is ahead of the
-    /// caller by up to `window_bytes`; 0 reads each when it is asked for.
+    /// Reads views one after the other into buffers of the pool, on a thread that is up to
+    /// `window_bytes` ahead of the caller. 0 reads each view when it is requested.
     ///
-    /// A buffer has the bytes of the file, as [`ContiguousMemmap::read_buffer`] has. The iteration ends
-    /// after an error.
+    /// A buffer holds the bytes of the file, like [`ContiguousMemmap::read_buffer`]. The iteration
+    /// ends after an error.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -143,15 +143,15 @@ impl Engine {
         let largest_bytes = views.iter().map(buffer_bytes).max().unwrap_or(0);
         let share = self.reserve().share(largest_bytes);
         let limits = Limits { window_bytes, patience: self.memory_patience() };
-        let schedule = Views { engine: self.clone(), views: views.into(), at: 0, share };
+        let schedule = ViewSchedule { engine: self.clone(), views: views.into(), at: 0, share };
         Ok(ViewReader { reader: Some(Prefetcher::new(schedule, limits)) })
     }
 }
 
-/// Views that are read ahead; see [`Engine::read_ahead`].
+/// ViewSchedule that are read ahead; see [`Engine::read_ahead`].
 pub struct ViewReader {
     /// `None` after an error.
-    reader: Option<Prefetcher<Views>>,
+    reader: Option<Prefetcher<ViewSchedule>>,
 }
 
 impl Iterator for ViewReader {
@@ -168,7 +168,7 @@ impl Iterator for ViewReader {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = self.reader.as_ref().map_or(0, |reader| {
-            let Views { views, at, .. } = reader.position();
+            let ViewSchedule { views, at, .. } = reader.position();
             views.len() - at
         });
         (0, Some(left))
@@ -183,17 +183,17 @@ impl std::fmt::Debug for ViewReader {
     }
 }
 
-/// The views from one on.
+/// The views that are still to be read.
 #[derive(Clone)]
-struct Views {
+struct ViewSchedule {
     engine: Engine,
     views: Arc<[ContiguousMemmap]>,
     at: usize,
     share: Arc<Share>,
 }
 
-impl Views {
-    /// Takes memory for the next view, and for those after it that may be read with it.
+impl ViewSchedule {
+    /// Takes memory for the next view, and for later ones that are read with it.
     fn stage(&self, room: Room) -> Result<Vec<(Claim, Buffer)>> {
         let (mut staged, mut bytes) = (Vec::new(), 0usize);
         for view in &self.views[self.at..] {
@@ -208,14 +208,14 @@ impl Views {
                 Err(error) if is_first => {
                     return Err(Error::reading(view.path(), None, "a view", error));
                 }
-                Err(_) => break, // read as many as there is memory for
+                Err(_) => break, // read as many as fit in memory
             }
         }
         Ok(staged)
     }
 }
 
-impl Schedule for Views {
+impl Schedule for ViewSchedule {
     type Item = (Claim, Buffer);
 
     fn next_bytes(&self) -> Option<usize> {
@@ -232,7 +232,7 @@ impl Schedule for Views {
         match self.engine.read_many_bytes_into(views, &mut parts) {
             Ok(()) => {}
             Err(error) if views.len() == 1 => return Err(error),
-            // One of them fails: read one by one, to deliver those before it.
+            // One view failed. Read them one by one, to deliver those before it.
             Err(_) => {
                 drop(staged);
                 return self.read(Room { budget_bytes: 0, ..room }, done);
@@ -255,7 +255,7 @@ impl Schedule for Views {
     }
 }
 
-/// The memory of a view that is read ahead.
+/// Returns the size of the buffer for a view that is read ahead, in bytes.
 fn buffer_bytes(view: &ContiguousMemmap) -> usize {
     view.nbytes().max(1)
 }

@@ -1,11 +1,12 @@
-//! Array views over files: what an array is, how views of it are selected, and how they are read.
+//! Array views over files: element types, selection, and reading.
 //!
-//! | file | noun |
+//! | file | content |
 //! |---|---|
 //! | `dtype.rs`, `element.rs` | element types, in a file and in Rust |
 //! | `layout.rs` | offset, shape and strides: all arithmetic on views |
-//! | `index.rs`, `selection.rs` | what can be selected without reading, and what needs a read |
-//! | `view.rs`, `read.rs`, `scatter.rs` | the view, reading it, and putting transposed elements in place |
+//! | `index.rs`, `selection.rs` | selections that need no read, and selections that need one |
+//! | `view.rs`, `read.rs`, `scatter.rs` | the view, reading it, and reordering transposed elements
+//! |
 //! | `many.rs` | many views as one batch, and views that are read ahead |
 //! | `npy.rs`, `exca.rs` | files that describe an array |
 

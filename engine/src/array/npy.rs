@@ -1,5 +1,5 @@
-//! NumPy's `.npy` files: a magic, a version, a Python dict literal that describes one array, and
-//! its elements.
+//! Opens NumPy's `.npy` files: a magic, a version, a Python dict literal that describes one array,
+//! and its elements.
 
 use std::path::Path;
 
@@ -9,22 +9,22 @@ use super::layout::Layout;
 use crate::{ContiguousMemmap, DType, Damage, Engine, Error, Result};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Major and minor version follow the magic, the length of the dict follows them.
+/// The magic is followed by major and minor version, and then by the length of the dict.
 const LEN_AT: usize = MAGIC.len() + 2;
 
-/// The longest dict that is read. NumPy itself takes 10,000 bytes unless told otherwise, and pads
-/// that of a plain dtype to 118.
+/// The longest dict that is read. NumPy itself reads 10,000 bytes by default, and pads the dict of
+/// a plain dtype to 118.
 const DICT_BYTES_MAX: usize = 1 << 20;
 
-/// What is read at first: one device request, and all there is before the elements unless a
-/// header is unusually long.
+/// The size of the first read: one device request, which holds the whole header unless it is
+/// unusually long.
 const FIRST_READ_BYTES: u64 = 4096;
 
 impl Engine {
-    /// A view of the array in a `.npy` file of version 1.0, 2.0 or 3.0.
+    /// Opens a view of the array in a `.npy` file of version 1.0, 2.0 or 3.0.
     ///
-    /// An array in Fortran order has the shape that NumPy gives it; reading the whole of it reads
-    /// once and permutes. Structured dtypes are refused, and objects are never unpickled.
+    /// An array in Fortran order has the shape that NumPy gives it; reading all of it reads once
+    /// and permutes. Structured dtypes are refused, and objects are never unpickled.
     ///
     /// ```
     /// use ringmain::Engine;
@@ -47,7 +47,8 @@ impl Engine {
         self.view(file, dtype, layout)
     }
 
-    /// Never reads more than the longest header there can be, whatever the file says.
+    /// Reads the header. It never reads more than the longest possible header, whatever the file
+    /// says.
     fn read_npy_header(&self, file: &FileHandle) -> Result<Header> {
         let refuse = |reason| Error::format(file.path(), Damage::Array { reason });
         let file_len = self.backend().len(file)?;
@@ -61,34 +62,34 @@ impl Engine {
     }
 }
 
-/// What a header says.
+/// A decoded header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) dtype: DType,
-    /// The first axis varies fastest, not the last.
+    /// Whether the first axis varies fastest, rather than the last.
     pub(crate) fortran: bool,
     pub(crate) shape: Vec<usize>,
-    /// Of the first element in the file.
+    /// The offset of the first element in the file.
     pub(crate) data_offset: u64,
 }
 
-/// The header at the start of `bytes`, or why there is none.
+/// Decodes the header at the start of `bytes`, or returns the reason why there is none.
 pub(crate) fn parse_header(bytes: &[u8]) -> Result<Header, String> {
     let (dict_start, dict_end) = locate_dict(bytes)?;
     let dict = bytes.get(dict_start..dict_end).ok_or_else(|| {
         let (said, left) = (dict_end - dict_start, bytes.len().saturating_sub(dict_start));
-        format!("the header says that it has {said} bytes, but the file ends after {left} of them")
+        format!("the header claims {said} bytes, but the file ends after {left} of them")
     })?;
     let (dtype, fortran, shape) = Literal::new(dict).dict()?;
     Ok(Header { dtype, fortran, shape, data_offset: dict_end as u64 })
 }
 
-/// Where the dict begins and ends. It may end beyond `bytes`.
+/// Returns the start and end of the dict. It may end beyond `bytes`.
 fn locate_dict(bytes: &[u8]) -> Result<(usize, usize), String> {
     if !bytes.starts_with(MAGIC) {
-        return Err("this is no .npy file: it does not begin with \\x93NUMPY".into());
+        return Err("this is not a .npy file: it does not begin with \\x93NUMPY".into());
     }
-    let truncated = || "the file ends within the header".to_owned();
+    let truncated = || "the file ends inside the header".to_owned();
     let version = bytes.get(MAGIC.len()..LEN_AT).ok_or_else(truncated)?;
     let len_bytes = match version {
         [1, 0] => 2,
@@ -96,7 +97,7 @@ fn locate_dict(bytes: &[u8]) -> Result<(usize, usize), String> {
         _ => {
             let (major, minor) = (version[0], version[1]);
             return Err(format!(
-                ".npy version {major}.{minor} is unknown; 1.0, 2.0 and 3.0 can be read"
+                ".npy version {major}.{minor} is unknown; versions 1.0, 2.0 and 3.0 can be read"
             ));
         }
     };
@@ -106,12 +107,12 @@ fn locate_dict(bytes: &[u8]) -> Result<(usize, usize), String> {
     match usize::try_from(dict_len) {
         Ok(len) if len <= DICT_BYTES_MAX => Ok((dict_start, dict_start + len)),
         _ => Err(format!(
-            "the header says that it has {dict_len} bytes; more than {DICT_BYTES_MAX} are not read"
+            "the header claims {dict_len} bytes, but at most {DICT_BYTES_MAX} are allowed"
         )),
     }
 }
 
-/// The rest of a Python literal, of which as much is understood as NumPy writes.
+/// The rest of a Python literal, in the subset that NumPy writes.
 struct Literal<'a> {
     rest: &'a [u8],
     len: usize,
@@ -122,7 +123,7 @@ impl<'a> Literal<'a> {
         Self { rest: text, len: text.len() }
     }
 
-    /// The three entries, in any order, with nothing but space after them.
+    /// Parses the three entries, in any order, with nothing but space after them.
     fn dict(mut self) -> Result<(DType, bool, Vec<usize>), String> {
         let (mut descr, mut fortran, mut shape) = (None, None, None);
         self.expect(b'{')?;
@@ -155,18 +156,23 @@ impl<'a> Literal<'a> {
         ))
     }
 
-    /// A type by its code. One that has fields is a list of them.
+    /// Parses a type by its code. A structured type is a list of fields.
     fn descr(&mut self) -> Result<DType, String> {
         self.skip_space();
         if let Some(b'[' | b'(') = self.rest.first() {
-            return Err("structured dtypes are not supported: save each field by itself".into());
+            return Err(
+                "structured dtypes are not supported; save each field as an array of its own"
+                    .into(),
+            );
         }
         let code = self.string()?;
         let bare = code.trim_start_matches(['<', '>', '=', '|']);
         if bare.starts_with('O') || bare == "object" {
-            return Err("object arrays are never unpickled: a pickle can run any program; save \
+            return Err(
+                "object arrays are never unpickled, because a pickle can run any program; save \
                         the array with a numeric dtype"
-                .into());
+                    .into(),
+            );
         }
         code.parse().map_err(|_| {
             format!(
@@ -187,7 +193,7 @@ impl<'a> Literal<'a> {
         Err(self.unexpected("True or False"))
     }
 
-    /// A tuple of lengths: `()`, `(3,)`, `(3, 4)`. In Python `(3)` is a number.
+    /// Parses a tuple of lengths: `()`, `(3,)`, `(3, 4)`. In Python `(3)` is a number.
     fn shape(&mut self) -> Result<Vec<usize>, String> {
         let mut shape = Vec::new();
         self.expect(b'(')?;
@@ -197,7 +203,7 @@ impl<'a> Literal<'a> {
                 continue;
             }
             if shape.len() == 1 {
-                return Err(self.unexpected("`,`, as the shape is a tuple"));
+                return Err(self.unexpected("`,` (the shape is a tuple)"));
             }
             self.expect(b')')?;
             break;
@@ -223,7 +229,7 @@ impl<'a> Literal<'a> {
         length.ok_or_else(|| "the shape has a length larger than any file".into())
     }
 
-    /// A string in either kind of quotes. Nothing that NumPy writes here has a backslash.
+    /// Parses a string in either kind of quotes. NumPy writes no backslash here.
     fn string(&mut self) -> Result<&'a str, String> {
         self.skip_space();
         let Some((quote @ (b'\'' | b'"'), rest)) = self.rest.split_first() else {
@@ -234,9 +240,9 @@ impl<'a> Literal<'a> {
             Some(end) if rest[end] == *quote => {
                 self.rest = &rest[end + 1..];
                 let text = std::str::from_utf8(&rest[..end]);
-                text.map_err(|_| "the header has a string that is not text".into())
+                text.map_err(|_| "the header has a string that is not UTF-8".into())
             }
-            _ => Err(self.unexpected("a string without escapes that ends")),
+            _ => Err(self.unexpected("a terminated string without escapes")),
         }
     }
 
@@ -263,7 +269,7 @@ impl<'a> Literal<'a> {
         match self.rest.first() {
             Some(byte) => {
                 let found = byte.escape_ascii();
-                format!("the header has `{found}` at byte {at} where {wanted} should be")
+                format!("the header has `{found}` at byte {at}, where {wanted} should be")
             }
             None => format!("the header ends where {wanted} should be"),
         }
@@ -299,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_numpy_writes_is_read_in_every_version() {
+    fn files_of_every_numpy_version_are_read() {
         let dict = b"{'descr': '>f8', 'fortran_order': True, 'shape': (13, 19), }      \n";
         for (version, data_offset) in [(1, 10), (2, 12), (3, 12)] {
             let mut bytes = file(version, dict);
@@ -315,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ways_to_write_the_same_are_read() {
+    fn equivalent_literals_are_read() {
         let usual = parse("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }").unwrap();
         for dict in [
             "{'shape':(3,4),'fortran_order':False,'descr':'<f4'}",
@@ -333,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn types_that_are_no_numbers_are_refused_by_name() {
+    fn non_numeric_types_are_refused_by_name() {
         expect_reason(with_descr("[('a', '<i4'), ('b', '<f8')]"), "structured dtypes are not");
         expect_reason(with_descr("('<f4', (2,))"), "structured dtypes are not");
         expect_reason(with_descr("'|O'"), "never unpickled");
@@ -342,12 +348,12 @@ mod tests {
             expect_reason(with_descr(&format!("'{descr}'")), &format!("type {descr:?} are not"));
         }
         expect_reason(with_descr("'<f4\\x00'"), "without escapes");
-        expect_reason(parse("{'descr': '<f4"), "that ends");
+        expect_reason(parse("{'descr': '<f4"), "terminated string");
         expect_reason(with_descr("3"), "where a string should be");
     }
 
     #[test]
-    fn shapes_that_no_array_has_are_refused() {
+    fn impossible_shapes_are_refused() {
         expect_reason(with_shape("(-1, 3)"), "negative");
         expect_reason(with_shape("(99999999999999999999999,)"), "larger than any file");
         for shape in ["(3)", "3", "(,)", "(3 4)", "(3,,4)", "(3, 4", "[3]", "(True,)", "(1.5,)"] {
@@ -356,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn dicts_that_are_not_numpys_are_refused() {
+    fn malformed_dicts_are_refused() {
         for (dict, part) in [
             ("", "ends where `{`"),
             ("{", "ends where a string"),
@@ -372,23 +378,23 @@ mod tests {
         ] {
             expect_reason(parse(dict), part);
         }
-        expect_reason(parse_header(&file(1, b"{'\xFF': 3}")), "not text");
+        expect_reason(parse_header(&file(1, b"{'\xFF': 3}")), "not UTF-8");
     }
 
     #[test]
-    fn headers_that_lie_or_end_early_are_refused() {
+    fn wrong_or_truncated_headers_are_refused() {
         let whole = file(1, b"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }\n");
         for len in 0..whole.len() {
             assert!(parse_header(&whole[..len]).is_err(), "{len} bytes of {}", whole.len());
         }
         assert!(parse_header(&whole).is_ok());
-        expect_reason(parse_header(b"PK\x03\x04 a zip file"), "no .npy file");
+        expect_reason(parse_header(b"PK\x03\x04 a zip file"), "not a .npy file");
         for version in [[0, 0], [1, 1], [4, 0], [255, 255]] {
             let bytes = [MAGIC, &version, &[0; 8]].concat();
             expect_reason(parse_header(&bytes), "is unknown");
         }
         let huge = [MAGIC, &[2, 0], &u32::MAX.to_le_bytes()].concat();
-        expect_reason(parse_header(&huge), "4294967295 bytes; more than");
+        expect_reason(parse_header(&huge), "4294967295 bytes, but at most");
         expect_reason(parse_header(&file(1, b"{}")[..11]), "ends after 1 of them");
     }
 }

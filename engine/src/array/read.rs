@@ -1,4 +1,4 @@
-//! Reading a view: the only part that touches the file.
+//! Reads a view: only these methods touch the file.
 //!
 //! Methods with `bytes` in their name, and [`read_buffer`](ContiguousMemmap::read_buffer), return the
 //! bytes of the file as they are. Methods with a type parameter return elements in the byte order of the
@@ -12,7 +12,8 @@ use crate::memory::vec_of;
 use crate::{ContiguousMemmap, DType, Element, Error, Result};
 
 impl ContiguousMemmap {
-    /// Reads all elements in C order, with the bytes of the file, into memory of exactly that size.
+    /// Reads all elements in C order, as stored in the file, into `dst`, which must have exactly
+    /// their size.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -29,9 +30,9 @@ impl ContiguousMemmap {
         self.read_bytes_into_while(dst, || true).map(|_| ())
     }
 
-    /// Like [`read_bytes_into`](Self::read_bytes_into), but asks `go_on` now and then. If it returns
-    /// `false`, the rest of `dst` stays as it is, and the result is `false`. Elements that lie in the
-    /// file in C order are one read, and `go_on` is asked once before it.
+    /// Like [`read_bytes_into`](Self::read_bytes_into), but calls `go_on` from time to time. If it
+    /// returns `false`, the rest of `dst` is unchanged, and the result is `false`. Elements that
+    /// lie in the file in C order are one read, and `go_on` is called once before it.
     pub fn read_bytes_into_while(
         &self,
         dst: &mut [u8],
@@ -55,11 +56,12 @@ impl ContiguousMemmap {
         })
     }
 
-    /// Reads the elements, with the bytes of the file, into a buffer of the engine's pool: the fastest
-    /// way, as such memory is aligned for the device and used again. The buffer goes back to the pool
-    /// when it is dropped. Its address is a multiple of the size of an element on every backend.
+    /// Reads the elements, as stored in the file, into a buffer of the engine's pool. This is the
+    /// fastest way, as such memory is aligned for the device and reused. Dropping the buffer
+    /// returns it to the pool. Its address is a multiple of the size of an element on every
+    /// backend.
     ///
-    /// While other buffers hold all of the pool, this waits until one is dropped, and fails with
+    /// If other buffers hold all of the pool, this waits until one is dropped, and fails with
     /// [`Error::MemorySpent`] after [`memory_patience`](crate::EngineBuilder::memory_patience): the
     /// waiting thread may itself hold them.
     ///
@@ -130,13 +132,13 @@ impl ContiguousMemmap {
     }
 
     /// Reads the elements and converts them as Rust's `as` does; a complex number cannot become a
-    /// real one. Memory beyond the result is bounded, whatever the size, unless the axes are in
-    /// another order than in the file: then it is as large as the view.
+    /// real one. Memory beyond the result is bounded for any size, unless the axes are in another
+    /// order than in the file: then it is as large as the view.
     pub fn read_as<T: Element>(&self) -> Result<Vec<T>> {
         if T::is(self.dtype().kind) {
             return self.read_vec();
         }
-        // Whether there is a conversion depends on the types alone.
+        // The types alone determine whether there is a conversion.
         if T::convert(self.dtype().kind, &[0; 16][..self.itemsize()]).is_none() {
             return Err(no_conversion(self.dtype(), T::NAME));
         }
@@ -144,7 +146,7 @@ impl ContiguousMemmap {
         let bytes = self.size().saturating_mul(size_of::<T>());
         elements.try_reserve_exact(self.size()).map_err(|_| Error::OutOfMemory { bytes })?;
         if !self.layout().is_c_order() {
-            // The order of the elements is not that of the file, so they are needed all at once.
+            // The elements are not in the order of the file, so all of them are needed at once.
             let mut stored = vec_of(self.nbytes())?;
             self.read_bytes_into(&mut stored)?;
             convert_into(self.dtype(), &mut stored, &mut elements)?;
@@ -194,7 +196,8 @@ impl ContiguousMemmap {
     ) -> Result<()> {
         if dst.shape() != self.shape() {
             let (view, array) = (self.shape(), dst.shape());
-            let reason = format!("a view of shape {view:?} is read into an array of {array:?}");
+            let reason =
+                format!("a view of shape {view:?} does not fit an array of shape {array:?}");
             return Err(Error::Shape { reason });
         }
         if let Some(elements) = dst.as_slice_mut() {
@@ -205,14 +208,14 @@ impl ContiguousMemmap {
         Ok(())
     }
 
-    /// Says that the view will be read soon. A hint: a backend that reads through the page cache
-    /// begins to read, others ignore it.
+    /// Tells the backend that the view will be read soon. This is a hint: a backend that uses the
+    /// page cache starts to read, others ignore it.
     pub fn prefetch(&self) -> Result<()> {
         Ok(self.engine().backend().prefetch(self.file(), self.byte_span())?)
     }
 
-    /// Says that the view is not needed for now. A hint: a mapping gives up its pages, and a backend
-    /// that reads through the page cache drops what it brought in.
+    /// Tells the backend that the view is not needed for now. This is a hint: a mapping releases
+    /// its pages, and a backend that uses the page cache drops what it read.
     pub fn release(&self) -> Result<()> {
         Ok(self.engine().backend().release(self.file(), self.byte_span())?)
     }
@@ -225,8 +228,8 @@ impl ContiguousMemmap {
         Err(Error::ElementType { item: None, stored: self.dtype().to_string(), reason })
     }
 
-    /// Reads a range of the file once, as much at a time as there is scratch memory: always whole
-    /// elements. It stops before the end when `take` returns `false`.
+    /// Reads a range of the file once, as much at a time as fits in scratch memory, always whole
+    /// elements. It stops early if `take` returns `false`.
     fn read_in_parts(
         &self,
         offset: u64,
@@ -250,7 +253,7 @@ pub(crate) fn check_size(needed: usize, given: usize) -> Result<()> {
     if needed == given { Ok(()) } else { Err(Error::BufferSize { item: None, needed, given }) }
 }
 
-/// Converts stored elements, appending them.
+/// Converts stored elements and appends them.
 fn convert_into<T: Element>(dtype: DType, stored: &mut [u8], elements: &mut Vec<T>) -> Result<()> {
     to_native(dtype, stored);
     for bytes in stored.chunks_exact(dtype.itemsize()) {
@@ -260,8 +263,8 @@ fn convert_into<T: Element>(dtype: DType, stored: &mut [u8], elements: &mut Vec<
     Ok(())
 }
 
-/// The next of all tuples below `shape`, the last place counting fastest; the first after the
-/// last.
+/// Advances `counter` to the next tuple below `shape`, the last place first; after the last tuple
+/// it returns to the first.
 pub(crate) fn count_up(counter: &mut [usize], shape: &[usize]) {
     for axis in (0..counter.len()).rev() {
         counter[axis] += 1;

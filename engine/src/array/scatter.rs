@@ -1,4 +1,4 @@
-//! Views whose axes are in another order than the file's: each element is put in its place.
+//! Puts the elements of a view whose axes are in another order than in the file in their places.
 
 use std::cmp::Reverse;
 
@@ -7,26 +7,26 @@ use smallvec::SmallVec;
 use super::layout::{Dims, Layout};
 use super::read::count_up;
 
-/// Where the elements of a view go, in the order in which the file has them. They may come in
-/// any number of parts, so that the memory they pass through need not hold them all.
+/// The destinations of the elements of a view, in the order of the file. The elements may come in
+/// any number of parts, so that scratch memory need not hold them all.
 #[derive(Debug)]
 pub(crate) struct Scatter {
     itemsize: usize,
-    /// The axes as the file has them, the last varying fastest.
+    /// The axes in the order of the file, the last varying fastest.
     shape: Dims,
-    /// How far neighbours on each of them are apart at the destination, in bytes.
+    /// The distance between neighbours on each axis at the destination, in bytes.
     strides: Dims,
     /// The indices of the next element.
     counter: Dims,
 }
 
 impl Scatter {
-    /// For a view that is one range of the file.
+    /// Returns the destinations for a view that is one range of the file.
     pub(crate) fn new(layout: &Layout) -> Self {
         let mut axes: SmallVec<[(isize, usize, usize); 6]> = SmallVec::new();
         let mut stride = layout.itemsize;
         for (len, file_stride) in layout.shape.iter().zip(&layout.strides).rev() {
-            // What an axis of length 1 has for a stride means nothing.
+            // The stride of an axis of length 1 does not matter.
             if *len != 1 {
                 axes.push((*file_stride, *len, stride));
             }
@@ -41,9 +41,10 @@ impl Scatter {
         }
     }
 
-    /// Takes the next elements of the file. `dst` is where all of them go.
+    /// Puts the next elements of the file in their places. `dst` is the destination of all
+    /// elements.
     pub(crate) fn put(&mut self, stored: &[u8], dst: &mut [u8]) {
-        // A size that is known when this is compiled makes a copy one instruction.
+        // A constant size makes each copy one instruction.
         match self.itemsize {
             1 => self.put_sized::<1>(stored, dst),
             2 => self.put_sized::<2>(stored, dst),
@@ -69,7 +70,8 @@ impl Scatter {
         }
     }
 
-    /// How many elements are left on the fastest axis, and how far they go apart.
+    /// Returns the number of elements left on the fastest axis, and their distance at the
+    /// destination.
     fn row(&self) -> (usize, usize) {
         match (self.shape.last(), self.counter.last(), self.strides.last()) {
             (Some(len), Some(at), Some(stride)) => (len - at, *stride),
@@ -77,7 +79,7 @@ impl Scatter {
         }
     }
 
-    /// Past that many elements, which are no more than are left on the fastest axis.
+    /// Advances by `count` elements, at most those left on the fastest axis.
     fn advance(&mut self, count: usize) {
         if let Some(last) = self.counter.last_mut() {
             *last += count - 1;
@@ -90,7 +92,7 @@ impl Scatter {
 mod tests {
     use super::*;
 
-    /// The destination of every element, by the definition of strides.
+    /// Returns the destination of every element, by the definition of strides.
     fn expected(layout: &Layout, stored: &[u8]) -> Vec<u8> {
         let mut counter = vec![0; layout.ndim()];
         let mut dst = Vec::new();
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn every_element_finds_its_place_however_the_file_is_cut() {
+    fn every_element_is_placed_for_any_division_of_the_file() {
         for itemsize in [1, 2, 4, 8, 16] {
             let array = Layout::array(0, &[3, 1, 4, 5], itemsize, false).unwrap();
             let stored: Vec<u8> = (0..60 * itemsize).map(|at| (at % 251) as u8).collect();

@@ -1,4 +1,4 @@
-//! Reading what is not one range of bytes: strided, reversed and fancy selections, as one batch.
+//! Reads selections that are not one range of bytes, strided, reversed or fancy, as one batch.
 
 use ringmain_backends::{FileHandle, Read};
 
@@ -7,17 +7,17 @@ use super::layout::{Dims, Layout, resolve_index};
 use super::read::{check_size, count_up};
 use crate::{ContiguousMemmap, Element, Engine, Error, Index, Result};
 
-/// One part of a selection: what [`Index`] has, and lists and masks.
+/// One part of a selection: an [`Index`], a list or a mask.
 ///
-/// Several lists select the combinations of their elements (as NumPy's `ix_` does), each along
-/// its own axis.
+/// Several lists select the combinations of their elements (like NumPy's `ix_`), each along its own
+/// axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Select {
-    /// As in basic indexing.
+    /// A basic index.
     Basic(Index),
-    /// These elements of the axis, in this order; negative counts from the end.
+    /// These elements of the axis, in this order; a negative number counts from the end.
     List(Vec<i64>),
-    /// The elements of the axis whose flag is set; as many flags as the axis is long.
+    /// The elements of the axis whose flag is set. There must be a flag for every element.
     Mask(Vec<bool>),
 }
 
@@ -45,7 +45,7 @@ impl From<Vec<bool>> for Select {
     }
 }
 
-/// What [`ContiguousMemmap::read_selection`] returns: the elements in C order, and their shape.
+/// The result of [`ContiguousMemmap::read_selection`]: the elements in C order, and their shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selected<T> {
     /// The length of each axis.
@@ -55,8 +55,8 @@ pub struct Selected<T> {
 }
 
 impl ContiguousMemmap {
-    /// Reads a strided, reversed or fancy selection as one planned batch, without reading the
-    /// rest. Missing parts take whole axes.
+    /// Reads a strided, reversed or fancy selection as one planned batch, without reading the rest.
+    /// Missing parts select whole axes.
     ///
     /// ```
     /// use ringmain::{Engine, Index, Kind};
@@ -71,7 +71,7 @@ impl ContiguousMemmap {
     /// ```
     pub fn read_selection<T: Element>(&self, selection: &[Select]) -> Result<Selected<T>> {
         self.check_type::<T>()?;
-        let picks = Picks::new(self.layout(), selection)?;
+        let picks = ResolvedSelection::new(self.layout(), selection)?;
         let size = picks.size().ok_or_else(|| picks.overflow())?;
         let elements = T::read_vec(size, |bytes| {
             picks.read(self.engine(), self.file(), bytes, || true)?;
@@ -81,27 +81,28 @@ impl ContiguousMemmap {
         Ok(Selected { shape: picks.result_shape(), elements })
     }
 
-    /// As [`read_selection`](Self::read_selection), the file's bytes into the caller's memory.
+    /// Like [`read_selection`](Self::read_selection), but writes the bytes of the file to the
+    /// caller's memory.
     pub fn read_selection_into(&self, selection: &[Select], dst: &mut [u8]) -> Result<()> {
         self.read_selection_into_while(selection, dst, || true).map(|_| ())
     }
 
-    /// As [`read_selection_into`](Self::read_selection_into), but now and then `go_on` is asked. If
-    /// it says no, the rest of `dst` is left as it is, and `false` is returned.
+    /// Like [`read_selection_into`](Self::read_selection_into), but calls `go_on` from time to
+    /// time. If it returns `false`, the rest of `dst` is unchanged, and the result is `false`.
     pub fn read_selection_into_while(
         &self,
         selection: &[Select],
         dst: &mut [u8],
         go_on: impl FnMut() -> bool,
     ) -> Result<bool> {
-        let picks = Picks::new(self.layout(), selection)?;
+        let picks = ResolvedSelection::new(self.layout(), selection)?;
         let size = picks.size().ok_or_else(|| picks.overflow())?;
         check_size(size.saturating_mul(self.itemsize()), dst.len())?;
         picks.read(self.engine(), self.file(), dst, go_on)
     }
 
-    /// Reads `dst` in runs of `run_bytes` from these places of the file, wherever the view is: for
-    /// selections that somebody else has resolved. As with
+    /// Reads `dst` in runs of `run_bytes` from these offsets of the file, independent of the view:
+    /// for callers that resolved a selection themselves. As in
     /// [`read_selection_into_while`](Self::read_selection_into_while), `go_on` can end it.
     pub fn read_runs_into_while(
         &self,
@@ -115,10 +116,10 @@ impl ContiguousMemmap {
             offset.checked_add(run_bytes as u64).is_none_or(|end| end > i64::MAX as u64)
         };
         if let Some(offset) = offsets.iter().find(beyond) {
-            let reason = format!("no file has {run_bytes} bytes at {offset}");
+            let reason = format!("no file can have {run_bytes} bytes at offset {offset}");
             return Err(Error::InvalidIndex { reason });
         }
-        let mut wave = Wave::new(self.engine(), self.file(), run_bytes, go_on);
+        let mut wave = RunBatch::new(self.engine(), self.file(), run_bytes, go_on);
         let runs = offsets.iter().zip(dst.chunks_exact_mut(run_bytes.max(1)));
         for (offset, run) in runs {
             if !wave.add(*offset, run)? {
@@ -129,22 +130,22 @@ impl ContiguousMemmap {
         Ok(true)
     }
 
-    /// The shape a selection would have. Reads nothing.
+    /// Returns the shape of a selection without reading it.
     pub fn selection_shape(&self, selection: &[Select]) -> Result<Vec<usize>> {
-        Ok(Picks::new(self.layout(), selection)?.result_shape())
+        Ok(ResolvedSelection::new(self.layout(), selection)?.result_shape())
     }
 }
 
-/// What is taken of one axis.
+/// The selected elements of one axis.
 #[derive(Debug)]
-enum Axis {
+enum AxisPick {
     /// `len` elements, `stride` bytes apart.
     Even { len: usize, stride: isize },
     /// Elements at these distances from the first, in bytes.
     Listed(Vec<i64>),
 }
 
-impl Axis {
+impl AxisPick {
     fn len(&self) -> usize {
         match self {
             Self::Even { len, .. } => *len,
@@ -160,17 +161,17 @@ impl Axis {
     }
 }
 
-/// A selection with every index resolved.
+/// A selection with all indices resolved.
 #[derive(Debug)]
-struct Picks {
-    /// Of the element from which all distances count.
+struct ResolvedSelection {
+    /// The offset of the element that all distances are relative to.
     offset: u64,
     itemsize: usize,
-    axes: Vec<Axis>,
+    axes: Vec<AxisPick>,
 }
 
-impl Picks {
-    /// Applies the basic parts as views do, then the lists along the axes they stand for.
+impl ResolvedSelection {
+    /// Applies the basic parts as views do, then the lists along their axes.
     fn new(layout: &Layout, selection: &[Select]) -> Result<Self> {
         let basic: Vec<Index> = selection
             .iter()
@@ -180,10 +181,11 @@ impl Picks {
             })
             .collect();
         let whole = layout.index(&basic)?;
-        let even = |axis: usize| Axis::Even { len: whole.shape[axis], stride: whole.strides[axis] };
-        let mut axes: Vec<Axis> = (0..whole.ndim()).map(even).collect();
+        let even =
+            |axis: usize| AxisPick::Even { len: whole.shape[axis], stride: whole.strides[axis] };
+        let mut axes: Vec<AxisPick> = (0..whole.ndim()).map(even).collect();
         let spare = layout.ndim().saturating_sub(basic.iter().filter(|i| uses_axis(i)).count());
-        // Where each part stands among the axes that are left.
+        // The place of each part among the remaining axes.
         let (mut from, mut to) = (0, 0);
         for part in selection {
             match part {
@@ -195,7 +197,7 @@ impl Picks {
                     let (len, stride) = (whole.shape[to], whole.strides[to]);
                     let list = resolve_list(part, from, len)?;
                     let distance = |at: usize| stride as i64 * at as i64;
-                    axes[to] = Axis::Listed(list.into_iter().map(distance).collect());
+                    axes[to] = AxisPick::Listed(list.into_iter().map(distance).collect());
                     (from, to) = (from + 1, to + 1);
                 }
             }
@@ -204,10 +206,10 @@ impl Picks {
     }
 
     fn result_shape(&self) -> Vec<usize> {
-        self.axes.iter().map(Axis::len).collect()
+        self.axes.iter().map(AxisPick::len).collect()
     }
 
-    /// How many elements; lists may name an element many times, so that it may not fit.
+    /// Returns the number of elements; `None` if it overflows, as lists may repeat elements.
     fn size(&self) -> Option<usize> {
         let size = self.axes.iter().try_fold(1usize, |size, axis| size.checked_mul(axis.len()));
         size.filter(|size| size.checked_mul(self.itemsize).is_some())
@@ -217,20 +219,20 @@ impl Picks {
         Error::Overflow { shape: self.result_shape(), itemsize: self.itemsize }
     }
 
-    /// How many of the last axes lie in the file one after the other, and their bytes.
+    /// Returns how many of the last axes lie in the file without gaps, and their size in bytes.
     fn run(&self) -> (usize, usize) {
         let mut run_bytes = self.itemsize;
         for (at, axis) in self.axes.iter().enumerate().rev() {
             match axis {
-                Axis::Even { len: 1, .. } => {}
-                Axis::Even { len, stride } if *stride == run_bytes as isize => run_bytes *= len,
+                AxisPick::Even { len: 1, .. } => {}
+                AxisPick::Even { len, stride } if *stride == run_bytes as isize => run_bytes *= len,
                 _ => return (at + 1, run_bytes),
             }
         }
         (0, run_bytes)
     }
 
-    /// Reads all runs, a bounded number of them at a time.
+    /// Reads all runs, a bounded number at a time.
     fn read(
         &self,
         engine: &Engine,
@@ -242,9 +244,9 @@ impl Picks {
             return Ok(true);
         }
         let (outer, run_bytes) = self.run();
-        let shape: Dims = self.axes[..outer].iter().map(Axis::len).collect();
+        let shape: Dims = self.axes[..outer].iter().map(AxisPick::len).collect();
         let mut counter: Dims = smallvec::SmallVec::from_elem(0, outer);
-        let mut wave = Wave::new(engine, file, run_bytes, go_on);
+        let mut wave = RunBatch::new(engine, file, run_bytes, go_on);
         for run in dst.chunks_exact_mut(run_bytes) {
             let axes = self.axes.iter().zip(&counter);
             let distance: i64 = axes.map(|(axis, at)| axis.distance(*at)).sum();
@@ -262,7 +264,7 @@ fn uses_axis(index: &Index) -> bool {
     matches!(index, Index::At(_) | Index::Slice { .. })
 }
 
-/// The elements of an axis that a list or mask names, counted from its beginning.
+/// Returns the elements of an axis that a list or mask selects, counted from its beginning.
 fn resolve_list(part: &Select, axis: usize, len: usize) -> Result<Vec<usize>> {
     match part {
         Select::Basic(_) => Ok((0..len).collect()),
@@ -275,50 +277,50 @@ fn resolve_list(part: &Select, axis: usize, len: usize) -> Result<Vec<usize>> {
         }
         Select::Mask(mask) if mask.len() == len => Ok((0..len).filter(|at| mask[*at]).collect()),
         Select::Mask(mask) => Err(Error::InvalidIndex {
-            reason: format!("a mask of {} flags for axis {axis} with {len} elements", mask.len()),
+            reason: format!("a mask has {} flags, but axis {axis} has {len} elements", mask.len()),
         }),
     }
 }
 
-/// Runs closer together than this are read together, as the device delivers whole pages anyway;
-/// but where runs are at least that long, only if no more than a quarter is read in vain.
+/// Runs closer together than this are read together, as the device delivers whole pages anyway.
+/// Runs that are at least this long are joined only if at most a quarter of the read is wasted.
 const GAP_BYTES: u64 = 4096;
 
-/// Runs of this size go straight to their place.
+/// Runs of at least this size are read straight to their place.
 const STRAIGHT_BYTES: usize = 16 << 10;
 
-/// Runs in one batch at most.
-const WAVE_RUNS_MAX: usize = 32 << 10;
+/// The largest number of runs in one batch.
+const BATCH_RUNS_MAX: usize = 32 << 10;
 
-/// And about as many bytes: a tenth of a second on a slow device, so that whoever wants to stop
-/// can do so soon.
-const WAVE_BYTES_MAX: usize = 32 << 20;
+/// The approximate size of a batch: a tenth of a second on a slow device, so that a caller can stop
+/// soon.
+const BATCH_BYTES_MAX: usize = 32 << 20;
 
 /// Runs that are read as one batch.
-struct Wave<'a, 'd, F> {
+struct RunBatch<'a, 'd, F> {
     engine: &'a Engine,
     file: &'a FileHandle,
     run_bytes: usize,
     scratch_max: usize,
     runs: Vec<(u64, &'d mut [u8])>,
-    /// Of the runs.
+    /// The size of the runs in bytes.
     bytes: usize,
     go_on: F,
 }
 
-impl<'a, 'd, F: FnMut() -> bool> Wave<'a, 'd, F> {
+impl<'a, 'd, F: FnMut() -> bool> RunBatch<'a, 'd, F> {
     fn new(engine: &'a Engine, file: &'a FileHandle, run_bytes: usize, go_on: F) -> Self {
         let scratch_max = engine.scratch_limit_bytes();
         Self { engine, file, run_bytes, scratch_max, runs: Vec::new(), bytes: 0, go_on }
     }
 
-    /// False if it is not to go on.
+    /// Adds a run. Returns `false` if the caller wants to stop.
     fn add(&mut self, offset: u64, run: &'d mut [u8]) -> Result<bool> {
-        // Runs that are longer than that go straight to their place, in whatever parts.
-        for (at, part) in run.chunks_mut(WAVE_BYTES_MAX).enumerate() {
+        // Longer runs are divided, and their parts read straight to their place.
+        for (at, part) in run.chunks_mut(BATCH_BYTES_MAX).enumerate() {
             self.bytes += part.len();
-            self.runs.push((offset + (at * WAVE_BYTES_MAX) as u64, part));
-            if self.runs.len() >= WAVE_RUNS_MAX || self.bytes >= WAVE_BYTES_MAX {
+            self.runs.push((offset + (at * BATCH_BYTES_MAX) as u64, part));
+            if self.runs.len() >= BATCH_RUNS_MAX || self.bytes >= BATCH_BYTES_MAX {
                 self.flush()?;
                 if !(self.go_on)() {
                     return Ok(false);
@@ -353,12 +355,12 @@ impl<'a, 'd, F: FnMut() -> bool> Wave<'a, 'd, F> {
         Ok(())
     }
 
-    /// Spans of the file that hold the next runs, as many as the scratch memory has room for, and
-    /// how many runs these are.
-    fn plan(&self, runs: &[(u64, &mut [u8])], scratch_bytes: usize) -> (Vec<Span>, usize) {
+    /// Returns spans of the file that hold the next runs, as many as fit in scratch memory, and the
+    /// number of these runs.
+    fn plan(&self, runs: &[(u64, &mut [u8])], scratch_bytes: usize) -> (Vec<FileSpan>, usize) {
         let run_bytes = self.run_bytes as u64;
         let gap_max = if run_bytes < GAP_BYTES { GAP_BYTES } else { run_bytes / 4 };
-        let (mut spans, mut total) = (Vec::<Span>::new(), 0);
+        let (mut spans, mut total) = (Vec::<FileSpan>::new(), 0);
         for (at, (offset, _)) in runs.iter().enumerate() {
             let end = offset + run_bytes;
             match spans.last_mut() {
@@ -374,7 +376,7 @@ impl<'a, 'd, F: FnMut() -> bool> Wave<'a, 'd, F> {
                         return (spans, at);
                     }
                     total += self.run_bytes;
-                    spans.push(Span { start: *offset, end });
+                    spans.push(FileSpan { start: *offset, end });
                 }
             }
         }
@@ -384,7 +386,7 @@ impl<'a, 'd, F: FnMut() -> bool> Wave<'a, 'd, F> {
     /// Reads the spans as one batch and copies the runs out of them.
     fn read_spans(
         &self,
-        spans: &[Span],
+        spans: &[FileSpan],
         scratch: &mut [u8],
         runs: &mut [(u64, &mut [u8])],
     ) -> Result<()> {
@@ -412,19 +414,19 @@ impl<'a, 'd, F: FnMut() -> bool> Wave<'a, 'd, F> {
 
 /// A range of the file.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct FileSpan {
     start: u64,
     end: u64,
 }
 
-impl Span {
+impl FileSpan {
     fn len(&self) -> usize {
         (self.end - self.start) as usize
     }
 }
 
-fn total_bytes(spans: &[Span]) -> usize {
-    spans.iter().map(Span::len).sum()
+fn total_bytes(spans: &[FileSpan]) -> usize {
+    spans.iter().map(FileSpan::len).sum()
 }
 
 #[cfg(test)]
@@ -432,9 +434,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_axes_make_one_run() {
+    fn contiguous_last_axes_make_one_run() {
         let layout = Layout::array(0, &[8, 6, 5], 4, false).unwrap();
-        let run = |selection: &[Select]| Picks::new(&layout, selection).unwrap().run();
+        let run = |selection: &[Select]| ResolvedSelection::new(&layout, selection).unwrap().run();
         assert_eq!(run(&[]), (0, 960));
         assert_eq!(run(&[Index::slice(None, None, 2).into()]), (1, 120));
         assert_eq!(run(&[(..).into(), (1..3).into()]), (1, 40));
@@ -444,9 +446,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_refused_before_anything_is_read() {
+    fn selections_out_of_range_are_refused_before_reading() {
         let layout = Layout::array(0, &[4, 3], 4, false).unwrap();
-        let error = |selection: &[Select]| Picks::new(&layout, selection).unwrap_err();
+        let error = |selection: &[Select]| ResolvedSelection::new(&layout, selection).unwrap_err();
         assert!(matches!(error(&[vec![4].into()]), Error::IndexOutOfRange { axis: 0, .. }));
         assert!(matches!(
             error(&[0.into(), vec![-4].into()]),
@@ -455,7 +457,7 @@ mod tests {
         assert!(matches!(error(&[vec![true; 3].into()]), Error::InvalidIndex { .. }));
         let huge = Select::List(vec![0; 1 << 16]);
         let layout = Layout::array(0, &[1; 5], 4, false).unwrap();
-        let picks = Picks::new(&layout, &vec![huge; 5]).unwrap();
+        let picks = ResolvedSelection::new(&layout, &vec![huge; 5]).unwrap();
         assert_eq!(picks.size(), None);
     }
 }

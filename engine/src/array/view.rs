@@ -1,4 +1,4 @@
-//! `ContiguousMemmap`: looks like an array, costs nothing to slice, and reads by file I/O.
+//! `ContiguousMemmap`: an array view that is free to slice and reads by file I/O.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,12 +12,12 @@ use crate::{DType, Engine, Error, Index, Result};
 
 /// An n-dimensional view of an array in a file.
 ///
-/// Indexing and reshaping only do arithmetic; only the `read…` methods touch the file, and what
-/// they read is the caller's. A view of a view allocates nothing for up to six axes.
+/// Indexing and reshaping are arithmetic; only the `read…` methods touch the file, and the data
+/// they return belongs to the caller. A view of a view allocates nothing for up to six axes.
 ///
-/// A view is one contiguous range of bytes in the file, perhaps with its axes in another order,
-/// unless it was made by [`Engine::open_strided`]. Selections that are not are refused by
-/// [`index`](Self::index), and served by [`read_selection`](Self::read_selection).
+/// A view is one contiguous range of bytes in the file, possibly with its axes in another order,
+/// unless [`Engine::open_strided`] made it. [`index`](Self::index) refuses other selections;
+/// [`read_selection`](Self::read_selection) reads them.
 ///
 /// ```
 /// use ringmain::{Engine, Error, Index, Kind};
@@ -37,102 +37,102 @@ use crate::{DType, Engine, Error, Index, Result};
 /// ```
 #[derive(Clone)]
 pub struct ContiguousMemmap {
-    source: Arc<Source>,
+    source: Arc<ArrayFile>,
     dtype: DType,
     layout: Layout,
 }
 
-/// What all views of one array share.
+/// The file and the engine that all views of an array share.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct ArrayFile {
     pub(crate) engine: Engine,
     pub(crate) file: FileHandle,
 }
 
 impl ContiguousMemmap {
-    pub(crate) fn new(source: Arc<Source>, dtype: DType, layout: Layout) -> Self {
+    pub(crate) fn new(source: Arc<ArrayFile>, dtype: DType, layout: Layout) -> Self {
         Self { source, dtype, layout }
     }
 
-    /// The length of each axis.
+    /// Returns the length of each axis.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.layout.shape
     }
 
-    /// The distance in the file between neighbours on each axis, in bytes.
+    /// Returns the distance in the file between neighbours on each axis, in bytes.
     #[must_use]
     pub fn strides(&self) -> &[isize] {
         &self.layout.strides
     }
 
-    /// What an element is.
+    /// Returns the type of the elements.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// How many axes.
+    /// Returns the number of axes.
     #[must_use]
     pub fn ndim(&self) -> usize {
         self.layout.ndim()
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn size(&self) -> usize {
         self.layout.size()
     }
 
-    /// How many bytes an element has.
+    /// Returns the size of an element in bytes.
     #[must_use]
     pub fn itemsize(&self) -> usize {
         self.layout.itemsize
     }
 
-    /// How many bytes all elements have.
+    /// Returns the size of all elements in bytes.
     #[must_use]
     pub fn nbytes(&self) -> usize {
         self.layout.nbytes()
     }
 
-    /// The length of the first axis; 0 for a view without axes, which has no length.
+    /// Returns the length of the first axis; 0 for a view without axes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shape().first().copied().unwrap_or(0)
     }
 
-    /// Whether there is no element.
+    /// Returns `true` if there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.size() == 0
     }
 
-    /// The file that holds the array.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.source.file.path()
     }
 
-    /// Where in the file the first byte of the view is.
+    /// Returns the offset of the view's first byte in the file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.layout.offset
     }
 
-    /// The engine that reads it.
+    /// Returns the engine that reads the view.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.source.engine
     }
 
-    /// The file as the engine's backend has it.
+    /// Returns the file as opened by the engine's backend.
     #[must_use]
     pub fn file(&self) -> &FileHandle {
         &self.source.file
     }
 
-    /// The range of the file that holds all elements.
+    /// Returns the range of the file that holds all elements.
     pub(crate) fn byte_span(&self) -> Range<u64> {
         self.layout.byte_span()
     }
@@ -141,8 +141,8 @@ impl ContiguousMemmap {
         &self.layout
     }
 
-    /// The part that the indices select, by NumPy's rules for basic indexing; missing indices
-    /// take whole axes. [`Error::NonContiguous`] if it is not one range of bytes.
+    /// Returns the part that the indices select, by NumPy's rules for basic indexing; missing
+    /// indices select whole axes. [`Error::NonContiguous`] if it is not one range of bytes.
     pub fn index(&self, indices: &[Index]) -> Result<Self> {
         let layout = self.layout.index(indices)?;
         if layout.byte_range().is_none() {
@@ -151,12 +151,12 @@ impl ContiguousMemmap {
         Ok(self.with(layout))
     }
 
-    /// One element of the first axis; negative counts from the end.
+    /// Returns one element of the first axis; a negative index counts from the end.
     pub fn at(&self, index: i64) -> Result<Self> {
         self.index(&[Index::At(index)])
     }
 
-    /// The elements of the first axis, one after the other. Nothing is read. As with
+    /// Returns an iterator over the elements of the first axis, without reading. As with
     /// [`index`](Self::index), each must be one range of bytes.
     ///
     /// ```
@@ -178,8 +178,8 @@ impl ContiguousMemmap {
         Ok((0..self.len()).map(|row| self.with(self.layout.row(row))))
     }
 
-    /// The elements of the first axis, `rows` at a time; the last view may have fewer. 0 rows count
-    /// as 1. Nothing is read.
+    /// Returns an iterator over the elements of the first axis, `rows` at a time, without reading.
+    /// The last view may have fewer. 0 rows count as 1.
     pub fn chunks(
         &self,
         rows: usize,
@@ -192,34 +192,34 @@ impl ContiguousMemmap {
         }))
     }
 
-    /// The same elements in another shape; one length may be -1.
+    /// Returns the same elements in another shape; one length may be -1.
     pub fn reshape(&self, shape: &[i64]) -> Result<Self> {
         Ok(self.with(self.layout.reshape(shape)?))
     }
 
-    /// All elements on one axis.
+    /// Returns all elements on one axis.
     pub fn ravel(&self) -> Result<Self> {
         self.reshape(&[-1])
     }
 
-    /// The axes in another order. Reading such a view reads once and permutes.
+    /// Returns the view with its axes in another order. Reading it reads once and permutes.
     pub fn transpose(&self, order: &[usize]) -> Result<Self> {
         Ok(self.with(self.layout.transpose(order)?))
     }
 
-    /// The axes in reverse order.
+    /// Returns the view with its axes in reverse order.
     #[must_use]
     pub fn t(&self) -> Self {
         let order: super::layout::Dims = (0..self.ndim()).rev().collect();
-        // The reverse of all axes is an order of them.
+        // This cannot fail: the reverse of all axes is an order of them.
         self.transpose(&order).unwrap_or_else(|_| self.clone())
     }
 
-    /// Two axes exchanged.
+    /// Returns the view with two axes exchanged.
     pub fn swapaxes(&self, a: usize, b: usize) -> Result<Self> {
         let ndim = self.ndim();
         if a >= ndim || b >= ndim {
-            let reason = format!("axes {a} and {b} are not both among {ndim} axes");
+            let reason = format!("axes {a} and {b} cannot be exchanged: there are {ndim} axes");
             return Err(Error::Shape { reason });
         }
         let mut order: super::layout::Dims = (0..ndim).collect();
@@ -227,13 +227,13 @@ impl ContiguousMemmap {
         self.transpose(&order)
     }
 
-    /// Without its axes of length 1: all of them, or the one given.
+    /// Returns the view without its axes of length 1: all of them, or the given one.
     pub fn squeeze(&self, axis: Option<usize>) -> Result<Self> {
         Ok(self.with(self.layout.squeeze(axis)?))
     }
 
-    /// The same bytes as elements of another type. The last axis grows or shrinks when the sizes
-    /// differ.
+    /// Returns the same bytes as elements of another type. The last axis grows or shrinks if the
+    /// sizes differ.
     pub fn view(&self, dtype: impl Into<DType>) -> Result<Self> {
         let dtype = dtype.into();
         let layout = self.layout.view_as(dtype.itemsize())?;

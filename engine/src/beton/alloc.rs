@@ -1,25 +1,25 @@
-//! The allocation table: all regions of the pages, in any order.
+//! The allocation table: it lists every region of the pages, in any order.
 
 use super::header::part;
 
 const PTR_AT: usize = 8;
 const SIZE_AT: usize = PTR_AT + 8;
-/// The bytes of a row of the table.
+/// The size of a row of the allocation table in bytes.
 pub const ALLOCATION_LEN: usize = SIZE_AT + 8;
 
-/// A row of the table: a region and whose it is.
+/// A row of the allocation table: a region, and the sample that owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// The sample that it belongs to.
+    /// The sample that owns the region.
     pub sample: u64,
-    /// Where it begins in the file.
+    /// The region's first byte in the file.
     pub ptr: u64,
-    /// Its bytes.
+    /// The size of the region in bytes.
     pub size: u64,
 }
 
 impl Allocation {
-    /// Understands a row.
+    /// Decodes a row.
     ///
     /// ```
     /// use ringmain::beton::Allocation;
@@ -35,7 +35,7 @@ impl Allocation {
         }
     }
 
-    /// The bytes of the row.
+    /// Returns the bytes of the row.
     #[must_use]
     pub fn encode(&self) -> [u8; ALLOCATION_LEN] {
         let mut bytes = [0; ALLOCATION_LEN];
@@ -45,7 +45,7 @@ impl Allocation {
         bytes
     }
 
-    /// One past its last byte; `None` if no file has that.
+    /// Returns the byte after the region; `None` if that overflows.
     pub(super) fn end(&self) -> Option<u64> {
         self.ptr.checked_add(self.size)
     }
@@ -59,7 +59,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_row_comes_back_as_it_was_written(sample: u64, ptr: u64, size: u64) {
+        fn decoding_an_encoded_row_returns_it(sample: u64, ptr: u64, size: u64) {
             let allocation = Allocation { sample, ptr, size };
             prop_assert_eq!(Allocation::decode(&allocation.encode()), allocation);
         }

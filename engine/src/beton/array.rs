@@ -4,13 +4,13 @@ use super::field::ARGUMENTS_LEN;
 use super::header::part;
 use crate::{DType, Kind};
 
-/// How many axes there is room for.
+/// The format has room for this many axes.
 const AXES_MAX: usize = 32;
 const TYPE_LEN_AT: usize = AXES_MAX * 8;
 const TYPE_AT: usize = TYPE_LEN_AT + 8;
 const TYPE_LEN_MAX: usize = ARGUMENTS_LEN - TYPE_AT;
 
-/// The form that an array field has in every sample.
+/// The shape and element type that an array field has in every sample.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArraySpec {
     dtype: DType,
@@ -19,8 +19,9 @@ pub struct ArraySpec {
 }
 
 impl ArraySpec {
-    /// An array of that form; an error that says why if a field cannot have it. FFCV takes the
-    /// zeros at the end of a shape for axes that are not there, so no axis is empty.
+    /// Returns the spec of arrays with this element type and shape, or a message that says why no
+    /// field can have it. No axis may be empty: FFCV reads zeros at the end of a shape as missing
+    /// axes.
     ///
     /// ```
     /// use ringmain::Kind;
@@ -32,7 +33,10 @@ impl ArraySpec {
     /// ```
     pub fn new(dtype: DType, shape: &[usize]) -> Result<Self, String> {
         if shape.len() > AXES_MAX {
-            return Err(format!("{} axes, where {AXES_MAX} are the most", shape.len()));
+            return Err(format!(
+                "the shape has {} axes, but at most {AXES_MAX} are possible",
+                shape.len()
+            ));
         }
         if shape.contains(&0) {
             return Err(format!("the shape {shape:?} has an axis of length 0"));
@@ -44,19 +48,19 @@ impl ArraySpec {
         }
     }
 
-    /// What its elements are.
+    /// Returns the type of the elements.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The lengths of its axes.
+    /// Returns the lengths of the axes.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The bytes of one array.
+    /// Returns the size of one array in bytes.
     #[must_use]
     pub fn nbytes(&self) -> usize {
         self.nbytes
@@ -68,12 +72,17 @@ impl ArraySpec {
         if let Some(at) = (axes..AXES_MAX).find(|at| axis(*at) != 0) {
             return Err(format!("axis {at} of the shape comes after one of length 0"));
         }
-        let len = |at| usize::try_from(axis(at)).map_err(|_| format!("axis {at} of {}", axis(at)));
+        let len = |at| {
+            usize::try_from(axis(at))
+                .map_err(|_| format!("axis {at} has {} elements, which is too many", axis(at)))
+        };
         let shape = (0..axes).map(len).collect::<Result<Vec<_>, _>>()?;
         let type_len = u64::from_le_bytes(part(arguments, TYPE_LEN_AT));
         let text = usize::try_from(type_len).ok().filter(|len| *len <= TYPE_LEN_MAX);
         let Some(type_len) = text else {
-            return Err(format!("a type of {type_len} bytes, where {TYPE_LEN_MAX} are the most"));
+            return Err(format!(
+                "its type has {type_len} bytes, but at most {TYPE_LEN_MAX} are possible"
+            ));
         };
         Self::new(parse_dtype(&arguments[TYPE_AT..TYPE_AT + type_len])?, &shape)
     }
@@ -84,7 +93,10 @@ impl ArraySpec {
             out.copy_from_slice(&(*len as u64).to_le_bytes());
         }
         if !is_numpys(self.dtype.kind) {
-            return Err(format!("NumPy has no {}, so FFCV could not read it", self.dtype));
+            return Err(format!(
+                "NumPy has no type {}, so FFCV could not read the field",
+                self.dtype
+            ));
         }
         let text = format!("[[\"\", \"{}\"]]", self.dtype);
         arguments[TYPE_LEN_AT..TYPE_AT].copy_from_slice(&(text.len() as u64).to_le_bytes());
@@ -93,7 +105,7 @@ impl ArraySpec {
     }
 }
 
-/// What is a type of NumPy itself, and not of a package beside it.
+/// Returns `true` for the types of NumPy itself, `false` for those that other packages add.
 fn is_numpys(kind: Kind) -> bool {
     !matches!(
         kind,
@@ -106,11 +118,11 @@ fn is_numpys(kind: Kind) -> bool {
     )
 }
 
-/// NumPy's description of a type, in JSON: `[["", "<f4"]]`.
+/// Parses NumPy's description of a type, which is JSON: `[["", "<f4"]]`.
 fn parse_dtype(json: &[u8]) -> Result<DType, String> {
     let shown = || String::from_utf8_lossy(json).into_owned();
     let parsed: Vec<Vec<serde_json::Value>> = serde_json::from_slice(json)
-        .map_err(|error| format!("its type {:?} is no description: {error}", shown()))?;
+        .map_err(|error| format!("its type {:?} is not a type description: {error}", shown()))?;
     let code = match parsed.as_slice() {
         [one] => match one.as_slice() {
             [_, serde_json::Value::String(code)] => Some(code),
@@ -119,7 +131,7 @@ fn parse_dtype(json: &[u8]) -> Result<DType, String> {
         _ => None,
     };
     let Some(code) = code else {
-        return Err(format!("its elements have several parts: {}; give it a handler", shown()));
+        return Err(format!("its elements have several parts: {}; add a handler for it", shown()));
     };
     code.parse().map_err(|error: crate::Error| error.to_string())
 }
@@ -147,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arguments_come_back_as_they_were_written(
+        fn decoding_encoded_arguments_returns_them(
             kind in proptest::sample::select(Kind::all().filter(|kind| is_numpys(*kind)).collect::<Vec<_>>()),
             is_big: bool, shape in proptest::collection::vec(1usize..5, 0..=12),
         ) {
@@ -158,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_cannot_be_are_refused() {
+    fn impossible_shapes_are_refused() {
         let float = r#"[["", "<f4"]]"#;
         assert!(refused(&[u64::MAX], float).contains("larger than any file"));
         assert!(refused(&[1 << 32, 1 << 32], float).contains("larger than any file"));
@@ -169,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn types_that_cannot_be_are_refused() {
-        assert!(refused(&[2], "").contains("no description"));
-        assert!(refused(&[2], "[[").contains("no description"));
+    fn impossible_types_are_refused() {
+        assert!(refused(&[2], "").contains("not a type description"));
+        assert!(refused(&[2], "[[").contains("not a type description"));
         assert!(refused(&[2], r#"[["a", "<f4"], ["b", "<f4"]]"#).contains("several parts"));
         assert!(refused(&[2], r#"[["", "<f4", [2]]]"#).contains("several parts"));
         assert!(refused(&[2], "[]").contains("several parts"));

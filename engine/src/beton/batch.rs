@@ -1,7 +1,7 @@
-//! A batch of samples, in one buffer of the engine's pool.
+//! A batch of samples in one buffer of the engine's pool.
 //!
-//! The buffer has everything, so that a batch allocates nothing: the ids of the samples, where the
-//! column of each field is, and the columns one after the other.
+//! The buffer holds everything, so making a batch allocates nothing: the ids of the samples, the
+//! place of each field's column, then the columns.
 //!
 //! ```text
 //! | ids | places | column | column | …
@@ -23,29 +23,31 @@ use super::{Array, BetonDamage, Error, Field, FieldKind, Image, ImageMode, Value
 use crate::DType;
 use crate::memory::Claim;
 
-/// The bytes of an id, an offset, a place, a number.
+/// The size of an id, an offset, a place or a number in bytes.
 pub(super) const WORD: usize = 8;
-/// Columns begin at a multiple of this: the line of a cache.
+/// Columns begin at multiples of a cache line.
 const COLUMN_ALIGN: usize = 64;
 
-/// Where a column is.
+/// The place of a column in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Column {
-    /// Its beginning: offsets, or what else comes before the data.
+    /// The start of the column: its offsets, if it has some.
     pub(super) at: usize,
-    /// Between the two: the forms of images, the members of custom fields.
+    /// The start of the part between offsets and data: the forms of images, or the members of
+    /// custom fields.
     pub(super) extra_at: usize,
     pub(super) data_at: usize,
     pub(super) end: usize,
 }
 
-/// The bytes before the columns.
+/// Returns the number of bytes before the columns.
 pub(super) fn head_bytes(dataset: &Dataset, len: usize) -> usize {
     len.saturating_add(2 * dataset.fields.len()).saturating_mul(WORD)
 }
 
 impl Column {
-    /// The column of a field behind `start`, for `len` samples that have `data_bytes` together.
+    /// Places the column of a field after `start`, for `len` samples with `data_bytes` bytes in
+    /// total.
     pub(super) fn new(
         dataset: &Dataset,
         field: usize,
@@ -73,7 +75,8 @@ impl Column {
     }
 }
 
-/// Arrays that are whole blocks of the device are placed so that it can write them there.
+/// Returns the alignment of an array column. Arrays of whole device blocks are aligned to blocks,
+/// so that the device can write them in place.
 fn array_align(dataset: &Dataset, nbytes: usize) -> usize {
     let alignment = dataset.file.alignment();
     let device = alignment.memory.max(alignment.offset);
@@ -87,38 +90,38 @@ pub(super) fn has_offsets(kind: &FieldKind) -> bool {
     )
 }
 
-/// Some samples. Fields of one size are one array over the batch; the others have offsets. The
-/// memory goes back to the engine's pool when the batch is dropped.
+/// A batch of samples. A field of fixed size is one array over the batch; other fields have
+/// offsets. Dropping the batch returns its memory to the engine's pool.
 pub struct Batch {
-    // Dropped before the buffer; see `Share::take`.
+    // This field is dropped before the buffer; see `Share::take`.
     pub(super) _claim: Option<Claim>,
     pub(super) buffer: Buffer,
     pub(super) dataset: Arc<Dataset>,
     pub(super) len: usize,
 }
 
-/// The arrays of a field: one of shape `(batch, …)` in C order.
+/// The arrays of a field as one array of shape `(batch, …)` in C order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrays<'a> {
-    /// What the elements are.
+    /// The type of the elements.
     pub dtype: DType,
-    /// The shape of each sample's.
+    /// The shape of one sample's array.
     pub shape: &'a [usize],
-    /// All elements, as the file has them.
+    /// All elements, as the file stores them.
     pub bytes: &'a [u8],
 }
 
-/// Values of a field that have different sizes.
+/// The values of a field whose values differ in size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blobs<'a> {
-    /// Where each begins in `bytes`, and where the last one ends: one more than samples.
+    /// The start of each value in `bytes`, then the end of the last: one more entry than samples.
     pub offsets: &'a [u64],
-    /// All of them, one after the other.
+    /// All values, one after the other.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Blobs<'a> {
-    /// The bytes of one sample; `None` if there is no such sample.
+    /// Returns the bytes of one sample; `None` if there is no such sample.
     #[must_use]
     pub fn get(&self, at: usize) -> Option<&'a [u8]> {
         let (start, end) = (*self.offsets.get(at)?, *self.offsets.get(at.checked_add(1)?)?);
@@ -127,42 +130,42 @@ impl<'a> Blobs<'a> {
 }
 
 impl Batch {
-    /// How many samples.
+    /// Returns the number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True for a batch without samples.
+    /// Returns `true` if the batch has no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The ids of the samples, in the order of the batch.
+    /// Returns the ids of the samples, in the order of the batch.
     #[must_use]
     pub fn ids(&self) -> &[u64] {
         self.words(0, self.len)
     }
 
-    /// The fields, in the order of the file.
+    /// Returns the fields, in the order of the file.
     #[must_use]
     pub fn fields(&self) -> &[Field] {
         &self.dataset.fields
     }
 
-    /// The number of the field of that name.
+    /// Returns the number of the field with this name.
     pub fn field_index(&self, name: &str) -> Result<usize, Error> {
         self.dataset.field_index(name)
     }
 
-    /// The bytes of memory that it takes.
+    /// Returns the size of the batch in memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// The values of a float field; `None` if it is none.
+    /// Returns the values of a float field; `None` for other fields.
     #[must_use]
     pub fn floats(&self, field: usize) -> Option<&[f64]> {
         let is_float = *self.kind(field)? == FieldKind::Float;
@@ -171,7 +174,7 @@ impl Batch {
         })
     }
 
-    /// The values of an int field; `None` if it is none.
+    /// Returns the values of an int field; `None` for other fields.
     #[must_use]
     pub fn ints(&self, field: usize) -> Option<&[i64]> {
         let is_int = *self.kind(field)? == FieldKind::Int;
@@ -180,7 +183,7 @@ impl Batch {
         })
     }
 
-    /// The arrays of a field as one; `None` if it has no arrays.
+    /// Returns the arrays of an array field as one; `None` for other fields.
     #[must_use]
     pub fn arrays(&self, field: usize) -> Option<Arrays<'_>> {
         let spec = self.kind(field)?.array()?;
@@ -188,8 +191,8 @@ impl Batch {
         Some(Arrays { dtype: spec.dtype(), shape: spec.shape(), bytes })
     }
 
-    /// The bytes of a field whose values have different sizes: bytes, JSON with the NUL at its end,
-    /// images, custom ones. `None` for others.
+    /// Returns the values of a field whose values differ in size: bytes, JSON with its final NUL,
+    /// images, custom fields. `None` for other fields.
     #[must_use]
     pub fn blobs(&self, field: usize) -> Option<Blobs<'_>> {
         if !has_offsets(self.kind(field)?) {
@@ -201,8 +204,8 @@ impl Batch {
         Some(Blobs { offsets, bytes: &self.buffer[column.data_at..][..bytes] })
     }
 
-    /// The ids of the samples, and the values of each field, to be changed where they are: numbers,
-    /// arrays one after the other, or what [`blobs`](Self::blobs) has.
+    /// Returns the ids of the samples and the values of each field, to change them in place:
+    /// numbers, arrays one after the other, or the bytes of [`blobs`](Self::blobs).
     ///
     /// ```
     /// use ringmain::Engine;
@@ -231,7 +234,7 @@ impl Batch {
         let mut passed = ids.len();
         let mut fields = Vec::with_capacity(count);
         for place in places {
-            // Their places go up.
+            // The places are in ascending order.
             let (_, tail) = rest.split_at_mut(place.start - passed);
             let (data, tail) = tail.split_at_mut(place.len());
             fields.push(data);
@@ -240,7 +243,7 @@ impl Batch {
         (bytemuck::cast_slice_mut(ids), fields)
     }
 
-    /// Where in the buffer the values of a field are.
+    /// Returns the range of the buffer that holds the values of a field.
     fn data_range(&self, field: usize) -> Range<usize> {
         let bytes = match self.dataset.fields[field].kind() {
             FieldKind::Float | FieldKind::Int => self.len * WORD,
@@ -253,13 +256,13 @@ impl Batch {
         start..start + bytes
     }
 
-    /// One value: of the sample at that place of the batch, and of that field. JSON that is no text
-    /// is an error.
+    /// Returns the value of a field of the sample at place `at` of the batch. JSON that is not
+    /// UTF-8 is an error.
     ///
     /// # Panics
     /// If there is no such sample in the batch, or no such field.
     pub fn value(&self, at: usize, field: usize) -> Result<Value<'_>, Error> {
-        assert!(at < self.len, "sample {at} of a batch of {}", self.len);
+        assert!(at < self.len, "there is no sample {at} in a batch of {}", self.len);
         let column = self.column(field);
         let kind = self.dataset.fields[field].kind();
         let blob = || self.blobs(field).and_then(|blobs| blobs.get(at)).unwrap_or_default();
@@ -292,7 +295,7 @@ impl Batch {
         self.dataset.fields.get(field).map(Field::kind)
     }
 
-    /// Where a field's column is: its beginning and its data are written down.
+    /// Returns the place of a field's column, from the start and data offsets in the buffer's head.
     fn column(&self, field: usize) -> Column {
         let place = self.words((self.len + 2 * field) * WORD, 2);
         let (at, data_at) = (place[0] as usize, place[1] as usize);
@@ -314,18 +317,18 @@ impl Batch {
     }
 }
 
-/// An image's form in one word.
+/// Packs the mode and size of an image into one word.
 pub(super) fn image_word(mode: u8, width: u16, height: u16) -> u64 {
     u64::from(mode) | u64::from(width) << 16 | u64::from(height) << 32
 }
 
 fn image_form(word: u64) -> (ImageMode, u16, u16) {
-    // Another mode is found before the image is read.
+    // Images of other modes are refused before they are read.
     let mode = ImageMode::from_id(word as u8).unwrap_or(ImageMode::Raw);
     (mode, (word >> 16) as u16, (word >> 32) as u16)
 }
 
-/// The text, without the one NUL that FFCV ends it with.
+/// Returns the text without the one NUL that FFCV appends.
 fn json_text(bytes: &[u8]) -> Result<&str, BetonDamage> {
     let text = bytes.strip_suffix(b"\0").unwrap_or(bytes);
     std::str::from_utf8(text).map_err(|_| BetonDamage::NotUtf8)
@@ -346,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_of_images_fit_in_a_word() {
+    fn image_mode_and_size_survive_packing() {
         for (mode, width, height) in [(0, 0, 0), (1, u16::MAX, 1), (0, 1, u16::MAX)] {
             let (found, w, h) = image_form(image_word(mode, width, height));
             assert_eq!((found.id(), w, h), (mode, width, height));
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn one_nul_is_taken_off() {
+    fn json_text_loses_one_final_nul() {
         assert_eq!(json_text(b"{}\0"), Ok("{}"));
         assert_eq!(json_text(b"{}"), Ok("{}"));
         assert_eq!(json_text(b"{}\0\0"), Ok("{}\0"));

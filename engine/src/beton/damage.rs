@@ -1,32 +1,32 @@
-//! What can be wrong with a dataset, or with one of its samples while the others are readable.
+//! The ways in which a dataset, or a single sample of it, can be damaged.
 
-/// Why a file is not a dataset, or a sample of it cannot be read.
+/// The reason why a file is not a dataset, or why a sample cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BetonDamage {
     /// The file has another version, or is not a dataset.
     #[error("this is not a .beton file of version 2: its version field is {version}")]
     BadVersion {
-        /// The version that it begins with.
+        /// The version field of the file.
         version: u16,
     },
     /// The header contradicts itself or the file.
     #[error("bad header: {reason}")]
     BadHeader {
-        /// What is wrong.
+        /// The contradiction.
         reason: String,
     },
-    /// The descriptor of a field cannot be understood, or the field cannot be written.
+    /// The descriptor of a field cannot be decoded, or the field cannot be written.
     #[error("field {index} (`{name}`): {reason}")]
     BadField {
         /// The number of the field, from 0.
         index: usize,
-        /// Its name, as far as it is text.
+        /// The name of the field, with non-UTF-8 bytes replaced.
         name: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// A field has a type that only its author knows.
+    /// A field has a custom type and no handler.
     #[error(
         "field {index} (`{name}`) has the type id {type_id}, which has no handler; give one to \
          `ReaderOptions::handle_type` or `handle_name`"
@@ -34,15 +34,15 @@ pub enum BetonDamage {
     UnknownType {
         /// The number of the field, from 0.
         index: usize,
-        /// Its name.
+        /// The name of the field.
         name: String,
-        /// Its type.
+        /// The type id of the field.
         type_id: u8,
     },
-    /// The allocation table cannot be where the header says, or is not a table.
+    /// The allocation table has an impossible place or size.
     #[error("bad allocation table: {reason}")]
     BadTable {
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
 
@@ -65,7 +65,7 @@ pub enum BetonDamage {
     OutsidePages {
         /// The region's offset.
         ptr: u64,
-        /// Its bytes.
+        /// The size of the region in bytes.
         size: u64,
     },
     /// The region crosses into the next page.
@@ -73,7 +73,7 @@ pub enum BetonDamage {
     CrossesPage {
         /// The region's offset.
         ptr: u64,
-        /// Its bytes.
+        /// The size of the region in bytes.
         size: u64,
     },
     /// The region shares bytes with another.
@@ -81,15 +81,15 @@ pub enum BetonDamage {
     Overlaps {
         /// The region's offset.
         ptr: u64,
-        /// Its bytes.
+        /// The size of the region in bytes.
         size: u64,
     },
-    /// The region has another size than the field or the metadata says.
+    /// The region does not have the size that the field or the metadata states.
     #[error("the region at byte {ptr} has {found} bytes in the allocation table, not {expected}")]
     WrongSize {
         /// The region's offset.
         ptr: u64,
-        /// The size that it should have.
+        /// The size that the region should have.
         expected: u64,
         /// The size in the allocation table.
         found: u64,
@@ -106,7 +106,7 @@ pub enum BetonDamage {
     /// The JPEG cannot be decoded.
     #[error("bad JPEG: {reason}")]
     BadJpeg {
-        /// The decoder's message.
+        /// The message of the decoder.
         reason: String,
     },
 }

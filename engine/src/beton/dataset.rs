@@ -1,10 +1,10 @@
-//! An opened dataset: what the file says of itself, checked, and where every sample is.
+//! An opened dataset: its checked header and fields, and the place of every sample.
 
 use std::path::{Path, PathBuf};
 
 use ringmain_backends::{FileHandle, ReadBackendExt};
 
-use super::fill::Piece;
+use super::fill::PlacedRegion;
 use super::header::Header;
 use super::options::ReaderOptions;
 use super::row::{Member, RowLayout};
@@ -17,7 +17,7 @@ use crate::memory::vec_of;
 use crate::steady::SteadyFile;
 use crate::{Engine, Item};
 
-/// What readers and epochs share.
+/// An opened dataset, shared by readers and epochs.
 #[derive(Debug)]
 pub(super) struct Dataset {
     pub(super) engine: Engine,
@@ -26,12 +26,12 @@ pub(super) struct Dataset {
     pub(super) header: Header,
     pub(super) fields: Vec<Field>,
     pub(super) layout: RowLayout,
-    /// Which fields have a region in the pages.
+    /// The numbers of the fields that have regions in the pages.
     pub(super) paged: Vec<usize>,
     pub(super) pages: Pages,
     pub(super) table: Table,
     rows: Vec<u8>,
-    /// What tells this dataset from others.
+    /// A hash that distinguishes this dataset from others.
     pub(super) fingerprint: u64,
 }
 
@@ -42,23 +42,23 @@ impl Dataset {
         options: &ReaderOptions,
     ) -> Result<Self, Error> {
         let backend = engine.backend();
-        let opened = Opened::new(engine, path)?;
-        let source = opened.source(engine);
-        let fields = source.fields(options)?;
+        let opened = OpenedFile::new(engine, path)?;
+        let index = opened.index(engine);
+        let fields = index.fields(options)?;
         let path = &opened.path;
         let layout = RowLayout::new(&fields, &options.handlers, path)?;
-        let (pages, regions) = source.places(&layout, options)?;
-        let rows = source.rows(&layout)?;
-        let table = source.table(&pages, regions)?;
+        let (pages, regions) = index.places(&layout, options)?;
+        let rows = index.rows(&layout)?;
+        let table = index.table(&pages, regions)?;
         let fingerprint = fingerprint(&opened.head, &fields, &table);
         opened.file.check().map_err(|change| Error::changed(path, change))?;
         if backend.capabilities().zero_copy {
-            // All of it was copied, and need not be mapped too.
+            // The index was copied, so its pages need not stay mapped.
             let released = backend.release(&opened.file, 0..opened.file.len());
             released.map_err(|error| Error::backend(path, error))?;
         }
         let paged = layout.paged();
-        let Opened { file, path, header, .. } = opened;
+        let OpenedFile { file, path, header, .. } = opened;
         let engine = engine.clone();
         Ok(Self {
             engine,
@@ -75,10 +75,10 @@ impl Dataset {
         })
     }
 
-    /// What a file says before its samples.
+    /// Returns the header and the fields of a file without reading its samples.
     pub(super) fn describe(engine: &Engine, path: &Path) -> Result<(Header, Vec<Field>), Error> {
-        let opened = Opened::new(engine, path)?;
-        let fields = opened.source(engine).fields(&ReaderOptions::new())?;
+        let opened = OpenedFile::new(engine, path)?;
+        let fields = opened.index(engine).fields(&ReaderOptions::new())?;
         opened.file.check().map_err(|change| Error::changed(&opened.path, change))?;
         Ok((opened.header, fields))
     }
@@ -89,17 +89,18 @@ impl Dataset {
             return Ok(());
         }
         let (path, item) = (self.path.clone(), Item::Sample { id: sample, field: None });
-        Err(Error::NoSuchItem { path, item, reason: format!("it has {samples} samples") })
+        Err(Error::NoSuchItem { path, item, reason: format!("the dataset has {samples} samples") })
     }
 
-    /// The metadata of a sample, which must be one.
+    /// Returns the metadata of a sample. The sample must exist.
     pub(super) fn row(&self, sample: u64) -> &[u8] {
         let bytes = self.layout.row_bytes();
-        // All rows are in memory, so their numbers are small.
+        // The cast is exact: all rows are in memory.
         &self.rows[sample as usize * bytes..][..bytes]
     }
 
-    /// The region of a sample's field, as its metadata has it; `None` if there is none.
+    /// Returns the region of a sample's field, checked against the allocation table; `None` if the
+    /// field has no region.
     pub(super) fn region(&self, sample: u64, field: usize) -> Result<Option<Region>, Error> {
         let found = self.find(sample, field);
         found.map_err(|damage| self.damaged(sample, field, damage))
@@ -126,7 +127,7 @@ impl Dataset {
         self.table.find(sample, ptr, size).map(Some)
     }
 
-    /// Where a field says that its region begins, right or not.
+    /// Returns the offset at which the metadata places a field's region, unchecked.
     pub(super) fn pointer(&self, sample: u64, field: usize) -> Option<u64> {
         let row = self.row(sample);
         match self.layout.member(row, field) {
@@ -145,12 +146,12 @@ impl Dataset {
         Error::damaged(&self.path, self.item(sample, field), damage)
     }
 
-    /// What became of reads: an error too if the file is not what it was, which is then the reason
-    /// for whatever went wrong.
+    /// Checks the result of a batch of reads. If the file changed, the error says so instead of
+    /// naming the failed read.
     pub(super) fn checked<'a>(
         &self,
         outcome: ringmain_backends::Result<()>,
-        piece_of: impl FnOnce(usize) -> Option<&'a Piece>,
+        piece_of: impl FnOnce(usize) -> Option<&'a PlacedRegion>,
     ) -> Result<(), Error> {
         self.file.check().map_err(|change| Error::changed(&self.path, change))?;
         outcome.map_err(|source| {
@@ -160,7 +161,7 @@ impl Dataset {
         })
     }
 
-    /// The number of a field.
+    /// Returns the number of the field with this name.
     pub(super) fn field_index(&self, name: &str) -> Result<usize, Error> {
         let found = self.fields.iter().position(|field| field.name() == name);
         found.ok_or_else(|| {
@@ -171,15 +172,15 @@ impl Dataset {
     }
 }
 
-/// A file that begins as a dataset does.
-struct Opened {
+/// An opened file with a valid header.
+struct OpenedFile {
     file: SteadyFile,
     path: PathBuf,
     head: Vec<u8>,
     header: Header,
 }
 
-impl Opened {
+impl OpenedFile {
     fn new(engine: &Engine, path: &Path) -> Result<Self, Error> {
         let backend = engine.backend();
         let failed = |error| Error::backend(path, error);
@@ -193,14 +194,14 @@ impl Opened {
         Ok(Self { file, path, head, header })
     }
 
-    fn source<'a>(&'a self, engine: &'a Engine) -> Source<'a> {
+    fn index<'a>(&'a self, engine: &'a Engine) -> IndexReader<'a> {
         let (file, path, header) = (&self.file, &self.path, &self.header);
-        Source { engine, file, path, file_len: file.len(), header }
+        IndexReader { engine, file, path, file_len: file.len(), header }
     }
 }
 
-/// A file that is being opened.
-struct Source<'a> {
+/// Reads and checks the index of a file: fields, metadata and allocation table.
+struct IndexReader<'a> {
     engine: &'a Engine,
     file: &'a FileHandle,
     path: &'a Path,
@@ -208,7 +209,7 @@ struct Source<'a> {
     header: &'a Header,
 }
 
-impl Source<'_> {
+impl IndexReader<'_> {
     fn truncated(&self, what: &'static str, expected: Option<u64>) -> Error {
         let (path, actual) = (self.path.to_owned(), self.file_len);
         Error::Truncated { path, what, expected: expected.unwrap_or(u64::MAX), actual }
@@ -220,7 +221,7 @@ impl Source<'_> {
             return Err(self.truncated("fields", Some(end)));
         }
         let is_handled = |name: &str, id: u8| options.handlers.find(name, id).is_some();
-        // At most 65535 descriptors, one at a time: they are 68 MB together.
+        // Descriptors are read one at a time: 65535 of them would take 68 MB.
         let mut bytes = [0; FIELD_LEN];
         (0..usize::from(self.header.fields))
             .map(|index| {
@@ -231,12 +232,12 @@ impl Source<'_> {
             .collect()
     }
 
-    /// Where the pages are, and how many regions there are, if that is in the file and in bounds.
+    /// Returns the pages and the number of regions, if they lie in the file and within the limits.
     fn places(&self, layout: &RowLayout, options: &ReaderOptions) -> Result<(Pages, usize), Error> {
         let (header, row_bytes) = (self.header, layout.row_bytes() as u64);
         if row_bytes == 0 && header.samples > 0 {
-            // Any number would fit in any file.
-            let reason = format!("{} samples of no bytes: no field has metadata", header.samples);
+            // Any number of empty rows would fit in any file.
+            let reason = format!("it has {} samples, but no field has metadata", header.samples);
             return Err(Error::format(self.path, BetonDamage::BadHeader { reason }));
         }
         let rows_end = header.metadata_end(row_bytes).filter(|end| *end <= self.file_len);
@@ -267,13 +268,14 @@ impl Source<'_> {
             return Err(Error::invalid_option("index_limit_bytes", limit_bytes, reason));
         };
         let page_bytes = u64::from(header.page_bytes);
-        // A dataset of numbers alone has no pages, and its table may come before where they were.
+        // A dataset that holds only numbers has no pages, so its table may lie before the first
+        // multiple of the page size.
         let start = rows_end.checked_next_multiple_of(page_bytes).unwrap_or(u64::MAX).min(at);
         Ok((Pages { range: start..at, page_bytes }, regions))
     }
 
     fn rows(&self, layout: &RowLayout) -> Result<Vec<u8>, Error> {
-        // Inside the file and below the limit: this was checked.
+        // `places` checked that the rows lie in the file and within the limit.
         let len = usize::try_from(self.header.samples).unwrap_or(usize::MAX);
         let len = len.saturating_mul(layout.row_bytes());
         let mut rows = vec_of(len).map_err(|_| self.no_memory(len))?;
@@ -315,7 +317,7 @@ pub(super) fn no_memory(path: &Path, requested_bytes: usize) -> Error {
     Error::backend(path, cause)
 }
 
-/// Differs for datasets with another header, other fields or other regions.
+/// Returns a hash that differs for datasets with another header, other fields or other regions.
 fn fingerprint(head: &[u8], fields: &[Field], table: &Table) -> u64 {
     let hash = |hash: u64, bytes: &[u8]| {
         bytes.iter().fold(hash, |hash, byte| mix(hash ^ u64::from(*byte)))

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use super::{ArraySpec, BetonDamage, Error};
 
-/// The bytes of a name.
+/// The size of a name in bytes.
 pub const NAME_LEN: usize = 16;
-/// The bytes of a field's arguments.
+/// The size of a field's arguments in bytes.
 pub const ARGUMENTS_LEN: usize = 1024;
 
 const NAME_AT: usize = 1;
 const ARGUMENTS_AT: usize = NAME_AT + NAME_LEN;
-/// The bytes of a descriptor.
+/// The size of a descriptor in bytes.
 pub const FIELD_LEN: usize = ARGUMENTS_AT + ARGUMENTS_LEN;
 
 const FLOAT: u8 = 0;
@@ -22,33 +22,33 @@ const ND_ARRAY: u8 = 4;
 const JSON: u8 = 5;
 const TORCH_TENSOR: u8 = 6;
 
-/// What a field holds in every sample.
+/// The kind of value that a field holds in every sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FieldKind {
-    /// An `f64`, in the row.
+    /// An `f64`, stored in the row.
     Float,
-    /// An `i64`, in the row.
+    /// An `i64`, stored in the row.
     Int,
     /// An image: JPEG, or raw RGB.
     RgbImage,
-    /// Any number of bytes.
+    /// A byte string of any length.
     Bytes,
     /// An array that has the same shape in every sample.
     NdArray(ArraySpec),
-    /// Text that is JSON.
+    /// JSON text.
     Json,
-    /// An array that FFCV delivers as a tensor; the same bytes as [`NdArray`](Self::NdArray).
+    /// An array that FFCV delivers as a tensor, stored like [`NdArray`](Self::NdArray).
     TorchTensor(ArraySpec),
-    /// Something that only a [`FieldHandler`](super::FieldHandler) knows.
+    /// A type that only a [`FieldHandler`](super::FieldHandler) can decode.
     Custom {
-        /// FFCV's own are below 7; it writes 255 for those of its users.
+        /// The type id. FFCV's own types are below 7; it writes 255 for its users' types.
         type_id: u8,
     },
 }
 
 impl FieldKind {
-    /// The number of the type in the file.
+    /// Returns the type id that the file stores.
     #[must_use]
     pub fn type_id(&self) -> u8 {
         match self {
@@ -63,7 +63,7 @@ impl FieldKind {
         }
     }
 
-    /// The form of its arrays, if it has some.
+    /// Returns the shape and element type of an array field; `None` for other fields.
     #[must_use]
     pub fn array(&self) -> Option<&ArraySpec> {
         match self {
@@ -73,7 +73,7 @@ impl FieldKind {
     }
 }
 
-/// A field of a dataset: its name, what it holds, and the bytes that say so.
+/// A field of a dataset: its name, its kind, and the arguments that the descriptor stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     name: String,
@@ -82,8 +82,8 @@ pub struct Field {
 }
 
 impl Field {
-    /// A field to be written. The name is ASCII of up to 16 bytes; an error says what is wrong. A
-    /// custom one has no arguments; see [`with_arguments`](Self::with_arguments).
+    /// Returns a field to write, or a message that says what is wrong. The name must be ASCII of up
+    /// to 16 bytes. A custom field gets no arguments; see [`with_arguments`](Self::with_arguments).
     ///
     /// ```
     /// use ringmain::beton::{Field, FieldKind};
@@ -96,11 +96,14 @@ impl Field {
         if name.len() > NAME_LEN || !name.is_ascii() || name.contains('\0') {
             let name = name.escape_debug();
             return Err(format!(
-                "a name is ASCII of up to {NAME_LEN} bytes without a NUL, and `{name}` is not"
+                "`{name}` is not a field name: names are ASCII without NUL, up to {NAME_LEN} bytes"
             ));
         }
         if let FieldKind::Custom { type_id: 0..=TORCH_TENSOR } = kind {
-            return Err(format!("the type id {} is FFCV's own", kind.type_id()));
+            return Err(format!(
+                "type id {} belongs to FFCV's own types; a custom field needs 7 or more",
+                kind.type_id()
+            ));
         }
         let arguments = match kind.array() {
             Some(spec) => spec.encode()?,
@@ -109,19 +112,21 @@ impl Field {
         Ok(Self { name: name.to_owned(), kind, arguments: Box::new(arguments) })
     }
 
-    /// A custom field to be written, with its arguments: up to 1024 bytes.
+    /// Returns a custom field to write, with up to 1024 bytes of arguments.
     pub fn with_arguments(name: &str, type_id: u8, arguments: &[u8]) -> Result<Self, String> {
         let mut field = Self::new(name, FieldKind::Custom { type_id })?;
         let Some(out) = field.arguments.get_mut(..arguments.len()) else {
             let len = arguments.len();
-            return Err(format!("{len} bytes of arguments, where {ARGUMENTS_LEN} are the most"));
+            return Err(format!(
+                "the arguments have {len} bytes, but at most {ARGUMENTS_LEN} are possible"
+            ));
         };
         out.copy_from_slice(arguments);
         Ok(field)
     }
 
-    /// Understands the descriptor of the field `index`. An array whose arguments cannot be
-    /// understood is an error unless it `is_handled` by the caller, to whom all fields are custom.
+    /// Decodes the descriptor of the field `index`. If `is_handled` returns `true` for a field, its
+    /// kind is custom, and its arguments are not decoded.
     pub(super) fn decode(
         bytes: &[u8; FIELD_LEN],
         index: usize,
@@ -130,7 +135,7 @@ impl Field {
     ) -> Result<Self, Error> {
         let (type_id, stored) = (bytes[0], &bytes[NAME_AT..ARGUMENTS_AT]);
         let end = stored.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        // A NUL would cut the message where it is shown.
+        // Some terminals and C APIs would cut the message at a NUL.
         let name = String::from_utf8_lossy(&stored[..end]).replace('\0', "\\0");
         let bad = |reason| {
             Error::format(path, BetonDamage::BadField { index, name: name.clone(), reason })
@@ -156,7 +161,7 @@ impl Field {
         Ok(Self { name, kind, arguments: Box::new(arguments) })
     }
 
-    /// The bytes of the descriptor.
+    /// Returns the bytes of the descriptor.
     #[must_use]
     pub fn encode(&self) -> [u8; FIELD_LEN] {
         let mut bytes = [0; FIELD_LEN];
@@ -166,19 +171,19 @@ impl Field {
         bytes
     }
 
-    /// Its name. FFCV cuts longer ones to 16 bytes, so two may be the same.
+    /// Returns the name. FFCV cuts names to 16 bytes, so two fields can have the same one.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it holds.
+    /// Returns the kind of the field.
     #[must_use]
     pub fn kind(&self) -> &FieldKind {
         &self.kind
     }
 
-    /// The bytes that its type has for its own use.
+    /// Returns the arguments: bytes that the field's type interprets.
     #[must_use]
     pub fn arguments(&self) -> &[u8; ARGUMENTS_LEN] {
         &self.arguments
@@ -199,7 +204,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_descriptor_comes_back_as_it_was_written(
+        fn decoding_an_encoded_descriptor_returns_it(
             name in "[ -~]{0,16}", which in 0usize..9, shape in proptest::collection::vec(1usize..9, 0..4),
             arguments in proptest::collection::vec(any::<u8>(), 0..=ARGUMENTS_LEN),
         ) {
@@ -220,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_ascii_are_refused() {
+    fn names_with_nul_or_non_ascii_are_refused() {
         for (name, is_good) in [
             (*b"sixteen letters!", true),
             (*b"label\0\0\0\0\0\0\0\0\0\0\0", true),
@@ -257,9 +262,9 @@ mod tests {
         }
     }
 
-    /// A structured array is an error, but not to whoever knows what to do with it.
+    /// A structured array is an error only if no handler takes the field.
     #[test]
-    fn what_a_handler_is_there_for_is_not_looked_at() {
+    fn a_handled_field_is_not_decoded() {
         let mut bytes = Field::new("a", FieldKind::Int).unwrap().encode();
         bytes[0] = ND_ARRAY;
         bad_field(&decode(&bytes).unwrap_err(), 3);

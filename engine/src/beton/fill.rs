@@ -1,4 +1,4 @@
-//! Making a batch: where its samples are, memory for them, and reading them.
+//! Fills a batch: finds its samples, lays out the buffer, and reads the regions.
 
 use std::mem;
 use std::sync::Arc;
@@ -13,45 +13,45 @@ use super::table::Region;
 use crate::memory::Claim;
 use crate::memory::recycled;
 
-/// What is to be done with a sample that is damaged.
+/// The treatment of damaged samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Damaged {
-    /// It is an error that names it.
+    /// Return an error that names the sample.
     #[default]
     Fail,
-    /// The batch is without it.
+    /// Deliver the batch without the sample.
     LeaveOut,
 }
 
-/// A region and where in the batch's buffer it goes.
+/// A region, and its destination in the batch's buffer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(super) struct PlacedRegion {
     pub(super) sample: u64,
     pub(super) field: usize,
     pub(super) region: Region,
     pub(super) dst: usize,
 }
 
-/// What making a batch needs and keeps, so that it allocates nothing.
+/// The memory that filling a batch reuses, so that it allocates nothing.
 #[derive(Debug, Default)]
 pub(super) struct FillMemory {
     ids: Vec<u64>,
-    /// For each sample the regions of its paged fields.
+    /// The regions of each sample's paged fields.
     regions: Vec<Region>,
     columns: Vec<Column>,
-    /// Where the regions go, in the order of their places in the buffer.
-    pub(super) pieces: Vec<Piece>,
+    /// The regions to read, in the order of their places in the buffer.
+    pub(super) pieces: Vec<PlacedRegion>,
     reads: Vec<Read<'static>>,
-    /// What is wrong with the samples that were left out; with the first of them, if they are many.
+    /// The errors of the samples that were left out, at most [`LEFT_OUT_MAX`].
     pub(super) left_out: Vec<Error>,
 }
 
-/// How many errors of samples that were left out are kept.
+/// The limit of `FillMemory::left_out`.
 pub(super) const LEFT_OUT_MAX: usize = 1000;
 
 impl FillMemory {
-    /// Finds the samples, and says how many bytes a batch of them takes.
+    /// Finds the samples, and returns the number of bytes that a batch of them takes.
     pub(super) fn locate(
         &mut self,
         dataset: &Dataset,
@@ -106,8 +106,9 @@ impl FillMemory {
         }
     }
 
-    /// The samples that [`locate`](Self::locate) found, in memory of the size that it said: with all
-    /// but what is in the pages, which goes to [`pieces`](Self::pieces).
+    /// Lays out the samples that [`locate`](Self::locate) found in a buffer of the size that it
+    /// returned. Regions in the pages are not read yet: they are listed in
+    /// [`pieces`](Self::pieces).
     pub(super) fn stage(
         &mut self,
         dataset: &Arc<Dataset>,
@@ -156,7 +157,7 @@ impl FillMemory {
                 _ => {}
             }
             if region.size > 0 {
-                self.pieces.push(Piece { sample: *id, field, region, dst });
+                self.pieces.push(PlacedRegion { sample: *id, field, region, dst });
                 dst += region.size;
             }
         }
@@ -165,13 +166,13 @@ impl FillMemory {
         }
     }
 
-    /// Reads all regions of the batch at once.
+    /// Reads all regions of the batch as one batch of reads.
     pub(super) fn read(&mut self, batch: &mut Batch) -> Result<(), Error> {
         let dataset = &batch.dataset;
         let mut reads = recycled(mem::take(&mut self.reads));
         let (mut rest, mut done) = (&mut batch.buffer[..], 0);
         for piece in &self.pieces {
-            // Their places go up.
+            // The destinations are in ascending order.
             let (_, tail) = rest.split_at_mut(piece.dst - done);
             let (dst, tail) = tail.split_at_mut(piece.region.size);
             reads.push(Read::new(&dataset.file, piece.region.ptr, dst));

@@ -1,16 +1,16 @@
-//! Fields of types that only the caller knows.
+//! Handlers decode fields whose types only the caller knows.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::Field;
 
-/// Says how the values of a custom field are stored.
+/// Describes how the values of a custom field are stored.
 ///
 /// ```
 /// use ringmain::beton::{FieldHandler, MemberRegion};
 ///
-/// /// A field whose rows hold a length of 32 bits, and where so many bytes begin.
+/// /// A field whose rows hold a length of 32 bits, and the offset of that many bytes.
 /// #[derive(Debug)]
 /// struct ShortText;
 ///
@@ -27,31 +27,31 @@ use super::Field;
 /// }
 /// ```
 pub trait FieldHandler: fmt::Debug + Send + Sync {
-    /// The bytes that the field has in a row of metadata.
+    /// Returns the number of bytes that the field has in a row of metadata.
     fn member_bytes(&self) -> usize;
 
-    /// What its place in the row is a multiple of: a power of two up to 16. 1 for NumPy's packed
-    /// structs, the default; 8 for a plain `f64` or `u64`.
+    /// Returns the alignment of the field in the row: a power of two up to 16. The default 1 fits
+    /// NumPy's packed structs; a plain `f64` or `u64` needs 8.
     fn member_align(&self) -> usize {
         1
     }
 
-    /// Where in the pages the rest of a value is, by its bytes in the row; `None` if there is
-    /// nothing more to it. The region must be in the allocation table.
+    /// Returns the region of the pages that holds the rest of a value, given its bytes in the row;
+    /// `None` if the value has no region. The region must be in the allocation table.
     fn region(&self, member: &[u8]) -> Option<MemberRegion>;
 }
 
-/// A region of the pages, as a row of metadata names it.
+/// A region of the pages, as a row of metadata refers to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberRegion {
-    /// Where it begins in the file.
+    /// The region's first byte in the file.
     pub ptr: u64,
-    /// Its bytes; `None` for what the allocation table says.
+    /// The size of the region in bytes; `None` to take it from the allocation table.
     pub size: Option<u64>,
 }
 
-/// The handlers of a reader or a writer. One for a name comes before one for a type; one for a
-/// type of FFCV's own takes its place.
+/// The handlers of a reader or a writer. A handler for a name takes precedence over one for a type.
+/// A handler for one of FFCV's own types replaces the built-in decoder.
 #[derive(Clone, Debug, Default)]
 pub struct Handlers {
     named: Vec<(String, Arc<dyn FieldHandler>)>,
@@ -59,34 +59,34 @@ pub struct Handlers {
 }
 
 impl Handlers {
-    /// None.
+    /// Returns an empty set of handlers.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// For the field of that name.
+    /// Adds a handler for the field with this name.
     #[must_use]
     pub fn for_name(mut self, name: &str, handler: impl FieldHandler + 'static) -> Self {
         self.named.push((name.to_owned(), Arc::new(handler)));
         self
     }
 
-    /// For all fields of that type.
+    /// Adds a handler for all fields of this type.
     #[must_use]
     pub fn for_type(mut self, type_id: u8, handler: impl FieldHandler + 'static) -> Self {
         self.typed.push((type_id, Arc::new(handler)));
         self
     }
 
-    /// Who handles a field of that name and type.
+    /// Returns the handler of a field with this name and type.
     pub(super) fn find(&self, name: &str, type_id: u8) -> Option<&Arc<dyn FieldHandler>> {
         let named = self.named.iter().find(|(known, _)| known == name).map(|(_, handler)| handler);
         let typed = self.typed.iter().find(|(known, _)| *known == type_id);
         named.or(typed.map(|(_, handler)| handler))
     }
 
-    /// Who handles the field.
+    /// Returns the handler of the field.
     pub(super) fn of(&self, field: &Field) -> Option<&Arc<dyn FieldHandler>> {
         self.find(field.name(), field.kind().type_id())
     }

@@ -4,37 +4,37 @@ use std::path::Path;
 
 use super::{BetonDamage, Error, FIELD_LEN};
 
-/// The only version there is.
+/// The only version of the format that is supported.
 pub const VERSION: u16 = 2;
-/// The smallest pages; the size of a page is a power of two.
+/// The smallest page size. Every page size is a power of two.
 pub const PAGE_BYTES_MIN: u32 = 2 << 20;
-/// The pages of a file whose writer asked for nothing else.
+/// The page size that a writer uses by default.
 pub const PAGE_BYTES_DEFAULT: u32 = 8 << 20;
 
 const FIELDS_AT: usize = 2;
 const PAGE_BYTES_AT: usize = FIELDS_AT + 2;
 const SAMPLES_AT: usize = PAGE_BYTES_AT + 4;
 const TABLE_AT: usize = SAMPLES_AT + 8;
-/// The bytes of a header; the descriptors of the fields follow.
+/// The size of the header in bytes; the descriptors of the fields follow it.
 pub const HEADER_LEN: usize = TABLE_AT + 8;
 
-/// What a dataset says of itself.
+/// The header of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// How many fields a sample has.
+    /// The number of fields in a sample.
     pub fields: u16,
-    /// The bytes of a page: a power of two from [`PAGE_BYTES_MIN`] on.
+    /// The size of a page in bytes: a power of two, at least [`PAGE_BYTES_MIN`].
     pub page_bytes: u32,
-    /// How many samples there are.
+    /// The number of samples.
     pub samples: u64,
-    /// Where the allocation table begins, which goes on to the end of the file.
+    /// The start of the allocation table, which extends to the end of the file.
     pub alloc_table_ptr: u64,
 }
 
 impl Header {
-    /// Understands the first bytes of a file of `file_len` bytes: [`HEADER_LEN`] of them, or all
-    /// that there are. `path` is what errors name. Whether the rest of the file fits is not looked
-    /// at here.
+    /// Decodes the first bytes of a file of `file_len` bytes: [`HEADER_LEN`] of them, or all if the
+    /// file is shorter. Errors name `path`. Whether the rest of the file fits the header is not
+    /// checked here.
     ///
     /// ```
     /// use std::path::Path;
@@ -69,15 +69,17 @@ impl Header {
         let bad = |reason| Err(Error::format(path, BetonDamage::BadHeader { reason }));
         if !is_page_size(header.page_bytes) {
             let bytes = header.page_bytes;
-            return bad(format!("pages of {bytes} bytes: no power of two from 2 MiB on"));
+            return bad(format!(
+                "its page size of {bytes} bytes is not a power of two of at least 2 MiB"
+            ));
         }
         if header.fields == 0 && header.samples > 0 {
-            return bad(format!("{} samples without a field", header.samples));
+            return bad(format!("it has {} samples, but no fields", header.samples));
         }
         Ok(header)
     }
 
-    /// The bytes of the header.
+    /// Returns the bytes of the header.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
@@ -89,14 +91,14 @@ impl Header {
         bytes
     }
 
-    /// Where the metadata begins: behind the descriptors.
+    /// Returns the start of the metadata, which follows the descriptors.
     #[must_use]
     pub fn metadata_at(&self) -> u64 {
         HEADER_LEN as u64 + u64::from(self.fields) * FIELD_LEN as u64
     }
 
-    /// Where the pages begin, with rows of so many bytes: at the first multiple of their size
-    /// behind the metadata. `None` if no file can be that large.
+    /// Returns the start of the pages, if a row has `row_bytes` bytes: the first multiple of the
+    /// page size after the metadata. `None` if no file can be that large.
     ///
     /// ```
     /// use ringmain::beton::Header;
@@ -108,19 +110,19 @@ impl Header {
         self.metadata_end(row_bytes)?.checked_next_multiple_of(u64::from(self.page_bytes))
     }
 
-    /// One past the metadata.
+    /// Returns the byte after the metadata.
     pub(super) fn metadata_end(&self, row_bytes: u64) -> Option<u64> {
         let end = self.samples.checked_mul(row_bytes)?.checked_add(self.metadata_at())?;
         (end <= i64::MAX as u64).then_some(end)
     }
 }
 
-/// Whether pages can have that size.
+/// Returns `true` if pages can have this size.
 pub(super) fn is_page_size(bytes: u32) -> bool {
     bytes >= PAGE_BYTES_MIN && bytes.is_power_of_two()
 }
 
-/// The bytes of one number.
+/// Returns the `N` bytes at `at`.
 pub(super) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|byte| bytes[at + byte])
 }
@@ -138,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_header_comes_back_as_it_was_written(
+        fn decoding_an_encoded_header_returns_it(
             fields in 1u16.., page_power in 21u32..32, samples: u64, alloc_table_ptr: u64,
         ) {
             let header = Header { fields, page_bytes: 1 << page_power, samples, alloc_table_ptr };
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_headers_are_refused() {
         let good = Header { fields: 1, page_bytes: 2 << 20, samples: 1, alloc_table_ptr: 0 };
         for page_bytes in [0, 1, 4096, 1 << 20, (2 << 20) + 1, 3 << 20, u32::MAX] {
             let error = decode(Header { page_bytes, ..good }).unwrap_err();
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_no_file_has_are_nowhere() {
+    fn pages_past_the_largest_file_have_no_start() {
         let header =
             Header { fields: 1, page_bytes: 2 << 20, samples: 1 << 60, alloc_table_ptr: 0 };
         assert_eq!(header.pages_at(1 << 10), None);

@@ -1,4 +1,4 @@
-//! Decoding the images of a batch.
+//! Decodes the images of a batch.
 
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
@@ -8,16 +8,16 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 use super::{Batch, BetonDamage, Error, Image, ImageMode, Value};
 
 impl Image<'_> {
-    /// Decodes the image to memory of just [`rgb_bytes`](Self::rgb_bytes): height × width × 3 bytes of
-    /// red, green and blue. A raw one is copied.
+    /// Decodes the image into `rgb`, which must have exactly [`rgb_bytes`](Self::rgb_bytes) bytes:
+    /// height × width × 3, red, green and blue. A raw image is copied.
     ///
-    /// The decoder is strict: what is not quite a JPEG is an error and no guess. It takes memory for
-    /// the size that the metadata has, and refuses an image of another.
+    /// The decoder is strict: a malformed JPEG is an error, never a guess. It allocates memory for
+    /// the size in the metadata, and refuses an image of another size.
     pub fn decode_into(&self, rgb: &mut [u8]) -> Result<(), BetonDamage> {
         let bad = |reason| Err(BetonDamage::BadJpeg { reason });
         if rgb.len() != self.rgb_bytes() {
             let (given, needed) = (rgb.len(), self.rgb_bytes());
-            return bad(format!("{given} bytes of memory for an image of {needed}"));
+            return bad(format!("the buffer has {given} bytes, but the image needs {needed}"));
         }
         if self.mode == ImageMode::Raw {
             rgb.copy_from_slice(self.bytes);
@@ -34,15 +34,17 @@ impl Image<'_> {
         decoder.decode_headers().map_err(failed)?;
         if decoder.dimensions() != Some((width, height)) {
             let found = decoder.dimensions().unwrap_or_default();
-            return bad(format!("it has {found:?} pixels, and the metadata ({width}, {height})"));
+            return bad(format!(
+                "it has {found:?} pixels, but the metadata says ({width}, {height})"
+            ));
         }
         decoder.decode_into(rgb).map_err(failed)
     }
 }
 
 impl Batch {
-    /// Decodes the image of the sample at that place of the batch, to memory of just its height ×
-    /// width × 3 bytes. An error names the sample and the field.
+    /// Decodes the image of the sample at place `at` of the batch into `rgb`, which must have
+    /// exactly height × width × 3 bytes. An error names the sample and the field.
     ///
     /// # Panics
     /// If there is no such sample in the batch, or no such field.

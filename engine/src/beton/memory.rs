@@ -1,29 +1,30 @@
-//! Where the bytes of an epoch are kept on their way to a batch.
+//! The choice of memory for file data that no batch has taken yet.
 
 use std::num::NonZeroUsize;
 
-/// How an epoch has the file in memory. What is delivered is the same.
+/// The memory that an epoch uses for file data on its way to a batch. The choice does not change
+/// the delivered samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemoryManager {
-    /// Nowhere: the regions of a batch are read straight into it, as one batch of reads. For
-    /// backends that have many reads under way at once, and for what is in the page cache.
+    /// No memory: the regions of a batch are read straight into it, as one batch of reads. Best for
+    /// backends that keep many reads in flight, and for files in the page cache.
     #[default]
     Direct,
-    /// In the page cache, by a mapping: the pages of the coming batch are asked for ahead, and what
-    /// was read leaves the process, though not the cache. For datasets that fit in memory, and for
-    /// several processes that read one. Needs a backend that maps files (`mmap`).
+    /// The page cache, through a mapping: the next batch is prefetched, and pages that were read
+    /// are unmapped but stay cached. Best for datasets that fit in memory, and for several
+    /// processes that read the same one. Needs a backend that maps files (`mmap`).
     OsCache,
-    /// In whole pages of the dataset, read ahead by a schedule that is made before the epoch and
-    /// freed when it no longer needs them: for disks that are slow at small reads. Best with
-    /// [`Order::PageShuffled`](super::Order::PageShuffled), and twice its open pages; with
-    /// fewer places than a batch needs pages, pages are read more than once.
+    /// Whole pages of the dataset, which a schedule made before the epoch loads ahead and frees
+    /// after their last use. Best for disks that are slow at small reads, with
+    /// [`Order::PageShuffled`](super::Order::PageShuffled) and twice its number of open pages. With
+    /// fewer pages than a batch needs, pages are read more than once.
     ///
-    /// Its pages are buffers of the engine's pool. The schedule takes memory beside it: up to
-    /// 24 bytes for each page that each batch needs.
+    /// The pages are buffers of the engine's pool. The schedule takes extra memory: up to 24 bytes
+    /// for each page that each batch needs.
     ProcessCache {
-        /// How many pages are in memory at once: those of the batch that is made, and as many of the
-        /// next as there is room for.
+        /// The number of pages in memory at once: the pages of the current batch, and as many pages
+        /// of the next batches as fit.
         pages: NonZeroUsize,
     },
 }

@@ -1,8 +1,8 @@
 //! FFCV's `.beton` datasets, version 2: read through any backend, and written by many threads.
 //!
-//! A dataset is a number of samples, each with one value for every field. [`BetonReader`] reads
-//! samples by their ids; [`SampleSource`] delivers batches of them, epoch after epoch, while a thread
-//! reads ahead; [`BetonWriter`] makes such files.
+//! A dataset is a list of samples, each with one value for every field. [`BetonReader`] reads
+//! samples by id; [`SampleSource`] delivers batches of them, epoch after epoch, while a thread
+//! reads ahead; [`BetonWriter`] writes datasets.
 //!
 //! ```
 //! use ringmain::beton::{
@@ -34,18 +34,19 @@
 //! ```
 //!
 //! # The file
-//! One after the other: a [`Header`], a descriptor of each [`Field`], one row of metadata for each
-//! sample ([`RowLayout`]), pages with what does not fit in a row, and a table of all regions of the
-//! pages ([`Allocation`]). `docs/formats.md` has the bytes.
+//! The parts of a file, in order: a [`Header`], a descriptor of each [`Field`], one row of metadata
+//! for each sample ([`RowLayout`]), pages with the data that does not fit in a row, and a table of
+//! all regions of the pages ([`Allocation`]). `docs/formats.md` has the byte layout.
 //!
 //! # Memory
-//! A reader holds metadata and allocation table. A batch is a buffer of the engine's pool and goes
-//! back there when it is dropped: a steady loop allocates nothing. [`MemoryManager`] says where bytes
-//! are kept on their way.
+//! A reader holds the metadata and the allocation table. A batch is a buffer of the engine's pool,
+//! which dropping the batch returns: a steady loop allocates nothing. [`MemoryManager`] chooses the
+//! memory for data on its way to a batch.
 //!
 //! # Damage
-//! What is wrong with the whole file is an error when it is opened. What is wrong with one sample is
-//! [`Error::Format`](crate::Error::Format), with its [`Item`](crate::Item), when that is read; the others can be read all the same.
+//! Damage to the whole file is an error when the file is opened. Damage to one sample is
+//! [`Error::Format`] with its [`Item`](crate::Item) when the sample is read;
+//! the other samples stay readable.
 
 mod alloc;
 mod array;

@@ -1,4 +1,4 @@
-//! How a dataset is opened.
+//! The options for opening a dataset.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::Engine;
 
 const INDEX_LIMIT_BYTES_DEFAULT: u64 = 4 << 30;
 
-/// How a [`BetonReader`] is to open its file.
+/// The options for opening a file with a [`BetonReader`].
 ///
 /// ```no_run
 /// use ringmain::Engine;
@@ -31,26 +31,26 @@ impl Default for ReaderOptions {
 }
 
 impl ReaderOptions {
-    /// The defaults: FFCV's own types of fields.
+    /// Returns the defaults, which handle FFCV's own field types only.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Who understands the field of that name.
+    /// Adds a handler for the field with this name.
     pub fn handle_name(mut self, name: &str, handler: impl FieldHandler + 'static) -> Self {
         self.handlers = self.handlers.for_name(name, handler);
         self
     }
 
-    /// Who understands all fields of that type; 255 is FFCV's for those of its users.
+    /// Adds a handler for all fields of this type; FFCV gives its users' types the id 255.
     pub fn handle_type(mut self, type_id: u8, handler: impl FieldHandler + 'static) -> Self {
         self.handlers = self.handlers.for_type(type_id, handler);
         self
     }
 
-    /// What metadata and allocation table may take in memory: they are held as long as the reader
-    /// is, beside the engine's memory limit, and have a row for each sample and 24 bytes for each
-    /// region. 4 GiB by default.
+    /// Limits the memory for metadata and allocation table, in bytes; 4 GiB by default. The reader
+    /// holds them as long as it lives, in addition to the engine's memory limit. They take a row
+    /// for each sample and 24 bytes for each region.
     pub fn index_limit_bytes(mut self, bytes: u64) -> Self {
         self.index_limit_bytes = bytes;
         self

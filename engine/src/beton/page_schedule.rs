@@ -1,15 +1,17 @@
-//! Which pages are in memory when, decided before an epoch begins. Pure: it knows no file.
+//! Decides before an epoch which pages are in memory when. The schedule is pure: it touches no
+//! file.
 //!
-//! A batch needs some pages, at most so many of which are in memory at once. It is made in rounds:
-//! in each some pages are loaded, all samples that lie in the pages of the round are copied, and
-//! pages are freed: those that no later batch needs, and, where others must have their place, those
-//! whose next use is farthest (Belady's rule, which the known order makes possible). Places that the
-//! batch leaves are filled ahead, with what is needed next: no place is idle while a page is missing.
-//! What is read ahead is needed before all that is still missing, so it is never in the way.
+//! A batch needs some pages, and at most `slots` pages are in memory at once. A batch is made in
+//! rounds. Each round loads pages, copies all samples that lie in them, and frees pages: those that
+//! no later batch needs, and, if others need their slots, those whose next use is farthest away
+//! (Belady's rule, which the known order makes possible). Slots that the batch does not need are
+//! filled ahead with the pages that are needed next, so no slot is idle while a page is missing. A
+//! page that was read ahead is needed before all pages that are still missing, so it is never in
+//! the way.
 //!
-//! Worked example, two pages at once: batches need {1, 2}, {2, 3}, {1}, {4}. The first batch loads
-//! both of its pages. The second has 2, which is freed, as nobody needs it again; in another round 3
-//! has its place, and is freed too. The third still has 1, and 4 is loaded ahead beside it.
+//! Example with two slots: the batches need {1, 2}, {2, 3}, {1}, {4}. The first batch loads 1 and
+//! 2. The second batch uses 2 and frees it, as no later batch needs it; another round loads 3 into
+//! its slot, and frees it too. The third batch still has 1, and 4 is loaded ahead beside it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -18,7 +20,7 @@ use std::ops::Range;
 #[derive(Debug, Default)]
 pub(super) struct PageSchedule {
     rounds: Vec<Round>,
-    /// The first round of each batch, and one past the last.
+    /// The first round of each batch, then the number of rounds.
     batch_starts: Vec<usize>,
     loads: Vec<u64>,
     uses: Vec<u64>,
@@ -35,38 +37,39 @@ struct Round {
 /// A round of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageRound<'a> {
-    /// The pages that are loaded before it: those it needs, and then those that later ones need.
+    /// The pages to load before the round: first those that it needs, then those that later rounds
+    /// need.
     pub(super) loads: &'a [u64],
-    /// The pages that samples are copied from.
+    /// The pages to copy samples from.
     pub(super) uses: &'a [u64],
-    /// The pages that are freed after it.
+    /// The pages to free after the round.
     pub(super) frees: &'a [u64],
 }
 
 /// A page and the next batch that needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Need {
+struct PageNeed {
     batch: usize,
     page: u64,
 }
 
-/// For what is not needed again.
+/// Marks a page that no later batch needs.
 const NEVER: usize = usize::MAX;
 
-/// Where every page is that is still needed.
-struct Places {
+/// The pages in memory, and those that are still needed but missing.
+struct PageSlots {
     slots: usize,
-    resident: Vec<Need>,
-    /// Those that are needed first come first.
-    missing: BTreeSet<Need>,
+    resident: Vec<PageNeed>,
+    /// Pages that are needed earlier come first.
+    missing: BTreeSet<PageNeed>,
 }
 
 impl PageSchedule {
-    /// For batches that need these pages, each page named once and in ascending order, and so many
-    /// pages at once.
+    /// Makes the schedule of batches that need these pages, with at most `slots` pages in memory. A
+    /// batch names each of its pages once, in ascending order.
     pub(super) fn new(batches: &[Vec<u64>], slots: usize) -> Self {
         let (missing, next_uses) = needs(batches);
-        let mut places = Places { slots: slots.max(1), resident: Vec::new(), missing };
+        let mut places = PageSlots { slots: slots.max(1), resident: Vec::new(), missing };
         let mut schedule = Self::default();
         for (batch, (pages, next_uses)) in batches.iter().zip(&next_uses).enumerate() {
             schedule.batch_starts.push(schedule.rounds.len());
@@ -77,10 +80,10 @@ impl PageSchedule {
         schedule
     }
 
-    /// Adds a round of a batch, and says whether it was the last.
+    /// Adds a round of a batch. Returns `true` if it was the batch's last.
     fn add_round(
         &mut self,
-        places: &mut Places,
+        places: &mut PageSlots,
         batch: usize,
         next_use: impl Fn(u64) -> usize,
     ) -> bool {
@@ -97,9 +100,9 @@ impl PageSchedule {
         }
         let done = places.resident.extract_if(.., |resident| resident.batch == NEVER);
         self.frees.extend(done.map(|resident| resident.page));
-        // Half of the places at a time: many pages are loaded at once, few are loaded again.
+        // Replacing half of the slots at a time loads many pages at once and few pages twice.
         let half = (places.slots / 2).max(1);
-        let is_needed = |missing: &&Need| missing.batch == batch;
+        let is_needed = |missing: &&PageNeed| missing.batch == batch;
         let wanted = places.missing.iter().take(half).take_while(is_needed).count();
         self.frees.extend(places.make_room(wanted));
         self.rounds.push(Round {
@@ -110,7 +113,7 @@ impl PageSchedule {
         wanted == 0
     }
 
-    /// The rounds of a batch; none if there is no such batch.
+    /// Returns the rounds of a batch; none if there is no such batch.
     pub(super) fn rounds(&self, batch: usize) -> impl Iterator<Item = PageRound<'_>> {
         let start = self.batch_starts.get(batch).copied().unwrap_or(0);
         let end = self.batch_starts.get(batch.saturating_add(1)).copied().unwrap_or(start);
@@ -122,8 +125,8 @@ impl PageSchedule {
     }
 }
 
-impl Places {
-    /// Gives up the pages whose next use is farthest, so that so many others have a place.
+impl PageSlots {
+    /// Frees the pages whose next use is farthest away, until `wanted` pages fit.
     fn make_room(&mut self, wanted: usize) -> impl Iterator<Item = u64> {
         let lacking = (self.resident.len() + wanted).saturating_sub(self.slots);
         if lacking > 0 {
@@ -135,15 +138,16 @@ impl Places {
     }
 }
 
-/// The first need of every page; and for each page of each batch, which batch needs it next.
-fn needs(batches: &[Vec<u64>]) -> (BTreeSet<Need>, Vec<Vec<usize>>) {
+/// Returns the first need of every page, and for each page of each batch the next batch that needs
+/// it.
+fn needs(batches: &[Vec<u64>]) -> (BTreeSet<PageNeed>, Vec<Vec<usize>>) {
     let mut seen: HashMap<u64, usize> = HashMap::new();
     let of_batch = |(at, pages): (usize, &Vec<u64>)| {
         pages.iter().map(|page| seen.insert(*page, at).unwrap_or(NEVER)).collect()
     };
     let mut next_uses: Vec<Vec<usize>> = batches.iter().enumerate().rev().map(of_batch).collect();
     next_uses.reverse();
-    (seen.into_iter().map(|(page, batch)| Need { batch, page }).collect(), next_uses)
+    (seen.into_iter().map(|(page, batch)| PageNeed { batch, page }).collect(), next_uses)
 }
 
 #[cfg(test)]
@@ -157,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_documentation() {
+    fn the_documented_example_holds() {
         let schedule = PageSchedule::new(&[vec![1, 2], vec![2, 3], vec![1], vec![4]], 2);
         assert_eq!(rounds(&schedule, 0), [(vec![1, 2], vec![])]);
         assert_eq!(rounds(&schedule, 1), [(vec![2], vec![2]), (vec![3], vec![3])]);
@@ -175,7 +179,7 @@ mod tests {
         assert_eq!(rounds(&schedule, 3), [(vec![2], vec![2])]);
     }
 
-    /// Runs a schedule and says how often pages were loaded.
+    /// Runs a schedule and returns the number of page loads.
     fn simulate(batches: &[Vec<u64>], slots: usize) -> usize {
         let schedule = PageSchedule::new(batches, slots);
         let (mut resident, mut loads) = (BTreeSet::new(), 0);
@@ -187,25 +191,25 @@ mod tests {
             let mut used = Vec::new();
             for round in schedule.rounds(batch) {
                 for page in round.loads {
-                    assert!(resident.insert(*page), "page {page} is loaded, but there");
+                    assert!(resident.insert(*page), "page {page} is loaded twice");
                     loads += 1;
                 }
                 assert!(round.uses.iter().all(|page| resident.contains(page)));
                 used.extend_from_slice(round.uses);
-                assert!(resident.len() <= slots, "{} pages in {slots} places", resident.len());
+                assert!(resident.len() <= slots, "{} pages in {slots} slots", resident.len());
                 let is_idle = resident.len() < slots;
                 let is_missing = |page: &u64| {
                     let is_needed = later.contains(page) || !used.contains(page);
                     is_needed && !resident.contains(page)
                 };
-                assert!(!is_idle || !now.iter().any(is_missing), "a place is idle");
+                assert!(!is_idle || !now.iter().any(is_missing), "a slot is idle");
                 for page in round.frees {
-                    assert!(resident.remove(page), "page {page} is freed, but not there");
+                    assert!(resident.remove(page), "page {page} is freed, but not in memory");
                 }
             }
             used.sort_unstable();
             assert_eq!(used, *pages, "batch {batch}: every page is used once");
-            assert!(resident.is_subset(&later), "kept though nobody needs it");
+            assert!(resident.is_subset(&later), "a page is kept that no batch needs");
         }
         assert!(resident.is_empty());
         loads
@@ -227,7 +231,7 @@ mod tests {
             }
         }
 
-        /// As quasi-random order has it: groups of pages, and batches that lie across two groups.
+        /// Page-shuffled order has this form: groups of pages, and batches that span two groups.
         #[test]
         fn with_room_for_two_groups_every_page_is_loaded_once(
             groups in 1u64..12, open_pages in 1u64..6, batches_of_group in 1u64..5,

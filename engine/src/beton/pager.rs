@@ -1,4 +1,4 @@
-//! Batches out of whole pages: the process cache at work.
+//! Fills batches from whole pages: the implementation of the process cache.
 
 use std::mem;
 use std::ops::Range;
@@ -9,26 +9,26 @@ use ringmain_backends::{Buffer, Read};
 use super::Error;
 use super::batch::Batch;
 use super::dataset::Dataset;
-use super::fill::Piece;
+use super::fill::PlacedRegion;
 use super::page_schedule::{PageRound, PageSchedule};
 use crate::memory::recycled;
 
-/// The pages in memory, and the schedule that says which.
+/// The pages in memory, and their schedule.
 #[derive(Debug)]
 pub(super) struct Pager {
     schedule: Arc<PageSchedule>,
     resident: Vec<(u64, Buffer)>,
-    /// What is being read.
+    /// The pages that are being read.
     loading: Vec<(u64, Buffer)>,
-    /// The pages that were there when the batch began.
+    /// The pages that were in memory when the batch began.
     began_with: Vec<u64>,
-    /// The pieces by where they are in the file.
+    /// The numbers of the pieces, sorted by their offset in the file.
     order: Vec<usize>,
     reads: Vec<Read<'static>>,
 }
 
 impl Clone for Pager {
-    /// With the schedule, but without the pages.
+    /// Returns a pager with the same schedule and no pages.
     fn clone(&self) -> Self {
         Self::new(Arc::clone(&self.schedule))
     }
@@ -40,13 +40,14 @@ impl Pager {
         Self { schedule, resident, loading, began_with, order, reads }
     }
 
-    /// Copies the pieces of the schedule's batch of that number into it, and says how many: all, if
-    /// the dataset says the same of its samples as when the schedule was made.
+    /// Copies the pieces of batch `number` of the schedule into `batch`, and returns how many it
+    /// copied. It copies all, unless a handler now returns other regions than when the schedule was
+    /// made.
     pub(super) fn fill(
         &mut self,
         number: usize,
         batch: &mut Batch,
-        pieces: &[Piece],
+        pieces: &[PlacedRegion],
     ) -> Result<usize, Error> {
         self.order.clear();
         self.order.extend(0..pieces.len());
@@ -55,7 +56,7 @@ impl Pager {
         self.began_with.extend(self.resident.iter().map(|(page, _)| *page));
         let outcome = self.run_rounds(number, batch, pieces);
         if outcome.is_err() {
-            // The batch begins again: with pages of its later rounds there would be too many.
+            // The batch will start again. Pages of its later rounds would exceed the limit.
             let Self { resident, loading, began_with, .. } = self;
             loading.clear();
             resident.retain(|(page, _)| began_with.contains(page));
@@ -67,7 +68,7 @@ impl Pager {
         &mut self,
         number: usize,
         batch: &mut Batch,
-        pieces: &[Piece],
+        pieces: &[PlacedRegion],
     ) -> Result<usize, Error> {
         let dataset = Arc::clone(&batch.dataset);
         let (schedule, mut copied) = (Arc::clone(&self.schedule), 0);
@@ -81,12 +82,12 @@ impl Pager {
         Ok(copied)
     }
 
-    /// Reads the pages of a round that are not there as one batch, with those that come next.
+    /// Reads the missing pages of a round, and pages for later rounds, as one batch of reads.
     fn load(
         &mut self,
         dataset: &Dataset,
         round: PageRound<'_>,
-        pieces: &[Piece],
+        pieces: &[PlacedRegion],
     ) -> Result<(), Error> {
         self.loading.clear();
         for page in round.uses {
@@ -102,13 +103,13 @@ impl Pager {
             if self.has(*page) || round.uses.contains(page) {
                 continue;
             }
-            // It can be read later, when it is needed.
+            // Without memory for it now, the page is read when it is needed.
             let Ok(buffer) = take(dataset, *page) else { break };
             self.loading.push((*page, buffer));
         }
         let mut outcome = self.read(dataset);
         if outcome.is_err() && self.loading.len() > needed {
-            // A page that cannot be read is an error of the batch that needs it.
+            // A page that was read ahead may fail: the batch that needs it reports the error.
             self.loading.truncate(needed);
             outcome = self.read(dataset);
         }
@@ -135,21 +136,27 @@ impl Pager {
         self.resident.iter().any(|(known, _)| *known == page)
     }
 
-    /// The pieces that begin in a range of the file.
-    fn inside(&self, range: &Range<u64>, pieces: &[Piece]) -> &[usize] {
+    /// Returns the numbers of the pieces that begin in a range of the file.
+    fn inside(&self, range: &Range<u64>, pieces: &[PlacedRegion]) -> &[usize] {
         let before = |limit| self.order.partition_point(|at| pieces[*at].region.ptr < limit);
         &self.order[before(range.start)..before(range.end)]
     }
 
-    fn copy(&self, dataset: &Dataset, page: u64, batch: &mut Batch, pieces: &[Piece]) -> usize {
+    fn copy(
+        &self,
+        dataset: &Dataset,
+        page: u64,
+        batch: &mut Batch,
+        pieces: &[PlacedRegion],
+    ) -> usize {
         let Some((_, bytes)) = self.resident.iter().find(|(known, _)| *known == page) else {
             return 0;
         };
         let range = dataset.pages.range_of(page);
         let inside = self.inside(&range, pieces);
         for piece in inside {
-            let Piece { region, dst, .. } = pieces[*piece];
-            // A region that crosses into another page is damaged, and not here.
+            let PlacedRegion { region, dst, .. } = pieces[*piece];
+            // The range is inside the page: a region that crosses pages counts as damaged.
             let start = (region.ptr - range.start) as usize;
             batch.buffer[dst..dst + region.size]
                 .copy_from_slice(&bytes[start..start + region.size]);
@@ -167,7 +174,7 @@ fn take(dataset: &Dataset, page: u64) -> ringmain_backends::Result<Buffer> {
     dataset.engine.pool().try_take(page_bytes(dataset, page))
 }
 
-/// The pages that each batch of some samples needs, as their metadata has it.
+/// Returns the pages that some samples need according to their metadata, in ascending order.
 pub(super) fn batch_pages(dataset: &Dataset, ids: &[u64]) -> Vec<u64> {
     let pointers = ids
         .iter()

@@ -1,4 +1,4 @@
-//! The reader.
+//! Reads samples of a dataset by id.
 
 use std::fmt;
 use std::path::Path;
@@ -11,16 +11,16 @@ use super::fill::{Damaged, FillMemory};
 use super::{Batch, Error, Field, Header, MappedSamples, Member, ReaderOptions, Sample};
 use crate::Engine;
 
-/// How many batches are read at once without allocating.
+/// This many batches can be read at once without allocating.
 const MEMORIES_MAX: usize = 16;
 
-/// Reads the samples of a dataset, through any backend. Cheap to clone, and usable from any number
-/// of threads.
+/// Reads the samples of a dataset through any backend. A reader is cheap to clone, and any number
+/// of threads can use it.
 ///
-/// Opening reads and checks the header, the fields, the metadata and the allocation table, which
-/// stay in memory ([`ReaderOptions::index_limit_bytes`]). What is wrong with the file as a whole is
-/// an error then; what is wrong with one sample is an error when that is read, and the others can be
-/// read all the same.
+/// Opening reads and checks the header, the fields, the metadata and the allocation table, and
+/// keeps them in memory ([`ReaderOptions::index_limit_bytes`]). Damage to the file as a whole is an
+/// error when it is opened. Damage to one sample is an error when that sample is read; the other
+/// samples stay readable.
 ///
 /// ```no_run
 /// use ringmain::Engine;
@@ -39,19 +39,18 @@ const MEMORIES_MAX: usize = 16;
 #[derive(Clone)]
 pub struct BetonReader {
     dataset: Arc<Dataset>,
-    /// Only ever tried, never waited for: a lock could be held by another thread while the process
-    /// forks.
+    /// Only `try_lock` is used: another thread could hold the lock while the process forks.
     memories: Arc<Mutex<Vec<FillMemory>>>,
 }
 
 impl BetonReader {
-    /// Opens a dataset whose fields are all of FFCV's own types; [`ReaderOptions`] has more.
+    /// Opens a dataset whose fields all have FFCV's own types; for others see [`ReaderOptions`].
     pub fn open(engine: &Engine, path: impl AsRef<Path>) -> Result<Self, Error> {
         ReaderOptions::new().open(engine, path)
     }
 
-    /// The header and the fields of a file alone, for those who want to know what is in it. A field
-    /// that has no handler is no error here.
+    /// Returns the header and the fields of a file. Unlike `open`, it accepts fields without a
+    /// handler.
     ///
     /// ```no_run
     /// use ringmain::Engine;
@@ -81,67 +80,67 @@ impl BetonReader {
         &self.dataset
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.dataset.header.samples
     }
 
-    /// True for a dataset without samples.
+    /// Returns `true` if the dataset has no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The fields, in the order of the file.
+    /// Returns the fields, in the order of the file.
     #[must_use]
     pub fn fields(&self) -> &[Field] {
         &self.dataset.fields
     }
 
-    /// The number of the field of that name; the first, if several have it.
+    /// Returns the number of the field with this name; the first, if several have it.
     pub fn field_index(&self, name: &str) -> Result<usize, Error> {
         self.dataset.field_index(name)
     }
 
-    /// The file.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.dataset.path
     }
 
-    /// The bytes of a page.
+    /// Returns the size of a page in bytes.
     #[must_use]
     pub fn page_bytes(&self) -> u64 {
         self.dataset.pages.page_bytes
     }
 
-    /// How many pages there are.
+    /// Returns the number of pages.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.dataset.pages.count()
     }
 
-    /// How many regions the allocation table has.
+    /// Returns the number of regions in the allocation table.
     #[must_use]
     pub fn regions(&self) -> usize {
         self.dataset.table.len()
     }
 
-    /// The bytes of all regions.
+    /// Returns the size of all regions in bytes.
     #[must_use]
     pub fn region_bytes(&self) -> u64 {
         self.dataset.table.bytes
     }
 
-    /// The largest power of two that all regions begin at a multiple of: 512 or 4096 in a file
-    /// that was aligned for direct reads. 0 if there are no regions.
+    /// Returns the largest power of two that divides the offset of every region: 512 or 4096 in a
+    /// file that was aligned for direct reads. Returns 0 if there are no regions.
     #[must_use]
     pub fn region_alignment(&self) -> u64 {
         self.dataset.table.alignment
     }
 
-    /// What the metadata says of a sample's field. Nothing is read.
+    /// Returns the metadata of a sample's field, without reading from the file.
     ///
     /// # Panics
     /// If there is no such field.
@@ -150,8 +149,8 @@ impl BetonReader {
         Ok(self.dataset.layout.member(self.dataset.row(sample), field))
     }
 
-    /// An error if the sample is damaged, as far as metadata and allocation table tell. Nothing is
-    /// read.
+    /// Returns an error if the metadata or the allocation table show that the sample is damaged. It
+    /// does not read from the file.
     pub fn check_sample(&self, sample: u64) -> Result<(), Error> {
         self.dataset.check_id(sample)?;
         let mut fields = self.dataset.paged.iter();
@@ -163,17 +162,18 @@ impl BetonReader {
         Ok(Sample { batch: self.read_batch(&[sample])? })
     }
 
-    /// Reads some samples, all their regions as one batch, in the order of the ids, of which some
-    /// may be the same. The first sample that is damaged is an error, and then nothing was read.
+    /// Reads samples in the order of `ids`, which may repeat, with all regions as one batch of
+    /// reads. A damaged sample is an error; then nothing is read.
     ///
-    /// The memory is the engine's: while others hold all of it, this waits for some seconds, and
-    /// then is an error. [`read_batch_in`](Self::read_batch_in) is for those who keep what they read.
+    /// The batch takes memory of the engine's pool. If other batches hold all of it, this call
+    /// waits some seconds and then fails. Use [`read_batch_in`](Self::read_batch_in) to keep many
+    /// batches.
     pub fn read_batch(&self, ids: &[u64]) -> Result<Batch, Error> {
         self.read_batch_in(ids, |bytes| self.dataset.engine.pool().take(bytes))
     }
 
-    /// Reads some samples as [`read_batch`](Self::read_batch) does, in memory that the caller gives:
-    /// `take` is told how many bytes are needed.
+    /// Reads samples as [`read_batch`](Self::read_batch) does, into a buffer that `take` returns
+    /// for a given number of bytes.
     ///
     /// ```
     /// use ringmain::{Buffer, Engine};
@@ -213,17 +213,18 @@ impl BetonReader {
         let buffer =
             take(bytes).map_err(|error| Error::reading(&dataset.path, None, "a batch", error))?;
         if buffer.len() < bytes {
-            let value = format!("a function that returns a buffer of {} bytes", buffer.len());
-            let reason = format!("the batch needs {bytes}");
-            return Err(Error::invalid_option("take", value, reason));
+            let given = buffer.len();
+            let reason =
+                format!("it returned a buffer of {given} bytes, but the batch needs {bytes}");
+            return Err(Error::invalid_option("take", "this function", reason));
         }
         let mut batch = memory.stage(dataset, None, buffer);
         memory.read(&mut batch)?;
         Ok(batch)
     }
 
-    /// The regions of some samples without a copy, on a backend that has files in memory (`mmap`);
-    /// `None` on others.
+    /// Returns the regions of samples without copying them, if the backend maps files (`mmap`);
+    /// `None` for other backends.
     ///
     /// ```no_run
     /// use ringmain::{Engine, Unchanging, beton::BetonReader};
@@ -252,7 +253,7 @@ impl BetonReader {
             dataset.check_id(*id)?;
             for field in 0..fields {
                 let region = dataset.region(*id, field)?.filter(|region| region.size > 0);
-                // A region that is well lies in the pages, and those in memory.
+                // A valid region lies in the pages, and the pages fit in the address space.
                 let start = region.map_or(0, |region| (region.ptr - pages.start) as usize);
                 regions.push(start..start + region.map_or(0, |region| region.size));
             }

@@ -1,4 +1,4 @@
-//! The rows of metadata: one for each sample, with one member for each field.
+//! The rows of metadata: one row for each sample, with one member for each field.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ const IMAGE_HEIGHT_AT: usize = IMAGE_WIDTH_AT + 2;
 const IMAGE_PTR_AT: usize = IMAGE_HEIGHT_AT + 2;
 const IMAGE_BYTES: usize = IMAGE_PTR_AT + 8;
 
-/// NumPy's largest alignment.
+/// The largest alignment in NumPy.
 const ALIGN_MAX: usize = 16;
-/// More than any struct of NumPy's has use for, and little enough that rows can be counted.
+/// More than any NumPy struct needs, and small enough that the size of a row cannot overflow.
 const MEMBER_BYTES_MAX: usize = 1 << 20;
 
-/// How the bytes of an image are to be understood.
+/// The encoding of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImageMode {
     /// A JPEG file.
@@ -29,7 +29,7 @@ pub enum ImageMode {
 }
 
 impl ImageMode {
-    /// The mode of that number.
+    /// Returns the mode with this id.
     #[must_use]
     pub fn from_id(id: u8) -> Option<Self> {
         match id {
@@ -39,7 +39,7 @@ impl ImageMode {
         }
     }
 
-    /// Its number in the file.
+    /// Returns the id that the file stores.
     #[must_use]
     pub fn id(self) -> u8 {
         match self {
@@ -49,56 +49,56 @@ impl ImageMode {
     }
 }
 
-/// What a row says of one field.
+/// The part of a row that belongs to one field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Member<'a> {
-    /// The value itself.
+    /// The value.
     Float(f64),
-    /// The value itself.
+    /// The value.
     Int(i64),
-    /// Bytes or JSON: where they are, and how many.
+    /// The place of a value of bytes or JSON.
     Blob {
-        /// Where they begin in the file.
+        /// The value's first byte in the file.
         ptr: u64,
-        /// How many they are.
+        /// The size of the value in bytes.
         size: u64,
     },
-    /// Where an array is.
+    /// The place of an array.
     Array {
-        /// Where it begins in the file.
+        /// The array's first byte in the file.
         ptr: u64,
     },
-    /// An image: its form, and where it is.
+    /// The encoding, size and place of an image.
     Image {
-        /// The number of its [`ImageMode`].
+        /// The id of its [`ImageMode`].
         mode: u8,
-        /// Columns.
+        /// The number of pixel columns.
         width: u16,
-        /// Rows.
+        /// The number of pixel rows.
         height: u16,
-        /// Where it begins in the file.
+        /// The image's first byte in the file.
         ptr: u64,
     },
-    /// The bytes of a custom field.
+    /// The member of a custom field, which its handler interprets.
     Custom(&'a [u8]),
 }
 
-/// Where the members of a row are: as NumPy places those of a struct with `align=True`.
+/// The places of the members in a row, as NumPy places those of a struct with `align=True`.
 #[derive(Clone, Debug)]
 pub struct RowLayout {
-    slots: Vec<Slot>,
+    slots: Vec<MemberSlot>,
     row_bytes: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Slot {
+struct MemberSlot {
     at: usize,
     bytes: usize,
-    form: Form,
+    form: MemberForm,
 }
 
 #[derive(Clone, Debug)]
-enum Form {
+enum MemberForm {
     Float,
     Int,
     Blob,
@@ -108,8 +108,8 @@ enum Form {
 }
 
 impl RowLayout {
-    /// The layout of rows with these fields. [`BetonDamage::UnknownType`] for a custom one that has
-    /// no handler; `path` is what errors name.
+    /// Returns the layout of rows with these fields. A custom field without a handler is
+    /// [`BetonDamage::UnknownType`]. Errors name `path`.
     ///
     /// ```
     /// use std::path::Path;
@@ -128,21 +128,21 @@ impl RowLayout {
         for (index, field) in fields.iter().enumerate() {
             let (form, bytes, align) = form_of(field, index, handlers, path)?;
             let at = end.next_multiple_of(align);
-            slots.push(Slot { at, bytes, form });
-            // At most 65535 members of 1 MiB each.
+            slots.push(MemberSlot { at, bytes, form });
+            // No overflow: at most 65535 members of 1 MiB each.
             end = at + bytes;
             row_align = row_align.max(align);
         }
         Ok(Self { slots, row_bytes: end.next_multiple_of(row_align) })
     }
 
-    /// The bytes of a row.
+    /// Returns the size of a row in bytes.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// Where in a row the member of a field begins.
+    /// Returns the offset of a field's member in a row.
     ///
     /// # Panics
     /// If there is no such field.
@@ -151,56 +151,58 @@ impl RowLayout {
         self.slots[field].at
     }
 
-    /// What a row says of a field.
+    /// Returns the member of a field in a row.
     ///
     /// # Panics
-    /// If there is no such field, or the row has fewer bytes than a row has.
+    /// If there is no such field, or `row` is shorter than [`row_bytes`](Self::row_bytes).
     #[must_use]
     pub fn member<'a>(&self, row: &'a [u8], field: usize) -> Member<'a> {
         let slot = &self.slots[field];
         let bytes = &row[slot.at..slot.at + slot.bytes];
         match slot.form {
-            Form::Float => Member::Float(f64::from_le_bytes(part(bytes, 0))),
-            Form::Int => Member::Int(i64::from_le_bytes(part(bytes, 0))),
-            Form::Blob => Member::Blob {
+            MemberForm::Float => Member::Float(f64::from_le_bytes(part(bytes, 0))),
+            MemberForm::Int => Member::Int(i64::from_le_bytes(part(bytes, 0))),
+            MemberForm::Blob => Member::Blob {
                 ptr: u64::from_le_bytes(part(bytes, 0)),
                 size: u64::from_le_bytes(part(bytes, BLOB_SIZE_AT)),
             },
-            Form::Array => Member::Array { ptr: u64::from_le_bytes(part(bytes, 0)) },
-            Form::Image => Member::Image {
+            MemberForm::Array => Member::Array { ptr: u64::from_le_bytes(part(bytes, 0)) },
+            MemberForm::Image => Member::Image {
                 mode: bytes[0],
                 width: u16::from_le_bytes(part(bytes, IMAGE_WIDTH_AT)),
                 height: u16::from_le_bytes(part(bytes, IMAGE_HEIGHT_AT)),
                 ptr: u64::from_le_bytes(part(bytes, IMAGE_PTR_AT)),
             },
-            Form::Custom(_) => Member::Custom(bytes),
+            MemberForm::Custom(_) => Member::Custom(bytes),
         }
     }
 
-    /// Writes what a row says of a field. False, and nothing written, if that is a member of
-    /// another form, or a custom one of another size.
+    /// Writes the member of a field into a row. Returns `false` and writes nothing if the member
+    /// does not fit the field: another form, or a custom member of another size.
     ///
     /// # Panics
-    /// If there is no such field, or the row has fewer bytes than a row has.
+    /// If there is no such field, or `row` is shorter than [`row_bytes`](Self::row_bytes).
     #[must_use]
     pub fn put(&self, row: &mut [u8], field: usize, member: Member<'_>) -> bool {
         let slot = &self.slots[field];
         let bytes = &mut row[slot.at..slot.at + slot.bytes];
         match (&slot.form, member) {
-            (Form::Float, Member::Float(value)) => bytes.copy_from_slice(&value.to_le_bytes()),
-            (Form::Int, Member::Int(value)) => bytes.copy_from_slice(&value.to_le_bytes()),
-            (Form::Blob, Member::Blob { ptr, size }) => {
+            (MemberForm::Float, Member::Float(value)) => {
+                bytes.copy_from_slice(&value.to_le_bytes())
+            }
+            (MemberForm::Int, Member::Int(value)) => bytes.copy_from_slice(&value.to_le_bytes()),
+            (MemberForm::Blob, Member::Blob { ptr, size }) => {
                 bytes[..BLOB_SIZE_AT].copy_from_slice(&ptr.to_le_bytes());
                 bytes[BLOB_SIZE_AT..].copy_from_slice(&size.to_le_bytes());
             }
-            (Form::Array, Member::Array { ptr }) => bytes.copy_from_slice(&ptr.to_le_bytes()),
-            (Form::Image, Member::Image { mode, width, height, ptr }) => {
+            (MemberForm::Array, Member::Array { ptr }) => bytes.copy_from_slice(&ptr.to_le_bytes()),
+            (MemberForm::Image, Member::Image { mode, width, height, ptr }) => {
                 bytes[0] = mode;
                 bytes[IMAGE_WIDTH_AT..IMAGE_HEIGHT_AT].copy_from_slice(&width.to_le_bytes());
                 bytes[IMAGE_HEIGHT_AT..IMAGE_PTR_AT].copy_from_slice(&height.to_le_bytes());
                 bytes[IMAGE_PTR_AT..].copy_from_slice(&ptr.to_le_bytes());
             }
-            (Form::Custom(_), Member::Custom(value)) if value.len() == bytes.len() => {
+            (MemberForm::Custom(_), Member::Custom(value)) if value.len() == bytes.len() => {
                 bytes.copy_from_slice(value);
             }
             _ => return false,
@@ -208,43 +210,44 @@ impl RowLayout {
         true
     }
 
-    /// The fields whose values are in the pages, or may be.
+    /// Returns the fields whose values can have regions in the pages.
     pub(super) fn paged(&self) -> Vec<usize> {
-        let is_paged = |slot: &Slot| !matches!(slot.form, Form::Float | Form::Int);
+        let is_paged =
+            |slot: &MemberSlot| !matches!(slot.form, MemberForm::Float | MemberForm::Int);
         self.slots.iter().enumerate().filter(|(_, slot)| is_paged(slot)).map(|(at, _)| at).collect()
     }
 
-    /// The bytes of a field's member.
+    /// Returns the size of a field's member in bytes.
     pub(super) fn member_bytes(&self, field: usize) -> usize {
         self.slots[field].bytes
     }
 
-    /// Where a custom field's handler says that the rest of a value is.
+    /// Returns the region of a custom field's value, according to its handler.
     pub(super) fn custom_region(&self, row: &[u8], field: usize) -> Option<MemberRegion> {
         let slot = &self.slots[field];
         match &slot.form {
-            Form::Custom(handler) => handler.region(&row[slot.at..slot.at + slot.bytes]),
+            MemberForm::Custom(handler) => handler.region(&row[slot.at..slot.at + slot.bytes]),
             _ => None,
         }
     }
 }
 
-/// How a field's member is to be understood, its bytes and its alignment. NumPy aligns a struct in a
-/// struct by its own alignment, and FFCV's inner ones are packed: 1.
+/// Returns the form, size and alignment of a field's member. NumPy aligns a nested struct by that
+/// struct's own alignment, and FFCV's nested structs are packed: 1.
 fn form_of(
     field: &Field,
     index: usize,
     handlers: &Handlers,
     path: &Path,
-) -> Result<(Form, usize, usize), Error> {
+) -> Result<(MemberForm, usize, usize), Error> {
     match field.kind() {
-        FieldKind::Float => Ok((Form::Float, SCALAR_BYTES, SCALAR_BYTES)),
-        FieldKind::Int => Ok((Form::Int, SCALAR_BYTES, SCALAR_BYTES)),
-        FieldKind::Bytes | FieldKind::Json => Ok((Form::Blob, BLOB_BYTES, 1)),
+        FieldKind::Float => Ok((MemberForm::Float, SCALAR_BYTES, SCALAR_BYTES)),
+        FieldKind::Int => Ok((MemberForm::Int, SCALAR_BYTES, SCALAR_BYTES)),
+        FieldKind::Bytes | FieldKind::Json => Ok((MemberForm::Blob, BLOB_BYTES, 1)),
         FieldKind::NdArray(_) | FieldKind::TorchTensor(_) => {
-            Ok((Form::Array, SCALAR_BYTES, SCALAR_BYTES))
+            Ok((MemberForm::Array, SCALAR_BYTES, SCALAR_BYTES))
         }
-        FieldKind::RgbImage => Ok((Form::Image, IMAGE_BYTES, 1)),
+        FieldKind::RgbImage => Ok((MemberForm::Image, IMAGE_BYTES, 1)),
         FieldKind::Custom { type_id } => {
             let name = field.name().to_owned();
             let Some(handler) = handlers.of(field) else {
@@ -253,10 +256,13 @@ fn form_of(
             };
             let (bytes, align) = (handler.member_bytes(), handler.member_align());
             if !align.is_power_of_two() || align > ALIGN_MAX || bytes > MEMBER_BYTES_MAX {
-                let reason = format!("its handler asks for {bytes} bytes aligned to {align}");
+                let reason = format!(
+                    "its handler wants members of {bytes} bytes aligned to {align}; possible are up \
+                     to {MEMBER_BYTES_MAX} bytes, aligned to a power of two up to {ALIGN_MAX}"
+                );
                 return Err(Error::format(path, BetonDamage::BadField { index, name, reason }));
             }
-            Ok((Form::Custom(Arc::clone(handler)), bytes, align))
+            Ok((MemberForm::Custom(Arc::clone(handler)), bytes, align))
         }
     }
 }
@@ -311,9 +317,9 @@ mod tests {
         (layout.slots.iter().map(|slot| slot.at).collect(), layout.row_bytes())
     }
 
-    /// As `np.dtype([...], align=True)` says.
+    /// The numbers are those of `np.dtype([...], align=True)`.
     #[test]
-    fn members_are_where_numpy_has_them() {
+    fn members_are_placed_as_numpy_places_them() {
         let of = |which: &[usize]| places(&layout(which, &Handlers::new()).unwrap());
         assert_eq!(of(&[0, 1, 2, 3, 4, 5]), (vec![0, 8, 16, 32, 40, 56], 72));
         assert_eq!(of(&[5, 0]), (vec![0, 16], 24));
@@ -326,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_custom_field_needs_a_handler_that_can_be() {
+    fn a_custom_field_needs_a_valid_handler() {
         let error = layout(&[0, 7], &Handlers::new()).unwrap_err();
         assert!(
             matches!(
@@ -349,7 +355,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn members_come_back_as_they_were_written(
+        fn reading_a_written_member_returns_it(
             which in proptest::collection::vec(0usize..8, 1..12),
             numbers in proptest::collection::vec(any::<(u64, u64, u8, u16, u16)>(), 12),
         ) {

@@ -1,4 +1,4 @@
-//! One sample.
+//! A single sample.
 
 use std::ops::Range;
 
@@ -6,26 +6,26 @@ use ringmain_backends::{MappedRange, Unchanging};
 
 use super::{Batch, Error, Field, Value};
 
-/// One sample, in memory of the engine's pool.
+/// A sample, in memory of the engine's pool.
 #[derive(Debug)]
 pub struct Sample {
     pub(super) batch: Batch,
 }
 
 impl Sample {
-    /// Its id.
+    /// Returns the id of the sample.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.batch.ids()[0]
     }
 
-    /// The fields, in the order of the file.
+    /// Returns the fields, in the order of the file.
     #[must_use]
     pub fn fields(&self) -> &[Field] {
         self.batch.fields()
     }
 
-    /// The value of a field by its number. JSON that is no text is an error.
+    /// Returns the value of a field by its number. JSON that is not UTF-8 is an error.
     ///
     /// # Panics
     /// If there is no such field.
@@ -33,40 +33,41 @@ impl Sample {
         self.batch.value(0, field)
     }
 
-    /// The value of a field by its name.
+    /// Returns the value of a field by its name.
     pub fn get(&self, name: &str) -> Result<Value<'_>, Error> {
         self.value(self.batch.field_index(name)?)
     }
 
-    /// The sample as a batch of one.
+    /// Returns the sample as a batch of one.
     #[must_use]
     pub fn as_batch(&self) -> &Batch {
         &self.batch
     }
 }
 
-/// The regions of some samples where the backend has the file in memory, without a copy. What is in
-/// the metadata alone has none: [`BetonReader::member`](super::BetonReader::member) tells it.
+/// The regions of samples in the backend's mapping of the file, without a copy. Fields that only
+/// have metadata have no region; see [`BetonReader::member`](super::BetonReader::member).
 #[derive(Debug)]
 pub struct MappedSamples {
     pub(super) ids: Vec<u64>,
     pub(super) fields: usize,
     /// All pages of the file.
     pub(super) pages: MappedRange,
-    /// For each sample, where in the pages the region of each field is; empty where there is none.
+    /// The range of `pages` that holds the region of each field of each sample; empty if there is
+    /// none.
     pub(super) regions: Vec<Range<usize>>,
 }
 
 impl MappedSamples {
-    /// The samples, in the order asked for.
+    /// Returns the ids of the samples, in the order of the request.
     #[must_use]
     pub fn ids(&self) -> &[u64] {
         &self.ids
     }
 
-    /// The bytes of a field of the `at`-th sample, for those who promise that nobody writes to the
-    /// file ([`Unchanging`], which also says what a failing device does); `None` if there is no such
-    /// sample, field, or region.
+    /// Returns the bytes of a field of the `at`-th sample; `None` if there is no such sample, field
+    /// or region. The caller promises with [`Unchanging`] that no process writes to the file; its
+    /// documentation also says what happens if the device fails.
     #[must_use]
     pub fn region(&self, at: usize, field: usize, unchanging: Unchanging) -> Option<&[u8]> {
         if at >= self.ids.len() || field >= self.fields {

@@ -1,4 +1,4 @@
-//! Reads batches of samples, with the memory manager that the user chose.
+//! Reads batches of samples with the memory manager that the user chose.
 
 use std::mem;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Batch;
 use super::fill::FillMemory;
 use super::memory::MemoryManager;
-use super::os_cache::Hints;
+use super::os_cache::CacheHints;
 use super::page_schedule::PageSchedule;
 use super::pager::{Pager, batch_pages};
 use super::samples::{Delivery, Samples};
@@ -14,23 +14,23 @@ use crate::epochs::prefetch::{Done, Room};
 use crate::epochs::{BatchReader, Dataset as _, Epoch};
 use crate::{Error, Result};
 
-/// The memory that is used again for every batch, and what the memory manager keeps.
+/// The memory that every batch reuses, and the state of the memory manager.
 #[derive(Debug)]
 pub(super) struct SampleReader {
     /// The position of the first batch.
     start: u64,
     ids: Vec<u64>,
     fill: FillMemory,
-    keeper: Keeper,
+    memory_state: MemoryState,
 }
 
-/// What the memory manager needs and keeps.
+/// The state of the memory manager.
 #[derive(Clone, Debug)]
-enum Keeper {
+enum MemoryState {
     Direct,
     OsCache {
-        hints: Hints,
-        /// The position up to which samples were asked for.
+        hints: CacheHints,
+        /// The position up to which samples were prefetched.
         asked: u64,
     },
     ProcessCache(Pager),
@@ -39,7 +39,7 @@ enum Keeper {
 impl Clone for SampleReader {
     fn clone(&self) -> Self {
         let (ids, fill) = <_>::default();
-        Self { start: self.start, ids, fill, keeper: self.keeper.clone() }
+        Self { start: self.start, ids, fill, memory_state: self.memory_state.clone() }
     }
 }
 
@@ -72,24 +72,25 @@ impl SampleReader {
         batch: &mut Batch,
     ) -> Result<()> {
         let dataset = &epoch.data.dataset;
-        match &mut self.keeper {
-            Keeper::Direct => self.fill.read(batch),
-            Keeper::OsCache { hints, asked } => {
+        match &mut self.memory_state {
+            MemoryState::Direct => self.fill.read(batch),
+            MemoryState::OsCache { hints, asked } => {
                 if *asked <= position {
-                    hints.ask(dataset, &self.ids)?;
+                    hints.prefetch(dataset, &self.ids)?;
                 }
                 let next = position + self.ids.len() as u64;
                 epoch.batch_ids(next, &mut self.ids);
-                hints.ask(dataset, &self.ids)?;
+                hints.prefetch(dataset, &self.ids)?;
                 *asked = next + self.ids.len() as u64;
                 self.fill.read(batch)?;
-                hints.have_read(dataset, batch.memory_bytes())
+                hints.count_read(dataset, batch.memory_bytes())
             }
-            Keeper::ProcessCache(pager) => {
+            MemoryState::ProcessCache(pager) => {
                 let number = (position - self.start) / epoch.batch_items as u64;
                 let number = usize::try_from(number).unwrap_or(usize::MAX);
                 let copied = pager.fill(number, batch, &self.fill.pieces)?;
-                // A handler that changed its mind: the schedule did not know of this region.
+                // A handler returned a region that the schedule does not know, so the regions are
+                // read directly.
                 if copied < self.fill.pieces.len() { self.fill.read(batch) } else { Ok(()) }
             }
         }
@@ -100,19 +101,21 @@ impl BatchReader for SampleReader {
     type Data = Samples;
 
     fn new(epoch: &Epoch<Samples>, position: u64) -> Self {
-        let keeper = match epoch.data.memory {
-            MemoryManager::Direct => Keeper::Direct,
-            MemoryManager::OsCache => Keeper::OsCache { hints: Hints::default(), asked: position },
+        let memory_state = match epoch.data.memory {
+            MemoryManager::Direct => MemoryState::Direct,
+            MemoryManager::OsCache => {
+                MemoryState::OsCache { hints: CacheHints::default(), asked: position }
+            }
             MemoryManager::ProcessCache { pages } => {
                 let schedule = page_schedule(epoch, position, pages.get());
-                Keeper::ProcessCache(Pager::new(Arc::new(schedule)))
+                MemoryState::ProcessCache(Pager::new(Arc::new(schedule)))
             }
         };
         let (ids, fill) = <_>::default();
-        Self { start: position, ids, fill, keeper }
+        Self { start: position, ids, fill, memory_state }
     }
 
-    /// A batch counts as one of average samples until it is read.
+    /// Until it is read, a batch counts as one of average samples.
     fn window_bytes(epoch: &Epoch<Samples>, _position: u64) -> usize {
         let samples = usize::try_from(epoch.data.item_count()).unwrap_or(usize::MAX);
         epoch.data.batch_bytes(epoch.batch_items.min(samples))
@@ -131,7 +134,7 @@ impl BatchReader for SampleReader {
     }
 }
 
-/// The pages that the batches from a position on need, and when.
+/// Returns the schedule of the pages that the batches from `position` on need.
 fn page_schedule(epoch: &Epoch<Samples>, mut position: u64, slots: usize) -> PageSchedule {
     let (mut batches, mut ids) = (Vec::new(), Vec::new());
     loop {

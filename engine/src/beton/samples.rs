@@ -1,4 +1,4 @@
-//! The samples of a dataset, as a data set of epochs.
+//! The samples of a dataset as epochs see them.
 
 use std::mem;
 use std::path::Path;
@@ -30,22 +30,22 @@ pub(super) struct Samples {
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub(super) batch: Batch,
-    /// The number of samples of the order that it stands for.
+    /// The number of positions in the order that the batch covers.
     pub(super) positions: usize,
-    /// What is wrong with those that were left out.
+    /// The errors of the samples that were left out.
     pub(super) left_out: Vec<Error>,
 }
 
 /// The damaged samples that were left out.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
-    /// The number of all of them since the source was opened.
+    /// The number of samples left out since the source was opened.
     pub(super) count: u64,
     errors: Vec<Error>,
 }
 
 impl LeftOut {
-    /// The errors since the last call.
+    /// Returns the errors since the last call.
     pub(super) fn take_errors(&mut self) -> Vec<Error> {
         mem::take(&mut self.errors)
     }
@@ -62,7 +62,7 @@ impl Samples {
         Self { dataset, damaged, memory, by_page: OnceLock::new() }
     }
 
-    /// The page of each sample. Samples without a page count as one page together.
+    /// Returns the samples sorted by page. Samples without a page count as one page.
     fn sort_by_page(&self) -> ItemsByPage {
         let dataset = &self.dataset;
         ItemsByPage::new((0..dataset.header.samples).map(|sample| {
@@ -71,14 +71,14 @@ impl Samples {
         }))
     }
 
-    /// The error that a batch can never fit in memory, instead of a wait for memory.
+    /// Returns an error if a batch can never fit in memory, so that it does not wait forever.
     pub(super) fn check_size(&self, bytes: usize, samples: usize) -> Result<()> {
         let limit_bytes = self.dataset.engine.pool().limit_bytes();
         if bytes <= limit_bytes {
             return Ok(());
         }
         let reason = format!(
-            "these samples are larger than others: {bytes} bytes do not fit in the engine's \
+            "these samples are larger than average: {bytes} bytes do not fit in the engine's \
              {limit_bytes} bytes of buffers (half of its memory limit); lower it, or raise \
              memory_limit_bytes"
         );
@@ -139,13 +139,13 @@ impl epochs::Dataset for Samples {
         self.dataset.check_id(id).map(|()| id)
     }
 
-    /// The memory of a batch of average samples.
+    /// Returns the size of a batch of average samples in memory.
     fn batch_bytes(&self, items: usize) -> usize {
         let dataset = &self.dataset;
         let total = u128::from(dataset.table.bytes) * items as u128;
         let regions = total / u128::from(dataset.header.samples.max(1));
-        // Rows have numbers and pointers. Offsets take no more than the pointers, and columns begin
-        // at a line of the cache.
+        // Rows hold numbers and pointers. Offsets take no more room than the pointers, and each
+        // column begins at a cache line.
         let rows = items.saturating_mul(dataset.layout.row_bytes());
         let lines = dataset.fields.len().saturating_mul(3 * 64);
         let regions = usize::try_from(regions).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! The source of samples, and its options.
+//! The source of batches of samples, and its options.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::{Error, Result};
 
 /// The options of a [`SampleSource`]. The defaults deliver all samples by id.
 ///
-/// The default batch has 256 samples, or fewer if four batches would not fit in the engine's buffers.
-/// Sizes are estimated from the mean of all samples; a batch that turns out larger than all buffers is
-/// an error when it comes.
+/// The default batch has 256 samples, or fewer if four batches would not fit in the engine's
+/// buffers. Sizes are estimated from the average sample. A batch that turns out larger than all
+/// buffers is an error when it is read.
 #[derive(Clone, Debug, Default)]
 #[must_use = "options do nothing until `open`"]
 pub struct SampleOptions {
@@ -24,27 +24,27 @@ pub struct SampleOptions {
 }
 
 impl SampleOptions {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
     epoch_option_methods!();
 
-    /// What happens to samples that are damaged, as far as the metadata and the allocation table
-    /// show it. A device error is always an error.
+    /// Chooses the treatment of samples that are damaged according to the metadata or the
+    /// allocation table. A device error is always an error.
     pub fn damaged(mut self, damaged: Damaged) -> Self {
         self.damaged = damaged;
         self
     }
 
-    /// Where the bytes of the file are kept on their way to a batch.
+    /// Chooses the memory for file data on its way to a batch.
     pub fn memory_manager(mut self, memory: MemoryManager) -> Self {
         self.memory = memory;
         self
     }
 
-    /// Begins an epoch. What the options need is computed now: the samples by page for
+    /// Begins an epoch. This computes the samples by page for
     /// [`Order::PageShuffled`](super::Order::PageShuffled) (16 bytes for each sample), and the page
     /// schedule of a process cache.
     pub fn open(self, reader: &BetonReader) -> Result<SampleSource> {
@@ -58,10 +58,10 @@ impl SampleOptions {
 /// The order depends only on the dataset and the [`Order`](super::Order), not on the backend, the
 /// memory manager or the batch size.
 ///
-/// A damaged sample is an error that names it, or is left out ([`SampleOptions::damaged`]). After an
-/// error the source keeps its position: the next call tries the same batch again, and
-/// [`skip_batches`](Self::skip_batches) passes over it. [`next_ids`](Self::next_ids) then tells which
-/// samples the batch has, so that the others can be read one by one
+/// A damaged sample is an error that names it, or is left out ([`SampleOptions::damaged`]). After
+/// an error the source keeps its position: the next call tries the same batch again, and
+/// [`skip_batches`](Self::skip_batches) skips it. [`next_ids`](Self::next_ids) returns the samples
+/// of the batch, so that the others can be read one by one
 /// ([`BetonReader::read_sample`](super::BetonReader::read_sample)).
 ///
 /// ```no_run
@@ -82,14 +82,14 @@ impl SampleOptions {
 pub struct SampleSource(EpochSource<Samples>);
 
 impl SampleSource {
-    /// The number of damaged samples that were left out since the source was opened.
+    /// Returns the number of damaged samples left out since the source was opened.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.0.tally.count
     }
 
-    /// The errors of the damaged samples that were left out since the last call; the first 1000 if
-    /// there are more.
+    /// Returns the errors of the damaged samples left out since the last call, at most the first
+    /// 1000.
     #[must_use]
     pub fn take_left_out(&mut self) -> Vec<Error> {
         self.0.tally.take_errors()

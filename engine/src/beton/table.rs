@@ -1,11 +1,11 @@
-//! The regions of the pages, sorted, so that a pointer finds its size and its owner.
+//! The regions of the pages, sorted by offset, to look up the size and owner of a region.
 
 use std::ops::Range;
 
 use super::{Allocation, BetonDamage};
 use crate::epochs::mix;
 
-/// Where the pages are, and how large each is.
+/// The range of the file that holds the pages, and their size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pages {
     pub(super) range: Range<u64>,
@@ -13,51 +13,52 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// How many there are; the last may be cut.
+    /// Returns the number of pages. The last may be shorter.
     pub(super) fn count(&self) -> u64 {
         self.range.end.saturating_sub(self.range.start).div_ceil(self.page_bytes)
     }
 
-    /// Which page, from 0, a byte of the file is in.
+    /// Returns the number of the page, from 0, that holds a byte of the file.
     pub(super) fn page_of(&self, ptr: u64) -> Option<u64> {
         self.range.contains(&ptr).then(|| (ptr - self.range.start) / self.page_bytes)
     }
 
-    /// The bytes of a page.
+    /// Returns the range of the file that holds a page.
     pub(super) fn range_of(&self, page: u64) -> Range<u64> {
         let start = self.range.start + page * self.page_bytes;
         start..(start + self.page_bytes).min(self.range.end)
     }
 }
 
-/// How many regions that begin at one place are looked at, the largest first. Many may have no bytes;
-/// of the others there is one, if the table is right.
+/// This many regions at one offset are examined, the largest first. In a valid table many regions
+/// at one offset can be empty, but only one has bytes.
 const SHARED_MAX: usize = 16;
 
-/// A region that is as it must be.
+/// A region that passed all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     pub(super) ptr: u64,
     pub(super) size: usize,
 }
 
-/// All regions by where they begin. As large as in the file: 24 bytes each.
+/// All regions, sorted by offset. A region takes 24 bytes, as in the file.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    entries: Vec<Entry>,
-    /// The bytes of all regions that can be read.
+    entries: Vec<TableRow>,
+    /// The size of all valid regions in bytes.
     pub(super) bytes: u64,
-    /// What all regions that can be read begin at a multiple of; 0 if there are none.
+    /// The largest power of two that divides the offset of every valid region; 0 if there are none.
     pub(super) alignment: u64,
-    /// Differs for tables with other regions, whatever the order of their rows.
+    /// A hash of all regions, independent of the order of their rows.
     pub(super) fingerprint: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TableRow {
     ptr: u64,
     sample: u64,
-    /// A page has less than 4 GiB. More than that is no region, and the number does not matter.
+    /// A valid region is smaller than a page, so than 4 GiB. The size of a larger one does not
+    /// matter.
     size: u32,
     flaw: Flaw,
 }
@@ -71,14 +72,14 @@ enum Flaw {
 }
 
 impl Table {
-    /// An empty table with room for so many regions; `None` if there is no memory for them.
+    /// Returns an empty table with capacity for `regions` regions; `None` if there is no memory.
     pub(super) fn with_room(regions: usize) -> Option<Self> {
         let mut entries = Vec::new();
         entries.try_reserve_exact(regions).ok()?;
         Some(Self { entries, ..Self::default() })
     }
 
-    /// Adds a row as the file has it.
+    /// Adds a row of the file.
     pub(super) fn push(&mut self, row: Allocation, pages: &Pages) {
         let Allocation { sample, ptr, size } = row;
         let flaw = match row.end() {
@@ -90,19 +91,19 @@ impl Table {
             _ => Flaw::OutsidePages,
         };
         let size = u32::try_from(size).unwrap_or(u32::MAX);
-        self.entries.push(Entry { ptr, sample, size, flaw });
+        self.entries.push(TableRow { ptr, sample, size, flaw });
     }
 
-    /// Sorts the regions and finds those that share bytes, when all are there.
+    /// Sorts the regions and marks those that overlap. It must be called after the last `push`.
     pub(super) fn finish(&mut self) {
         self.entries.sort_unstable_by_key(|entry| (entry.ptr, entry.size, entry.sample));
         self.fingerprint = self.entries.iter().fold(0, |hash, entry| {
             mix(hash ^ mix(entry.ptr ^ mix(entry.sample ^ mix(u64::from(entry.size)))))
         });
-        let mut last: Option<(usize, u64)> = None; // who reaches farthest, and where to
+        let mut last: Option<(usize, u64)> = None; // the region that ends last, and its end
         for at in 0..self.entries.len() {
-            let Entry { ptr, size, flaw, .. } = self.entries[at];
-            // What cannot be a region disturbs nobody.
+            let TableRow { ptr, size, flaw, .. } = self.entries[at];
+            // Empty and invalid regions overlap nothing.
             if size == 0 || flaw != Flaw::None {
                 continue;
             }
@@ -127,13 +128,13 @@ impl Table {
             (bytes, if bits == 0 { 0 } else { bits & bits.wrapping_neg() });
     }
 
-    /// How many regions there are.
+    /// Returns the number of regions.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The region of that sample at `ptr`, of that size if it is known. One of no bytes need not be
-    /// in the table.
+    /// Returns the region of `sample` at `ptr`, with this size if it is known. An empty region need
+    /// not be in the table.
     pub(super) fn find(
         &self,
         sample: u64,
@@ -143,7 +144,7 @@ impl Table {
         if size == Some(0) {
             return Ok(Region { ptr, size: 0 });
         }
-        // One as it must be, if there are several; else the largest says what is wrong.
+        // Prefer a valid region. If there is none, the largest determines the error.
         let after = self.entries.partition_point(|entry| entry.ptr <= ptr);
         let there = self.entries[..after].iter().rev().take_while(|entry| entry.ptr == ptr);
         let entry = there.take(SHARED_MAX).max_by_key(|entry| {
@@ -162,7 +163,7 @@ impl Table {
                 Some(expected) if expected != found => {
                     Err(BetonDamage::WrongSize { ptr, expected, found })
                 }
-                // Less than 4 GiB, which a target with smaller addresses could not read anyway.
+                // Smaller than 4 GiB, so this fits unless addresses have less than 32 bits.
                 _ => Ok(Region { ptr, size: usize::try_from(found).unwrap_or(usize::MAX) }),
             },
         }
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_out_of_place_are_flawed() {
+    fn regions_outside_the_pages_are_refused() {
         let table = table(&[
             (0, 999, 1),
             (1, 4999, 2),
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_regions_at_one_place_the_one_as_it_must_be_is_found() {
+    fn the_valid_one_of_several_regions_at_one_offset_is_found() {
         let bytes = u64::MAX - 1400;
         let table = table(&[(1, 1400, 0), (2, 1400, 100), (2, 1400, bytes), (3, 1400, 5000)]);
         assert_eq!(table.find(1, 1400, None), Ok(Region { ptr: 1400, size: 0 }));
@@ -240,9 +241,9 @@ mod tests {
     }
 
     proptest! {
-        /// As comparing every two of them says.
+        /// The expectation compares every pair of regions.
         #[test]
-        fn regions_that_share_bytes_are_flawed(
+        fn overlapping_regions_are_refused(
             regions in proptest::collection::vec((0u64..50, 0u64..12), 0..14),
         ) {
             let rows: Vec<_> =
@@ -252,7 +253,7 @@ mod tests {
                 let overlaps = rows.iter().any(|(other, at, len)| {
                     id != other && *size > 0 && *len > 0 && *at < ptr + size && *ptr < at + len
                 });
-                // Of those that begin at one place only the largest can be found.
+                // Only the largest region at an offset can be found.
                 let is_hidden = rows.iter().any(|(other, at, len)| {
                     id != other && at == ptr && (len, other) > (size, id)
                 });

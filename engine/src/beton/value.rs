@@ -3,27 +3,27 @@
 use super::ImageMode;
 use crate::DType;
 
-/// A value, in the memory of its batch.
+/// A value, borrowed from its batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value<'a> {
-    /// A number.
+    /// A value of a float field.
     Float(f64),
-    /// A number.
+    /// A value of an int field.
     Int(i64),
-    /// Some bytes.
+    /// A value of a bytes field.
     Bytes(&'a [u8]),
-    /// An array.
+    /// A value of an array or tensor field.
     Array(Array<'a>),
-    /// JSON as text, without the NUL at its end in the file.
+    /// JSON text, without the final NUL of the file.
     Json(&'a str),
-    /// An image, as it is in the file.
+    /// An image, encoded as in the file.
     Image(Image<'a>),
-    /// What a handler knows more about.
+    /// A value of a custom field, which its handler interprets.
     Custom {
         /// The bytes in the row of metadata.
         member: &'a [u8],
-        /// The bytes in the pages; none if there is no region.
+        /// The bytes in the pages; empty if there is no region.
         bytes: &'a [u8],
     },
 }
@@ -31,29 +31,29 @@ pub enum Value<'a> {
 /// An array of one sample, in C order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Array<'a> {
-    /// What its elements are.
+    /// The type of the elements.
     pub dtype: DType,
     /// The lengths of its axes.
     pub shape: &'a [usize],
-    /// Its elements, as the file has them.
+    /// The elements, as the file stores them.
     pub bytes: &'a [u8],
 }
 
 /// An image of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Image<'a> {
-    /// What the bytes are.
+    /// The encoding of `bytes`.
     pub mode: ImageMode,
-    /// Columns.
+    /// The number of pixel columns.
     pub width: u16,
-    /// Rows.
+    /// The number of pixel rows.
     pub height: u16,
     /// A JPEG file, or height × width × 3 bytes.
     pub bytes: &'a [u8],
 }
 
 impl Image<'_> {
-    /// The bytes of the image when it is decoded: height × width × 3.
+    /// Returns the size of the decoded image in bytes: height × width × 3.
     #[must_use]
     pub fn rgb_bytes(&self) -> usize {
         usize::from(self.width) * usize::from(self.height) * 3

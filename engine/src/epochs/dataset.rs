@@ -1,4 +1,4 @@
-//! What a format adds to an epoch.
+//! The interface between a format and its epochs.
 
 use std::fmt;
 use std::path::Path;
@@ -15,9 +15,9 @@ use crate::{Engine, Item, Result};
 pub(crate) trait Dataset: fmt::Debug + Send + Sync + Sized + 'static {
     /// The name of an item in messages: "row" or "sample".
     const ITEM: &'static str;
-    /// The items of a batch unless the user says otherwise, if they fit.
+    /// The default number of items in a batch, if they fit.
     const BATCH_ITEMS_DEFAULT: usize;
-    /// The batches of that default size that must fit in the engine's buffers.
+    /// The number of default batches that must fit in the engine's buffers.
     const BATCHES_DEFAULT: usize;
 
     /// Whether items lie in pages, which an order can shuffle.
@@ -27,9 +27,9 @@ pub(crate) trait Dataset: fmt::Debug + Send + Sync + Sized + 'static {
     type Delivery: Send + 'static;
     /// A batch as the user gets it.
     type Batch;
-    /// What the user is told beside batches.
+    /// Information for the user besides batches.
     type Tally: Default + Send + fmt::Debug;
-    /// Reads batches. It has the memory that is used again for each.
+    /// Reads batches. It owns the memory that every batch reuses.
     type Reader: BatchReader<Data = Self>;
 
     fn engine(&self) -> &Engine;
@@ -39,73 +39,75 @@ pub(crate) trait Dataset: fmt::Debug + Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// The file that errors name which concern no file in particular.
+    /// Returns the file for errors that concern no particular file.
     fn path(&self) -> &Path;
 
-    /// All files, and the bytes of their items.
+    /// Returns all files, and the size of their items in bytes.
     fn files(&self) -> (Vec<&FileHandle>, u64);
 
-    /// A number that differs for different data, and the sentence for a state of other data.
+    /// Returns a number that differs for different data, and the message for a state of other data.
     fn fingerprint(&self) -> (u64, &'static str);
 
-    /// Further numbers that differ for options which deliver other items.
+    /// Returns further numbers that differ for options that deliver other items.
     fn option_words(&self) -> Vec<u64> {
         Vec::new()
     }
 
-    /// The number of items of an epoch, over all ranks.
+    /// Returns the number of items of an epoch, over all ranks.
     fn item_count(&self) -> u64;
 
-    /// One past the last position of the run that a position of the sequential order lies in. A
-    /// sequential batch does not cross the end of a run.
+    /// Returns the end of the run that contains a position of the sequential order. A sequential
+    /// batch does not cross the end of a run.
     fn run_end(&self, position: u64) -> u64 {
         let _ = position;
         self.item_count()
     }
 
-    /// The length of the longest run.
+    /// Returns the length of the longest run.
     fn run_items_max(&self) -> u64 {
         self.item_count()
     }
 
-    /// The items by the page they lie in, if the data has pages.
+    /// Returns the items sorted by page, if the data has pages.
     fn by_page(&self) -> Option<Arc<ItemsByPage>> {
         None
     }
 
-    /// Turns the numbers of items into the ids that users know.
+    /// Converts the numbers of items to the ids that users know.
     fn to_ids(&self, items: &mut [u64]) {
         let _ = items;
     }
 
-    /// An id, for errors.
+    /// Returns the item with this id, for errors.
     fn item(id: u64) -> Item;
 
-    /// The number of the item with an id.
+    /// Returns the number of the item with an id.
     fn item_of(&self, id: u64) -> Result<u64>;
 
-    /// The memory of a batch, in bytes.
+    /// Returns the size of a batch in memory, in bytes.
     fn batch_bytes(&self, items: usize) -> usize;
 
-    /// The bytes of one item, to choose the size of a batch by. They must not depend on the backend.
+    /// Returns the size of one item in bytes, to choose the size of a batch. It must not depend on
+    /// the backend.
     fn item_bytes(&self) -> usize;
 
-    /// The window for reading ahead, unless the user says otherwise.
+    /// Returns the default window for reading ahead, in bytes.
     fn window_bytes_default(&self, batch_bytes: usize) -> usize;
 
-    /// Memory that the options need beside batches.
+    /// Returns the memory that the options need besides batches.
     fn reserved(&self) -> Option<Reserved> {
         None
     }
 
-    /// The positions that a delivery covers: more than its items, if some were left out.
+    /// Returns the number of positions that a delivery covers: more than its items, if some were
+    /// left out.
     fn positions(delivery: &Self::Delivery) -> u64;
 
-    /// Makes a delivery the user's batch; `None` if nothing of it is left.
+    /// Converts a delivery to the user's batch; `None` if all its items were left out.
     fn deliver(tally: &mut Self::Tally, delivery: Self::Delivery) -> Option<Self::Batch>;
 }
 
-/// Memory that is taken from the engine's buffers beside batches, and the option that asks for it.
+/// Memory taken from the engine's buffers besides batches, and the option that requires it.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     pub(crate) bytes: usize,
@@ -118,14 +120,14 @@ pub(crate) struct Reserved {
 pub(crate) trait BatchReader: Clone + Send + 'static {
     type Data: Dataset<Reader = Self>;
 
-    /// A reader whose first batch begins at `position`.
+    /// Returns a reader whose first batch begins at `position`.
     fn new(epoch: &Epoch<Self::Data>, position: u64) -> Self;
 
-    /// The bytes that the batch at `position` counts for in the window.
+    /// Returns the bytes that the batch at `position` takes of the window.
     fn window_bytes(epoch: &Epoch<Self::Data>, position: u64) -> usize;
 
-    /// Reads the batch at `position`, and as many after it as there is room for, or fewer. It appends
-    /// what it has read even if a later batch fails. It never waits for memory.
+    /// Reads the batch at `position`, and at most as many after it as fit in `room`. It appends the
+    /// batches it read even if a later one fails. It never waits for memory.
     fn read(
         &mut self,
         epoch: &Epoch<Self::Data>,

@@ -1,4 +1,4 @@
-//! One epoch of a rank: its positions, cut into batches.
+//! One epoch of a rank: its positions, divided into batches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::sequence::Sequence;
 use crate::Result;
 use crate::memory::Share;
 
-/// What stays the same during an epoch.
+/// The data, order and positions of one epoch, which do not change during it.
 #[derive(Debug)]
 pub(crate) struct Epoch<D: Dataset> {
     pub(crate) data: Arc<D>,
@@ -23,8 +23,8 @@ pub(crate) struct Epoch<D: Dataset> {
     sequence: Sequence,
     /// The positions of this rank.
     pub(super) range: Range<u64>,
-    /// One past the last position that is delivered. With `drop_last` it is the same distance from
-    /// the start for every rank.
+    /// The end of the delivered positions. With `drop_last` it is the same distance from the start
+    /// for every rank.
     end: u64,
     pub(crate) batch_items: usize,
     drop_last: bool,
@@ -66,12 +66,12 @@ impl<D: Dataset> Epoch<D> {
         }
     }
 
-    /// The positions that this rank delivers. `drop_last` may still leave out some of them.
+    /// Returns the positions that this rank delivers. `drop_last` may still leave out some of them.
     pub(super) fn delivered(&self) -> Range<u64> {
         self.range.start..self.end
     }
 
-    /// The same items in the order of another epoch.
+    /// Returns the same items in the order of another epoch.
     pub(super) fn with_number(&self, number: u64) -> Self {
         Self {
             sequence: Sequence::new(self.order, number, &*self.data),
@@ -83,9 +83,9 @@ impl<D: Dataset> Epoch<D> {
         }
     }
 
-    /// Tells the backend how the files are going to be read. Shuffled orders are made for many
-    /// epochs, so the data will be read again; a sequential epoch is read again once it was begun a
-    /// second time.
+    /// Tells the backend how the files will be read. Shuffled orders are used for many epochs, so
+    /// their data will be read again; a sequential epoch is expected to be read again once it was
+    /// started twice.
     pub(super) fn expect(&self, is_begun_again: bool) {
         let (files, bytes) = self.data.files();
         let will_be_reread = is_begun_again || self.order != Order::Sequential;
@@ -93,7 +93,7 @@ impl<D: Dataset> Epoch<D> {
             access: self.order.access(),
             reread_bytes: will_be_reread.then_some(bytes),
         };
-        // Only a hint: a file that is gone is an error when it is read.
+        // This is only a hint: a missing file is an error when it is read.
         let _hint = self.data.engine().backend().expect(&files, &expectation);
     }
 
@@ -101,14 +101,14 @@ impl<D: Dataset> Epoch<D> {
         self.order == Order::Sequential
     }
 
-    /// One past the last position that the batch at `position` may reach.
+    /// Returns the end of the positions that the batch at `position` may reach.
     fn run_end(&self, position: u64) -> u64 {
         let end = if self.is_sequential() { self.data.run_end(position) } else { self.end };
         end.min(self.end)
     }
 
-    /// The batch that begins at `position`, or the next one if short batches are dropped there. It is
-    /// empty at the end of the epoch.
+    /// Returns the batch that begins at `position`, or the next one if short batches are dropped
+    /// there. It is empty at the end of the epoch.
     pub(crate) fn batch(&self, position: u64) -> BatchPlace {
         let position = self.skip_short(position);
         if position >= self.end {
@@ -118,7 +118,7 @@ impl<D: Dataset> Epoch<D> {
         BatchPlace { position, len: left.min(self.batch_items) }
     }
 
-    /// The position itself, or that of the next full batch if short batches are dropped.
+    /// Returns the position itself, or that of the next full batch if short batches are dropped.
     fn skip_short(&self, mut position: u64) -> u64 {
         while self.drop_last && position < self.end {
             let run_end = self.run_end(position);
@@ -130,12 +130,12 @@ impl<D: Dataset> Epoch<D> {
         position
     }
 
-    /// The number of items that are delivered from `position` on.
+    /// Returns the number of items that are delivered from `position` on.
     pub(super) fn items_from(&self, position: u64) -> u64 {
         self.totals_from(position).0
     }
 
-    /// The number of batches from `position` on.
+    /// Returns the number of batches from `position` on.
     pub(super) fn batches_from(&self, position: u64) -> u64 {
         self.totals_from(position).1
     }
@@ -153,15 +153,15 @@ impl<D: Dataset> Epoch<D> {
         (items, batches)
     }
 
-    /// The number of batches that consecutive items of one run make.
+    /// Returns the number of batches that consecutive items of one run make.
     fn batches_in(&self, items: u64) -> u64 {
         let size = self.batch_items as u64;
         if self.drop_last { items / size } else { items.div_ceil(size) }
     }
 
-    /// The position after another `batches`.
+    /// Returns the position after `batches` more batches.
     pub(super) fn after_batches(&self, mut position: u64, mut batches: u64) -> u64 {
-        // Run by run: there may be millions of batches.
+        // Advance run by run: there may be millions of batches.
         while batches > 0 && position < self.end {
             let run_end = self.run_end(position);
             let batches_of_run = self.batches_in(run_end - position);
@@ -174,13 +174,13 @@ impl<D: Dataset> Epoch<D> {
         position
     }
 
-    /// The ids of the items at the positions from `position` on.
+    /// Fills in the ids of the items at the positions from `position` on.
     pub(crate) fn fill_ids(&self, position: u64, ids: &mut [u64]) {
         self.sequence.fill(position, ids);
         self.data.to_ids(ids);
     }
 
-    /// The ids of the batch at `position`.
+    /// Fills in the ids of the batch at `position`.
     pub(crate) fn batch_ids(&self, position: u64, ids: &mut Vec<u64>) {
         let batch = self.batch(position);
         ids.clear();
@@ -188,12 +188,12 @@ impl<D: Dataset> Epoch<D> {
         self.fill_ids(batch.position, ids);
     }
 
-    /// Where an item stands in this epoch.
+    /// Returns the position of an item in this epoch.
     pub(super) fn position_of(&self, item: u64) -> u64 {
         self.sequence.position_of(item)
     }
 
-    /// The largest batch that can occur with batches of up to `batch_items`.
+    /// Returns the largest batch that can occur with batches of up to `batch_items`.
     pub(super) fn largest_batch(data: &D, options: &EpochOptions, batch_items: usize) -> usize {
         let range = options.partition.range(data.item_count());
         let mut items = range.end.saturating_sub(range.start);
@@ -230,7 +230,7 @@ impl<D: Dataset> BatchSchedule<D> {
         &self.epoch
     }
 
-    /// The position of the next item.
+    /// Returns the position of the next item.
     pub(super) fn position(&self) -> u64 {
         self.position
     }

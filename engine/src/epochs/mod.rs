@@ -1,18 +1,19 @@
 //! Epochs: passes over all items of a data set, in batches, while a thread reads ahead.
 //!
 //! The rows of shards and the samples of a dataset are delivered the same way. This module has
-//! everything that the two share; [`Dataset`] is the little that each adds.
+//! everything that the two share; the trait `Dataset` is the part that each adds.
 //!
-//! | file | noun |
+//! | file | content |
 //! |---|---|
 //! | `order.rs` | [`Order`], the choice of a user |
-//! | `sequence.rs`, `blocks.rs`, `pages.rs`, `permutation.rs` | which item stands at which position of an order |
-//! | `partition.rs` | [`Partition`]: which positions a rank delivers |
+//! | `sequence.rs`, `blocks.rs`, `pages.rs`, `permutation.rs` | the item at each position of an
+//! order |
+//! | `partition.rs` | [`Partition`]: the positions that a rank delivers |
 //! | `options.rs` | the options of every source, and the size of a batch |
-//! | `epoch.rs` | what stays the same during one epoch: its positions and batches |
-//! | `source.rs` | the source that hands out batches |
+//! | `epoch.rs` | one epoch: its positions and batches |
+//! | `source.rs` | the source that delivers batches |
 //! | `state.rs` | [`EpochState`]: a position that outlives the process |
-//! | `prefetch.rs` | the thread that reads ahead |
+//! | `prefetch/` | the thread that reads ahead |
 //!
 //! An item has an *id*, its number in the data set, and a *position*, its place in the order of an
 //! epoch. A rank delivers a range of positions.

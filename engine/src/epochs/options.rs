@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 const MEMORY_PATIENCE_DEFAULT: Duration = Duration::from_secs(5);
 
-/// How a source is to behave, whatever it delivers.
+/// The options of every source.
 #[derive(Clone, Debug)]
 pub(crate) struct EpochOptions {
     pub(crate) order: Order,
@@ -110,17 +110,17 @@ impl EpochOptions {
     }
 }
 
-/// The setters of the options that every source has, for a type with a field `epochs` of
+/// Defines the setters of the options that every source has, for a type with a field `epochs` of
 /// [`EpochOptions`].
 macro_rules! epoch_option_methods {
     () => {
-        /// The order of the items.
+        /// Sets the order of the items.
         pub fn order(mut self, order: $crate::epochs::Order) -> Self {
             self.epochs.order = order;
             self
         }
 
-        /// The number of the first epoch; 0 by default. Shuffled orders differ in each.
+        /// Sets the number of the first epoch; 0 by default. Shuffled orders differ in each.
         pub fn epoch(mut self, epoch: u64) -> Self {
             self.epochs.epoch = epoch;
             self
@@ -133,8 +133,8 @@ macro_rules! epoch_option_methods {
             self
         }
 
-        /// The most items of a batch. By default it is as large as several batches fit in the
-        /// engine's buffers; two batches must fit.
+        /// Limits the number of items in a batch. By default several batches fit in the engine's
+        /// buffers; at least two must fit.
         pub fn batch_size(mut self, items: usize) -> Self {
             self.epochs.batch_items = Some(items);
             self
@@ -148,18 +148,17 @@ macro_rules! epoch_option_methods {
             self
         }
 
-        /// The bytes that are read before they are asked for: a limit on what is being read and
-        /// what was read and not yet taken. A batch that is larger is read by itself. 0 reads each
-        /// batch when it is asked for, without a thread. The default is 8 MiB, and for datasets at
-        /// least two batches.
+        /// Limits the bytes that are read ahead: those being read, and those read and not yet
+        /// taken. A larger batch is read alone. 0 reads each batch on request, without a thread.
+        /// The default is 8 MiB, and for datasets at least two batches.
         pub fn prefetch_window_bytes(mut self, bytes: usize) -> Self {
             self.epochs.prefetch_window_bytes = Some(bytes);
             self
         }
 
-        /// How long the next batch waits while other buffers hold all of the engine's memory. Then it
-        /// fails with [`Error::MemorySpent`]($crate::Error::MemorySpent), since the waiting thread may
-        /// itself hold them. 5 seconds by default.
+        /// Sets how long the next batch waits while other buffers hold all of the engine's memory.
+        /// Then it fails with [`Error::MemorySpent`]($crate::Error::MemorySpent), since the waiting
+        /// thread may itself hold them. 5 seconds by default.
         pub fn memory_patience(mut self, patience: std::time::Duration) -> Self {
             self.epochs.memory_patience = patience;
             self

@@ -1,8 +1,8 @@
 //! A shuffle as a keyed bijection instead of a list.
 //!
-//! The value at a position and the position of a value are computed when they are asked for. The
-//! algorithm is written down in `docs/formats.md`. It never changes, so that an epoch is the same on
-//! every machine and in every version.
+//! The value at a position and the position of a value are computed on request. `docs/formats.md`
+//! describes the algorithm. It never changes, so that an epoch is the same on every machine and in
+//! every version.
 
 /// Rounds of the Feistel network. Four make it hard to tell from random for a computer with a lot
 /// of time; the rest is for the small halves that small corpora have.

@@ -1,4 +1,4 @@
-//! Which item stands at which position.
+//! Computes the item at each position.
 
 use super::blocks::Blocks;
 use super::dataset::Dataset;
@@ -16,8 +16,8 @@ pub(super) enum Sequence {
 }
 
 impl Sequence {
-    /// The order of an epoch. Data without pages has none to shuffle, so it is permuted; the options
-    /// refuse such an order before.
+    /// Returns the order of an epoch. Data without pages is permuted instead of page-shuffled; the
+    /// options refuse such an order before.
     pub(super) fn new<D: Dataset>(order: Order, epoch: u64, data: &D) -> Self {
         let items = data.item_count();
         match order {
@@ -48,7 +48,7 @@ impl Sequence {
         }
     }
 
-    /// The position of an item, which must exist.
+    /// Returns the position of an item, which must exist.
     pub(super) fn position_of(&self, item: u64) -> u64 {
         match self {
             Self::ById => item,

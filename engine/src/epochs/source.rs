@@ -1,4 +1,4 @@
-//! The source that hands out batches, whatever they hold.
+//! Delivers batches of any kind of item.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -12,14 +12,15 @@ use super::prefetch::{Limits, Prefetcher};
 use super::state::EpochState;
 use crate::{Error, Result};
 
-/// Delivers the batches of one epoch after the other. The public sources are thin wrappers of it.
+/// Delivers the batches of one epoch after the other. The public sources are thin wrappers around
+/// it.
 pub(crate) struct EpochSource<D: Dataset> {
     options: EpochOptions,
     prefetcher: Prefetcher<BatchSchedule<D>>,
     pub(crate) tally: D::Tally,
-    /// A state was resumed, and neither a batch was taken nor the source moved since.
+    /// Whether a state was resumed, and since then neither a batch was taken nor the source moved.
     is_just_resumed: bool,
-    /// The iteration has ended with an error.
+    /// Whether the iteration has ended with an error.
     has_failed: bool,
 }
 
@@ -97,7 +98,7 @@ impl<D: Dataset> EpochSource<D> {
             };
             let Some(outcome) = outcome else { return Poll::Ready(Ok(None)) };
             match self.deliver(outcome) {
-                Ok(None) => {} // nothing of that batch is left: wait for the next one
+                Ok(None) => {} // all items were left out: wait for the next batch
                 batch => return Poll::Ready(batch),
             }
         }
@@ -109,7 +110,7 @@ impl<D: Dataset> EpochSource<D> {
         Ok(D::deliver(&mut self.tally, delivery))
     }
 
-    /// The next batch of an iteration, which ends after an error.
+    /// Returns the next batch of an iteration, which ends after an error.
     pub(crate) fn next_item(&mut self) -> Option<Result<D::Batch>> {
         if self.has_failed {
             return None;
@@ -181,62 +182,64 @@ impl<D: Dataset> EpochSource<D> {
     }
 }
 
-/// The methods and the iterator of a public source that wraps an [`EpochSource`] in its field `0`.
+/// Defines the methods and the iterator of a public source that wraps an [`EpochSource`] in its
+/// field `0`.
 macro_rules! epoch_source_methods {
     ($source:ident, $batch:ty) => {
         impl $source {
-            /// The number of the epoch that is being delivered.
+            /// Returns the number of the current epoch.
             #[must_use]
             pub fn epoch(&self) -> u64 {
                 self.0.number()
             }
 
-            /// The order of the items.
+            /// Returns the order of the items.
             #[must_use]
             pub fn order(&self) -> $crate::epochs::Order {
                 self.0.order()
             }
 
-            /// The most items of a batch.
+            /// Returns the largest number of items in a batch.
             #[must_use]
             pub fn batch_size(&self) -> usize {
                 self.0.batch_items()
             }
 
-            /// The number of items that this source delivers in an epoch.
+            /// Returns the number of items that this source delivers in an epoch.
             #[must_use]
             pub fn epoch_items(&self) -> u64 {
                 self.0.epoch_items()
             }
 
-            /// The number of batches that this source delivers in an epoch, counted from its first
-            /// item.
+            /// Returns the number of batches that this source delivers in an epoch, counted from
+            /// its first item.
             #[must_use]
             pub fn epoch_batches(&self) -> u64 {
                 self.0.epoch_batches()
             }
 
-            /// The number of items that are still to come in this epoch.
+            /// Returns the number of items that remain in this epoch.
             #[must_use]
             pub fn remaining_items(&self) -> u64 {
                 self.0.remaining_items()
             }
 
-            /// The ids of the next batch, without reading it; none at the end of the epoch.
+            /// Returns the ids of the next batch, without reading it; none at the end of the epoch.
             #[must_use]
             pub fn next_ids(&self) -> Vec<u64> {
                 self.0.next_ids()
             }
 
-            /// The next batch, or `None` at the end of the epoch. After an error, the next call tries
-            /// the same batch again; [`skip_batches`](Self::skip_batches) passes over it.
+            /// Returns the next batch, or `None` at the end of the epoch. After an error, the next
+            /// call tries the same batch again; [`skip_batches`](Self::skip_batches) skips it.
             pub fn next_batch(&mut self) -> $crate::Result<Option<$batch>> {
                 self.0.next_batch()
             }
 
-            /// Like [`next_batch`](Self::next_batch), but returns `Pending` after `timeout`, so that the
-            /// caller can look after other things. The next call goes on waiting for the same batch.
-            /// Without a thread that reads ahead, a timeout ends only the wait for memory, not a read.
+            /// Like [`next_batch`](Self::next_batch), but returns `Pending` after `timeout`, so
+            /// that the caller can do other work. The next call continues to wait for the same
+            /// batch. Without a thread that reads ahead, the timeout ends only the wait for memory,
+            /// not a read.
             pub fn next_batch_within(
                 &mut self,
                 timeout: std::time::Duration,
@@ -244,7 +247,7 @@ macro_rules! epoch_source_methods {
                 self.0.next_batch_within(timeout)
             }
 
-            /// Goes back to the first item of the epoch.
+            /// Returns to the first item of the epoch.
             pub fn reset(&mut self) {
                 self.0.reset();
             }
@@ -252,19 +255,19 @@ macro_rules! epoch_source_methods {
             /// Begins an epoch: with items in a different order, or in the same one if it is
             /// sequential.
             ///
-            /// After [`resume`](Self::resume), the epoch of the state goes on where the state was
-            /// taken, so that a loop over epochs can begin with it:
-            /// `for epoch in source.epoch()..epochs { source.set_epoch(epoch); … }`.
+            /// After [`resume`](Self::resume), the epoch of the state continues where the state was
+            /// taken, so that a loop over epochs can begin with it: `for epoch in
+            /// source.epoch()..epochs { source.set_epoch(epoch); … }`.
             pub fn set_epoch(&mut self, epoch: u64) {
                 self.0.set_epoch(epoch);
             }
 
-            /// Passes over `items` items, or all that are left, without reading them.
+            /// Skips `items` items, or all that remain, without reading them.
             pub fn skip_items(&mut self, items: u64) {
                 self.0.skip_items(items);
             }
 
-            /// Passes over `batches` batches, or all that are left, without reading them.
+            /// Skips `batches` batches, or all that remain, without reading them.
             pub fn skip_batches(&mut self, batches: u64) {
                 self.0.skip_batches(batches);
             }
@@ -274,22 +277,24 @@ macro_rules! epoch_source_methods {
                 self.0.seek(id)
             }
 
-            /// The present position, to go on from there later, in another process too.
+            /// Returns the current position, to continue from there later, also in another process.
             #[must_use]
             pub fn state(&self) -> $crate::epochs::EpochState {
                 self.0.state()
             }
 
-            /// Goes on from a state of a source over the same data with the same order, partition and
-            /// selection of items: exactly the items that were not yet delivered then come now. The
-            /// epoch is that of the state. The batch size, the window and the memory may differ.
+            /// Continues from a state of a source over the same data with the same order, partition
+            /// and selection of items: exactly the items that were not yet delivered then are
+            /// delivered now. The epoch is that of the state. The batch size, the window and the
+            /// memory may differ.
             pub fn resume(&mut self, state: &$crate::epochs::EpochState) -> $crate::Result<()> {
                 self.0.resume(state)
             }
         }
 
-        /// The batches that are left in this epoch. The iteration ends after an error, so that a loop
-        /// which ignores errors ends too. It goes on once `next_batch` succeeds or the source is moved.
+        /// The remaining batches of this epoch. The iteration ends after an error, so that a loop
+        /// that ignores errors ends too. It continues once `next_batch` succeeds or the source is
+        /// moved.
         impl Iterator for $source {
             type Item = $crate::Result<$batch>;
 

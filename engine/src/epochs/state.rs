@@ -7,10 +7,10 @@ use super::partition::Partition;
 use super::permutation::mix;
 use crate::{Error, Result};
 
-/// A position in an epoch, of which a source can go on later, in another process too.
+/// A position in an epoch, from which a source can continue later, also in another process.
 ///
-/// With the feature `serde` it can be written and read. It takes a few dozen bytes, whatever the size
-/// of the data. States that older versions saved can still be resumed.
+/// With the feature `serde` it can be serialized. It takes a few dozen bytes for any size of the
+/// data. States that older versions saved can still be resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EpochState {
@@ -22,7 +22,7 @@ pub struct EpochState {
     /// Differs for another order, partition or selection of items, but not for another epoch.
     options: u64,
     epoch: u64,
-    /// The items of this epoch that this rank has passed.
+    /// The number of items of this epoch that this rank has passed.
     #[cfg_attr(feature = "serde", serde(alias = "delivered_rows", alias = "delivered_samples"))]
     delivered_items: u64,
 }
@@ -40,20 +40,20 @@ impl EpochState {
         }
     }
 
-    /// The number of the epoch.
+    /// Returns the number of the epoch.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The number of items of the epoch that come before this position, including damaged ones that
+    /// Returns the number of items of the epoch before this position, including damaged ones that
     /// were left out.
     #[must_use]
     pub fn delivered_items(&self) -> u64 {
         self.delivered_items
     }
 
-    /// The position in the epochs of a source, if the state is of such a source.
+    /// Returns the position in the epochs of a source, if the state belongs to such a source.
     pub(super) fn position_in<D: Dataset>(
         &self,
         epoch: &Epoch<D>,
@@ -80,7 +80,7 @@ impl EpochState {
     }
 }
 
-/// A number that differs for options which deliver other items, or in another order.
+/// Returns a number that differs for options that deliver other items, or in another order.
 fn fingerprint<D: Dataset>(data: &D, options: &EpochOptions) -> u64 {
     let Partition { rank, world } = options.partition;
     let order = options.order.words(D::HAS_PAGES);

@@ -1,10 +1,10 @@
-//! Memory that the engine uses on the way to the caller.
+//! The memory that the engine uses on the way to the caller.
 //!
-//! | file | noun |
+//! | file | content |
 //! |---|---|
 //! | `reserve.rs` | shares of the pool that sources leave free for each other |
 //! | `scratch.rs` | memory that bytes pass through |
-//! | `fresh.rs` | memory beside the pool, and lists of reads that are used again |
+//! | `fresh.rs` | memory outside the pool, and reusable lists of reads |
 
 mod fresh;
 mod reserve;

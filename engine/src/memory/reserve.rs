@@ -1,49 +1,49 @@
-//! Memory that is kept free for those who have none of it yet.
+//! Reserves memory of the pool for readers that hold none of it yet.
 //!
-//! Whoever reads ahead would otherwise take all of the pool, and keep it while its consumer pauses:
-//! everybody else would wait for memory that nobody is going to give back. So each reader has a
-//! [`Share`], the bytes of one job, and what is read ahead leaves room for every share that is not
-//! in use. Worked example: a pool of 32 MiB and jobs of 8 MiB. Two readers have two jobs each, one
-//! that is used and one that is read ahead; of four, each has one, and none reads ahead.
+//! Otherwise one reader could read ahead until it has taken the whole pool, and keep it while its
+//! consumer pauses: all others would wait for memory that is never returned. So each reader has a
+//! [`Share`], the bytes of one job, and reading ahead leaves room for every unused share. Example:
+//! a pool of 32 MiB and jobs of 8 MiB. Each of two readers has two jobs, one in use and one read
+//! ahead; each of four has one job, and none reads ahead.
 //!
-//! Counters and no lock: a lock could be held by another thread while the process forks.
+//! There are counters instead of a lock: another thread could hold a lock while the process forks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 
 use ringmain_backends::{Buffer, BufferPool, Error, Result};
 
-/// The shares in a pool.
+/// The shares of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Reserve {
     pool: BufferPool,
-    /// The bytes of all shares whose owners hold nothing. Below zero for a moment if a thread claims
-    /// a share again before the thread that gave it up has added its bytes.
+    /// The size of all shares whose owners hold no buffer. It is negative for a moment if a thread
+    /// claims a share again before the thread that released it has added its bytes.
     unclaimed_bytes: Arc<AtomicIsize>,
 }
 
-/// What one reader can count on.
+/// The memory that one reader can count on.
 #[derive(Debug)]
 pub(crate) struct Share {
     reserve: Reserve,
-    /// No memory is larger than an `isize` can count.
+    /// No memory is larger than `isize::MAX`.
     bytes: isize,
-    /// How many buffers were taken and not yet dropped.
+    /// The number of buffers taken and not yet dropped.
     held: AtomicUsize,
 }
 
-/// Says that its share is in use.
+/// Marks its share as in use.
 #[derive(Debug)]
 pub(crate) struct Claim {
     share: Arc<Share>,
 }
 
-/// Whether somebody waits for what memory is asked for.
+/// Whether a consumer waits for the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// The consumer waits: any memory that is free will do.
+    /// The consumer waits: any free memory may be used.
     Awaited,
-    /// It is read ahead: the shares of others stay free.
+    /// The memory is for reading ahead: the shares of others stay free.
     Ahead,
 }
 
@@ -52,7 +52,7 @@ impl Reserve {
         Self { pool, unclaimed_bytes: Arc::default() }
     }
 
-    /// A share for buffers of `len` bytes.
+    /// Returns a share for buffers of `len` bytes.
     pub(crate) fn share(&self, len: usize) -> Arc<Share> {
         let bytes = isize::try_from(self.pool.capacity_for(len)).unwrap_or(isize::MAX);
         self.unclaimed_bytes.fetch_add(bytes, Ordering::SeqCst);
@@ -61,20 +61,20 @@ impl Reserve {
 }
 
 impl Share {
-    /// A buffer of `len` bytes if there is one now. The claim is to be dropped before the buffer:
+    /// Takes a buffer of `len` bytes without waiting. The claim must be dropped before the buffer:
     /// otherwise both would be missing from the sum for a moment.
     pub(crate) fn take(self: &Arc<Self>, len: usize, need: Need) -> Result<(Claim, Buffer)> {
         let pool = &self.reserve.pool;
-        // Asked before as well, so that a refusal does not cost idle buffers.
+        // Checked before taking too, so that a refusal does not evict idle buffers.
         self.check(pool.capacity_for(len), need)?;
         let buffer = pool.try_take(len)?;
         let claim = Claim::new(Arc::clone(self));
-        // Two may have asked at once, and both have been told that there is room for one.
+        // Two threads may have passed the first check with room for only one.
         self.check(0, need)?;
         Ok((claim, buffer))
     }
 
-    /// An error if another `bytes` would leave too little for the others.
+    /// Returns an error if `bytes` more would leave too little for the shares of others.
     fn check(&self, bytes: usize, need: Need) -> Result<()> {
         let own = if self.held.load(Ordering::SeqCst) == 0 { self.bytes } else { 0 };
         let unclaimed = self.reserve.unclaimed_bytes.load(Ordering::SeqCst);
@@ -94,7 +94,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        // Its claims have it too, so there are none.
+        // Claims keep the share alive, so there are none.
         self.reserve.unclaimed_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
     }
 }
@@ -130,12 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_ahead_leaves_the_shares_of_others() {
+    fn reading_ahead_leaves_the_shares_of_others() {
         let reserve = reserve(4);
         let (one, two) = (reserve.share(PAGE), reserve.share(PAGE));
         let take = |share: &Arc<Share>, need| share.take(PAGE, need);
         let held: Vec<_> = (0..3).map(|_| take(&one, Need::Ahead).unwrap()).collect();
-        assert!(take(&one, Need::Ahead).is_err(), "the last page is the other's");
+        assert!(take(&one, Need::Ahead).is_err(), "the last page belongs to the other share");
         let other = take(&two, Need::Ahead).unwrap();
         assert!(take(&two, Need::Awaited).is_err(), "there is no more");
         drop(held);
@@ -156,21 +156,21 @@ mod tests {
         assert_eq!(reserve.unclaimed_bytes.load(Ordering::SeqCst), 0);
     }
 
-    /// A thread that gives up a share first says so, and then adds the share's bytes to the sum. A
-    /// thread that claimed it in between made the sum negative, which was taken for a huge number:
-    /// reading ahead was refused as if the pool were spent.
+    /// A thread that releases a share first marks it as released, and then adds its bytes to the
+    /// sum. A thread that claimed it in between made the sum negative, which was taken for a huge
+    /// number: reading ahead was refused as if the pool were exhausted.
     #[test]
-    fn a_share_can_be_claimed_while_it_is_given_up() {
+    fn a_share_can_be_claimed_while_it_is_released() {
         let reserve = reserve(4);
         let share = reserve.share(PAGE);
-        reserve.unclaimed_bytes.fetch_sub(share.bytes, Ordering::SeqCst); // the claim before
+        reserve.unclaimed_bytes.fetch_sub(share.bytes, Ordering::SeqCst); // the earlier claim
         assert!(share.take(PAGE, Need::Ahead).is_ok());
         reserve.unclaimed_bytes.fetch_add(share.bytes, Ordering::SeqCst);
     }
 
-    /// Who waits takes what there is: it may hold several by its own choice.
+    /// A waiting reader may take all free memory: it may hold several buffers by choice.
     #[test]
-    fn whoever_waits_takes_what_is_free() {
+    fn a_waiting_reader_takes_any_free_memory() {
         let reserve = reserve(2);
         let (one, _others) = (reserve.share(PAGE), [reserve.share(PAGE), reserve.share(PAGE)]);
         let _held = one.take(PAGE, Need::Awaited).unwrap();

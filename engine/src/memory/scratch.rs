@@ -7,10 +7,11 @@ use ringmain_backends::{Buffer, Error::PoolExhausted};
 use crate::memory::vec_of;
 use crate::{Engine, Result};
 
-/// What one call may have beside the pool. Larger than any run that goes through scratch memory.
+/// The limit on memory outside the pool for one call. It is larger than any run that goes through
+/// scratch memory.
 const OWN_BYTES_MAX: usize = 64 << 10;
 
-/// A buffer of the pool, or a little memory of our own.
+/// A buffer of the pool, or a small vector.
 #[derive(Debug)]
 pub(crate) enum Scratch {
     Pooled(Buffer),
@@ -18,8 +19,8 @@ pub(crate) enum Scratch {
 }
 
 impl Engine {
-    /// Up to so many bytes. Never waits when the pool is spent, since that may be because the
-    /// caller holds its buffers; it then goes on with less.
+    /// Returns up to `bytes` bytes. If the pool is exhausted, this returns less instead of waiting,
+    /// since the caller itself may hold the buffers.
     pub(crate) fn scratch(&self, bytes: usize) -> Result<Scratch> {
         let bytes = bytes.min(self.scratch_limit_bytes());
         match self.pool().try_take(bytes) {
@@ -29,7 +30,8 @@ impl Engine {
         }
     }
 
-    /// How much of the pool one call may use for scratch memory: whole elements of any size.
+    /// Returns the part of the pool that one call may use for scratch memory: whole elements of any
+    /// size.
     pub(crate) fn scratch_limit_bytes(&self) -> usize {
         (self.pool().limit_bytes() / 4).clamp(4096, 8 << 20) / 16 * 16
     }

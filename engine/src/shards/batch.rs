@@ -1,7 +1,7 @@
-//! A batch of rows, in a buffer of the engine's pool.
+//! A batch of rows in a buffer of the engine's pool.
 //!
-//! The buffer begins with the rows. A batch that is to be converted has the values of the file in
-//! the first half of where its rows will stand, and is converted from its end:
+//! The buffer begins with the rows. If the values will be converted, the values of the file lie in
+//! the first half of the rows' memory, and are converted from their end:
 //!
 //! ```text
 //! f32   | lead | rows as the file has them | ids |
@@ -9,9 +9,9 @@
 //!       | rows                            | ids |    after
 //! ```
 //!
-//! Values are placed so that address and offset agree modulo the alignment of the device, and the
-//! device writes straight to where they are delivered. Row ids that would make the buffer a size
-//! larger are in a small one of their own: 1024 rows of 1024 `f64` are 8 MiB, and with 8 KiB of ids
+//! Values are placed so that address and offset agree modulo the alignment of the device, which
+//! then writes straight to their final place. If row ids would make the buffer a size class larger,
+//! they get a small buffer of their own: 1024 rows of 1024 `f64` are 8 MiB, and with 8 KiB of ids
 //! they would count for 10.
 
 use std::fmt;
@@ -27,19 +27,19 @@ use super::writer::{RowValue, whole_rows};
 use crate::Engine;
 use crate::memory::{Claim, Need, Share};
 
-/// The type in which values are delivered. They are stored as `f32`.
+/// The type of the delivered values. The file stores `f32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RowType {
-    /// Converted to `f64`, which loses nothing.
+    /// Values are converted to `f64`, which is exact.
     #[default]
     F64,
-    /// As they are: no conversion and no copy.
+    /// Values are delivered as stored, without conversion or copy.
     F32,
 }
 
 impl RowType {
-    /// The bytes of a value.
+    /// Returns the size of a value in bytes.
     #[must_use]
     pub fn value_bytes(self) -> usize {
         match self {
@@ -49,17 +49,17 @@ impl RowType {
     }
 }
 
-/// Rows begin at a multiple of this, where nothing else is asked: the line of a cache.
+/// Rows begin at least at multiples of a cache line.
 const ROWS_ALIGN: usize = 64;
-/// The bytes of a row id.
+/// The size of a row id in bytes.
 const ID_BYTES: usize = 8;
-/// The least that a pool can have.
+/// The smallest buffer of a pool.
 const BUFFER_BYTES_MIN: usize = 4096;
-/// Ids have a buffer of their own only if they are at most this part of the rows: the pool of small
-/// buffers is a 32nd of that for batches.
+/// IdPlace get a buffer of their own only if they are at most this fraction of the rows: the pool of
+/// small buffers is a 32nd of the pool for batches.
 const APART_PART: usize = 64;
 
-/// Some rows and their ids. The memory goes back to the engine's pool when the batch is dropped.
+/// Rows and their ids. Dropping the batch returns its memory to the engine's pool.
 ///
 /// ```
 /// use ringmain::Engine;
@@ -73,63 +73,63 @@ const APART_PART: usize = 64;
 /// let batch = source.next_batch()?.expect("two rows");
 /// assert_eq!(batch.row_ids(), [0, 1]);
 /// assert_eq!(batch.rows_f32(), Some(&[1.0, 2.0, 3.0, 4.0][..]));
-/// assert_eq!(batch.rows_f64(), None); // they were asked for as f32
+/// assert_eq!(batch.rows_f64(), None); // the type is f32
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RowBatch {
-    // Dropped before the buffer; see `Share::take`.
+    // This field is dropped before the buffer; see `Share::take`.
     _claim: Option<Claim>,
     buffer: Buffer,
-    ids: Ids,
+    ids: IdPlace,
     len: usize,
     width: usize,
     row_type: RowType,
     rows_at: usize,
-    /// One past what the rows, and reading them, need of the buffer.
+    /// The end of the part of the buffer that the rows, and reading them, need.
     rows_end: usize,
-    /// While the values are those of the file, the bytes before them that are read with them.
+    /// The number of extra bytes read before the values; `None` once the values are converted.
     raw_lead: Option<usize>,
 }
 
-/// Where the row ids are.
-enum Ids {
-    /// In the buffer, from there on.
+/// The place of the row ids.
+enum IdPlace {
+    /// In the batch's buffer, at this offset.
     Behind(usize),
     Apart(Buffer),
 }
 
-/// How a batch is to be laid out.
+/// The layout of a batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct BatchShape {
     pub(super) len: usize,
     pub(super) width: usize,
     pub(super) row_type: RowType,
-    /// Whether the values of the file are read into the batch, and not converted on the way.
+    /// Whether the values of the file are read into the batch, rather than converted on the way.
     pub(super) holds_raw: bool,
-    /// What the device wants addresses and offsets to be multiples of.
+    /// The alignment that the device needs for addresses and offsets.
     pub(super) align: usize,
 }
 
-impl Shape {
+impl BatchShape {
     fn values(&self) -> usize {
         self.len.saturating_mul(self.width)
     }
 
-    /// The memory of a batch in the engine's pool.
+    /// Returns the size of a batch in the engine's pool, in bytes.
     pub(super) fn bytes(&self, engine: &Engine) -> usize {
         let rows_end = self.rows_end(self.align.saturating_sub(1));
         if self.has_ids_apart(engine, rows_end) { rows_end } else { self.whole(rows_end) }
     }
 
-    /// The memory of the rows and of reading them, for values whose offset in the file is `lead`
-    /// more than a multiple of the alignment.
+    /// Returns the bytes that the rows, and reading them, need, if the offset of the values is
+    /// `lead` bytes past a multiple of the alignment.
     fn rows_end(&self, lead: usize) -> usize {
         let raw_bytes = self.values().saturating_mul(VALUE_BYTES);
         let up = |bytes: usize| {
             bytes.checked_next_multiple_of(self.align.max(ROWS_ALIGN)).unwrap_or(usize::MAX)
         };
         let widened = self.values().saturating_mul(size_of::<f64>());
-        // The device may write whole blocks, a little more than is wanted.
+        // The device may write whole blocks, a little more than the values.
         match (self.row_type, self.holds_raw) {
             (RowType::F32, _) => up(raw_bytes.saturating_add(lead)),
             (RowType::F64, true) => widened.max(up(raw_bytes.saturating_add(lead))),
@@ -141,13 +141,13 @@ impl Shape {
         self.len.saturating_mul(ID_BYTES)
     }
 
-    /// The memory of rows and ids together.
+    /// Returns the bytes that rows and ids need together.
     fn whole(&self, rows_end: usize) -> usize {
         ids_at(rows_end).saturating_add(self.id_bytes())
     }
 
-    /// Whether the ids have a buffer of their own: where they would make the other one larger, and
-    /// are few beside the rows.
+    /// Returns `true` if the ids get a buffer of their own: they are few, and would make the other
+    /// buffer larger.
     fn has_ids_apart(&self, engine: &Engine, rows_end: usize) -> bool {
         let pool = engine.pool();
         let is_larger = pool.capacity_for(self.whole(rows_end)) > pool.capacity_for(rows_end);
@@ -160,8 +160,8 @@ fn ids_at(rows_end: usize) -> usize {
 }
 
 impl RowBatch {
-    /// Rows that come from elsewhere, with their ids: for sources that are not made of shards. They
-    /// are copied, to memory beside that of any engine, and delivered in the type they have.
+    /// Makes a batch from rows and ids of another origin, for sources that are not made of shards.
+    /// The values are copied to memory outside any engine, and keep their type.
     ///
     /// ```
     /// use ringmain::shards::{RowType, RowBatch};
@@ -179,7 +179,7 @@ impl RowBatch {
         let invalid = |reason| Error::InvalidItem { path: path(), item: None, reason };
         let rows = whole_rows(values.len() as u64, width).map_err(invalid)?;
         if rows != row_ids.len() as u64 {
-            return Err(invalid(format!("{rows} rows have {} ids", row_ids.len())));
+            return Err(invalid(format!("there are {rows} rows, but {} ids", row_ids.len())));
         }
         let (row_type, bytes) = T::typed_bytes(values);
         let at = ids_at(bytes.len());
@@ -192,7 +192,7 @@ impl RowBatch {
         buffer[at..].copy_from_slice(bytemuck::cast_slice(row_ids));
         Ok(Self {
             _claim: None,
-            ids: Ids::Behind(at),
+            ids: IdPlace::Behind(at),
             len: row_ids.len(),
             width,
             row_type,
@@ -203,27 +203,28 @@ impl RowBatch {
         })
     }
 
-    /// A batch with unspecified contents, for values that begin at `offset` in the file.
+    /// Takes memory for a batch whose values begin at `offset` in the file. Its contents are
+    /// unspecified.
     pub(super) fn take(
         engine: &Engine,
         share: &Arc<Share>,
         need: Need,
-        shape: Shape,
+        shape: BatchShape,
         offset: u64,
     ) -> Result<Self, ringmain_backends::Error> {
-        // An alignment is a small power of two, or 1.
+        // The cast is exact: an alignment is a small power of two.
         let lead = if shape.holds_raw { (offset % shape.align as u64) as usize } else { 0 };
         let rows_end = shape.rows_end(lead);
         let small = engine.small_pool().filter(|_| shape.has_ids_apart(engine, rows_end));
         let apart = small.and_then(|pool| pool.try_take(shape.id_bytes()).ok());
-        // When the small buffers are all in use, behind the rows after all.
+        // If all small buffers are in use, the ids go after the rows.
         let bytes = if apart.is_some() { rows_end } else { shape.whole(rows_end) };
         let (claim, buffer) = share.take(bytes, need)?;
-        let Shape { len, width, row_type, .. } = shape;
+        let BatchShape { len, width, row_type, .. } = shape;
         Ok(Self {
             _claim: Some(claim),
             buffer,
-            ids: apart.map_or_else(|| Ids::Behind(ids_at(rows_end)), Ids::Apart),
+            ids: apart.map_or_else(|| IdPlace::Behind(ids_at(rows_end)), IdPlace::Apart),
             len,
             width,
             row_type,
@@ -233,60 +234,60 @@ impl RowBatch {
         })
     }
 
-    /// How many rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True for no rows, which is never delivered.
+    /// Returns `true` if there are no rows. Sources never deliver such a batch.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The columns of a row.
+    /// Returns the number of columns of a row.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The type of the values.
+    /// Returns the type of the values.
     #[must_use]
     pub fn row_type(&self) -> RowType {
         self.row_type
     }
 
-    /// The id of each row: its place in the concatenation of all shards.
+    /// Returns the id of each row: its place in the concatenation of all shards.
     #[must_use]
     pub fn row_ids(&self) -> &[u64] {
         let bytes = match &self.ids {
-            Ids::Behind(at) => &self.buffer[*at..],
-            Ids::Apart(ids) => ids,
+            IdPlace::Behind(at) => &self.buffer[*at..],
+            IdPlace::Apart(ids) => ids,
         };
         bytemuck::cast_slice(&bytes[..self.len * ID_BYTES])
     }
 
-    /// The values row by row, if they were asked for as `f32`.
+    /// Returns the values row by row, if their type is `f32`.
     #[must_use]
     pub fn rows_f32(&self) -> Option<&[f32]> {
         (self.row_type == RowType::F32).then(|| bytemuck::cast_slice(self.row_bytes()))
     }
 
-    /// The values row by row, if they were asked for as `f64`.
+    /// Returns the values row by row, if their type is `f64`.
     #[must_use]
     pub fn rows_f64(&self) -> Option<&[f64]> {
         (self.row_type == RowType::F64).then(|| bytemuck::cast_slice(self.row_bytes()))
     }
 
-    /// The values as an array of rows and columns, if they were asked for as `f32`.
+    /// Returns the values as a two-dimensional array, if their type is `f32`.
     #[cfg(feature = "ndarray")]
     #[must_use]
     pub fn view_f32(&self) -> Option<ndarray::ArrayView2<'_, f32>> {
         ndarray::ArrayView2::from_shape((self.len, self.width), self.rows_f32()?).ok()
     }
 
-    /// The values as an array of rows and columns, if they were asked for as `f64`.
+    /// Returns the values as a two-dimensional array, if their type is `f64`.
     ///
     /// ```
     /// use ringmain::{Engine, shards::{ShardSource, encode_shard_bytes}};
@@ -295,7 +296,7 @@ impl RowBatch {
     /// std::fs::write(&path, encode_shard_bytes(&[1.0f32, 2.0, 3.0, 4.0], 2)?)?;
     /// let mut source = ShardSource::open(&Engine::new()?, [&path])?;
     /// let batch = source.next_batch()?.expect("two rows");
-    /// let rows = batch.view_f64().expect("f64 unless asked otherwise");
+    /// let rows = batch.view_f64().expect("f64 is the default");
     /// assert_eq!(rows.column(1).sum(), 6.0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -305,7 +306,7 @@ impl RowBatch {
         ndarray::ArrayView2::from_shape((self.len, self.width), self.rows_f64()?).ok()
     }
 
-    /// The values row by row, as the bytes that they are in memory.
+    /// Returns the values row by row, as bytes in memory order.
     #[must_use]
     pub fn row_bytes(&self) -> &[u8] {
         let bytes = self.len * self.width * self.row_type.value_bytes();
@@ -314,13 +315,13 @@ impl RowBatch {
 
     pub(super) fn row_ids_mut(&mut self) -> &mut [u64] {
         let bytes = match &mut self.ids {
-            Ids::Behind(at) => &mut self.buffer[*at..],
-            Ids::Apart(ids) => ids,
+            IdPlace::Behind(at) => &mut self.buffer[*at..],
+            IdPlace::Apart(ids) => ids,
         };
         bytemuck::cast_slice_mut(&mut bytes[..self.len * ID_BYTES])
     }
 
-    /// The values and the ids, to be changed where they are: normalised, say.
+    /// Returns the values and the ids, to change them in place, for example to normalise.
     ///
     /// ```
     /// use ringmain::shards::RowBatch;
@@ -335,15 +336,15 @@ impl RowBatch {
     pub fn parts_mut(&mut self) -> (&mut [u8], &mut [u64]) {
         let bytes = self.len * self.width * self.row_type.value_bytes();
         let (rows, ids) = match &mut self.ids {
-            Ids::Behind(at) => self.buffer.split_at_mut(*at),
-            Ids::Apart(ids) => (&mut self.buffer[..], &mut ids[..]),
+            IdPlace::Behind(at) => self.buffer.split_at_mut(*at),
+            IdPlace::Apart(ids) => (&mut self.buffer[..], &mut ids[..]),
         };
         let ids = bytemuck::cast_slice_mut(&mut ids[..self.len * ID_BYTES]);
         (&mut rows[self.rows_at..][..bytes], ids)
     }
 
-    /// The memory to read the file's values to, with `lead` bytes before the first value and all
-    /// there is after the last; nothing if they are converted on the way.
+    /// Returns the memory to read the file's values into, with `lead` bytes before the first value
+    /// and all memory after the last. It is empty if the values are converted on the way.
     pub(super) fn raw_mut(&mut self) -> (usize, &mut [u8]) {
         match self.raw_lead {
             Some(lead) => (lead, &mut self.buffer[..self.rows_end]),
@@ -351,13 +352,13 @@ impl RowBatch {
         }
     }
 
-    /// The memory of the rows as they are delivered, for values that are converted on the way.
+    /// Returns the memory of the rows, for values that are converted on the way.
     pub(super) fn rows_f64_mut(&mut self) -> &mut [f64] {
         let range = self.rows_at..self.rows_at + self.len * self.width * size_of::<f64>();
         bytemuck::cast_slice_mut(&mut self.buffer[range])
     }
 
-    /// Makes the values of the file the values to be delivered.
+    /// Converts the values of the file to the values to deliver.
     pub(super) fn convert(&mut self) {
         let Some(lead) = self.raw_lead.take() else { return };
         let values = self.len * self.width;

@@ -1,21 +1,21 @@
-//! From the values of the file to those that are delivered.
+//! Converts the values of a file to the values to deliver.
 
 use ringmain_backends::MappedRange;
 
 use super::header::VALUE_BYTES;
 
-/// Values that are converted at a time: as much as stays in the first-level cache.
+/// This many values are converted at a time: they fit in the first-level cache.
 const CHUNK_VALUES: usize = 2048;
 
 const OUT_BYTES: usize = size_of::<f64>();
 
-/// With more bytes than this before the values they are moved to the start first. No device known
-/// has blocks of more.
+/// If more bytes than this come before the values, the values are first moved to the start. No
+/// known device has larger blocks.
 const LEAD_BYTES_MAX: usize = CHUNK_VALUES / 2 * VALUE_BYTES;
 
-/// Converts `count` values, which begin `lead` bytes from the start, to `f64` from the start on. The
-/// last come first: what is converted is overwritten by what came after it, never by what is still
-/// to come. `lead` is a multiple of 4.
+/// Converts `count` values, which begin `lead` bytes after the start, to `f64` values at the start.
+/// It converts from the end, so that a result only overwrites values that are already converted.
+/// `lead` must be a multiple of 4.
 pub(super) fn widen_in_place(bytes: &mut [u8], mut lead: usize, count: usize) {
     if lead > LEAD_BYTES_MAX {
         bytes.copy_within(lead..lead + count * VALUE_BYTES, 0);
@@ -23,8 +23,8 @@ pub(super) fn widen_in_place(bytes: &mut [u8], mut lead: usize, count: usize) {
     }
     let mut left = count;
     while left > CHUNK_VALUES {
-        // From here on the results lie behind all values that are left; below `left`, as the lead
-        // is no more than half a chunk of values.
+        // From here on the results lie after all remaining values. This is below `left`, as the
+        // lead is at most half a chunk of values.
         let first = (lead / VALUE_BYTES + left).div_ceil(2);
         let (raw, out) = bytes.split_at_mut(first * OUT_BYTES);
         let raw = &raw[lead + first * VALUE_BYTES..lead + left * VALUE_BYTES];
@@ -39,7 +39,7 @@ pub(super) fn widen_in_place(bytes: &mut [u8], mut lead: usize, count: usize) {
     widen_values(stage, bytemuck::cast_slice_mut(&mut bytes[..left * OUT_BYTES]));
 }
 
-/// Converts the bytes of a file, any number of them at any address, to `f64`.
+/// Converts the bytes of a file, of any number and alignment, to `f64`.
 pub(super) fn widen(raw: &[u8], out: &mut [f64]) {
     let mut stage = [0f32; CHUNK_VALUES];
     for (raw, out) in raw.chunks(CHUNK_VALUES * VALUE_BYTES).zip(out.chunks_mut(CHUNK_VALUES)) {
@@ -54,11 +54,11 @@ pub(super) fn widen(raw: &[u8], out: &mut [f64]) {
     }
 }
 
-/// Values that are taken out of a mapping at a time: as many as fit in a few registers.
+/// This many values are copied out of a mapping at a time: they fit in a few registers.
 pub(super) const BLOCK_VALUES: usize = 16;
 
-/// Converts what is mapped, which has as many values as `out`, without a copy of it in between.
-/// False if the file has lost pages of it.
+/// Converts mapped values, as many as `out` has, without a copy in between. Returns `false` if the
+/// file lost pages of them.
 pub(super) fn widen_mapped(mapped: &MappedRange, out: &mut [f64]) -> bool {
     const BLOCK_BYTES: usize = BLOCK_VALUES * VALUE_BYTES;
     let (blocks, rest) = out.as_chunks_mut::<BLOCK_VALUES>();
@@ -73,14 +73,14 @@ pub(super) fn widen_mapped(mapped: &MappedRange, out: &mut [f64]) -> bool {
     is_intact && rest.is_empty()
 }
 
-/// The one loop: the compiler makes vector instructions of it.
+/// All conversions use this loop, which the compiler vectorises.
 fn widen_values(stored: &[f32], out: &mut [f64]) {
     for (out, stored) in out.iter_mut().zip(stored) {
         *out = f64::from(f32::from_bits(u32::from_le(stored.to_bits())));
     }
 }
 
-/// Turns the values of a file into the machine's own, where these differ.
+/// Converts the values of a file to the byte order of the machine.
 pub(super) fn to_native(bytes: &mut [u8]) {
     if cfg!(target_endian = "big") {
         for value in bytes.chunks_exact_mut(VALUE_BYTES) {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn values_survive_being_widened_where_they_lie() {
+    fn widening_in_place_keeps_the_values() {
         for count in [0, 1, 2, 3, 2047, 2048, 2049, 10_000] {
             for lead in [0, 4, 508, 4092, 4096, 8188, 65_532] {
                 check(count, lead);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bit_of_a_number_is_lost() {
+    fn widening_is_exact() {
         let specials = [0.0, -0.0, f32::MIN_POSITIVE / 2.0, f32::INFINITY, f32::NEG_INFINITY];
         let raw: Vec<u8> = specials.iter().flat_map(|value| value.to_le_bytes()).collect();
         let mut out = vec![1.0; specials.len()];

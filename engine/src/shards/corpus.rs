@@ -1,4 +1,4 @@
-//! The shards of a source: opened, checked, and where each row is in them.
+//! The shards of a source, opened and checked, and the place of each row in them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,16 +8,16 @@ use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 use super::{Error, ShardDamage};
 use crate::Engine;
 use crate::epochs::mix;
-use crate::steady::{Change, SteadyFile};
+use crate::steady::{SteadyChange, SteadyFile};
 
-/// A shard with rows.
+/// A shard with at least one row.
 #[derive(Debug)]
 pub(super) struct Shard {
     pub(super) file: SteadyFile,
-    /// The id of its first row.
+    /// The id of the shard's first row.
     pub(super) first_row: u64,
     pub(super) rows: u64,
-    /// One past its last row's last byte.
+    /// The byte after the shard's last row.
     pub(super) payload_end: u64,
 }
 
@@ -30,11 +30,11 @@ impl Shard {
         self.first_row + self.rows
     }
 
-    /// Whether the file is still the one that was opened: an error if not.
+    /// Returns an error if the file at the path is no longer the opened one.
     pub(super) fn check_unchanged(&self) -> Result<(), Error> {
         self.file.check().map_err(|change| match change {
-            Change::Cut { len } if len < self.payload_end => self.truncated(len),
-            Change::Cut { .. } => Error::changed(self.path(), Change::Written),
+            SteadyChange::Truncated { len } if len < self.payload_end => self.truncated(len),
+            SteadyChange::Truncated { .. } => Error::changed(self.path(), SteadyChange::Written),
             change => Error::changed(self.path(), change),
         })
     }
@@ -48,13 +48,14 @@ impl Shard {
 /// An ordered list of shards of one width.
 #[derive(Debug)]
 pub(super) struct Corpus {
-    /// Those with rows.
+    /// The shards that have rows.
     pub(super) shards: Vec<Shard>,
     pub(super) width: usize,
     pub(super) rows: u64,
-    /// What errors name that concern no shard in particular.
+    /// The path for errors that concern no particular shard.
     pub(super) path: PathBuf,
-    /// Differs for corpora of other file names, rows or widths, or other first values of a shard.
+    /// A hash that differs for corpora with other file names, rows or widths, or other first values
+    /// of a shard.
     pub(super) fingerprint: u64,
 }
 
@@ -67,10 +68,10 @@ impl Corpus {
             Self { shards: Vec::new(), width: 0, rows: 0, path: PathBuf::new(), fingerprint: 0 };
         let mut width = None;
         for path in paths {
-            // Shards are opened again and looked at later, whatever the working directory is then.
+            // Shards are opened and checked again later, when the working directory may differ.
             let path = absolute(path.as_ref())?;
             let (path, first) = (path.as_path(), width.is_none());
-            let Opened { file, header, sample } = open_shard(engine, path)?;
+            let OpenedShard { file, header, sample } = open_shard(engine, path)?;
             let found = usize::try_from(header.width)
                 .map_err(|_| Error::format(path, ShardDamage::TooManyRows))?;
             if first {
@@ -100,8 +101,8 @@ impl Corpus {
         Ok(corpus)
     }
 
-    /// Makes the fingerprint one of that shard too. Not of its time of writing: a corpus that was
-    /// copied is the same.
+    /// Adds the shard to the fingerprint. The modification time is left out: a copy of a corpus is
+    /// the same corpus.
     fn mix_in(&mut self, path: &Path, header: ShardHeader, sample: u64) {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         let sizes = [name.len() as u64, header.rows, header.width, sample];
@@ -117,18 +118,18 @@ impl Corpus {
         self.rows = first_row
             .checked_add(rows)
             .ok_or_else(|| Error::format(path, ShardDamage::TooManyRows))?;
-        // The header was checked against the file, so there is such a length.
+        // The header was checked against the file, so the length does not overflow.
         let payload_end = header.file_len().unwrap_or(file.len());
         self.shards.push(Shard { file, first_row, rows, payload_end });
         Ok(())
     }
 
-    /// The bytes of a row in the file.
+    /// Returns the size of a row in the file, in bytes.
     pub(super) fn row_bytes(&self) -> usize {
         self.width.saturating_mul(VALUE_BYTES)
     }
 
-    /// Which shard has the row; `hint` is tried first.
+    /// Returns the number of the shard that has the row; `hint` is tried first.
     pub(super) fn shard_of(&self, row: u64, hint: usize) -> usize {
         let has = |shard: &Shard| (shard.first_row..shard.end_row()).contains(&row);
         if self.shards.get(hint).is_some_and(has) {
@@ -137,14 +138,14 @@ impl Corpus {
         self.shards.partition_point(|shard| shard.end_row() <= row)
     }
 
-    /// Where a row of a shard begins in its file.
+    /// Returns the offset of a row of a shard in its file.
     pub(super) fn offset(&self, shard: &Shard, row: u64) -> u64 {
         HEADER_LEN as u64 + (row - shard.first_row) * self.row_bytes() as u64
     }
 }
 
-/// The `*.shard` files of a directory in the order of the bytes of their names: those that `open_dir`
-/// opens. A folder without any is [`ShardDamage::Empty`].
+/// Returns the `*.shard` files of a directory in the byte order of their names: the files that
+/// `open_dir` opens. A folder without any is [`ShardDamage::Empty`].
 pub fn list_shards(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let list_error = |error| Error::io(dir, "listing the shards of the directory", error);
     let mut paths = Vec::new();
@@ -163,38 +164,38 @@ pub fn list_shards(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-/// The path from the root; that of a file in memory is whatever name it has.
+/// Returns the absolute path. The name of a file in memory stays unchanged.
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
     let found = std::path::absolute(path)
         .map_err(|error| Error::io(path, "finding the working directory", error))?;
     Ok(if found.exists() { found } else { path.to_owned() })
 }
 
-/// A shard that was looked at.
-struct Opened {
+/// A shard whose header was read.
+struct OpenedShard {
     file: SteadyFile,
     header: ShardHeader,
-    /// Follows from its first values.
+    /// A hash of the first values.
     sample: u64,
 }
 
-/// So much of the values goes into the fingerprint; it is read with the header.
+/// This much of the values goes into the fingerprint; it is read together with the header.
 const SAMPLE_BYTES: usize = 224;
 
-fn open_shard(engine: &Engine, path: &Path) -> Result<Opened, Error> {
+fn open_shard(engine: &Engine, path: &Path) -> Result<OpenedShard, Error> {
     let backend = engine.backend();
     let failed = |error| Error::backend(path, error);
     let file = backend.open(path).map_err(failed)?;
     let file = SteadyFile::new(engine, file).map_err(|change| Error::changed(path, change))?;
     let file_len = backend.len(&file).map_err(failed)?;
     let mut bytes = [0; HEADER_LEN + SAMPLE_BYTES];
-    // At most that many, so it fits.
+    // The cast is exact: it is at most the length of `bytes`.
     let head_bytes = file_len.min(bytes.len() as u64) as usize;
     backend.read_exact_at(&file, 0, &mut bytes[..head_bytes]).map_err(failed)?;
     let header = ShardHeader::parse(&bytes[..head_bytes], file_len, path)?;
-    // What is behind the last row is none of the corpus' business.
+    // Bytes after the last row do not belong to the corpus.
     let payload = header.file_len().unwrap_or(0).min(head_bytes as u64) as usize;
     let sample = &bytes[HEADER_LEN.min(payload)..payload];
     let sample = sample.iter().fold(0, |hash, byte| mix(hash ^ mix(u64::from(*byte) + 1)));
-    Ok(Opened { file, header, sample })
+    Ok(OpenedShard { file, header, sample })
 }

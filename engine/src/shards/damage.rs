@@ -1,13 +1,13 @@
-//! What can be wrong with shards.
+//! The ways in which shards can be damaged.
 
-/// Why a file is not a shard, or shards cannot be read together.
+/// The reason why a file is not a shard, or why shards cannot be read together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShardDamage {
     /// The file does not begin with `GAMSAE01`.
     #[error("this is not a shard: it does not begin with GAMSAE01")]
     BadMagic,
-    /// The values have a type that this version does not know.
+    /// The type of the values is unknown to this version.
     #[error("dtype tag {tag} is unknown; the only known tag is 0 (f32)")]
     BadDtype {
         /// The tag in the header.
@@ -24,16 +24,16 @@ pub enum ShardDamage {
     WidthMismatch {
         /// The width of the first shard.
         expected: usize,
-        /// The width of this one.
+        /// The width of this shard.
         found: usize,
     },
-    /// The rows of all shards together cannot be counted.
-    #[error("up to this shard there are more rows than can be counted")]
+    /// The number of rows of all shards overflows.
+    #[error("with this shard there are more rows than can be counted")]
     TooManyRows,
     /// The folder has no shards, or the shards have no rows.
     #[error("there are no rows to read: {reason}")]
     Empty {
-        /// What was looked for.
+        /// The rows or files that were expected.
         reason: &'static str,
     },
 }

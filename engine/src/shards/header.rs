@@ -4,33 +4,33 @@ use std::path::Path;
 
 use super::{Error, ShardDamage};
 
-/// What a shard begins with.
+/// The first bytes of a shard.
 pub const SHARD_MAGIC: [u8; 8] = *b"GAMSAE01";
-/// The tag of `f32` values, the only ones there are.
+/// The tag of `f32` values, the only type that exists.
 pub const DTYPE_F32: u32 = 0;
 
 const ROWS_AT: usize = SHARD_MAGIC.len();
 const WIDTH_AT: usize = ROWS_AT + 8;
 const DTYPE_AT: usize = WIDTH_AT + 8;
 const RESERVED_AT: usize = DTYPE_AT + 4;
-/// The bytes of a header; the rows follow.
+/// The size of the header in bytes; the rows follow.
 pub const HEADER_LEN: usize = RESERVED_AT + 4;
 
-/// The bytes of a value in the file.
+/// The size of a value in the file, in bytes.
 pub(crate) const VALUE_BYTES: usize = 4;
 
-/// What a shard says of itself, checked against the length of its file.
+/// The header of a shard, checked against the length of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardHeader {
-    /// How many rows it has.
+    /// The number of rows.
     pub rows: u64,
-    /// How many columns a row has.
+    /// The number of columns.
     pub width: u64,
 }
 
 impl ShardHeader {
-    /// Understands the first bytes of a file of `file_len` bytes: [`HEADER_LEN`] of them, or all
-    /// that there are. `path` is what errors name.
+    /// Decodes the first bytes of a file of `file_len` bytes: [`HEADER_LEN`] of them, or all if the
+    /// file is shorter. Errors name `path`.
     ///
     /// ```
     /// use std::path::Path;
@@ -69,7 +69,7 @@ impl ShardHeader {
         Ok(header)
     }
 
-    /// The bytes that a file with this header has at least; `None` if no file can.
+    /// Returns the smallest length of a file with this header; `None` if it overflows.
     #[must_use]
     pub fn file_len(&self) -> Option<u64> {
         let bytes = self.rows.checked_mul(self.width)?.checked_mul(VALUE_BYTES as u64)?;
@@ -86,7 +86,7 @@ impl ShardHeader {
     }
 }
 
-/// The bytes of one field.
+/// Returns the bytes of one field.
 fn field<const N: usize>(header: &[u8; HEADER_LEN], at: usize) -> [u8; N] {
     std::array::from_fn(|byte| header[at + byte])
 }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_comes_back_as_it_was_written() {
+    fn decoding_an_encoded_header_returns_it() {
         let header = ShardHeader { rows: 3, width: 5 };
         let bytes = header.to_bytes();
         assert_eq!(ShardHeader::parse(&bytes, 92, Path::new("a")).unwrap(), header);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_no_file_has_are_truncated_files() {
+    fn impossible_sizes_count_as_truncated() {
         for (rows, width) in [(u64::MAX, 1), (1, u64::MAX), (1 << 61, 1), (1 << 32, 1 << 32)] {
             let bytes = ShardHeader { rows, width }.to_bytes();
             let error = ShardHeader::parse(&bytes, u64::MAX, Path::new("a")).unwrap_err();

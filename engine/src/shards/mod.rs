@@ -1,9 +1,9 @@
 //! Batches of rows from `GAMSAE01` shards, at the speed of the device, in bounded memory.
 //!
 //! A corpus is an ordered list of shards of one width. [`ShardSource`] delivers its rows in batches
-//! through any backend, always in the same order, with the id of each row, as `f64` or as the `f32`
-//! that are stored; a thread reads ahead. [`ShardOptions`] choose the order (sequential, shuffled by
-//! row or by block), a rank's part, a list of rows, and the sizes.
+//! through any backend, always in the same order, with the id of each row, as `f64` or as the
+//! stored `f32`; a thread reads ahead. [`ShardOptions`] choose the order (sequential, shuffled by
+//! row or by block), the part of a rank, a list of rows, and the sizes.
 //!
 //! ```
 //! use ringmain::Engine;
@@ -29,17 +29,17 @@
 //! ```
 //!
 //! # Memory
-//! A batch is a buffer of the engine's pool and goes back there when it is dropped: a steady loop
-//! allocates nothing. What is read ahead leaves memory for one batch of every other source of the
-//! engine that has none, so one that pauses does not keep the others from reading; sources that are to
-//! run together are best opened before the first of them reads.
+//! A batch is a buffer of the engine's pool, which dropping the batch returns: a steady loop
+//! allocates nothing. Reading ahead leaves memory for one batch of every other source of the engine
+//! that holds none, so a paused source does not keep the others from reading. Sources that run
+//! together are best opened before the first of them reads.
 //!
-//! Batches that are held count against the engine's memory limit. When they are
-//! all of it, the next batch is waited for a while, as another thread may drop one, and then is
-//! [`Error::MemorySpent`]; nothing is lost, and the call can be repeated.
+//! Batches that the caller holds count against the engine's memory limit. If they take all of it,
+//! the next batch waits for a while, as another thread may drop one, and then fails with
+//! [`Error::MemorySpent`]. Nothing is lost, and the call can be repeated.
 //!
 //! # Fork
-//! A child process goes on where its parent stood, with a reading thread of its own.
+//! A child process continues at its parent's position, with a reading thread of its own.
 
 mod batch;
 mod convert;
@@ -64,26 +64,26 @@ pub use writer::{RowValue, ShardWriter, encode_shard_bytes};
 use crate::Error;
 pub use crate::epochs::{EpochState, Order, Partition};
 
-/// A source of rows in a fixed order that can be replayed. Others can have one too: their batches
-/// are made by [`RowBatch::from_rows`].
+/// A source of rows in a fixed order that can be replayed. Other sources can implement it too: they
+/// make batches with [`RowBatch::from_rows`].
 ///
-/// - [`next_batch`](Self::next_batch) delivers rows with stable ids, in an order that depends on
-///   the source alone, until there are no more.
-/// - [`reset`](Self::reset) goes back to the first: the same sequence comes again.
+/// - [`next_batch`](Self::next_batch) delivers rows with stable ids, in an order that depends only
+///   on the source, until there are no more.
+/// - [`reset`](Self::reset) returns to the first row: the same sequence follows.
 /// - The sizes are known before anything is read.
 pub trait CorpusRowSource {
-    /// All rows there are.
+    /// Returns the number of all rows.
     fn total_rows(&self) -> u64;
 
-    /// The columns of a row.
+    /// Returns the number of columns of a row.
     fn width(&self) -> usize;
 
-    /// The rows of a batch; some may have fewer.
+    /// Returns the number of rows of a batch; some batches may have fewer.
     fn batch_rows(&self) -> usize;
 
-    /// The next batch; `None` at the end.
+    /// Returns the next batch; `None` at the end.
     fn next_batch(&mut self) -> Result<Option<RowBatch>, Error>;
 
-    /// Back to the first row.
+    /// Returns to the first row.
     fn reset(&mut self);
 }

@@ -1,4 +1,4 @@
-//! Reads batches of rows, small ones several at a time.
+//! Reads batches of rows, several small batches at a time.
 
 use super::batch::RowBatch;
 use super::reading::ReadMemory;
@@ -8,18 +8,18 @@ use crate::epochs::{BatchReader, Epoch};
 use crate::memory::Need;
 use crate::{Error, Result};
 
-/// The most bytes of batches that are read together where many reads at once are no faster than one
-/// by one: grouping then only hands over several small batches at a time.
+/// The most bytes of batches that are read together if the backend is no faster with many reads at
+/// once. Grouping then only delivers several small batches at a time.
 const PLAIN_GROUP_BYTES: usize = 256 << 10;
-/// The most bytes of batches that are read together anywhere: enough to keep any device busy, and
-/// few enough that a caller who drops or moves the source waits only for milliseconds.
+/// The most bytes of batches that are read together: enough to keep any device busy, and few enough
+/// that a caller who drops or moves the source waits only for milliseconds.
 const GROUP_BYTES_MAX: usize = 2 << 20;
 const GROUP_BATCHES_MAX: usize = 256;
 
-/// The least that a batch counts for in the window: it has a page of memory.
+/// A batch takes at least this much of the window: it has a page of memory.
 const BATCH_BYTES_MIN: usize = 4096;
 
-/// The memory that is used again for every read, so that a batch allocates nothing.
+/// The memory that every read reuses, so that a batch allocates nothing.
 #[derive(Debug, Default)]
 pub(super) struct RowReader {
     staged: Vec<RowBatch>,
@@ -33,7 +33,7 @@ impl Clone for RowReader {
 }
 
 impl RowReader {
-    /// Takes memory for the batch at `position`, and for those after it that may be read with it.
+    /// Takes memory for the batch at `position`, and for later ones that are read with it.
     fn stage(&mut self, epoch: &Epoch<Rows>, mut position: u64, room: Room) -> Result<()> {
         let most = if epoch.data.is_queued { GROUP_BYTES_MAX } else { PLAIN_GROUP_BYTES };
         let group_bytes = room.budget_bytes.min(most);
@@ -49,21 +49,21 @@ impl RowReader {
             match stage_one(epoch, batch.position, batch.len, need) {
                 Ok(batch) => self.staged.push(batch),
                 Err(error) if is_first => return Err(error),
-                Err(_) => break, // read as many as there is memory for
+                Err(_) => break, // read as many as fit in memory
             }
             position = batch.position + batch.len as u64;
         }
         Ok(())
     }
 
-    /// Reads the first `batches` that were staged, and checks that their shards are unchanged.
+    /// Reads the first `batches` staged batches, and checks that their shards did not change.
     fn fill(&mut self, rows: &Rows, batches: usize) -> Result<()> {
         let outcome = self.reads.fill(rows, &mut self.staged[..batches]);
         let outcome = outcome.map_err(|error| read_error(rows, error));
         self.reads.check_shards(&rows.corpus, outcome)
     }
 
-    /// Hands out the first `batches` that were staged.
+    /// Delivers the first `batches` staged batches.
     fn deliver(&mut self, rows: &Rows, batches: usize, done: &mut Vec<Done<RowBatch>>) {
         for batch in self.staged.drain(..batches) {
             let bytes = window_bytes(rows, batch.len());
@@ -96,7 +96,7 @@ impl BatchReader for RowReader {
         match self.fill(&epoch.data, batches) {
             Ok(()) => self.deliver(&epoch.data, batches, done),
             Err(error) if batches == 1 => return Err(error),
-            // One by one, to deliver those before the one that fails.
+            // One batch failed. Read them one by one, to deliver those before it.
             Err(_) => {
                 for _ in 0..batches {
                     self.fill(&epoch.data, 1)?;
@@ -108,7 +108,7 @@ impl BatchReader for RowReader {
     }
 }
 
-/// What a batch counts for in the window.
+/// Returns the bytes that a batch takes of the window.
 fn window_bytes(rows: &Rows, len: usize) -> usize {
     len.saturating_mul(rows.corpus.row_bytes()).max(BATCH_BYTES_MIN)
 }
@@ -145,9 +145,9 @@ mod tests {
     use crate::Engine;
     use crate::epochs::{Epoch, EpochOptions};
 
-    /// A caller who dropped a source waited for all of the window to be read.
+    /// A caller who dropped a source had to wait until the whole window was read.
     #[test]
-    fn a_group_of_reads_is_small_whatever_the_window() {
+    fn a_group_of_reads_is_small_even_if_the_window_is_large() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.shard");
         std::fs::write(&path, encode_shard_bytes(&vec![0f32; 1 << 20], 1024).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Reading the rows of batches: where they are in the shards, and into which memory they go.
+//! Reads the rows of batches: finds their places in the shards and in memory.
 
 use std::mem;
 
@@ -12,25 +12,25 @@ use super::rows::Rows;
 use crate::Error;
 use crate::memory::recycled;
 
-/// What is read at a time where a batch is converted on its way from the page cache: little
-/// enough to stay in the second-level cache, enough that the calls do not count.
+/// The size of a read if a batch is converted on its way from the page cache: it fits in the
+/// second-level cache, and is large enough to make the cost of the calls negligible.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// From this size on a run is converted straight from a mapping, if there is one.
+/// A run of at least this size is converted straight from a mapping, if there is one.
 const MAPPED_BYTES_MIN: usize = 64 << 10;
 
-/// A stretch of rows that lie in one shard one after the other.
+/// Consecutive rows in one shard.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct RowRun {
     shard: usize,
     offset: u64,
     bytes: usize,
 }
 
-/// What reading needs and keeps, so that a batch allocates nothing.
+/// The memory that every read reuses, so that a batch allocates nothing.
 #[derive(Debug, Default)]
 pub(super) struct ReadMemory {
-    runs: Vec<Run>,
+    runs: Vec<RowRun>,
     reads: Vec<Read<'static>>,
     chunk: Vec<u8>,
     /// The shards that were read, and for each shard whether it is among them.
@@ -39,7 +39,7 @@ pub(super) struct ReadMemory {
 }
 
 impl ReadMemory {
-    /// Reads the rows of the batches, whose ids are there.
+    /// Reads the rows of the batches, whose ids are already set.
     pub(super) fn fill(&mut self, rows: &Rows, batches: &mut [RowBatch]) -> Result<()> {
         self.is_touched.resize(rows.corpus.shards.len(), false);
         self.runs.clear();
@@ -55,7 +55,8 @@ impl ReadMemory {
         Ok(())
     }
 
-    /// An error if a shard that was read is not what it was. After a failure only forgets them.
+    /// Returns an error if a shard that was read changed. After a failed read it only forgets the
+    /// shards.
     pub(super) fn check_shards(
         &mut self,
         corpus: &Corpus,
@@ -70,7 +71,7 @@ impl ReadMemory {
         outcome
     }
 
-    /// Finds out where the rows are, neighbours together.
+    /// Finds the runs of consecutive rows.
     fn push_runs(&mut self, corpus: &Corpus, row_ids: &[u64]) {
         let (row_bytes, mut shard) = (corpus.row_bytes(), 0);
         let mut rest = row_ids;
@@ -80,7 +81,7 @@ impl ReadMemory {
             let follows = |(id, next): &(&u64, u64)| **id == *next && *next < found.end_row();
             let rows = rest.iter().zip(*first..).take_while(follows).count().max(1);
             let offset = corpus.offset(found, *first);
-            self.runs.push(Run { shard, offset, bytes: rows * row_bytes });
+            self.runs.push(RowRun { shard, offset, bytes: rows * row_bytes });
             if !mem::replace(&mut self.is_touched[shard], true) {
                 self.touched.push(shard);
             }
@@ -91,7 +92,7 @@ impl ReadMemory {
     /// Reads a batch and converts it on the way.
     fn fill_converting(&mut self, rows: &Rows, batch: &mut RowBatch) -> Result<()> {
         let mut out = batch.rows_f64_mut();
-        // A batch in the order of the file is one run.
+        // A batch in file order is one run.
         if let [run] = self.runs.as_mut_slice() {
             let values = convert_mapped(rows, *run, out)?;
             run.offset += (values * VALUE_BYTES) as u64;
@@ -103,11 +104,11 @@ impl ReadMemory {
     }
 }
 
-/// Reads the values of all the batches at once, as they are in the files.
+/// Reads the values of all batches at once, as stored in the files.
 fn read_whole(
     rows: &Rows,
     batches: &mut [RowBatch],
-    runs: &[Run],
+    runs: &[RowRun],
     memory: &mut Vec<Read<'static>>,
 ) -> Result<()> {
     let shards = &rows.corpus.shards;
@@ -122,7 +123,8 @@ fn read_whole(
             let Some(run) = runs.next() else { break };
             let shard = &shards[run.shard];
             if run.bytes == bytes {
-                // All of it in one piece: whole blocks, so that the device can write them there.
+                // The batch is one run: read whole blocks, so that the device can write them in
+                // place.
                 let start = run.offset - lead as u64;
                 let wanted = lead + bytes;
                 let to_end = usize::try_from(shard.payload_end - start).unwrap_or(wanted);
@@ -142,9 +144,9 @@ fn read_whole(
     outcome
 }
 
-/// Converts a run where the backend has it in memory, and says how many of its values: all but a
-/// few at its end, or none.
-fn convert_mapped(rows: &Rows, run: Run, out: &mut [f64]) -> Result<usize> {
+/// Converts a run from the backend's mapping and returns the number of values converted: all but a
+/// few at the end, or none.
+fn convert_mapped(rows: &Rows, run: RowRun, out: &mut [f64]) -> Result<usize> {
     let values = out.len() / BLOCK_VALUES * BLOCK_VALUES;
     let bytes = values * VALUE_BYTES;
     if !rows.is_mapped || bytes < MAPPED_BYTES_MIN {
@@ -155,22 +157,22 @@ fn convert_mapped(rows: &Rows, run: Run, out: &mut [f64]) -> Result<usize> {
     let Some(mapped) = backend.map(file, run.offset..end)? else { return Ok(0) };
     let is_intact = widen_mapped(&mapped, &mut out[..values]);
     drop(mapped);
-    // The file may have been truncated inside a page, which leaves zeros there. Then it has no
-    // last byte either; whoever reads it is told.
+    // A file that is truncated inside a page shows zeros there. Then its last byte is missing too,
+    // and this read returns the error.
     backend.read_exact_at(file, end - 1, &mut [0])?;
     Ok(if is_intact { values } else { 0 })
 }
 
-/// Reads a little at a time and converts it while it is in the processor's cache: from the page
-/// cache this is one pass over memory less than reading first and converting then.
+/// Reads small parts and converts each while it is in the processor's cache. From the page cache
+/// this saves one pass over memory, compared to converting after reading.
 fn read_converting(
     rows: &Rows,
-    runs: &[Run],
+    runs: &[RowRun],
     memory: &mut Vec<Read<'static>>,
     chunk: &mut [u8],
     mut out: &mut [f64],
 ) -> Result<()> {
-    let (mut at, mut done_bytes) = (0, 0); // the run that is next, and what was read of it
+    let (mut at, mut done_bytes) = (0, 0); // the next run, and the bytes read of it
     while at < runs.len() {
         let mut reads = recycled(mem::take(memory));
         let mut free = &mut *chunk;

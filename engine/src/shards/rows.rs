@@ -1,11 +1,11 @@
-//! The rows of a corpus as a data set.
+//! The rows of a corpus as epochs see them.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use ringmain_backends::FileHandle;
 
-use super::batch::{RowBatch, RowType, Shape};
+use super::batch::{BatchShape, RowBatch, RowType};
 use super::corpus::Corpus;
 use super::reader::RowReader;
 use crate::epochs::Dataset;
@@ -13,7 +13,7 @@ use crate::{Engine, Error, Item, Result};
 
 const PREFETCH_WINDOW_BYTES_DEFAULT: usize = 8 << 20;
 
-/// The rows that a source delivers, and how it reads them.
+/// The rows that a source delivers, and the way it reads them.
 #[derive(Debug)]
 pub(super) struct Rows {
     pub(super) engine: Engine,
@@ -21,9 +21,9 @@ pub(super) struct Rows {
     /// The ids of the rows to deliver, ascending; `None` for all.
     selected: Option<Arc<[u64]>>,
     pub(super) row_type: RowType,
-    /// Whether the backend has many requests in flight at once.
+    /// Whether the backend keeps many requests in flight at once.
     pub(super) is_queued: bool,
-    /// Whether the backend maps files, and gives ranges of them without a copy.
+    /// Whether the backend maps files.
     pub(super) is_mapped: bool,
     /// The strictest alignment of all shards.
     pub(super) align: usize,
@@ -50,23 +50,23 @@ impl Rows {
         }
     }
 
-    /// Whether values are read into the batch as the file has them, and converted, if at all, by the
-    /// thread that takes the batch.
+    /// Returns `true` if values are read into the batch as stored. The thread that takes the batch
+    /// then converts them, if needed.
     ///
-    /// Device backends read best in large pieces, and conversion on the consumer's thread overlaps
-    /// with the next read. Values from the page cache are better converted while they are in the
-    /// processor's cache.
+    /// Device backends are fastest with large reads, and conversion on the consumer's thread
+    /// overlaps with the next read. Values from the page cache are better converted while they are
+    /// in the processor's cache.
     pub(super) fn holds_raw(&self) -> bool {
         self.is_queued || self.row_type == RowType::F32
     }
 
-    /// The layout of a batch in memory.
-    pub(super) fn shape(&self, len: usize) -> Shape {
+    /// Returns the layout of a batch in memory.
+    pub(super) fn shape(&self, len: usize) -> BatchShape {
         let (width, row_type) = (self.corpus.width, self.row_type);
-        Shape { len, width, row_type, holds_raw: self.holds_raw(), align: self.align }
+        BatchShape { len, width, row_type, holds_raw: self.holds_raw(), align: self.align }
     }
 
-    /// The id of a row, by its number among those selected.
+    /// Returns the id of a row, given its number among the selected rows.
     fn id_of(&self, item: u64) -> u64 {
         self.selected.as_ref().map_or(item, |ids| ids[item as usize])
     }
@@ -95,7 +95,7 @@ impl Dataset for Rows {
     fn check(&self) -> Result<()> {
         match self.selected.as_deref() {
             Some([]) => {
-                let reason = "a source delivers at least one row";
+                let reason = "a source must deliver at least one row";
                 Err(Error::invalid_option("only_rows", "an empty list", reason))
             }
             Some([.., last]) if *last >= self.corpus.rows => {
@@ -158,7 +158,7 @@ impl Dataset for Rows {
         }
         let Some(ids) = &self.selected else { return Ok(id) };
         let found = ids.binary_search(&id);
-        let refuse = |_| self.no_such_row(id, "it is not in the list of rows that was given");
+        let refuse = |_| self.no_such_row(id, "it is not in the given list of rows");
         found.map(|index| index as u64).map_err(refuse)
     }
 
@@ -167,8 +167,8 @@ impl Dataset for Rows {
     }
 
     fn item_bytes(&self) -> usize {
-        // As `f64`, whatever the type: a loader that moves to another backend or type keeps the same
-        // batches.
+        // Counted as `f64` for every type, so that a loader keeps its batches when it changes
+        // backend or type.
         self.corpus.width.saturating_mul(size_of::<f64>())
     }
 

@@ -15,7 +15,7 @@ use crate::{Engine, Result};
 /// `f64`.
 ///
 /// The default batch has 1024 rows, or fewer if eight batches of `f64` rows would not fit in the
-/// engine's buffers. It depends on the width and the memory limit alone.
+/// engine's buffers. It depends only on the width and the memory limit.
 ///
 /// ```
 /// use ringmain::Engine;
@@ -47,21 +47,21 @@ pub struct ShardOptions {
 }
 
 impl ShardOptions {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
     epoch_option_methods!();
 
-    /// The type in which values are delivered.
+    /// Sets the type of the delivered values.
     pub fn row_type(mut self, row_type: RowType) -> Self {
         self.row_type = row_type;
         self
     }
 
-    /// Delivers only these rows. They are a set: [`Order`](super::Order) decides their order, and a row
-    /// that is named twice is delivered once.
+    /// Delivers only these rows. They form a set: [`Order`](super::Order) determines their order,
+    /// and a duplicate is delivered once.
     pub fn only_rows(mut self, row_ids: impl IntoIterator<Item = u64>) -> Self {
         let mut row_ids: Vec<u64> = row_ids.into_iter().collect();
         row_ids.sort_unstable();
@@ -81,7 +81,7 @@ impl ShardOptions {
         self.epochs.open(rows).map(ShardSource)
     }
 
-    /// Opens all `*.shard` files of a folder, in the order of the bytes of their names.
+    /// Opens all `*.shard` files of a folder, in the byte order of their names.
     pub fn open_dir(self, engine: &Engine, dir: impl AsRef<Path>) -> Result<ShardSource> {
         self.open(engine, list_shards(dir.as_ref())?)
     }
@@ -93,9 +93,9 @@ impl ShardOptions {
 /// backend, the window or the batch size. In sequential order a batch never crosses from one shard into
 /// the next, so the last batch of a shard may be short ([`ShardOptions::drop_last`] leaves it out).
 ///
-/// A thread reads ahead ([`ShardOptions::prefetch_window_bytes`]); dropping the source ends it. A shard
-/// that is truncated, replaced or written to after it was opened is an error. After an error the source
-/// keeps its position: the next call tries the same batch again.
+/// A thread reads ahead ([`ShardOptions::prefetch_window_bytes`]); dropping the source ends it. A
+/// shard that is truncated, replaced or written to after it was opened is an error. After an error
+/// the source keeps its position: the next call tries the same batch again.
 ///
 /// ```
 /// use ringmain::Engine;
@@ -111,7 +111,7 @@ impl ShardOptions {
 ///     println!("rows {:?}: {:?}", batch.row_ids(), batch.rows_f64());
 /// }
 ///
-/// // A saved state goes on later, in another process too (feature `serde`).
+/// // A saved state can be resumed later, also in another process (feature `serde`).
 /// source.set_epoch(1);
 /// let state = source.state();
 /// let mut later = ShardSource::open_dir(&Engine::new()?, dir.path())?;
@@ -133,18 +133,18 @@ impl ShardSource {
         ShardOptions::new().open(engine, paths)
     }
 
-    /// Opens all `*.shard` files of a folder, in the order of the bytes of their names.
+    /// Opens all `*.shard` files of a folder, in the byte order of their names.
     pub fn open_dir(engine: &Engine, dir: impl AsRef<Path>) -> Result<Self> {
         ShardOptions::new().open_dir(engine, dir)
     }
 
-    /// The number of rows of all shards.
+    /// Returns the number of rows of all shards.
     #[must_use]
     pub fn total_rows(&self) -> u64 {
         self.0.data().corpus.rows
     }
 
-    /// The columns of a row.
+    /// Returns the number of columns of a row.
     #[must_use]
     pub fn width(&self) -> usize {
         self.0.data().corpus.width

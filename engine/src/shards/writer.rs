@@ -1,4 +1,4 @@
-//! Writing shards.
+//! Writes shards.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +8,17 @@ use super::Error;
 use super::batch::RowType;
 use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 
-/// What is collected before it is written.
+/// Values are collected up to this size before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
 mod sealed {
     use super::RowType;
 
-    /// A value as it stands in a shard.
+    /// A value in the form that a shard stores.
     pub trait Stored: Copy {
         fn stored(self) -> f32;
 
-        /// The values as a batch has them.
+        /// Returns the values in the form that a batch holds.
         fn typed_bytes(values: &[Self]) -> (RowType, &[u8]);
     }
 }
@@ -49,7 +49,7 @@ impl sealed::Stored for f64 {
 impl RowValue for f32 {}
 impl RowValue for f64 {}
 
-/// A whole shard in memory: rows of `width` values, one after the other.
+/// Returns a whole shard as bytes, given rows of `width` values, one after the other.
 ///
 /// ```
 /// let bytes = ringmain::shards::encode_shard_bytes(&[1.0f64, 2.0], 1)?;
@@ -67,7 +67,7 @@ pub fn encode_shard_bytes<T: RowValue>(values: &[T], width: usize) -> Result<Vec
     Ok(bytes)
 }
 
-/// A whole shard in memory, of the rows of an array.
+/// Returns a whole shard as bytes, given the rows of an array.
 ///
 /// ```
 /// use ndarray::array;
@@ -82,13 +82,13 @@ pub fn encode_shard_array<T: RowValue>(rows: ndarray::ArrayView2<'_, T>) -> Resu
     encode_shard_bytes(&values, rows.ncols())
 }
 
-/// The number of rows, or what is wrong.
+/// Returns the number of rows, or a message that says what is wrong.
 pub(super) fn whole_rows(values: u64, width: usize) -> Result<u64, String> {
     if width == 0 {
-        return Err("rows have at least one column".into());
+        return Err("rows must have at least one column".into());
     }
     if !values.is_multiple_of(width as u64) {
-        return Err(format!("{values} values are no whole number of rows of {width}"));
+        return Err(format!("{values} values are not a whole number of rows of {width}"));
     }
     Ok(values / width as u64)
 }
@@ -104,10 +104,10 @@ fn push_values<T: RowValue>(values: &[T], bytes: &mut Vec<u8>) {
 
 /// Writes a shard piece by piece.
 ///
-/// Until [`finish`](Self::finish) the file has a temporary name in the same directory, which no
-/// `open_dir` takes for a shard. `finish` completes the header, waits until all of it is on the
-/// device and only then gives it its name: after a crash there is the whole shard or none. A
-/// writer that is dropped before removes its file.
+/// Until [`finish`](Self::finish) the file has a temporary name in the same directory, which
+/// `open_dir` ignores. `finish` completes the header, waits until all data is on the device, and
+/// only then renames the file: after a crash there is the whole shard or none. Dropping an
+/// unfinished writer removes its file.
 ///
 /// ```
 /// use ringmain::shards::ShardWriter;
@@ -126,17 +126,17 @@ fn push_values<T: RowValue>(values: &[T], bytes: &mut Vec<u8>) {
 pub struct ShardWriter {
     path: PathBuf,
     file: OutputFile,
-    /// Where the buffer goes.
+    /// The offset in the file at which the buffer will be written.
     offset: u64,
     width: usize,
     values: u64,
     buffer: Vec<u8>,
-    /// What was written after a failure would not be where it belongs.
+    /// After a failed write, further values would be at the wrong offset.
     has_failed: bool,
 }
 
 impl ShardWriter {
-    /// Begins a shard of rows of `width` values. A shard that has the name already is replaced when
+    /// Begins a shard of rows of `width` values. An existing shard with this name is replaced when
     /// this one is finished.
     pub fn create(path: impl AsRef<Path>, width: usize) -> Result<Self, Error> {
         let path = path.as_ref().to_owned();
@@ -146,15 +146,15 @@ impl ShardWriter {
         let file = OutputFile::create(&path)
             .map_err(|error| Error::io(&path, "creating the shard's temporary file", error))?;
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + HEADER_LEN);
-        buffer.resize(HEADER_LEN, 0); // no magic: whoever finds it sees that it is no shard
+        buffer.resize(HEADER_LEN, 0); // no magic: an incomplete file is not a shard
         Ok(Self { path, file, offset: 0, width, values: 0, buffer, has_failed: false })
     }
 
-    /// Adds values: rows, or any part of them.
+    /// Adds values: whole rows, or any part of them.
     pub fn write<T: RowValue>(&mut self, values: &[T]) -> Result<(), Error> {
         let mut rest = values;
         while !rest.is_empty() {
-            // Never more than the buffer has room for, so that it stays the size it has.
+            // Never exceed the capacity, so that the buffer does not grow.
             let room = self.buffer.capacity().saturating_sub(self.buffer.len()) / VALUE_BYTES;
             let (piece, after) = rest.split_at(room.min(rest.len()));
             push_values(piece, &mut self.buffer);
@@ -167,13 +167,13 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// How many whole rows were written so far.
+    /// Returns the number of whole rows written so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.values / self.width as u64
     }
 
-    /// Completes the shard and gives it its name. Returns its rows.
+    /// Completes the shard and gives it its name. Returns the number of rows.
     pub fn finish(mut self) -> Result<u64, Error> {
         self.flush()?;
         let rows = whole_rows(self.values, self.width).map_err(|reason| self.invalid(reason))?;
@@ -191,7 +191,7 @@ impl ShardWriter {
 
     fn flush(&mut self) -> Result<(), Error> {
         if self.has_failed {
-            let reason = "an earlier write has failed; write the shard anew".to_owned();
+            let reason = "an earlier write failed; write the shard again".to_owned();
             return Err(self.invalid(reason));
         }
         let outcome = self.file.write_all_at(&self.buffer, self.offset);
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_buffer_stays_the_size_it_has() {
+    fn the_buffer_does_not_grow() {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = ShardWriter::create(dir.path().join("a.shard"), 1).unwrap();
         let before = writer.buffer.capacity();

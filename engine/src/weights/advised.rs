@@ -1,4 +1,4 @@
-//! Weights by a mapping whose ranges the kernel is told to read ahead.
+//! A mapping of weights whose ranges the kernel reads ahead on request.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::read_ahead::{ReadAhead, spawn};
 use super::{Error, MappedWeights, MmapAdvice, Prepared};
 
-/// The kernel is told so much at a time. It returns from one within a millisecond or so, and between
-/// two the thread looks whether anybody still wants the rest.
+/// The thread advises the kernel about this many bytes at a time. One call takes about a
+/// millisecond, and between calls the thread checks whether it should stop.
 const STEP_BYTES: usize = 1 << 20;
 
-/// A mapping, and the threads that tell the kernel what to read ahead of it.
+/// A mapping, and the threads that advise the kernel to read it ahead.
 #[derive(Debug)]
 pub(super) struct Advised {
     pub(super) weights: Arc<MappedWeights>,
@@ -21,11 +21,12 @@ pub(super) struct Advised {
 
 impl Advised {
     pub(super) fn new(weights: Arc<MappedWeights>) -> Self {
-        // What is read ahead is the page cache's, which bounds itself.
+        // The page cache holds the data and bounds itself, so there is no limit here.
         Self { weights, ahead: ReadAhead::new(usize::MAX), is_over: Arc::default() }
     }
 
-    /// Begins with the range here, and leaves the rest of a long one to a thread.
+    /// Advises the kernel about the start of the range here, and leaves the rest of a long range to
+    /// a thread.
     pub(super) fn prepare(&self, range: Range<usize>) -> Result<Prepared, Error> {
         if range.is_empty() {
             return Ok(Prepared::InMemory);
@@ -42,7 +43,7 @@ impl Advised {
             let rest = rest.clone();
             spawn(move || advise_all(&weights, rest, &is_over))
         };
-        // The pages may be gone again: what was told once is told again.
+        // The kernel may have evicted the pages, so a range can be advised again.
         self.ahead.forget_finished();
         let is_started = self.ahead.start(&rest, begin);
         Ok(if is_started { Prepared::Started } else { Prepared::Hinted })
@@ -51,7 +52,7 @@ impl Advised {
 
 impl Drop for Advised {
     fn drop(&mut self) {
-        // Seen before the threads are waited for.
+        // Set before the threads are joined, so that they stop early.
         self.is_over.store(true, Ordering::SeqCst);
     }
 }

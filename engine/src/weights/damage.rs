@@ -1,26 +1,26 @@
-//! What can be wrong with safetensors files, and with the index of a model of several.
+//! The ways in which safetensors files, or the index of a model, can be damaged.
 
 use std::path::PathBuf;
 
 use super::Dtype;
 
-/// Why a file is not one of safetensors, or a folder not a model.
+/// The reason why a file is not a safetensors file, or a folder not a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightsDamage {
-    /// The header, or the file, cannot be one of safetensors.
+    /// The header or the length of the file is not valid.
     #[error("this is not a safetensors file: {reason}")]
     BadHeader {
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The header describes a tensor that cannot exist.
+    /// The header describes an impossible tensor.
     #[error("{0}")]
     BadTensor(TensorDamage),
     /// The index of a model of several files cannot be used.
     #[error("{reason}")]
     BadIndex {
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The index names a file that does not exist.
@@ -30,7 +30,7 @@ pub enum WeightsDamage {
         file: PathBuf,
     },
     /// The index names a tensor that is not in its file.
-    #[error("the index places it in {}, which has no tensor of that name", file.display())]
+    #[error("the index places it in {}, which has no tensor of this name", file.display())]
     MissingTensor {
         /// The file.
         file: PathBuf,
@@ -38,82 +38,84 @@ pub enum WeightsDamage {
     /// A folder holds no weights, or weights that do not belong together.
     #[error("{reason}")]
     NoModel {
-        /// What was looked for.
+        /// The files that were expected.
         reason: String,
     },
 }
 
-/// Why a tensor that a header describes cannot exist.
+/// The reason why a tensor in a header is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorDamage {
-    /// The name is there twice.
-    #[error("it is there twice")]
+    /// Two tensors have this name.
+    #[error("two tensors have this name")]
     Twice,
-    /// The format has no such type.
-    #[error("there is no type `{dtype}`, in this version at least")]
+    /// The element type is unknown.
+    #[error("the element type `{dtype}` is unknown to this version")]
     UnknownDtype {
-        /// The type's name.
+        /// The name of the type.
         dtype: String,
     },
-    /// It ends before it begins.
-    #[error("it ends at {end}, before it begins at {begin}")]
+    /// The tensor ends before it begins.
+    #[error("it ends at byte {end}, before it begins at byte {begin}")]
     Reversed {
-        /// Its first byte, counted from the end of the header.
+        /// The tensor's first byte, counted from the end of the header.
         begin: u64,
-        /// One past its last.
+        /// The byte after the tensor.
         end: u64,
     },
-    /// It reaches out of the file.
-    #[error("it ends at {end} of {data_len} bytes of data; the file is cut short, fetch it again")]
+    /// The tensor ends past the end of the file.
+    #[error(
+        "it ends at byte {end}, but the file has {data_len} bytes of data; it is truncated, fetch it again"
+    )]
     OutsideFile {
-        /// One past its last byte, counted from the end of the header.
+        /// The byte after the tensor, counted from the end of the header.
         end: u64,
-        /// How many bytes follow the header.
+        /// The number of bytes after the header.
         data_len: u64,
     },
-    /// It begins in the tensor before it.
-    #[error("it begins at {begin}, where the tensor before it reaches to {covered}")]
+    /// The tensor begins before the previous one ends.
+    #[error("it begins at byte {begin}, but the tensor before it ends at byte {covered}")]
     Overlap {
-        /// Its first byte.
+        /// The tensor's first byte.
         begin: u64,
-        /// One past the last byte of the tensor before it.
+        /// The byte after the previous tensor.
         covered: u64,
     },
-    /// There are bytes before it that belong to no tensor.
-    #[error("it begins at {begin}, but the bytes from {covered} on belong to no tensor")]
+    /// The bytes before the tensor belong to no tensor.
+    #[error("it begins at byte {begin}, but the bytes from {covered} on belong to no tensor")]
     Hole {
-        /// Its first byte.
+        /// The tensor's first byte.
         begin: u64,
-        /// One past the last byte of the tensor before it.
+        /// The byte after the previous tensor.
         covered: u64,
     },
-    /// Its shape has more elements than can be counted.
+    /// The size of the tensor overflows.
     #[error("shape {shape:?} of {dtype} is larger than any file")]
     Overflow {
-        /// What its elements are.
+        /// The element type.
         dtype: Dtype,
-        /// Its shape.
+        /// The shape.
         shape: Vec<usize>,
     },
-    /// Its elements do not fill whole bytes.
-    #[error("shape {shape:?} of {dtype} is no whole number of bytes")]
+    /// The elements do not fill whole bytes.
+    #[error("shape {shape:?} of {dtype} is not a whole number of bytes")]
     PartByte {
-        /// What its elements are.
+        /// The element type.
         dtype: Dtype,
-        /// Its shape.
+        /// The shape.
         shape: Vec<usize>,
     },
-    /// Its shape and its place in the file disagree.
-    #[error("shape {shape:?} of {dtype} has {expected} bytes, its place in the file {actual}")]
+    /// The size of the shape differs from the size in the file.
+    #[error("shape {shape:?} of {dtype} needs {expected} bytes, but its offsets span {actual}")]
     WrongSize {
-        /// What its elements are.
+        /// The element type.
         dtype: Dtype,
-        /// Its shape.
+        /// The shape.
         shape: Vec<usize>,
-        /// The bytes of that many elements.
+        /// The size that the shape needs, in bytes.
         expected: u64,
-        /// The bytes between its offsets.
+        /// The size between the offsets, in bytes.
         actual: u64,
     },
 }

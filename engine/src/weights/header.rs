@@ -1,7 +1,7 @@
-//! The header of a safetensors file, checked before any of it is trusted.
+//! Decodes the header of a safetensors file and checks it before use.
 //!
-//! The `safetensors` crate has the last word on what is valid. What it refuses it does not always
-//! name, and names that are there twice it takes for one, so each is looked for here first.
+//! The `safetensors` crate makes the final decision on validity. Its errors do not always name the
+//! tensor, and it accepts duplicate names, so this module checks each tensor first.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,48 +17,48 @@ use crate::Item;
 
 /// The file begins with the length of its header, a `u64`.
 pub(super) const LENGTH_BYTES: usize = 8;
-/// What the format allows.
+/// The largest header that the format allows.
 pub(super) const HEADER_BYTES_MAX: u64 = 100_000_000;
 
-/// What a header says.
+/// A decoded header.
 #[derive(Debug)]
 pub(super) struct Header {
-    /// In the order of the file.
+    /// The tensors in the order of the file.
     pub(super) tensors: Vec<TensorInfo>,
-    /// `None` if it says nothing, which is not the same as an empty list.
+    /// `None` if the header has no metadata, which differs from empty metadata.
     pub(super) metadata: Option<BTreeMap<String, String>>,
 }
 
-/// The bytes of the header itself, from the first bytes of a file.
+/// Returns the size of the header in bytes, given the first bytes of a file.
 pub(super) fn header_bytes(start: &[u8], file_len: u64, path: &Path) -> Result<u64, Error> {
     let bad = |reason| Error::format(path, WeightsDamage::BadHeader { reason });
     let Some(length) = start.first_chunk::<LENGTH_BYTES>() else {
-        return Err(bad(format!("it has {file_len} bytes, and its length field alone has 8")));
+        return Err(bad(format!("it has {file_len} bytes, but its length field alone takes 8")));
     };
     let header_bytes = u64::from_le_bytes(*length);
     if header_bytes > HEADER_BYTES_MAX {
         return Err(bad(format!(
-            "its header would have {header_bytes} bytes, and {HEADER_BYTES_MAX} are allowed"
+            "its header would have {header_bytes} bytes, but at most {HEADER_BYTES_MAX} are allowed"
         )));
     }
     let rest = file_len.saturating_sub(LENGTH_BYTES as u64);
     if header_bytes > rest {
         let reason = format!(
-            "its header would have {header_bytes} bytes, and only {rest} follow; is it cut short?"
+            "its header would have {header_bytes} bytes, but only {rest} follow; is it truncated?"
         );
         return Err(bad(reason));
     }
     Ok(header_bytes)
 }
 
-/// What the header of file number `file` says, given all of its bytes and the number of those that
-/// follow it.
+/// Decodes the header of file number `file`, given all of its bytes and the number of bytes after
+/// it.
 pub(super) fn parse(json: &[u8], data_len: u64, file: usize, path: &Path) -> Result<Header, Error> {
     let bad = |reason| Error::format(path, WeightsDamage::BadHeader { reason });
     let text = std::str::from_utf8(json);
     let text = text.map_err(|error| bad(format!("its header is not UTF-8: {error}")))?;
-    let mut entries: Entries = serde_json::from_str(text)
-        .map_err(|error| bad(format!("its header is not what it should be: {error}")))?;
+    let mut entries: RawHeader = serde_json::from_str(text)
+        .map_err(|error| bad(format!("its header cannot be parsed: {error}")))?;
     let bad_tensor = |(tensor, damage): (&str, TensorDamage)| {
         Error::damaged(path, Item::Tensor(tensor.into()), WeightsDamage::BadTensor(damage))
     };
@@ -69,7 +69,9 @@ pub(super) fn parse(json: &[u8], data_len: u64, file: usize, path: &Path) -> Res
     let checked = checked.map_err(|error| bad(error.to_string()))?;
     if checked.data_len() as u64 != data_len {
         let covered = checked.data_len();
-        return Err(bad(format!("{data_len} bytes follow its header, and tensors are {covered}")));
+        return Err(bad(format!(
+            "{data_len} bytes follow its header, but the tensors take {covered}"
+        )));
     }
     let data_start = (LENGTH_BYTES + json.len()) as u64;
     let take = |(name, info): (&str, tensor::TensorInfo)| {
@@ -80,41 +82,41 @@ pub(super) fn parse(json: &[u8], data_len: u64, file: usize, path: &Path) -> Res
     Ok(Header { tensors: tensors.into_iter().map(take).collect(), metadata })
 }
 
-/// The JSON, in its own order and with whatever is there twice.
+/// The parsed JSON, in its own order and with duplicates.
 #[derive(Debug, Default)]
-struct Entries {
-    tensors: Vec<(String, Entry)>,
+struct RawHeader {
+    tensors: Vec<(String, RawTensor)>,
     metadata: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Entry {
+struct RawTensor {
     dtype: String,
     shape: Vec<usize>,
     data_offsets: (u64, u64),
 }
 
-impl<'de> Deserialize<'de> for Entries {
+impl<'de> Deserialize<'de> for RawHeader {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EntriesVisitor)
+        deserializer.deserialize_map(RawHeaderVisitor)
     }
 }
 
-struct EntriesVisitor;
+struct RawHeaderVisitor;
 
-impl<'de> Visitor<'de> for EntriesVisitor {
-    type Value = Entries;
+impl<'de> Visitor<'de> for RawHeaderVisitor {
+    type Value = RawHeader;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of tensors")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
-        let (mut entries, mut has_metadata) = (Entries::default(), false);
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawHeader, A::Error> {
+        let (mut entries, mut has_metadata) = (RawHeader::default(), false);
         while let Some(name) = map.next_key::<String>()? {
             if name == "__metadata__" {
                 if std::mem::replace(&mut has_metadata, true) {
-                    return Err(A::Error::custom("`__metadata__` is there twice"));
+                    return Err(A::Error::custom("`__metadata__` occurs twice"));
                 }
                 entries.metadata = map.next_value()?;
                 continue;
@@ -128,8 +130,8 @@ impl<'de> Visitor<'de> for EntriesVisitor {
     }
 }
 
-impl Entries {
-    /// The tensors in the order of the file, or the first that cannot be and why.
+impl RawHeader {
+    /// Returns the tensors in the order of the file, or the first impossible tensor and the reason.
     fn check(
         &self,
         data_len: u64,
@@ -139,7 +141,7 @@ impl Entries {
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return Err((&twice[0].0, TensorDamage::Twice));
         }
-        // By place, and those without bytes in the order of their names.
+        // Sorted by offset; empty tensors stay sorted by name.
         sorted.sort_by_key(|(_, entry)| entry.data_offsets);
         let (mut covered, mut checked) = (0, Vec::with_capacity(sorted.len()));
         for (name, entry) in sorted {
@@ -151,8 +153,8 @@ impl Entries {
     }
 }
 
-impl Entry {
-    /// Given that the tensors before it reach to `covered`.
+impl RawTensor {
+    /// Checks the tensor, given that the tensors before it end at `covered`.
     fn check(&self, covered: u64, data_len: u64) -> Result<tensor::TensorInfo, TensorDamage> {
         let (begin, end) = self.data_offsets;
         let dtype = self.dtype()?;
@@ -179,7 +181,7 @@ impl Entry {
         if expected != actual {
             return Err(TensorDamage::WrongSize { dtype, shape: shape(), expected, actual });
         }
-        // As many bytes as could be counted, and so could those before it.
+        // No overflow: the sizes of this tensor and of those before it were checked.
         let offset =
             |at| usize::try_from(at).map_err(|_| TensorDamage::OutsideFile { end, data_len });
         let data_offsets = (offset(begin)?, offset(end)?);
@@ -200,7 +202,7 @@ mod tests {
     use super::*;
     use crate::Damage;
 
-    /// A file of these tensors and so many bytes of data.
+    /// Returns a file with this header and `data_len` bytes of data.
     fn file(json: &str, data_len: usize) -> Vec<u8> {
         let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
         bytes.extend_from_slice(json.as_bytes());
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_of_a_tensor_is_named() {
+    fn each_kind_of_tensor_damage_is_reported() {
         let twice = tensor("U8", "[1]", "[0,1]");
         let cases = [
             (format!(r#"{{"a":{twice},"a":{twice}}}"#), 1, TensorDamage::Twice),
@@ -302,21 +304,21 @@ mod tests {
     }
 
     #[test]
-    fn offsets_near_the_largest_number_overflow_nothing() {
+    fn offsets_near_the_largest_number_do_not_overflow() {
         let huge = tensor("U8", "[1]", "[18446744073709551614,18446744073709551615]");
         let fault = fault(&format!(r#"{{"a":{huge}}}"#), 1).1;
         assert!(matches!(fault, TensorDamage::OutsideFile { .. }), "{fault}");
     }
 
     #[test]
-    fn what_is_no_header_is_refused_with_the_reason() {
+    fn bad_headers_are_refused_with_the_reason() {
         let long = |len: u64| [len.to_le_bytes().as_slice(), b"{}"].concat();
         let cases = [
             (vec![1, 2, 3], "length field"),
             (long(3), "only 2 follow"),
             (long(100_000_001), "100000000 are allowed"),
             (long(u64::MAX), "100000000 are allowed"),
-            (file("not json", 0), "not what it should be"),
+            (file("not json", 0), "cannot be parsed"),
             (file("[]", 0), "an object of tensors"),
             (file("{}", 1), "1 bytes follow"),
             (file(r#"{"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}}"#, 1), "tensor `a`"),
@@ -332,9 +334,10 @@ mod tests {
         }
     }
 
-    /// The crate and this module must agree on every file, but for names that are there twice.
+    /// This module and the `safetensors` crate must agree on every file, except for duplicate
+    /// names.
     #[test]
-    fn the_crate_agrees() {
+    fn the_safetensors_crate_agrees() {
         let whole = tensor("BF16", "[3,2]", "[0,12]");
         let sub = tensor("F6_E2M3", "[4]", "[12,15]");
         let json = format!(r#"{{"a":{whole},"b":{sub}}}"#);

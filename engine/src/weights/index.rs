@@ -1,4 +1,4 @@
-//! Which files a model is made of.
+//! Finds the files of a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,27 +9,31 @@ use serde::de::{Error as _, MapAccess, Visitor};
 
 use super::{Error, WeightsDamage};
 
-/// The name that tools give the index of a model of several files.
+/// The usual name of the index of a model in several files.
 const INDEX_NAME: &str = "model.safetensors.index.json";
 const INDEX_SUFFIX: &str = ".safetensors.index.json";
-/// And a model of one.
+/// The usual name of a model in one file.
 const FILE_NAME: &str = "model.safetensors";
 const FILE_SUFFIX: &str = ".safetensors";
 
-/// Where a model is.
+/// The location of a model.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Model {
+pub(super) enum ModelLocation {
     Files(Vec<PathBuf>),
-    /// In the files that an index names.
+    /// The files that an index names.
     Index(PathBuf),
 }
 
-/// What a path means: a file, an index, or a directory that holds either.
-pub(super) fn locate(path: &Path) -> Result<Model, Error> {
+/// Resolves a path: a file, an index, or a directory that holds either.
+pub(super) fn locate(path: &Path) -> Result<ModelLocation, Error> {
     if !path.is_dir() {
         let is_index = path.extension().is_some_and(|extension| extension == "json");
         let path = path.to_owned();
-        return Ok(if is_index { Model::Index(path) } else { Model::Files(vec![path]) });
+        return Ok(if is_index {
+            ModelLocation::Index(path)
+        } else {
+            ModelLocation::Files(vec![path])
+        });
     }
     let names = file_names(path)?;
     let ending = |suffix: &'static str| {
@@ -38,32 +42,32 @@ pub(super) fn locate(path: &Path) -> Result<Model, Error> {
     let (indexes, files) = (ending(INDEX_SUFFIX), ending(FILE_SUFFIX));
     let no_model = |reason| Error::format(path, WeightsDamage::NoModel { reason });
     if names.contains(INDEX_NAME) {
-        return Ok(Model::Index(path.join(INDEX_NAME)));
+        return Ok(ModelLocation::Index(path.join(INDEX_NAME)));
     }
     match indexes.as_slice() {
-        [] if names.contains(FILE_NAME) => Ok(Model::Files(vec![path.join(FILE_NAME)])),
+        [] if names.contains(FILE_NAME) => Ok(ModelLocation::Files(vec![path.join(FILE_NAME)])),
         [] if files.is_empty() => {
             Err(no_model("there is no *.safetensors file in this directory".into()))
         }
-        [] => Ok(Model::Files(files.into_iter().map(|name| path.join(name)).collect())),
-        [index] => Ok(Model::Index(path.join(index))),
+        [] => Ok(ModelLocation::Files(files.into_iter().map(|name| path.join(name)).collect())),
+        [index] => Ok(ModelLocation::Index(path.join(index))),
         _ => Err(no_model(format!("there are several indexes; give one of them: {indexes:?}"))),
     }
 }
 
-/// Sorted, so that the order of files is the same everywhere.
+/// Returns sorted names, so that the order of files is the same on every system.
 fn file_names(dir: &Path) -> Result<BTreeSet<String>, Error> {
     let failed = |source| Error::io(dir, "listing the directory", source);
     let mut names = BTreeSet::new();
     for entry in dir.read_dir().map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        // A name that is not Unicode is none of those looked for.
+        // A name that is not Unicode is not one of the expected names.
         names.extend(name.into_string().ok());
     }
     Ok(names)
 }
 
-/// What an index says: the tensors of each file, both in order.
+/// A decoded index: the files, and the tensors of each, both in order.
 #[derive(Debug)]
 pub(super) struct Index {
     pub(super) files: BTreeMap<String, Vec<String>>,
@@ -74,7 +78,7 @@ struct Json {
     weight_map: WeightMap,
 }
 
-/// Tensor and file, with whatever is there twice.
+/// Pairs of tensor and file, with duplicates.
 struct WeightMap(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for WeightMap {
@@ -108,20 +112,21 @@ impl Index {
     pub(super) fn parse(json: &[u8], path: &Path) -> Result<Self, Error> {
         let bad = |reason| Error::format(path, WeightsDamage::BadIndex { reason });
         let parsed = serde_json::from_slice::<Json>(json);
-        let parsed = parsed.map_err(|error| bad(format!("it is no index of a model: {error}")))?;
+        let parsed =
+            parsed.map_err(|error| bad(format!("it is not the index of a model: {error}")))?;
         let WeightMap(mut entries) = parsed.weight_map;
         if entries.is_empty() {
             return Err(bad("it names no tensors".into()));
         }
         entries.sort();
         if let Some(twice) = entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(bad(format!("tensor `{}` is there twice", twice[0].0)));
+            return Err(bad(format!("tensor `{}` occurs twice", twice[0].0)));
         }
         let mut files = BTreeMap::<String, Vec<String>>::new();
         for (tensor, file) in entries {
             if !is_below(&file) {
                 let reason = format!(
-                    "tensor `{tensor}` is said to be in `{file}`; only files beside the index, or \
+                    "it places tensor `{tensor}` in `{file}`; only files beside the index, or \
                      in folders beside it, are read"
                 );
                 return Err(bad(reason));
@@ -132,8 +137,8 @@ impl Index {
     }
 }
 
-/// Whether a name leads to a file below the index's own directory: one that is downloaded must
-/// not be able to name others.
+/// Returns `true` if a name leads to a file below the index's own directory. A downloaded index
+/// must not be able to name other files.
 fn is_below(name: &str) -> bool {
     let is_name = |part| matches!(part, Component::Normal(_));
     !name.is_empty() && Path::new(name).components().all(is_name)
@@ -170,15 +175,15 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_index_says_what_is_wrong() {
+    fn a_bad_index_is_refused_with_the_reason() {
         let cases = [
-            ("", "no index"),
-            ("[]", "no index"),
+            ("", "not the index"),
+            ("[]", "not the index"),
             ("{}", "weight_map"),
             (r#"{"weight_map":[]}"#, "an object of tensors"),
             (r#"{"weight_map":{}}"#, "names no tensors"),
             (r#"{"weight_map":{"a":1}}"#, "tensor `a`"),
-            (r#"{"weight_map":{"a":"1","a":"2"}}"#, "tensor `a` is there twice"),
+            (r#"{"weight_map":{"a":"1","a":"2"}}"#, "tensor `a` occurs twice"),
             (r#"{"weight_map":{"a":"../1"}}"#, "beside the index"),
             (r#"{"weight_map":{"a":"/etc/passwd"}}"#, "beside the index"),
             (r#"{"weight_map":{"a":""}}"#, "beside the index"),
@@ -190,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_its_index_or_its_files() {
+    fn a_directory_resolves_to_its_index_or_its_files() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str| std::fs::write(dir.path().join(name), "").unwrap();
         let missing = locate(dir.path()).unwrap_err();
@@ -201,12 +206,15 @@ mod tests {
         write("b.safetensors");
         write("a.safetensors");
         let paths = |names: &[&str]| names.iter().map(|name| dir.path().join(name)).collect();
-        let both = Model::Files(paths(&["a.safetensors", "b.safetensors"]));
+        let both = ModelLocation::Files(paths(&["a.safetensors", "b.safetensors"]));
         assert_eq!(locate(dir.path()).unwrap(), both);
         write("model.safetensors");
-        assert_eq!(locate(dir.path()).unwrap(), Model::Files(paths(&["model.safetensors"])));
+        assert_eq!(
+            locate(dir.path()).unwrap(),
+            ModelLocation::Files(paths(&["model.safetensors"]))
+        );
         write("x.safetensors.index.json");
-        let index = |name| Model::Index(dir.path().join(name));
+        let index = |name| ModelLocation::Index(dir.path().join(name));
         assert_eq!(locate(dir.path()).unwrap(), index("x.safetensors.index.json"));
         write("y.safetensors.index.json");
         let several = locate(dir.path()).unwrap_err().to_string();

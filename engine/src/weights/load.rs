@@ -1,4 +1,4 @@
-//! Loading a model: its tensors one after the other, while the next ones are read.
+//! Loads a model: delivers its tensors one after the other while a thread reads the next ones.
 
 use std::fmt;
 use std::path::Path;
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use ringmain_backends::BufferPool;
 
-use super::read::{Memory, Patience, Piece, Placed};
+use super::read::{Patience, PlacedTensor, TensorMemory, WantedTensor};
 use super::{Error, Tensor, Weights};
 use crate::epochs::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
 
-/// Read ahead by default: enough that the device always has work, even when tensors are large.
+/// The default window: enough to keep the device busy even if tensors are large.
 const WINDOW_BYTES: usize = 128 << 20;
 
-/// How long a tensor waits for a pool whose memory the caller holds.
+/// A tensor waits this long if the caller holds all memory of the pool.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How [`Weights::load`] is to go about it.
+/// The options of [`Weights::load`].
 #[derive(Default)]
 #[must_use = "options do nothing until `Weights::load`"]
 pub struct LoadOptions {
@@ -28,47 +28,47 @@ pub struct LoadOptions {
     progress: Option<Box<dyn FnMut(LoadProgress) + Send>>,
 }
 
-/// How far a load has come.
+/// The progress of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadProgress {
-    /// The tensors handed out, the one that follows included.
+    /// The number of tensors delivered, including the current one.
     pub tensors_done: usize,
-    /// The tensors to load.
+    /// The number of tensors to load.
     pub tensors: usize,
-    /// The bytes of those handed out.
+    /// The size of the delivered tensors in bytes.
     pub bytes_done: u64,
-    /// The bytes of all.
+    /// The size of all tensors to load in bytes.
     pub bytes: u64,
 }
 
 impl LoadOptions {
-    /// All tensors, fresh memory, 128 MiB read ahead.
+    /// Returns the defaults: all tensors, fresh memory, 128 MiB read ahead.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The bytes that are being read, or were read and not yet handed out. A tensor that is larger
-    /// is read by itself. 0: nothing is read ahead.
+    /// Limits the bytes that are being read, or were read and not yet delivered. A larger tensor is
+    /// read alone. 0 turns reading ahead off.
     pub fn window_bytes(mut self, bytes: usize) -> Self {
         self.window_bytes = Some(bytes);
         self
     }
 
-    /// Only these tensors. They still come in the order of the files.
+    /// Loads only these tensors, still in the order of the files.
     pub fn only<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.names = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Memory from this pool, to which it returns when a tensor is dropped. If it is smaller than the
-    /// window, so much less is read ahead. When the caller's tensors hold all of it, the next one
-    /// waits for 30 seconds and then is [`Error::MemorySpent`].
+    /// Takes the memory of tensors from this pool; dropping a tensor returns it. A pool smaller
+    /// than the window limits reading ahead. If the caller's tensors hold all of the pool, the next
+    /// one waits for 30 seconds and then fails with [`Error::MemorySpent`].
     pub fn pool(mut self, pool: &BufferPool) -> Self {
         self.pool = Some(pool.clone());
         self
     }
 
-    /// Called before each tensor is handed out.
+    /// Calls `report` before each tensor is delivered.
     pub fn progress(mut self, report: impl FnMut(LoadProgress) + Send + 'static) -> Self {
         self.progress = Some(Box::new(report));
         self
@@ -87,8 +87,8 @@ impl fmt::Debug for LoadOptions {
 }
 
 impl Weights {
-    /// Hands out the tensors in the order of the files, while a thread reads the next ones. Memory
-    /// is that of the tensors the caller keeps, plus the window.
+    /// Delivers the tensors in the order of the files while a thread reads the next ones. The load
+    /// takes the memory of the tensors that the caller keeps, plus the window.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -117,8 +117,9 @@ impl Weights {
         let bytes = numbers.iter().map(|at| self.shared.tensors[*at].nbytes() as u64).sum();
         let progress =
             LoadProgress { tensors_done: 0, tensors: numbers.len(), bytes_done: 0, bytes };
-        let memory = options.pool.map_or(Memory::Fresh, Memory::Pool);
-        let schedule = Tensors { weights: self.clone(), numbers: numbers.into(), at: 0, memory };
+        let memory = options.pool.map_or(TensorMemory::Fresh, TensorMemory::Pool);
+        let schedule =
+            LoadSchedule { weights: self.clone(), numbers: numbers.into(), at: 0, memory };
         let window_bytes = options.window_bytes.unwrap_or(WINDOW_BYTES);
         let limits = Limits { window_bytes, patience: PATIENCE };
         let tensors = Some(Prefetcher::new(schedule, limits));
@@ -126,25 +127,25 @@ impl Weights {
     }
 }
 
-/// The tensors of [`Weights::load`]. Ends after the first error. Dropping it ends the thread, which
-/// finishes at most the one read it is at.
+/// The tensors of [`Weights::load`]. The iterator ends after the first error. Dropping it ends the
+/// thread, which completes at most the read in progress.
 pub struct Load {
     /// `None` after an error.
-    tensors: Option<Prefetcher<Tensors>>,
+    tensors: Option<Prefetcher<LoadSchedule>>,
     progress: LoadProgress,
     report: Option<Box<dyn FnMut(LoadProgress) + Send>>,
 }
 
 impl Load {
-    /// How far it has come.
+    /// Returns the progress.
     #[must_use]
     pub fn progress(&self) -> LoadProgress {
         self.progress
     }
 
-    /// As `next`, for callers who have other things to look after: after so long it is `Pending`,
-    /// and the next call goes on waiting for the same tensor. With a window of 0, only the wait for
-    /// memory is ended, not a read.
+    /// Waits for the next tensor, at most `timeout`. If it returns `Pending`, the next call
+    /// continues to wait for the same tensor. With a window of 0 the timeout applies to the wait
+    /// for memory, but not to the read.
     ///
     /// ```
     /// use std::task::Poll;
@@ -169,10 +170,10 @@ impl Load {
     /// ```
     pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<Tensor, Error>>> {
         let Some(tensors) = &mut self.tensors else { return Poll::Ready(None) };
-        tensors.next_within(timeout).map(|outcome| self.handed_out(outcome?))
+        tensors.next_within(timeout).map(|outcome| self.count_delivered(outcome?))
     }
 
-    fn handed_out(&mut self, outcome: Result<Tensor, Error>) -> Option<Result<Tensor, Error>> {
+    fn count_delivered(&mut self, outcome: Result<Tensor, Error>) -> Option<Result<Tensor, Error>> {
         match &outcome {
             Ok(tensor) => {
                 self.progress.tensors_done += 1;
@@ -192,7 +193,7 @@ impl Iterator for Load {
 
     fn next(&mut self) -> Option<Self::Item> {
         let outcome = self.tensors.as_mut()?.next()?;
-        self.handed_out(outcome)
+        self.count_delivered(outcome)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -208,40 +209,40 @@ impl fmt::Debug for Load {
     }
 }
 
-/// The tensors from one on.
+/// The tensors that are still to be read.
 #[derive(Clone)]
-struct Tensors {
+struct LoadSchedule {
     weights: Weights,
-    /// Which, in the order of the files.
+    /// The numbers of the tensors, in the order of the files.
     numbers: Arc<[usize]>,
     at: usize,
-    memory: Memory,
+    memory: TensorMemory,
 }
 
-impl Tensors {
-    /// The tensors from the next one on, each with the bytes of memory it needs.
-    fn ahead(&self) -> impl Iterator<Item = (Piece, usize)> {
+impl LoadSchedule {
+    /// Returns the tensors that are still to be read, each with the bytes of memory it needs.
+    fn ahead(&self) -> impl Iterator<Item = (WantedTensor, usize)> {
         let shared = &self.weights.shared;
         self.numbers[self.at..].iter().map(|at| {
             let info = &shared.tensors[*at];
-            let piece = Piece::whole(info);
+            let piece = WantedTensor::whole(info);
             let bytes = self.memory.counted_bytes(&piece, &shared.files[info.file()]);
             (piece, bytes)
         })
     }
 }
 
-/// Tensors that are read together, each with what it counts for in the window.
+/// LoadSchedule that are read together, each with the bytes that it takes of the window.
 #[derive(Default)]
-struct Group {
-    placed: Vec<Placed>,
+struct StagedTensors {
+    placed: Vec<PlacedTensor>,
     bytes: Vec<usize>,
 }
 
-impl Tensors {
-    /// Memory for the next tensors: one, and as many more as the budget and the pool allow.
-    fn stage(&self, budget_bytes: usize) -> Result<Group, Error> {
-        let (mut group, mut total) = (Group::default(), 0usize);
+impl LoadSchedule {
+    /// Takes memory for the next tensor, and for as many more as the budget and the pool allow.
+    fn stage(&self, budget_bytes: usize) -> Result<StagedTensors, Error> {
+        let (mut group, mut total) = (StagedTensors::default(), 0usize);
         for (piece, bytes) in self.ahead() {
             total = total.saturating_add(bytes);
             let is_first = group.placed.is_empty();
@@ -251,7 +252,7 @@ impl Tensors {
             match self.weights.place(piece, &self.memory, Patience::None) {
                 Ok(placed) => group.placed.push(placed),
                 Err(error) if is_first => return Err(error),
-                Err(_) => break, // it will be the first next time
+                Err(_) => break, // the next group begins with it
             }
             group.bytes.push(bytes);
         }
@@ -259,7 +260,7 @@ impl Tensors {
     }
 }
 
-impl Schedule for Tensors {
+impl Schedule for LoadSchedule {
     type Item = Tensor;
 
     fn next_bytes(&self) -> Option<usize> {
@@ -267,16 +268,16 @@ impl Schedule for Tensors {
     }
 
     fn read(&mut self, room: Room, done: &mut Vec<Done<Tensor>>) -> Result<(), Error> {
-        let Group { mut placed, bytes } = self.stage(room.budget_bytes)?;
+        let StagedTensors { mut placed, bytes } = self.stage(room.budget_bytes)?;
         let (count, mut sizes) = (placed.len(), bytes.into_iter());
-        let mut hand_out = |placed: Placed| {
-            let bytes = sizes.next().unwrap_or(0); // there is one for each
+        let mut hand_out = |placed: PlacedTensor| {
+            let bytes = sizes.next().unwrap_or(0); // there is a size for each tensor
             done.push(Done { item: placed.finish(), bytes });
         };
         match self.weights.read_placed(&mut placed, &self.memory) {
             Ok(()) => placed.into_iter().for_each(&mut hand_out),
             Err(error) if count == 1 => return Err(error),
-            // It is one of them: those before it are handed out, and the next read is its own.
+            // One tensor of the group failed. Read them one by one, to deliver those before it.
             Err(_) => {
                 drop(placed);
                 for _ in 0..count {

@@ -12,16 +12,16 @@ use super::{Error, MmapAdvice, MmapOptions, TensorInfo, Unchanging, UnmetWish, W
 
 const PAGE_BYTES: usize = 4096;
 
-/// A file of weights, mapped read-only: opened in microseconds whatever its size, read page by page
-/// as it is touched, and shared with every other process that maps it.
+/// A file of weights, mapped read-only. Opening takes microseconds whatever the size. The system
+/// reads pages when they are touched, and all processes that map the file share them.
 ///
-/// Any number of threads may read it. It stays as long as the file was when it was opened; a file
-/// that is replaced under its path goes on being shown as it was.
+/// Any number of threads may read it. The mapping keeps the length that the file had when it was
+/// opened. If another file replaces it at its path, the mapping still shows the old one.
 ///
-/// A load that the system cannot serve, because the device fails or the file was truncated against the
-/// promise, raises `SIGBUS` as in every program with a mapping. It never gives zeros for such bytes.
-/// A program that must go on then opens a [`WeightSource`](super::WeightSource) with a backend, whose
-/// reads are copies and report an error.
+/// An access that the system cannot serve, because the device fails or because the file was
+/// truncated despite the promise, raises `SIGBUS`, as for every mapping. It never returns zeros for
+/// such bytes. A program that must survive this can open a [`WeightSource`](super::WeightSource)
+/// with a backend, whose reads are copies and return errors.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -41,7 +41,7 @@ pub struct MappedWeights {
     map: FileMap,
     label: String,
     unmet: Vec<UnmetWish>,
-    /// What the header says, once somebody has asked.
+    /// The tensors in the header, after the first request.
     tensors: OnceLock<Vec<TensorInfo>>,
 }
 
@@ -51,8 +51,8 @@ impl MappedWeights {
         Self::open_with_options(path, &MmapOptions::new(), unchanging)
     }
 
-    /// Maps the file, and does what the options wish for as far as the system can; see
-    /// [`unmet`](Self::unmet). A file that loses bytes while they are brought in is an error.
+    /// Maps the file and applies the options as far as the system can; see [`unmet`](Self::unmet).
+    /// It is an error if the file shrinks while its pages are read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -79,7 +79,7 @@ impl MappedWeights {
         opened.map_err(|error| Error::backend(path, error))
     }
 
-    /// Maps the file if it is still that version of it; `Replaced` if not.
+    /// Maps the file if it is still this version; returns `Replaced` if not.
     pub(super) fn open_version(
         path: &Path,
         version: &FileVersion,
@@ -97,7 +97,7 @@ impl MappedWeights {
         for wish in options.wishes() {
             match grant(&weights.map, *wish) {
                 Ok(()) => {}
-                // Lost bytes are more than a wish that is not granted.
+                // A file that shrank is an error, not just an unmet option.
                 Err(error @ BackendError::PastEnd { .. }) => return Err(error),
                 Err(error) => {
                     let reason = weights.error(error);
@@ -108,33 +108,33 @@ impl MappedWeights {
         Ok(weights)
     }
 
-    /// Gives it another name than the file's, for logs.
+    /// Sets the name for logs, instead of the file's name.
     #[must_use]
     pub fn with_label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// The wishes of the options that were not granted.
+    /// Returns the options that the system did not apply.
     #[must_use]
     pub fn unmet(&self) -> &[UnmetWish] {
         &self.unmet
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.map.as_slice()
     }
 
-    /// `len` bytes from `offset` on; [`Error::OutsideFile`] if the file does not have them.
+    /// Returns `len` bytes from `offset` on; [`Error::OutsideFile`] if the file is shorter.
     pub fn slice(&self, offset: usize, len: usize) -> Result<&[u8], Error> {
         let file_len = self.size() as u64;
         Ok(&self.as_bytes()[Error::check_range(self.path(), offset, len, file_len)?])
     }
 
-    /// The tensors of a safetensors file, in the order of their places in it. The header is read and
-    /// checked at the first call, and kept.
+    /// Returns the tensors of a safetensors file, ordered by offset. The first call reads and
+    /// checks the header.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -156,88 +156,90 @@ impl MappedWeights {
         }
         let (bytes, path) = (self.as_bytes(), self.path());
         let header_bytes = header::header_bytes(bytes, bytes.len() as u64, path)?;
-        // It has been compared with the length of the file.
+        // The cast is exact: the size was compared with the length of the file.
         let (json, data) = bytes[LENGTH_BYTES..].split_at(header_bytes as usize);
         let header = header::parse(json, data.len() as u64, 0, path)?;
         Ok(self.tensors.get_or_init(|| header.tensors))
     }
 
-    /// The bytes of a tensor of a safetensors file, without a copy.
+    /// Returns the bytes of a tensor of a safetensors file, without a copy.
     pub fn tensor(&self, name: &str) -> Result<&[u8], Error> {
         let Some(info) = self.tensors()?.iter().find(|info| info.name() == name) else {
             return Err(no_such_tensor(self.path(), name, None));
         };
-        // What lies in a mapping can be counted in a `usize`.
+        // The cast is exact: the offset lies in the mapping.
         self.slice(info.offset() as usize, info.nbytes())
     }
 
-    /// Says how the file will be used. [`Error::Unsupported`] on Windows, but for
+    /// Advises the kernel how the file will be used. [`Error::Unsupported`] on Windows, except for
     /// [`MmapAdvice::Normal`].
     pub fn advise(&self, advice: MmapAdvice) -> Result<(), Error> {
         self.advise_range(advice, 0..self.size())
     }
 
-    /// Says how a part of the file will be used. What reaches past the end is left out.
+    /// Advises the kernel how a part of the file will be used. The part past the end is ignored.
     pub fn advise_range(&self, advice: MmapAdvice, range: Range<usize>) -> Result<(), Error> {
         self.map.advise(advice, range).map_err(|error| self.error(error))
     }
 
-    /// Reads the whole file, and makes all of it resident: no load will wait for a page. Returns
-    /// when it is done.
+    /// Reads the whole file and makes all of it resident, so that no access waits for a page.
+    /// Returns when it is done.
     pub fn populate(&self) -> Result<(), Error> {
         self.populate_range(0..self.size())
     }
 
-    /// The same for a part of the file. What reaches past the end is left out.
+    /// Like [`populate`](Self::populate), for a part of the file. The part past the end is ignored.
     pub fn populate_range(&self, range: Range<usize>) -> Result<(), Error> {
         self.map.populate(range).map_err(|error| self.error(error))
     }
 
-    /// Reads the whole file, and keeps it in memory until [`unlock`](Self::unlock). Locks do not
-    /// add up: one `unlock` undoes any number of them. A [`WeightCache`](super::WeightCache) does
-    /// not evict what is locked. [`Error::Unsupported`] on Windows.
+    /// Reads the whole file and keeps it in memory until [`unlock`](Self::unlock). Locks do not add
+    /// up: one `unlock` undoes all of them. A [`WeightCache`](super::WeightCache) does not evict a
+    /// locked mapping. [`Error::Unsupported`] on Windows.
     pub fn lock_in_memory(&self) -> Result<(), Error> {
         self.map.lock().map_err(|error| self.error(error))
     }
 
-    /// Lets the system take the pages back when it needs memory.
+    /// Lets the system evict the pages when it needs memory.
     pub fn unlock(&self) -> Result<(), Error> {
         self.map.unlock().map_err(|error| self.error(error))
     }
 
-    /// Whether it is locked.
+    /// Returns `true` if the mapping is locked.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.map.is_locked()
     }
 
-    /// The bytes of the file.
+    /// Returns the size of the file in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.map.len()
     }
 
-    /// A name for logs: the file's, or what [`with_label`](Self::with_label) has given it.
+    /// Returns a name for logs: the file's name, or the one set by
+    /// [`with_label`](Self::with_label).
     #[must_use]
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// The path it was opened by.
+    /// Returns the path that was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.map.path()
     }
 
-    /// False once the mapped file was written to or truncated, by its length and time of writing.
-    /// Asks the file, so ask when a model is loaded, and not for every tensor. It does not ask the
-    /// device: [`populate`](Self::populate) does, and reports what cannot be read.
+    /// Returns `false` if the mapped file was written to or truncated, judging by its length and
+    /// modification time. This queries the file system, so call it when a model is loaded, not for
+    /// every tensor. It does not check the device: [`populate`](Self::populate) does, and returns
+    /// an error for bytes that cannot be read.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         self.map.is_intact()
     }
 
-    /// False once the path leads to another file, or to another state of this one.
+    /// Returns `false` if the path leads to another file, or to another version of this one.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.map.is_current()

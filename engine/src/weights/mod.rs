@@ -1,18 +1,18 @@
-//! Model weights: safetensors through any backend, mapped files, and a cache that keeps its bound.
+//! Model weights: safetensors through any backend, mapped files, and a bounded cache.
 //!
-//! - [`Weights`] opens a safetensors file, or a model of several, and reads its tensors: one, many as
-//!   one batch, rows, any selection, or all with a thread that reads ahead.
+//! - [`Weights`] opens a safetensors file, or a model in several files, and reads its tensors: one,
+//!   many as one batch, rows, any selection, or all with a thread that reads ahead.
 //! - [`MappedWeights`] is a file as a slice, with advice to the kernel, population and locking.
-//! - [`WeightSource`] is a file through whatever serves it best, and says why that was chosen.
-//! - [`WeightCache`] keeps the mappings that were used last, within a limit in bytes.
+//! - [`WeightSource`] reads a file in the best available way, and explains the choice.
+//! - [`WeightCache`] keeps the most recently used mappings, up to a limit in bytes.
 //!
-//! To load a model, take [`Weights`]: it is the fastest way into memory of the program's own. Where
-//! several processes share a model, or little of it is touched, take [`MappedWeights`] and its
-//! [`tensor`](MappedWeights::tensor); for many models that come and go, a [`WeightCache`] of those.
-//! [`WeightSource`] is for programs that know offsets and leave the way to the machine.
+//! To load a model, use [`Weights`]: it is the fastest way into the program's own memory. If
+//! several processes share a model, or touch little of it, use [`MappedWeights`] and its
+//! [`tensor`](MappedWeights::tensor); for many models that come and go, use a [`WeightCache`].
+//! [`WeightSource`] is for programs that know offsets and let the machine choose how to read.
 //!
-//! A mapping shows the file as a `&[u8]`, which is only right while nobody writes to the file. That
-//! promise is made once, as an [`Unchanging`], and whatever maps asks for one.
+//! A mapping shows the file as a `&[u8]`, which is only sound while no process writes to the file.
+//! The caller makes that promise once, as an [`Unchanging`], which every function that maps takes.
 
 mod advised;
 mod cache;
@@ -38,7 +38,7 @@ pub use mapped::MappedWeights;
 pub use model::{WeightFile, Weights};
 pub use options::{MmapOptions, UnmetWish, Wish};
 pub use ringmain_backends::{GdsProbe, MapAdvice as MmapAdvice, Unchanging, probe_gds};
-/// What the elements of a tensor are.
+/// The element type of a tensor.
 pub use safetensors::Dtype;
 pub use source::{PassedOver, Prefer, Prepared, SourceKind, WeightSource};
 pub use tensor::{Tensor, TensorInfo};

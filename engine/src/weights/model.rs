@@ -1,4 +1,4 @@
-//! The weights of a model: which tensors there are, and in which files.
+//! The weights of a model: its tensors and its files.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -8,29 +8,29 @@ use std::sync::Arc;
 use ringmain_backends::{MappedRange, ReadBackend, ReadBackendExt};
 
 use super::header::{self, HEADER_BYTES_MAX, Header, LENGTH_BYTES};
-use super::index::{Index, Model, locate};
+use super::index::{Index, ModelLocation, locate};
 use super::read::{no_such_tensor, tensor_error};
 use super::{Error, TensorInfo, WeightsDamage};
 use crate::array::layout::Layout;
-use crate::array::view::Source;
+use crate::array::view::ArrayFile;
 use crate::steady::SteadyFile;
 use crate::{ContiguousMemmap, Engine, Item};
 
-/// So much of a file is read at first: the header of a few hundred tensors.
+/// The first read of a file, which usually holds the header of a few hundred tensors.
 const START_BYTES: u64 = 32 << 10;
 
-/// The tensors of a safetensors file, or of a model of several, read through an [`Engine`].
+/// The tensors of a safetensors file, or of a model in several files, read through an [`Engine`].
 ///
-/// Opening reads the headers alone. Tensors are read one by one ([`read`](Self::read)), many as one
-/// batch ([`read_many`](Self::read_many)), in part ([`view`](Self::view),
+/// Opening reads only the headers. Tensors can be read one by one ([`read`](Self::read)), many as
+/// one batch ([`read_many`](Self::read_many)), in part ([`view`](Self::view),
 /// [`read_rows`](Self::read_rows)), or all in the order of the files with a thread that reads ahead
 /// ([`load`](Self::load)).
 ///
-/// The memory of tensors is the caller's and does not count against the engine's limit. A file that
-/// is written to, cut short or replaced after it was opened is [`Error::Changed`] at the next
-/// read, or when a view or a mapping is asked for; what these give later is that of any view.
+/// The memory of tensors belongs to the caller and does not count against the engine's limit. If a
+/// file is written to, truncated or replaced after it was opened, the next read, view or mapping
+/// fails with [`Error::Changed`]. A view or mapping that already exists behaves like any view.
 ///
-/// Cheap to clone; clones share everything.
+/// A `Weights` is cheap to clone; clones share everything.
 ///
 /// ```
 /// use ringmain::{Engine, weights::Weights};
@@ -52,17 +52,17 @@ const START_BYTES: u64 = 32 << 10;
 /// ```
 #[derive(Clone)]
 pub struct Weights {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<OpenedModel>,
 }
 
-pub(super) struct Shared {
+pub(super) struct OpenedModel {
     pub(super) engine: Engine,
-    /// What was opened, for messages.
+    /// The path that was opened, for messages.
     pub(super) path: PathBuf,
     pub(super) files: Vec<WeightFile>,
-    /// By file, and by place in it.
+    /// The tensors, ordered by file and by offset.
     pub(super) tensors: Vec<Arc<TensorInfo>>,
-    /// The numbers of the tensors, by name.
+    /// The numbers of the tensors, ordered by name.
     by_name: Vec<usize>,
 }
 
@@ -74,41 +74,41 @@ pub struct WeightFile {
 }
 
 impl WeightFile {
-    /// Its path.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// The length of the file in bytes.
+    /// Returns the length of the file in bytes.
     #[must_use]
     pub fn file_len(&self) -> u64 {
         self.file.len()
     }
 
-    /// What the header says beside tensors (`__metadata__`), if it has that.
+    /// Returns the metadata of the header (`__metadata__`), if it has some.
     #[must_use]
     pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
         self.metadata.as_ref()
     }
 
-    /// An error if the file is not what it was.
+    /// Returns an error if the file changed.
     pub(super) fn check_unchanged(&self) -> Result<(), Error> {
         self.file.check().map_err(|change| Error::changed(self.path(), change))
     }
 }
 
 impl Weights {
-    /// Opens a safetensors file, the index of a model of several (`….index.json`), or a directory
-    /// that holds either.
+    /// Opens a safetensors file, the index of a model in several files (`….index.json`), or a
+    /// directory that holds either.
     ///
-    /// With an index the tensors that it names are the model's. A directory without one is all its
-    /// `*.safetensors` files, or `model.safetensors` alone if that is there.
+    /// An index determines the tensors of the model. A directory without an index consists of all
+    /// its `*.safetensors` files, or of `model.safetensors` alone if that exists.
     pub fn open(engine: &Engine, path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         match locate(path)? {
-            Model::Files(paths) => Self::open_files(engine, path, &paths),
-            Model::Index(index) => Self::open_index(engine, &index),
+            ModelLocation::Files(paths) => Self::open_files(engine, path, &paths),
+            ModelLocation::Index(index) => Self::open_index(engine, &index),
         }
     }
 
@@ -154,7 +154,7 @@ impl Weights {
         if let Some(twice) = by_name.windows(2).find(is_twice) {
             let (a, b) = (&tensors[twice[0]], &tensors[twice[1]]);
             let reason = format!(
-                "tensor `{}` is both in {} and in {}; open one of them, or an index",
+                "tensor `{}` is in both {} and {}; open one of them, or an index",
                 a.name(),
                 files[a.file()].path().display(),
                 files[b.file()].path().display()
@@ -162,72 +162,74 @@ impl Weights {
             return Err(Error::format(path, WeightsDamage::NoModel { reason }));
         }
         let shared =
-            Shared { engine: engine.clone(), path: path.to_owned(), files, tensors, by_name };
+            OpenedModel { engine: engine.clone(), path: path.to_owned(), files, tensors, by_name };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// What was opened.
+    /// Returns the path that was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared.path
     }
 
-    /// The engine that reads.
+    /// Returns the engine that reads the tensors.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.shared.engine
     }
 
-    /// What the header of the only, or first, file says beside tensors, if it does. [`files`](Self::files) has that of each.
+    /// Returns the metadata of the first file, if it has some. [`files`](Self::files) has the
+    /// metadata of each.
     #[must_use]
     pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
         self.files().first().and_then(WeightFile::metadata)
     }
 
-    /// The files, each with its metadata.
+    /// Returns the files, each with its metadata.
     #[must_use]
     pub fn files(&self) -> &[WeightFile] {
         &self.shared.files
     }
 
-    /// All tensors, in the order of the files and of their places in them.
+    /// Returns all tensors, ordered by file and by offset.
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = &TensorInfo> {
         self.shared.tensors.iter().map(AsRef::as_ref)
     }
 
-    /// How many tensors.
+    /// Returns the number of tensors.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.tensors.len()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there are no tensors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.shared.tensors.is_empty()
     }
 
-    /// The bytes of all tensors.
+    /// Returns the size of all tensors in bytes.
     #[must_use]
     pub fn nbytes(&self) -> u64 {
         self.tensors().map(|info| info.nbytes() as u64).sum()
     }
 
-    /// What the header says of a tensor.
+    /// Returns the description of a tensor.
     pub fn info(&self, name: &str) -> Result<&TensorInfo, Error> {
         self.find(name).map(|at| &*self.shared.tensors[at])
     }
 
-    /// The number of a tensor.
+    /// Returns the number of a tensor.
     pub(super) fn find(&self, name: &str) -> Result<usize, Error> {
-        let Shared { tensors, by_name, .. } = &*self.shared;
+        let OpenedModel { tensors, by_name, .. } = &*self.shared;
         let found = by_name.binary_search_by_key(&name, |at| tensors[*at].name());
         found
             .map(|found| by_name[found])
             .map_err(|_| no_such_tensor(self.path(), name, self.similar(name).as_deref()))
     }
 
-    /// A name that may have been meant: one of the same letters, or with more or less before it.
+    /// Returns a name that the caller may have meant: it differs in case, or one is the end of the
+    /// other.
     fn similar(&self, name: &str) -> Option<String> {
         let mut names = self.tensors().map(TensorInfo::name).filter(|other| !other.is_empty());
         let is_like = |other: &&str| {
@@ -237,7 +239,8 @@ impl Weights {
         names.find(is_like).map(str::to_owned)
     }
 
-    /// An array view of a tensor: slices of it are arithmetic, and only what is selected is read.
+    /// Returns an array view of a tensor. Slicing a view reads nothing; reading it reads only the
+    /// selection.
     ///
     /// [`Error::ElementType`] for elements of less than a byte.
     pub fn view(&self, name: &str) -> Result<ContiguousMemmap, Error> {
@@ -256,12 +259,12 @@ impl Weights {
         let layout = layout.map_err(|error| Error::Shape {
             reason: format!("tensor `{name}` has no array view: {error}; `read` gives its bytes"),
         })?;
-        let source = Source { engine: self.engine().clone(), file: (*file.file).clone() };
+        let source = ArrayFile { engine: self.engine().clone(), file: (*file.file).clone() };
         Ok(ContiguousMemmap::new(Arc::new(source), kind.into(), layout))
     }
 
-    /// The bytes of a tensor in memory without a copy, on a backend that has files in memory
-    /// (`mmap`); `None` on others.
+    /// Returns the bytes of a tensor without a copy, if the backend maps files (`mmap`); `None` for
+    /// other backends.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -272,7 +275,7 @@ impl Weights {
     ///
     /// let engine = Engine::builder().backend("mmap".parse()?).build()?;
     /// let weights = Weights::open(&engine, &path)?;
-    /// let w = weights.map("w")?.ok_or("mmap has files in memory")?;
+    /// let w = weights.map("w")?.ok_or("mmap maps files")?;
     /// // SAFETY: the models of this program are written once, and only ever replaced by renaming.
     /// let unchanging = unsafe { Unchanging::promise() };
     /// assert_eq!(w.as_slice(unchanging), b"abcd");
@@ -287,7 +290,8 @@ impl Weights {
         mapped.map_err(|error| tensor_error(file.path(), Some(name), error))
     }
 
-    /// Says that a tensor will be read soon: a hint, for backends that go through the page cache.
+    /// Tells the backend that a tensor will be read soon. This is a hint for backends that use the
+    /// page cache.
     pub fn prefetch(&self, name: &str) -> Result<(), Error> {
         let info = &self.shared.tensors[self.find(name)?];
         let file = &self.shared.files[info.file()];
@@ -323,7 +327,7 @@ fn open_file(engine: &Engine, path: &Path, number: usize) -> Result<(SteadyFile,
     Ok((file, header))
 }
 
-/// At most as much as a header may have.
+/// Reads the start of a file: at most as much as the largest header.
 fn read_start(
     backend: &dyn ReadBackend,
     file: &SteadyFile,
@@ -338,13 +342,14 @@ fn read_index(engine: &Engine, path: &Path) -> Result<Vec<u8>, Error> {
     let file = SteadyFile::new(engine, backend.open(path).map_err(failed)?);
     let file = file.map_err(|change| Error::changed(path, change))?;
     if file.len() > HEADER_BYTES_MAX {
-        let reason = format!("it has {} bytes, too many for an index", file.len());
+        let reason = format!("it has {} bytes, which is too large for an index", file.len());
         return Err(Error::format(path, WeightsDamage::BadIndex { reason }));
     }
     read_start(backend, &file, file.len()).map_err(failed)
 }
 
-/// The error that a file of a model could not be opened: whose index named it, if it is not there.
+/// Returns the error for a file of a model that could not be opened. A missing file is reported as
+/// named by the index.
 fn missing_file(error: Error, index: &Path, wanted: &[String], file: &Path) -> Error {
     if !error.is_not_found() {
         return error;

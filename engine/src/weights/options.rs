@@ -1,12 +1,12 @@
-//! What is wished for of a mapping, and which wishes came to nothing.
+//! The options of a mapping, and those that the system did not apply.
 
 use std::fmt;
 
 use super::Error;
 
-/// What [`MappedWeights::open_with_options`](super::MappedWeights::open_with_options) does beside
-/// mapping the file. Every option is a wish: one that the system cannot grant is told by
-/// [`MappedWeights::unmet`](super::MappedWeights::unmet), and the file is mapped all the same.
+/// The options of [`MappedWeights::open_with_options`](super::MappedWeights::open_with_options).
+/// Every option is a wish: if the system cannot grant it, the file is mapped anyway, and
+/// [`MappedWeights::unmet`](super::MappedWeights::unmet) lists it.
 ///
 /// ```
 /// use ringmain::weights::MmapOptions;
@@ -20,57 +20,57 @@ pub struct MmapOptions {
     wishes: Vec<Wish>,
 }
 
-/// One thing that is wished for of a mapping.
+/// A wish for a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Wish {
-    /// Huge pages under the mapping.
+    /// Use huge pages for the mapping.
     HugePages,
-    /// The first pages are on their way when the file is open.
+    /// Start to read the first pages when the file is opened.
     ReadAhead {
-        /// How many, of 4096 bytes.
+        /// The number of pages, of 4096 bytes.
         pages: usize,
     },
-    /// All pages are resident when the file is open.
+    /// Make all pages resident when the file is opened.
     Populate,
-    /// All pages stay in memory.
+    /// Keep all pages in memory.
     Lock,
 }
 
 impl MmapOptions {
-    /// No wishes: pages are read when they are touched.
+    /// Returns options without wishes: pages are read when they are touched.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins to read the first so many pages (of 4096 bytes). Opening does not wait until they have
-    /// arrived, but until the kernel has found memory for them and queued their reads: about a second
-    /// for a GiB. [`WeightSource::prepare_tensor`](super::WeightSource::prepare_tensor) leaves that to
-    /// a thread.
+    /// Starts to read the first `pages` pages (of 4096 bytes). Opening does not wait for the data,
+    /// only for the kernel to find memory and queue the reads: about a second for a GiB.
+    /// [`WeightSource::prepare_tensor`](super::WeightSource::prepare_tensor) leaves that to a
+    /// thread.
     pub fn read_ahead_pages(self, pages: usize) -> Self {
         let mut options = self;
         options.wishes.retain(|wish| !matches!(wish, Wish::ReadAhead { .. }));
         options.with(Wish::ReadAhead { pages })
     }
 
-    /// Reads the whole file, and makes all of it resident.
+    /// Reads the whole file and makes all of it resident.
     pub fn populate(self) -> Self {
         self.with(Wish::Populate)
     }
 
-    /// Keeps all pages in memory, within what RLIMIT_MEMLOCK allows.
+    /// Keeps all pages in memory, as far as RLIMIT_MEMLOCK allows.
     pub fn lock(self) -> Self {
         self.with(Wish::Lock)
     }
 
-    /// Advises the kernel to use huge pages. It can for files on some filesystems only, and a file
-    /// mapping cannot be made of them by force (`MAP_HUGETLB`).
+    /// Advises the kernel to use huge pages. It supports them for files on some filesystems only,
+    /// and `MAP_HUGETLB` cannot force them for a file.
     pub fn huge_pages(self) -> Self {
         self.with(Wish::HugePages)
     }
 
     fn with(mut self, wish: Wish) -> Self {
-        // In the order in which they help each other.
+        // Sorted in the order in which the wishes help each other.
         if let Err(at) = self.wishes.binary_search(&wish) {
             self.wishes.insert(at, wish);
         }
@@ -82,12 +82,12 @@ impl MmapOptions {
     }
 }
 
-/// A wish that the system did not grant, and why.
+/// A wish that the system did not grant.
 #[derive(Debug)]
 pub struct UnmetWish {
-    /// What was wished for.
+    /// The wish.
     pub wish: Wish,
-    /// Why it is not so.
+    /// The reason.
     pub reason: Error,
 }
 

@@ -1,54 +1,55 @@
-//! Fresh memory that has its pages when the device comes to write to it.
+//! Populates fresh memory with pages before the device writes to it.
 //!
-//! The kernel zeroes fresh pages one after the other, and a hypervisor may first have to find memory
-//! for them: loading into it is bound by that, and the device waits. So threads ask for the pages of the
-//! next parts while this one reads the last. Two of them: measured with 2.4 GB on two processors, in
-//! GB/s, medians of five: 1.1 without, 1.4 with one thread, 2.2 with two, 1.4 with two that also read.
+//! The kernel zeroes fresh pages one after the other, and a hypervisor may first have to find
+//! memory for them. That limits the speed of loading, and the device waits. So threads populate the
+//! memory of the next parts while this thread reads the last ones. Measured with 2.4 GB on two
+//! processors, medians of five: 1.1 GB/s without threads, 1.4 with one, 2.2 with two, 1.4 with two
+//! that also read.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, Scope};
 
 use ringmain_backends::populate;
 
-use super::read::Part;
+use super::read::ReadPart;
 use super::{Error, Weights};
 
 const THREADS: usize = 2;
-/// Less is read before a thread is up.
+/// A smaller load is complete before a thread has started.
 const BYTES_MIN: usize = 32 << 20;
-/// Populated at a time, so that of a large tensor the beginning is read while the rest gets its pages.
+/// The size of a part. The start of a large tensor is read while the rest is populated.
 const PART_BYTES_MAX: usize = 16 << 20;
-/// Read at a time: as much as is ready, but no more, so that there is always some.
+/// At most this much is read at once, so that some populated memory is always left.
 const BATCH_BYTES_MAX: usize = 64 << 20;
-/// Parts that are ready and not yet read, of each thread. Their memory is the caller's in any case.
+/// Each thread may be this many parts ahead. Their memory is allocated in any case.
 const READY_MAX: usize = 256;
 
 impl Weights {
-    /// Reads the parts, in that order, as their memory gets its pages.
-    pub(super) fn read_fresh(&self, parts: Vec<Part<'_>>) -> Result<(), Error> {
+    /// Reads the parts in order, while threads populate their memory.
+    pub(super) fn read_fresh(&self, parts: Vec<ReadPart<'_>>) -> Result<(), Error> {
         let bytes = parts.iter().map(|part| part.dst.len()).fold(0, usize::saturating_add);
         if bytes < BYTES_MIN {
             return self.read_parts(parts);
         }
-        let mut dealt: [Vec<Part<'_>>; THREADS] = Default::default();
+        let mut dealt: [Vec<ReadPart<'_>>; THREADS] = Default::default();
         let parts = parts.into_iter().flat_map(|part| part.split(PART_BYTES_MAX));
         for (at, part) in parts.enumerate() {
             dealt[at % THREADS].push(part);
         }
         std::thread::scope(|scope| {
-            let mut lanes = dealt.map(|parts| Lane::start(scope, parts));
+            let mut lanes = dealt.map(|parts| PartLane::start(scope, parts));
             self.read_lanes(&mut lanes)
         })
     }
 
-    /// Reads what comes from the lanes, one of each in turn.
-    fn read_lanes(&self, lanes: &mut [Lane<'_>]) -> Result<(), Error> {
+    /// Reads the parts that the lanes deliver, one from each lane in turn.
+    fn read_lanes(&self, lanes: &mut [PartLane<'_>]) -> Result<(), Error> {
         let mut turns = (0..lanes.len()).cycle();
         let mut turn = turns.next().unwrap_or(0);
         loop {
             let (mut batch, mut bytes) = (Vec::new(), 0);
             while bytes < BATCH_BYTES_MAX {
-                // The first is waited for, others are taken if they are there.
+                // Wait for the first part of a batch; take others only if they are ready.
                 let lane = &mut lanes[turn];
                 let next = if batch.is_empty() { lane.wait() } else { lane.take() };
                 let Some(part) = next else { break };
@@ -56,7 +57,7 @@ impl Weights {
                 batch.push(part);
                 turn = turns.next().unwrap_or(0);
             }
-            // Whose turn it is has ended, and after it nobody has a part.
+            // The last part has been handed out.
             if batch.is_empty() {
                 return Ok(());
             }
@@ -65,14 +66,15 @@ impl Weights {
     }
 }
 
-/// Every second part, from a thread that populates it; or just so, if there can be no thread.
-enum Lane<'a> {
-    Thread(Receiver<Part<'a>>),
-    Plain(std::vec::IntoIter<Part<'a>>),
+/// A lane delivers every `THREADS`-th part: from a thread that populates them, or directly if no
+/// thread can be started.
+enum PartLane<'a> {
+    Thread(Receiver<ReadPart<'a>>),
+    Plain(std::vec::IntoIter<ReadPart<'a>>),
 }
 
-impl<'a> Lane<'a> {
-    fn start<'scope>(scope: &'scope Scope<'scope, 'a>, parts: Vec<Part<'a>>) -> Self {
+impl<'a> PartLane<'a> {
+    fn start<'scope>(scope: &'scope Scope<'scope, 'a>, parts: Vec<ReadPart<'a>>) -> Self {
         let (ready, lane) = sync_channel(READY_MAX);
         let (give, take) = sync_channel(1);
         let spawned = Builder::new()
@@ -87,14 +89,14 @@ impl<'a> Lane<'a> {
         }
     }
 
-    fn wait(&mut self) -> Option<Part<'a>> {
+    fn wait(&mut self) -> Option<ReadPart<'a>> {
         match self {
             Self::Thread(lane) => lane.recv().ok(),
             Self::Plain(rest) => rest.next(),
         }
     }
 
-    fn take(&mut self) -> Option<Part<'a>> {
+    fn take(&mut self) -> Option<ReadPart<'a>> {
         match self {
             Self::Thread(lane) => lane.try_recv().ok(),
             Self::Plain(rest) => rest.next(),
@@ -102,12 +104,12 @@ impl<'a> Lane<'a> {
     }
 }
 
-fn populate_all<'a>(parts: Vec<Part<'a>>, ready: &SyncSender<Part<'a>>) {
+fn populate_all<'a>(parts: Vec<ReadPart<'a>>, ready: &SyncSender<ReadPart<'a>>) {
     for part in parts {
-        // Where it cannot be, the read does it.
+        // If this fails, the read populates the memory.
         let _populated = populate(part.dst);
         if ready.send(part).is_err() {
-            return; // nobody reads any more
+            return; // the reader has stopped
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reading tensors: where they go in memory, and many of them as one batch.
+//! Reads tensors into memory, many of them as one batch.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,28 +10,28 @@ use super::model::WeightFile;
 use super::{Error, Tensor, TensorInfo, Weights};
 use crate::Item;
 
-/// Where the memory of tensors comes from.
+/// The kind of memory that tensors take.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Memory {
-    /// From the operating system, and back to it when a tensor is dropped.
+pub(super) enum TensorMemory {
+    /// TensorMemory of the operating system. Dropping a tensor frees it.
     #[default]
     Fresh,
-    /// From a pool, and back to it: pages that were used before need not be zeroed again.
+    /// TensorMemory of a pool. Dropping a tensor returns it; its pages need not be zeroed again.
     Pool(BufferPool),
 }
 
-impl Memory {
-    /// The bytes of a buffer for a piece. In a pool they depend on its size alone, and not on where
-    /// in the file it is: what one model gives back then fits the next of the same shape.
-    fn wanted_bytes(&self, piece: &Piece, file: &WeightFile) -> usize {
+impl TensorMemory {
+    /// Returns the size of a buffer for a piece. In a pool it depends only on the size of the
+    /// tensor, not on its offset, so that the next model of the same shape can reuse the buffers.
+    fn wanted_bytes(&self, piece: &WantedTensor, file: &WeightFile) -> usize {
         match self {
             Self::Fresh => piece.read_bytes(file),
             Self::Pool(_) => pooled_bytes(piece, file),
         }
     }
 
-    /// The bytes that a buffer for a piece counts for.
-    pub(super) fn counted_bytes(&self, piece: &Piece, file: &WeightFile) -> usize {
+    /// Returns the bytes that a buffer for a piece takes of the window.
+    pub(super) fn counted_bytes(&self, piece: &WantedTensor, file: &WeightFile) -> usize {
         let wanted = self.wanted_bytes(piece, file);
         match self {
             Self::Fresh => wanted.checked_next_multiple_of(PAGE_BYTES).unwrap_or(wanted),
@@ -48,7 +48,7 @@ impl Memory {
     }
 }
 
-/// Whether whoever finds a pool spent waits for it.
+/// Whether to wait if the pool has no free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
     Waits,
@@ -57,20 +57,20 @@ pub(super) enum Patience {
 
 const PAGE_BYTES: usize = 4096;
 
-fn pooled_bytes(piece: &Piece, file: &WeightFile) -> usize {
+fn pooled_bytes(piece: &WantedTensor, file: &WeightFile) -> usize {
     piece.nbytes.saturating_add(2 * file.file.alignment().block())
 }
 
-/// A tensor, or rows of one, that is to be read.
+/// A tensor, or rows of one, to read.
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
+pub(super) struct WantedTensor {
     info: Arc<TensorInfo>,
     shape: Vec<usize>,
     offset: u64,
     nbytes: usize,
 }
 
-impl Piece {
+impl WantedTensor {
     pub(super) fn whole(info: &Arc<TensorInfo>) -> Self {
         let (shape, offset, nbytes) = (info.shape().to_vec(), info.offset(), info.nbytes());
         Self { info: Arc::clone(info), shape, offset, nbytes }
@@ -80,47 +80,48 @@ impl Piece {
         self.offset..self.offset + self.nbytes as u64
     }
 
-    /// What is read of the file: whole blocks, so that the device can write them where they are to
-    /// be. Unless the elements would then not be aligned in memory, as they are not in the file.
+    /// Returns the placement of the read: whole blocks, so that the device can write them in place. If
+    /// the elements are not aligned in the file, the range is exact instead, so that they are aligned
+    /// in memory.
     fn placement(&self, file: &WeightFile) -> Placement {
         let item_bytes = (self.info.dtype().bitsize() / 8).max(1);
         file.file.alignment().place(self.range(), item_bytes, file.file.len())
     }
 
-    /// The bytes that are read for it.
+    /// Returns the number of bytes to read.
     fn read_bytes(&self, file: &WeightFile) -> usize {
         self.placement(file).buffer_bytes()
     }
 }
 
-/// A piece with the memory that it is read into.
-pub(super) struct Placed {
-    piece: Piece,
+/// A tensor with the memory to read it into.
+pub(super) struct PlacedTensor {
+    piece: WantedTensor,
     placement: Placement,
     buffer: Buffer,
 }
 
-impl Placed {
+impl PlacedTensor {
     pub(super) fn finish(mut self) -> Tensor {
         self.buffer.narrow(self.placement.in_buffer());
         Tensor::new(self.piece.info, self.piece.shape, self.buffer)
     }
 }
 
-/// Some bytes of a tensor, and where in memory they go.
-pub(super) struct Part<'a> {
+/// Some bytes of a tensor, and their destination in memory.
+pub(super) struct ReadPart<'a> {
     info: &'a Arc<TensorInfo>,
     offset: u64,
     pub(super) dst: &'a mut [u8],
 }
 
-impl<'a> Part<'a> {
-    fn whole(placed: &'a mut Placed) -> Self {
-        let Placed { piece, placement, buffer } = placed;
+impl<'a> ReadPart<'a> {
+    fn whole(placed: &'a mut PlacedTensor) -> Self {
+        let PlacedTensor { piece, placement, buffer } = placed;
         Self { info: &piece.info, offset: placement.blocks().start, dst: buffer }
     }
 
-    /// The same in parts of so many bytes at most.
+    /// Splits the part into parts of at most `bytes_max` bytes.
     pub(super) fn split(self, bytes_max: usize) -> impl Iterator<Item = Self> {
         let Self { info, offset, dst } = self;
         dst.chunks_mut(bytes_max).scan(offset, move |next, dst| {
@@ -138,8 +139,9 @@ impl Weights {
         tensors.pop().ok_or_else(|| self.no_such(name))
     }
 
-    /// Reads a tensor into memory of a pool, to which it returns when the tensor is dropped: for one
-    /// tensor after the other. A pool that is spent is [`Error::MemorySpent`] at once.
+    /// Reads a tensor into memory of a pool, which dropping the tensor returns: for one tensor
+    /// after the other. If the pool has no free memory, this fails at once with
+    /// [`Error::MemorySpent`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -156,14 +158,15 @@ impl Weights {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_from(&self, name: &str, pool: &BufferPool) -> Result<Tensor, Error> {
-        let piece = Piece::whole(&self.shared.tensors[self.find(name)?]);
-        let memory = Memory::Pool(pool.clone());
+        let piece = WantedTensor::whole(&self.shared.tensors[self.find(name)?]);
+        let memory = TensorMemory::Pool(pool.clone());
         let mut placed = self.place(piece, &memory, Patience::None)?;
         self.read_placed(std::slice::from_mut(&mut placed), &memory)?;
         Ok(placed.finish())
     }
 
-    /// Reads many tensors as one batch, each into memory of its own; they come in the order asked.
+    /// Reads many tensors as one batch, each into memory of its own, and returns them in the order
+    /// of `names`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -179,20 +182,22 @@ impl Weights {
     /// ```
     pub fn read_many<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<Tensor>, Error> {
         let piece = |name: &S| -> Result<_, Error> {
-            Ok(Piece::whole(&self.shared.tensors[self.find(name.as_ref())?]))
+            Ok(WantedTensor::whole(&self.shared.tensors[self.find(name.as_ref())?]))
         };
         let pieces = names.iter().map(piece).collect::<Result<Vec<_>, Error>>()?;
-        self.read_pieces(pieces, &Memory::Fresh)
+        self.read_pieces(pieces, &TensorMemory::Fresh)
     }
 
-    /// Reads all tensors as one batch. [`load`](Self::load) hands them out while the next are read.
+    /// Reads all tensors as one batch. [`load`](Self::load) delivers them while the next ones are
+    /// read.
     pub fn read_all(&self) -> Result<Vec<Tensor>, Error> {
-        let pieces = self.shared.tensors.iter().map(Piece::whole).collect();
-        self.read_pieces(pieces, &Memory::Fresh)
+        let pieces = self.shared.tensors.iter().map(WantedTensor::whole).collect();
+        self.read_pieces(pieces, &TensorMemory::Fresh)
     }
 
-    /// As [`read_all`](Self::read_all), into memory of a pool, to which it returns when the tensors
-    /// are dropped: the next model of the same shape then needs no fresh memory, which is dear.
+    /// Reads all tensors like [`read_all`](Self::read_all), into memory of a pool, which dropping
+    /// the tensors returns. The next model of the same shape then needs no fresh memory, which is
+    /// expensive.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -210,29 +215,29 @@ impl Weights {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_all_from(&self, pool: &BufferPool) -> Result<Vec<Tensor>, Error> {
-        let pieces = self.shared.tensors.iter().map(Piece::whole).collect();
-        self.read_pieces(pieces, &Memory::Pool(pool.clone()))
+        let pieces = self.shared.tensors.iter().map(WantedTensor::whole).collect();
+        self.read_pieces(pieces, &TensorMemory::Pool(pool.clone()))
     }
 
-    /// The limit for a pool that is to hold all tensors at once.
+    /// Returns the limit of a pool that can hold all tensors at once.
     #[must_use]
     pub fn pool_bytes(&self) -> usize {
         let capacity = |info: &Arc<TensorInfo>| {
             let file = &self.shared.files[info.file()];
-            BufferPool::capacity_of(pooled_bytes(&Piece::whole(info), file))
+            BufferPool::capacity_of(pooled_bytes(&WantedTensor::whole(info), file))
         };
         self.shared.tensors.iter().map(capacity).fold(0, usize::saturating_add).max(4096)
     }
 
-    /// Reads a tensor into memory of just its size.
+    /// Reads a tensor into `dst`, which must have exactly its size.
     pub fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<(), Error> {
         self.read_many_into(&mut [(name, dst)])
     }
 
-    /// Reads many tensors as one batch, each into memory of just its size.
+    /// Reads many tensors as one batch, each into memory of exactly its size.
     ///
-    /// Memory whose address agrees with [`TensorInfo::offset`] modulo the device's block is written
-    /// to by the device itself; other memory costs a copy on `direct` and `uring`.
+    /// The device writes straight to memory whose address agrees with [`TensorInfo::offset`] modulo
+    /// the device's block size; other memory costs a copy on `direct` and `uring`.
     pub fn read_many_into(&self, wanted: &mut [(&str, &mut [u8])]) -> Result<(), Error> {
         let mut found = Vec::with_capacity(wanted.len());
         for (name, dst) in &*wanted {
@@ -254,8 +259,8 @@ impl Weights {
         self.read_batch(&mut reads, &infos)
     }
 
-    /// Reads some rows of a tensor: elements of its first axis. For every type, as long as the rows
-    /// are whole bytes; [`view`](Self::view) has all other selections.
+    /// Reads some rows of a tensor: elements of its first axis. This works for every type if the
+    /// rows are whole bytes; use [`view`](Self::view) for other selections.
     pub fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Tensor, Error> {
         let info = &self.shared.tensors[self.find(name)?];
         let bad = |reason: String| Error::NoSuchItem {
@@ -264,74 +269,84 @@ impl Weights {
             reason,
         };
         let Some(len) = info.shape().first() else {
-            return Err(bad("it is a scalar, without rows".into()));
+            return Err(bad("the tensor is a scalar and has no rows".into()));
         };
         if rows.start > rows.end || rows.end > *len {
-            return Err(bad(format!("it has {len} rows")));
+            return Err(bad(format!("the tensor has {len} rows")));
         }
         let row_bits = info.row_bits();
-        // At most the bits of the tensor, which the header's check has counted.
+        // No overflow: the header's check counted the bits of the tensor.
         let (begin_bits, end_bits) = (rows.start * row_bits, rows.end * row_bits);
         if !begin_bits.is_multiple_of(8) || !end_bits.is_multiple_of(8) {
-            return Err(bad(format!("a row of {row_bits} bits, and these are no whole bytes")));
+            return Err(bad(format!(
+                "its rows have {row_bits} bits, so these rows are not whole bytes"
+            )));
         }
-        let mut piece = Piece::whole(info);
+        let mut piece = WantedTensor::whole(info);
         piece.shape[0] = rows.len();
         piece.offset += (begin_bits / 8) as u64;
         piece.nbytes = (end_bits - begin_bits) / 8;
-        let mut tensors = self.read_pieces(vec![piece], &Memory::Fresh)?;
+        let mut tensors = self.read_pieces(vec![piece], &TensorMemory::Fresh)?;
         tensors.pop().ok_or_else(|| self.no_such(name))
     }
 
-    /// Reads pieces as one batch; they come in the order given.
-    fn read_pieces(&self, pieces: Vec<Piece>, memory: &Memory) -> Result<Vec<Tensor>, Error> {
+    /// Reads tensors as one batch, and returns them in the given order.
+    fn read_pieces(
+        &self,
+        pieces: Vec<WantedTensor>,
+        memory: &TensorMemory,
+    ) -> Result<Vec<Tensor>, Error> {
         let place = |piece| self.place(piece, memory, Patience::Waits);
         let mut placed = pieces.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
         self.read_placed(&mut placed, memory)?;
-        Ok(placed.into_iter().map(Placed::finish).collect())
+        Ok(placed.into_iter().map(PlacedTensor::finish).collect())
     }
 
-    /// Memory for a piece.
+    /// Takes memory for a tensor.
     pub(super) fn place(
         &self,
-        piece: Piece,
-        memory: &Memory,
+        piece: WantedTensor,
+        memory: &TensorMemory,
         patience: Patience,
-    ) -> Result<Placed, Error> {
+    ) -> Result<PlacedTensor, Error> {
         let file = &self.shared.files[piece.info.file()];
         let buffer = memory.take(memory.wanted_bytes(&piece, file), patience);
         let failed = |error| tensor_error(file.path(), Some(piece.info.name()), error);
         let mut buffer = buffer.map_err(failed)?;
         buffer.narrow(0..piece.read_bytes(file));
-        Ok(Placed { placement: piece.placement(file), piece, buffer })
+        Ok(PlacedTensor { placement: piece.placement(file), piece, buffer })
     }
 
-    /// Reads what is in place, in memory of that kind, as one batch.
-    pub(super) fn read_placed(&self, placed: &mut [Placed], memory: &Memory) -> Result<(), Error> {
-        let mut parts: Vec<_> = placed.iter_mut().map(Part::whole).collect();
+    /// Reads tensors into their memory as one batch.
+    pub(super) fn read_placed(
+        &self,
+        placed: &mut [PlacedTensor],
+        memory: &TensorMemory,
+    ) -> Result<(), Error> {
+        let mut parts: Vec<_> = placed.iter_mut().map(ReadPart::whole).collect();
         parts.sort_by_key(|part| (part.info.file(), part.offset));
         match memory {
-            Memory::Fresh => self.read_fresh(parts),
-            Memory::Pool(_) => self.read_parts(parts),
+            TensorMemory::Fresh => self.read_fresh(parts),
+            TensorMemory::Pool(_) => self.read_parts(parts),
         }
     }
 
     /// Reads parts, sorted by file, as one batch.
-    pub(super) fn read_parts(&self, parts: Vec<Part<'_>>) -> Result<(), Error> {
+    pub(super) fn read_parts(&self, parts: Vec<ReadPart<'_>>) -> Result<(), Error> {
         let infos: Vec<_> = parts.iter().map(|part| part.info).collect();
         let read = |part| {
-            let Part { info, offset, dst } = part;
+            let ReadPart { info, offset, dst } = part;
             Read::new(&self.shared.files[info.file()].file, offset, dst)
         };
         let mut reads: Vec<_> = parts.into_iter().map(read).collect();
         self.read_batch(&mut reads, &infos)
     }
 
-    /// Reads a batch, sorted by file, and makes sure that the files are what they were.
+    /// Reads a batch, sorted by file, and checks that the files did not change.
     fn read_batch(&self, reads: &mut [Read<'_>], infos: &[&Arc<TensorInfo>]) -> Result<(), Error> {
         let outcome = self.engine().backend().read_batch(reads);
-        // A file that was cut short or replaced is the reason for whatever went wrong. One that
-        // cannot be looked at is not.
+        // If a file was truncated or replaced, that is the cause of any failed read. If a file
+        // cannot be checked, the failed read is reported.
         for same in infos.chunk_by(|a, b| a.file() == b.file()) {
             let checked = self.shared.files[same[0].file()].check_unchanged();
             if outcome.is_ok() || matches!(checked, Err(Error::Changed { .. })) {
@@ -350,16 +365,16 @@ impl Weights {
     }
 }
 
-/// The error that a file has no tensor of that name, and the name that may have been meant.
+/// Returns the error for a missing tensor, with a name that the caller may have meant.
 pub(super) fn no_such_tensor(path: &Path, name: &str, similar: Option<&str>) -> Error {
     let reason = match similar {
         Some(similar) => format!("did you mean `{similar}`?"),
-        None => "no tensor has that name".to_owned(),
+        None => "no tensor has this name".to_owned(),
     };
     Error::NoSuchItem { path: path.to_owned(), item: Item::Tensor(name.into()), reason }
 }
 
-/// A backend's error about a file, or about one of its tensors.
+/// Converts a backend's error about a file, or about one of its tensors.
 pub(super) fn tensor_error(
     path: &Path,
     tensor: Option<&str>,

@@ -1,11 +1,11 @@
-//! Ranges of one file that are read before they are asked for, by any backend.
+//! Reads ranges of a file ahead, with any backend.
 //!
-//! A backend's own hint means nothing where reads bypass the page cache. So a thread reads the range
-//! into memory of its own, where the next request for the same range finds it. A thread
-//! for each range, and not one that is kept: what is worth reading ahead takes milliseconds, a thread
-//! tens of microseconds, and several ranges at once keep the device busy.
+//! A backend's own hint has no effect if its reads bypass the page cache. So a thread reads the
+//! range into its own memory, where the next request for the same range finds it. Each range has
+//! its own thread: reading takes milliseconds, starting a thread tens of microseconds, and several
+//! ranges at once keep the device busy.
 //!
-//! For a mapping the thread tells the kernel, which takes its time: it returns when it has found
+//! For a mapping the thread advises the kernel. That call returns only when the kernel has found
 //! memory for the pages and queued their reads (0.6 to 2.7 s for 1 GiB on a busy machine).
 
 use std::collections::VecDeque;
@@ -15,16 +15,16 @@ use std::thread::JoinHandle;
 
 use ringmain_backends::HomeProcess;
 
-/// Ranges that are read, or were read and not yet taken.
+/// The number of ranges that are being read, or were read and not yet taken.
 const RANGES_MAX: usize = 4;
 
-/// What was read of one file before anybody asked, at most [`RANGES_MAX`] ranges and so many bytes.
-/// Dropping it waits for the threads that read.
+/// The ranges of a file that were read ahead: at most [`RANGES_MAX`] ranges and `bytes_max` bytes.
+/// Dropping it waits for the threads.
 #[derive(Debug)]
 pub(super) struct ReadAhead<T> {
     pending: Mutex<VecDeque<Pending<T>>>,
     bytes_max: usize,
-    /// A child process has this struct, but not the threads, and the lock may have been held.
+    /// After a fork the child has this struct, but not the threads, and the lock may be held.
     home: HomeProcess,
 }
 
@@ -39,8 +39,9 @@ impl<T> ReadAhead<T> {
         Self { pending: Mutex::default(), bytes_max, home: HomeProcess::current() }
     }
 
-    /// Lets `begin` start a thread for the range, unless there is one. False if it cannot, also not
-    /// when what was read first has given way, or if too much is being read already.
+    /// Calls `begin` to start a thread for the range, unless there is one. Returns `false` if the
+    /// range cannot be read ahead: the limit is reached even after dropping finished ranges, or no
+    /// thread can be started.
     pub(super) fn start(
         &self,
         range: &Range<usize>,
@@ -70,15 +71,15 @@ impl<T> ReadAhead<T> {
         }
     }
 
-    /// Forgets the threads that have ended, for those whom nobody asks what they gave.
+    /// Forgets the threads that have ended, if their results are not needed.
     pub(super) fn forget_finished(&self) {
         if !self.is_inherited() {
             self.lock().retain(|pending| !pending.thread.is_finished());
         }
     }
 
-    /// What the thread for just that range gave, which is waited for; `None` if there was none, or it
-    /// panicked.
+    /// Waits for the thread of exactly this range and returns its result; `None` if there is no
+    /// such thread, or it panicked.
     pub(super) fn take(&self, range: &Range<usize>) -> Option<T> {
         if self.is_inherited() {
             return None;
@@ -106,7 +107,7 @@ impl<T> Drop for ReadAhead<T> {
         let pending = self.pending.get_mut().unwrap_or_else(PoisonError::into_inner);
         for pending in pending.drain(..) {
             if inherited {
-                std::mem::forget(pending); // the thread is the parent's
+                std::mem::forget(pending); // the thread belongs to the parent process
             } else {
                 let _unread = pending.thread.join();
             }
@@ -114,7 +115,7 @@ impl<T> Drop for ReadAhead<T> {
     }
 }
 
-/// A thread that does the work, if there can be one more.
+/// Starts a thread; `None` if the system cannot start one more.
 pub(super) fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<JoinHandle<T>> {

@@ -1,4 +1,4 @@
-//! Weights by a backend.
+//! Reads weights through a backend.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,12 +10,12 @@ use super::{Error, Prepared};
 use crate::Engine;
 use crate::steady::SteadyFile;
 
-/// What is read ahead of one file, or was and nobody has asked for it, has at most so many bytes:
-/// several of the usual tensors, of 10 to 100 MiB.
+/// The limit on the bytes that are read ahead of one file and not yet taken: several tensors of the
+/// usual 10 to 100 MiB.
 const AHEAD_BYTES_MAX: usize = 256 << 20;
 
-/// A file by a backend, with what was read of it before it was asked for. Tensors are kept, so they
-/// are in memory of their own: the engine's pool is for what comes and goes.
+/// A file read through a backend, with ranges that were read ahead. Callers keep tensors, so they
+/// get memory of their own; the engine's pool is for short-lived buffers.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) engine: Engine,
@@ -30,19 +30,19 @@ impl Reader {
         Ok(Self { engine, file, ahead: ReadAhead::new(AHEAD_BYTES_MAX) })
     }
 
-    /// The length of the file when it was opened.
+    /// Returns the length that the file had when it was opened.
     pub(super) fn len(&self) -> u64 {
         self.file.len()
     }
 
-    /// The bytes of the range: what was read ahead, or read now, of a file that is what it was.
+    /// Returns the bytes of the range, read ahead or now, and checks that the file did not change.
     pub(super) fn get(&self, range: &Range<usize>) -> Result<Buffer, Error> {
         let outcome = match self.ahead.take(range) {
             Some(Ok(buffer)) => Ok(buffer),
-            // An error is told by the read that follows.
+            // If reading ahead failed, this read reports the error.
             _ => read(&self.engine, &self.file, range),
         };
-        // A file that was cut short or replaced is the reason for whatever went wrong.
+        // If the file was truncated or replaced, that is the cause of any failed read.
         self.file.check().map_err(|change| Error::changed(self.file.path(), change))?;
         outcome.map_err(|error| self.error(error))
     }

@@ -1,4 +1,4 @@
-//! A tensor: what it is, and its bytes once they are read.
+//! A tensor: its description, and its bytes once they are read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use super::{Dtype, Error};
 use crate::array::element::Decode;
 use crate::{Element, Item, Kind};
 
-/// What a header says of a tensor.
+/// The description of a tensor in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
     name: String,
     dtype: Dtype,
     shape: Vec<usize>,
-    /// Which of the model's files.
+    /// The number of the file in the model.
     file: usize,
-    /// Where in that file.
+    /// The offset in that file.
     offset: u64,
     nbytes: usize,
 }
@@ -35,64 +35,65 @@ impl TensorInfo {
         Self { name: name.to_owned(), dtype, shape, file, offset, nbytes }
     }
 
-    /// Its name, unique in the model.
+    /// Returns the name, which is unique in the model.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What its elements are.
+    /// Returns the element type.
     #[must_use]
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// The length of each axis; none for a scalar.
+    /// Returns the length of each axis; empty for a scalar.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.shape.iter().product() // the header's check has counted them
+        self.shape.iter().product() // no overflow: the header's check counted them
     }
 
-    /// How many bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn nbytes(&self) -> usize {
         self.nbytes
     }
 
-    /// Which of [`Weights::files`](super::Weights::files) it is in.
+    /// Returns the number of its file in [`Weights::files`](super::Weights::files).
     #[must_use]
     pub fn file(&self) -> usize {
         self.file
     }
 
-    /// Where in the file its first byte is.
+    /// Returns the offset of its first byte in the file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// What its elements are for array views; `None` if they have less than a byte.
+    /// Returns the element type for array views; `None` if elements have less than a byte.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         kind_of(self.dtype)
     }
 
-    /// The bits of one element of the first axis.
+    /// Returns the number of bits in a row: one element of the first axis.
     pub(super) fn row_bits(&self) -> usize {
-        // Without a first axis, or with an empty one, the product says nothing about the bytes.
+        // Without a first axis, or with an empty one, the size in bytes does not determine the row
+        // size.
         let elements =
             self.shape.iter().skip(1).try_fold(1usize, |count, len| count.checked_mul(*len));
         elements.and_then(|count| count.checked_mul(self.dtype.bitsize())).unwrap_or(0)
     }
 }
 
-/// The engine's name for a type of the format.
+/// Converts an element type of the format to the engine's.
 fn kind_of(dtype: Dtype) -> Option<Kind> {
     Some(match dtype {
         Dtype::BOOL => Kind::Bool,
@@ -114,7 +115,7 @@ fn kind_of(dtype: Dtype) -> Option<Kind> {
         Dtype::F64 => Kind::F64,
         Dtype::I64 => Kind::I64,
         Dtype::U64 => Kind::U64,
-        // F4, F6_E2M3, F6_E3M2, and whatever a later version of the crate knows.
+        // F4, F6_E2M3, F6_E3M2, and types of later versions of the crate.
         _ => return None,
     })
 }
@@ -122,7 +123,7 @@ fn kind_of(dtype: Dtype) -> Option<Kind> {
 /// A tensor, or rows of one, in memory of its own.
 pub struct Tensor {
     info: Arc<TensorInfo>,
-    /// Differs from the info's where only some rows were read.
+    /// Differs from the shape in `info` if only some rows were read.
     shape: Vec<usize>,
     bytes: Buffer,
 }
@@ -132,46 +133,46 @@ impl Tensor {
         Self { info, shape, bytes }
     }
 
-    /// What the header says of it.
+    /// Returns the description in the header.
     #[must_use]
     pub fn info(&self) -> &TensorInfo {
         &self.info
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.info.name()
     }
 
-    /// What its elements are.
+    /// Returns the element type.
     #[must_use]
     pub fn dtype(&self) -> Dtype {
         self.info.dtype()
     }
 
-    /// The length of each axis of what was read.
+    /// Returns the length of each axis that was read.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The bytes as they are in the file: elements in C order, little-endian.
+    /// Returns the bytes as in the file: elements in C order, little-endian.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The memory, without the rest.
+    /// Returns the memory of the tensor.
     #[must_use]
     pub fn into_buffer(self) -> Buffer {
         self.bytes
     }
 
-    /// The elements in place, without a copy.
+    /// Returns the elements in place, without a copy.
     ///
-    /// [`Error::ElementType`] if they are of another type. (On a machine that orders bytes the
-    /// other way too: [`to_vec`](Self::to_vec) works there.)
+    /// [`Error::ElementType`] if the elements have another type. On a big-endian machine this
+    /// always fails; use [`to_vec`](Self::to_vec) there.
     pub fn as_slice<T: Element + AnyBitPattern>(&self) -> Result<&[T], Error> {
         self.check_type::<T>()?;
         let wrong = |reason: String| self.wrong_type(reason);
@@ -181,7 +182,7 @@ impl Tensor {
         bytemuck::try_cast_slice(&self.bytes).map_err(|error| wrong(format!("{error}")))
     }
 
-    /// A copy of the elements.
+    /// Returns a copy of the elements.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, Error> {
         let kind = self.check_type::<T>()?;
         let size = self.bytes.len() / kind.itemsize();
@@ -195,7 +196,7 @@ impl Tensor {
 
     fn check_type<T: Element>(&self) -> Result<Kind, Error> {
         let kind = self.info.kind().filter(|kind| T::is(*kind));
-        kind.ok_or_else(|| self.wrong_type(format!("they are no {}", T::NAME)))
+        kind.ok_or_else(|| self.wrong_type(format!("they cannot be read as {}", T::NAME)))
     }
 
     fn wrong_type(&self, reason: String) -> Error {
@@ -229,7 +230,7 @@ mod tests {
                 None => assert!(dtype.bitsize() < 8, "{name}"),
             }
         }
-        // Each its own: all the engine has but for Complex128.
+        // All kinds of the engine but Complex128 occur, each once.
         kinds.sort_by_key(|kind| kind.name());
         kinds.dedup();
         assert_eq!(kinds.len(), 19);

@@ -1,12 +1,11 @@
-//! The bytes of a tensor, wherever they are.
+//! The bytes of a tensor, borrowed or owned.
 
 use std::fmt;
 use std::ops::Deref;
 
 use ringmain_backends::Buffer;
 
-/// The bytes of a tensor: a part of the mapping or the buffer, or memory of their own that they were
-/// read into.
+/// The bytes of a tensor: a part of the mapping or the buffer, or memory of their own.
 pub struct TensorBytes<'a> {
     pub(super) memory: Memory<'a>,
 }

@@ -1,4 +1,4 @@
-//! Files that lie, and devices that fail: a typed error that says where, and the rest can be read.
+//! Wrong files and failing devices: a typed error names the place, and the rest stays readable.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::num::NonZeroUsize;
@@ -39,7 +39,7 @@ fn open_bytes(bytes: &[u8]) -> Result<BetonReader, Error> {
 }
 
 #[test]
-fn what_is_no_dataset_is_refused() {
+fn files_that_are_not_datasets_are_refused() {
     let bytes = std::fs::read(vector()).unwrap();
     let with = |at: usize, patch: &[u8]| {
         let mut bytes = bytes.clone();
@@ -64,7 +64,7 @@ fn what_is_no_dataset_is_refused() {
             with(4, &[1, 0, 32, 0]).damage(),
             Some(Damage::Beton(BetonDamage::BadHeader { .. }))
         ),
-        "no power of two"
+        "not a power of two"
     );
     assert!(
         matches!(with(2, &[0, 0]).damage(), Some(Damage::Beton(BetonDamage::BadHeader { .. }))),
@@ -90,7 +90,7 @@ fn what_is_no_dataset_is_refused() {
 }
 
 #[test]
-fn fields_that_cannot_be_are_refused_by_name() {
+fn impossible_fields_are_refused_by_name() {
     let bytes = std::fs::read(vector()).unwrap();
     let field = |index: usize, at: usize, patch: &[u8]| {
         let (mut bytes, at) = (bytes.clone(), HEADER_LEN + index * 1041 + at);
@@ -132,7 +132,7 @@ fn an_index_larger_than_allowed_is_refused() {
     assert!(ReaderOptions::new().index_limit_bytes(50_400).open(&engine, vector()).is_ok());
 }
 
-/// The field and the damage of a sample that an error must be about.
+/// Returns the field and the damage of an error, which must name the sample.
 fn damage_of(error: &Error, sample: u64) -> (String, BetonDamage) {
     match (error.item(), error.damage()) {
         (Some(Item::Sample { id, field: Some(field) }), Some(Damage::Beton(damage)))
@@ -144,17 +144,17 @@ fn damage_of(error: &Error, sample: u64) -> (String, BetonDamage) {
     }
 }
 
-/// What is done to sample 20, and what is then said of it; some do harm to sample 21 too.
+/// A change to sample 20, and a check of its error; some changes damage sample 21 too.
 type Harm = (&'static str, fn(&mut Made), fn(&BetonDamage) -> bool);
 
 const HARMS: [Harm; 8] = [
     (
-        "a pointer that the table lacks",
+        "a pointer that is not in the table",
         |made| made.table.retain(|row| row.sample != 20),
         |damage| matches!(damage, BetonDamage::NotAllocated { .. }),
     ),
     (
-        "a pointer to another's region",
+        "a pointer to the region of another sample",
         |made| {
             let row = *made.bytes_row(21);
             made.set_bytes(20, row.ptr, row.size);
@@ -162,7 +162,7 @@ const HARMS: [Harm; 8] = [
         |damage| matches!(damage, BetonDamage::ForeignRegion { owner: 21, .. }),
     ),
     (
-        "a pointer out of the file",
+        "a pointer past the end of the file",
         |made| {
             made.set_bytes(20, u64::MAX - 10, 100);
             *made.bytes_row(20) = Allocation { sample: 20, ptr: u64::MAX - 10, size: 100 };
@@ -211,12 +211,12 @@ const HARMS: [Harm; 8] = [
 ];
 
 #[test]
-fn a_damaged_sample_is_told_and_the_others_are_read() {
+fn a_damaged_sample_is_an_error_and_the_others_are_read() {
     for (at, (name, harm, fits)) in HARMS.into_iter().enumerate() {
         let mut made = Made::new(SAMPLES, 3);
         harm(&mut made);
         let file = made.file();
-        // It is found before anything is read, so one backend is enough for most.
+        // The damage is found before anything is read, so one backend is enough for most.
         let engines = engines_for(&file.path).into_iter().take(if at == 0 { 99 } else { 1 });
         for engine in engines {
             let reader = BetonReader::open(&engine, &file.path).unwrap();
@@ -234,7 +234,7 @@ fn a_damaged_sample_is_told_and_the_others_are_read() {
                     }
                 }
             }
-            // Who shares bytes with another is as suspect.
+            // A sample that shares bytes with another counts as damaged too.
             assert!(damaged == [20] || (damaged == [20, 21] && name.contains("shares")), "{name}");
             let error = reader.read_batch(&[0, 20, 1]).unwrap_err();
             assert_eq!(error.sample(), Some(20), "{name}");
@@ -263,7 +263,7 @@ fn check_epochs(reader: &BetonReader, damaged: &[u64], name: &str) {
         assert!(source.take_left_out().is_empty());
         seen.sort_unstable();
         assert!(seen.into_iter().eq((0..SAMPLES).filter(|id| !damaged.contains(id))), "{name}");
-        // Told twice, passed over, and gone on.
+        // The error comes twice; then the batch is skipped.
         let mut source = options.open(reader).unwrap();
         let (mut seen, mut errors) = (0, 0);
         while source.remaining_items() > 0 {
@@ -287,7 +287,7 @@ fn check_epochs(reader: &BetonReader, damaged: &[u64], name: &str) {
 }
 
 #[test]
-fn modes_and_text_that_cannot_be_are_told() {
+fn bad_image_modes_and_text_are_errors() {
     let mut bytes = std::fs::read(vector()).unwrap();
     let rows_at = HEADER_LEN + 6 * 1041;
     bytes[rows_at + 7 * 72 + 56] = 2; // the mode of the image of sample 7
@@ -305,7 +305,7 @@ fn modes_and_text_that_cannot_be_are_told() {
     check_batch(&reader.read_batch(&[1, 2, 3]).unwrap(), "the others");
 }
 
-/// Bytes with their length before them, in FFCV's own way of custom fields.
+/// Bytes preceded by their length, as FFCV stores custom fields.
 #[derive(Debug)]
 struct Blob;
 
@@ -349,14 +349,14 @@ fn a_custom_field_is_read_by_its_handler() {
 }
 
 #[test]
-fn a_dataset_without_pages_or_samples_is_one() {
+fn a_dataset_without_pages_or_samples_is_valid() {
     let engine = Engine::new().unwrap();
     let made = Made::new(0, 1).file();
     let reader = BetonReader::open(&engine, &made.path).unwrap();
     assert!(reader.is_empty());
     let mut source = SampleOptions::new().open(&reader).unwrap();
     assert!(source.next_batch().unwrap().is_none());
-    // Numbers alone: FFCV's table is at the end of the metadata then, and empty.
+    // With numbers alone, FFCV's table is at the end of the metadata, and empty.
     let field = Field::new("label", FieldKind::Int).unwrap();
     let mut bytes = Vec::new();
     let alloc_table_ptr = 24 + 1041 + 5 * 8;
@@ -386,7 +386,7 @@ fn a_dataset_without_pages_or_samples_is_one() {
     }
 }
 
-/// A field without metadata, of which any file has any number.
+/// A field without metadata, so that any number of samples fits in any file.
 #[derive(Debug)]
 struct Nothing;
 
@@ -424,9 +424,9 @@ fn samples_of_no_bytes_are_refused() {
     }
 }
 
-/// Short reads and interruptions are nobody's business up here.
+/// Backends retry short reads and interruptions, so a source never sees them.
 #[test]
-fn bad_luck_below_does_not_show() {
+fn short_and_interrupted_reads_do_not_show() {
     for kind in BackendKind::ALL {
         let faults =
             Faults { seed: 3, short_permille: 300, interrupt_permille: 200, ..Faults::default() };
@@ -444,7 +444,7 @@ fn bad_luck_below_does_not_show() {
 }
 
 #[test]
-fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
+fn a_device_error_is_delivered_in_order_and_can_be_skipped() {
     let made = Made::new(200, 4);
     let file = made.file();
     let ptr = made.table.iter().find(|row| row.sample == 101).unwrap().ptr;
@@ -475,9 +475,10 @@ fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
     }
 }
 
-/// A page that cannot be read fails the batches that need it, not those that it is read ahead in.
+/// A page that cannot be read fails the batches that need it, not those during which it is read
+/// ahead.
 #[test]
-fn an_error_of_the_device_fails_the_batches_of_its_page() {
+fn a_device_error_fails_only_the_batches_of_its_page() {
     let made = Made::new(200, 4);
     let file = made.file();
     let first = made.table[0].ptr;
@@ -516,7 +517,7 @@ fn an_error_of_the_device_fails_the_batches_of_its_page() {
     }
 }
 
-/// What happens to a file, and what is then said of it.
+/// A change of the file.
 type Mishap = (&'static str, fn(&Path) -> std::io::Result<()>);
 
 const MISHAPS: [Mishap; 4] = [
@@ -536,14 +537,14 @@ const MISHAPS: [Mishap; 4] = [
     ("removed", |path| std::fs::remove_file(path)),
 ];
 
-/// A file that changes after it was opened is an error, not zeros nor bytes of two versions.
+/// A file that changes after it was opened is an error, never zeros or bytes of two versions.
 #[test]
 fn a_file_that_changes_under_a_reader_is_an_error() {
     let made = Made::new(100, 2);
     let probe = made.file();
     for (name, happen) in MISHAPS {
         for engine in engines_for(&probe.path) {
-            // It has a copy; and on Windows what is open is there until it is closed.
+            // The `memory` backend has a copy. On Windows an open file exists until it is closed.
             if engine.backend().kind() == BackendKind::Memory
                 || (cfg!(windows) && name == "removed")
             {
@@ -555,7 +556,7 @@ fn a_file_that_changes_under_a_reader_is_an_error() {
             let memory_manager = MemoryManager::ProcessCache { pages: NonZeroUsize::MIN };
             let paged = SampleOptions::new().memory_manager(memory_manager).open(&reader);
             if let Err(error) = happen(&file.path) {
-                // Only there can a mapped file not be changed.
+                // Only Windows refuses to change a mapped file.
                 assert_eq!(std::env::consts::OS, "windows", "{what}: {error}");
                 continue;
             }

@@ -1,4 +1,5 @@
-//! Epochs: the same samples in the same order on every backend and by every memory manager.
+//! Epochs deliver the same samples in the same order on every backend and with every memory
+//! manager.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
@@ -40,7 +41,7 @@ fn ids(source: &mut SampleSource) -> Vec<u64> {
 }
 
 #[test]
-fn every_sample_of_the_vector_comes_once_an_epoch() {
+fn every_sample_is_delivered_once_per_epoch() {
     for engine in engines_for(&vector()) {
         let reader = BetonReader::open(&engine, vector()).unwrap();
         for memory in managers(&engine, 1) {
@@ -108,7 +109,7 @@ fn backends_managers_batches_and_windows_do_not_change_the_order() {
 }
 
 #[test]
-fn epochs_differ_and_come_again() {
+fn epochs_differ_and_can_be_repeated() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
     for traversal in [RANDOM, quasi(1)] {
         let mut source = SampleOptions::new().order(traversal).open(&reader).unwrap();
@@ -149,7 +150,7 @@ fn a_short_batch_is_last_or_left_out() {
 }
 
 #[test]
-fn what_is_dropped_does_not_remain() {
+fn dropped_samples_do_not_count_as_remaining() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
     let mut source = SampleOptions::new().batch_size(80).drop_last(true).open(&reader).unwrap();
     for left in [240, 160, 80] {
@@ -161,9 +162,10 @@ fn what_is_dropped_does_not_remain() {
     assert!(source.next_batch().unwrap().is_none());
 }
 
-/// 300 samples are 42 or 43 for each of 7 ranks: one rank with a batch more would wait for others.
+/// 300 samples are 42 or 43 for each of 7 ranks: a rank with one more batch would wait for the
+/// others.
 #[test]
-fn without_short_batches_all_ranks_have_as_many() {
+fn without_short_batches_all_ranks_have_the_same_number() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
     for (batch_size, batches) in [(43, 0), (42, 1), (21, 2), (1, 42)] {
         for rank in 0..7 {
@@ -176,7 +178,7 @@ fn without_short_batches_all_ranks_have_as_many() {
 }
 
 #[test]
-fn a_batch_may_be_said_to_have_more_samples_than_there_are() {
+fn the_batch_size_may_exceed_the_dataset() {
     let made = Made::new(10, 1).file();
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
     let reader = BetonReader::open(&engine, &made.path).unwrap();
@@ -188,7 +190,8 @@ fn a_batch_may_be_said_to_have_more_samples_than_there_are() {
     }
 }
 
-/// By the mean two batches fit, but one sample is larger than all buffers: nothing to wait for.
+/// Two average batches fit, but one sample is larger than all buffers, so there is nothing to wait
+/// for.
 #[test]
 fn a_batch_larger_than_all_memory_is_an_error_at_once() {
     let dir = crate::support::temp_dir();
@@ -208,10 +211,10 @@ fn a_batch_larger_than_all_memory_is_an_error_at_once() {
     assert_eq!(source.next_ids()[0], 400);
 }
 
-/// A batch that fails in a later round begins again with the pages that it began with, and so in
-/// the memory that it has.
+/// A batch that fails in a later round restarts with the pages that it began with, so it needs no
+/// more memory than before.
 #[test]
-fn a_batch_that_is_tried_again_keeps_to_its_pages() {
+fn a_repeated_batch_restarts_with_its_first_pages() {
     let made = Made::new(200, 6);
     let file = made.file();
     let bad = made.table.iter().map(|row| row.ptr).max().unwrap();
@@ -219,7 +222,7 @@ fn a_batch_that_is_tried_again_keeps_to_its_pages() {
     let engine = Engine::builder().backend(BackendKind::Pread).memory_limit_bytes(24 << 20);
     let engine = faults.below(|| engine.build().unwrap());
     let reader = BetonReader::open(&engine, &file.path).unwrap();
-    // Somebody else has all but two pages, a batch and a little.
+    // Another buffer holds all but two pages, a batch and a little.
     const HELD: usize = 256 << 10;
     let held_bytes = engine.pool().limit_bytes() - 2 * PAGE as usize - (1 << 20);
     let held: Vec<_> =
@@ -238,7 +241,7 @@ fn a_batch_that_is_tried_again_keeps_to_its_pages() {
 }
 
 #[test]
-fn a_source_goes_on_where_another_stopped() {
+fn a_source_continues_where_another_stopped() {
     let made = Made::new(500, 6).file();
     let engine = Engine::new().unwrap();
     let reader = BetonReader::open(&engine, &made.path).unwrap();
@@ -274,7 +277,7 @@ fn a_source_goes_on_where_another_stopped() {
 
 #[cfg(feature = "serde")]
 #[test]
-fn a_state_can_be_written_and_read() {
+fn a_state_can_be_serialized_and_deserialized() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
     let mut source = SampleOptions::new().order(RANDOM).open(&reader).unwrap();
     source.next_batch().unwrap();
@@ -283,7 +286,7 @@ fn a_state_can_be_written_and_read() {
 }
 
 #[test]
-fn a_state_of_something_else_is_refused() {
+fn a_state_of_another_source_is_refused() {
     let engine = Engine::new().unwrap();
     let reader = BetonReader::open(&engine, vector()).unwrap();
     let made = Made::new(300, 2).file();
@@ -294,7 +297,7 @@ fn a_state_of_something_else_is_refused() {
         assert!(matches!(error, Error::StateMismatch { .. }), "{error}");
     };
     refused(&other, SampleOptions::new().order(RANDOM));
-    // The same samples in other pages have another quasi-random order.
+    // The same samples in other pages have another page-shuffled order.
     let (one, two) = (Made::scattered(90, 4, 1).file(), Made::scattered(90, 4, 3).file());
     let [one, two] = [&one, &two].map(|made| BetonReader::open(&engine, &made.path).unwrap());
     assert_eq!((one.region_bytes(), one.regions()), (two.region_bytes(), two.regions()));
@@ -331,7 +334,7 @@ fn options_that_cannot_work_are_refused() {
     assert!(error.contains(&format!("{pages} bytes of pages")) && error.contains(need), "{error}");
     let error = small_engine_epoch(64 << 10).unwrap_err().to_string();
     assert!(error.contains("batch_size"), "{error}");
-    // What it is told to have is enough.
+    // The limit that the error suggests is sufficient.
     let limit_bytes = error.rsplit(' ').next().unwrap().parse().unwrap();
     assert_eq!(small_engine_epoch(limit_bytes).unwrap().batch_size(), 300);
 }
@@ -342,9 +345,9 @@ fn small_engine_epoch(limit_bytes: usize) -> Result<SampleSource, Error> {
     SampleOptions::new().batch_size(300).open(&reader)
 }
 
-/// A caller who looks after other things meanwhile has what others have.
+/// A caller that polls gets the same batches.
 #[test]
-fn waiting_in_parts_gives_the_same_batches() {
+fn polling_delivers_the_same_batches() {
     let engine = engines_for(&vector()).remove(0);
     let reader = BetonReader::open(&engine, vector()).unwrap();
     for window_bytes in [0, 8 << 20] {
@@ -364,14 +367,14 @@ fn waiting_in_parts_gives_the_same_batches() {
     }
 }
 
-/// What is kept need not be the engine's memory.
+/// Batches that are kept need not take the engine's memory.
 #[test]
-fn batches_in_memory_that_is_given() {
+fn batches_can_be_read_into_given_memory() {
     for engine in engines_with(&vector(), |builder| builder.memory_limit_bytes(1 << 20)) {
         let kind = engine.backend().kind();
         let reader = BetonReader::open(&engine, vector()).unwrap();
         let all: Vec<u64> = (0..SAMPLES).collect();
-        assert!(reader.read_batch(&all).is_err(), "{kind}: it has a megabyte");
+        assert!(reader.read_batch(&all).is_err(), "{kind}: the engine has a megabyte");
         let kept: Vec<_> =
             (0..3).map(|_| reader.read_batch_in(&all, Buffer::unpooled).unwrap()).collect();
         kept.iter().for_each(|batch| check_batch(batch, &kind.to_string()));

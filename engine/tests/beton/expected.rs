@@ -1,4 +1,4 @@
-//! FFCV's own file, and what must come out of it.
+//! FFCV's own file, and its expected contents.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ pub(crate) fn vector() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/beton/mixed.beton")
 }
 
-/// All samples, as the vector's author has them.
+/// All samples, as recorded by the author of the vector.
 static EXPECTED: LazyLock<Vec<Json>> = LazyLock::new(|| {
     let text = std::fs::read(vector().with_file_name("mixed.expected.json")).unwrap();
     let mut all: Json = serde_json::from_slice(&text).unwrap();
@@ -27,7 +27,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// All samples as they come from memory, compared with what the author has.
+/// All samples as read from memory, after comparing them with the recorded ones.
 static SAMPLES_READ: LazyLock<Vec<Sample>> = LazyLock::new(|| {
     let engine = Engine::builder().backend(BackendKind::Memory).build().unwrap();
     let reader = BetonReader::open(&engine, vector()).unwrap();

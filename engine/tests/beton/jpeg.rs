@@ -1,4 +1,4 @@
-//! JPEGs of the vector, whole and broken.
+//! The JPEGs of the vector, intact and damaged.
 
 use ringmain::Engine;
 use ringmain::Item;
@@ -28,7 +28,7 @@ fn every_image_of_the_vector_is_decoded() {
 }
 
 #[test]
-fn a_bad_jpeg_is_told_with_its_sample_and_field() {
+fn a_bad_jpeg_is_an_error_that_names_sample_and_field() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
     let sample = reader.read_sample(1).unwrap();
     let Value::Image(image) = sample.get("img").unwrap() else { panic!() };

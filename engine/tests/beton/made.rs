@@ -14,8 +14,8 @@ use crate::support::temp_dir;
 pub(crate) const PAGE: u64 = 2 << 20;
 pub(crate) const ARRAY_LEN: usize = 1024;
 
-/// A dataset whose samples have an id, an array of one size and some bytes, in pages that they are
-/// scattered over.
+/// A dataset whose samples have an id, an array of fixed size and some bytes, scattered over the
+/// pages.
 pub(crate) struct Made {
     pub(crate) header: Header,
     pub(crate) fields: Vec<Field>,
@@ -29,7 +29,7 @@ impl Made {
         Self::scattered(samples, pages, 7)
     }
 
-    /// Each sample is so many pages behind the one before it.
+    /// Places each sample `step` pages after the one before it.
     pub(crate) fn scattered(samples: u64, pages: u64, step: u64) -> Self {
         let array = ArraySpec::new(Kind::U8.into(), &[4, ARRAY_LEN / 4]).unwrap();
         let fields = vec![
@@ -70,13 +70,13 @@ impl Made {
         assert!(layout.put(&mut self.rows[sample], 2, Member::Blob { ptr, size }));
     }
 
-    /// The row of the table for a sample's bytes.
+    /// Returns the row of the table for a sample's bytes.
     pub(crate) fn bytes_row(&mut self, sample: u64) -> &mut Allocation {
         let mut rows = self.table.iter_mut().filter(|row| row.sample == sample);
         rows.nth(1).unwrap()
     }
 
-    /// Writes the file, in parts that are not there full of zeros.
+    /// Writes the file; unused parts are holes.
     pub(crate) fn write(&self, path: &Path) {
         let mut file = File::create(path).unwrap();
         file.write_all(&self.header.encode()).unwrap();
@@ -91,7 +91,7 @@ impl Made {
         self.table.iter().for_each(|row| file.write_all(&row.encode()).unwrap());
     }
 
-    /// The file in a directory of its own.
+    /// Writes the file to a directory of its own.
     pub(crate) fn file(&self) -> MadeFile {
         let dir = temp_dir();
         let path = dir.path().join("made.beton");
@@ -109,7 +109,7 @@ fn array_of(sample: u64) -> Vec<u8> {
     (0..ARRAY_LEN as u64).map(|at| (sample * 31 + at) as u8).collect()
 }
 
-/// None of every 13th.
+/// Returns the bytes of a sample; every 13th has none.
 fn bytes_of(sample: u64) -> Vec<u8> {
     let len = if sample.is_multiple_of(13) { 0 } else { sample * 977 % 3000 };
     (0..len).map(|at| (sample * 17 + at * 3) as u8).collect()

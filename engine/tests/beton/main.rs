@@ -1,7 +1,7 @@
-//! Datasets: every sample of FFCV's own file on every backend, in every way of reading, and an error
-//! in place of wrong bytes.
+//! Datasets: every sample of FFCV's own file on every backend, in every way of reading, and an
+//! error instead of wrong bytes.
 #![cfg(feature = "beton")]
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod damage;

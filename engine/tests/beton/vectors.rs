@@ -1,4 +1,4 @@
-//! Every sample of the vector, in every way there is.
+//! Reads every sample of the vector in every way.
 
 use ringmain::Error;
 use ringmain::beton::{BetonReader, FieldKind};
@@ -15,7 +15,7 @@ fn readers() -> impl Iterator<Item = (String, BetonReader)> {
 }
 
 #[test]
-fn the_file_says_what_it_is() {
+fn the_file_describes_itself() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
     let names: Vec<_> = reader.fields().iter().map(|field| field.name()).collect();
     assert_eq!(names, ["label", "score", "blob", "mat", "meta", "img"]);
@@ -28,7 +28,7 @@ fn the_file_says_what_it_is() {
 }
 
 #[test]
-fn every_sample_by_itself() {
+fn every_sample_can_be_read_alone() {
     for (kind, reader) in readers() {
         for id in 0..SAMPLES {
             reader.check_sample(id).unwrap();
@@ -40,7 +40,7 @@ fn every_sample_by_itself() {
 }
 
 #[test]
-fn every_sample_in_batches_of_any_order() {
+fn every_sample_can_be_read_in_batches_of_any_order() {
     for (kind, reader) in readers() {
         let ids: Vec<u64> = (0..SAMPLES).map(|at| at * 77 % SAMPLES).collect();
         for batch_size in [1, 7, 64, 300] {
@@ -55,7 +55,7 @@ fn every_sample_in_batches_of_any_order() {
     }
 }
 
-/// What the columns have is what the values are.
+/// The columns of a batch must equal its values.
 #[test]
 fn columns_are_one_array_over_the_batch_or_have_offsets() {
     for (kind, reader) in readers() {
@@ -82,12 +82,12 @@ fn columns_are_one_array_over_the_batch_or_have_offsets() {
 }
 
 #[test]
-fn a_mapping_gives_regions_without_a_copy() {
+fn a_mapping_returns_regions_without_a_copy() {
     for (kind, reader) in readers() {
         let mapped = reader.map_samples(&[7, 42]).unwrap();
         assert_eq!(mapped.is_some(), kind == "mmap", "{kind}");
         let Some(mapped) = mapped else { continue };
-        // SAFETY: nobody writes to the file.
+        // SAFETY: no process writes to the file.
         let unchanging = unsafe { Unchanging::promise() };
         let batch = reader.read_batch(&[7, 42]).unwrap();
         assert_eq!(mapped.ids(), [7, 42]);
@@ -105,7 +105,7 @@ fn a_mapping_gives_regions_without_a_copy() {
 }
 
 #[test]
-fn a_sample_that_is_not_there_is_told() {
+fn a_missing_sample_is_an_error() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
     for id in [SAMPLES, u64::MAX] {
         for error in [

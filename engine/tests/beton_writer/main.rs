@@ -1,7 +1,7 @@
-//! Datasets as they are written: every byte is where the format has it, whoever wrote it, and
-//! nothing is left of what could not be written.
+//! Writing datasets: every byte is at its place in the format, for any number of workers, and a
+//! failed write leaves no file.
 
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod model;

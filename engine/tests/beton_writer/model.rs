@@ -1,4 +1,4 @@
-//! Samples as values, and a file taken apart by its bytes alone.
+//! Samples as values, and a parser that takes a file apart by its bytes alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -45,7 +45,7 @@ impl Value {
 }
 
 impl Value {
-    /// A custom one cannot be told from one without a region by what was read of it: `like` says.
+    /// A custom value without a region looks like one with an empty region, so `like` decides.
     fn from_read(value: &ReadValue<'_>, like: &Self) -> Self {
         match value {
             ReadValue::Int(value) => Self::Int(*value),
@@ -71,7 +71,7 @@ pub(crate) fn give_all(values: &[Value], to: &mut SampleBuilder<'_>) -> Result<(
     values.iter().try_for_each(|value| value.give(to))
 }
 
-/// A number of 32 bits, and where the rest is, or 0.
+/// A number of 32 bits, and the offset of the rest, or 0.
 #[derive(Debug)]
 pub(crate) struct Opaque;
 
@@ -90,7 +90,7 @@ pub(crate) fn handlers() -> Handlers {
     Handlers::new().for_type(255, Opaque)
 }
 
-/// A field of each kind.
+/// Returns a field of each kind.
 pub(crate) fn all_fields() -> Vec<Field> {
     let array = ArraySpec::new(Kind::F32.into(), &[2, 3]).unwrap();
     let tensor = ArraySpec::new(Kind::I16.into(), &[5]).unwrap();
@@ -108,7 +108,7 @@ pub(crate) fn all_fields() -> Vec<Field> {
     kinds.into_iter().enumerate().map(field).collect()
 }
 
-/// The least that is a JPEG as far as a dataset is concerned, and `len` bytes more.
+/// Returns the smallest JPEG that a dataset accepts, followed by `len` bytes.
 pub(crate) fn jpeg(width: u16, height: u16, len: usize) -> Vec<u8> {
     let mut bytes = vec![0xFF, 0xD8, 0xFF, 0xC0, 0, 11, 8];
     bytes.extend(height.to_be_bytes());
@@ -122,18 +122,18 @@ pub(crate) fn writer(fields: Vec<Field>) -> BetonWriter {
     BetonWriter::new(fields).handlers(handlers()).page_bytes(2 << 20)
 }
 
-/// A field `data` of bytes.
+/// Returns a field `data` of bytes.
 pub(crate) fn bytes_field() -> Vec<Field> {
     vec![Field::new("data", FieldKind::Bytes).unwrap()]
 }
 
-/// Samples of one bytes field, of these sizes; each has bytes of its own.
+/// Returns samples of one bytes field with these sizes and distinct bytes.
 pub(crate) fn blobs(sizes: &[usize]) -> Vec<Vec<Value>> {
     let blob = |(at, size): (usize, &usize)| vec![Value::Bytes(vec![at as u8 + 1; *size])];
     sizes.iter().enumerate().map(blob).collect()
 }
 
-/// Writes the samples and takes the file apart: they must be the same.
+/// Writes the samples, takes the file apart, and compares them.
 pub(crate) fn round_trip(
     path: &Path,
     writer: &BetonWriter,
@@ -147,12 +147,12 @@ pub(crate) fn round_trip(
     let file = File::take_apart(&std::fs::read(path).unwrap(), fields, alignment);
     assert_eq!(report.file_bytes, std::fs::metadata(path).unwrap().len());
     assert_eq!(report.samples, samples.len() as u64);
-    assert!(file.samples == samples, "{} samples come back as others", samples.len());
+    assert!(file.samples == samples, "{} samples differ after the round trip", samples.len());
     check_by_reader(path, samples);
     (report, file)
 }
 
-/// The reader has the same to say.
+/// Compares with the samples that the reader returns.
 fn check_by_reader(path: &Path, samples: &[Vec<Value>]) {
     let options = ReaderOptions::new().handle_type(255, Opaque);
     let engine = Engine::builder().backend(BackendKind::Pread).build().unwrap();
@@ -168,11 +168,11 @@ fn check_by_reader(path: &Path, samples: &[Vec<Value>]) {
     }
 }
 
-/// What a file says, every part of it checked.
+/// The contents of a file, after every part was checked.
 pub(crate) struct File {
     pub(crate) header: Header,
     pub(crate) samples: Vec<Vec<Value>>,
-    /// In the order of the table.
+    /// The rows, in the order of the table.
     pub(crate) table: Vec<Allocation>,
 }
 
@@ -190,7 +190,7 @@ impl File {
         let table: Vec<Allocation> = rows.iter().map(Allocation::decode).collect();
         check_places(&header, &table, alignment);
         let sizes: BTreeMap<u64, Allocation> = table.iter().map(|row| (row.ptr, *row)).collect();
-        assert_eq!(sizes.len(), table.len(), "two regions begin at one place");
+        assert_eq!(sizes.len(), table.len(), "two regions begin at the same offset");
         let layout = RowLayout::new(fields, &handlers(), Path::new("a")).unwrap();
         let pages_at = header.pages_at(layout.row_bytes() as u64).unwrap();
         assert!(table.iter().all(|row| row.ptr >= pages_at));
@@ -235,12 +235,12 @@ impl File {
             };
             samples.push(fields.iter().enumerate().map(value).collect());
         }
-        assert_eq!(named.len(), table.len(), "a region that nobody names");
+        assert_eq!(named.len(), table.len(), "a region that no sample refers to");
         check_rest_is_zeros(bytes, pages_at, &header, &table);
         Self { header, samples, table }
     }
 
-    /// The page of a sample that has one.
+    /// Returns the page of a sample that has regions.
     pub(crate) fn page_of(&self, sample: u64) -> u64 {
         let region = self.table.iter().find(|row| row.sample == sample).unwrap();
         region.ptr / u64::from(self.header.page_bytes)
@@ -253,7 +253,7 @@ fn check_places(header: &Header, table: &[Allocation], alignment: RegionAlignmen
     for row in table {
         assert_eq!(row.ptr % alignment.bytes() as u64, 0, "{row:?}");
         let page = row.ptr / page_bytes;
-        // Also an empty one is inside.
+        // An empty region must be inside too.
         assert!(row.ptr % page_bytes + row.size.max(1) <= page_bytes, "{row:?}");
         assert_eq!(*pages.entry(row.sample).or_insert(page), page, "{row:?}");
     }
@@ -266,7 +266,7 @@ fn check_places(header: &Header, table: &[Allocation], alignment: RegionAlignmen
     }
 }
 
-/// What is not a region must not be what was in memory before.
+/// Bytes outside regions must be zeros, not remains of memory.
 fn check_rest_is_zeros(bytes: &[u8], pages_at: u64, header: &Header, table: &[Allocation]) {
     if table.is_empty() {
         return;
@@ -275,5 +275,5 @@ fn check_rest_is_zeros(bytes: &[u8], pages_at: u64, header: &Header, table: &[Al
     for row in table {
         rest[(row.ptr - pages_at) as usize..][..row.size as usize].fill(0);
     }
-    assert!(rest == vec![0; rest.len()], "something lies between the regions");
+    assert!(rest == vec![0; rest.len()], "there are bytes between the regions");
 }

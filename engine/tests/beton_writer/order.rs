@@ -1,4 +1,4 @@
-//! What is in order, and what does not depend on who writes.
+//! The order of samples, and its independence of the workers.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use ringmain::beton::{RegionAlignment, WriteProgress};
 use crate::model::{File, Value, all_fields, bytes_field, give_all, jpeg, writer};
 use crate::support::temp_dir;
 
-/// A sample of each kind of field, of very different sizes.
+/// Returns a sample with each kind of field, of very different sizes.
 fn sample(id: u64) -> Vec<Value> {
     let size = (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as usize; // up to 64 KiB
     let region = id.is_multiple_of(3).then(|| vec![id as u8; size % 77]);
@@ -38,7 +38,7 @@ fn a_deterministic_file_is_the_same_for_any_number_of_workers() {
                 .workers(workers)
                 .write_indexed(&path, 200, |id, to| {
                     if id % 7 == workers as u64 % 7 {
-                        // Some take longer, others each time.
+                        // Some samples take longer, different ones each time.
                         std::thread::sleep(Duration::from_micros(300));
                     }
                     give_all(&sample(id), to)
@@ -57,7 +57,7 @@ fn a_deterministic_file_is_the_same_for_any_number_of_workers() {
 }
 
 #[test]
-fn an_iterator_gives_the_same_samples_as_an_index() {
+fn an_iterator_writes_the_same_samples_as_an_index() {
     let dir = temp_dir();
     let path = dir.path().join("a.beton");
     for (workers, is_deterministic) in [(1, false), (3, false), (3, true)] {
@@ -71,7 +71,7 @@ fn an_iterator_gives_the_same_samples_as_an_index() {
 }
 
 #[test]
-fn another_number_than_declared_is_an_error() {
+fn a_wrong_number_of_samples_is_an_error() {
     let dir = temp_dir();
     let path = dir.path().join("a.beton");
     std::fs::write(&path, b"old").unwrap();
@@ -85,7 +85,8 @@ fn another_number_than_declared_is_an_error() {
                 })
                 .unwrap_err();
             let came = if found > declared { "more".to_owned() } else { format!("only {found}") };
-            let reason = format!("{declared} samples were declared, and {came} came");
+            let reason =
+                format!("{declared} samples were declared, but the iterator yielded {came}");
             assert!(matches!(&error, Error::InvalidItem { item: None, .. }), "{error}");
             assert!(error.to_string().contains(&reason), "{declared} {found}: {error}");
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
@@ -110,7 +111,7 @@ fn every_sample_is_made_once() {
 }
 
 #[test]
-fn progress_ends_with_everything() {
+fn progress_ends_with_all_samples() {
     let dir = temp_dir();
     let told: &'static Mutex<Vec<WriteProgress>> = Box::leak(Box::default());
     writer(bytes_field())
@@ -128,9 +129,9 @@ fn progress_ends_with_everything() {
     assert!(told.len() > 4, "{told:?}");
 }
 
-/// Items may be large, and workers are to share what comes slowly.
+/// Items may be large, and all workers should share a slow iterator.
 #[test]
-fn few_items_of_an_iterator_are_taken_before_they_are_needed() {
+fn few_items_of_an_iterator_are_taken_ahead() {
     let dir = temp_dir();
     let (taken, made, ahead) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let items = (0..2000u64).inspect(|_| {

@@ -1,4 +1,4 @@
-//! What goes in which page, and what does not fit in any.
+//! The distribution of samples over pages, and samples that fit in no page.
 
 use ringmain::Error;
 use ringmain::beton::{Field, FieldKind, RegionAlignment};
@@ -8,7 +8,7 @@ use crate::support::temp_dir;
 
 const PAGE: usize = 2 << 20;
 
-/// The pages of samples of these sizes, counted from the first.
+/// Returns the pages of samples with these sizes, counted from the first.
 fn pages_of(sizes: &[usize], alignment: RegionAlignment) -> Vec<u64> {
     let dir = temp_dir();
     let path = dir.path().join("a.beton");
@@ -30,7 +30,7 @@ fn a_page_is_filled_to_its_last_byte() {
     assert_eq!(pages_of(&[PAGE, 1], Packed), [0, 1]);
     assert_eq!(pages_of(&[PAGE - 1, 1, 1], Packed), [0, 0, 1]);
     assert_eq!(pages_of(&[PAGE - 1, 2, 1], Packed), [0, 1, 1]);
-    // An empty one has a byte of its own.
+    // An empty region takes a byte.
     assert_eq!(pages_of(&[0, 0, PAGE - 2, 0], Packed), [0, 0, 0, 1]);
     assert_eq!(pages_of(&[PAGE - 512, 512, 1], Sector), [0, 0, 1]);
     assert_eq!(pages_of(&[PAGE - 511, 511, 1], Sector), [0, 1, 1]);
@@ -38,7 +38,7 @@ fn a_page_is_filled_to_its_last_byte() {
     assert_eq!(pages_of(&[1, PAGE - 4095, 1], Block), [0, 1, 2]);
 }
 
-/// The first regions of a sample are in the page already when the last does not fit.
+/// The first regions of a sample are already in the page when the last does not fit.
 #[test]
 fn a_sample_is_in_one_page_with_all_its_regions() {
     let names = ["a", "b", "c", "d"];
@@ -107,12 +107,12 @@ fn samples_without_regions_have_no_pages() {
     assert_eq!((report.samples, report.file_bytes), (0, 24 + 1041));
 }
 
-/// The first page begins where the metadata ends if that is where a page can begin.
+/// The first page begins at the end of the metadata if that is a page boundary.
 #[test]
 fn metadata_may_end_where_a_page_begins() {
     let dir = temp_dir();
     let path = dir.path().join("a.beton");
-    // 24 + 1041 + 13·n = k·2 MiB: the least n.
+    // The smallest n with 24 + 1041 + 13·n = k·2 MiB.
     let samples = (1..).find(|n| (24 + 1041 + 13 * n) % PAGE == 0).unwrap() as u64;
     assert!(samples < 3_000_000, "{samples}");
     let fields = vec![Field::new("a", FieldKind::RgbImage).unwrap()];

@@ -1,4 +1,4 @@
-//! What goes wrong is told, and leaves nothing behind.
+//! Failures while writing are reported, and leave no file.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ fn is_empty(dir: &Path) -> bool {
 struct NoPicture;
 
 #[test]
-fn an_error_of_the_source_stops_all_and_is_returned() {
+fn an_error_of_the_callers_function_stops_all_workers() {
     for is_deterministic in [false, true] {
         let dir = temp_dir();
         let made = AtomicU64::new(0);
@@ -32,7 +32,7 @@ fn an_error_of_the_source_stops_all_and_is_returned() {
             .write_indexed(dir.path().join("a.beton"), 1_000_000, |id, to| {
                 made.fetch_add(1, Ordering::Relaxed);
                 if id > 5000 {
-                    // All of the rest would take minutes.
+                    // All remaining samples would take minutes.
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 to.bytes(&[1; 1000])?;
@@ -49,7 +49,7 @@ fn an_error_of_the_source_stops_all_and_is_returned() {
 }
 
 #[test]
-fn a_panic_of_the_source_stops_all_and_is_returned() {
+fn a_panic_of_the_callers_function_stops_all_workers() {
     for is_deterministic in [false, true] {
         let dir = temp_dir();
         let made = AtomicU64::new(0);
@@ -59,7 +59,7 @@ fn a_panic_of_the_source_stops_all_and_is_returned() {
             .write_indexed(dir.path().join("a.beton"), 100_000, |id, to| {
                 assert_ne!(id, 7, "seven");
                 made.fetch_add(1, Ordering::Relaxed);
-                // All of them would take minutes.
+                // All samples would take minutes.
                 std::thread::sleep(Duration::from_millis(20));
                 to.bytes(&[1; 1000])?;
                 Ok(())
@@ -69,7 +69,7 @@ fn a_panic_of_the_source_stops_all_and_is_returned() {
         assert!(message.contains("seven"), "{message}");
         assert!(is_empty(dir.path()));
         let made = made.load(Ordering::Relaxed);
-        assert!(made < 50_000, "the others went on: {made} samples");
+        assert!(made < 50_000, "the other workers continued: {made} samples");
     }
 }
 
@@ -91,7 +91,7 @@ fn a_panic_of_the_iterator_is_returned() {
     assert!(is_empty(dir.path()));
 }
 
-/// One sample, made so.
+/// Writes one sample with this function.
 fn write_one(
     fields: Vec<Field>,
     make: impl Fn(&mut SampleBuilder<'_>) -> Result<(), SampleError> + Sync,
@@ -118,33 +118,37 @@ fn check_refused(
 fn values_that_do_not_fit_their_field_are_refused() {
     let spec = || ArraySpec::new(Kind::F32.into(), &[2]).unwrap();
     let custom = || FieldKind::Custom { type_id: 255 };
-    check_refused(FieldKind::Int, "a float was given", |to| Ok(to.float(1.0).map(drop)?));
-    check_refused(FieldKind::Float, "an int was given", |to| Ok(to.int(1).map(drop)?));
-    check_refused(FieldKind::Json, "bytes was given", |to| Ok(to.bytes(b"1").map(drop)?));
-    check_refused(FieldKind::Json, "no JSON", |to| Ok(to.json("{").map(drop)?));
-    check_refused(FieldKind::Json, "no JSON", |to| Ok(to.json("1\0").map(drop)?));
+    check_refused(FieldKind::Int, "cannot take a float", |to| Ok(to.float(1.0).map(drop)?));
+    check_refused(FieldKind::Float, "cannot take an int", |to| Ok(to.int(1).map(drop)?));
+    check_refused(FieldKind::Json, "cannot take bytes", |to| Ok(to.bytes(b"1").map(drop)?));
+    check_refused(FieldKind::Json, "not JSON", |to| Ok(to.json("{").map(drop)?));
+    check_refused(FieldKind::Json, "not JSON", |to| Ok(to.json("1\0").map(drop)?));
     check_refused(FieldKind::NdArray(spec()), "have 8", |to| Ok(to.array(&[0; 7]).map(drop)?));
-    check_refused(FieldKind::RgbImage, "no raw", |to| {
+    check_refused(FieldKind::RgbImage, "not a raw", |to| {
         Ok(to.image_raw(2, 2, &[0; 11]).map(drop)?)
     });
-    check_refused(FieldKind::RgbImage, "no raw", |to| Ok(to.image_raw(0, 2, &[]).map(drop)?));
-    check_refused(FieldKind::RgbImage, "no JPEG", |to| Ok(to.image_jpeg(b"\x89PNG").map(drop)?));
-    check_refused(custom(), "another size", |to| Ok(to.custom(&[0; 11], None).map(drop)?));
-    check_refused(custom(), "not inside", |to| {
+    check_refused(FieldKind::RgbImage, "not a raw", |to| Ok(to.image_raw(0, 2, &[]).map(drop)?));
+    check_refused(FieldKind::RgbImage, "not a JPEG", |to| {
+        Ok(to.image_jpeg(b"\x89PNG").map(drop)?)
+    });
+    check_refused(custom(), "does not have the size", |to| {
+        Ok(to.custom(&[0; 11], None).map(drop)?)
+    });
+    check_refused(custom(), "does not fit in a member", |to| {
         let region = CustomRegion { bytes: b"x", ptr_at: 5 };
         Ok(to.custom(&[0; 12], Some(region)).map(drop)?)
     });
     check_refused(FieldKind::Int, "no value", |_| Ok(()));
     check_refused(FieldKind::Int, "too many", |to| Ok(to.int(1)?.int(2).map(drop)?));
-    // Also if its maker does not mind.
-    check_refused(FieldKind::Int, "refused before", |to| {
+    // The error is reported even if the caller's function ignores it.
+    check_refused(FieldKind::Int, "was refused", |to| {
         let _ = to.float(1.0);
         Ok(())
     });
 }
 
 #[test]
-fn options_that_cannot_be_are_refused() {
+fn impossible_options_are_refused() {
     let dir = temp_dir();
     let path = dir.path().join("a.beton");
     let write = |writer: BetonWriter| writer.write_indexed(&path, 1, |_, _| Ok(())).unwrap_err();
@@ -174,7 +178,7 @@ fn options_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_place_that_is_none_is_refused() {
+fn an_impossible_path_is_refused() {
     let dir = temp_dir();
     let write = |path: &Path| {
         writer(all_fields()).write_indexed(path, 1, |_, to| give_all(&[], to)).unwrap_err()
@@ -188,7 +192,7 @@ fn a_place_that_is_none_is_refused() {
 
 /// The child of the test below: the shell has set the limit.
 #[test]
-#[ignore = "run by `a_file_that_cannot_grow_is_told`"]
+#[ignore = "run by `a_file_that_cannot_grow_is_an_error`"]
 #[cfg(unix)]
 fn child_that_cannot_write_much() {
     let dir = std::env::var_os("RINGMAIN_BETON_DIR").unwrap();
@@ -205,13 +209,13 @@ fn child_that_cannot_write_much() {
     }
 }
 
-/// A full disk, as far as the writer can tell.
+/// To the writer this looks like a full disk.
 #[test]
 #[cfg(unix)]
-fn a_file_that_cannot_grow_is_told() {
+fn a_file_that_cannot_grow_is_an_error() {
     let dir = temp_dir();
     let test = std::env::current_exe().unwrap();
-    // 8 MiB, in blocks of 512 bytes or of 1024.
+    // 8 MiB in blocks of 512 bytes, or 16 MiB in blocks of 1024.
     let script = "trap '' XFSZ; ulimit -f 16384; exec \"$0\" \"$@\"";
     let output = std::process::Command::new("sh")
         .args(["-c", script])

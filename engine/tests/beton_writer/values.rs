@@ -1,4 +1,4 @@
-//! Values of every kind come back, whatever the options.
+//! Values of every kind survive writing and reading, with any options.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_samples_of_any_fields_come_back(
+    fn samples_of_any_fields_survive_writing_and_reading(
         (which, samples) in vec(0usize..8, 1..7).prop_flat_map(|which| {
             let sample: Vec<_> = which.iter().map(|which| value_of(*which)).collect();
             (Just(which), vec(sample, 0..40))
@@ -61,7 +61,7 @@ proptest! {
 }
 
 #[test]
-fn values_are_filled_in_where_they_belong() {
+fn values_can_be_filled_in_place() {
     let dir = temp_dir();
     let path = dir.path().join("a.beton");
     let spec = ArraySpec::new(Kind::U8.into(), &[4]).unwrap();
@@ -88,7 +88,7 @@ fn values_are_filled_in_where_they_belong() {
 }
 
 #[test]
-fn direct_writes_give_the_same_file() {
+fn direct_writing_makes_the_same_file() {
     let dir = temp_dir();
     let write = |name: &str, is_direct: bool| {
         let path = dir.path().join(name);

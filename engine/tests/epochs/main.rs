@@ -1,7 +1,7 @@
-//! The contract of every source: orders, parts, batches, moves and states are the same for the rows of
-//! shards and for the samples of datasets.
+//! The contract of every source: orders, partitions, batches, moves and states work the same for
+//! the rows of shards and for the samples of datasets.
 
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Sources against a model: a list of ids and a position in it.
+//! Compares sources with a model: a list of ids and a position in it.
 
 use std::num::NonZeroU64;
 
@@ -9,13 +9,13 @@ use ringmain::epochs::Order;
 
 use crate::sources::{Data, Dataset, ITEMS, Options, Shards, Source};
 
-/// A list of ids, cut into batches in the simplest way.
+/// A list of ids, divided into batches in the simplest way.
 struct Model {
     ids: Vec<u64>,
     position: usize,
     batch_size: usize,
     drop_last: bool,
-    /// In sequential order, the ids at which a batch must not go on.
+    /// In sequential order, the ids that no batch may cross.
     run_ends: Vec<u64>,
 }
 
@@ -32,7 +32,7 @@ impl Model {
         Self { ids, position: 0, batch_size, drop_last, run_ends }
     }
 
-    /// The next batch, after those that are dropped.
+    /// Returns the next batch, after those that are dropped.
     fn batch(&mut self) -> Vec<u64> {
         loop {
             let rest = &self.ids[self.position..];
@@ -53,7 +53,7 @@ impl Model {
         batch
     }
 
-    /// The items and batches that are left.
+    /// Returns the number of remaining items and batches.
     fn left(&mut self) -> (u64, u64) {
         let (position, mut items, mut batches) = (self.position, 0, 0);
         loop {
@@ -74,7 +74,7 @@ enum Step {
     SkipBatches(u64),
     Seek(u64),
     Reset,
-    /// In another source, with batches of another size.
+    /// Resumes in another source, with batches of another size.
     Resume,
 }
 
@@ -129,7 +129,7 @@ fn run<D: Data>(data: &D, options: Options, ids: Vec<u64>, steps: &[Step]) {
                 assert_eq!(source.next_batch().unwrap().unwrap_or_default(), model.take());
             }
             Step::SkipItems(items) => {
-                // The batch that is next may begin after items that are dropped.
+                // The next batch may begin after items that are dropped.
                 model.batch();
                 source.skip_items(*items);
                 model.position = (model.position + *items as usize).min(model.ids.len());
@@ -179,14 +179,14 @@ fn check_case<D: Data>(data: &D, options: Options, steps: &[Step]) {
     let mut sorted = all.clone();
     sorted.sort_unstable();
     assert!(sorted.into_iter().eq(0..ITEMS), "every item once");
-    // The parts of the ranks one after the other are everything, and their sizes differ by one.
+    // The parts of the ranks together are all items, and their sizes differ by at most one.
     let part = |rank| Options { rank, drop_last: false, ..options };
     let parts: Vec<Vec<u64>> =
         (0..options.world).map(|rank| data.open(part(rank)).unwrap().drain()).collect();
     assert_eq!(parts.concat(), all);
     let sizes = parts.iter().map(Vec::len);
     assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
-    // With `drop_last` every rank has as many batches, except where runs cut them.
+    // With `drop_last` every rank has the same number of batches, unless runs divide them.
     let mut ids = parts[options.rank as usize].clone();
     if options.drop_last {
         ids.truncate((ITEMS / options.world) as usize);
@@ -195,7 +195,7 @@ fn check_case<D: Data>(data: &D, options: Options, steps: &[Step]) {
 }
 
 fn check_all(data: &impl Data) {
-    // Wine takes long for each file that is looked at.
+    // Wine takes long to examine a file.
     let config = ProptestConfig::with_cases(if cfg!(windows) { 16 } else { 128 });
     let steps = proptest::collection::vec(step(), 1..24);
     TestRunner::new(config)

@@ -1,4 +1,4 @@
-//! The two kinds of source behind one trait, over data of the same number of items.
+//! The two kinds of source behind one trait, over data with the same number of items.
 
 use ringmain::beton::{BetonReader, SampleOptions, SampleSource};
 use ringmain::epochs::{EpochState, Order};
@@ -11,7 +11,8 @@ use crate::made::{Made, MadeFile, check};
 pub(crate) const ITEMS: u64 = 77;
 const SHARDS: [u64; 4] = [23, 0, 40, 14];
 
-/// The methods that every source has. A batch is its ids, after its contents were checked.
+/// The methods that every source has. A batch is represented by its ids, after its contents were
+/// checked.
 pub(crate) trait Source: Sized {
     fn next_batch(&mut self) -> Result<Option<Vec<u64>>>;
     fn epoch(&self) -> u64;
@@ -29,7 +30,7 @@ pub(crate) trait Source: Sized {
     fn state(&self) -> EpochState;
     fn resume(&mut self, state: &EpochState) -> Result<()>;
 
-    /// The ids of all batches that are left.
+    /// Returns the ids of all remaining batches.
     fn drain(&mut self) -> Vec<u64> {
         let mut ids = Vec::new();
         while let Some(batch) = self.next_batch().unwrap() {
@@ -126,10 +127,10 @@ impl Default for Options {
     }
 }
 
-/// Data that sources are opened over.
+/// Data to open sources over.
 pub(crate) trait Data {
     type Source: Source;
-    /// The numbers of items that lie one after the other, which a sequential batch does not cross.
+    /// The lengths of the runs of items that a sequential batch does not cross.
     const RUNS: &'static [u64];
 
     fn open(&self, options: Options) -> Result<Self::Source>;

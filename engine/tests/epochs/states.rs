@@ -34,7 +34,7 @@ fn an_epoch_is_set_and_resumed() {
     check_epochs(&Dataset::new());
 }
 
-/// The usual loop calls `set_epoch` first, which used to begin the resumed epoch again. In sequential
+/// The usual loop calls `set_epoch` first, which used to restart the resumed epoch. In sequential
 /// order the number of the epoch was lost.
 fn check_loop_after_resume(data: &impl Data, order: Order) {
     let options = Options { order, ..Options::default() };
@@ -52,9 +52,9 @@ fn check_loop_after_resume(data: &impl Data, order: Order) {
         later.set_epoch(epoch);
         epochs.push(later.drain());
     }
-    assert_eq!(epochs[0], rest, "the resumed epoch goes on");
+    assert_eq!(epochs[0], rest, "the resumed epoch continues");
     assert_eq!((epochs.len(), epochs[1].len()), (2, 77), "the next one is whole");
-    // Only the first call after a resume goes on. Other calls begin the epoch.
+    // Only the first call after a resume continues the epoch. Other calls restart it.
     later.resume(&state).unwrap();
     later.set_epoch(2);
     later.set_epoch(2);
@@ -66,7 +66,7 @@ fn check_loop_after_resume(data: &impl Data, order: Order) {
 }
 
 #[test]
-fn the_usual_loop_goes_on_after_a_resume() {
+fn the_usual_loop_continues_after_a_resume() {
     for order in [Order::Sequential, SHUFFLED] {
         check_loop_after_resume(&Shards::new(), order);
         check_loop_after_resume(&Dataset::new(), order);
@@ -104,7 +104,7 @@ fn a_state_of_another_source_is_refused() {
 
 #[cfg(feature = "serde")]
 #[test]
-fn a_state_survives_being_written_and_read() {
+fn a_state_can_be_serialized_and_deserialized() {
     let data = Shards::new();
     let open = || data.open(Options { batch_size: 7, ..Options::default() }).unwrap();
     let mut source = open();
@@ -113,7 +113,7 @@ fn a_state_survives_being_written_and_read() {
     let mut later = open();
     later.resume(&serde_json::from_str(&text).unwrap()).unwrap();
     assert_eq!(later.drain(), (7..77).collect::<Vec<_>>());
-    // A state that somebody has edited.
+    // A state that was edited by hand.
     let beyond = text.replace("\"delivered_items\":7", "\"delivered_items\":78");
     assert_ne!(beyond, text);
     let error = later.resume(&serde_json::from_str(&beyond).unwrap()).unwrap_err();
@@ -146,7 +146,7 @@ mod saved_before {
     }
 
     #[test]
-    fn states_of_shards_go_on() {
+    fn old_states_of_shards_can_be_resumed() {
         let engine = Engine::new().unwrap();
         let open = |options: ShardOptions| {
             let options = options.batch_size(5).partition(1, 2);
@@ -169,7 +169,7 @@ mod saved_before {
     }
 
     #[test]
-    fn states_of_datasets_go_on() {
+    fn old_states_of_datasets_can_be_resumed() {
         let reader = BetonReader::open(&Engine::new().unwrap(), vectors("beton/mixed.beton"));
         let reader = reader.unwrap();
         let open =

@@ -1,4 +1,4 @@
-//! Chains of operations that do not read, read at every step.
+//! Chains of operations that do not read; the result is read at every step.
 
 use ndarray::{ArrayD, Axis};
 use proptest::prelude::*;
@@ -11,16 +11,16 @@ use crate::{Spec, fixture, index_parts, spec};
 #[derive(Clone, Debug)]
 enum Op {
     Index(Vec<Index>),
-    /// A shape with the factors of the present size, spread over so many axes.
+    /// A shape with the factors of the current size, spread over this many axes.
     Refactor {
         axes: usize,
         spread: Vec<usize>,
         open: Option<usize>,
     },
     Reshape(Vec<i64>),
-    /// The order of the axes when sorted by these keys.
+    /// The order of the axes when they are sorted by these keys.
     Transpose(Vec<u8>),
-    /// Taken as it is: rarely an order of the axes.
+    /// Used as it is: rarely a valid order of the axes.
     TransposeRaw(Vec<usize>),
     Swap(usize, usize),
     Squeeze(Option<usize>),
@@ -44,7 +44,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A shape that multiplies to the size, one length of it perhaps open.
+/// Returns a shape whose product is the size, with one length possibly open.
 fn refactored(size: usize, axes: usize, spread: &[usize], open: Option<usize>) -> Vec<i64> {
     let mut shape = vec![1i64; axes.max(1)];
     let (mut rest, mut turn) = (size, 0);
@@ -134,7 +134,7 @@ fn squeeze(array: &ArrayD<u16>, axis: Option<usize>) -> Result<ArrayD<u16>, Refu
     Ok(gone.fold(array.clone(), |array, at| array.index_axis_move(Axis(at), 0)))
 }
 
-/// The view has the model's shape and elements, and says of itself what follows from them.
+/// Checks that the view has the model's shape and elements, and consistent properties.
 fn check_same(view: &ContiguousMemmap, array: &ArrayD<u16>, what: &str) {
     assert_eq!(view.shape(), array.shape(), "{what}");
     assert_eq!((view.ndim(), view.size()), (array.ndim(), array.len()), "{what}");
@@ -150,7 +150,7 @@ fn check_same(view: &ContiguousMemmap, array: &ArrayD<u16>, what: &str) {
 }
 
 fn check_buffer(view: &ContiguousMemmap, elements: &[u16], what: &str) {
-    // A buffer is as large as the view and what the device adds on both sides, a page at most.
+    // A buffer is as large as the view plus what the device adds on both sides, a page at most.
     let may_not_fit = view.nbytes() + 2 * 4096 > view.engine().pool().limit_bytes();
     match view.read_buffer() {
         Ok(buffer) => {
@@ -162,7 +162,7 @@ fn check_buffer(view: &ContiguousMemmap, elements: &[u16], what: &str) {
     }
 }
 
-/// Applies the operations one after the other; one that is refused leaves the view as it was.
+/// Applies the operations one after the other; a refused operation leaves the view unchanged.
 fn run_chain(spec: &Spec, ops: &[Op], mut view: ContiguousMemmap) {
     let mut array = spec.model();
     let kind = view.engine().backend().kind();
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn chains_of_operations_do_the_same_in_the_least_memory(
+    fn chains_of_operations_work_in_the_least_memory(
         spec in spec(),
         ops in prop::collection::vec(op(), 1..4),
     ) {

@@ -1,10 +1,10 @@
-//! Random chains of indexing and view operations, random selections and random batches, against
-//! `ndarray` on the same data in memory, on every backend.
+//! Compares random chains of indexing and view operations, random selections and random batches
+//! with `ndarray` on the same data in memory, on every backend.
 //!
-//! Every element of the file holds its own position in it. So the model's array of elements is
-//! also the array of their places, and says what is one range of the file and what is not.
+//! Every element of the file holds its own position. So the model's array of elements is also the
+//! array of their positions, and shows which selections are one range of the file.
 
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod chains;
@@ -22,9 +22,9 @@ use proptest::prelude::*;
 use ringmain::{ContiguousMemmap, Engine, Index, Kind};
 use tempfile::TempDir;
 
-/// As many as a `u16` can number.
+/// As many elements as a `u16` can number.
 const ELEMENTS: usize = 1 << 16;
-/// Before the first element: nothing in the file is aligned.
+/// The bytes before the first element, so that nothing in the file is aligned.
 const LEAD_BYTES: u64 = 3;
 
 /// A file of `u16`s that count from 0, and an engine for every backend that can read it.
@@ -32,7 +32,7 @@ struct Fixture {
     _dir: TempDir,
     path: PathBuf,
     engines: Vec<Engine>,
-    /// The same with the least memory, requests and descriptors there can be.
+    /// The same with the least possible memory, requests and descriptors.
     tight_engines: Vec<Engine>,
 }
 
@@ -74,13 +74,13 @@ impl Spec {
 
 fn spec() -> impl Strategy<Value = Spec> {
     let length = prop_oneof![1 => Just(0usize), 3 => Just(1), 16 => 2..=7usize];
-    // 7⁵ elements at most, which the file has twice over.
+    // At most 7⁵ elements, which the file has twice over.
     (prop::collection::vec(length, 0..=5), 0..ELEMENTS / 2)
         .prop_map(|(shape, start)| Spec { shape, start })
 }
 
-/// Arrays whose rows are more than a page apart, so that a selection of them is many reads, with
-/// or without scratch memory between.
+/// Returns arrays whose rows are more than a page apart, so that a selection of them takes many
+/// reads, with or without scratch memory.
 fn large_spec() -> impl Strategy<Value = Spec> {
     let shape = prop_oneof![
         (2..=14usize, 2200..=4500usize).prop_map(|(rows, columns)| vec![rows, columns]),
@@ -90,7 +90,7 @@ fn large_spec() -> impl Strategy<Value = Spec> {
     (shape, 0..ELEMENTS - 63_000).prop_map(|(shape, start)| Spec { shape, start })
 }
 
-/// Mostly near the axes' lengths, on both sides of them.
+/// Returns numbers that are mostly near the lengths of the axes, on both sides.
 fn number() -> impl Strategy<Value = i64> {
     prop_oneof![40 => -9..=9i64, 1 => Just(i64::MIN), 1 => Just(i64::MAX)]
 }
@@ -103,7 +103,7 @@ fn slice() -> impl Strategy<Value = Index> {
 
 fn index_part() -> impl Strategy<Value = Index> {
     prop_oneof![
-        // Inside most axes, so that chains get somewhere.
+        // Inside most axes, so that chains are not refused at once.
         4 => (-2..=1i64).prop_map(Index::At),
         1 => number().prop_map(Index::At),
         4 => slice(),

@@ -1,9 +1,9 @@
-//! What the operations mean, written the slow and plain way with `ndarray`.
+//! The meaning of the operations, written in the slow and plain way with `ndarray`.
 
 use ndarray::{ArrayD, Axis, Dimension, IxDyn};
 use ringmain::{Error, Index, Select};
 
-/// Why an operation is refused: the variant of [`Error`] without its details.
+/// The reason of a refusal: the variant of [`Error`] without its details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     IndexOutOfRange,
@@ -21,12 +21,12 @@ impl From<&Error> for Refusal {
             Error::InvalidIndex { .. } => Self::InvalidIndex,
             Error::NonContiguous { .. } => Self::NonContiguous,
             Error::Shape { .. } => Self::Shape,
-            other => panic!("no operation on views should say: {other}"),
+            other => panic!("no operation on views should fail with: {other}"),
         }
     }
 }
 
-/// NumPy's basic indexing, and lists and masks each along its own axis, as with `np.ix_`.
+/// Applies NumPy's basic indexing, and lists and masks each along its own axis, as with `np.ix_`.
 pub(crate) fn select(array: &ArrayD<u16>, parts: &[Select]) -> Result<ArrayD<u16>, Refusal> {
     let is = |wanted: Index| move |part: &&Select| matches!(part, Select::Basic(i) if *i == wanted);
     let ellipses = parts.iter().filter(is(Index::Ellipsis)).count();
@@ -55,14 +55,14 @@ pub(crate) fn select(array: &ArrayD<u16>, parts: &[Select]) -> Result<ArrayD<u16
     Ok(result)
 }
 
-/// Where on its axis an index points.
+/// Returns the place on its axis that an index points to.
 fn place(index: i64, len: usize) -> Result<usize, Refusal> {
     let counted = i128::from(index) + if index < 0 { len as i128 } else { 0 };
     let at = usize::try_from(counted).ok().filter(|at| *at < len);
     at.ok_or(Refusal::IndexOutOfRange)
 }
 
-/// Which places of its axis a part selects.
+/// Returns the places of its axis that a part selects.
 fn places(part: &Select, len: usize) -> Result<Vec<usize>, Refusal> {
     match part {
         Select::List(list) => list.iter().map(|index| place(*index, len)).collect(),
@@ -76,10 +76,10 @@ fn places(part: &Select, len: usize) -> Result<Vec<usize>, Refusal> {
     }
 }
 
-/// `range(len)[start:stop:step]`, by walking along it.
+/// Returns `range(len)[start:stop:step]` by walking along it.
 fn python_slice(start: Option<i64>, stop: Option<i64>, step: i64, len: usize) -> Vec<usize> {
     let (len, step) = (len as i128, i128::from(step));
-    // A forward walk begins at 0 and stops at `len`, a backward one at the last and before 0.
+    // A forward walk goes from 0 to before `len`, a backward one from the last element to 0.
     let (first, end) = if step > 0 { (0, len) } else { (len - 1, -1) };
     let cut = |index: i64| {
         let counted = i128::from(index) + if index < 0 { len } else { 0 };
@@ -94,8 +94,8 @@ fn python_slice(start: Option<i64>, stop: Option<i64>, step: i64, len: usize) ->
     places
 }
 
-/// The rule for views: the elements are one range of the file, in any order of the axes, but
-/// none of the axes runs backwards. An axis of one element has no direction.
+/// Returns `true` if the elements are one range of the file, in any order of the axes, and no axis
+/// runs backwards: the rule for views. An axis of one element has no direction.
 pub(crate) fn is_one_range(array: &ArrayD<u16>) -> bool {
     let (Some(lowest), Some(highest)) = (array.iter().min(), array.iter().max()) else {
         return true;
@@ -109,8 +109,8 @@ fn runs_backwards(array: &ArrayD<u16>, axis: Axis) -> bool {
     array.len_of(axis) > 1 && first(1) < first(0)
 }
 
-/// The same elements in another shape, if their places are still evenly spaced along every axis:
-/// then it is a view, and if not it would be a copy.
+/// Returns the same elements in another shape, if their places are still evenly spaced along every
+/// axis. Then it is a view; otherwise it would be a copy.
 pub(crate) fn reshape(array: &ArrayD<u16>, shape: &[i64]) -> Result<ArrayD<u16>, Refusal> {
     let shape = complete(array.len(), shape).ok_or(Refusal::Shape)?;
     let elements = array.iter().copied().collect();
@@ -133,7 +133,7 @@ fn is_evenly_spaced(array: &ArrayD<u16>) -> bool {
     })
 }
 
-/// The shape with its one open length filled in, if it has as many elements.
+/// Returns the shape with its open length filled in, if it has the same number of elements.
 fn complete(size: usize, shape: &[i64]) -> Option<Vec<usize>> {
     let open = shape.iter().filter(|len| **len == -1).count();
     let known = shape.iter().filter(|len| **len != -1);

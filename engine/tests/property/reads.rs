@@ -11,13 +11,13 @@ fn part() -> impl Strategy<Value = Select> {
     let index = || prop_oneof![9 => -2..=1i64, 1 => number()];
     prop_oneof![
         6 => index_part().prop_map(Select::from),
-        // Repeated and in any order.
+        // Elements may repeat and come in any order.
         3 => prop::collection::vec(index(), 0..=6).prop_map(Select::List),
         2 => prop::collection::vec(any::<bool>(), 0..=7).prop_map(Select::Mask),
     ]
 }
 
-/// Masks cut or filled to the length of their axis, which they would seldom have by chance.
+/// Cuts or extends masks to the length of their axis, which they would rarely have by chance.
 fn fit_masks(shape: &[usize], parts: &[Select]) -> Vec<Select> {
     let fit = |(axis, part): (usize, &Select)| match (part, shape.get(axis)) {
         (Select::Mask(mask), Some(len)) => {
@@ -30,7 +30,7 @@ fn fit_masks(shape: &[usize], parts: &[Select]) -> Vec<Select> {
     parts.iter().enumerate().map(fit).collect()
 }
 
-/// Where several parts are wrong, one that is no list is named first.
+/// If several parts are wrong, one that is not a list is reported first.
 fn model_of(array: &ArrayD<u16>, selection: &[Select]) -> Result<ArrayD<u16>, Refusal> {
     let basic = selection.iter().map(|part| match part {
         Select::Basic(_) => part.clone(),
@@ -40,7 +40,7 @@ fn model_of(array: &ArrayD<u16>, selection: &[Select]) -> Result<ArrayD<u16>, Re
     model::select(array, selection)
 }
 
-/// On every engine, of the array as it is or turned.
+/// Checks the selection on every engine, on the array as it is or transposed.
 fn check_selection(spec: &Spec, turned: bool, parts: &[Select], fit: bool) {
     let model = if turned { spec.model().reversed_axes() } else { spec.model() };
     let parts = if fit { fit_masks(model.shape(), parts) } else { parts.to_vec() };
@@ -67,7 +67,7 @@ fn check_selected(view: &ContiguousMemmap, model: &ArrayD<u16>, selection: &[Sel
     }
 }
 
-/// What of these views of one file can be made, perhaps with its axes in reverse.
+/// Returns the views of one file that are possible, some with their axes reversed.
 fn windows(engine: &Engine, specs: &[(Spec, Vec<Index>, bool)]) -> Vec<ContiguousMemmap> {
     let window = |(spec, parts, turned): &(Spec, Vec<Index>, bool)| {
         let window = spec.open(engine).index(parts).ok()?;
@@ -113,7 +113,7 @@ proptest! {
 }
 
 proptest! {
-    // Each is as much as a hundred of the others.
+    // Each case costs as much as a hundred of the others.
     #![proptest_config(ProptestConfig::with_cases(if cfg!(windows) { 8 } else { 32 }))]
 
     #[test]

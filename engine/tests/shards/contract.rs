@@ -1,4 +1,4 @@
-//! The order is that of the shards and of the options, and of nothing else.
+//! The order depends on the shards and the options, and on nothing else.
 
 use std::num::NonZeroU64;
 
@@ -9,7 +9,7 @@ use ringmain::{Engine, Residency};
 use crate::corpus::{Corpus, digest, drain, stream};
 use crate::support::{engines_for, engines_with};
 
-/// Rows of 68 bytes, so that nothing is aligned.
+/// Returns rows of 68 bytes, so that nothing is aligned.
 fn corpus() -> Corpus {
     Corpus::new(&[500, 1, 0, 700, 299], 17)
 }
@@ -23,15 +23,15 @@ fn orders() -> [Order; 3] {
     [Order::Sequential, shuffled, Order::BlockShuffled { seed: 5, block_items: block_rows }]
 }
 
-/// What every release must deliver, by another implementation of what `docs/formats.md` says. Never
-/// change these.
+/// The digests that every release must deliver, computed by another implementation of
+/// `docs/formats.md`. Never change these.
 const PINNED: [&str; 3] = [
     "eba9e2762decf8da904cd88e553dc445207032b2ed775497e9a94ff087a6cd3b",
     "33a42db63ccd18dbb46075dcec1f02f56dc48ac1af7e14b44a7cb68556fa205a",
     "e6123b13a67277528c34344f4138419192618b17e57b37847b5dd9aeb3cfc92e",
 ];
 
-/// What is delivered in each order, once it was found to have the pinned digests.
+/// Returns the rows of each order, after comparing them with the pinned digests.
 fn pinned_streams(corpus: &Corpus) -> [Vec<u64>; 3] {
     let engine = Engine::builder().backend("memory".parse().unwrap()).build().unwrap();
     let open = |order| {
@@ -63,10 +63,7 @@ fn check_all(
             for pass in 0..2 {
                 let what = || format!("{source:?} {delivered:?} {window_bytes} pass {pass}");
                 let what = format!("{} on {}", what(), engine.describe());
-                assert!(
-                    stream(&mut source) == *expected,
-                    "other rows, or in another order: {what}"
-                );
+                assert!(stream(&mut source) == *expected, "wrong rows or wrong order: {what}");
                 source.reset();
             }
         }
@@ -98,7 +95,7 @@ fn every_queue_depth_and_chunk_delivers_the_same() {
     }
 }
 
-/// With room for a few files and a little more than two batches.
+/// The engine has room for a few files and a little more than two batches.
 #[test]
 fn the_smallest_engine_delivers_the_same() {
     let corpus = corpus();
@@ -110,9 +107,9 @@ fn the_smallest_engine_delivers_the_same() {
     }
 }
 
-/// Large batches are read in parts, into memory where the device can write to it.
+/// Large batches are read in parts, into memory that the device can write to.
 #[test]
-fn large_batches_are_whole() {
+fn large_batches_are_complete() {
     let corpus = Corpus::new(&[700, 900], 2048);
     for engine in engines_for(&corpus.paths[0]) {
         for delivered in [RowType::F64, RowType::F32] {
@@ -134,7 +131,7 @@ fn sequential_batches_end_with_their_shards() {
     assert_eq!(sizes, [400, 100, 1, 400, 300, 299]);
 }
 
-/// The list's order is that of the rows, whatever the names.
+/// The list determines the order of the rows, not the file names.
 #[test]
 fn paths_are_taken_in_the_order_given() {
     let corpus = Corpus::new(&[3, 2], 1);
@@ -145,7 +142,7 @@ fn paths_are_taken_in_the_order_given() {
 }
 
 #[test]
-fn it_is_a_source_for_those_who_know_only_the_trait() {
+fn a_shard_source_works_through_the_trait() {
     let corpus = corpus();
     let engine = Engine::new().unwrap();
     let mut source: Box<dyn CorpusRowSource + Send> =
@@ -179,7 +176,7 @@ fn batches_are_arrays() {
     assert_eq!(batch.view_f32().unwrap(), rows.mapv(|value| value as f32));
 }
 
-/// One that is made of numbers, for those who know only the trait.
+/// A source that is computed, and implements only the trait.
 struct Counted {
     next: u64,
 }
@@ -211,7 +208,7 @@ impl CorpusRowSource for Counted {
 }
 
 #[test]
-fn others_can_be_sources_too() {
+fn other_types_can_implement_the_trait() {
     let mut source: Box<dyn CorpusRowSource> = Box::new(Counted { next: 0 });
     let mut sizes = Vec::new();
     while let Some(batch) = source.next_batch().unwrap() {

@@ -35,7 +35,7 @@ impl Corpus {
     }
 }
 
-/// A value that says which it is: no two of a corpus are equal.
+/// Returns a value that identifies its place: no two values of a corpus are equal.
 pub(crate) fn value(row: u64, column: usize, width: usize) -> f32 {
     (row * width as u64 + column as u64) as f32 - 0.5
 }
@@ -43,14 +43,14 @@ pub(crate) fn value(row: u64, column: usize, width: usize) -> f32 {
 pub(crate) fn write_shard(path: &Path, rows: Range<u64>, width: usize) {
     let row = |row: u64| (0..width).map(move |column| value(row, column, width));
     let values: Vec<f32> = rows.flat_map(row).collect();
-    // Not by a writer, which waits for the device.
+    // Not with a `ShardWriter`, which waits for the device.
     std::fs::write(path, encode_shard_bytes(&values, width).unwrap()).unwrap();
-    // Long ago, so that whatever writes to it later does so at another time.
+    // An old modification time, so that any later write changes it.
     let file = std::fs::File::options().write(true).open(path).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
 }
 
-/// That the batch has the rows that it says.
+/// Checks that the batch has the rows that its ids name.
 pub(crate) fn check_rows(batch: &RowBatch) {
     let width = batch.width();
     assert!(!batch.is_empty());
@@ -66,7 +66,7 @@ pub(crate) fn check_rows(batch: &RowBatch) {
     }
 }
 
-/// The ids of all rows that are left, with every row checked.
+/// Returns the ids of all remaining rows, after checking every row.
 pub(crate) fn drain(source: &mut ShardSource) -> Vec<u64> {
     let mut row_ids = Vec::new();
     while let Some(batch) = source.next_batch().unwrap() {
@@ -76,8 +76,8 @@ pub(crate) fn drain(source: &mut ShardSource) -> Vec<u64> {
     row_ids
 }
 
-/// All rows that are left, each with its id after it: the bits of the `f64` that its values are.
-/// Batches leave no trace in it.
+/// Returns all remaining rows, each followed by its id: the bits of its values as `f64`. The result
+/// does not depend on the division into batches.
 pub(crate) fn stream(source: &mut ShardSource) -> Vec<u64> {
     let mut stream = Vec::new();
     while let Some(batch) = source.next_batch().unwrap() {

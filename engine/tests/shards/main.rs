@@ -1,7 +1,7 @@
-//! Shard sources: the same rows in the same order on every backend, whatever the settings, and an
-//! error in place of wrong ones.
+//! Shard sources deliver the same rows in the same order on every backend with any settings, and an
+//! error instead of wrong rows.
 
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod contract;

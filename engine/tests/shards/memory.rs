@@ -1,4 +1,4 @@
-//! Batches that are held, and sources that share an engine.
+//! Batches that the caller holds, and sources that share an engine.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use crate::support::engines_with;
 /// Rows of 4 KiB.
 const WIDTH: usize = 1024;
 
-/// A consumer who held all buffers would wait for the reader, and the reader for the consumer.
+/// A consumer that held all buffers waited for the reader, and the reader for the consumer.
 #[test]
-fn whoever_holds_all_batches_is_told_and_can_go_on() {
+fn holding_all_batches_is_an_error_and_can_be_mended() {
     let corpus = Corpus::new(&[300], WIDTH);
     let small = |builder: ringmain::EngineBuilder| builder.memory_limit_bytes(2 << 20);
     for engine in engines_with(&corpus.paths[0], small) {
@@ -38,7 +38,7 @@ fn whoever_holds_all_batches_is_told_and_can_go_on() {
                 error.to_string().contains("drop batches, buffers or tensors sooner"),
                 "{error}"
             );
-            // Less than the 30 seconds for which a pool lets callers wait.
+            // Less than the 30 seconds that a pool lets callers wait.
             assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
             let rows: usize = held.iter().map(|batch| batch.len()).sum();
             held.iter().for_each(check_rows);
@@ -51,9 +51,9 @@ fn whoever_holds_all_batches_is_told_and_can_go_on() {
     }
 }
 
-/// Another thread drops what the pool lacks.
+/// Another thread drops the missing memory.
 #[test]
-fn a_batch_is_waited_for_while_others_hold_the_memory() {
+fn a_batch_waits_while_other_threads_hold_the_memory() {
     let corpus = Corpus::new(&[300], WIDTH);
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
     let options = ShardOptions::new().batch_size(10).row_type(RowType::F32);
@@ -97,9 +97,9 @@ fn sources_of_one_engine_do_not_disturb_each_other() {
     });
 }
 
-/// A reader that waits for memory ends at once, too.
+/// A reader that waits for memory also ends at once.
 #[test]
-fn a_source_is_dropped_while_the_memory_is_spent() {
+fn a_source_can_be_dropped_while_the_memory_is_spent() {
     let corpus = Corpus::new(&[300], WIDTH);
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
     let options = ShardOptions::new().batch_size(10).memory_patience(Duration::from_secs(3600));

@@ -1,4 +1,4 @@
-//! Sources that share the memory of one engine, and what a batch counts for in it.
+//! Sources that share the memory of one engine, and the memory that a batch takes of it.
 
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,9 @@ fn open(engine: &Engine, corpus: &Corpus, batch_rows: usize) -> ShardSource {
         .unwrap()
 }
 
-/// One that had paused kept all memory for what it had read ahead, and the others failed.
+/// A paused source kept all memory for what it had read ahead, and the others failed.
 #[test]
-fn a_source_that_pauses_does_not_starve_the_others() {
+fn a_paused_source_does_not_starve_the_others() {
     let corpus = Corpus::new(&[300], WIDTH);
     // Four batches of 128 KiB.
     let small = |builder: ringmain::EngineBuilder| builder.memory_limit_bytes(1 << 20);
@@ -32,7 +32,7 @@ fn a_source_that_pauses_does_not_starve_the_others() {
             let mut held = Vec::new();
             for source in &mut sources {
                 held.push(source.next_batch().unwrap().unwrap());
-                // Its reader does what it can, and then nobody asks it for more.
+                // Its reader reads what it can; after that no call asks it for more.
                 std::thread::sleep(Duration::from_millis(30));
             }
             held.iter().for_each(check_rows);
@@ -44,9 +44,9 @@ fn a_source_that_pauses_does_not_starve_the_others() {
     }
 }
 
-/// Two have room to read ahead, and do.
+/// Two sources have room to read ahead, and do so.
 #[test]
-fn sources_read_ahead_where_all_have_room() {
+fn sources_read_ahead_if_all_have_room() {
     let corpus = Corpus::new(&[300], WIDTH);
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
     let mut sources = [open(&engine, &corpus, 16), open(&engine, &corpus, 16)];
@@ -58,9 +58,9 @@ fn sources_read_ahead_where_all_have_room() {
     }
 }
 
-/// The ids made a batch of 8 MiB count for 10, of which three fit where four could.
+/// The ids made a batch of 8 MiB count for 10, so that only three fit instead of four.
 #[test]
-fn a_batch_counts_for_its_rows_and_not_for_the_next_size() {
+fn the_ids_of_a_batch_do_not_make_it_a_size_larger() {
     let corpus = Corpus::new(&[1024], WIDTH);
     for engine in engines_for(&corpus.paths[0]) {
         let mut source = ShardOptions::new()
@@ -76,7 +76,7 @@ fn a_batch_counts_for_its_rows_and_not_for_the_next_size() {
     }
 }
 
-/// It depended on the alignment of the backend and on the type.
+/// The default used to depend on the alignment of the backend and on the type.
 #[test]
 fn the_default_batch_is_the_same_on_every_backend() {
     let corpus = Corpus::new(&[600], WIDTH);
@@ -89,7 +89,8 @@ fn the_default_batch_is_the_same_on_every_backend() {
     }
 }
 
-/// More rows than there are was an error for lack of memory, and in debug builds a panic.
+/// A batch size above the number of rows was an error for lack of memory, and in debug builds a
+/// panic.
 #[test]
 fn a_batch_may_be_larger_than_the_corpus() {
     let corpus = Corpus::new(&[30, 20], 3);

@@ -17,7 +17,7 @@ const WIDTH: usize = 125;
 const ROWS: u64 = 240;
 const ROW_BYTES: u64 = 500;
 
-/// What happens to the second shard.
+/// A change of the second shard, and a check of the error.
 type Mishap = (&'static str, fn(&Path) -> std::io::Result<()>, fn(&Error) -> bool);
 
 const MISHAPS: [Mishap; 6] = [
@@ -41,21 +41,21 @@ fn is_truncated(error: &Error) -> bool {
     matches!(error, Error::Truncated { .. })
 }
 
-/// By another of the same size and age.
+/// Replaces the file by another of the same size and age.
 fn replace(path: &Path) -> std::io::Result<()> {
     let other = path.with_extension("other");
     write_shard(&other, 0..ROWS, WIDTH);
     std::fs::rename(other, path)
 }
 
-/// Other values in the same place.
+/// Writes other values in the same place.
 fn overwrite(path: &Path) -> std::io::Result<()> {
     let mut file = File::options().write(true).open(path)?;
     file.seek(SeekFrom::Start(32 + ROW_BYTES * 160))?;
     file.write_all(&[0x40; ROW_BYTES as usize * 40])
 }
 
-/// Right rows up to an error, which comes before the end; `None` if there was none.
+/// Checks rows until an error, which must come before the end; returns `None` if there is none.
 fn read_to_error(source: &mut ShardSource) -> Option<Error> {
     loop {
         match source.next_batch() {
@@ -66,7 +66,7 @@ fn read_to_error(source: &mut ShardSource) -> Option<Error> {
     }
 }
 
-/// On Windows a file that is removed while it is open is there until it is closed.
+/// On Windows a file that is removed while it is open exists until it is closed.
 fn may_go_unnoticed(name: &str) -> bool {
     cfg!(windows) && name == "removed"
 }
@@ -76,7 +76,7 @@ fn check_mishap(engine: &Engine, options: ShardOptions, (name, happen, fits): Mi
     let mut source = options.open_dir(engine, corpus.path()).unwrap();
     let what = format!("{name} on {}: {source:?}", engine.backend().kind());
     if let Err(error) = happen(&corpus.paths[1]) {
-        // Only there can a mapped file not be changed.
+        // Only Windows refuses to change a mapped file.
         return assert_eq!(std::env::consts::OS, "windows", "{what}: {error}");
     }
     for _ in 0..2 {
@@ -93,7 +93,7 @@ fn check_mishap(engine: &Engine, options: ShardOptions, (name, happen, fits): Mi
 fn a_shard_that_changes_after_it_was_opened_is_an_error() {
     let probe = Corpus::new(&[1], 1);
     for engine in engines_for(&probe.paths[0]) {
-        // It has copies of the files as they were.
+        // The `memory` backend has copies of the original files.
         if engine.backend().kind() == BackendKind::Memory {
             continue;
         }
@@ -108,7 +108,7 @@ fn a_shard_that_changes_after_it_was_opened_is_an_error() {
     }
 }
 
-/// Rows that were read before are right, and what comes after is not read.
+/// Rows that were read before are right, and later ones are not delivered.
 #[test]
 fn a_shard_that_changes_in_the_middle_of_an_epoch_is_an_error() {
     for (name, happen, fits) in MISHAPS {
@@ -125,9 +125,9 @@ fn a_shard_that_changes_in_the_middle_of_an_epoch_is_an_error() {
     }
 }
 
-/// Bytes that a mapping keeps for a file that has lost them are zeros: no row may be made of them.
+/// A mapping shows zeros for bytes that its file has lost: no row may contain them.
 #[test]
-fn a_file_cut_while_it_is_read_delivers_no_zeros() {
+fn a_file_truncated_while_it_is_read_delivers_no_zeros() {
     let probe = Corpus::new(&[1], 1);
     for engine in engines_for(&probe.paths[0]) {
         let corpus = Corpus::new(&[4 * ROWS], WIDTH);
@@ -147,7 +147,7 @@ fn a_file_cut_while_it_is_read_delivers_no_zeros() {
 }
 
 #[test]
-fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
+fn a_device_error_is_delivered_in_order_and_can_be_skipped() {
     let corpus = Corpus::new(&[600], WIDTH);
     for window_bytes in [0, 8 << 20] {
         let eio_range = Some(32 + ROW_BYTES * 350..32 + ROW_BYTES * 351);
@@ -173,9 +173,9 @@ fn an_error_of_the_device_comes_in_its_turn_and_can_be_passed_over() {
     }
 }
 
-/// Short reads and interruptions are nobody's business up here.
+/// Backends retry short reads and interruptions, so a source never sees them.
 #[test]
-fn bad_luck_below_does_not_show() {
+fn short_and_interrupted_reads_do_not_show() {
     let corpus = Corpus::new(&[ROWS, 7, ROWS], WIDTH);
     for kind in BackendKind::ALL {
         let faults =
@@ -193,9 +193,9 @@ fn bad_luck_below_does_not_show() {
     }
 }
 
-/// After an error the iterator stayed at its end, though batches came again.
+/// After an error the iterator stayed at its end, even when batches could be read again.
 #[test]
-fn the_iterator_goes_on_once_a_batch_has_come() {
+fn the_iterator_continues_after_a_successful_batch() {
     let corpus = Corpus::new(&[300], WIDTH);
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
     let options = ShardOptions::new().batch_size(100).prefetch_window_bytes(0);
@@ -206,7 +206,7 @@ fn the_iterator_goes_on_once_a_batch_has_come() {
         held.push(buffer);
     }
     assert!(matches!(source.next(), Some(Err(Error::MemorySpent { .. }))));
-    assert!(source.next().is_none(), "a loop that passes over errors ends");
+    assert!(source.next().is_none(), "a loop that ignores errors ends");
     drop(held);
     assert_eq!(source.next_batch().unwrap().unwrap().row_ids()[0], 0);
     assert_eq!(source.map(|batch| batch.unwrap().len()).sum::<usize>(), 200);

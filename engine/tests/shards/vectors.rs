@@ -1,4 +1,4 @@
-//! The shards that come with the format's description.
+//! The shards that come with the description of the format.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn engines() -> Vec<Engine> {
 }
 
 #[test]
-fn all_rows_have_the_sum_that_the_vectors_say() {
+fn all_rows_have_the_hash_of_the_vectors() {
     let good = &expected()["good"];
     for engine in engines() {
         let kind = engine.backend().kind();
@@ -44,7 +44,7 @@ fn all_rows_have_the_sum_that_the_vectors_say() {
 }
 
 #[test]
-fn bad_files_are_what_the_vectors_say() {
+fn bad_files_fail_as_the_vectors_say() {
     let expected = expected();
     let bad = expected["bad"].as_object().unwrap();
     assert_eq!(bad.len(), 8, "the vectors have lost files");
@@ -87,7 +87,7 @@ fn check_bad(engine: &Engine, name: &str, outcome: &str) {
     };
     assert!(fits, "{what}: {error:?}");
     assert!(error.to_string().contains(name), "the file is missing in: {error}");
-    // Paths are made absolute, which on Windows also spells them its own way.
+    // Paths are made absolute, which on Windows also changes their spelling.
     let absolute = std::path::absolute(&path).unwrap();
     assert_eq!(error.path(), Some(&*absolute), "{what}");
     if is_empty(&error) {
@@ -102,7 +102,7 @@ fn is_empty(error: &Error) -> bool {
 }
 
 #[test]
-fn there_must_be_something_to_read() {
+fn a_corpus_without_rows_is_refused() {
     let engine = Engine::new().unwrap();
     let none: [&Path; 0] = [];
     let error = ShardSource::open(&engine, none).unwrap_err();

@@ -1,4 +1,4 @@
-//! Shards as they are written.
+//! Writing shards.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn f64_is_rounded_to_the_nearest_f32() {
 }
 
 #[test]
-fn a_shard_has_no_name_before_it_is_whole() {
+fn a_shard_has_no_name_before_it_is_complete() {
     let dir = temp_dir();
     let path = dir.path().join("a.shard");
     let mut writer = ShardWriter::create(&path, 2).unwrap();
@@ -47,7 +47,7 @@ fn a_shard_has_no_name_before_it_is_whole() {
     assert!(!path.exists());
     let there = names(dir.path());
     assert!(there.len() == 1 && there[0].ends_with(".tmp"), "{there:?}");
-    // What a crash would leave is not taken for a shard, by its name or by what is in it.
+    // The remains of a crash are not taken for a shard, neither by name nor by content.
     let engine = Engine::new().unwrap();
     let error = ShardSource::open_dir(&engine, dir.path()).unwrap_err();
     let damage = error.damage();
@@ -59,7 +59,7 @@ fn a_shard_has_no_name_before_it_is_whole() {
 }
 
 #[test]
-fn a_writer_that_is_given_up_leaves_what_was_there() {
+fn an_abandoned_writer_leaves_the_old_file() {
     let dir = temp_dir();
     let path = dir.path().join("a.shard");
     let old = encode_shard_bytes(&[5.0f32], 1).unwrap();
@@ -78,7 +78,7 @@ fn a_writer_that_is_given_up_leaves_what_was_there() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused() {
+fn impossible_shards_are_refused() {
     let dir = temp_dir();
     assert!(matches!(ShardWriter::create(dir.path().join("a"), 0), Err(Error::InvalidItem { .. })));
     let nowhere = dir.path().join("no/where.shard");
@@ -89,7 +89,7 @@ fn what_cannot_be_written_is_refused() {
 }
 
 #[test]
-fn a_shard_without_rows_is_a_shard() {
+fn a_shard_without_rows_is_valid() {
     let dir = temp_dir();
     ShardWriter::create(dir.path().join("a.shard"), 4).unwrap().finish().unwrap();
     std::fs::write(dir.path().join("b.shard"), encode_shard_bytes(&[1.0f32; 4], 4).unwrap())

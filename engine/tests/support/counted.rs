@@ -1,4 +1,4 @@
-//! An allocator that counts, and what a steady loop needs so that the count is not luck.
+//! A counting allocator, and helpers that make the count of a steady loop reproducible.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use ringmain::Engine;
 
-/// The system's allocator, which counts for all threads of the process but its first: that one is
-/// the test harness's, and says so when a test takes a minute.
+/// The system's allocator, which counts for all threads of the process except the first. That one
+/// belongs to the test harness, which prints a line if a test takes a minute.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -18,10 +18,10 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that ends has no thread-local memory any more, and is not the first.
+    // A thread that is ending has no thread-local memory any more, and is not the first.
     let is_first = IS_FIRST.try_with(|cell| {
         cell.get().unwrap_or_else(|| {
-            // SAFETY: these calls take nothing and cannot fail.
+            // SAFETY: these calls take no arguments and cannot fail.
             let is_first = unsafe { libc::gettid() == libc::getpid() };
             cell.set(Some(is_first));
             is_first
@@ -32,11 +32,11 @@ fn count() {
     }
 }
 
-// SAFETY: every call is passed on to `System` as it is, and its answer is returned as it is.
+// SAFETY: every call is passed on to `System` unchanged, and its result is returned unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise is the one that `System` wants.
+        // SAFETY: the caller makes the promise that `System` needs.
         unsafe { System.alloc(layout) }
     }
 
@@ -55,15 +55,15 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often all threads of the process allocate meanwhile.
+/// Returns the number of allocations of all threads of the process during `run`.
 pub(crate) fn allocations(run: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     run();
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
-/// The pool's list of idle buffers grows with the most that were ever idle at once, and how many
-/// that are depends on which thread runs when. So it has room for more than ever come.
+/// Grows the pool's list of idle buffers in advance. Its length depends on how many buffers were
+/// ever idle at once, and so on the timing of threads.
 pub(crate) fn lengthen_shelf(engine: &Engine) {
     const BUFFERS: usize = 1024;
     let pool = engine.pool();
@@ -71,8 +71,7 @@ pub(crate) fn lengthen_shelf(engine: &Engine) {
     pool.trim();
 }
 
-/// Waits until every other thread sleeps: one that has just been started allocates what it needs
-/// when it first runs.
+/// Waits until every other thread sleeps: a new thread allocates what it needs when it first runs.
 pub(crate) fn settle() {
     let start = Instant::now();
     while !others_sleep() {
@@ -82,11 +81,11 @@ pub(crate) fn settle() {
 }
 
 fn others_sleep() -> bool {
-    // SAFETY: the call takes nothing and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     let own = unsafe { libc::gettid() }.to_string();
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     tasks.filter(|task| task.file_name().to_str() != Some(&own)).all(|task| {
-        // One that has ended meanwhile does nothing either.
+        // A thread that has ended meanwhile is idle too.
         let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('S'))
     })

@@ -1,4 +1,5 @@
-//! What the test programs share: the backends that can read here, and a place for files.
+//! Helpers that the test programs share: the backends that can read here, and a directory for
+//! files.
 
 // Each test program uses a part of it.
 #![allow(dead_code)]
@@ -11,26 +12,26 @@ use std::sync::{Mutex, PoisonError};
 use ringmain::{BackendKind, Engine, EngineBuilder, Error};
 use tempfile::TempDir;
 
-/// A directory beside the build's own files: unlike `/tmp` it is rarely in memory, where
+/// Returns a directory beside the build's own files. Unlike `/tmp` it is rarely in memory, where
 /// `O_DIRECT` does not work.
 pub(crate) fn temp_dir() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// An engine for every backend that can read the file. One that cannot is named on standard
-/// error with the reason, past the capture of the test harness, and is a failure if
-/// `RINGMAIN_REQUIRE_BACKENDS` has its name.
+/// Returns an engine for every backend that can read the file. An unavailable backend is reported
+/// on standard error with the reason, past the capture of the test harness. It is a failure if
+/// `RINGMAIN_REQUIRE_BACKENDS` names it.
 pub(crate) fn engines_for(path: &Path) -> Vec<Engine> {
     engines_with(path, |builder| builder)
 }
 
-/// As [`engines_for`], each with these options.
+/// Returns the engines of [`engines_for`], each with these options.
 pub(crate) fn engines_with(
     path: &Path,
     configure: impl Fn(EngineBuilder) -> EngineBuilder,
 ) -> Vec<Engine> {
     let open = |kind: BackendKind| {
-        // Whatever profile the user may have.
+        // The tests must not depend on the user's profile.
         let builder = Engine::builder().backend(kind).ignore_profile();
         let engine = configure(builder).build()?;
         engine.backend().open(path)?;
@@ -39,7 +40,8 @@ pub(crate) fn engines_with(
     BackendKind::ALL.into_iter().filter_map(|kind| or_unavailable(kind, open(kind))).collect()
 }
 
-/// The engine, or `None` and a word about it. Fails for any other reason than being unavailable.
+/// Returns the engine, or `None` after reporting that it is unavailable. Any other error is a
+/// failure.
 pub(crate) fn or_unavailable(kind: BackendKind, outcome: Result<Engine, Error>) -> Option<Engine> {
     let error = match outcome {
         Ok(engine) => return Some(engine),

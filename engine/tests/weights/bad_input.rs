@@ -1,4 +1,4 @@
-//! Files that are not what they say: a typed error that names file and tensor, and no panic.
+//! Wrong files cause a typed error that names file and tensor, and no panic.
 
 use std::path::Path;
 
@@ -14,14 +14,14 @@ fn open(path: &Path) -> Error {
     for engine in engines_for(path) {
         errors.push(Weights::open(&engine, path).unwrap_err());
     }
-    // The same on every backend, but for its name.
+    // Every backend must return the same error, except for its name.
     let kinds: Vec<_> = errors.iter().map(std::mem::discriminant).collect();
     assert!(kinds.windows(2).all(|pair| pair[0] == pair[1]), "{errors:?}");
     errors.pop().unwrap()
 }
 
 #[test]
-fn headers_that_lie_about_their_length_are_refused() {
+fn headers_with_a_wrong_length_are_refused() {
     let dir = temp_dir();
     let long = |len: u64| [&len.to_le_bytes()[..], b"{}"].concat();
     for (bytes, expected) in [
@@ -31,7 +31,7 @@ fn headers_that_lie_about_their_length_are_refused() {
         (long(100_000_001), "100000000 are allowed"),
         (long(u64::MAX), "100000000 are allowed"),
         (long(2)[..9].to_vec(), "only 1 follow"),
-        (file_of("nonsense", b""), "not what it should be"),
+        (file_of("nonsense", b""), "cannot be parsed"),
         (file_of("{}", b"x"), "1 bytes follow"),
     ] {
         let path = write(dir.path(), "bad.safetensors", &bytes);
@@ -46,7 +46,7 @@ fn headers_that_lie_about_their_length_are_refused() {
 }
 
 #[test]
-fn tensors_that_cannot_be_are_named() {
+fn impossible_tensors_are_refused_by_name() {
     let dir = temp_dir();
     let entry = |dtype: &str, shape: &str, offsets: &str| {
         format!(r#"{{"dtype":"{dtype}","shape":{shape},"data_offsets":{offsets}}}"#)
@@ -76,7 +76,7 @@ fn tensors_that_cannot_be_are_named() {
 }
 
 #[test]
-fn a_long_header_is_read_in_whole() {
+fn a_long_header_is_read_completely() {
     let spec = |at: usize| (format!("a.rather.long.name.of.a.tensor.{at}"), "U8", vec![1], 1);
     let model = Model::new((0..2000).map(spec).collect());
     for engine in engines_for(&model.path()) {
@@ -85,7 +85,7 @@ fn a_long_header_is_read_in_whole() {
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn missing_files_and_folders_are_refused() {
     let dir = temp_dir();
     let engine = Engine::new().unwrap();
     let missing = Weights::open(&engine, dir.path().join("none.safetensors")).unwrap_err();
@@ -103,7 +103,7 @@ fn tiny(names: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn an_index_that_names_what_is_not_there_is_refused() {
+fn an_index_that_names_missing_files_or_tensors_is_refused() {
     let dir = temp_dir();
     write(dir.path(), "one.safetensors", &tiny(&["a", "b"]));
     let cases = [
@@ -121,13 +121,13 @@ fn an_index_that_names_what_is_not_there_is_refused() {
 }
 
 #[test]
-fn an_index_chooses_and_two_files_with_one_name_need_one() {
+fn two_files_with_the_same_tensor_need_an_index() {
     let dir = temp_dir();
     write(dir.path(), "one.safetensors", &tiny(&["a", "b"]));
     write(dir.path(), "two.safetensors", &tiny(&["b", "c"]));
     let engine = Engine::new().unwrap();
     let twice = Weights::open(&engine, dir.path()).unwrap_err();
-    assert!(twice.to_string().contains("tensor `b` is both in"), "{twice}");
+    assert!(twice.to_string().contains("tensor `b` is in both"), "{twice}");
     let json = r#"{"weight_map":{"c":"two.safetensors","b":"one.safetensors"}}"#;
     write(dir.path(), "model.safetensors.index.json", json.as_bytes());
     let weights = Weights::open(&engine, dir.path()).unwrap();

@@ -1,4 +1,4 @@
-//! What the ways of loading promise: order, types, progress, memory that is used again.
+//! The promises of loading: order, types, progress, reuse of memory.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ fn names<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Vec<String> {
 }
 
 #[test]
-fn tensors_come_in_the_order_of_the_file_with_their_bytes() {
+fn tensors_are_loaded_in_the_order_of_the_file() {
     let model = Model::of_bytes(40, 5000);
     for engine in engines_for(&model.path()) {
         let weights = Weights::open(&engine, model.path()).unwrap();
@@ -32,7 +32,7 @@ fn tensors_come_in_the_order_of_the_file_with_their_bytes() {
 }
 
 #[test]
-fn only_some_are_loaded_once_each_and_progress_is_told() {
+fn selected_tensors_are_loaded_once_with_progress() {
     let model = Model::of_bytes(10, 3000);
     let weights = Weights::open(&Engine::new().unwrap(), model.path()).unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -55,7 +55,7 @@ fn only_some_are_loaded_once_each_and_progress_is_told() {
 }
 
 #[test]
-fn elements_less_than_a_byte_are_read_by_their_bits() {
+fn elements_smaller_than_a_byte_can_be_read() {
     let specs = vec![
         ("f4".to_owned(), "F4", vec![6, 8], 24),
         ("f6".to_owned(), "F6_E2M3", vec![8, 2, 3], 36),
@@ -80,7 +80,7 @@ fn elements_less_than_a_byte_are_read_by_their_bits() {
         assert_eq!((rows.shape(), rows.bytes()), (&[2, 8][..], &bytes_of("f4", 24)[4..12]));
         let rows = weights.read_rows("f6", 2..6).unwrap();
         assert_eq!((rows.shape(), rows.bytes()), (&[4, 2, 3][..], &bytes_of("f6", 36)[9..27]));
-        // Three elements of four bits: every second row begins inside a byte.
+        // Rows have three elements of four bits: every second row begins inside a byte.
         assert_eq!(weights.read_rows("odd", 2..4).unwrap().bytes(), &bytes_of("odd", 6)[3..]);
         let split = weights.read_rows("odd", 1..3).unwrap_err();
         let rows = Item::TensorRows { tensor: "odd".into(), rows: 1..3 };
@@ -89,8 +89,8 @@ fn elements_less_than_a_byte_are_read_by_their_bits() {
 }
 
 #[test]
-fn elements_are_aligned_even_where_the_file_has_them_askew() {
-    // One byte before them: in the file they begin at odd offsets.
+fn elements_are_aligned_in_memory_even_if_not_in_the_file() {
+    // One byte comes before them, so they begin at odd offsets in the file.
     let specs = vec![
         ("pad".to_owned(), "U8", vec![1], 1),
         ("f32".to_owned(), "F32", vec![3000], 12_000),
@@ -114,7 +114,7 @@ fn bytemuck_bytes(values: &[f32]) -> Vec<u8> {
 }
 
 #[test]
-fn memory_of_a_pool_is_used_again_and_its_limit_is_kept() {
+fn pool_memory_is_reused_within_its_limit() {
     let model = Model::of_bytes(12, 50_000);
     for engine in engines_for(&model.path()) {
         let weights = Weights::open(&engine, model.path()).unwrap();
@@ -130,9 +130,9 @@ fn memory_of_a_pool_is_used_again_and_its_limit_is_kept() {
     }
 }
 
-/// A caller who holds all of a small pool gets an error that says so, and can go on.
+/// A caller that holds all of a small pool gets an error, and can continue.
 #[test]
-fn a_pool_that_is_spent_is_an_error_and_not_for_ever() {
+fn an_exhausted_pool_is_an_error_until_memory_is_returned() {
     let model = Model::of_bytes(6, 50_000);
     let engine = Engine::builder().backend(BackendKind::Pread).build().unwrap();
     let weights = Weights::open(&engine, model.path()).unwrap();
@@ -141,15 +141,15 @@ fn a_pool_that_is_spent_is_an_error_and_not_for_ever() {
     let spent = weights.read_all_from(&pool).unwrap_err();
     assert!(matches!(spent, Error::MemorySpent { limit_bytes: 100_000, .. }), "{spent}");
     assert_eq!(pool.stats().in_use_bytes, 0);
-    // One at a time there is room, whatever the window.
+    // One tensor at a time fits, with any window.
     for window_bytes in [0, 1, 1 << 30] {
         let options = LoadOptions::new().pool(&pool).window_bytes(window_bytes);
-        // One that waits for itself gives up in the end, and is an error.
+        // A load whose caller holds all memory fails in the end.
         assert_eq!(weights.load(options).unwrap().filter(|tensor| tensor.is_ok()).count(), 6);
     }
 }
 
-/// What one model gives back serves the next of the same shape, wherever its header puts the tensors.
+/// Buffers of one model fit the next of the same shape, even if its header has another length.
 #[test]
 fn a_pool_serves_models_with_headers_of_any_length() {
     let engine = Engine::new().unwrap();
@@ -168,7 +168,7 @@ fn a_pool_serves_models_with_headers_of_any_length() {
     assert_eq!(pool.stats().fresh, 5, "{:?}", pool.stats());
 }
 
-/// Valid for the format, though not for an array of ours.
+/// The shape is valid in the format, but no array view can have it.
 #[test]
 fn a_tensor_without_a_view_can_be_read() {
     let specs = vec![
@@ -205,7 +205,7 @@ fn rows_outside_the_tensor_are_an_error() {
 }
 
 #[test]
-fn a_wrong_name_or_size_says_what_would_be_right() {
+fn a_wrong_name_or_size_is_an_error_with_a_suggestion() {
     let model = Model::of_bytes(3, 10);
     let weights = Weights::open(&Engine::new().unwrap(), model.path()).unwrap();
     let error = weights.read("Layer.1.weight").unwrap_err();
@@ -215,7 +215,7 @@ fn a_wrong_name_or_size_says_what_would_be_right() {
     assert!(matches!(error, Error::BufferSize { needed: 10, given: 9, .. }), "{error}");
 }
 
-/// Two views of what is mapped, without a copy; and none on backends that do not map.
+/// Mapped tensors need no copy; backends that do not map return none.
 #[test]
 fn mapped_tensors_have_their_bytes() {
     let model = Model::of_bytes(3, 10_000);

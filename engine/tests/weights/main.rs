@@ -1,6 +1,6 @@
 //! Safetensors through every backend.
 #![cfg(feature = "safetensors")]
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod bad_input;

@@ -1,4 +1,4 @@
-//! What loading costs in memory: the tensors asked for, and the window.
+//! The memory that loading takes: the requested tensors, and the window.
 #![cfg(target_os = "linux")]
 
 use std::fs::File;
@@ -12,10 +12,10 @@ use ringmain::{BackendKind, Engine, Residency};
 use crate::support::{or_unavailable, temp_dir};
 
 const MIB: u64 = 1 << 20;
-/// 2 GiB in all, most of it holes: what is not read costs nothing.
+/// 2 GiB in total, most of it holes, which cost nothing unless they are read.
 const TENSORS: u64 = 64;
 const TENSOR_BYTES: u64 = 32 * MIB;
-/// What may be beside the tensor.
+/// The allowance beside the tensor.
 const SLACK_BYTES: u64 = 32 * MIB;
 const WINDOW_BYTES: u64 = 48 * MIB;
 
@@ -37,7 +37,7 @@ fn write_model(path: &Path) {
     file.write_all(json.as_bytes()).unwrap();
     let data_start = 8 + json.len() as u64;
     file.set_len(data_start + TENSORS * TENSOR_BYTES).unwrap();
-    // Some that are really there.
+    // Some tensors have real bytes.
     for at in [0, 1, 2, 7, 40] {
         file.seek(SeekFrom::Start(data_start + at * TENSOR_BYTES)).unwrap();
         file.write_all(&vec![at as u8 + 1; TENSOR_BYTES as usize]).unwrap();
@@ -56,12 +56,12 @@ fn peak_growth(path: &Path, kind: BackendKind, job: &str) -> u64 {
 }
 
 #[test]
-fn one_tensor_of_two_gigabytes_costs_itself_and_a_stream_its_window() {
+fn reading_a_tensor_takes_its_size_and_a_load_its_window() {
     let dir = temp_dir();
     let path = dir.path().join("model.safetensors");
     write_model(&path);
     for kind in BackendKind::ALL {
-        // It copies whole files into memory: the oracle of tests.
+        // The `memory` backend copies whole files.
         if kind == BackendKind::Memory {
             continue;
         }
@@ -75,24 +75,24 @@ fn one_tensor_of_two_gigabytes_costs_itself_and_a_stream_its_window() {
         let one = peak_growth(&path, kind, "one");
         let limit = TENSOR_BYTES + SLACK_BYTES;
         assert!(one <= limit, "{kind}: {} of {} MiB", one / MIB, limit / MIB);
-        // What else the process has may have become smaller meanwhile.
-        assert!(one > TENSOR_BYTES / 2, "{kind}: {} MiB are no tensor", one / MIB);
+        // Other memory of the process may have shrunk meanwhile.
+        assert!(one > TENSOR_BYTES / 2, "{kind}: {} MiB are less than a tensor", one / MIB);
         let stream = peak_growth(&path, kind, "stream");
         let limit = TENSOR_BYTES + WINDOW_BYTES.max(TENSOR_BYTES) + SLACK_BYTES;
         assert!(stream <= limit, "{kind}: {} of {} MiB", stream / MIB, limit / MIB);
         println!("{kind}: one tensor {} MiB, a stream {} MiB", one / MIB, stream / MIB);
     }
-    // The gate can fail: who keeps everything has all of it.
+    // The test can fail: keeping everything takes all memory.
     let kept = peak_growth(&path, BackendKind::Pread, "keep");
     assert!(kept > 5 * TENSOR_BYTES, "{} MiB", kept / MIB);
 }
 
 #[test]
-#[ignore = "the measurement itself, which the gate starts in a process of its own"]
+#[ignore = "the measurement, which another test starts in a process of its own"]
 fn child() {
     let Some(path) = std::env::var_os(CHILD_FILE) else { return };
     let kind: BackendKind = std::env::var(CHILD_BACKEND).unwrap().parse().unwrap();
-    // By default `mmap` also keeps the pages of the file that it has copied from.
+    // By default `mmap` also keeps the pages of the file that it copied from.
     let engine = Engine::builder().backend(kind).residency(Residency::Release).build().unwrap();
     let before = peak_bytes();
     let weights = Weights::open(&engine, path).unwrap();
@@ -121,8 +121,8 @@ fn child() {
     println!("\n{ANSWER}{}", peak_bytes() - before);
 }
 
-/// The largest that the process has been. It was started a moment ago, so no larger one comes
-/// from before.
+/// Returns the largest size that the process has had. It was started a moment ago, so no earlier
+/// peak counts.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

@@ -1,4 +1,4 @@
-//! Files to load: made here, of bytes that follow from the tensor's name.
+//! Files to load, made from bytes that follow from the tensor's name.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ impl Model {
         Self { dir, specs }
     }
 
-    /// `count` tensors of bytes, of sizes around `nbytes`: none a multiple of anything.
+    /// Makes `count` tensors of bytes, with irregular sizes around `nbytes`.
     pub(crate) fn of_bytes(count: usize, nbytes: usize) -> Self {
         let spec = |at: usize| {
             let len = nbytes + at * 37 % 101;
@@ -32,8 +32,8 @@ impl Model {
         Self::new((0..count).map(spec).collect())
     }
 
-    /// As if it had been written a while ago: some filesystems count time in milliseconds, and what
-    /// is written to within one of them looks unchanged.
+    /// Sets an old modification time. Some filesystems count time in milliseconds, and a second
+    /// write within one of them would look unchanged.
     pub(crate) fn make_old(&self) {
         let file = std::fs::File::options().write(true).open(self.path()).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
@@ -44,7 +44,7 @@ impl Model {
     }
 }
 
-/// The bytes of a tensor.
+/// Returns the bytes of a tensor.
 pub(crate) fn bytes_of(name: &str, nbytes: usize) -> Vec<u8> {
     let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -56,7 +56,7 @@ pub(crate) fn bytes_of(name: &str, nbytes: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(nbytes).collect()
 }
 
-/// A safetensors file.
+/// Returns a safetensors file.
 pub(crate) fn file(specs: &[Spec]) -> Vec<u8> {
     let (mut entries, mut data) = (Vec::new(), Vec::new());
     for (name, dtype, shape, nbytes) in specs {
@@ -70,12 +70,12 @@ pub(crate) fn file(specs: &[Spec]) -> Vec<u8> {
     file_of(&format!("{{{}}}", entries.join(",")), &data)
 }
 
-/// A file of this header and these bytes.
+/// Returns a file with this header and these bytes.
 pub(crate) fn file_of(json: &str, data: &[u8]) -> Vec<u8> {
     [&(json.len() as u64).to_le_bytes(), json.as_bytes(), data].concat()
 }
 
-/// A file in the directory.
+/// Writes a file to the directory.
 pub(crate) fn write(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     let path = dir.join(name);
     std::fs::write(&path, bytes).unwrap();

@@ -14,7 +14,7 @@ use ringmain::{BackendKind, Engine};
 use crate::model::{Model, bytes_of, file};
 use crate::support::engines_for;
 
-/// What happens to the file, and what is then said of it.
+/// A change of the file.
 type Mishap = (&'static str, fn(&Path) -> std::io::Result<()>);
 
 const MISHAPS: [Mishap; 4] = [
@@ -32,13 +32,13 @@ const MISHAPS: [Mishap; 4] = [
     ("removed", |path| std::fs::remove_file(path)),
 ];
 
-/// On Windows a file that is removed while it is open is there until it is closed.
+/// On Windows a file that is removed while it is open exists until it is closed.
 fn may_go_unnoticed(name: &str) -> bool {
     cfg!(windows) && name == "removed"
 }
 
 #[test]
-fn a_file_that_changes_after_it_was_opened_is_an_error_by_every_way() {
+fn a_file_that_changes_after_it_was_opened_is_an_error() {
     for (name, happen) in MISHAPS {
         let kinds = engines_for(&Model::of_bytes(1, 1).path());
         for engine in kinds {
@@ -53,7 +53,7 @@ fn a_file_that_changes_after_it_was_opened_is_an_error_by_every_way() {
             let mut load = weights.load(LoadOptions::new().window_bytes(1)).unwrap();
             assert!(load.next().unwrap().is_ok(), "{what}");
             if let Err(error) = happen(&model.path()) {
-                // Only there can a mapped file not be changed.
+                // Only Windows refuses to change a mapped file.
                 assert_eq!(std::env::consts::OS, "windows", "{what}: {error}");
                 continue;
             }
@@ -71,7 +71,7 @@ fn a_file_that_changes_after_it_was_opened_is_an_error_by_every_way() {
             is_it(weights.view("layer.3.weight").unwrap_err());
             let mut bytes = vec![0; weights.info("layer.0.weight").unwrap().nbytes()];
             is_it(weights.read_into("layer.0.weight", &mut bytes).unwrap_err());
-            // Some may have been read ahead before; then comes the error, and then nothing.
+            // Some tensors may have been read ahead before; then the error comes, and then nothing.
             is_it(load.by_ref().find_map(Result::err).unwrap());
             assert!(load.next().is_none(), "{what}");
         }
@@ -103,7 +103,7 @@ fn short_and_interrupted_reads_change_nothing() {
 }
 
 #[test]
-fn a_device_error_names_the_tensor_and_the_others_are_kept() {
+fn a_device_error_names_the_tensor_and_the_others_are_loaded() {
     let model = Model::of_bytes(20, 30_000);
     let start =
         file(&model.specs).len() as u64 - model.specs.iter().map(|s| s.3 as u64).sum::<u64>();
@@ -114,7 +114,7 @@ fn a_device_error_names_the_tensor_and_the_others_are_kept() {
         if kind == BackendKind::Memory {
             continue;
         }
-        // One at a time, and all together: then the others are read again, by themselves.
+        // One at a time, and all together: then the others are read again, one by one.
         for window_bytes in [0, 1, 1 << 30] {
             let eio_range = Some(at..at + 1);
             let (engine, _) = faulty(kind, Faults { eio_range, ..Faults::default() });
@@ -130,7 +130,7 @@ fn a_device_error_names_the_tensor_and_the_others_are_kept() {
             assert_eq!(error.tensor(), Some("layer.10.weight"), "{kind}: {error}");
             assert!(error.to_string().contains("layer.10.weight"), "{kind}: {error}");
             assert!(load.next().is_none());
-            // Whoever knows better goes on with the rest.
+            // A caller can continue with the rest.
             let rest = weights.tensors().map(|info| info.name().to_owned()).skip(11);
             let rest = weights.load(LoadOptions::new().only(rest)).unwrap();
             assert_eq!(rest.map(Result::unwrap).count(), 9, "{kind}");

@@ -1,5 +1,5 @@
-//! Files that the safetensors package wrote come out with the sha256 of their manifest, on every
-//! backend and by every way to load them.
+//! Files written by the safetensors package load with the sha256 of their manifest, on every
+//! backend and in every way.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors")
 }
 
-/// Name, shape, type and sha256 of each tensor.
+/// Returns name, shape, type and sha256 of each tensor.
 fn manifest() -> BTreeMap<String, (Vec<usize>, String, String)> {
     let json = std::fs::read(vectors().join("MANIFEST.json")).unwrap();
     let json: Value = serde_json::from_slice(&json).unwrap();
@@ -36,7 +36,8 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The tensors of the manifest that the files under a path hold: all, or those with an index.
+/// Returns the tensors of the manifest that the files under a path hold: all, or those of the
+/// index.
 fn expected(weights: &Weights) -> BTreeMap<String, (Vec<usize>, String, String)> {
     let mut expected = manifest();
     expected.retain(|name, _| weights.info(name).is_ok());
@@ -56,7 +57,7 @@ fn check(weights: &Weights, what: &str, tensors: impl IntoIterator<Item = Tensor
     assert!(expected.is_empty(), "{what}: {expected:?} did not come");
 }
 
-/// torch's name for the types of the vector.
+/// Returns torch's name for the types of the vector.
 fn torch_name(dtype: Dtype) -> &'static str {
     match dtype {
         Dtype::F32 => "torch.float32",
@@ -70,7 +71,7 @@ fn torch_name(dtype: Dtype) -> &'static str {
     }
 }
 
-/// Every way to get all tensors.
+/// Checks every way to get all tensors.
 fn check_every_way(weights: &Weights, what: &str) {
     let names: Vec<_> = weights.tensors().map(|info| info.name().to_owned()).collect();
     let one_by_one = names.iter().map(|name| weights.read(name).unwrap());
@@ -111,7 +112,7 @@ fn check_into(weights: &Weights, what: &str) {
     }
 }
 
-/// Rows and views, put together, are the tensor.
+/// Rows and views, put together, must be the tensor.
 fn check_parts(weights: &Weights, what: &str) {
     for (name, (shape, _, sum)) in expected(weights) {
         let view = weights.view(&name).unwrap();
@@ -131,7 +132,7 @@ fn check_parts(weights: &Weights, what: &str) {
 }
 
 #[test]
-fn every_tensor_has_its_sha256_on_every_backend_by_every_way() {
+fn every_tensor_has_its_sha256_on_every_backend() {
     let path = vectors().join("safetensors/mixed.safetensors");
     for engine in engines_for(&path) {
         let weights = Weights::open(&engine, &path).unwrap();
@@ -140,7 +141,7 @@ fn every_tensor_has_its_sha256_on_every_backend_by_every_way() {
 }
 
 #[test]
-fn a_model_of_two_files_comes_by_its_index_and_by_its_directory() {
+fn a_model_of_two_files_opens_by_its_index_and_by_its_directory() {
     let dir = vectors().join("safetensors");
     let index = dir.join("model.safetensors.index.json");
     for engine in engines_for(&index) {
@@ -152,7 +153,7 @@ fn a_model_of_two_files_comes_by_its_index_and_by_its_directory() {
     }
 }
 
-/// Any basic selection of a tensor, against the same selection of all of it.
+/// Compares basic selections of a tensor with the same selections of the whole tensor.
 #[test]
 fn slices_of_a_tensor_are_arrays() {
     let path = vectors().join("safetensors/mixed.safetensors");

@@ -1,4 +1,4 @@
-//! The cache: what goes first, what never goes, and what counts.
+//! The cache: the order of eviction, entries that are never evicted, and the counters.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ struct Files {
 }
 
 impl Files {
-    /// Files of these sizes.
+    /// Makes files of these sizes.
     fn new(sizes: &[usize]) -> Self {
         let files = Self { dir: temp_dir() };
         for (at, len) in sizes.iter().enumerate() {
@@ -50,7 +50,7 @@ fn a_file_larger_than_the_cache_evicts_nothing() {
 }
 
 #[test]
-fn what_is_in_use_is_not_evicted_and_nothing_else_is_in_vain() {
+fn entries_in_use_are_not_evicted_and_nothing_is_evicted_in_vain() {
     let files = Files::new(&[1000, 1000, 1001, 1000]);
     let cache = WeightCache::new(2000, promise());
     let held = cache.get_or_open(files.path(0)).unwrap();
@@ -61,7 +61,7 @@ fn what_is_in_use_is_not_evicted_and_nothing_else_is_in_vain() {
     };
     assert_eq!((requested_bytes, held_bytes, limit_bytes), (1001, 1000, 2000));
     assert!(is_cached(&cache, &files, 1), "it was evicted for a file that does not fit");
-    // The older one is in use, so the younger one goes.
+    // The older one is in use, so the younger one is evicted.
     cache.get_or_open(files.path(3)).unwrap();
     assert!(is_cached(&cache, &files, 0));
     assert_eq!(cache.evict_lru(u64::MAX), 1000, "all but the one in use");
@@ -72,7 +72,7 @@ fn what_is_in_use_is_not_evicted_and_nothing_else_is_in_vain() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_locked_is_not_evicted_until_it_is_unlocked() {
+fn a_locked_entry_is_not_evicted_until_it_is_unlocked() {
     let _turn = crate::turn_to_lock();
     let files = Files::new(&[1000, 1000]);
     let cache = WeightCache::new(1000, promise());
@@ -83,11 +83,11 @@ fn what_is_locked_is_not_evicted_until_it_is_unlocked() {
     cache.get_or_open(files.path(0)).unwrap().unlock().unwrap();
     cache.get_or_open(files.path(1)).unwrap();
     cache.get_or_open(files.path(1)).unwrap().lock_in_memory().unwrap();
-    assert_eq!(cache.clear(), 1000, "that is for the end");
+    assert_eq!(cache.clear(), 1000, "`clear` drops locked entries too");
 }
 
 #[test]
-fn clear_leaves_what_is_in_use_and_counts_it() {
+fn clear_keeps_and_counts_entries_in_use() {
     let files = Files::new(&[1000, 2000]);
     let cache = WeightCache::new(3000, promise());
     let held = cache.get_or_open(files.path(0)).unwrap();
@@ -126,7 +126,7 @@ fn a_file_that_cannot_be_opened_leaves_nothing_behind() {
         assert_eq!((cache.stats().entries, cache.stats().total_size), (0, 0));
     }
     cache.get_or_open(files.path(0)).unwrap();
-    // Nor does one that is gone. Windows does not let a mapped file go.
+    // A missing file leaves nothing behind either. Windows does not remove a mapped file.
     if cfg!(unix) {
         std::fs::remove_file(files.path(0)).unwrap();
         cache.get_or_open(files.path(0)).unwrap_err();
@@ -134,9 +134,9 @@ fn a_file_that_cannot_be_opened_leaves_nothing_behind() {
     }
 }
 
-/// On Windows the wish comes to nothing, and the entry tells it.
+/// On Windows the lock is not granted, and the entry says so.
 #[test]
-fn what_the_cache_maps_has_its_options() {
+fn the_options_of_the_cache_apply_to_its_mappings() {
     #[cfg(unix)]
     let _turn = crate::turn_to_lock();
     let files = Files::new(&[1000, 1000]);
@@ -149,7 +149,7 @@ fn what_the_cache_maps_has_its_options() {
     assert_eq!(cache.get_or_open(files.path(1)).is_err(), cfg!(unix), "locked ones stay");
 }
 
-/// Windows does not let a mapped file be replaced.
+/// Windows does not replace a mapped file.
 #[cfg(unix)]
 #[test]
 fn a_replaced_file_is_noticed_and_the_old_one_counts_while_it_is_held() {
@@ -161,7 +161,7 @@ fn a_replaced_file_is_noticed_and_the_old_one_counts_while_it_is_held() {
     assert_eq!((old.size(), new.size()), (1000, 600));
     assert_eq!((cache.stats().entries, cache.stats().total_size), (2, 1600));
     assert!(Arc::ptr_eq(&new, &cache.get_or_open(files.path(0)).unwrap()));
-    // Another of 1000 bytes does not fit beside the two.
+    // Another 1000 bytes do not fit beside the two.
     write_file(&files.path(2), 1000);
     cache.get_or_open(files.path(2)).unwrap_err();
     drop(old);
@@ -171,7 +171,7 @@ fn a_replaced_file_is_noticed_and_the_old_one_counts_while_it_is_held() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_has_grown_or_lost_bytes_is_mapped_anew() {
+fn a_file_that_grew_or_shrank_is_mapped_again() {
     let files = Files::new(&[10_000]);
     let cache = WeightCache::new(30_000, promise());
     cache.get_or_open(files.path(0)).unwrap();
@@ -185,8 +185,8 @@ fn a_file_that_has_grown_or_lost_bytes_is_mapped_anew() {
     }
 }
 
-/// By its identity, length and time it is the file that was mapped, though it was cut and written again
-/// in between. The mapping goes on showing the file, and not what was missing for a while.
+/// The file was truncated and written again, but has the same identity, length and time as when it
+/// was mapped. The mapping must show the file, not the pages that were missing for a while.
 #[cfg(unix)]
 #[test]
 fn a_mapping_keeps_no_trace_of_pages_that_were_missing_for_a_while() {
@@ -206,7 +206,7 @@ fn a_mapping_keeps_no_trace_of_pages_that_were_missing_for_a_while() {
     assert_eq!(again.slice(40_000, 1).unwrap(), [7]);
 }
 
-/// What a caller does to the cache.
+/// An action of a caller.
 #[derive(Clone, Debug)]
 enum Act {
     Get(usize),
@@ -232,7 +232,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// The cache as a list of files, the one that was asked for last at the end.
+/// The cache as a list of files, the most recently used at the end.
 #[derive(Default)]
 struct Model {
     order: Vec<usize>,
@@ -262,7 +262,7 @@ impl Model {
         freed
     }
 
-    /// Whether the file is in the cache afterwards.
+    /// Returns `true` if the file is in the cache afterwards.
     fn get(&mut self, file: usize) -> bool {
         if !self.order.contains(&file) {
             let stays = self.order.iter().filter(|file| !self.can_go(**file));
@@ -286,9 +286,9 @@ impl Model {
     }
 }
 
-/// The order in which mappings go is that of a list that is kept by hand.
+/// The order of eviction equals that of a simple list.
 #[test]
-fn the_least_recently_used_goes_first() {
+fn the_least_recently_used_entry_is_evicted_first() {
     let files = Files::new(&SIZES);
     #[cfg(unix)]
     let _turn = crate::turn_to_lock();
@@ -343,7 +343,7 @@ fn the_least_recently_used_goes_first() {
             prop_assert_eq!(stats.total_size, model.total() as u64);
             prop_assert_eq!(stats.evictions, model.evictions);
         }
-        // Which ones are left, in the order in which they go.
+        // The remaining entries, in the order of eviction.
         held.clear();
         model.held.clear();
         let left =

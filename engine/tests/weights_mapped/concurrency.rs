@@ -1,4 +1,4 @@
-//! The cache's bound, while many threads do what they like.
+//! The limit of the cache while many threads use it at random.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -15,7 +15,7 @@ use crate::{promise, turn_to_lock};
 const FILES: u64 = 24;
 const THREADS: u64 = 8;
 
-/// Numbers that look random, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -31,7 +31,7 @@ fn path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number}.safetensors"))
 }
 
-/// A file that begins and ends with its number, and is a hole in between.
+/// Writes a file that begins and ends with its number, with a hole in between.
 fn write_sparse(path: &Path, number: u64, len: u64) {
     let mut file = File::create(path).unwrap();
     file.write_all(&number.to_le_bytes()).unwrap();
@@ -39,16 +39,16 @@ fn write_sparse(path: &Path, number: u64, len: u64) {
     file.write_all(&number.to_le_bytes()).unwrap();
 }
 
-/// What the threads may do beside opening and holding.
+/// The actions of threads beside opening and holding.
 #[derive(Clone, Copy, PartialEq)]
 enum Mischief {
-    /// Locking, and files that are replaced meanwhile.
+    /// Locking, and replacing files meanwhile.
     LockAndReplace,
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     None,
 }
 
-/// Runs the threads. `look` is called all the time, by each of them and by one more.
+/// Runs the threads. Each of them, and one more, calls `look` all the time.
 fn run(dir: &Path, unit_bytes: u64, limit_bytes: u64, mischief: Mischief, look: impl Fn() + Sync) {
     for number in 0..FILES {
         write_sparse(&path(dir, number), number, unit_bytes * (1 + number % 4));
@@ -74,7 +74,7 @@ fn run(dir: &Path, unit_bytes: u64, limit_bytes: u64, mischief: Mischief, look: 
             .map(|seed| scope.spawn(move || work(cache, dir, seed + 1, mischief, look)))
             .collect();
         let outcomes: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-        // Also if one has failed, as the scope waits for all.
+        // This is also set if a thread failed, as the scope waits for all.
         is_over.store(true, Ordering::SeqCst);
         let opened: u64 = outcomes.into_iter().map(|outcome| outcome.unwrap()).sum();
         assert!(opened > 100, "the threads have hardly opened anything: {opened}");
@@ -126,7 +126,7 @@ fn work(
     opened
 }
 
-/// Puts new files in the place of old ones, of other sizes.
+/// Replaces files by new ones of other sizes.
 fn replace(dir: &Path, unit_bytes: u64, is_over: &AtomicBool) {
     let (next, mut numbers) = (dir.join("next"), Numbers(77));
     while !is_over.load(Ordering::SeqCst) {
@@ -138,16 +138,16 @@ fn replace(dir: &Path, unit_bytes: u64, is_over: &AtomicBool) {
 }
 
 #[test]
-fn the_bound_holds_at_every_moment() {
+fn the_limit_holds_at_every_moment() {
     let dir = temp_dir();
     run(dir.path(), 8 << 10, 100 << 10, Mischief::LockAndReplace, || {});
 }
 
-/// The same of the address space, whose size the kernel tells as one number. The files are holes of
-/// gigabytes, so that nothing else the process maps matters.
+/// Checks the limit against the size of the address space, which the kernel reports as one number.
+/// The files are holes of gigabytes, so that other mappings of the process do not matter.
 #[cfg(target_os = "linux")]
 #[test]
-fn the_bound_holds_for_what_is_really_mapped() {
+fn the_limit_holds_for_the_mapped_address_space() {
     let dir = temp_dir();
     let limit_bytes = 50 << 30;
     let most = crate::system::in_child("concurrency::address_space_child", dir.path(), limit_bytes);
@@ -157,7 +157,7 @@ fn the_bound_holds_for_what_is_really_mapped() {
 
 #[cfg(target_os = "linux")]
 #[test]
-#[ignore = "the measurement itself, which another test starts in a process of its own"]
+#[ignore = "the measurement, which another test starts in a process of its own"]
 fn address_space_child() {
     let Some((dir, limit_bytes)) = crate::system::told() else { return };
     let mapped_bytes = || {

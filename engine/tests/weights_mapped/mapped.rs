@@ -1,4 +1,4 @@
-//! Files that are large, empty, missing, no files, or change while they are mapped.
+//! Files that are large, empty, missing, not files, or change while they are mapped.
 
 use std::fs::File;
 
@@ -17,7 +17,7 @@ const ADVICES: [MmapAdvice; 5] = [
     MmapAdvice::DontNeed,
 ];
 
-/// What only some platforms can do is told apart from what went wrong.
+/// Accepts `Unsupported` only for advice that not every platform supports.
 fn assert_done_or_unsupported(advice: MmapAdvice, outcome: Result<(), Error>) {
     match outcome {
         Ok(()) if cfg!(unix) || is_everywhere(advice) => {}
@@ -52,12 +52,12 @@ fn advice_changes_no_byte() {
 
 #[cfg(target_pointer_width = "64")]
 #[test]
-fn bytes_beyond_four_gigabytes_are_in_their_place() {
+fn bytes_beyond_four_gigabytes_are_mapped() {
     let dir = temp_dir();
     let (path, end) = (dir.path().join("large.safetensors"), (5 << 30) + 12_345);
     write_file(&path, 100_000);
     let file = File::options().write(true).open(&path).unwrap();
-    // The rest is a hole. Windows would fill it, but not under Wine.
+    // The rest is a hole. Windows would fill it, but Wine does not.
     file.set_len(end as u64 - 4).unwrap();
     drop(file);
     let mut file = File::options().append(true).open(&path).unwrap();
@@ -69,12 +69,12 @@ fn bytes_beyond_four_gigabytes_are_in_their_place() {
     assert_eq!(weights.slice(1000, 10).unwrap(), &weights.as_bytes()[1000..1010]);
     assert!(matches!(weights.slice(end - 4, 5), Err(Error::OutsideFile { .. })));
     weights.populate_range(end - 10..end).unwrap();
-    // Not the lower half of the number.
+    // The offset was not cut to 32 bits.
     assert_eq!(weights.slice(end - (1 << 32), 4).unwrap(), [0; 4]);
 }
 
 #[test]
-fn an_empty_file_is_no_special_case() {
+fn an_empty_file_can_be_mapped() {
     let dir = temp_dir();
     let path = dir.path().join("empty.safetensors");
     write_file(&path, 0);
@@ -90,7 +90,7 @@ fn an_empty_file_is_no_special_case() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_by_name() {
+fn directories_and_missing_files_are_refused_by_name() {
     let dir = temp_dir();
     let missing = dir.path().join("missing.safetensors");
     let error = MappedWeights::open(&missing, promise()).unwrap_err();
@@ -107,7 +107,7 @@ fn what_is_no_file_is_refused_by_name() {
     }
 }
 
-/// A load from a page that the file has lost would end the process.
+/// Reading from a page that the file has lost would end the process.
 #[cfg(unix)]
 #[test]
 fn a_file_truncated_under_its_mapping_is_noticed() {
@@ -122,15 +122,15 @@ fn a_file_truncated_under_its_mapping_is_noticed() {
     let error = weights.populate().unwrap_err();
     let lost = matches!(error.backend_error(), Some(backends::Error::PastEnd { .. }));
     assert!(lost, "{error:?}");
-    // As long as before, but not by the time of writing. (It is set, because the clock of a
-    // filesystem may not have moved in between.)
+    // The length is as before, but the modification time differs. It is set, because the clock of a
+    // filesystem may not have advanced.
     file.set_len(1 << 20).unwrap();
     file.set_modified(opened + std::time::Duration::from_secs(1)).unwrap();
-    assert!(!weights.is_intact(), "what was lost was lost");
-    assert_eq!(weights.slice(1 << 19, 4).unwrap(), [0; 4], "as the file has it now");
+    assert!(!weights.is_intact(), "it stays changed");
+    assert_eq!(weights.slice(1 << 19, 4).unwrap(), [0; 4], "as in the file now");
 }
 
-/// Windows does not let a mapped file be replaced.
+/// Windows does not replace a mapped file.
 #[cfg(unix)]
 #[test]
 fn a_file_replaced_under_its_mapping_stays_as_it_was() {
@@ -149,7 +149,7 @@ fn a_file_replaced_under_its_mapping_stays_as_it_was() {
 }
 
 #[test]
-fn wishes_that_come_to_nothing_are_told_and_the_file_is_mapped() {
+fn unmet_options_are_listed_and_the_file_is_mapped() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
     let bytes = write_file(&path, 32 << 10);
@@ -169,7 +169,7 @@ fn wishes_that_come_to_nothing_are_told_and_the_file_is_mapped() {
 }
 
 #[test]
-fn what_is_no_safetensors_file_has_bytes_but_no_tensors() {
+fn other_files_have_bytes_but_no_tensors() {
     let dir = temp_dir();
     let path = dir.path().join("a.bin");
     for bytes in [&b""[..], b"1234567", b"12345678", &[0xFF; 20], b"\x02\0\0\0\0\0\0\0{]"] {

@@ -1,4 +1,4 @@
-//! The ten steps by which the task that asked for mapped weights verifies them, in its order.
+//! Ten steps that verify mapped weights from end to end.
 
 use std::sync::Arc;
 use std::thread;
@@ -80,7 +80,7 @@ fn seed_step_06_drop_unmaps_the_file() {
         drop(weights);
         #[cfg(target_os = "linux")]
         assert_eq!(crate::system::uses_of(&path), 0);
-        // Windows lets nobody shorten a file that is mapped.
+        // Windows does not shorten a mapped file.
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.set_len(1).unwrap();
     }
@@ -89,11 +89,11 @@ fn seed_step_06_drop_unmaps_the_file() {
 #[test]
 fn seed_step_07_source_takes_gds_where_there_is_some_and_mmap_otherwise() {
     let source = WeightSource::open(vector(MIXED), Prefer::Gds(promise())).unwrap();
-    // Reading through GPUDirect Storage is not built, so what is there is named and passed over.
+    // Reading through GPUDirect Storage is not implemented, so it is reported and passed over.
     assert_eq!(source.passed_over()[0].kind, SourceKind::Gds);
     let reason = &source.passed_over()[0].reason;
     match probe_gds() {
-        GdsProbe::Available { .. } => assert!(reason.contains("not built"), "{reason}"),
+        GdsProbe::Available { .. } => assert!(reason.contains("not implemented"), "{reason}"),
         missing => assert_eq!(*reason, missing.to_string()),
     }
     assert_eq!((source.kind(), source.source_type()), (SourceKind::Mmap, "mmap"));
@@ -135,7 +135,7 @@ fn seed_step_09_safetensors_loads_tensors_from_a_mapping() {
     let expected = "1c8eb72699798a8321d4c2119e9ed3c585765028de42caca37dd82a70f68c57e";
     assert_eq!(sum.collect::<String>(), expected);
 
-    // Ours finds the same as the crate.
+    // The crate and this library find the same tensors.
     assert_eq!(weights.tensors().unwrap().len(), tensors.len());
     for info in weights.tensors().unwrap() {
         let tensor = tensors.tensor(info.name()).unwrap();
@@ -146,7 +146,7 @@ fn seed_step_09_safetensors_loads_tensors_from_a_mapping() {
     let error = weights.tensor("none").unwrap_err();
     assert!(matches!(error, Error::NoSuchItem { .. }), "{error:?}");
 
-    // Each is a part of the mapping, and the same by every other way.
+    // Each tensor is a part of the mapping, and the same in every other way.
     let engine = Engine::new().unwrap();
     let sources = [
         WeightSource::from_mapped(Arc::clone(&weights)),
@@ -163,7 +163,7 @@ fn seed_step_09_safetensors_loads_tensors_from_a_mapping() {
     }
 }
 
-/// Twelve models, every page of which is touched, in the memory of two.
+/// Twelve models, with every page touched, in the memory of two.
 #[cfg(target_os = "linux")]
 #[test]
 fn seed_step_10_memory_stays_bounded_during_loading() {
@@ -174,9 +174,9 @@ fn seed_step_10_memory_stays_bounded_during_loading() {
     let limit = 2 * MODEL_BYTES + SLACK_BYTES;
     let growth = loading_growth_bytes(dir.path(), 2 * MODEL_BYTES);
     assert!(growth <= limit, "grew by {growth} bytes");
-    // The kernel may take back some pages of the first models before the last one is loaded.
+    // The kernel may evict some pages of the first models before the last one is loaded.
     let growth = loading_growth_bytes(dir.path(), MODELS * MODEL_BYTES);
-    assert!(growth > limit, "{growth} bytes would not have been seen");
+    assert!(growth > limit, "the limit would not have caught {growth} bytes");
 }
 
 fn mixed() -> (MappedWeights, Vec<u8>) {

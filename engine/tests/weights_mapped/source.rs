@@ -1,4 +1,4 @@
-//! Bytes by every way, and what is read ahead.
+//! Reads the same bytes in every way, and reads ahead.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::support::{engines_for, engines_with, temp_dir};
 use crate::{DEADLINE, promise, write_file};
 
 #[test]
-fn every_way_gives_the_same_bytes() {
+fn every_way_returns_the_same_bytes() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
     let bytes = write_file(&path, 300_000);
@@ -54,7 +54,7 @@ fn every_way_gives_the_same_bytes() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_an_error_by_every_way() {
+fn a_file_that_cannot_be_opened_is_an_error_in_every_way() {
     let dir = temp_dir();
     let missing = dir.path().join("missing.safetensors");
     let engine = Engine::new().unwrap();
@@ -68,8 +68,8 @@ fn what_cannot_be_opened_is_an_error_by_every_way() {
     }
 }
 
-/// A tensor of more than the pool, and more tensors than the pool has room for: they are the caller's,
-/// and whoever else reads by the engine finds its pool as it was.
+/// A tensor larger than the pool, and more tensors than fit in the pool: their memory belongs to
+/// the caller, and other users of the engine find its pool unchanged.
 #[test]
 fn tensors_leave_the_pool_of_the_engine_alone() {
     let dir = temp_dir();
@@ -89,14 +89,14 @@ fn tensors_leave_the_pool_of_the_engine_alone() {
     }
 }
 
-/// A backend that writes down who reads what, and lets nobody read while its gate is closed.
+/// A backend that records the reads and their threads, and blocks reads while its gate is closed.
 #[derive(Debug)]
 pub(crate) struct Watched {
     inner: Arc<dyn ReadBackend>,
     reads: Mutex<Vec<(Option<String>, Range<u64>)>>,
-    /// No lock, so that a forked child can open it.
+    /// An atomic instead of a lock, so that a forked child can open it.
     is_closed: AtomicBool,
-    /// There is no memory for any read.
+    /// If set, no read finds memory.
     is_failing: AtomicBool,
 }
 
@@ -124,7 +124,7 @@ impl ReadBackend for Watched {
         self.inner.len(file)
     }
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        // Not for ever: a test that fails drops its source, which waits for the reads.
+        // Not forever: a failing test drops its source, which waits for the reads.
         let since = Instant::now();
         while self.is_closed.load(Ordering::SeqCst) && since.elapsed() < DEADLINE {
             std::thread::sleep(Duration::from_millis(1));
@@ -175,20 +175,20 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The read happens before it is asked for, on another thread, and only once.
+/// The read happens before the request, on another thread, and only once.
 #[test]
-fn what_is_prepared_is_read_ahead() {
+fn a_prepared_tensor_is_read_ahead() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
     let bytes = write_file(&path, 100_000);
     let (backend, engine, source) = watched(&path);
-    // As a loader does it: one ahead of the one that is used.
+    // Like a loader: one tensor ahead of the one in use.
     let tensors = [(0, 10_000), (10_000, 777), (10_777, 50_000), (60_777, 1)];
     source.prepare_tensor(tensors[0].0, tensors[0].1).unwrap();
     for (at, (offset, len)) in tensors.into_iter().enumerate() {
         if let Some((offset, len)) = tensors.get(at + 1) {
             assert_eq!(source.prepare_tensor(*offset, *len).unwrap(), Prepared::Started);
-            // Once is enough.
+            // Preparing twice reads once.
             assert_eq!(source.prepare_tensor(*offset, *len).unwrap(), Prepared::Started);
         }
         let read_by = (at + 2).min(tensors.len());
@@ -201,21 +201,21 @@ fn what_is_prepared_is_read_ahead() {
     for (name, range) in &reads {
         assert_eq!(name.as_deref(), Some("ringmain-ahead"), "{range:?}");
     }
-    // It was taken, so it is read again, and by the caller.
+    // The result was taken, so the caller reads it again.
     source.get_tensor_bytes(0, 10_000).unwrap();
     assert_ne!(backend.reads.lock().unwrap()[0].0.as_deref(), Some("ringmain-ahead"));
     assert_eq!(engine.pool().stats().in_use_bytes, 0);
 }
 
 #[test]
-fn what_nobody_asks_for_gives_way() {
+fn unused_tensors_make_room_for_later_ones() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
     let bytes = write_file(&path, 1 << 20);
     let (backend, _engine, source) = watched(&path);
     for at in 0..60 {
         let read = backend.reads_len();
-        // Four at a time: when the thread of one before has ended, it gives way.
+        // Four at a time: a finished one makes room.
         let prepare = || source.prepare_tensor(at << 10, 300 << 10).unwrap();
         wait_until("there is never room", || prepare() == Prepared::Started);
         wait_until("it is never read", || backend.reads_len() > read);
@@ -225,9 +225,9 @@ fn what_nobody_asks_for_gives_way() {
     assert_eq!(backend.reads_len(), reads, "the last one is still there");
 }
 
-/// 256 MiB of a file, in which a tensor of more has no place either.
+/// The limit is 256 MiB of a file; a larger tensor is not read ahead at all.
 #[test]
-fn what_is_read_ahead_is_bounded_in_bytes() {
+fn reading_ahead_is_bounded_in_bytes() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
     std::fs::File::create(&path).unwrap().set_len(300 << 20).unwrap();
@@ -241,12 +241,12 @@ fn what_is_read_ahead_is_bounded_in_bytes() {
     assert_eq!(prepare(290, 1), Prepared::Hinted);
     backend.set_closed(false);
     wait_until("they are never read", || backend.reads_len() == 2);
-    wait_until("they never give way", || prepare(290, 1) == Prepared::Started);
+    wait_until("they never make room", || prepare(290, 1) == Prepared::Started);
 }
 
-/// The threads are joined: nothing is read for a source that is gone.
+/// The threads are joined: nothing is read for a dropped source.
 #[test]
-fn a_source_is_dropped_while_it_reads_ahead() {
+fn a_source_can_be_dropped_while_it_reads_ahead() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
     write_file(&path, 100_000);
@@ -264,9 +264,9 @@ fn a_source_is_dropped_while_it_reads_ahead() {
     assert_eq!(backend.reads_len(), 4);
 }
 
-/// What was read ahead may be of another version than what is read afterwards.
+/// Bytes that were read ahead may be of another version than bytes read afterwards.
 #[test]
-fn a_file_that_changes_is_noticed_by_the_next_read() {
+fn a_changed_file_is_noticed_by_the_next_read() {
     let dir = temp_dir();
     for (is_prepared, is_cut) in [(false, false), (false, true), (true, false), (true, true)] {
         let path = dir.path().join("a.safetensors");
@@ -282,7 +282,7 @@ fn a_file_that_changes_is_noticed_by_the_next_read() {
             file.set_len(10).unwrap();
         } else {
             std::io::Write::write_all(&mut &file, b"another").unwrap();
-            // The clock of a filesystem may not have moved.
+            // The clock of a filesystem may not have advanced.
             file.set_modified(SystemTime::now() + Duration::from_secs(10)).unwrap();
         }
         let error = source.get_tensor_bytes(50_000, 1000).unwrap_err();
@@ -292,9 +292,9 @@ fn a_file_that_changes_is_noticed_by_the_next_read() {
     }
 }
 
-/// The thread that reads ahead has nobody to tell.
+/// The thread that reads ahead cannot report its error.
 #[test]
-fn a_failure_to_read_ahead_is_told_by_the_read() {
+fn a_failure_to_read_ahead_is_reported_by_the_read() {
     let dir = temp_dir();
     let path = dir.path().join("a.safetensors");
     write_file(&path, 100_000);
@@ -304,5 +304,5 @@ fn a_failure_to_read_ahead_is_told_by_the_read() {
     let error = source.get_tensor_bytes(50_000, 1000).unwrap_err();
     let is_it = matches!(error.backend_error(), Some(BackendError::OutOfMemory { .. }));
     assert!(is_it, "{error:?}");
-    assert_eq!(backend.reads_len(), 2, "once ahead, and once to tell");
+    assert_eq!(backend.reads_len(), 2, "once ahead, and once to report");
 }

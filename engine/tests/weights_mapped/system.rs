@@ -1,5 +1,5 @@
-//! What Linux says of the process: its mappings, its memory, its limits. Measurements that other tests
-//! would disturb, or that would disturb them, are made in a process of their own.
+//! Checks with Linux's view of the process: its mappings, its memory, its limits. Measurements that
+//! would disturb other tests, or be disturbed by them, run in a process of their own.
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
@@ -20,16 +20,16 @@ use crate::{DEADLINE, promise, turn_to_lock, write_file};
 pub(crate) const MODELS: u64 = 12;
 pub(crate) const MODEL_BYTES: u64 = 16 << 20;
 
-/// What locked pages may count for: 64 KiB are all that some systems give.
+/// The limit on locked pages: some systems allow only 64 KiB.
 const LOCKED_BYTES: usize = 32 << 10;
 
-/// What a child is told.
+/// The arguments of the child process.
 const CHILD_DIR: &str = "RINGMAIN_WEIGHTS_DIR";
 const CHILD_LIMIT: &str = "RINGMAIN_WEIGHTS_LIMIT_BYTES";
-/// What it answers, before the number.
+/// The prefix of the child's answer.
 const ANSWER: &str = "answer: ";
 
-/// How many mappings and descriptors this process has of the file.
+/// Returns the number of mappings and descriptors that this process has of the file.
 pub(crate) fn uses_of(path: &Path) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mapped = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap())).count();
@@ -43,7 +43,7 @@ pub(crate) fn make_pipe(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
 }
 
-/// A number that `/proc/self/smaps` has for the file's mapping, in bytes.
+/// Returns a number of `/proc/self/smaps` for the file's mapping, in bytes.
 fn mapping_bytes(path: &Path, field: &str) -> usize {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let mut lines = smaps.lines().skip_while(|line| !line.ends_with(path.to_str().unwrap()));
@@ -62,7 +62,7 @@ pub(crate) fn in_child(test: &str, dir: &Path, limit_bytes: u64) -> u64 {
     text.lines().find_map(|line| line.split_once(ANSWER)).unwrap().1.parse().unwrap()
 }
 
-/// What [`in_child`] has told; `None` if somebody runs ignored tests by hand.
+/// Returns the arguments of [`in_child`]; `None` if the test was not started by its parent.
 pub(crate) fn told() -> Option<(PathBuf, u64)> {
     let limit_bytes = std::env::var(CHILD_LIMIT).ok()?.parse().unwrap();
     Some((std::env::var_os(CHILD_DIR)?.into(), limit_bytes))
@@ -82,20 +82,20 @@ fn model(dir: &Path, at: u64) -> PathBuf {
     dir.join(format!("model-{at}.safetensors"))
 }
 
-/// Real bytes: the pages of a hole would all be one.
+/// The bytes are not zeros, as the pages of a hole would all be the same page.
 pub(crate) fn write_models(dir: &Path) {
     for at in 0..MODELS {
         std::fs::write(model(dir, at), vec![at as u8 + 1; MODEL_BYTES as usize]).unwrap();
     }
 }
 
-/// How much a process grows that loads all models through a cache.
+/// Returns the growth of a process that loads all models through a cache.
 pub(crate) fn loading_growth_bytes(dir: &Path, limit_bytes: u64) -> u64 {
     in_child("system::loading_child", dir, limit_bytes)
 }
 
 #[test]
-#[ignore = "the measurement itself, which another test starts in a process of its own"]
+#[ignore = "the measurement, which another test starts in a process of its own"]
 fn loading_child() {
     let Some((dir, limit_bytes)) = told() else { return };
     let resident_bytes = || status_bytes(&["RssAnon:", "RssFile:"]);
@@ -110,8 +110,8 @@ fn loading_child() {
     answer(most_bytes.saturating_sub(before_bytes));
 }
 
-/// Keeps the pages of a file in memory, by locking them under another name: the kernel takes back
-/// others when it likes, and then they are in no mapping any more.
+/// Keeps the pages of a file in memory by locking them in another mapping. Otherwise the kernel may
+/// evict them at any time, from all mappings.
 fn keep_in_memory(path: &Path) -> MappedWeights {
     let link = path.with_extension("link");
     std::fs::hard_link(path, &link).unwrap();
@@ -121,7 +121,7 @@ fn keep_in_memory(path: &Path) -> MappedWeights {
 }
 
 #[test]
-fn populate_release_and_lock_do_so() {
+fn populate_release_and_lock_take_effect() {
     let (dir, len, _turn) = (temp_dir(), LOCKED_BYTES / 2, turn_to_lock());
     let path = dir.path().join("resident.safetensors");
     let bytes = write_file(&path, len);
@@ -129,7 +129,7 @@ fn populate_release_and_lock_do_so() {
     let weights = MappedWeights::open(&path, promise()).unwrap();
     assert_eq!(mapping_bytes(&path, "Rss:"), 0);
     weights.populate_range(0..len / 2).unwrap();
-    // Where the cache holds large folios, all of one is mapped.
+    // If the page cache holds large folios, whole ones are mapped.
     assert!(mapping_bytes(&path, "Rss:") >= len / 2);
     weights.populate().unwrap();
     assert_eq!(mapping_bytes(&path, "Rss:"), len);
@@ -138,7 +138,7 @@ fn populate_release_and_lock_do_so() {
     weights.lock_in_memory().unwrap();
     assert!(weights.is_locked());
     assert_eq!(mapping_bytes(&path, "Rss:"), len);
-    // Each mapping of a page counts for its part of it.
+    // Each mapping of a page counts for its share.
     assert!(mapping_bytes(&path, "Locked:") > 0);
     weights.unlock().unwrap();
     assert!(!weights.is_locked());
@@ -146,7 +146,7 @@ fn populate_release_and_lock_do_so() {
     assert_eq!(weights.as_bytes(), bytes);
 }
 
-/// Whether each page of the mapping is in the page cache.
+/// Returns the number of pages of the mapping that are in the page cache.
 fn cached_pages(weights: &MappedWeights) -> usize {
     let bytes = weights.as_bytes();
     let mut pages = vec![0u8; bytes.len().div_ceil(4096)];
@@ -157,25 +157,25 @@ fn cached_pages(weights: &MappedWeights) -> usize {
     pages.iter().filter(|page| **page & 1 == 1).count()
 }
 
-/// Takes the pages of the file out of the mapping and of the page cache.
+/// Evicts the pages of the file from the mapping and the page cache.
 fn make_cold(path: &Path, weights: &MappedWeights) {
     weights.advise(MmapAdvice::DontNeed).unwrap();
     let file = std::fs::File::open(path).unwrap();
     file.sync_all().unwrap();
     let since = Instant::now();
-    // A page that is just being read stays.
+    // A page that is being read stays.
     while cached_pages(weights) > 0 {
         // SAFETY: the descriptor is open.
         let outcome =
             unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         assert_eq!(outcome, 0);
-        assert!(since.elapsed() < DEADLINE, "the file does not get cold");
+        assert!(since.elapsed() < DEADLINE, "the file stays in the page cache");
     }
 }
 
-/// The second time was taken for the first: of a long range only the beginning was read again.
+/// A second request was taken for the first: only the beginning of a long range was read again.
 #[test]
-fn a_mapping_is_read_ahead_by_the_kernel_however_often() {
+fn a_mapping_can_be_read_ahead_repeatedly() {
     let (dir, len) = (temp_dir(), 4 << 20);
     let path = dir.path().join("cold.safetensors");
     write_file(&path, len);
@@ -184,19 +184,20 @@ fn a_mapping_is_read_ahead_by_the_kernel_however_often() {
     for _ in 0..3 {
         make_cold(&path, &weights);
         let since = Instant::now();
-        // They count when they have arrived. The thread of the time before may still have to end.
+        // Pages count when they have arrived. The thread of the previous request may still be
+        // running.
         while cached_pages(&weights) < 512 {
             assert_eq!(source.prepare_tensor(1 << 20, 2 << 20).unwrap(), Prepared::Started);
             assert!(since.elapsed() < DEADLINE, "{} pages", cached_pages(&weights));
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(mapping_bytes(&path, "Rss:"), 0, "nobody has touched them");
+        assert_eq!(mapping_bytes(&path, "Rss:"), 0, "no access has touched them");
     }
 }
 
 /// A child has the source, but not the threads that read ahead for it.
 #[test]
-fn a_forked_child_reads_for_itself() {
+fn a_forked_child_reads_on_its_own() {
     let dir = temp_dir();
     write_file(&dir.path().join("model-0.safetensors"), 1 << 20);
     assert_eq!(in_child("system::fork_child", dir.path(), 0), 0);
@@ -207,7 +208,7 @@ fn a_forked_child_reads_for_itself() {
 fn fork_child() {
     let Some((dir, _)) = told() else { return };
     let bytes = std::fs::read(model(&dir, 0)).unwrap();
-    // All four are being read at the fork.
+    // All four are being read during the fork.
     let (backend, _, source) = watched(&model(&dir, 0));
     backend.set_closed(true);
     for at in 0..4 {
@@ -242,9 +243,9 @@ fn fork_child() {
     answer(status.unsigned_abs().into());
 }
 
-/// A lock is a wish as an option, and an error as a call.
+/// A lock is a wish as an option, but an error as a call.
 #[test]
-fn a_lock_beyond_the_limit_is_told_with_the_way_out() {
+fn a_lock_beyond_the_limit_is_an_error_with_a_suggestion() {
     let (dir, _turn) = (temp_dir(), turn_to_lock());
     let path = model(dir.path(), 0);
     write_file(&path, LOCKED_BYTES);
@@ -264,7 +265,7 @@ fn memlock_child() {
     let weights = MappedWeights::open_with_options(model(&dir, 0), &options, promise()).unwrap();
     let unmet: Vec<_> = weights.unmet().iter().map(|unmet| unmet.wish).collect();
     assert_eq!(unmet, [Wish::Lock]);
-    assert_eq!(mapping_bytes(&model(&dir, 0), "Rss:"), LOCKED_BYTES, "populated all the same");
+    assert_eq!(mapping_bytes(&model(&dir, 0), "Rss:"), LOCKED_BYTES, "populated nevertheless");
     let error = weights.lock_in_memory().unwrap_err().to_string();
     for part in ["model-0.safetensors", "ENOMEM", "16384 bytes", "ulimit -l"] {
         assert!(error.contains(part), "`{part}` is missing in: {error}");
@@ -274,7 +275,7 @@ fn memlock_child() {
     answer(1);
 }
 
-/// The bytes of all had room, their descriptors did not.
+/// The limit in bytes was not reached, but the limit on descriptors was.
 #[test]
 fn a_cache_of_more_files_than_descriptors_evicts_idle_ones() {
     let dir = temp_dir();
@@ -301,7 +302,7 @@ fn descriptors_child() {
     assert!(stats.entries as u64 <= files, "{stats:?}");
     assert_eq!(stats.total_size, 1000 * stats.entries as u64);
     assert!(Arc::ptr_eq(&oldest, &cache.get_or_open(model(&dir, 0)).unwrap()), "it is in use");
-    // Where nothing may go, the system's answer is told.
+    // If nothing can be evicted, the system's error is returned.
     let mut held = Vec::new();
     let error = (0..100).find_map(|at| match cache.get_or_open(model(&dir, at)) {
         Ok(weights) => {
@@ -315,7 +316,7 @@ fn descriptors_child() {
     answer(held.len() as u64);
 }
 
-/// Root may lock what it likes (`CAP_IPC_LOCK`).
+/// Root may lock any number of pages (`CAP_IPC_LOCK`).
 fn drop_capabilities() {
     const VERSION_3: u32 = 0x2008_0522;
     let (header, none) = ([VERSION_3, 0], [0u32; 6]);

@@ -1,8 +1,8 @@
 //! A small loader of `GAMSAE01` shards that builds without Ringmain, and is faster with it.
 //!
-//! This is how a loader embeds the engine: one type, [`Loader`], whose two forms have the same
-//! methods and deliver the same batches. The feature `ringmain` decides which of them it is; nobody
-//! who uses the loader sees a difference but the speed.
+//! This is how a loader embeds the engine: one type, [`Loader`], has two forms with the same
+//! methods and the same batches. The feature `ringmain` selects the form; users of the loader
+//! notice only the speed.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -31,5 +31,5 @@ pub use plain::{Batch, Loader};
 #[cfg(feature = "ringmain")]
 pub use with_ringmain::{Batch, Loader};
 
-/// What the loader's calls return.
+/// The result of the loader's calls.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -1,4 +1,4 @@
-//! The loader by itself: std's reads, one batch after the other.
+//! The loader without Ringmain: it reads with std, one batch after the other.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -24,7 +24,7 @@ struct Shard {
     rows: u64,
 }
 
-/// Some rows and their ids.
+/// Rows and their ids.
 #[derive(Debug)]
 pub struct Batch {
     row_ids: Vec<u64>,
@@ -52,18 +52,18 @@ impl Loader {
         }
         let width = width.ok_or_else(|| format!("{} has no shards", dir.display()))?;
         if batch_rows == 0 || shards.iter().all(|shard| shard.rows == 0) {
-            return Err("there is nothing to deliver".into());
+            return Err("the shards have no rows".into());
         }
         Ok(Self { shards: shards.into_iter(), now: None, width, batch_rows, next_row: 0 })
     }
 
-    /// The columns of a row.
+    /// Returns the number of columns of a row.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The next batch, which ends with its shard at the latest; `None` after the last.
+    /// Returns the next batch; `None` after the last. A batch does not cross the end of its shard.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         loop {
             match &mut self.now {
@@ -90,20 +90,20 @@ impl Loader {
 }
 
 impl Batch {
-    /// The id of each row.
+    /// Returns the id of each row.
     #[must_use]
     pub fn row_ids(&self) -> &[u64] {
         &self.row_ids
     }
 
-    /// The values, row by row.
+    /// Returns the values, row by row.
     #[must_use]
     pub fn rows(&self) -> &[f32] {
         &self.rows
     }
 }
 
-/// The rows and columns of a shard, whose file must be long enough for them.
+/// Returns the rows and columns of a shard, after checking the length of its file.
 fn read_header(path: &Path) -> Result<(u64, usize)> {
     let mut file = File::open(path)?;
     let mut header = [0; HEADER_LEN];
@@ -114,7 +114,7 @@ fn read_header(path: &Path) -> Result<(u64, usize)> {
     let len = bytes.and_then(|bytes| bytes.checked_add(HEADER_LEN as u64));
     let is_whole = len.is_some_and(|len| file.metadata().is_ok_and(|found| found.len() >= len));
     if !header.starts_with(b"GAMSAE01") || header[24..28] != [0; 4] || !is_whole {
-        return Err(format!("{} is no whole shard", path.display()).into());
+        return Err(format!("{} is not a complete shard", path.display()).into());
     }
     Ok((rows, usize::try_from(width)?))
 }

@@ -1,4 +1,4 @@
-//! The loader over Ringmain: the backend that is best here, and a thread that reads ahead.
+//! The loader with Ringmain: it uses the best backend, and a thread that reads ahead.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub struct Loader {
     source: ShardSource,
 }
 
-/// Some rows and their ids, in a buffer that is used again when it is dropped.
+/// Rows and their ids, in a buffer that is reused after it is dropped.
 #[derive(Debug)]
 pub struct Batch {
     batch: RowBatch,
@@ -26,28 +26,28 @@ impl Loader {
         Ok(Self { source: options.open_dir(&Engine::new()?, dir)? })
     }
 
-    /// The columns of a row.
+    /// Returns the number of columns of a row.
     #[must_use]
     pub fn width(&self) -> usize {
         self.source.width()
     }
 
-    /// The next batch, which ends with its shard at the latest; `None` after the last.
+    /// Returns the next batch; `None` after the last. A batch does not cross the end of its shard.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         Ok(self.source.next_batch()?.map(|batch| Batch { batch }))
     }
 }
 
 impl Batch {
-    /// The id of each row.
+    /// Returns the id of each row.
     #[must_use]
     pub fn row_ids(&self) -> &[u64] {
         self.batch.row_ids()
     }
 
-    /// The values, row by row.
+    /// Returns the values, row by row.
     #[must_use]
     pub fn rows(&self) -> &[f32] {
-        self.batch.rows_f32().unwrap_or_default() // as `open` has asked for them
+        self.batch.rows_f32().unwrap_or_default() // `open` set this type
     }
 }

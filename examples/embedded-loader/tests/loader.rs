@@ -1,6 +1,6 @@
-//! The same batches with and without Ringmain: what is expected here knows nothing of either.
+//! The batches must be the same with and without Ringmain: the expected values depend on neither.
 
-// These lints spare functions marked `#[test]`, but not what such functions share.
+// Clippy allows this in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -26,7 +26,7 @@ fn write_shard(path: &Path, rows: std::ops::Range<u64>) {
 }
 
 #[test]
-fn all_rows_come_in_order_in_batches_that_end_with_their_shards() {
+fn rows_are_delivered_in_order_in_batches_that_end_with_their_shards() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = 0;
     for (at, rows) in SHARDS.into_iter().enumerate() {
@@ -47,7 +47,7 @@ fn all_rows_come_in_order_in_batches_that_end_with_their_shards() {
     assert_eq!((next, sizes), (36, vec![8, 2, 8, 8, 8, 1, 1]));
 }
 
-/// A large number stands for all rows of a shard, in both forms.
+/// A large batch size means all rows of a shard, in both forms.
 #[test]
 fn a_batch_may_be_larger_than_the_corpus() {
     let dir = tempfile::tempdir().unwrap();
@@ -65,9 +65,9 @@ fn a_batch_may_be_larger_than_the_corpus() {
 }
 
 #[test]
-fn what_is_no_shard_is_an_error() {
+fn files_that_are_not_shards_are_errors() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(Loader::open(dir.path(), 8).is_err(), "there is none");
+    assert!(Loader::open(dir.path(), 8).is_err(), "there are no shards");
     let path = dir.path().join("a.shard");
     write_shard(&path, 0..3);
     let whole = std::fs::read(&path).unwrap();

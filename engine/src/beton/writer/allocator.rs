@@ -1,4 +1,4 @@
-//! Which page is whose.
+//! Assigns the pages of a file to workers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,15 +13,16 @@ pub(super) struct PageAllocator {
 }
 
 impl PageAllocator {
-    /// Pages that begin at the first multiple of their size behind the metadata, which may be its
-    /// end; `None` if no file can be that large.
+    /// Returns an allocator whose pages begin at the first multiple of the page size that is not
+    /// before the end of the metadata; `None` if no file can be that large.
     pub(super) fn new(header: &Header, row_bytes: usize) -> Option<Self> {
         let pages_at = header.pages_at(row_bytes as u64)?;
         let page_bytes = u64::from(header.page_bytes);
         Some(Self { pages_at, page_bytes, claimed: AtomicU64::new(0) })
     }
 
-    /// Where the next page begins, which is the caller's alone. `None` at the end of all files.
+    /// Returns the offset of the next page, which only the caller may write. Returns `None` past
+    /// the largest possible file.
     pub(super) fn claim(&self) -> Option<u64> {
         let page = self.claimed.fetch_add(1, Ordering::Relaxed);
         let at = page.checked_mul(self.page_bytes)?.checked_add(self.pages_at)?;
@@ -32,9 +33,9 @@ impl PageAllocator {
         self.claimed.load(Ordering::Relaxed)
     }
 
-    /// One past the last page that was claimed.
+    /// Returns the byte after the last claimed page.
     pub(super) fn end(&self) -> u64 {
-        // No overflow: `claim` has said where the last one ends.
+        // No overflow: `claim` checked the end of the last page.
         self.pages_at + self.claimed() * self.page_bytes
     }
 }
@@ -50,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_a_page_twice() {
+    fn no_page_is_claimed_twice() {
         let allocator = PageAllocator::new(&header(1), 8).unwrap();
         let claim = || (0..100).map(|_| allocator.claim().unwrap()).collect::<Vec<_>>();
         let pages: BTreeSet<u64> = std::thread::scope(|scope| {
@@ -62,7 +63,7 @@ mod tests {
         assert_eq!((allocator.claimed(), allocator.end()), (400, 401 * (2 << 20)));
     }
 
-    /// FFCV rounds up: metadata that ends where a page begins leaves no page out.
+    /// FFCV rounds up, so metadata that ends at a page boundary skips no page.
     #[test]
     fn the_first_page_may_begin_where_the_metadata_ends() {
         let rest = (2u64 << 20) - header(0).metadata_at();
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_end_where_files_end() {
+    fn no_page_lies_past_the_largest_file() {
         let header = header((i64::MAX as u64 - (5 << 20)) >> 20);
         let allocator = PageAllocator::new(&header, 1 << 20).unwrap();
         assert!(allocator.claim().is_some());

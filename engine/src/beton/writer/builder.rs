@@ -13,26 +13,25 @@ use ringmain_backends::{BufferPool, OutputFile, PoolOptions};
 use super::super::header::is_page_size;
 use super::super::{Error, Field, Handlers, Header, PAGE_BYTES_DEFAULT};
 use super::crew::Crew;
-use super::dataset::Dataset;
+use super::dataset_file::DatasetFile;
 use super::feed::{Feed, Indexed, Iterated};
-use super::order::Order;
+use super::ordered_page::OrderedPage;
 use super::sample::{SampleBuilder, SampleError};
 use crate::Item;
 
-/// Threads are cheap, their pages are not.
+/// Threads are cheap, but each needs a page of memory.
 const WORKERS_MAX: usize = 1024;
 
-/// Writes datasets, with any number of threads.
+/// Writes datasets with any number of threads.
 ///
-/// Every worker fills a page of its own, which is written when the next sample does not fit. A
-/// sample is never divided between pages. Until the file is whole and on the device it has a
-/// temporary name in the same directory; a file that has the name already is replaced then. Nothing
-/// is left of what could not be finished. A process that is killed cannot clean up: a file
-/// `NAME.PID-NUMBER.tmp` stays (two on Windows), which can be removed.
+/// Every worker fills a page of its own, and writes it when the next sample does not fit. A sample
+/// is never split between pages. The file has a temporary name in the same directory until it is
+/// complete and on the device; then it replaces any file with the final name. A failed write leaves
+/// no file. A process that is killed cannot clean up: it leaves a file `NAME.PID-NUMBER.tmp` (two
+/// on Windows), which can be deleted.
 ///
-/// Memory: a page for each worker, or two and one more if it is
-/// [`deterministic`](Self::deterministic), as far as they are filled. It does not grow with the
-/// number of samples.
+/// Unordered writing needs one page of memory per worker; [`deterministic`](Self::deterministic)
+/// writing needs two per worker plus one. Memory does not grow with the number of samples.
 ///
 /// ```
 /// use ringmain::beton::{BetonWriter, Field, FieldKind};
@@ -41,7 +40,7 @@ const WORKERS_MAX: usize = 1024;
 ///
 /// let fields = [Field::new("text", FieldKind::Bytes)?, Field::new("label", FieldKind::Int)?];
 /// let writer = BetonWriter::new(fields).workers(2);
-/// // From data that has an index: workers ask for the samples in any order.
+/// // From data that has an index: workers make the samples in any order.
 /// let report = writer.write_indexed(&path, 1000, |id, sample| {
 ///     sample.bytes(id.to_string().as_bytes())?.int(id as i64 % 10)?;
 ///     Ok(())
@@ -70,25 +69,25 @@ pub struct BetonWriter {
 
 pub(super) type ProgressFn = dyn Fn(WriteProgress) + Send + Sync;
 
-/// Where regions begin.
+/// The alignment of regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RegionAlignment {
-    /// One after the other, as in FFCV's own files.
+    /// Regions follow one another without gaps, as in FFCV's own files.
     #[default]
     Packed,
-    /// At multiples of 512 bytes: enough for direct reads from most devices.
+    /// Regions begin at multiples of 512 bytes, as direct reads from most devices need.
     Sector,
-    /// At multiples of 4096 bytes: enough for direct reads from all, and a region touches no more
-    /// pages of memory than it must.
+    /// Regions begin at multiples of 4096 bytes, as direct reads from all devices need. A region
+    /// also touches as few memory pages as possible.
     Block,
 }
 
 impl RegionAlignment {
-    /// All there are.
+    /// All alignments.
     pub const ALL: [Self; 3] = [Self::Packed, Self::Sector, Self::Block];
 
-    /// What the places of regions are multiples of.
+    /// Returns the alignment in bytes.
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {
@@ -99,29 +98,29 @@ impl RegionAlignment {
     }
 }
 
-/// How far a writer is.
+/// The progress of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteProgress {
-    /// Samples made.
+    /// The number of samples made.
     pub samples: u64,
-    /// The bytes of their regions.
+    /// The size of their regions in bytes.
     pub bytes: u64,
 }
 
-/// What was written.
+/// The size of a written dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteReport {
-    /// All samples.
+    /// The number of samples.
     pub samples: u64,
-    /// The pages that they fill.
+    /// The number of pages.
     pub pages: u64,
-    /// The length of the file. What its pages do not use takes no room where files can have holes.
+    /// The length of the file. The unused ends of pages take no space on filesystems with holes.
     pub file_bytes: u64,
 }
 
 impl BetonWriter {
-    /// A writer of samples with these fields, in this order, as it is without options: pages of
-    /// 8 MiB, packed, by as many workers as there are processors.
+    /// Returns a writer of samples with these fields, in this order. By default it writes packed
+    /// pages of 8 MiB, with as many workers as there are processors.
     pub fn new(fields: impl IntoIterator<Item = Field>) -> Self {
         Self {
             fields: fields.into_iter().collect(),
@@ -135,53 +134,53 @@ impl BetonWriter {
         }
     }
 
-    /// Who knows the custom fields.
+    /// Sets the handlers of the custom fields.
     #[must_use]
     pub fn handlers(mut self, handlers: Handlers) -> Self {
         self.handlers = handlers;
         self
     }
 
-    /// The bytes of a page: a power of two, 2 MiB or more. A sample must fit in one; large pages
-    /// lose less at their ends.
+    /// Sets the page size in bytes: a power of two, 2 MiB or more. A sample must fit in one page;
+    /// large pages waste less at their ends.
     #[must_use]
     pub fn page_bytes(mut self, page_bytes: u32) -> Self {
         self.page_bytes = page_bytes;
         self
     }
 
-    /// Where regions begin.
+    /// Sets the alignment of regions.
     #[must_use]
     pub fn alignment(mut self, alignment: RegionAlignment) -> Self {
         self.alignment = alignment;
         self
     }
 
-    /// How many threads make samples.
+    /// Sets the number of threads that make samples.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN));
         self
     }
 
-    /// The file is the same, byte by byte, for any number of workers: samples are made by all, and
-    /// get their places in order. Costs a copy of every region.
+    /// Makes the file the same, byte by byte, for any number of workers: all workers make samples,
+    /// and the samples are placed in order. This copies every region once more.
     #[must_use]
     pub fn deterministic(mut self, is_deterministic: bool) -> Self {
         self.is_deterministic = is_deterministic;
         self
     }
 
-    /// Pages go to the device past the page cache (`O_DIRECT`, Linux), which then has room for other
-    /// things. [`Error::Unsupported`] where the filesystem refuses it.
+    /// Writes pages to the device past the page cache (`O_DIRECT`, Linux), which leaves the cache
+    /// to other files. Writing fails with [`Error::Unsupported`] if the filesystem refuses it.
     #[must_use]
     pub fn direct(mut self, is_direct: bool) -> Self {
         self.is_direct = is_direct;
         self
     }
 
-    /// Calls `progress` now and then, from the threads of the workers, one call at a time and with
-    /// numbers that grow.
+    /// Calls `progress` from time to time, from the workers' threads. Calls never overlap, and
+    /// their numbers never decrease.
     #[must_use]
     pub fn progress(mut self, progress: impl Fn(WriteProgress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
@@ -191,8 +190,8 @@ impl BetonWriter {
     /// Writes `samples` samples. `make` is called once for each of `0..samples`, in any order and
     /// from all workers.
     ///
-    /// An error or a panic of `make` stops all workers and is returned
-    /// ([`Error::Maker`], [`Error::Panicked`]); no file is left.
+    /// An error or a panic of `make` stops all workers and is returned ([`Error::Maker`],
+    /// [`Error::Panicked`]); then no file is written.
     pub fn write_indexed(
         &self,
         path: impl AsRef<Path>,
@@ -202,9 +201,10 @@ impl BetonWriter {
         self.write(path.as_ref(), samples, &Indexed::new(samples, make))
     }
 
-    /// Writes the samples that `make` makes from what an iterator yields, in that order. The
-    /// iterator is asked by one worker at a time, and `make` called from all. `samples` is how many
-    /// it yields; more or fewer are [`Error::InvalidItem`], and no file is left.
+    /// Writes the samples that `make` makes from the items of an iterator, in their order. One
+    /// worker at a time advances the iterator, and all workers call `make`. If the iterator does
+    /// not yield exactly `samples` items, the error is [`Error::InvalidItem`], and no file is
+    /// written.
     pub fn write_iter<I>(
         &self,
         path: impl AsRef<Path>,
@@ -223,10 +223,10 @@ impl BetonWriter {
     fn write(&self, path: &Path, samples: u64, feed: &impl Feed) -> Result<WriteReport, Error> {
         let header = self.header(path, samples)?;
         let create = |path: &Path| self.create(path);
-        let dataset = Dataset::create(path, &self.fields, &self.handlers, header, create)?;
+        let dataset = DatasetFile::create(path, &self.fields, &self.handlers, header, create)?;
         let workers = self.workers_for(samples);
         let pool = self.pool(workers).map_err(|error| Error::backend(path, error))?;
-        let order = self.is_deterministic.then(|| Order::new(pool.clone()));
+        let order = self.is_deterministic.then(|| OrderedPage::new(pool.clone()));
         let align = self.alignment.bytes();
         Crew::new(&dataset, order.as_ref(), &pool, align, self.progress.as_deref())
             .run(workers, feed)?;
@@ -235,19 +235,19 @@ impl BetonWriter {
 
     fn header(&self, path: &Path, samples: u64) -> Result<Header, Error> {
         if !is_page_size(self.page_bytes) {
-            let reason = "a page has a power of two of bytes, 2 MiB or more";
+            let reason = "the page size must be a power of two, 2 MiB or more";
             return Err(Error::invalid_option("page_bytes", self.page_bytes, reason));
         }
         let fields = match u16::try_from(self.fields.len()) {
             Ok(fields @ 1..) => fields,
             _ => {
-                let reason = "a dataset has from 1 to 65535 fields";
+                let reason = "a dataset must have 1 to 65535 fields";
                 return Err(Error::invalid_option("fields", self.fields.len(), reason));
             }
         };
         let mut names = BTreeSet::new();
         if let Some(twice) = self.fields.iter().find(|field| !names.insert(field.name())) {
-            let reason = "two fields have that name, and FFCV knows them by their names";
+            let reason = "two fields have this name, and FFCV finds fields by name";
             return Err(Error::invalid_option("fields", twice.name(), reason));
         }
         for field in &self.fields {
@@ -282,7 +282,8 @@ impl BetonWriter {
     }
 
     fn pool(&self, workers: usize) -> Result<BufferPool, ringmain_backends::Error> {
-        // In order: samples that wait, the page that is filled, and pages that are written.
+        // Ordered writing holds a page of waiting samples and a page to write per worker, and the
+        // page that is filled.
         let pages = if self.is_deterministic { 2 * workers + 1 } else { workers };
         let limit_bytes = pages.saturating_mul(self.page_bytes as usize);
         BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() })

@@ -10,49 +10,49 @@ use ringmain_backends::BufferPool;
 
 use super::super::Error;
 use super::builder::{ProgressFn, WriteProgress};
-use super::dataset::Dataset;
-use super::desk::Desk;
+use super::dataset_file::DatasetFile;
 use super::feed::Feed;
-use super::order::Order;
+use super::ordered_page::OrderedPage;
+use super::packer::ChunkPacker;
 use super::sample::{SampleBuilder, source_error};
 
-/// The most samples that are handed out at a time.
+/// A worker takes at most this many samples at a time.
 const CHUNK_SAMPLES_MAX: u64 = 256;
 
-/// Workers of one dataset.
+/// The workers that write one dataset.
 pub(super) struct Crew<'a> {
-    dataset: &'a Dataset,
-    order: Option<&'a Order>,
+    dataset: &'a DatasetFile,
+    order: Option<&'a OrderedPage>,
     pool: &'a BufferPool,
     align: usize,
     progress: Option<&'a ProgressFn>,
-    done: Done,
-    told: Mutex<WriteProgress>,
+    done: DoneCounts,
+    reported: Mutex<WriteProgress>,
     is_stopped: AtomicBool,
     failure: Mutex<Option<Error>>,
 }
 
-/// What is done so far.
+/// The work that is done so far.
 #[derive(Debug, Default)]
-struct Done {
+struct DoneCounts {
     samples: AtomicU64,
     bytes: AtomicU64,
 }
 
 impl<'a> Crew<'a> {
     pub(super) fn new(
-        dataset: &'a Dataset,
-        order: Option<&'a Order>,
+        dataset: &'a DatasetFile,
+        order: Option<&'a OrderedPage>,
         pool: &'a BufferPool,
         align: usize,
         progress: Option<&'a ProgressFn>,
     ) -> Self {
-        let (done, told, failure) = (Done::default(), Mutex::default(), Mutex::default());
+        let (done, reported, failure) = (DoneCounts::default(), Mutex::default(), Mutex::default());
         let is_stopped = AtomicBool::new(false);
-        Self { dataset, order, pool, align, progress, done, told, is_stopped, failure }
+        Self { dataset, order, pool, align, progress, done, reported, is_stopped, failure }
     }
 
-    /// Makes all samples and writes their pages. The first failure of a worker stops all.
+    /// Makes all samples and writes their pages. The first failure of a worker stops all workers.
     pub(super) fn run(&self, workers: usize, feed: &impl Feed) -> Result<(), Error> {
         thread::scope(|scope| {
             for worker in 0..workers {
@@ -71,7 +71,7 @@ impl<'a> Crew<'a> {
     }
 
     fn work(&self, feed: &impl Feed) {
-        // Unwind safe: nobody looks at what was shared after a failure.
+        // Unwind safe: after a failure no worker reads the shared state.
         match catch_unwind(AssertUnwindSafe(|| self.make_all(feed))) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.fail(error),
@@ -84,33 +84,33 @@ impl<'a> Crew<'a> {
 
     fn make_all<F: Feed>(&self, feed: &F) -> Result<(), Error> {
         let page = self.dataset.new_page(self.pool, self.align)?;
-        let mut desk = Desk::new(self.dataset, self.order, page);
+        let mut packer = ChunkPacker::new(self.dataset, self.order, page);
         let mut items = Vec::new();
         while !self.is_stopped() {
             let Some(chunk) = feed.next_chunk(self.chunk_samples(), &mut items)? else {
-                return desk.finish();
+                return packer.finish();
             };
-            desk.begin_chunk(chunk.number, chunk.first);
+            packer.begin_chunk(chunk.number, chunk.first);
             let samples = items.len() as u64;
             for (id, item) in (chunk.first..).zip(items.drain(..)) {
                 if self.is_stopped() {
                     return Ok(());
                 }
-                desk.begin_sample();
-                let mut sample = SampleBuilder::new(&mut desk, id);
+                packer.begin_sample();
+                let mut sample = SampleBuilder::new(&mut packer, id);
                 feed.make(item, &mut sample)
                     .map_err(|error| source_error(self.dataset.path(), id, error))?;
                 sample.finish()?;
-                desk.end_sample()?;
+                packer.end_sample()?;
             }
-            let bytes = desk.end_chunk()?;
-            self.tell(samples, bytes);
+            let bytes = packer.end_chunk()?;
+            self.report(samples, bytes);
         }
         Ok(())
     }
 
-    /// So many that half a page of them is made at a time, by the mean of those before: a worker
-    /// that waits for its turn has room for its whole chunk as a rule.
+    /// Returns the size of a chunk: about half a page of average samples, so that a worker that
+    /// waits for its turn usually has room for its whole chunk.
     fn chunk_samples(&self) -> usize {
         let (samples, bytes) = (&self.done.samples, &self.done.bytes);
         let (samples, bytes) = (samples.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
@@ -118,22 +118,22 @@ impl<'a> Crew<'a> {
         (self.dataset.page_bytes() as u64 / 2 / mean_bytes).clamp(1, CHUNK_SAMPLES_MAX) as usize
     }
 
-    fn tell(&self, samples: u64, bytes: u64) {
+    fn report(&self, samples: u64, bytes: u64) {
         self.done.samples.fetch_add(samples, Ordering::Relaxed);
         self.done.bytes.fetch_add(bytes, Ordering::Relaxed);
         let Some(progress) = self.progress else { return };
-        // One at a time: the numbers never go back.
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.samples += samples;
-        told.bytes += bytes;
-        progress(*told);
+        // The lock is held during the call, so that the numbers never decrease.
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        reported.samples += samples;
+        reported.bytes += bytes;
+        progress(*reported);
     }
 
     fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Keeps the first failure and stops everybody.
+    /// Keeps the first failure and stops all workers.
     fn fail(&self, error: Error) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.get_or_insert(error);

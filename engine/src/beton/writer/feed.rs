@@ -1,4 +1,4 @@
-//! Who makes which samples: chunks that follow one another, each for one worker.
+//! Divides the samples into chunks of consecutive samples, each for one worker.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -6,12 +6,12 @@ use std::sync::{Mutex, PoisonError};
 use super::super::Error;
 use super::sample::{SampleBuilder, SampleError};
 
-/// Where samples come from.
+/// A source of samples.
 pub(super) trait Feed: Sync {
-    /// What a sample is made of.
+    /// The item that a sample is made from.
     type Item;
 
-    /// The next chunk of up to `samples_max` samples, as many as there are items; `None` at the end.
+    /// Returns the next chunk of up to `samples_max` samples, one for each item; `None` at the end.
     fn next_chunk(
         &self,
         samples_max: usize,
@@ -22,11 +22,11 @@ pub(super) trait Feed: Sync {
     fn make(&self, item: Self::Item, sample: &mut SampleBuilder<'_>) -> Result<(), SampleError>;
 }
 
-/// How many items of an iterator a worker has at a time: each may be large, and what comes slowly is
-/// for all workers.
+/// A worker takes at most this many items of an iterator at a time: items may be large, and a slow
+/// iterator should feed all workers.
 const ITEMS_MAX: usize = 8;
 
-/// Which chunk it is, and its first sample.
+/// The number of a chunk, and its first sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChunkId {
     pub(super) number: u64,
@@ -34,14 +34,14 @@ pub(super) struct ChunkId {
 }
 
 impl ChunkId {
-    /// This one, which has so many samples; the next one takes its place.
+    /// Returns this id, for a chunk of `samples` samples, and advances to the next.
     fn advance(&mut self, samples: usize) -> Self {
         let next = Self { number: self.number + 1, first: self.first + samples as u64 };
         std::mem::replace(self, next)
     }
 }
 
-/// Samples that are made from their number.
+/// Makes samples from their ids.
 #[derive(Debug)]
 pub(super) struct Indexed<F> {
     samples: u64,
@@ -77,13 +77,13 @@ where
     }
 }
 
-/// Samples that are made from what an iterator yields.
+/// Makes samples from the items of an iterator.
 #[derive(Debug)]
 pub(super) struct Iterated<I, F> {
     path: PathBuf,
     samples: u64,
     make: F,
-    /// `None` after its end.
+    /// The iterator is `None` after its end.
     state: Mutex<(Option<I>, ChunkId)>,
 }
 
@@ -96,7 +96,7 @@ impl<I, F> Iterated<I, F> {
     fn wrong_count(&self, found: u64) -> Error {
         let came = if found > self.samples { "more".to_owned() } else { format!("only {found}") };
         let reason = format!(
-            "{} samples were declared, and {came} came; declare as many as there are",
+            "{} samples were declared, but the iterator yielded {came}; declare the exact number",
             self.samples
         );
         Error::InvalidItem { path: self.path.clone(), item: None, reason }
@@ -115,7 +115,7 @@ where
         samples_max: usize,
         items: &mut Vec<I::Item>,
     ) -> Result<Option<ChunkId>, Error> {
-        // Poisoned by an iterator that has panicked: whoever had it will tell.
+        // The iterator panicked in another worker, which reports it.
         let Ok(mut state) = self.state.lock() else { return Ok(None) };
         let (iterator, next) = &mut *state;
         let left = usize::try_from(self.samples - next.first).unwrap_or(usize::MAX);
@@ -125,13 +125,14 @@ where
         items.extend(source.take(wanted));
         let is_over = items.len() < wanted || (left == 0 && source.next().is_some());
         if is_over {
-            // Another worker would find the end once more, and count what this one has taken as missing.
+            // Otherwise another worker would reach the end too, and report this chunk's samples as
+            // missing.
             *iterator = None;
             let found = next.first + if left == 0 { 1 } else { items.len() as u64 };
             return Err(self.wrong_count(found));
         }
         if left == 0 {
-            *iterator = None; // it need not yield `None` twice
+            *iterator = None; // an iterator need not yield `None` twice
             return Ok(None);
         }
         Ok(Some(next.advance(items.len())))

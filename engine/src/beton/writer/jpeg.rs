@@ -1,6 +1,6 @@
-//! The size of a JPEG image, as its own bytes tell it.
+//! Reads the size of a JPEG image from its bytes.
 
-/// Width and height; `None` if the bytes are no JPEG, or end before they say.
+/// Returns width and height; `None` if the bytes are not a JPEG or end before its frame header.
 pub(super) fn dimensions(bytes: &[u8]) -> Option<(u16, u16)> {
     let mut rest = bytes.strip_prefix(&[0xFF, 0xD8])?;
     loop {
@@ -9,19 +9,19 @@ pub(super) fn dimensions(bytes: &[u8]) -> Option<(u16, u16)> {
         match marker {
             0xFF => continue,                               // fill bytes
             0x01 | 0xD0..=0xD7 => rest = after,             // markers without a length
-            0xC4 | 0xC8 | 0xCC => rest = segment(after)?.1, // tables, among the frames' numbers
+            0xC4 | 0xC8 | 0xCC => rest = segment(after)?.1, // tables, numbered among the frames
             0xC0..=0xCF => {
                 let (frame, _) = segment(after)?;
                 let number = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
                 return Some((number(3)?, number(1)?)).filter(|(w, h)| *w > 0 && *h > 0);
             }
-            0xD9 | 0xDA => return None, // the image, or its end, before a frame
+            0xD9 | 0xDA => return None, // image data or end of image before a frame
             _ => rest = segment(after)?.1,
         }
     }
 }
 
-/// The bytes of a segment behind its length, and what follows.
+/// Returns the bytes of a segment after its length, and the bytes after the segment.
 fn segment(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = usize::from(u16::from_be_bytes(*bytes.first_chunk()?));
     Some((bytes.get(2..len)?, bytes.get(len..)?))
@@ -31,7 +31,7 @@ fn segment(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// The beginning of a file as libjpeg writes it: a JFIF segment, a table, a baseline frame.
+    /// Returns the start of a file as libjpeg writes it: a JFIF segment, a table, a baseline frame.
     fn sample() -> Vec<u8> {
         let mut bytes = vec![0xFF, 0xD8, 0xFF, 0xE0, 0, 4, 1, 2];
         bytes.extend([0xFF, 0xC4, 0, 3, 9]);
@@ -40,12 +40,12 @@ mod tests {
     }
 
     #[test]
-    fn the_frame_tells_the_size() {
+    fn the_size_is_read_from_the_frame() {
         assert_eq!(dimensions(&sample()), Some((0x0304, 0x0102)));
     }
 
     #[test]
-    fn what_is_cut_off_or_something_else_has_none() {
+    fn truncated_or_foreign_bytes_have_no_size() {
         let whole = sample();
         for len in 0..whole.len() {
             assert_eq!(dimensions(&whole[..len]), None, "{len}");

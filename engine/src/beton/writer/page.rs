@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use ringmain_backends::Buffer;
 
-/// Memory for one page. Regions are placed in it one after the other; what lies between them is
-/// zeros, whoever had the memory before.
+/// The memory of one page. Regions follow one another, and gaps between them are zeros, whatever
+/// the memory held before.
 #[derive(Debug)]
 pub(super) struct Page {
     buffer: Buffer,
@@ -14,22 +14,22 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// An empty page whose regions begin at multiples of `align`, a power of two.
+    /// Returns an empty page whose regions begin at multiples of `align`, a power of two.
     pub(super) fn new(buffer: Buffer, align: usize) -> Self {
         Self { buffer, used: 0, align }
     }
 
-    /// The bytes up to the end of the last region.
+    /// Returns the end of the last region.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// What the places of regions are multiples of.
+    /// Returns the alignment of regions.
     pub(super) fn align(&self) -> usize {
         self.align
     }
 
-    /// Where the next region would begin.
+    /// Returns the start of the next region.
     pub(super) fn next_start(&self) -> usize {
         self.used.next_multiple_of(self.align)
     }
@@ -42,10 +42,10 @@ impl Page {
         &mut self.buffer[range]
     }
 
-    /// Makes room for a region and tells where it begins; `None` if it does not fit.
+    /// Makes room for a region and returns its start; `None` if it does not fit.
     ///
-    /// An empty region takes one byte. FFCV finds the size of a region by its place, so none may
-    /// begin where another does.
+    /// An empty region takes one byte. FFCV looks up the size of a region by its offset, so no two
+    /// regions may begin at the same one.
     pub(super) fn reserve(&mut self, len: usize) -> Option<usize> {
         let (start, end) = (self.next_start(), self.end_of(len)?);
         self.buffer[self.used..start].fill(0);
@@ -56,7 +56,7 @@ impl Page {
         Some(start)
     }
 
-    /// Whether a region of that size fits.
+    /// Returns `true` if a region of this size fits.
     pub(super) fn has_room(&self, len: usize) -> bool {
         self.end_of(len).is_some()
     }
@@ -66,16 +66,16 @@ impl Page {
         end.filter(|end| *end <= self.buffer.len())
     }
 
-    /// Begins anew with what comes after `start`.
+    /// Moves the bytes from `start` on to the beginning of the page and forgets the rest.
     pub(super) fn restart_from(&mut self, start: usize) {
-        // A sample that has no region yet begins behind what is used.
+        // A sample without regions begins after the used bytes.
         let start = start.min(self.used);
         self.buffer.copy_within(start..self.used, 0);
         self.used -= start;
     }
 
-    /// Hands over a part, and zeros up to a multiple of `unit`, to be written. What is behind it in
-    /// the page stays as it is.
+    /// Calls `write` with a part of the page, padded with zeros to a multiple of `unit`. The page
+    /// itself keeps its bytes.
     pub(super) fn with_padded<T>(
         &mut self,
         Range { start, end }: Range<usize>,
@@ -99,7 +99,7 @@ mod tests {
 
     fn page(len: usize, align: usize) -> Page {
         let mut buffer = BufferPool::new(PoolOptions::default()).unwrap().take(len).unwrap();
-        buffer.fill(0xAA); // its last user's
+        buffer.fill(0xAA); // left by the previous user
         Page::new(buffer, align)
     }
 
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_zeros_and_empty_regions_have_a_place_of_their_own() {
+    fn gaps_are_zeros_and_empty_regions_have_offsets_of_their_own() {
         let mut page = page(8192, 512);
         assert_eq!(page.reserve(3), Some(0));
         assert_eq!(page.reserve(0), Some(512));
@@ -135,9 +135,9 @@ mod tests {
         page
     }
 
-    /// What is kept of the page must not end up in what is written of it.
+    /// The padding of a written part must not contain the sample that the page keeps.
     #[test]
-    fn a_page_begins_anew_with_its_last_sample() {
+    fn a_page_restarts_with_its_last_sample() {
         let mut page = page_of_ones();
         let start = page.reserve(3).unwrap();
         page.bytes_mut(start..start + 3).fill(2);

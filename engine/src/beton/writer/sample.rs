@@ -9,30 +9,31 @@ use super::super::{Error, Field, FieldKind, ImageMode, Member};
 use super::jpeg;
 use crate::Item;
 
-/// What the maker of samples may fail with.
+/// An error of the caller's function that makes a sample.
 pub type SampleError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where the values of a sample go.
-pub(super) trait Packing {
+/// The destination of a sample's values.
+pub(super) trait SampleSink {
     fn path(&self) -> &Path;
 
     fn fields(&self) -> &[Field];
 
-    /// Room for a region of a field, whose place is told to the row later: `None` if the sample is
-    /// larger than a page already. `ptr_at` is where in a custom field's member the place belongs.
+    /// Returns room for a region of a field; `None` if the sample is already larger than a page.
+    /// The region's offset is set later: in a custom field's member at `ptr_at`.
     fn room(&mut self, field: usize, len: usize, ptr_at: usize)
     -> Result<Option<&mut [u8]>, Error>;
 
-    /// Puts a member in the row, its place left open; false if it is no member of that field.
+    /// Puts a member without its offset in the row. Returns `false` if the member does not fit the
+    /// field.
     fn put(&mut self, field: usize, member: Member<'_>) -> bool;
 }
 
 /// Takes the values of one sample, one for each field, in the order of the fields.
 ///
-/// Each call is for the next field; one that does not fit it is
-/// [`Error::InvalidItem`]. The bytes go straight to the page that will be written.
+/// Each call sets the next field; a value that does not fit it is [`Error::InvalidItem`]. The bytes
+/// go straight to the page that will be written.
 pub struct SampleBuilder<'a> {
-    packing: &'a mut dyn Packing,
+    sink: &'a mut dyn SampleSink,
     sample: u64,
     next_field: usize,
     has_failed: bool,
@@ -41,40 +42,40 @@ pub struct SampleBuilder<'a> {
 /// The part of a custom field's value that is in the pages.
 #[derive(Clone, Copy, Debug)]
 pub struct CustomRegion<'a> {
-    /// Its bytes.
+    /// The bytes of the region.
     pub bytes: &'a [u8],
-    /// Where in the member the place of the region is put, as a little-endian `u64`.
+    /// The place in the member that receives the offset of the region, a little-endian `u64`.
     pub ptr_at: usize,
 }
 
 impl<'a> SampleBuilder<'a> {
-    pub(super) fn new(packing: &'a mut dyn Packing, sample: u64) -> Self {
-        Self { packing, sample, next_field: 0, has_failed: false }
+    pub(super) fn new(sink: &'a mut dyn SampleSink, sample: u64) -> Self {
+        Self { sink, sample, next_field: 0, has_failed: false }
     }
 
-    /// Which sample it is.
+    /// Returns the id of the sample.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.sample
     }
 
-    /// A value of an int field.
+    /// Sets an int field.
     pub fn int(&mut self, value: i64) -> Result<&mut Self, Error> {
         self.value("an int", |kind| matches!(kind, FieldKind::Int), Member::Int(value))
     }
 
-    /// A value of a float field.
+    /// Sets a float field.
     pub fn float(&mut self, value: f64) -> Result<&mut Self, Error> {
         self.value("a float", |kind| matches!(kind, FieldKind::Float), Member::Float(value))
     }
 
-    /// A value of a bytes field.
+    /// Sets a bytes field.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<&mut Self, Error> {
         self.bytes_with(bytes.len(), copied(bytes))
     }
 
-    /// A value of a bytes field, which `fill` writes to where it belongs. What is there before is
-    /// unspecified. It is not called for a sample that is too large.
+    /// Sets a bytes field: `fill` writes the value in place. The memory holds unspecified bytes
+    /// before. `fill` is not called if the sample is too large.
     pub fn bytes_with(
         &mut self,
         len: usize,
@@ -85,34 +86,37 @@ impl<'a> SampleBuilder<'a> {
         self.put(field, Member::Blob { ptr: 0, size: len as u64 })
     }
 
-    /// A value of a JSON field: a text that is JSON.
+    /// Sets a JSON field. `text` must be valid JSON.
     pub fn json(&mut self, text: &str) -> Result<&mut Self, Error> {
         let field = self.expect("JSON", |kind| matches!(kind, FieldKind::Json))?;
         if let Err(error) = serde_json::from_str::<&RawValue>(text) {
-            return Err(self.invalid(field, format!("the text is no JSON: {error}")));
+            return Err(self.invalid(field, format!("the text is not JSON: {error}")));
         }
         let len = text.len() + 1;
         self.region(field, len, 0, |dst| {
             dst[..len - 1].copy_from_slice(text.as_bytes());
-            dst[len - 1] = 0; // FFCV looks for the end
+            dst[len - 1] = 0; // FFCV searches for the NUL
             Ok(())
         })?;
         self.put(field, Member::Blob { ptr: 0, size: len as u64 })
     }
 
-    /// A value of an array or tensor field: all its bytes, in C order and the field's byte order.
+    /// Sets an array or tensor field to all its bytes, in C order and the field's byte order.
     pub fn array(&mut self, bytes: &[u8]) -> Result<&mut Self, Error> {
         let (field, nbytes) = self.expect_array()?;
         if bytes.len() != nbytes {
-            let reason = format!("{} bytes, where its arrays have {nbytes}", bytes.len());
+            let reason = format!(
+                "the value has {} bytes, but the field's arrays have {nbytes}",
+                bytes.len()
+            );
             return Err(self.invalid(field, reason));
         }
         self.region(field, nbytes, 0, copied(bytes))?;
         self.put(field, Member::Array { ptr: 0 })
     }
 
-    /// A value of an array or tensor field, which `fill` writes to where it belongs. What is there
-    /// before is unspecified. It is not called for a sample that is too large.
+    /// Sets an array or tensor field: `fill` writes the value in place. The memory holds
+    /// unspecified bytes before. `fill` is not called if the sample is too large.
     pub fn array_with(
         &mut self,
         fill: impl FnOnce(&mut [u8]) -> Result<(), SampleError>,
@@ -122,19 +126,19 @@ impl<'a> SampleBuilder<'a> {
         self.put(field, Member::Array { ptr: 0 })
     }
 
-    /// A raw image: height × width × 3 bytes, red, green, blue.
+    /// Sets an image field to a raw image: height × width × 3 bytes, red, green, blue.
     pub fn image_raw(&mut self, width: u16, height: u16, bytes: &[u8]) -> Result<&mut Self, Error> {
         let field = self.expect("an image", |kind| matches!(kind, FieldKind::RgbImage))?;
         if Some(bytes.len()) != raw_bytes(width, height) {
             let len = bytes.len();
-            let reason = format!("{len} bytes are no raw image of {width} × {height} pixels");
+            let reason = format!("{len} bytes are not a raw image of {width} × {height} pixels");
             return Err(self.invalid(field, reason));
         }
         self.image(field, ImageMode::Raw, (width, height), bytes.len(), copied(bytes))
     }
 
-    /// A raw image, which `fill` writes to where it belongs. What is there before is unspecified. It
-    /// is not called for a sample that is too large.
+    /// Sets an image field to a raw image: `fill` writes it in place. The memory holds unspecified
+    /// bytes before. `fill` is not called if the sample is too large.
     pub fn image_raw_with(
         &mut self,
         width: u16,
@@ -145,23 +149,24 @@ impl<'a> SampleBuilder<'a> {
         match raw_bytes(width, height) {
             Some(len) => self.image(field, ImageMode::Raw, (width, height), len, fill),
             None => {
-                let reason = format!("an image of {width} × {height} pixels cannot be");
+                let reason = format!("an image of {width} × {height} pixels is impossible");
                 Err(self.invalid(field, reason))
             }
         }
     }
 
-    /// An image as a JPEG file, which is kept as it is. Its size is read from it.
+    /// Sets an image field to a JPEG file, which is stored unchanged. Its size is read from the
+    /// file.
     pub fn image_jpeg(&mut self, bytes: &[u8]) -> Result<&mut Self, Error> {
         let field = self.expect("an image", |kind| matches!(kind, FieldKind::RgbImage))?;
         match jpeg::dimensions(bytes) {
             Some(size) => self.image(field, ImageMode::Jpeg, size, bytes.len(), copied(bytes)),
-            None => Err(self.invalid(field, "the bytes are no JPEG image".to_owned())),
+            None => Err(self.invalid(field, "the bytes are not a JPEG image".to_owned())),
         }
     }
 
-    /// A value of a custom field: its member in the row, as its [`FieldHandler`] has it, and what it
-    /// has in the pages.
+    /// Sets a custom field: its member in the row, as its [`FieldHandler`] defines it, and its
+    /// region in the pages.
     ///
     /// [`FieldHandler`]: super::super::FieldHandler
     pub fn custom(
@@ -174,7 +179,8 @@ impl<'a> SampleBuilder<'a> {
         if let Some(CustomRegion { bytes, ptr_at }) = region {
             if ptr_at.checked_add(8).is_none_or(|end| end > member.len()) {
                 let len = member.len();
-                let reason = format!("a place at {ptr_at} is not inside a member of {len} bytes");
+                let reason =
+                    format!("the offset at byte {ptr_at} does not fit in a member of {len} bytes");
                 return Err(self.invalid(field, reason));
             }
             self.region(field, bytes.len(), ptr_at, copied(bytes))?;
@@ -182,15 +188,15 @@ impl<'a> SampleBuilder<'a> {
         self.put(field, Member::Custom(member))
     }
 
-    /// An error unless every field has its value.
+    /// Returns an error unless every field has a value.
     pub(super) fn finish(self) -> Result<(), Error> {
-        let missing = self.packing.fields().get(self.next_field);
+        let missing = self.sink.fields().get(self.next_field);
         if let Some(field) = missing {
-            let (name, reason) = (field.name().to_owned(), "it was given no value".to_owned());
+            let (name, reason) = (field.name().to_owned(), "it has no value".to_owned());
             return Err(self.invalid_named(name, reason));
         }
         if self.has_failed {
-            let reason = "one of its values was refused before".to_owned();
+            let reason = "one of its values was refused".to_owned();
             return Err(self.invalid_named(String::new(), reason));
         }
         Ok(())
@@ -218,19 +224,19 @@ impl<'a> SampleBuilder<'a> {
         self.put(field, Member::Image { mode: mode.id(), width, height, ptr: 0 })
     }
 
-    /// The next field, which must be of that kind.
+    /// Advances to the next field and returns its number. The field must be of the expected kind.
     fn expect(&mut self, what: &str, is_kind: impl Fn(&FieldKind) -> bool) -> Result<usize, Error> {
         let field = self.next_field;
         self.next_field += 1;
-        match self.packing.fields().get(field) {
+        match self.sink.fields().get(field) {
             Some(found) if is_kind(found.kind()) => Ok(field),
             Some(found) => {
-                let reason = format!("{what} was given to a field of kind {:?}", found.kind());
+                let reason = format!("a field of kind {:?} cannot take {what}", found.kind());
                 Err(self.invalid(field, reason))
             }
             None => {
-                let fields = self.packing.fields().len();
-                let reason = format!("{what} too many: it has {fields} fields");
+                let fields = self.sink.fields().len();
+                let reason = format!("{what} is one value too many: it has {fields} fields");
                 Err(self.invalid(field, reason))
             }
         }
@@ -238,7 +244,7 @@ impl<'a> SampleBuilder<'a> {
 
     fn expect_array(&mut self) -> Result<(usize, usize), Error> {
         let field = self.expect("an array", |kind| kind.array().is_some())?;
-        let spec = self.packing.fields()[field].kind().array();
+        let spec = self.sink.fields()[field].kind().array();
         Ok((field, spec.map_or(0, super::super::ArraySpec::nbytes)))
     }
 
@@ -249,7 +255,7 @@ impl<'a> SampleBuilder<'a> {
         ptr_at: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), SampleError>,
     ) -> Result<(), Error> {
-        let filled = match self.packing.room(field, len, ptr_at) {
+        let filled = match self.sink.room(field, len, ptr_at) {
             Ok(Some(room)) => fill(room),
             Ok(None) => Ok(()),
             Err(error) => {
@@ -259,26 +265,26 @@ impl<'a> SampleBuilder<'a> {
         };
         filled.map_err(|source| {
             self.has_failed = true;
-            source_error(self.packing.path(), self.sample, source)
+            source_error(self.sink.path(), self.sample, source)
         })
     }
 
     fn put(&mut self, field: usize, member: Member<'_>) -> Result<&mut Self, Error> {
-        if self.packing.put(field, member) {
+        if self.sink.put(field, member) {
             return Ok(self);
         }
-        let reason = "its handler has members of another size".to_owned();
+        let reason = "the member does not have the size that its handler states".to_owned();
         Err(self.invalid(field, reason))
     }
 
     fn invalid(&mut self, field: usize, reason: String) -> Error {
         self.has_failed = true;
-        let name = self.packing.fields().get(field).map_or("", Field::name).to_owned();
+        let name = self.sink.fields().get(field).map_or("", Field::name).to_owned();
         self.invalid_named(name, reason)
     }
 
     fn invalid_named(&self, field: String, reason: String) -> Error {
-        let path = self.packing.path().to_owned();
+        let path = self.sink.path().to_owned();
         let item = Some(Item::Sample { id: self.sample, field: Some(field.into()) });
         Error::InvalidItem { path, item, reason }
     }
@@ -293,7 +299,8 @@ impl fmt::Debug for SampleBuilder<'_> {
     }
 }
 
-/// What the maker of a sample has failed with. An error of the builder stays what it is.
+/// Converts an error of the caller's function. An error that the builder returned is passed on
+/// unchanged.
 pub(super) fn source_error(path: &Path, sample: u64, source: SampleError) -> Error {
     match source.downcast::<Error>() {
         Ok(error) => *error,
@@ -304,7 +311,7 @@ pub(super) fn source_error(path: &Path, sample: u64, source: SampleError) -> Err
     }
 }
 
-/// The bytes of a raw image; `None` for one that has none, or more than there are.
+/// Returns the size of a raw image in bytes; `None` if it is empty or does not fit in memory.
 fn raw_bytes(width: u16, height: u16) -> Option<usize> {
     let pixels = usize::from(width).checked_mul(usize::from(height))?;
     pixels.checked_mul(3).filter(|bytes| *bytes > 0)

@@ -1,8 +1,8 @@
-//! Reading ahead: a thread that does the next jobs of a schedule while the caller works.
+//! Reads ahead: a thread does the next jobs of a schedule while the caller works.
 //!
-//! There is one prefetcher for everything that is read in a known order. A [`Schedule`] says what
-//! comes next and reads it; the prefetcher runs it on a thread of its own, keeps what was read and
-//! not yet taken within a window of bytes, and hands it over in order.
+//! The same prefetcher serves everything that is read in a known order. A [`Schedule`] knows the
+//! next job and reads it. The prefetcher runs the schedule on a thread, keeps the results that were
+//! not yet taken within a window of bytes, and delivers them in order.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -18,101 +18,101 @@ use ringmain_backends::HomeProcess;
 use crate::memory::Need;
 use crate::{Error, Result};
 
-/// What is to be read, one job after the other. A clone goes on from the same place.
+/// The jobs to read, one after the other. A clone continues from the same place.
 pub(crate) trait Schedule: Clone + Send + 'static {
     type Item: Send + 'static;
 
-    /// The bytes that the next job counts for; `None` when there is none.
+    /// Returns the bytes that the next job takes of the window; `None` at the end.
     fn next_bytes(&self) -> Option<usize>;
 
-    /// Does the next job, and as many after it as there is room for, or fewer, and moves on past
-    /// those that were done. What they give is appended, also when a later one fails: the error is
-    /// that of the next job then. Never waits for buffers.
+    /// Does the next job, and at most as many more as fit in `room`, and advances past them. Their
+    /// results are appended even if a later job fails: the error then belongs to the next job. It
+    /// never waits for buffers.
     fn read(&mut self, room: Room, done: &mut Vec<Done<Self::Item>>) -> Result<()>;
 
-    /// Moves on past the job that gave the item, which is the next one.
+    /// Advances past the next job, which returned this item.
     fn pass(&mut self, item: &Self::Item);
 
-    /// The file that an error of the thread itself names.
+    /// Returns the file that errors of the thread itself name.
     fn path(&self) -> &Path;
 }
 
-/// What may be read now.
+/// The amount that may be read now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Jobs after the next one count for no more than this, together with it.
+    /// The next job and those read with it may take this much, unless it is the only one.
     pub(crate) budget_bytes: usize,
-    /// Whether the consumer waits for the next one.
+    /// Whether the consumer waits for the next job.
     pub(crate) need: Need,
 }
 
-/// A job that was done.
+/// The result of a job.
 pub(crate) struct Done<T> {
     pub(crate) item: T,
-    /// What it counts for in the window.
+    /// The bytes that the result takes of the window.
     pub(crate) bytes: usize,
 }
 
-/// How much is read ahead, and how long a caller waits for memory.
+/// The limits of reading ahead and of waiting for memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The bytes being read, and read and not yet taken: at most these. A job that is larger is
-    /// read when nothing else is. 0: nothing is read ahead, and there is no thread.
+    /// The limit on the bytes that are being read, or were read and not yet taken. A larger job is
+    /// read alone. 0 means no reading ahead and no thread.
     pub(crate) window_bytes: usize,
-    /// How long [`Prefetcher::next`] waits while others hold all buffers of the pool. The caller
-    /// may be the one who holds them, so it must not be for ever.
+    /// How long [`Prefetcher::next`] waits while other buffers hold all of the pool. The wait must
+    /// end, because the caller itself may hold them.
     pub(crate) patience: Duration,
 }
 
-/// What the next job gave; `None` at the end.
+/// The result of the next job; `None` at the end.
 type Outcome<S> = Option<Result<<S as Schedule>::Item>>;
 
-/// While there are no buffers the pool is asked again after this long, and then less often.
+/// If the pool is exhausted, the thread tries again after this pause, and then after longer ones.
 const PAUSE_MIN: Duration = Duration::from_micros(250);
 const PAUSE_MAX: Duration = Duration::from_millis(8);
 
-/// The queue of jobs that were read has room for at most this many from the start, so that a large
-/// window of tiny jobs costs little. A longer queue grows when it must.
+/// The initial capacity of the queue of results is at most this, so that a large window of tiny
+/// jobs costs little. A longer queue grows when needed.
 const QUEUE_LEN_MAX: usize = 1024;
 
-/// If a caller that waits in parts does not ask for this long, its wait is abandoned. Its next call
-/// starts a new wait, and does not report the old wait's error.
-const AWAY_MIN: Duration = Duration::from_secs(1);
+/// If a caller that polls does not call for this long, its wait counts as abandoned. Its next call
+/// starts a new wait and does not report the old wait's error.
+const ABANDONED_AFTER: Duration = Duration::from_secs(1);
 
-/// Runs a schedule ahead of its consumer. Dropping it ends the thread, which finishes at most the
-/// one read it is at.
+/// Runs a schedule ahead of its consumer. Dropping it ends the thread, which completes at most the
+/// read in progress.
 pub(crate) struct Prefetcher<S: Schedule> {
-    /// Where the consumer is; the thread has a clone that runs ahead.
+    /// The consumer's position in the schedule; the thread has a clone that runs ahead.
     position: S,
     limits: Limits,
-    reader: Option<Reader<S>>,
-    /// For reads without a thread.
+    reader: Option<ReaderThread<S>>,
+    /// The results of reads without a thread.
     done: Vec<Done<S::Item>>,
-    /// Since when such a read waits for buffers.
+    /// When a read without a thread began to wait for buffers.
     waits_since: Option<Instant>,
-    /// When the caller was last told to ask again.
+    /// When `next_within` last returned `Pending`.
     pending_at: Option<Instant>,
 }
 
-struct Reader<S: Schedule> {
-    shared: Arc<Shared<S>>,
+struct ReaderThread<S: Schedule> {
+    shared: Arc<SharedQueue<S>>,
     thread: JoinHandle<()>,
-    /// A child process has this struct, but not the thread.
+    /// After a fork the child has this struct, but not the thread.
     home: HomeProcess,
 }
 
-struct Shared<S: Schedule> {
-    state: Mutex<State<S>>,
-    /// The consumer waits here for a job, the thread for room.
+struct SharedQueue<S: Schedule> {
+    state: Mutex<QueueState<S>>,
+    /// The consumer waits here for a result; the thread waits for room with `has_room`.
     is_filled: Condvar,
     has_room: Condvar,
 }
 
-struct State<S: Schedule> {
+struct QueueState<S: Schedule> {
     ready: VecDeque<Done<S::Item>>,
     ready_bytes: usize,
     failure: Option<Error>,
-    /// The thread has ended, or is about to.
+    /// The thread has ended, or is about to end.
     is_over: bool,
     /// The consumer wants the thread to end.
     is_cancelled: bool,
@@ -121,26 +121,27 @@ struct State<S: Schedule> {
 }
 
 impl<S: Schedule> Prefetcher<S> {
-    /// Nothing is read until the first [`next`](Self::next).
+    /// Returns a prefetcher that reads nothing until the first [`next`](Self::next).
     pub(crate) fn new(position: S, limits: Limits) -> Self {
         let (reader, waits_since, pending_at) = (None, None, None);
         Self { position, limits, reader, done: Vec::new(), waits_since, pending_at }
     }
 
-    /// The schedule where the consumer is: its next job is the one that `next` will give.
+    /// Returns the schedule at the consumer's position: its next job is the one that `next` will
+    /// return.
     pub(crate) fn position(&self) -> &S {
         &self.position
     }
 
-    /// Drops what was read ahead and goes on from another place.
+    /// Drops the results that were read ahead and continues at another position.
     pub(crate) fn restart(&mut self, position: S) {
         self.stop();
         self.position = position;
         self.waits_since = None;
     }
 
-    /// The next job's outcome; `None` at the end. After an error the next call tries the same job
-    /// again.
+    /// Returns the result of the next job; `None` at the end. After an error the next call tries
+    /// the same job again.
     pub(crate) fn next(&mut self) -> Outcome<S> {
         loop {
             if let Poll::Ready(outcome) = self.next_before(None) {
@@ -149,8 +150,8 @@ impl<S: Schedule> Prefetcher<S> {
         }
     }
 
-    /// As [`next`](Self::next), but waits no longer than this. A call after `Pending` goes on
-    /// waiting for the same job, and the patience is that of all such calls together.
+    /// Like [`next`](Self::next), but waits at most `timeout`. A call after `Pending` continues to
+    /// wait for the same job, and the patience covers all these calls together.
     pub(crate) fn next_within(&mut self, timeout: Duration) -> Poll<Outcome<S>> {
         let outcome = self.next_before(Instant::now().checked_add(timeout));
         self.pending_at = outcome.is_pending().then(Instant::now);
@@ -158,8 +159,8 @@ impl<S: Schedule> Prefetcher<S> {
     }
 
     fn next_before(&mut self, deadline: Option<Instant>) -> Poll<Outcome<S>> {
-        if self.pending_at.take().is_some_and(|at| at.elapsed() >= AWAY_MIN) {
-            self.wait_anew();
+        if self.pending_at.take().is_some_and(|at| at.elapsed() >= ABANDONED_AFTER) {
+            self.restart_wait();
         }
         if self.position.next_bytes().is_none() {
             return Poll::Ready(None);
@@ -167,7 +168,7 @@ impl<S: Schedule> Prefetcher<S> {
         if !self.has_reader() && !self.start() {
             return self.read_here(deadline).map(Some);
         }
-        let Some(reader) = &self.reader else { return Poll::Pending }; // it was just started
+        let Some(reader) = &self.reader else { return Poll::Pending }; // `start` just set it
         let Poll::Ready(outcome) = reader.take(deadline) else { return Poll::Pending };
         let outcome = outcome
             .map_err(|error| error.unwrap_or_else(|| Error::reader_panicked(self.position.path())));
@@ -178,36 +179,36 @@ impl<S: Schedule> Prefetcher<S> {
         Poll::Ready(Some(outcome))
     }
 
-    fn wait_anew(&mut self) {
+    fn restart_wait(&mut self) {
         self.waits_since = None;
-        if self.has_reader() && self.reader.as_ref().is_some_and(Reader::is_out_of_patience) {
+        if self.has_reader() && self.reader.as_ref().is_some_and(ReaderThread::is_out_of_patience) {
             self.stop();
         }
     }
 
     fn has_reader(&mut self) -> bool {
-        if self.reader.as_ref().is_some_and(Reader::is_inherited) {
+        if self.reader.as_ref().is_some_and(ReaderThread::is_inherited) {
             self.stop();
         }
         self.reader.is_some()
     }
 
-    /// False if there is to be no thread, or none can be had.
+    /// Starts the thread. Returns `false` if the window is 0 or no thread can be started.
     fn start(&mut self) -> bool {
         if self.limits.window_bytes == 0 {
             return false;
         }
-        let shared = Arc::new(Shared::new(self.queue_len()));
+        let shared = Arc::new(SharedQueue::new(self.queue_len()));
         let (theirs, schedule, limits) = (Arc::clone(&shared), self.position.clone(), self.limits);
         let thread = std::thread::Builder::new()
             .name("ringmain-reader".into())
             .spawn(move || run(&theirs, schedule, limits));
         let Ok(thread) = thread else { return false };
-        self.reader = Some(Reader { shared, thread, home: HomeProcess::current() });
+        self.reader = Some(ReaderThread { shared, thread, home: HomeProcess::current() });
         true
     }
 
-    /// How many jobs like the next one the window holds. With room for them from the start the
+    /// Returns the number of jobs like the next one that the window holds. With that capacity the
     /// queue allocates nothing later, when the reader first runs far ahead.
     fn queue_len(&self) -> usize {
         let job_bytes = self.position.next_bytes().unwrap_or(0).max(1);
@@ -220,10 +221,10 @@ impl<S: Schedule> Prefetcher<S> {
         }
     }
 
-    /// One job on the caller's thread.
+    /// Does one job on the caller's thread.
     fn read_here(&mut self, deadline: Option<Instant>) -> Poll<Result<S::Item>> {
         let (since, mut pause) = (self.waits_since.take().unwrap_or_else(Instant::now), PAUSE_MIN);
-        // A job done before a failure would be lost, so it is one at a time.
+        // Only one job is read at a time: a result before a failure would be lost.
         let room = Room { budget_bytes: 0, need: Need::Awaited };
         loop {
             let outcome = self.position.read(room, &mut self.done);
@@ -233,7 +234,7 @@ impl<S: Schedule> Prefetcher<S> {
             let error = match outcome {
                 Err(error) if !is_out_of_memory(&error) => return Poll::Ready(Err(error)),
                 Err(error) => error,
-                // A schedule that breaks its promise.
+                // The schedule broke its promise: it returned no result.
                 Ok(()) => return Poll::Ready(Err(Error::reader_panicked(self.position.path()))),
             };
             if since.elapsed() >= self.limits.patience {
@@ -255,19 +256,19 @@ impl<S: Schedule> Drop for Prefetcher<S> {
     }
 }
 
-impl<S: Schedule> Reader<S> {
+impl<S: Schedule> ReaderThread<S> {
     fn is_inherited(&self) -> bool {
         !self.home.is_current()
     }
 
-    /// Whether the consumer's wait has ended for want of buffers; if not, it begins again.
+    /// Returns `true` if the consumer's wait for buffers has timed out; if not, the wait restarts.
     fn is_out_of_patience(&self) -> bool {
         let mut state = self.shared.lock();
         state.consumer_waits_since = None;
         state.failure.as_ref().is_some_and(is_out_of_memory)
     }
 
-    /// An error of `None` says that the thread has panicked.
+    /// Waits for a result. `Err(None)` means that the thread panicked.
     fn take(&self, deadline: Option<Instant>) -> Poll<Result<S::Item, Option<Error>>> {
         let mut state = self.shared.lock();
         loop {
@@ -300,7 +301,7 @@ impl<S: Schedule> Reader<S> {
 
     fn stop(self) {
         if self.is_inherited() {
-            // The thread is the parent's, and may have held the lock when the process was copied.
+            // The thread belongs to the parent process, and may have held the lock during the fork.
             mem::forget(self);
             return;
         }
@@ -310,9 +311,9 @@ impl<S: Schedule> Reader<S> {
     }
 }
 
-impl<S: Schedule> Shared<S> {
+impl<S: Schedule> SharedQueue<S> {
     fn new(queue_len: usize) -> Self {
-        let state = State {
+        let state = QueueState {
             ready: VecDeque::with_capacity(queue_len),
             ready_bytes: 0,
             failure: None,
@@ -324,15 +325,16 @@ impl<S: Schedule> Shared<S> {
         Self { state: Mutex::new(state), is_filled: Condvar::new(), has_room: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<S>> {
-        // Nothing under the lock leaves it half changed, so a poisoned one is as good.
+    fn lock(&self) -> MutexGuard<'_, QueueState<S>> {
+        // No panic can leave the state half changed, so a poisoned lock is still valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much may be read when a job of that size is next; `None` if nobody wants it any more.
+    /// Returns the amount that may be read if the next job takes `job_bytes`; `None` if the thread
+    /// should end.
     ///
-    /// Waits until half of the window is free: many small jobs are then read together, while the
-    /// consumer is busy with the other half.
+    /// It waits until half of the window is free, so that many small jobs are read together while
+    /// the consumer works on the other half.
     fn wait_for_room(&self, job_bytes: usize, window_bytes: usize) -> Option<Room> {
         let mut state = self.lock();
         while !state.is_cancelled {
@@ -356,7 +358,7 @@ impl<S: Schedule> Shared<S> {
         let mut state = self.lock();
         state.ready_bytes += done.iter().map(|done| done.bytes).sum::<usize>();
         state.ready.extend(done.drain(..));
-        // Its next wait is for another job.
+        // The consumer's next wait is for another job.
         let waits = state.consumer_waits_since.take().is_some();
         drop(state);
         if waits {
@@ -364,15 +366,15 @@ impl<S: Schedule> Shared<S> {
         }
     }
 
-    /// Waits until there may be buffers again. False if the consumer has waited long enough.
+    /// Waits until buffers may be free. Returns `false` if the consumer's patience is exhausted.
     fn wait_for_buffers(&self, need: Need, pause: Duration, patience: Duration) -> bool {
         let mut state = self.lock();
         let waited = state.consumer_waits_since.map_or(Duration::ZERO, |since| since.elapsed());
         if state.is_cancelled {
-            return true; // and be told so where there is room
+            return true; // `wait_for_room` will end the thread
         }
         if need == Need::Ahead && state.consumer_waits_since.is_some() {
-            return true; // it is needed by now, and may be had
+            return true; // an awaited job may use any free memory
         }
         if waited >= patience && state.consumer_waits_since.is_some() {
             return false;
@@ -392,13 +394,13 @@ impl<S: Schedule> Shared<S> {
     }
 }
 
-/// Whether the error only says that there is no buffer at the moment.
+/// Returns `true` if the error only means that no buffer is free at the moment.
 fn is_out_of_memory(error: &Error) -> bool {
     matches!(error, Error::MemorySpent { .. })
 }
 
-/// Tells the consumer when the thread ends, also by a panic.
-struct EndOnDrop<'a, S: Schedule>(&'a Shared<S>);
+/// Wakes the consumer when the thread ends, also in a panic.
+struct EndOnDrop<'a, S: Schedule>(&'a SharedQueue<S>);
 
 impl<S: Schedule> Drop for EndOnDrop<'_, S> {
     fn drop(&mut self) {
@@ -406,8 +408,8 @@ impl<S: Schedule> Drop for EndOnDrop<'_, S> {
     }
 }
 
-/// The thread.
-fn run<S: Schedule>(shared: &Shared<S>, mut schedule: S, limits: Limits) {
+/// The main function of the thread.
+fn run<S: Schedule>(shared: &SharedQueue<S>, mut schedule: S, limits: Limits) {
     let _end = EndOnDrop(shared);
     let (mut done, mut pause) = (Vec::new(), PAUSE_MIN);
     while let Some(job_bytes) = schedule.next_bytes() {

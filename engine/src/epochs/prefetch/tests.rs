@@ -1,13 +1,13 @@
-//! The prefetcher over schedules that read nothing.
+//! Tests the prefetcher with schedules that read no files.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 
-/// For waits that must end.
+/// The length of a wait that must end.
 const SHORT: Duration = Duration::from_millis(100);
-/// For waits that must not end: no machine is so busy that a thread waits this long for its turn.
+/// The limit of a wait that must not time out: no machine is so busy that a thread waits this long.
 const LONG: Duration = Duration::from_secs(120);
 
 /// The errors of the jobs, in a form that can be compared.
@@ -43,17 +43,17 @@ impl From<Error> for Trouble {
     }
 }
 
-/// What the jobs do, and what was seen of them.
+/// The behaviour of the jobs, and counters of their execution.
 #[derive(Default)]
 struct World {
-    /// The bytes of each job.
+    /// The size of each job in bytes.
     jobs: Vec<usize>,
     fails_at: Option<usize>,
     panics_at: Option<usize>,
-    /// While true there are no buffers.
+    /// If `true`, no buffers are free.
     is_spent: AtomicBool,
     is_slow: bool,
-    /// Bytes that were read and not yet dropped by the consumer.
+    /// The bytes that were read and not yet dropped by the consumer.
     outstanding: AtomicUsize,
     outstanding_max: AtomicUsize,
     reads: AtomicUsize,
@@ -85,7 +85,7 @@ impl Schedule for Jobs {
             if self.world.fails_at == Some(self.at) {
                 return Err(Trouble::Failed(self.at).into_error());
             }
-            assert_ne!(self.world.panics_at, Some(self.at), "as the test wants it");
+            assert_ne!(self.world.panics_at, Some(self.at), "the test wants this panic");
             let now = self.world.outstanding.fetch_add(bytes, Ordering::SeqCst) + bytes;
             self.world.outstanding_max.fetch_max(now, Ordering::SeqCst);
             self.world.reads.fetch_add(1, Ordering::SeqCst);
@@ -121,12 +121,12 @@ fn patient(
     (world, Prefetcher::new(jobs, Limits { window_bytes, patience }))
 }
 
-/// Nine jobs, for which there are no buffers.
+/// Returns nine jobs without free buffers.
 fn spent() -> World {
     World { jobs: vec![10; 9], is_spent: true.into(), ..World::default() }
 }
 
-/// Waits for what must come.
+/// Waits for a condition that must become true.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -135,7 +135,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Takes a job, which is then no longer outstanding.
+/// Takes the result of a job, which is then no longer outstanding.
 fn take(world: &World, prefetcher: &mut Prefetcher<Jobs>) -> Option<Result<usize, Trouble>> {
     let outcome = prefetcher.next();
     if let Some(Ok(item)) = &outcome {
@@ -145,7 +145,7 @@ fn take(world: &World, prefetcher: &mut Prefetcher<Jobs>) -> Option<Result<usize
 }
 
 #[test]
-fn jobs_come_in_order_and_within_the_window() {
+fn results_are_delivered_in_order_and_within_the_window() {
     for window_bytes in [0, 1, 10, 64, 100, 1 << 20] {
         let jobs: Vec<usize> = (0..300).map(|at| 1 + at * 7 % 64).collect();
         let (world, mut prefetcher) = prefetcher(World { jobs, ..World::default() }, window_bytes);
@@ -153,16 +153,16 @@ fn jobs_come_in_order_and_within_the_window() {
             assert_eq!(take(&world, &mut prefetcher), Some(Ok(expected)), "{window_bytes}");
         }
         assert_eq!(take(&world, &mut prefetcher), None);
-        // The window, or one job by itself; and one that is taken, which the test counts late.
+        // The limit is the window, or one larger job, plus one taken job that the test counts late.
         let most = world.outstanding_max.load(Ordering::SeqCst);
         assert!(most <= window_bytes.max(64) + 64, "{most} bytes with a window of {window_bytes}");
         assert_eq!(world.reads.load(Ordering::SeqCst), 300, "a job was read twice");
     }
 }
 
-/// The window is the limit also when nobody takes anything.
+/// The window is the limit even if the consumer takes nothing.
 #[test]
-fn an_idle_consumer_has_one_window_read_for_it() {
+fn one_window_is_read_ahead_for_an_idle_consumer() {
     let (world, mut prefetcher) = prefetcher(World { jobs: vec![10; 100], ..World::default() }, 45);
     take(&world, &mut prefetcher);
     let outstanding = || world.outstanding.load(Ordering::SeqCst);
@@ -171,10 +171,10 @@ fn an_idle_consumer_has_one_window_read_for_it() {
     assert!(outstanding() <= 45, "{} bytes are read ahead", outstanding());
 }
 
-/// The queue grew when the reader first ran far ahead, so a busy machine saw allocations in loops that
-/// had run for long.
+/// The queue grew when the reader first ran far ahead, so that on a busy machine loops that had run
+/// for a long time still allocated.
 #[test]
-fn the_queue_has_room_for_the_window_before_anything_is_read() {
+fn the_queue_has_capacity_for_the_window_from_the_start() {
     for (window_bytes, jobs) in [(1, 1), (45, 4), (100, 10), (usize::MAX, QUEUE_LEN_MAX)] {
         let (_world, mut prefetcher) = prefetcher(spent(), window_bytes);
         assert!(prefetcher.next_within(Duration::ZERO).is_pending());
@@ -184,7 +184,7 @@ fn the_queue_has_room_for_the_window_before_anything_is_read() {
 }
 
 #[test]
-fn a_failure_comes_in_its_turn_and_is_tried_again() {
+fn a_failure_is_delivered_in_order_and_tried_again() {
     for window_bytes in [0, 35] {
         let world = World { jobs: vec![10; 9], fails_at: Some(5), ..World::default() };
         let (world, mut prefetcher) = prefetcher(world, window_bytes);
@@ -201,7 +201,7 @@ fn a_failure_comes_in_its_turn_and_is_tried_again() {
 }
 
 #[test]
-fn a_panic_is_an_error_and_not_a_hang() {
+fn a_panic_is_an_error_instead_of_a_hang() {
     let world = World { jobs: vec![10; 9], panics_at: Some(2), ..World::default() };
     let (world, mut prefetcher) = prefetcher(world, 1);
     assert_eq!(take(&world, &mut prefetcher), Some(Ok(0)));
@@ -211,7 +211,7 @@ fn a_panic_is_an_error_and_not_a_hang() {
 }
 
 #[test]
-fn whoever_holds_all_buffers_is_told_after_a_while() {
+fn a_wait_without_free_buffers_times_out() {
     for window_bytes in [0, 100] {
         let (world, mut prefetcher) = patient(spent(), window_bytes, SHORT);
         let start = Instant::now();
@@ -223,7 +223,7 @@ fn whoever_holds_all_buffers_is_told_after_a_while() {
 }
 
 #[test]
-fn buffers_that_come_back_in_time_are_used() {
+fn buffers_returned_in_time_are_used() {
     for window_bytes in [0, 100] {
         let (world, mut prefetcher) = prefetcher(spent(), window_bytes);
         std::thread::scope(|scope| {
@@ -242,13 +242,13 @@ fn in_parts(prefetcher: &mut Prefetcher<Jobs>, part: Duration) -> Option<Result<
         if let Poll::Ready(outcome) = prefetcher.next_within(part) {
             return outcome.map(|outcome| outcome.map_err(Trouble::from));
         }
-        assert!(start.elapsed() < LONG, "it waits for ever");
+        assert!(start.elapsed() < LONG, "it waits forever");
     }
 }
 
-/// Nothing is lost or passed over by asking.
+/// Polling loses and skips nothing.
 #[test]
-fn a_caller_that_waits_in_parts_has_the_same_jobs() {
+fn polling_delivers_the_same_results() {
     for window_bytes in [0, 100] {
         let (world, mut prefetcher) = prefetcher(spent(), window_bytes);
         let start = Instant::now();
@@ -262,9 +262,9 @@ fn a_caller_that_waits_in_parts_has_the_same_jobs() {
     }
 }
 
-/// The patience is that of all calls together.
+/// The patience covers all calls together.
 #[test]
-fn a_caller_that_waits_in_parts_is_told_after_a_while() {
+fn polling_without_free_buffers_times_out() {
     for window_bytes in [0, 100] {
         let (_world, mut prefetcher) = patient(spent(), window_bytes, SHORT);
         let start = Instant::now();
@@ -274,23 +274,23 @@ fn a_caller_that_waits_in_parts_is_told_after_a_while() {
     }
 }
 
-/// Makes the present wait one that began long ago and was then given up.
+/// Makes the current wait look as if it began long ago and was then abandoned.
 fn make_old(prefetcher: &mut Prefetcher<Jobs>) {
     let long_ago = Instant::now().checked_sub(prefetcher.limits.patience).unwrap();
     prefetcher.pending_at = Some(long_ago);
     if let Some(reader) = &prefetcher.reader {
         reader.shared.lock().consumer_waits_since = Some(long_ago);
         let has_failed = || reader.shared.lock().failure.is_some();
-        wait_until("the thread is patient for ever", has_failed);
+        wait_until("the thread waits forever", has_failed);
     } else {
         prefetcher.waits_since = Some(long_ago);
     }
 }
 
-/// Who comes back with memory to spare was told of the want that it had before.
+/// A caller that returned with free memory got the error of its abandoned wait.
 #[test]
-fn a_caller_that_was_away_waits_anew() {
-    // Longer than `AWAY_MIN` and than a thread waits for its turn, but not than the machine runs.
+fn an_abandoned_wait_is_restarted() {
+    // Longer than `ABANDONED_AFTER` and than a thread waits to run, but shorter than the machine's uptime.
     let patience = Duration::from_secs(20);
     for window_bytes in [0, 100] {
         let (world, mut prefetcher) = patient(spent(), window_bytes, patience);
@@ -305,12 +305,12 @@ fn a_caller_that_was_away_waits_anew() {
 }
 
 #[test]
-fn dropping_it_ends_the_thread_at_once() {
+fn dropping_the_prefetcher_ends_the_thread() {
     let world = World { jobs: vec![10; 10_000], is_slow: true, ..World::default() };
     let (world, mut prefetcher) = prefetcher(world, 20);
     take(&world, &mut prefetcher);
     drop(prefetcher);
-    // The thread's clone of the schedule is gone with it.
+    // The thread dropped its clone of the schedule.
     assert_eq!(Arc::strong_count(&world), 1);
     let reads = world.reads.load(Ordering::SeqCst);
     assert!(reads <= 4, "{reads} jobs were read: one was taken, and the window has room for two");

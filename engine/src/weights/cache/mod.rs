@@ -1,4 +1,4 @@
-//! The cache of mappings that callers see.
+//! The public cache of mappings.
 
 mod bounded;
 
@@ -6,25 +6,25 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use self::bounded::{Bounded, Kept};
+use self::bounded::{BoundedCache, CacheContent};
 use super::{Error, MappedWeights, MmapOptions, Unchanging};
 
-/// The mappings that were asked for last, within a limit on the sum of their sizes.
+/// The most recently used mappings, with a limit on the sum of their sizes.
 ///
-/// - **The bound** holds at every moment, however many threads ask. A file that does not fit is
-///   [`Error::CacheFull`], and nothing is evicted for it in vain.
-/// - **The least recently asked for goes first**, of those that nobody holds (the last
-///   [`Arc`] outside is gone) and that are not [locked](MappedWeights::lock_in_memory).
-/// - **One mapping a file.** Threads that ask for the same file at once wait for one opening. Files
-///   are told apart by who they are, not by their paths: links and other spellings share a mapping,
-///   which has the path that it was first opened by.
-/// - **A file that was replaced**, or written to, is noticed when it is asked for again (by its
-///   identity, length and time of writing), and mapped anew. Whoever holds the old mapping keeps it;
-///   it counts until it is dropped. If nobody does it goes at once, locked or not.
-/// - **Descriptors.** Each mapping keeps one. Where the system gives no more of them, or no more
-///   mappings, the least recently asked for goes although its bytes would have had room.
+/// - **The limit** holds at every moment, however many threads use the cache. If a file does not
+///   fit, the error is [`Error::CacheFull`], and nothing is evicted for it.
+/// - **The least recently used mapping is evicted first**, of those that no caller holds (the last
+///   [`Arc`] outside is dropped) and that are not [locked](MappedWeights::lock_in_memory).
+/// - **One mapping per file.** Threads that request the same file at once wait for one opening.
+///   Files are compared by identity, not by path: links and other spellings share a mapping, which
+///   keeps the path that it was first opened by.
+/// - **A file that was replaced** or written to is noticed at its next request, by its identity,
+///   length and modification time, and mapped again. Callers keep the old mapping, which counts
+///   until it is dropped. An old mapping that no caller holds is dropped at once, locked or not.
+/// - **Descriptors.** Each mapping keeps one. If the system has no more descriptors or mappings,
+///   the least recently used mapping is evicted even if the limit is not reached.
 ///
-/// After a `fork` a child makes a cache of its own: another thread may have held the lock.
+/// After a `fork` the child must make its own cache: another thread may have held the lock.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -43,12 +43,12 @@ use super::{Error, MappedWeights, MmapOptions, Unchanging};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct WeightCache {
-    mappings: Bounded<MappedWeights>,
+    mappings: BoundedCache<MappedWeights>,
     options: MmapOptions,
     unchanging: Unchanging,
 }
 
-impl Kept for MappedWeights {
+impl CacheContent for MappedWeights {
     fn path(&self) -> &Path {
         self.path()
     }
@@ -58,32 +58,33 @@ impl Kept for MappedWeights {
     }
 }
 
-/// What a [`WeightCache`] holds and has done.
+/// The contents and counters of a [`WeightCache`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WeightCacheStats {
-    /// Mappings, of old versions of files too while these are in use.
+    /// The number of mappings, including old versions of files that are still in use.
     pub entries: usize,
-    /// The bytes of all mappings, and of files that are just being mapped: never more than the
+    /// The size of all mappings, and of files that are being mapped, in bytes. It never exceeds the
     /// limit.
     pub total_size: u64,
-    /// Requests that found their mapping.
+    /// The number of requests that found their mapping.
     pub hits: u64,
-    /// Requests that had to map a file, or tried to.
+    /// The number of requests that mapped a file, or tried to.
     pub misses: u64,
-    /// Mappings dropped to make room, or by [`WeightCache::evict_lru`].
+    /// The number of mappings dropped to make room, or by [`WeightCache::evict_lru`].
     pub evictions: u64,
 }
 
 impl WeightCache {
-    /// An empty cache. The promise, for all files that it will map, is explained at [`Unchanging`].
+    /// Returns an empty cache. [`Unchanging`] explains the promise, which covers all files that the
+    /// cache will map.
     #[must_use]
     pub fn new(limit_bytes: u64, unchanging: Unchanging) -> Self {
         Self::with_options(limit_bytes, MmapOptions::new(), unchanging)
     }
 
-    /// An empty cache that maps with options. Which wishes came to nothing each mapping tells:
-    /// [`MappedWeights::unmet`]. One that [locks](MmapOptions::lock) evicts nothing by itself, so that
-    /// its limit is an end.
+    /// Returns an empty cache that maps with options. Each mapping lists the options that the
+    /// system did not apply: [`MappedWeights::unmet`]. A cache that [locks](MmapOptions::lock)
+    /// evicts nothing, so it can become full.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -99,10 +100,10 @@ impl WeightCache {
     /// ```
     #[must_use]
     pub fn with_options(limit_bytes: u64, options: MmapOptions, unchanging: Unchanging) -> Self {
-        Self { mappings: Bounded::new(limit_bytes), options, unchanging }
+        Self { mappings: BoundedCache::new(limit_bytes), options, unchanging }
     }
 
-    /// The file's mapping: the one there is, or a new one.
+    /// Returns the mapping of the file, and maps it if needed.
     pub fn get_or_open(&self, path: impl AsRef<Path>) -> Result<Arc<MappedWeights>, Error> {
         let path = path.as_ref();
         self.mappings.get_or_open(path, |version| {
@@ -110,25 +111,26 @@ impl WeightCache {
         })
     }
 
-    /// Drops the mappings that were asked for longest ago, but none that is in use or locked, until
-    /// `bytes` are free again or there are no more. Returns the bytes that were freed.
+    /// Drops the least recently used mappings that are neither in use nor locked, until `bytes`
+    /// bytes are freed or none is left. Returns the number of bytes freed.
     pub fn evict_lru(&self, bytes: u64) -> u64 {
         self.mappings.evict_lru(bytes)
     }
 
-    /// Drops every mapping that nobody holds, locked ones too: for the end of a program, or of a job.
-    /// Those in use stay, and count, until they are dropped and evicted. Returns the bytes freed.
+    /// Drops every mapping that no caller holds, locked ones too: for the end of a program or a
+    /// job. Mappings in use stay, and count, until they are dropped and evicted. Returns the number
+    /// of bytes freed.
     pub fn clear(&self) -> u64 {
         self.mappings.clear()
     }
 
-    /// What it holds now, and has done so far.
+    /// Returns the contents and counters.
     #[must_use]
     pub fn stats(&self) -> WeightCacheStats {
         self.mappings.stats()
     }
 
-    /// The limit on the bytes of all mappings.
+    /// Returns the limit on the size of all mappings in bytes.
     #[must_use]
     pub fn limit_bytes(&self) -> u64 {
         self.mappings.limit_bytes()

@@ -1,4 +1,4 @@
-//! Weights through whatever serves the file best.
+//! Reads weights in the best available way.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::tensor_bytes::{Memory, TensorBytes};
 use super::{Error, GdsProbe, MappedWeights, Unchanging, probe_gds};
 use crate::Engine;
 
-/// Which way is tried first. Whatever maps needs the promise that is explained at [`Unchanging`].
+/// The way to try first. Ways that map need the promise that [`Unchanging`] explains.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Prefer {
@@ -22,29 +22,29 @@ pub enum Prefer {
     Gds(Unchanging),
     /// A mapping, then a backend.
     Mmap(Unchanging),
-    /// The whole file in memory, for small ones.
+    /// The whole file in memory, for small files.
     Buffer,
-    /// This engine's backend and memory.
+    /// The backend and memory of this engine.
     Backend(Engine),
 }
 
-/// The ways there are.
+/// The ways to read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceKind {
-    /// GPUDirect Storage. It is looked for, but no source of this kind is ever made: reading through
-    /// it is not built.
+    /// GPUDirect Storage. The source probes for it, but never uses it: reading through it is not
+    /// implemented.
     Gds,
     /// A mapping: nothing is copied.
     Mmap,
     /// A copy in memory.
     Buffer,
-    /// A backend that reads what is asked for.
+    /// A backend that reads on request.
     Backend,
 }
 
 impl SourceKind {
-    /// Its name.
+    /// Returns the name of the way.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,36 +56,35 @@ impl SourceKind {
     }
 }
 
-/// A way that was preferred and not taken.
+/// A preferred way that was not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedOver {
-    /// Which.
+    /// The way.
     pub kind: SourceKind,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
-/// What [`WeightSource::prepare_tensor`] has done.
+/// The result of [`WeightSource::prepare_tensor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Prepared {
-    /// The bytes are in memory anyway.
+    /// The bytes are already in memory.
     InMemory,
-    /// The bytes are on their way.
+    /// The bytes are being read.
     Started,
-    /// Too much is being read ahead already, or would be: only the first bytes of a mapping are on
-    /// their way. A backend was told that the bytes will be wanted, which means
-    /// something where it reads through the page cache.
+    /// The limit on reading ahead is reached. Of a mapping, only the first bytes are being read. A
+    /// backend got a hint, which has an effect if it reads through the page cache.
     Hinted,
     /// This platform cannot read a mapping ahead.
     Unsupported,
 }
 
-/// A file of weights, by the best way there is.
+/// A file of weights, read in the best available way.
 ///
-/// GPUDirect Storage is probed for ([`probe_gds`]), and the source says what it found. Reading
-/// through it is **not built**: it needs a GPU to be tested on. Where it is available the source
-/// takes the next best way all the same, and says so.
+/// The source probes for GPUDirect Storage ([`probe_gds`]) and reports the result. Reading through
+/// it is **not implemented**: that needs a GPU to test on. If it is available, the source still
+/// uses the next best way, and says so.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -116,7 +115,7 @@ enum Held {
 }
 
 impl WeightSource {
-    /// Opens the file by the preferred way, or the next best.
+    /// Opens the file in the preferred way, or the next best.
     pub fn open(path: impl AsRef<Path>, prefer: Prefer) -> Result<Self, Error> {
         let path = path.as_ref();
         match prefer {
@@ -132,8 +131,8 @@ impl WeightSource {
         }
     }
 
-    /// A mapping, or a backend if the system refuses one. `gds` is what was found of that, if it was
-    /// to be had.
+    /// Opens a mapping, or a backend if the system refuses to map. `gds` is the result of the
+    /// probe, if GPUDirect Storage was preferred.
     fn mapped_or_read(
         path: &Path,
         gds: Option<&GdsProbe>,
@@ -145,7 +144,7 @@ impl WeightSource {
             Ok(weights) => return Ok(Self { passed_over, ..Self::from_mapped(Arc::new(weights)) }),
             Err(error) => error,
         };
-        // A file that cannot be opened, or is none, is so for every way.
+        // A file that cannot be opened, or is not a file, fails in every way.
         if !is_mapping_refused(&error) {
             return Err(error);
         }
@@ -159,20 +158,21 @@ impl WeightSource {
         Ok(Self { path: path.to_owned(), held, passed_over })
     }
 
-    /// Weights that are mapped already, with options or by a [`WeightCache`](super::WeightCache).
+    /// Uses weights that are already mapped, with options or by a
+    /// [`WeightCache`](super::WeightCache).
     #[must_use]
     pub fn from_mapped(weights: Arc<MappedWeights>) -> Self {
         let path = weights.path().to_owned();
         Self { path, held: Held::Mmap(Advised::new(weights)), passed_over: Vec::new() }
     }
 
-    /// Weights that are in memory already. The name stands for the path in errors.
+    /// Uses weights that are already in memory. Errors show the name as the path.
     #[must_use]
     pub fn from_bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Self {
         Self { path: name.into(), held: Held::Buffer(bytes), passed_over: Vec::new() }
     }
 
-    /// The way that was taken.
+    /// Returns the way that is used.
     #[must_use]
     pub fn kind(&self) -> SourceKind {
         match self.held {
@@ -182,31 +182,31 @@ impl WeightSource {
         }
     }
 
-    /// The name of the way that was taken, for logs.
+    /// Returns the name of the way that is used, for logs.
     #[must_use]
     pub fn source_type(&self) -> &'static str {
         self.kind().name()
     }
 
-    /// Whether GPUDirect Storage reads. It never does: see above.
+    /// Returns `true` if GPUDirect Storage is used, which is never the case: see [`WeightSource`].
     #[must_use]
     pub fn is_gds(&self) -> bool {
         self.kind() == SourceKind::Gds
     }
 
-    /// The better ways that were not taken, and why.
+    /// Returns the better ways that were not used, and why.
     #[must_use]
     pub fn passed_over(&self) -> &[PassedOver] {
         &self.passed_over
     }
 
-    /// The path it was opened by.
+    /// Returns the path that was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The bytes of the file, when it was opened.
+    /// Returns the size that the file had when it was opened, in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         match &self.held {
@@ -216,7 +216,7 @@ impl WeightSource {
         }
     }
 
-    /// The mapping, where that is the way.
+    /// Returns the mapping, if that is the way.
     #[must_use]
     pub fn mapped(&self) -> Option<&Arc<MappedWeights>> {
         match &self.held {
@@ -225,14 +225,15 @@ impl WeightSource {
         }
     }
 
-    /// `len` bytes of the file from `offset` on: without a copy from a mapping or a buffer. A backend
-    /// reads them into memory of their own, which does not count against its engine's limit.
+    /// Returns `len` bytes of the file from `offset` on. A mapping or a buffer needs no copy. A
+    /// backend reads them into memory of their own, which does not count against its engine's
+    /// limit.
     ///
-    /// [`Error::Changed`] from a backend whose file was written to, cut short or replaced after
-    /// it was opened, also if the bytes were read ahead before that. A mapping is not asked here: where
-    /// the promise for it may have been broken, ask
-    /// [`mapped().is_intact()`](MappedWeights::is_intact) when a model is loaded. Bytes of a mapping
-    /// that cannot be had raise `SIGBUS` when they are used: see [`MappedWeights`].
+    /// A backend returns [`Error::Changed`] if the file was written to, truncated or replaced after
+    /// it was opened, even if the bytes were read ahead before that. A mapping is not checked here:
+    /// if the promise may have been broken, call [`mapped().is_intact()`](MappedWeights::is_intact)
+    /// when a model is loaded. Using bytes of a mapping that cannot be read raises `SIGBUS`: see
+    /// [`MappedWeights`].
     pub fn get_tensor_bytes(&self, offset: usize, len: usize) -> Result<TensorBytes<'_>, Error> {
         let range = Error::check_range(&self.path, offset, len, self.size())?;
         let memory = match &self.held {
@@ -243,10 +244,11 @@ impl WeightSource {
         Ok(TensorBytes { memory })
     }
 
-    /// Begins to read what [`get_tensor_bytes`](Self::get_tensor_bytes) with the same offset and
-    /// length will be asked for, and does not wait for it. A thread tells the kernel to read a mapping
-    /// ahead; for a backend it reads into memory of its own. Up to four ranges, for a backend of up to
-    /// 256 MiB in total, of which those that nobody asked for give way to later ones.
+    /// Starts to read the bytes for a later [`get_tensor_bytes`](Self::get_tensor_bytes) with the
+    /// same offset and length, without waiting. For a mapping, a thread advises the kernel to read
+    /// ahead; for a backend, it reads into memory of its own. At most four ranges are read ahead,
+    /// for a backend up to 256 MiB in total; finished ranges that no call took make room for later
+    /// ones.
     pub fn prepare_tensor(&self, offset: usize, len: usize) -> Result<Prepared, Error> {
         let range = Error::check_range(&self.path, offset, len, self.size())?;
         match &self.held {
@@ -257,7 +259,7 @@ impl WeightSource {
     }
 }
 
-/// `model.safetensors by mmap; not by gds: …`.
+/// Formats like `model.safetensors by mmap; not by gds: …`.
 impl fmt::Display for WeightSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} by {}", self.path.display(), self.source_type())?;
@@ -283,12 +285,12 @@ fn read_whole(path: &Path) -> Result<Vec<u8>, Error> {
 
 fn why_no_gds(found: &GdsProbe) -> String {
     match found {
-        GdsProbe::Available { .. } => format!("{found}, but reading through it is not built"),
+        GdsProbe::Available { .. } => format!("{found}, but reading through it is not implemented"),
         missing => missing.to_string(),
     }
 }
 
-/// The file is there and readable, but not as a mapping.
+/// Returns `true` if the file is readable, but the system refused to map it.
 fn is_mapping_refused(error: &Error) -> bool {
     matches!(error, Error::Unsupported { .. })
         || matches!(error.backend_error(), Some(BackendError::Mapping { .. }))

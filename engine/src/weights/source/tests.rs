@@ -1,4 +1,4 @@
-//! The choice, for machines that these tests do not run on.
+//! Tests the choice of a way for machines other than the one that runs the tests.
 
 use super::*;
 
@@ -18,13 +18,13 @@ fn refused(path: &Path) -> Error {
 }
 
 #[test]
-fn gds_that_is_there_is_not_pretended_to_be_used() {
+fn available_gds_is_passed_over_and_reported() {
     let (_dir, path) = file();
     let found = GdsProbe::Available { devices: 1 };
     let source = WeightSource::mapped_or_read(&path, Some(&found), || Err(refused(&path))).unwrap();
     assert!(!source.is_gds());
     let reason = &source.passed_over()[0].reason;
-    assert!(reason.contains("not built"), "{reason}");
+    assert!(reason.contains("not implemented"), "{reason}");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_file_that_cannot_be_mapped_is_read() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_not_looked_for_by_other_ways() {
+fn a_missing_file_is_not_tried_in_other_ways() {
     let (_dir, path) = file();
     let missing = || {
         let (backend, source) = (BackendKind::Mmap, std::io::ErrorKind::NotFound.into());

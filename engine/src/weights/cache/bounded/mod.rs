@@ -1,9 +1,9 @@
-//! What was used last, within a limit in bytes: the books of the cache, whatever is kept.
+//! A cache bounded in bytes that evicts the least recently used entry, for any kind of content.
 //!
-//! One lock holds the list of what is kept, the bytes that are set aside for files being opened, and
-//! the counters. Bytes are set aside before a file is mapped, and a mapping that is evicted is
-//! unmapped before its bytes are given to another: the sum is within the limit at every moment, of
-//! the books and of the address space alike. Files are looked at, opened and mapped outside the lock.
+//! One lock protects the entries, the bytes reserved for files that are being opened, and the
+//! counters. Bytes are reserved before a file is mapped, and an evicted mapping is unmapped before
+//! its bytes are reused. So at every moment both the counted and the mapped bytes are within the
+//! limit. Files are examined, opened and mapped outside the lock.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,56 +13,56 @@ use ringmain_backends::{Error as BackendError, FileVersion};
 use super::WeightCacheStats;
 use crate::weights::Error;
 
-/// A file that is replaced between the look and the opening is looked at again, so often.
+/// The number of attempts if a file is replaced between looking at it and opening it.
 const ATTEMPTS_MAX: usize = 16;
 
-/// What is kept for a file, as large as the file.
-pub(super) trait Kept {
-    /// The path that it was opened by.
+/// The content of an entry. It has the size of its file.
+pub(super) trait CacheContent {
+    /// Returns the path that it was opened by.
     fn path(&self) -> &Path;
 
-    /// Whether it must not be evicted, though nobody holds it.
+    /// Returns `true` if it must not be evicted even when no caller holds it.
     fn is_locked(&self) -> bool;
 }
 
 /// The cache.
-pub(super) struct Bounded<T> {
+pub(super) struct BoundedCache<T> {
     limit_bytes: u64,
-    state: Mutex<State<T>>,
-    /// A file that was being opened is open, or could not be.
+    state: Mutex<CacheState<T>>,
+    /// Signals that a file was opened, or could not be opened.
     is_opened: Condvar,
 }
 
-struct State<T> {
-    /// The one that was asked for last is the last.
-    entries: Vec<Entry<T>>,
+struct CacheState<T> {
+    /// The entries. The most recently used is the last.
+    entries: Vec<CacheEntry<T>>,
     opening: Vec<FileVersion>,
-    /// The bytes of `entries` and `opening`.
+    /// The size of `entries` and `opening` in bytes.
     total_bytes: u64,
     hits: u64,
     misses: u64,
     evictions: u64,
 }
 
-struct Entry<T> {
+struct CacheEntry<T> {
     version: FileVersion,
     kept: Arc<T>,
-    /// Its path leads elsewhere by now: not to be found any more.
+    /// The path leads to another file now, so requests no longer find this entry.
     is_stale: bool,
 }
 
-/// Where a request stands after a look at the state.
-enum Look<T> {
+/// The result of looking up a file.
+enum Lookup<T> {
     Found(Arc<T>),
     /// Another thread is opening the file.
     Wait,
-    /// Its bytes are set aside for this thread.
+    /// The bytes are reserved for this thread, which must open the file.
     Open,
 }
 
-impl<T: Kept> Bounded<T> {
+impl<T: CacheContent> BoundedCache<T> {
     pub(super) fn new(limit_bytes: u64) -> Self {
-        let state = State {
+        let state = CacheState {
             entries: Vec::new(),
             opening: Vec::new(),
             total_bytes: 0,
@@ -73,8 +73,8 @@ impl<T: Kept> Bounded<T> {
         Self { limit_bytes, state: Mutex::new(state), is_opened: Condvar::new() }
     }
 
-    /// What is kept for the file, or what `open` makes of it: of just the version it is given, or
-    /// it says [`BackendError::Replaced`].
+    /// Returns the content for the file, and opens it if needed. `open` must open exactly the given
+    /// version, or return [`BackendError::Replaced`].
     pub(super) fn get_or_open(
         &self,
         path: &Path,
@@ -88,14 +88,14 @@ impl<T: Kept> Bounded<T> {
             })?;
             let mut state = self.lock();
             match state.look(path, &version, self.limit_bytes, attempts == 0)? {
-                Look::Found(kept) => return Ok(kept),
-                Look::Wait => {
+                Lookup::Found(kept) => return Ok(kept),
+                Lookup::Wait => {
                     drop(self.wait_while_opening(state, &version));
                     continue;
                 }
-                Look::Open => drop(state),
+                Lookup::Open => drop(state),
             }
-            let reserved = Reserved { cache: self, version };
+            let reserved = Reservation { cache: self, version };
             attempts += 1;
             match self.open_with_room(&open, &reserved.version) {
                 Ok(kept) => return Ok(reserved.fill(kept)),
@@ -105,8 +105,8 @@ impl<T: Kept> Bounded<T> {
         }
     }
 
-    /// Each mapping holds a descriptor too, of which there may be fewer than bytes: as long as there is
-    /// something to evict, that is done and the file tried again.
+    /// Opens a file. If the system runs out of descriptors, this evicts an entry and tries again,
+    /// as long as there is one to evict.
     fn open_with_room(
         &self,
         open: impl Fn(&FileVersion) -> Result<T, BackendError>,
@@ -145,33 +145,33 @@ impl<T: Kept> Bounded<T> {
 
     fn wait_while_opening<'a>(
         &'a self,
-        state: MutexGuard<'a, State<T>>,
+        state: MutexGuard<'a, CacheState<T>>,
         version: &FileVersion,
-    ) -> MutexGuard<'a, State<T>> {
+    ) -> MutexGuard<'a, CacheState<T>> {
         let waited = self.is_opened.wait_while(state, |state| state.opening.contains(version));
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // Nothing under the lock leaves it half changed, so a poisoned one is as good.
+    fn lock(&self) -> MutexGuard<'_, CacheState<T>> {
+        // No panic can leave the state half changed, so a poisoned lock is still valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Bytes that are set aside for a file that is being opened. Given back when this is dropped before
-/// the mapping is there, also by a panic; whoever waits for the file is woken in any case.
-struct Reserved<'a, T: Kept> {
-    cache: &'a Bounded<T>,
+/// The bytes reserved for a file that is being opened. Dropping this before the mapping exists,
+/// also in a panic, releases them; in any case it wakes the threads that wait for the file.
+struct Reservation<'a, T: CacheContent> {
+    cache: &'a BoundedCache<T>,
     version: FileVersion,
 }
 
-impl<T: Kept> Reserved<'_, T> {
+impl<T: CacheContent> Reservation<'_, T> {
     fn fill(self, kept: T) -> Arc<T> {
         let kept = Arc::new(kept);
         let entry =
-            Entry { version: self.version.clone(), kept: Arc::clone(&kept), is_stale: false };
+            CacheEntry { version: self.version.clone(), kept: Arc::clone(&kept), is_stale: false };
         let mut state = self.cache.lock();
-        // `drop` takes them off again, with the reservation.
+        // `drop` releases the reservation, so the bytes are added here again.
         state.total_bytes += self.version.len();
         state.entries.push(entry);
         self.end(&mut state);
@@ -180,33 +180,33 @@ impl<T: Kept> Reserved<'_, T> {
         kept
     }
 
-    fn end(&self, state: &mut State<T>) {
+    fn end(&self, state: &mut CacheState<T>) {
         state.opening.retain(|version| *version != self.version);
         state.total_bytes -= self.version.len();
         self.cache.is_opened.notify_all();
     }
 }
 
-impl<T: Kept> Drop for Reserved<'_, T> {
+impl<T: CacheContent> Drop for Reservation<'_, T> {
     fn drop(&mut self) {
         self.end(&mut self.cache.lock());
     }
 }
 
-impl<T: Kept> State<T> {
+impl<T: CacheContent> CacheState<T> {
     fn look(
         &mut self,
         path: &Path,
         version: &FileVersion,
         limit_bytes: u64,
         is_first: bool,
-    ) -> Result<Look<T>, Error> {
+    ) -> Result<Lookup<T>, Error> {
         if let Some(kept) = self.find(version) {
             self.hits += 1;
-            return Ok(Look::Found(kept));
+            return Ok(Lookup::Found(kept));
         }
         if self.opening.contains(version) {
-            return Ok(Look::Wait);
+            return Ok(Lookup::Wait);
         }
         self.misses += u64::from(is_first);
         self.retire(path, Some(version));
@@ -216,18 +216,18 @@ impl<T: Kept> State<T> {
         })?;
         self.total_bytes += version.len();
         self.opening.push(version.clone());
-        Ok(Look::Open)
+        Ok(Lookup::Open)
     }
 
-    /// The file's mapping, which becomes the last to go.
+    /// Returns the content for the file, and makes it the most recently used.
     fn find(&mut self, version: &FileVersion) -> Option<Arc<T>> {
-        let is_it = |entry: &Entry<T>| !entry.is_stale && entry.version == *version;
+        let is_it = |entry: &CacheEntry<T>| !entry.is_stale && entry.version == *version;
         let at = self.entries.iter().position(is_it)?;
         self.entries[at..].rotate_left(1);
         self.entries.last().map(|entry| Arc::clone(&entry.kept))
     }
 
-    /// Drops the mappings of other versions of the file, and earlier ones that were still in use.
+    /// Drops the entries of other versions of the file, and older ones that were still in use.
     fn retire(&mut self, path: &Path, current: Option<&FileVersion>) {
         for entry in &mut self.entries {
             entry.is_stale |= entry.kept.path() == path && Some(&entry.version) != current;
@@ -235,21 +235,21 @@ impl<T: Kept> State<T> {
         self.drop_idle(|entry| entry.is_stale);
     }
 
-    /// Evicts as much as another `bytes` need, or nothing if that would not do; then the error is how
-    /// many bytes cannot be evicted.
+    /// Evicts until `bytes` more bytes fit. If that is impossible, evicts nothing and returns the
+    /// number of bytes that cannot be evicted.
     fn make_room(&mut self, bytes: u64, limit_bytes: u64) -> Result<(), u64> {
         let free = limit_bytes - self.total_bytes;
         if bytes <= free {
             return Ok(());
         }
         let evictable: u64 =
-            self.entries.iter().filter(|entry| entry.is_evictable()).map(Entry::bytes).sum();
+            self.entries.iter().filter(|entry| entry.is_evictable()).map(CacheEntry::bytes).sum();
         let held_bytes = self.total_bytes - evictable;
         if limit_bytes.checked_sub(held_bytes).is_none_or(|most| most < bytes) {
             return Err(held_bytes);
         }
         let wanted = bytes - free;
-        // A weak reference may have come alive again in between.
+        // A weak reference may have been upgraded meanwhile.
         if self.evict(wanted) < wanted { Err(self.total_bytes) } else { Ok(()) }
     }
 
@@ -264,7 +264,7 @@ impl<T: Kept> State<T> {
         freed
     }
 
-    /// Evicts one, however small. False if there is none that may go.
+    /// Evicts one entry of any size. Returns `false` if no entry can be evicted.
     fn evict_oldest(&mut self) -> bool {
         (0..self.entries.len()).any(|at| self.evict_at(at).is_some())
     }
@@ -275,7 +275,7 @@ impl<T: Kept> State<T> {
         Some(freed)
     }
 
-    fn drop_idle(&mut self, is_meant: impl Fn(&Entry<T>) -> bool) -> u64 {
+    fn drop_idle(&mut self, is_meant: impl Fn(&CacheEntry<T>) -> bool) -> u64 {
         let (mut freed, mut at) = (0, 0);
         while at < self.entries.len() {
             match is_meant(&self.entries[at]).then(|| self.drop_at(at)) {
@@ -286,9 +286,9 @@ impl<T: Kept> State<T> {
         freed
     }
 
-    /// Unmaps an entry, unless somebody holds it. The bytes that it had.
+    /// Drops an entry unless a caller holds it. Returns the bytes freed.
     fn drop_at(&mut self, at: usize) -> Option<u64> {
-        let Entry { version, kept, is_stale } = self.entries.remove(at);
+        let CacheEntry { version, kept, is_stale } = self.entries.remove(at);
         match Arc::try_unwrap(kept) {
             Ok(kept) => {
                 drop(kept);
@@ -296,14 +296,14 @@ impl<T: Kept> State<T> {
                 Some(version.len())
             }
             Err(kept) => {
-                self.entries.insert(at, Entry { version, kept, is_stale });
+                self.entries.insert(at, CacheEntry { version, kept, is_stale });
                 None
             }
         }
     }
 }
 
-impl<T: Kept> Entry<T> {
+impl<T: CacheContent> CacheEntry<T> {
     fn bytes(&self) -> u64 {
         self.version.len()
     }

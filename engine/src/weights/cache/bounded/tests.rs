@@ -1,5 +1,5 @@
-//! Openings that fail, panic or take their time: what the files of a real system do too rarely. The
-//! real mappings are tested from outside the crate, where the promise for them can be made.
+//! Openings that fail, panic or take long, which real files do too rarely. The tests of the crate's
+//! public interface cover real mappings, where the promise can be made.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -17,7 +17,7 @@ struct Contents {
     path: PathBuf,
 }
 
-impl Kept for Contents {
+impl CacheContent for Contents {
     fn path(&self) -> &Path {
         &self.path
     }
@@ -29,7 +29,7 @@ impl Kept for Contents {
 
 struct Fixture {
     dir: tempfile::TempDir,
-    cache: Bounded<Contents>,
+    cache: BoundedCache<Contents>,
 }
 
 impl Fixture {
@@ -38,14 +38,14 @@ impl Fixture {
         for name in ["a", "b"] {
             std::fs::write(dir.path().join(name), [7; FILE_BYTES as usize]).unwrap();
         }
-        Self { dir, cache: Bounded::new(limit_bytes) }
+        Self { dir, cache: BoundedCache::new(limit_bytes) }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Opens without a hitch.
+    /// Opens without failing.
     fn get(&self, name: &str) -> Result<Arc<Contents>, Error> {
         let path = self.path(name);
         self.cache.get_or_open(&path, |_| Ok(Contents { path: path.clone() }))
@@ -64,7 +64,7 @@ fn eio(path: &Path) -> BackendError {
 }
 
 #[test]
-fn one_opening_serves_all_who_ask_at_once() {
+fn concurrent_requests_share_one_opening() {
     let fixture = Fixture::new(FILE_BYTES);
     let (path, openings, start) = (fixture.path("a"), AtomicUsize::new(0), Barrier::new(16));
     let got: Vec<_> = thread::scope(|scope| {
@@ -72,7 +72,7 @@ fn one_opening_serves_all_who_ask_at_once() {
             start.wait();
             fixture.cache.get_or_open(&path, |_| {
                 openings.fetch_add(1, Ordering::SeqCst);
-                thread::sleep(Duration::from_millis(50)); // so that the others come meanwhile
+                thread::sleep(Duration::from_millis(50)); // the other threads request it meanwhile
                 Ok(Contents { path: path.clone() })
             })
         };
@@ -85,9 +85,9 @@ fn one_opening_serves_all_who_ask_at_once() {
     assert_eq!((stats.hits, stats.misses, stats.total_size), (15, 1, FILE_BYTES));
 }
 
-/// Whoever waits for an opening that fails tries for itself, and is not left waiting.
+/// A thread that waits for an opening that fails tries on its own, and does not wait forever.
 #[test]
-fn a_failed_opening_leaves_nothing_and_nobody_behind() {
+fn a_failed_opening_releases_its_bytes_and_wakes_waiters() {
     let fixture = Fixture::new(FILE_BYTES);
     let (path, (begun, has_begun)) = (fixture.path("a"), mpsc::channel());
     let was_looked_at = Barrier::new(2);
@@ -96,14 +96,14 @@ fn a_failed_opening_leaves_nothing_and_nobody_behind() {
             fixture.cache.get_or_open(&path, |_| {
                 begun.send(()).unwrap();
                 was_looked_at.wait();
-                thread::sleep(Duration::from_millis(50)); // so that the other comes meanwhile
+                thread::sleep(Duration::from_millis(50)); // the other thread requests it meanwhile
                 Err(eio(&path))
             })
         });
         has_begun.recv().unwrap();
         let total_size = fixture.cache.stats().total_size;
         was_looked_at.wait();
-        assert_eq!(total_size, FILE_BYTES, "set aside before it is mapped");
+        assert_eq!(total_size, FILE_BYTES, "reserved before it is mapped");
         assert!(fixture.get("a").is_ok());
         let error = failing.join().unwrap().unwrap_err();
         assert_eq!(error.path(), Some(&*path));
@@ -114,7 +114,7 @@ fn a_failed_opening_leaves_nothing_and_nobody_behind() {
 }
 
 #[test]
-fn a_panic_in_an_opening_leaves_nothing_and_nobody_behind() {
+fn a_panicking_opening_releases_its_bytes_and_wakes_waiters() {
     let fixture = Fixture::new(FILE_BYTES);
     let (path, (begun, has_begun)) = (fixture.path("a"), mpsc::channel());
     thread::scope(|scope| {
@@ -137,7 +137,7 @@ fn a_panic_in_an_opening_leaves_nothing_and_nobody_behind() {
 }
 
 #[test]
-fn what_is_being_opened_counts() {
+fn files_being_opened_count_against_the_limit() {
     let fixture = Fixture::new(2 * FILE_BYTES - 1);
     let path = fixture.path("a");
     let opened = fixture.cache.get_or_open(&path, |_| {
@@ -152,7 +152,7 @@ fn what_is_being_opened_counts() {
 }
 
 #[test]
-fn a_file_that_is_always_replaced_is_given_up_in_the_end() {
+fn a_file_that_keeps_being_replaced_fails_in_the_end() {
     let fixture = Fixture::new(FILE_BYTES);
     let (path, openings) = (fixture.path("a"), AtomicUsize::new(0));
     let replaced = |times: usize| {
@@ -173,9 +173,10 @@ fn a_file_that_is_always_replaced_is_given_up_in_the_end() {
     assert_eq!(fixture.cache.stats().misses, misses + 1, "one request, however many attempts");
 }
 
-/// A holder may keep a weak reference, which can come alive at any time until the mapping is gone.
+/// A caller may keep a weak reference, which can be upgraded at any time until the mapping is
+/// dropped.
 #[test]
-fn a_weak_reference_is_no_way_around_the_bound() {
+fn a_weak_reference_cannot_exceed_the_limit() {
     let fixture = Fixture::new(FILE_BYTES);
     let weak = Arc::downgrade(&fixture.get("a").unwrap());
     let held = weak.upgrade().unwrap();

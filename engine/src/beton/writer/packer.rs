@@ -1,68 +1,68 @@
-//! Where a worker packs its samples.
+//! Packs a worker's samples into a page.
 
 use std::ops::Range;
 use std::path::Path;
 
 use super::super::{Allocation, Error, Field, Member};
-use super::dataset::Dataset;
-use super::order::{FullPage, Order};
+use super::dataset_file::DatasetFile;
+use super::ordered_page::{FullPage, OrderedPage};
 use super::page::Page;
-use super::sample::Packing;
+use super::sample::SampleSink;
 use crate::Item;
 
-/// What is filled of a page is written while it is still in the processor's cache.
+/// A page is written in parts of this size, while they are still in the processor's cache.
 const PART_BYTES: usize = 1 << 20;
 
-/// The samples of a chunk on their way to the file.
+/// Packs the samples of a chunk.
 ///
-/// Without an order the page is one of the file's, and a sample has its place as soon as it is
-/// whole. With one the page is only where samples wait for their turn.
+/// In unordered writing the page is a page of the file, and a sample has its place as soon as it is
+/// complete. In ordered writing the page only holds samples that wait for their turn.
 #[derive(Debug)]
-pub(super) struct Desk<'a> {
-    dataset: &'a Dataset,
-    order: Option<&'a Order>,
+pub(super) struct ChunkPacker<'a> {
+    dataset: &'a DatasetFile,
+    order: Option<&'a OrderedPage>,
     page: Page,
-    /// Where the page is in the file, once it is needed.
+    /// The page's offset in the file, once it is claimed.
     page_at: Option<u64>,
-    /// The end of the last whole sample in the page.
+    /// The end of the last complete sample in the page.
     packed: usize,
-    /// What of the page is in the file already.
+    /// The end of the part of the page that is already written.
     written: usize,
     chunk: Chunk,
-    sample: Unfinished,
+    sample: UnfinishedSample,
 }
 
-/// Samples that follow one another, and the parts of the file that belong to them.
+/// Consecutive samples, and the parts of the file that belong to them.
 #[derive(Debug, Default)]
 struct Chunk {
     number: u64,
     first: u64,
-    /// The samples that were begun.
+    /// The number of samples that were begun.
     samples: usize,
-    /// Their rows of metadata.
+    /// The samples' rows of metadata.
     rows: Vec<u8>,
-    /// Rows of the allocation table.
+    /// The samples' rows of the allocation table.
     table: Vec<u8>,
-    /// The samples in the page that have no place yet, and their regions.
-    waiting: Vec<Packed>,
-    regions: Vec<Region>,
-    /// The bytes of all regions.
+    /// The samples in the page that have no place in the file yet.
+    waiting: Vec<PackedSample>,
+    regions: Vec<PackedRegion>,
+    /// The size of all regions in bytes.
     bytes: u64,
 }
 
-/// A sample that is whole.
+/// A complete sample.
 #[derive(Debug)]
-pub(super) struct Packed {
-    /// Which of the chunk it is.
+pub(super) struct PackedSample {
+    /// The number of the sample in its chunk.
     row: usize,
-    /// Its part of the page.
+    /// The range of the page that the sample takes.
     pub(super) span: Range<usize>,
-    /// Its part of the regions.
+    /// The range of `Chunk::regions` that the sample takes.
     regions: Range<usize>,
 }
 
 #[derive(Debug)]
-struct Region {
+struct PackedRegion {
     field: usize,
     ptr_at: usize,
     start: usize,
@@ -71,19 +71,23 @@ struct Region {
 
 /// The sample that is being made.
 #[derive(Debug, Default)]
-struct Unfinished {
-    /// Where in the page it begins.
+struct UnfinishedSample {
+    /// The sample's start in the page.
     start: usize,
-    /// Its first region.
+    /// The number of the sample's first region.
     region: usize,
-    /// The bytes that it needs, as they would lie in a page of its own.
+    /// The bytes that the sample would need in a page of its own.
     needed_bytes: u64,
     is_too_large: bool,
 }
 
-impl<'a> Desk<'a> {
-    pub(super) fn new(dataset: &'a Dataset, order: Option<&'a Order>, page: Page) -> Self {
-        let (chunk, sample) = (Chunk::default(), Unfinished::default());
+impl<'a> ChunkPacker<'a> {
+    pub(super) fn new(
+        dataset: &'a DatasetFile,
+        order: Option<&'a OrderedPage>,
+        page: Page,
+    ) -> Self {
+        let (chunk, sample) = (Chunk::default(), UnfinishedSample::default());
         Self { dataset, order, page, page_at: None, packed: 0, written: 0, chunk, sample }
     }
 
@@ -99,10 +103,10 @@ impl<'a> Desk<'a> {
         self.chunk.rows.resize(rows, 0);
         self.chunk.samples += 1;
         let (start, region) = (self.page.next_start(), self.chunk.regions.len());
-        self.sample = Unfinished { start, region, ..Unfinished::default() };
+        self.sample = UnfinishedSample { start, region, ..UnfinishedSample::default() };
     }
 
-    /// The sample is whole.
+    /// Completes the sample.
     pub(super) fn end_sample(&mut self) -> Result<(), Error> {
         let row = self.chunk.samples - 1;
         if self.sample.is_too_large {
@@ -120,7 +124,7 @@ impl<'a> Desk<'a> {
         }
         let span = self.sample.start..self.page.used();
         self.packed = span.end;
-        let packed = Packed { row, span, regions };
+        let packed = PackedSample { row, span, regions };
         if self.order.is_some() {
             self.chunk.waiting.push(packed);
             return Ok(());
@@ -140,8 +144,7 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// All samples of the chunk are whole: its rows can be written. Returns the bytes of its
-    /// regions.
+    /// Completes the chunk and writes its rows. Returns the size of its regions in bytes.
     pub(super) fn end_chunk(&mut self) -> Result<u64, Error> {
         let table_at = match self.order {
             None => self.dataset.claim_table(self.chunk.table.len()),
@@ -161,7 +164,7 @@ impl<'a> Desk<'a> {
         Ok(self.chunk.bytes)
     }
 
-    /// Nothing more will come.
+    /// Writes the rest of the page.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         let part = std::mem::take(&mut self.written)..self.packed;
         match self.page_at.take() {
@@ -170,11 +173,11 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Hands the whole samples of the page on and keeps only what there is of the next.
+    /// Writes or places the complete samples of the page, and keeps only the unfinished one.
     fn turn_page(&mut self) -> Result<(), Error> {
         match self.order {
             None => self.finish()?,
-            // The turn is kept: the chunk goes on.
+            // The chunk continues, so it keeps its turn.
             Some(order) => {
                 self.place_waiting(order)?.map_or(Ok(()), |full| full.write(self.dataset))?;
             }
@@ -189,9 +192,9 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// Waits for the chunk's turn and gives all whole samples their places. Returns the page that
-    /// became full by it.
-    fn place_waiting(&mut self, order: &Order) -> Result<Option<FullPage>, Error> {
+    /// Waits for the chunk's turn and places all complete samples. Returns the page that became
+    /// full.
+    fn place_waiting(&mut self, order: &OrderedPage) -> Result<Option<FullPage>, Error> {
         let mut waiting = std::mem::take(&mut self.chunk.waiting);
         let (page, chunk, dataset) = (&self.page, &mut self.chunk, self.dataset);
         let number = chunk.number;
@@ -205,8 +208,8 @@ impl<'a> Desk<'a> {
 }
 
 impl Chunk {
-    /// Writes down where the regions of a sample are: its span begins at `at` in the file.
-    fn place(&mut self, dataset: &Dataset, packed: &Packed, at: u64) {
+    /// Records the offsets of a sample's regions, given the offset `at` of its span in the file.
+    fn place(&mut self, dataset: &DatasetFile, packed: &PackedSample, at: u64) {
         let row_bytes = dataset.row_bytes();
         let row = &mut self.rows[packed.row * row_bytes..][..row_bytes];
         for region in &self.regions[packed.regions.clone()] {
@@ -219,7 +222,7 @@ impl Chunk {
     }
 }
 
-impl Packing for Desk<'_> {
+impl SampleSink for ChunkPacker<'_> {
     fn path(&self) -> &Path {
         self.dataset.path()
     }
@@ -234,7 +237,7 @@ impl Packing for Desk<'_> {
         len: usize,
         ptr_at: usize,
     ) -> Result<Option<&mut [u8]>, Error> {
-        // Counted to its end even if it is too large, for the message.
+        // The size is counted to the end even if the sample is too large, for the message.
         let needed = self.sample.needed_bytes.checked_next_multiple_of(self.page.align() as u64);
         let needed = needed.unwrap_or(u64::MAX);
         self.sample.needed_bytes = needed.saturating_add(len.max(1) as u64);
@@ -250,7 +253,7 @@ impl Packing for Desk<'_> {
             self.sample.is_too_large = true;
             return Ok(None);
         };
-        self.chunk.regions.push(Region { field, ptr_at, start, len });
+        self.chunk.regions.push(PackedRegion { field, ptr_at, start, len });
         Ok(Some(self.page.bytes_mut(start..start + len)))
     }
 

@@ -1,4 +1,4 @@
-//! The file.
+//! The dataset's file while it is written.
 
 use std::io;
 use std::ops::Range;
@@ -12,30 +12,30 @@ use super::allocator::PageAllocator;
 use super::builder::WriteReport;
 use super::page::Page;
 
-/// What of the table is in memory while it is copied.
+/// The table is copied in parts of this size.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Whole pages of the page cache.
+/// Parts of a page begin at pages of the page cache.
 const PART_ALIGN: usize = 4096;
 
-/// A dataset on its way to its file. Threads write to it side by side, each to its own parts.
+/// A dataset's file before it is complete. Many threads write to it at once, each to its own parts.
 #[derive(Debug)]
-pub(super) struct Dataset {
+pub(super) struct DatasetFile {
     path: PathBuf,
     fields: Vec<Field>,
     header: Header,
     layout: RowLayout,
     allocator: PageAllocator,
     file: OutputFile,
-    /// The allocation table belongs behind the last page, wherever that will be: until then it is in
-    /// a file of its own, so that memory does not grow with the samples.
+    /// The allocation table belongs after the last page, whose place is not known yet. Until then
+    /// it is in a file of its own, so that memory does not grow with the number of samples.
     table: OutputFile,
     table_bytes: AtomicU64,
 }
 
-impl Dataset {
-    /// Begins a file. The header stays empty until the end: who finds the file before sees that it
-    /// is no dataset.
+impl DatasetFile {
+    /// Begins a file. Its header stays empty until the end, so an incomplete file is not taken for
+    /// a dataset.
     pub(super) fn create(
         path: &Path,
         fields: &[Field],
@@ -88,7 +88,7 @@ impl Dataset {
         self.layout.put(row, field, member)
     }
 
-    /// Tells a row where a region of a field is.
+    /// Sets the offset of a field's region in a row.
     pub(super) fn set_ptr(&self, row: &mut [u8], field: usize, ptr_at: usize, ptr: u64) {
         let member = match self.layout.member(row, field) {
             Member::Blob { size, .. } => Member::Blob { ptr, size },
@@ -102,28 +102,28 @@ impl Dataset {
             Member::Float(_) | Member::Int(_) => return,
         };
         let is_put = self.layout.put(row, field, member);
-        debug_assert!(is_put, "a member of the form that was there");
+        debug_assert!(is_put, "the member keeps its form");
     }
 
-    /// An empty page with memory from the pool.
+    /// Returns an empty page with memory from the pool.
     pub(super) fn new_page(&self, pool: &BufferPool, align: usize) -> Result<Page, Error> {
         let buffer = pool.take(self.page_bytes());
         let buffer = buffer.map_err(|source| Error::backend(&self.path, source))?;
         Ok(Page::new(buffer, align))
     }
 
-    /// Where the next page begins.
+    /// Claims the next page and returns its offset.
     pub(super) fn claim_page(&self) -> Result<u64, Error> {
         let claimed = self.allocator.claim();
         claimed.ok_or_else(|| self.io("claiming a page", io::ErrorKind::FileTooLarge.into()))
     }
 
-    /// What parts of a page that are written begin at multiples of.
+    /// Returns the alignment of the parts of a page that are written.
     pub(super) fn part_align(&self) -> usize {
         self.file.alignment().max(PART_ALIGN)
     }
 
-    /// Writes a part of the page at `page_at`. What is not used of it becomes a hole in the file.
+    /// Writes a part of the page at `page_at`. Its unused end becomes a hole in the file.
     pub(super) fn write_page(
         &self,
         page: &mut Page,
@@ -138,14 +138,14 @@ impl Dataset {
         })
     }
 
-    /// Writes the rows of samples that follow one another.
+    /// Writes the rows of consecutive samples.
     pub(super) fn write_rows(&self, first: u64, rows: &[u8]) -> Result<(), Error> {
-        // No overflow: the pages begin behind the last row.
+        // No overflow: the pages begin after the last row.
         let at = self.header.metadata_at() + first * self.row_bytes() as u64;
         self.write(&self.file, rows, at, "writing the metadata")
     }
 
-    /// A part of the table of so many bytes, which is the caller's alone.
+    /// Claims `bytes` bytes of the table and returns their offset.
     pub(super) fn claim_table(&self, bytes: usize) -> u64 {
         self.table_bytes.fetch_add(bytes as u64, Ordering::Relaxed)
     }
@@ -155,10 +155,10 @@ impl Dataset {
         self.write(&self.table, rows, at, "writing the allocation table")
     }
 
-    /// Everything is written but the table and the header. Gives the file its name.
+    /// Appends the table, writes the header, and renames the file.
     pub(super) fn finish(self) -> Result<WriteReport, Error> {
         let pages = self.allocator.claimed();
-        // As in FFCV's files, there is no page without a region.
+        // As in FFCV's files, no page is without a region.
         let table_at = match pages {
             0 => self.header.metadata_at() + self.header.samples * self.row_bytes() as u64,
             _ => self.allocator.end(),
