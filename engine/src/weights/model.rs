@@ -228,15 +228,19 @@ impl Weights {
             .map_err(|_| no_such_tensor(self.path(), name, self.similar(name).as_deref()))
     }
 
-    /// Returns a name that the caller may have meant: it differs in case, or one is the end of the
-    /// other.
+    /// Returns a name that the caller may have meant: it differs in case or in one or two letters, or
+    /// one is the end of the other.
     fn similar(&self, name: &str) -> Option<String> {
-        let mut names = self.tensors().map(TensorInfo::name).filter(|other| !other.is_empty());
+        let names = || self.tensors().map(TensorInfo::name).filter(|other| !other.is_empty());
         let is_like = |other: &&str| {
             other.eq_ignore_ascii_case(name)
                 || (!name.is_empty() && (other.ends_with(name) || name.ends_with(other)))
         };
-        names.find(is_like).map(str::to_owned)
+        let nearest = || {
+            let distances = names().map(|other| (strsim::levenshtein(other, name), other));
+            distances.min().filter(|(distance, _)| *distance <= 2).map(|(_, other)| other)
+        };
+        names().find(is_like).or_else(nearest).map(str::to_owned)
     }
 
     /// Returns an array view of a tensor. Slicing a view reads nothing; reading it reads only the

@@ -211,6 +211,10 @@ fn a_wrong_name_or_size_is_an_error_with_a_suggestion() {
     let error = weights.read("Layer.1.weight").unwrap_err();
     assert_eq!(error.tensor(), Some("Layer.1.weight"));
     assert!(error.to_string().contains("did you mean `layer.1.weight`"), "{error}");
+    let error = weights.read("layer.1.wieght").unwrap_err();
+    assert!(error.to_string().contains("did you mean `layer.1.weight`"), "{error}");
+    let error = weights.read("nothing.like.it").unwrap_err();
+    assert!(!error.to_string().contains("did you mean"), "{error}");
     let error = weights.read_into("layer.0.weight", &mut [0; 9]).unwrap_err();
     assert!(matches!(error, Error::BufferSize { needed: 10, given: 9, .. }), "{error}");
 }
