@@ -38,6 +38,7 @@
 mod array;
 #[cfg(feature = "beton")]
 pub mod beton;
+mod builder;
 mod engine;
 pub mod epochs;
 mod error;
@@ -61,7 +62,8 @@ pub use array::index::Index;
 pub use array::many::ViewReader;
 pub use array::selection::{Select, Selected};
 pub use array::view::ContiguousMemmap;
-pub use engine::{Description, Engine, EngineBuilder};
+pub use builder::EngineBuilder;
+pub use engine::{Description, Engine};
 pub use error::{Damage, Error, Item, Result};
 pub use profile::{Profile, ProfileError, ProfileSource, probe};
 pub use record::{Recording, RecordingStatus};

@@ -8,7 +8,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use ringmain::{ContiguousMemmap, Engine, Index, Kind};
+use ringmain::{BackendOptions, ContiguousMemmap, Engine, EngineBuilder, Index, Kind};
 use tempfile::TempDir;
 
 const ROWS: usize = 96;
@@ -115,4 +115,21 @@ fn a_transposed_view_can_be_read_into_the_last_buffer() {
             assert_eq!(buffer[4..8], (columns as u32).to_le_bytes());
         });
     }
+}
+
+/// `.depth_max(4).options(Default::default())` restored a depth of 128.
+#[test]
+fn options_do_not_undo_what_the_builder_was_told() {
+    let set = |builder: EngineBuilder| builder.depth_max(4).threads_max(2).chunk_bytes(8192);
+    let (_dir, path) = file();
+    let engines = [
+        support::engines_with(&path, |builder| set(builder).options(BackendOptions::default())),
+        support::engines_with(&path, |builder| set(builder.options(BackendOptions::default()))),
+    ];
+    for engine in engines.iter().flatten() {
+        let depth_max = engine.backend().capabilities().depth_max;
+        assert!(depth_max <= 4, "{}: {depth_max}", engine.backend().kind());
+    }
+    let refused = Engine::builder().rings_max(0).options(BackendOptions::default()).build();
+    assert!(refused.unwrap_err().to_string().contains("rings_max"));
 }
