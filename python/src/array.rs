@@ -10,6 +10,7 @@ use std::ptr;
 
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 use ringmain::backends::Error::PoolExhausted;
 use ringmain::{Buffer, BufferPool};
@@ -154,6 +155,27 @@ pub(crate) fn address(array: &Bound<'_, PyUntypedArray>) -> usize {
 /// The bytes of all elements.
 pub(crate) fn nbytes(array: &Bound<'_, PyUntypedArray>) -> usize {
     array.len() * array.dtype().itemsize()
+}
+
+/// What callers give for `out`: an array, or a tensor in the memory of the host.
+pub(crate) struct Out<'py> {
+    /// An array over its memory.
+    pub(crate) array: Bound<'py, PyUntypedArray>,
+    /// What is returned to the caller.
+    pub(crate) given: Bound<'py, PyAny>,
+}
+
+impl<'py> FromPyObject<'_, 'py> for Out<'py> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let given = given.to_owned();
+        if let Ok(array) = given.cast::<PyUntypedArray>() {
+            return Ok(Self { array: array.clone(), given });
+        }
+        let array = given.py().import("ringmain._tensors")?.call_method1("memory_of", (&given,))?;
+        Ok(Self { array: array.cast_into().map_err(PyErr::from)?, given })
+    }
 }
 
 /// Refuses an `out` that cannot take elements of this type and shape as they come.

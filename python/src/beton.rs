@@ -16,7 +16,7 @@ use ringmain::{Buffer, Engine};
 use crate::beton_batch::{self, Images};
 use crate::beton_epoch::PyBetonEpoch;
 use crate::dtype;
-use crate::engine::PyEngine;
+use crate::engine::{GivenEngine, PyEngine};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
 use crate::given;
@@ -39,7 +39,7 @@ impl PyBeton {
     fn new(
         py: Python<'_>,
         path: PathBuf,
-        engine: Option<Bound<'_, PyEngine>>,
+        engine: Option<GivenEngine<'_>>,
         images: &str,
         #[pyo3(from_py_with = given::index_limit)] index_limit: Option<u64>,
     ) -> Result<Self> {

@@ -1,7 +1,8 @@
-//! `Engine`: a backend and a memory limit, and the one that all share who ask for none.
+//! `Engine`: a backend and a memory limit, and the engines that callers share.
 
 use std::path::PathBuf;
 
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
@@ -216,19 +217,75 @@ impl PyEngine {
         (!is_default).then(|| engine.clone_ref(py))
     }
 
-    /// The engine given, or the one that is shared by all who give none.
-    pub(crate) fn or_default(py: Python<'_>, given: Option<Bound<'_, Self>>) -> Result<Py<Self>> {
-        if let Some(engine) = given {
-            return Ok(engine.unbind());
+    /// The engine that the caller gave or named; without one, the engine that is shared by default.
+    pub(crate) fn or_default(py: Python<'_>, given: Option<GivenEngine<'_>>) -> Result<Py<Self>> {
+        match given {
+            Some(GivenEngine::Engine(engine)) => Ok(engine.unbind()),
+            Some(GivenEngine::Backend(name)) if name != "auto" => Self::named(py, &name),
+            _ => {
+                let make = || Self::plain(py, "auto");
+                Ok(DEFAULT.get_or_try_init(py, make)?.clone_ref(py))
+            }
         }
-        let make = || -> Result<_> {
-            Ok(Py::new(py, Self::new(py, "auto", None, None, None, None, None, None, None)?)?)
-        };
-        Ok(DEFAULT.get_or_try_init(py, make)?.clone_ref(py))
+    }
+
+    /// As [`or_default`](Self::or_default), where `backend` is another way to name an engine.
+    pub(crate) fn of(
+        py: Python<'_>,
+        engine: Option<GivenEngine<'_>>,
+        backend: Option<String>,
+    ) -> Result<Py<Self>> {
+        match (engine, backend) {
+            (Some(_), Some(_)) => {
+                Err(Failure::value("engine has a backend already: give engine or backend"))
+            }
+            (engine, backend) => Self::or_default(py, engine.or(backend.map(GivenEngine::Backend))),
+        }
+    }
+
+    /// The engine that all callers share who name this backend.
+    fn named(py: Python<'_>, backend: &str) -> Result<Py<Self>> {
+        static NAMED: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+        let named = NAMED.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+        if let Some(engine) = named.get_item(backend)? {
+            return Ok(engine.cast_into::<Self>()?.unbind());
+        }
+        let engine = Self::plain(py, backend)?;
+        named.set_item(backend, &engine)?;
+        Ok(engine)
+    }
+
+    /// A new engine with the default options.
+    fn plain(py: Python<'_>, backend: &str) -> Result<Py<Self>> {
+        Ok(Py::new(py, Self::new(py, backend, None, None, None, None, None, None, None)?)?)
     }
 }
 
-/// The engine that all share who ask for none.
+/// What callers give for `engine`: an `Engine`, or the name of a backend.
+pub(crate) enum GivenEngine<'py> {
+    Engine(Bound<'py, PyEngine>),
+    Backend(String),
+}
+
+impl<'py> FromPyObject<'_, 'py> for GivenEngine<'py> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(engine) = given.cast::<PyEngine>() {
+            return Ok(Self::Engine(engine.to_owned()));
+        }
+        given.extract().map(Self::Backend).map_err(|_| {
+            let kind = given.get_type().name().map_or_else(|_| "?".to_owned(), |it| it.to_string());
+            Failure::type_(format!(
+                "engine is a ringmain.Engine or the name of a backend, such as \"uring\"; it \
+                 cannot be of type {kind}"
+            ))
+            .into()
+        })
+    }
+}
+
+/// The engine of all callers that give none.
 static DEFAULT: PyOnceLock<Py<PyEngine>> = PyOnceLock::new();
 
 /// The engines of pickles that are still alive, by their tokens.
@@ -238,8 +295,8 @@ fn known(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     Ok(KNOWN.get_or_try_init(py, new_dict)?.bind(py))
 }
 
-/// So many engines of pickles are kept: a worker that gets a view with each task would make an
-/// engine for each.
+/// The number of engines of pickles that are kept. Without them, a worker that gets a view with each
+/// task would make an engine for each.
 const KEPT_ENGINES: usize = 4;
 
 fn keep(engine: &Bound<'_, PyEngine>) -> PyResult<()> {

@@ -39,8 +39,8 @@ macro_rules! refuse {
                 Err(refusal("power"))
             }
 
-            /// Two views are equal if they are the same object, as they can be keys of a dict; to
-            /// order them, their elements would have to be read.
+            /// A view equals itself, so that it can be a key of a dict. For any other comparison the
+            /// elements would have to be read.
             fn __richcmp__(
                 slf: &Bound<'_, Self>,
                 other: &Bound<'_, PyAny>,
@@ -52,7 +52,8 @@ macro_rules! refuse {
                         let equal = matches!(op, CompareOp::Eq);
                         return Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind());
                     }
-                    CompareOp::Eq | CompareOp::Ne => return Ok(py.NotImplemented()),
+                    CompareOp::Eq => "equal",
+                    CompareOp::Ne => "not_equal",
                     CompareOp::Lt => "less",
                     CompareOp::Le => "less_equal",
                     CompareOp::Gt => "greater",

@@ -11,7 +11,7 @@ use ringmain::Error;
 use ringmain::shards::{Order, RowBatch, RowType, ShardOptions, ShardSource};
 
 use crate::array;
-use crate::engine::PyEngine;
+use crate::engine::{GivenEngine, PyEngine};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
 use crate::given;
@@ -123,7 +123,7 @@ impl PyShardSource {
     fn new(
         py: Python<'_>,
         paths: Paths,
-        engine: Option<Bound<'_, PyEngine>>,
+        engine: Option<GivenEngine<'_>>,
         order: String,
         #[pyo3(from_py_with = given::seed)] seed: u64,
         #[pyo3(from_py_with = given::epoch)] epoch: u64,

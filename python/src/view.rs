@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray};
+use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use ringmain::{ContiguousMemmap, Error};
 
-use crate::array::{self, tuple_text};
+use crate::array::{self, Out, tuple_text};
 use crate::dtype;
-use crate::engine::PyEngine;
+use crate::engine::{GivenEngine, PyEngine};
 use crate::error::{Failure, Result};
 use crate::given;
 use crate::key::Basic;
@@ -41,7 +41,7 @@ impl View {
     fn new(
         arr: &Bound<'_, PyAny>,
         cache: Option<&Bound<'_, PyAny>>,
-        engine: Option<Bound<'_, PyEngine>>,
+        engine: Option<GivenEngine<'_>>,
     ) -> Result<PyClassInitializer<Self>> {
         let _ = cache;
         Ok(memmap::wrap(arr, engine)?.into_initializer())
@@ -105,9 +105,17 @@ impl View {
         first.ok_or_else(|| Failure::type_("len() of unsized object"))
     }
 
-    fn __repr__(&self, py: Python<'_>) -> String {
+    /// The text that exca's class has.
+    fn __str__(&self, py: Python<'_>) -> String {
         let shape = tuple_text(self.lengths());
         format!("ContiguousMemmap(shape={shape}, dtype={})", self.descr.bind(py))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> Result<String> {
+        let (shape, descr) = (tuple_text(self.lengths()), self.descr.bind(py));
+        let path = PyString::new(py, &self.array.path().to_string_lossy()).repr()?;
+        let offset = self.offset();
+        Ok(format!("ContiguousMemmap(shape={shape}, dtype={descr}, path={path}, offset={offset})"))
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
@@ -159,18 +167,46 @@ impl View {
         &self,
         py: Python<'py>,
         selection: Selection<'py>,
-        out: Option<Bound<'py, PyUntypedArray>>,
+        out: Option<Out<'py>>,
     ) -> Result<Bound<'py, PyAny>> {
         match (selection, out) {
             (Selection::Everything, None) => Ok(self.read_all(py)?.into_any()),
             (Selection::Everything, Some(out)) => {
-                array::check_out(&out, self.descr.bind(py), self.lengths())?;
+                array::check_out(&out.array, self.descr.bind(py), self.lengths())?;
                 // SAFETY: just checked; the caller has given it to be filled.
-                self.read_into(py, unsafe { array::bytes_mut(&out) })?;
-                Ok(out.into_any())
+                self.read_into(py, unsafe { array::bytes_mut(&out.array) })?;
+                Ok(out.given)
             }
-            (Selection::Key(key), out) => selection::read(self, py, &key, out),
+            (Selection::Key(key), None) => selection::read(self, py, &key, None),
+            (Selection::Key(key), Some(out)) => {
+                selection::read(self, py, &key, Some(out.array))?;
+                Ok(out.given)
+            }
         }
+    }
+
+    /// Functions of NumPy: those whose ufuncs a view refuses read it first.
+    fn __array_function__<'py>(
+        slf: &Bound<'py, Self>,
+        func: &Bound<'py, PyAny>,
+        types: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyAny>,
+        kwargs: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let functions = slf.py().import("ringmain._functions")?;
+        functions.call_method1("call", (slf.get_type(), func, types, args, kwargs))
+    }
+
+    /// The array of pyarrow that `pyarrow.array(view)` makes of what is read now.
+    #[pyo3(signature = (r#type=None))]
+    fn __arrow_array__<'py>(
+        &self,
+        py: Python<'py>,
+        r#type: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyAny>> {
+        let kwargs = PyDict::new(py);
+        kwargs.set_item("type", r#type)?;
+        Ok(py.import("pyarrow")?.call_method("array", (self.read_all(py)?,), Some(&kwargs))?)
     }
 
     /// The tensor or array that a DLPack consumer makes of what is read now.
@@ -188,7 +224,9 @@ impl View {
             }
             kwargs.del_item("copy")?; // what is read is one
         }
-        Ok(self.read_all(py)?.into_any().call_method("__dlpack__", (), kwargs)?)
+        let array = self.read_all(py)?;
+        let exported = py.import("ringmain._tensors")?.call_method1("exported", (array,))?;
+        Ok(exported.call_method("__dlpack__", (), kwargs)?)
     }
 
     /// Memory of the host.

@@ -12,7 +12,7 @@ use ringmain::weights::{LoadOptions, Tensor, TensorInfo, WeightFile, Weights};
 
 use crate::array;
 use crate::dtype;
-use crate::engine::PyEngine;
+use crate::engine::{GivenEngine, PyEngine};
 use crate::error::Result;
 use crate::gil::detached;
 use crate::position;
@@ -33,7 +33,7 @@ const WINDOW_BYTES: usize = 1 << 30;
 impl PyWeights {
     #[new]
     #[pyo3(signature = (path, engine=None))]
-    fn new(py: Python<'_>, path: PathBuf, engine: Option<Bound<'_, PyEngine>>) -> Result<Self> {
+    fn new(py: Python<'_>, path: PathBuf, engine: Option<GivenEngine<'_>>) -> Result<Self> {
         let engine = PyEngine::or_default(py, engine)?;
         let weights = detached(py, || Weights::open(&engine.get().engine, &path))?;
         Ok(Self { weights, engine })
