@@ -87,6 +87,13 @@ impl Column {
                         image_size(image).map_err(|reason| self.unfit(id, reason))?;
                     builder.image_raw(width, height, &bytes_in_order(image)?)?
                 }
+                Err(_) if value.hasattr("__array_interface__")? => {
+                    let pixels = self.pixels(id, value)?;
+                    let image = pixels.cast::<PyUntypedArray>().map_err(PyErr::from)?;
+                    let (width, height) =
+                        image_size(image).map_err(|reason| self.unfit(id, reason))?;
+                    builder.image_raw(width, height, &bytes_in_order(image)?)?
+                }
                 Err(_) => builder.image_jpeg(&bytes_of(value).map_err(named)?)?,
             },
             FieldKind::NdArray(spec) | FieldKind::TorchTensor(spec) => {
@@ -104,6 +111,22 @@ impl Column {
             _ => return Err(self.unfit(id, "a custom field cannot be written from Python")),
         };
         Ok(())
+    }
+
+    /// The pixels of an image of Pillow's, or of another object that shows itself as an array.
+    fn pixels<'py>(
+        &self,
+        id: u64,
+        image: &Bound<'py, PyAny>,
+    ) -> std::result::Result<Bound<'py, PyAny>, SampleError> {
+        if let Ok(mode) = image.getattr("mode").and_then(|mode| mode.extract::<String>())
+            && mode != "RGB"
+        {
+            let reason = format!("an image of mode {mode}; give image.convert(\"RGB\")");
+            return Err(self.unfit(id, &reason));
+        }
+        let numpy = image.py().import("numpy")?;
+        numpy.call_method1("asarray", (image,)).map_err(|error| self.named(image.py(), id, error))
     }
 
     /// An exception of a value that does not fit, with the sample and the field; any other as it is.

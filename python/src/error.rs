@@ -110,7 +110,11 @@ fn from_backend(error: &backends::Error, message: String, path: Option<&Path>) -
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let path = error.path().map(Path::to_owned);
-        let message = in_python(&error.to_string(), path.as_deref());
+        let mut message = in_python(&error.to_string(), path.as_deref());
+        if let (true, Some(path)) = (is_about_an_argument(&error), &path) {
+            let prefix = format!("{}: ", path.display());
+            message = message.strip_prefix(&prefix).unwrap_or(&message).to_owned();
+        }
         let path = path.as_deref();
         match error {
             Error::NotFound { cause, .. } | Error::Io { cause, .. } => {
@@ -150,8 +154,14 @@ impl From<Error> for Failure {
     }
 }
 
+/// Whether the caller gave something that does not fit, and the file is as it should be.
+fn is_about_an_argument(error: &Error) -> bool {
+    matches!(error, Error::StateMismatch { .. } | Error::NoSuchItem { item: Item::Row(_), .. })
+}
+
 /// What is called otherwise in Python.
-const NAMES: [(&str, &str); 10] = [
+const NAMES: [(&str, &str); 12] = [
+    ("the selection of items", "the list of rows"),
     ("option `partition` cannot be ", ""),
     ("the partition", "rank or world"),
     ("memory_limit_bytes", "memory_limit"),
@@ -162,8 +172,15 @@ const NAMES: [(&str, &str); 10] = [
     ("depth_max", "depth"),
     ("open_files_max", "open_files"),
     (
-        "give one to `ReaderOptions::handle_type` or `handle_name`",
-        "such fields are read from Rust alone",
+        "which has no handler; give one to `ReaderOptions::handle_type` or `handle_name`",
+        "which FFCV does not have; give the NumPy dtype of its metadata, the metadata_type of its \
+         author's class: Beton(path, fields={name: dtype})",
+    ),
+    (
+        "`memory_manager` cannot be OsCache: it needs a backend that maps files; build the engine \
+         with `mmap`",
+        "`memory_manager` cannot be \"os_cache\": it needs a backend that maps files; give \
+         engine=Engine(\"mmap\")",
     ),
 ];
 

@@ -14,6 +14,7 @@
 //! | `shards` | `ShardSource` |
 //! | `weights` | safetensors |
 //! | `beton`, `beton_epoch`, `beton_batch` | `Beton`, `BetonEpoch`, samples as arrays |
+//! | `beton_custom` | fields of types that FFCV does not have |
 //! | `beton_writer`, `beton_column` | `BetonWriter`, the values of a field |
 //! | `command` | the `ringmain` command |
 //! | `position` | what an iterator reads from, and the wait for its next batch |
@@ -27,6 +28,7 @@ mod array;
 mod beton;
 mod beton_batch;
 mod beton_column;
+mod beton_custom;
 mod beton_epoch;
 mod beton_writer;
 mod command;
