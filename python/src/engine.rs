@@ -1,5 +1,6 @@
 //! `Engine`: a backend and a memory limit, and the engines that callers share.
 
+use std::fs;
 use std::path::PathBuf;
 
 use pyo3::Borrowed;
@@ -13,6 +14,23 @@ use crate::gil::detached;
 use crate::given;
 
 /// Reads files through one backend, within one memory limit.
+///
+/// backend: how bytes arrive: "auto", "pread", "mmap", "direct", "uring", "uncached" or "tokio-uring".
+///     "auto" chooses for every read: it copies what the page cache has, and reads the rest from the
+///     device.
+/// memory_limit: the limit on all buffers, in bytes. The default is 512 MiB, or a quarter of the memory of
+///     the machine or container if that is less, and at least 64 MiB. Memory is only allocated when it
+///     is used. Half of the limit is for arrays and batches, the other half is for reading through.
+/// depth: how many requests to the device a batch keeps in flight.
+/// chunk_bytes: the largest single request to the device.
+/// residency: "keep" or "release": what "mmap" does with the pages that it has read.
+/// open_files: how many files are kept open.
+/// warmth: whether data that "auto" reads stays in the page cache, to be copied from memory the next time.
+///     "auto", the default, keeps the data of epochs if it fits into the memory that is available.
+///     "keep" keeps everything. "leave" reads cold data past the page cache.
+/// access: in which order files are read, which decides what the kernel reads ahead. "random" brings in
+///     only what is read, "sequential" reads further ahead than usual. "as-it-comes", the default,
+///     leaves it to the kernel.
 #[pyclass(frozen, module = "ringmain", name = "Engine", weakref)]
 #[derive(Debug)]
 pub(crate) struct PyEngine {
@@ -36,12 +54,35 @@ pub(crate) struct Options {
     access: Option<String>,
 }
 
+/// The memory limit of engines whose callers give none. Half of it is for batches and the batches
+/// that are read ahead, so that it holds several batches of 256 images of 100 KB. Memory is only
+/// allocated when it is used.
+const MEMORY_LIMIT_BYTES: usize = 512 << 20;
+const MEMORY_LIMIT_BYTES_MIN: usize = 64 << 20;
+
+/// The default limit, or a quarter of the memory of the machine or container if that is less.
+fn default_memory_limit_bytes() -> usize {
+    let quarter = total_memory_bytes().map_or(MEMORY_LIMIT_BYTES, |bytes| bytes / 4);
+    quarter.clamp(MEMORY_LIMIT_BYTES_MIN, MEMORY_LIMIT_BYTES)
+}
+
+/// All memory of the machine, or the limit of the container; `None` where neither is known.
+fn total_memory_bytes() -> Option<usize> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let machine = kib.saturating_mul(1024);
+    // "max" where there is no limit.
+    let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let container = container.and_then(|text| text.trim().parse().ok());
+    Some(container.map_or(machine, |limit: usize| limit.min(machine)))
+}
+
 impl Options {
     fn build(&self) -> Result<Engine> {
         let mut builder = Engine::builder().backend(self.backend.parse()?);
-        if let Some(bytes) = self.memory_limit {
-            builder = builder.memory_limit_bytes(bytes);
-        }
+        let memory_limit = self.memory_limit.unwrap_or_else(default_memory_limit_bytes);
+        builder = builder.memory_limit_bytes(memory_limit);
         if let Some(depth) = self.depth {
             builder = builder.depth_max(depth);
         }
@@ -118,8 +159,10 @@ impl PyEngine {
         Self::open(py, options, None)
     }
 
-    /// Which backend reads, what it can do, and what it had to do without: a line for people. With a
-    /// path, how that file would be read, and why.
+    /// Returns a line for people: which backend reads, what it can do, and what it had to do without.
+    /// For "auto" it names the backends that are chosen from.
+    ///
+    /// path: a file; the line then says how that file would be read, and why.
     #[pyo3(signature = (path=None))]
     fn describe(&self, py: Python<'_>, path: Option<PathBuf>) -> Result<String> {
         match path {
@@ -128,7 +171,10 @@ impl PyEngine {
         }
     }
 
-    /// What was read so far, and by which ways.
+    /// Returns a dict of what was read so far: batches, reads and bytes in all and by way (page cache,
+    /// device, and through aligned memory), questions to the kernel about the page cache, wrong
+    /// estimates, retries, open files. "batch_seconds" has quantiles of the time that batches took; they
+    /// are None before the first.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.engine.stats();
         let (ways, handles) = (&stats.ways, &stats.ways.handles);
@@ -162,7 +208,8 @@ impl PyEngine {
         Ok(dict)
     }
 
-    /// The name of the backend.
+    /// The name that the engine was made with. "auto" stays "auto", as it chooses for every read;
+    /// `describe()` names the backends that it chooses from.
     #[getter]
     fn backend(&self) -> &'static str {
         self.engine.backend().kind().name()
@@ -174,7 +221,9 @@ impl PyEngine {
         self.engine.describe().memory_limit_bytes
     }
 
-    /// The bytes of the pool that arrays hold, that wait to be used again, and that there can be.
+    /// Returns a dict of the pool that arrays and batches are taken from, which is half of the memory
+    /// limit: the bytes that arrays hold ("in_use_bytes"), that wait to be used again ("idle_bytes"), and
+    /// that there can be ("limit_bytes"); and how often memory was new or used again.
     fn pool_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.engine.pool().stats();
         let dict = PyDict::new(py);
@@ -323,8 +372,9 @@ pub(crate) fn _engine(py: Python<'_>, token: String, options: Options) -> Result
     Ok(engine.into_any())
 }
 
-/// What this kernel, the filesystem of `path` and each backend on it can do, found by trying.
-/// Without a path, that of this package.
+/// Returns a dict of what this kernel, a filesystem and each backend on it can do, found by trying.
+///
+/// path: a file or folder of the filesystem; by default that of this package.
 #[pyfunction]
 #[pyo3(signature = (path=None))]
 pub(crate) fn probe(py: Python<'_>, path: Option<PathBuf>) -> Result<Bound<'_, PyAny>> {
