@@ -97,11 +97,14 @@ pub(crate) fn open_raw<'py>(
         None => vec![-1],
     };
     let (engine, path) = (PyEngine::of(py, engine, backend)?, absolute(&path)?);
-    let shape = detached(py, || whole_shape(&engine.get().engine, &path, &shape, itemsize, offset))?;
+    let shape =
+        detached(py, || whole_shape(&engine.get().engine, &path, &shape, itemsize, offset))?;
     let strides = match order {
         "C" | "c" => None,
         "F" | "f" => Some(first_fastest(&shape, itemsize)),
-        _ => return Err(Failure::value(format!("order cannot be {order:?}: it is \"C\" or \"F\""))),
+        _ => {
+            return Err(Failure::value(format!("order cannot be {order:?}: it is \"C\" or \"F\"")));
+        }
     };
     Place { path, offset, shape, strides }.open(&descr, engine)?.into_object(py)
 }
@@ -125,7 +128,9 @@ fn whole_shape(
         return Err(Failure::value("shape can have one axis of -1 only"));
     }
     if known.contains(&0) {
-        return Err(Failure::value("shape cannot have -1 beside an axis of 0: any length would fit"));
+        return Err(Failure::value(
+            "shape cannot have -1 beside an axis of 0: any length would fit",
+        ));
     }
     let row = [&known[..], &[itemsize]].concat();
     let rows = engine.open_rows(path, Kind::U8, &row, offset)?;

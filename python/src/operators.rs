@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyDict, PyTuple};
 
-/// The base of `ContiguousMemmap`: arithmetic would read the file behind the caller's back, perhaps
-/// again and again.
+/// What views refuse: arithmetic and methods of arrays would read the file unseen, perhaps many
+/// times. `np.asarray(view)` reads it once.
 #[pyclass(frozen, subclass, module = "ringmain._ringmain", name = "_NoArithmetic")]
 #[derive(Debug)]
 pub(crate) struct NoArithmetic;

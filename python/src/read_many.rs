@@ -10,11 +10,11 @@ use crate::error::{Failure, Result};
 use crate::gil::{PART_BYTES, detached};
 use crate::view::View;
 
-/// Reads views of any number of files as one batch.
+/// Reads views of any number of files as one batch, and returns a list of arrays, one for each view.
 ///
-/// Returns a list of arrays, one for each view; with `stack=True`, where all views have one shape
-/// and type, one array with an axis more. `out` is what would be returned: a list of arrays, or one
-/// array with an axis more, to be filled.
+/// views: the views, or what indexing returned in their place where it was empty.
+/// out: what is to be filled and returned: a list of arrays or tensors, or one with an axis more.
+/// stack: returns one array with an axis more; all views must have one shape and dtype.
 #[pyfunction]
 #[pyo3(signature = (views, out=None, *, stack=false))]
 pub(crate) fn read_many<'py>(
