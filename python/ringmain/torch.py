@@ -104,7 +104,7 @@ class ShardDataset(IterableDataset[Batch]):
             self._resume = None
 
     def batches(self, num_workers: int = 0) -> int:
-        """How many batches a DataLoader with so many workers has in an epoch of this rank."""
+        """The number of batches that a DataLoader with `num_workers` has in an epoch of this rank."""
         return sum(self._lengths(max(1, num_workers), self.epoch))
 
     def __len__(self) -> int:

@@ -71,7 +71,7 @@ pub(crate) unsafe fn over<'py>(
     if failed { Err(PyErr::fetch(py).into()) } else { Ok(array) }
 }
 
-/// An array with NumPy's own memory, in C order and with whatever was there.
+/// An array with NumPy's own memory, in C order, not initialised.
 pub(crate) fn empty<'py>(
     descr: &Bound<'py, PyArrayDescr>,
     shape: &[usize],
@@ -127,7 +127,7 @@ unsafe fn new_array<'py>(
 /// The bytes of an array that we have just made, or whose owner has given it to us to fill.
 ///
 /// # Safety
-/// The array is in C order without gaps and writable, lives for `'a`, and nobody else uses its
+/// The array is in C order without gaps and writable, lives for `'a`, and nothing else uses its
 /// elements meanwhile: with the interpreter lock released that is the caller's program, which
 /// must not touch an array that it has passed as `out` to another thread. As in NumPy, a program
 /// that does sees old or new bytes.
@@ -157,11 +157,11 @@ pub(crate) fn nbytes(array: &Bound<'_, PyUntypedArray>) -> usize {
     array.len() * array.dtype().itemsize()
 }
 
-/// What callers give for `out`: an array, or a tensor in the memory of the host.
+/// The argument `out`: an array, or a tensor in the memory of the host.
 pub(crate) struct Out<'py> {
     /// An array over its memory.
     pub(crate) array: Bound<'py, PyUntypedArray>,
-    /// What is returned to the caller.
+    /// The caller's own object, which is returned.
     pub(crate) given: Bound<'py, PyAny>,
 }
 

@@ -94,7 +94,7 @@ impl PyBeton {
         usize::try_from(self.reader.len()).unwrap_or(usize::MAX)
     }
 
-    /// What each field holds: by name, a dict of `kind`, and of `dtype` and `shape` for arrays.
+    /// The fields by name: a dict of `kind`, and of `dtype` and `shape` for arrays.
     #[getter]
     fn fields<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let fields = PyDict::new(py);
@@ -165,7 +165,8 @@ impl PyBeton {
     /// cache_pages: how many pages "process_cache" keeps.
     /// damaged: "fail", or "leave_out" for samples that are damaged, also for JPEGs and JSON that cannot be
     ///     decoded.
-    /// prefetch_bytes: how much is read before it is asked for; two batches by default.
+    /// prefetch_bytes: how much is read before it is asked for, as far as the memory limit allows; two
+    ///     batches by default.
     ///
     /// JPEGs are decoded by the thread that asks for the batch, without the interpreter lock.
     #[pyo3(signature = (traversal="sequential", *, seed=0, epoch=0, open_pages=None,

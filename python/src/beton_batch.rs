@@ -25,7 +25,7 @@ pub(crate) struct Delivery {
 /// How images are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Images {
-    /// Height × width × 3 bytes, whatever is stored.
+    /// Height × width × 3 bytes, for JPEGs too.
     Decoded,
     /// JPEGs as their bytes.
     Stored,
@@ -66,7 +66,7 @@ pub(crate) struct Shown<'py> {
     pub(crate) ids: Bound<'py, PyUntypedArray>,
 }
 
-/// What is to be made of a field, found before there are pointers to its memory.
+/// A plan of the objects that show a field, made before there are pointers to its memory.
 enum Planned<'py> {
     /// An object with memory of its own.
     Object(Bound<'py, PyAny>),
@@ -310,7 +310,7 @@ impl<'a, 'py> Plan<'a, 'py> {
     }
 }
 
-/// What is delivered of a custom field whose metadata points to data.
+/// The value of a custom field whose metadata points to data.
 fn custom_value<'py>(
     metadata: Bound<'py, PyAny>,
     data: Bound<'py, PyAny>,

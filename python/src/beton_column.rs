@@ -15,7 +15,7 @@ use crate::error::{Failure, Result};
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: FieldKind,
-    /// What arrays are converted to.
+    /// The type that arrays are converted to.
     descr: Option<Py<PyArrayDescr>>,
 }
 

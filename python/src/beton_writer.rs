@@ -237,12 +237,13 @@ impl PyBetonWriter {
     }
 }
 
-/// What a Python iterator yields, for threads without the interpreter lock.
+/// The items of a Python iterator, for threads without the interpreter lock.
 struct Items<'a> {
     iterator: Py<PyIterator>,
-    /// What it has raised: the end of the iterator, but not of ours, as that would be too few.
+    /// The exception that the iterator raised. It is repeated for every further item: an end would be an
+    /// error of too few items.
     raised: &'a Mutex<Option<PyErr>>,
-    /// Nobody wants more.
+    /// Set after Ctrl-C: no more items are needed.
     is_over: &'a AtomicBool,
 }
 

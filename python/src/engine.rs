@@ -36,11 +36,11 @@ use crate::given;
 pub(crate) struct PyEngine {
     pub(crate) engine: Engine,
     options: Options,
-    /// Says which engine it is, in whatever process.
+    /// Identifies the engine in every process.
     token: String,
 }
 
-/// What was asked for: all that a pickle carries.
+/// The options as given: all that a pickle carries.
 #[derive(Clone, Debug, FromPyObject, IntoPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
@@ -260,7 +260,7 @@ impl PyEngine {
         Ok(Self { engine, options, token })
     }
 
-    /// What a view's pickle says of its engine: nothing if it is the default one.
+    /// The engine for the pickle of a view; `None` for the default one.
     pub(crate) fn for_pickle(py: Python<'_>, engine: &Py<Self>) -> Option<Py<Self>> {
         let is_default = DEFAULT.get(py).is_some_and(|default| default.is(engine));
         (!is_default).then(|| engine.clone_ref(py))
@@ -310,7 +310,7 @@ impl PyEngine {
     }
 }
 
-/// What callers give for `engine`: an `Engine`, or the name of a backend.
+/// The argument `engine`: an `Engine`, or the name of a backend.
 pub(crate) enum GivenEngine<'py> {
     Engine(Bound<'py, PyEngine>),
     Backend(String),

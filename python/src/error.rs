@@ -10,7 +10,7 @@ use pyo3::{PyErr, Python};
 use ringmain::weights::WeightsDamage;
 use ringmain::{Damage, Error, Item, backends};
 
-/// What every fallible call of this crate returns.
+/// The result of every fallible call of this crate.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// An exception to be raised. Every error of the engine turns into it by `?`.
@@ -29,7 +29,7 @@ impl From<PyErr> for Failure {
     }
 }
 
-/// What a downcast says that failed.
+/// The error of a downcast that failed.
 impl From<pyo3::CastError<'_, '_>> for Failure {
     fn from(error: pyo3::CastError<'_, '_>) -> Self {
         Self(error.into())
@@ -60,7 +60,7 @@ impl Failure {
         self.0.is_instance_of::<PyValueError>(py)
     }
 
-    /// What the operating system said, or the standard library in its place.
+    /// An error of the operating system, or of the standard library in its place.
     fn io(source: &io::Error, message: String, path: Option<&Path>) -> Self {
         match (source.raw_os_error(), source.kind()) {
             (Some(errno), _) => Self::os(errno, message, path),
@@ -159,7 +159,7 @@ fn is_about_an_argument(error: &Error) -> bool {
     matches!(error, Error::StateMismatch { .. } | Error::NoSuchItem { item: Item::Row(_), .. })
 }
 
-/// What is called otherwise in Python.
+/// Words of the engine's messages, and Python's words for them.
 const NAMES: [(&str, &str); 12] = [
     ("the selection of items", "the list of rows"),
     ("option `partition` cannot be ", ""),

@@ -113,6 +113,6 @@ pub(crate) fn skipped_rows(value: &Bound<'_, PyAny>) -> PyResult<u64> {
 /// The bytes of a page, of which the file has 32 bits.
 pub(crate) fn page_size(value: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
     let given: Option<u64> = number("page_size", value)?;
-    // What is too large for a page is so for the writer too, which says what may be.
+    // The writer refuses the largest number too, and says which sizes there are.
     Ok(given.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)))
 }

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `engine` | `Engine`, the one that is shared by default, `probe` |
-//! | `error` | every error of ours as an exception of Python's own |
+//! | `error` | every error of the engine as an exception of Python's own |
 //! | `array` | NumPy arrays over memory of the engine's pool |
 //! | `dtype` | NumPy's element types and the engine's |
 //! | `view`, `shape`, `read` | `ContiguousMemmap`, the same elements in other shapes, and to have them |

@@ -196,7 +196,7 @@ fn map_npy<'py>(py: Python<'py>, path: &Path) -> Result<Option<Bound<'py, PyAny>
     }
 }
 
-/// What a pickled view is made of.
+/// Opens the view of a pickle.
 #[pyfunction]
 pub(crate) fn _open_view<'py>(
     py: Python<'py>,
@@ -270,7 +270,7 @@ pub(crate) fn view_as<'py>(
 }
 
 fn regroup(view: &View, itemsize: usize) -> Result<ContiguousMemmap> {
-    // By way of bytes, whose last axis is whole elements.
+    // The last axis of the bytes is whole elements.
     let shape = view.lengths();
     let (Some(last), false) = (shape.last(), shape.is_empty()) else {
         return Err(Failure::value(

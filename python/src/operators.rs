@@ -1,6 +1,7 @@
-//! What a view refuses to compute. A class of its own, so that the view's is about reading.
+//! The operators that a view refuses. They have a class of their own, so that the view's is about
+//! reading.
 
-// PyO3's own code is taken for ours where a macro of ours wrote the methods.
+// Clippy takes PyO3's code for this crate's where a macro of this crate writes the methods.
 #![allow(unsafe_op_in_unsafe_fn)]
 
 use pyo3::exceptions::PyTypeError;

@@ -213,7 +213,7 @@ fn by_engine(views: &[&View]) -> Vec<Vec<usize>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Reads the views of one engine, so many bytes at a time that Ctrl-C ends it soon.
+/// Reads the views of one engine in parts, between which Ctrl-C is looked for.
 fn read_group(
     py: Python<'_>,
     views: &[&View],

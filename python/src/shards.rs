@@ -42,7 +42,7 @@ use crate::position::{self, Position};
 pub(crate) struct PyShardSource {
     source: Position<ShardSource>,
     engine: Py<PyEngine>,
-    /// What a pickle carries.
+    /// For a pickle, as are the options.
     paths: Paths,
     options: Options,
 }

@@ -389,7 +389,7 @@ impl View {
         Self { engine, array, descr, is_grouped: self.is_grouped }.into_object(py)
     }
 
-    /// What basic indices select: a view, an empty array, or an element.
+    /// Returns what basic indices select: a view, an empty array, or an element.
     fn part<'py>(&self, py: Python<'py>, basic: &Basic) -> Result<Bound<'py, PyAny>> {
         let part = match self.array.index(&self.indices(basic)) {
             Err(Error::NonContiguous { .. }) => {

@@ -25,7 +25,7 @@ pub(crate) struct PyWeights {
     engine: Py<PyEngine>,
 }
 
-/// Read ahead of what is handed out. Whoever loads a model keeps it, so the window costs no memory, and
+/// How much is read ahead. A program that loads a model keeps it, so a large window costs no memory;
 /// between two windows the device waits.
 const WINDOW_BYTES: usize = 1 << 30;
 
@@ -50,10 +50,10 @@ impl PyWeights {
         Ok((info.dtype().to_string(), info.shape().to_vec()))
     }
 
-    /// What the headers say beside tensors; of several files, all of them together.
+    /// The metadata of the headers; of several files, all of them together.
     fn metadata(&self) -> Option<BTreeMap<&str, &str>> {
         let said: Vec<_> = self.weights.files().iter().filter_map(WeightFile::metadata).collect();
-        // What the first says holds.
+        // Where two files have a key, the value of the first counts.
         let all = said.iter().rev().copied().flatten();
         (!said.is_empty()).then(|| all.map(|(key, value)| (&**key, &**value)).collect())
     }

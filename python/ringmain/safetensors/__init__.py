@@ -150,7 +150,7 @@ class safe_open:
             return self._framework.finish(array, dtype, shape)
 
     def get_bytes(self, name: str) -> np.ndarray:
-        """Reads the bytes of a tensor, of whatever type."""
+        """Reads the bytes of a tensor of any type."""
         weights = self._open()
         with _their_kinds():
             return weights.read(name, None)

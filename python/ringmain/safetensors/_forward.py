@@ -8,7 +8,7 @@ from typing import Any
 
 
 def forwarding(module: str, names: list[str]) -> Callable[[str], Any]:
-    """Returns a `__getattr__` of ours for that module of the package.
+    """Returns the `__getattr__` of the module that stands for this module of the package.
 
     Every public name of the module is forwarded. For those in `names`, a missing package is an
     ImportError that says so; other names are just unknown then.
