@@ -43,15 +43,12 @@ def label_and_mat(sample):
     return sample["label"], sample["mat"]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize(("workers", "method"), [(0, None), (2, "fork"), (2, "spawn")])
 def test_a_loader_batches_its_reads(workers, method):
-    if method == "spawn" and workers == 0:
-        pytest.skip("without workers there is nothing to spawn")
     engine = ringmain.Engine("pread")
     dataset = BetonDataset(VECTOR, transform=label_and_mat, engine=engine)
     loader = torch.utils.data.DataLoader(
-        dataset, batch_size=64, num_workers=workers, multiprocessing_context=method if workers else None
+        dataset, batch_size=64, num_workers=workers, multiprocessing_context=method
     )
     before = engine.stats()["batches"]
     found = [(labels, mats) for labels, mats in loader]
