@@ -82,7 +82,8 @@ impl Failure {
 
 impl From<backends::Error> for Failure {
     fn from(error: backends::Error) -> Self {
-        from_backend(&error, error.to_string(), error.path())
+        let message = in_python(&error.to_string(), error.path());
+        from_backend(&error, message, error.path())
     }
 }
 
@@ -101,8 +102,7 @@ fn from_backend(error: &backends::Error, message: String, path: Option<&Path>) -
             Failure::os(libc::EOPNOTSUPP, message, path)
         }
         E::PoolExhausted { .. } | E::OutOfMemory { .. } => Failure(PyMemoryError::new_err(message)),
-        E::InvalidOption { .. } => Failure::value(in_python(&message, path)),
-        E::UnknownBackend { .. } => Failure::value(message),
+        E::InvalidOption { .. } | E::UnknownBackend { .. } => Failure::value(message),
         _ => Failure(PyRuntimeError::new_err(message)),
     }
 }

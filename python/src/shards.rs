@@ -87,8 +87,10 @@ impl Options {
             options = options.prefetch_window_bytes(bytes);
         }
         if let Some(seconds) = self.patience {
-            let patience = Duration::try_from_secs_f64(seconds).map_err(|error| {
-                Failure::value(format!("patience cannot be {seconds}: {error}"))
+            let patience = Duration::try_from_secs_f64(seconds).map_err(|_| {
+                Failure::value(format!(
+                    "patience cannot be {seconds}: it is a number of seconds, 0 or more"
+                ))
             })?;
             options = options.memory_patience(patience);
         }

@@ -146,3 +146,30 @@ def test_a_batch_of_images_fits_the_defaults(tmp_path):
     writer.from_iterable(((sample,) for _ in range(512)), 512)
     batches = [ids for _, ids in ringmain.Beton(path, engine=ringmain.Engine()).epoch("random", batch_size=256)]
     assert [len(ids) for ids in batches] == [256, 256]
+
+
+NO_DESCRIPTORS = """
+import resource, sys
+import numpy as np, ringmain
+
+engine = ringmain.Engine("pread", open_files=1)
+views = [ringmain.open_raw(path, "u1", engine=engine) for path in sys.argv[1:]]
+for view in views:
+    np.asarray(view)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+try:
+    np.asarray(views[0])
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit on descriptors there")
+def test_a_message_of_a_read_has_the_names_of_python(tmp_path):
+    """The hint named `open_files_max`, which is the engine's name for the option."""
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.write_bytes(b"12345678")
+    command = [sys.executable, "-c", NO_DESCRIPTORS, *map(str, paths)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "lower `open_files`" in printed

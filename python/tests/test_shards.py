@@ -269,7 +269,7 @@ def test_an_engine_by_name(corpus):
         ({"batch_rows": -1}, "batch_rows"),
         ({"rows": [3, -1]}, "rows"),
         ({"prefetch_bytes": -1}, "prefetch_bytes"),
-        ({"patience": -1.0}, "patience"),
+        ({"patience": -1.0}, "patience cannot be -1: it is a number of seconds"),
     ],
 )
 def test_options_that_cannot_work(corpus, options, message):
