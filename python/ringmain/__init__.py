@@ -15,7 +15,7 @@ from ._ringmain import (
     read_many,
 )
 
-_refusals.install(ContiguousMemmap)
+_refusals.install(ContiguousMemmap.__base__)
 
 __all__ = [
     "Beton",

@@ -20,13 +20,13 @@ class _Refusal:
         )
 
 
-def install(view_type):
-    """Refuses every public attribute of arrays that the type does not have.
+def install(base):
+    """Refuses every public attribute of arrays, on the base of views, which have some of them.
 
     Those of protocols (`__array_interface__`, `__int__`, …) are left out. Python and NumPy take one that
-    is there for a promise, whatever comes of it: `int(arr)` would be an AttributeError, not a
-    TypeError, and each `np.asarray` would pay for the two that NumPy asks for first.
+    is there for a promise: `int(arr)` would be an AttributeError, not a TypeError, and each
+    `np.asarray` would pay for the two that NumPy asks for first.
     """
     for name in dir(np.ndarray):
-        if not name.startswith("_") and not hasattr(view_type, name):
-            setattr(view_type, name, _Refusal(name))
+        if not name.startswith("_"):
+            setattr(base, name, _Refusal(name))

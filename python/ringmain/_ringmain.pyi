@@ -9,6 +9,8 @@ __version__: str
 
 _Path = str | PathLike[str]
 _Backend = Literal["auto", "pread", "mmap", "direct", "uring", "uncached", "tokio-uring"]
+# An array or a tensor to be filled.
+_Out = Any
 
 class _PoolStats(TypedDict):
     in_use_bytes: int
@@ -23,7 +25,8 @@ class Engine:
 
     backend: how bytes arrive. "auto" chooses for every read: it copies what the page cache has, and
         reads the rest from the device.
-    memory_limit: of all buffers, in bytes; 64 MiB by default.
+    memory_limit: of all buffers, in bytes. The default is 512 MiB, or a quarter of the memory of the
+        machine or container if that is less, and at least 64 MiB. Half of it is for arrays and batches.
     depth: device requests that a batch keeps in flight.
     chunk_bytes: the largest single device request.
     residency: what "mmap" does with the pages it has read.
@@ -50,7 +53,7 @@ class Engine:
     ) -> Engine: ...
     @property
     def backend(self) -> str:
-        """The name of the backend."""
+        """The name that the engine was made with; describe() says what "auto" chooses from."""
     @property
     def memory_limit(self) -> int:
         """The limit on the memory of all buffers, in bytes."""
@@ -74,7 +77,7 @@ class ContiguousMemmap:
     """
 
     def __new__(
-        cls, arr: npt.NDArray[Any], cache: object = None, *, engine: Engine | None = None
+        cls, arr: npt.NDArray[Any], cache: object = None, *, engine: Engine | _Backend | str | None = None
     ) -> ContiguousMemmap: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -114,8 +117,13 @@ class ContiguousMemmap:
     ) -> npt.NDArray[Any]: ...
     def __dlpack__(self, **kwargs: Any) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
-    def read(self, selection: Any = ..., out: npt.NDArray[Any] | None = None) -> Any:
-        """Reads a selection, by NumPy's rules for any index, into an array of its own or `out`."""
+    def __array_function__(
+        self, func: Any, types: Any, args: Any, kwargs: Any
+    ) -> Any: ...
+    def __arrow_array__(self, type: Any = None) -> Any: ...
+    def read(self, selection: Any = ..., out: _Out | None = None) -> Any:
+        """Reads a selection, by NumPy's rules for any index, into an array of its own or `out`, which
+        may be a tensor."""
     def reshape(
         self, *shape: Any, order: Literal["C", "F", "A"] = "C", copy: bool | None = None
     ) -> ContiguousMemmap: ...
@@ -130,14 +138,24 @@ class ContiguousMemmap:
 def open_raw(
     path: _Path,
     dtype: npt.DTypeLike,
-    shape: SupportsIndex | Sequence[int],
+    shape: SupportsIndex | Sequence[int] | None = None,
     offset: int = 0,
     *,
-    engine: Engine | None = None,
+    order: Literal["C", "F"] = "C",
+    engine: Engine | _Backend | str | None = None,
+    backend: _Backend | str | None = None,
 ) -> ContiguousMemmap:
-    """A view of an array that lies in a file without a header, in C order from `offset` on."""
+    """A view of an array that lies in a file without a header, from `offset` on.
 
-def open_npy(path: _Path, *, engine: Engine | None = None) -> ContiguousMemmap:
+    Without a shape it is all elements up to the end of the file; one axis of a shape may be -1.
+    """
+
+def open_npy(
+    path: _Path,
+    *,
+    engine: Engine | _Backend | str | None = None,
+    backend: _Backend | str | None = None,
+) -> ContiguousMemmap:
     """A view of the array of a .npy file. Python objects are refused, never unpickled."""
 
 @overload
@@ -150,12 +168,12 @@ def read_many(
 ) -> npt.NDArray[Any]: ...
 @overload
 def read_many(
-    views: Iterable[ContiguousMemmap], out: list[npt.NDArray[Any]], *, stack: bool = False
-) -> list[npt.NDArray[Any]]: ...
+    views: Iterable[ContiguousMemmap], out: list[_Out], *, stack: bool = False
+) -> list[Any]: ...
 @overload
 def read_many(
-    views: Iterable[ContiguousMemmap], out: npt.NDArray[Any], *, stack: bool = False
-) -> npt.NDArray[Any]:
+    views: Iterable[ContiguousMemmap], out: _Out, *, stack: bool = False
+) -> Any:
     """Reads views of any number of files as one batch.
 
     Returns a list of arrays, one for each view; with stack=True, where all views have one shape and
@@ -180,7 +198,7 @@ class ShardSource:
         order a batch ends at the end of its shard.
     drop_last: leaves out batches with fewer rows than the others.
     dtype: of the rows; they are stored as float32.
-    rows: delivers these alone.
+    rows: delivers these alone: their numbers, or a mask with a bool for each row.
     prefetch_bytes: how much is read before it is asked for; 8 MiB by default, 0 for nothing.
     patience: how many seconds are waited for memory that batches hold, until it is MemoryError.
 
@@ -192,7 +210,7 @@ class ShardSource:
         cls,
         paths: _Path | Sequence[_Path],
         *,
-        engine: Engine | None = None,
+        engine: Engine | _Backend | str | None = None,
         order: Literal["sequential", "shuffled", "blocks"] = "sequential",
         seed: int = 0,
         epoch: int = 0,
@@ -202,7 +220,7 @@ class ShardSource:
         batch_rows: int | None = None,
         drop_last: bool = False,
         dtype: npt.DTypeLike = "float32",
-        rows: Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
+        rows: Sequence[int] | npt.NDArray[np.integer[Any] | np.bool] | None = None,
         prefetch_bytes: int | None = None,
         patience: float | None = None,
     ) -> ShardSource: ...
@@ -238,9 +256,9 @@ class ShardSource:
     def set_epoch(self, epoch: int) -> None:
         """Begins an epoch. Right after load_state_dict, the epoch of the state goes on where it was."""
     def skip_rows(self, rows: int) -> None:
-        """Passes over so many rows, or all that are left, without reading them."""
+        """Passes over this number of rows, or all that are left, without reading them."""
     def skip_batches(self, batches: int) -> None:
-        """Passes over so many batches, or all that are left, without reading them."""
+        """Passes over this number of batches, or all that are left, without reading them."""
     def seek(self, row_id: int) -> None:
         """To where a row stands in the order: the next batch begins with it."""
     def state_dict(self) -> dict[str, int]:
@@ -255,6 +273,8 @@ class Beton:
 
     images: "decoded" to height x width x 3 bytes, or "stored" as they are, JPEGs as their bytes.
     index_limit: the memory that metadata and allocation table may have, in bytes; 4 GiB by default.
+    fields: for each field of a type that FFCV does not have, the dtype of its metadata. If that has a
+        "ptr" (and a "size"), the value is a dict of "metadata" and "data"; else it is the metadata.
 
     Samples and batches that are kept are not limited: once the engine's pool is spent, they get
     memory of their own. Those of an epoch are of the pool, and count against its limit.
@@ -264,9 +284,10 @@ class Beton:
         cls,
         path: _Path,
         *,
-        engine: Engine | None = None,
+        engine: Engine | _Backend | str | None = None,
         images: Literal["decoded", "stored"] = "decoded",
         index_limit: int | None = None,
+        fields: dict[str, npt.DTypeLike] | None = None,
     ) -> Beton: ...
     @property
     def fields(self) -> dict[str, dict[str, Any]]:
@@ -335,7 +356,7 @@ class BetonEpoch:
     def set_epoch(self, epoch: int) -> None:
         """Begins an epoch. Right after load_state_dict, the epoch of the state goes on where it was."""
     def skip_batches(self, batches: int) -> None:
-        """Passes over so many batches, or all that are left, without reading them."""
+        """Passes over this number of batches, or all that are left, without reading them."""
     def state_dict(self) -> dict[str, int]:
         """Where the epoch stands."""
     def load_state_dict(self, state: dict[str, int]) -> None:
@@ -353,14 +374,15 @@ class BetonWriter:
 
     fields: by name, "int", "float", "bytes", "json", "image", or a dict of kind ("array" or
         "tensor"), dtype and shape.
-    page_size: a power of two, 2 MiB or more; 8 MiB by default. A sample must fit in one.
+    page_size: a power of two, 2 MiB or more; 8 MiB by default. A sample must fit in one. A file has
+        whole pages, at least one for each worker, and begins with one for its header.
     alignment: 512 or 4096 for direct reads; packed without.
     workers: threads that write; your code has the interpreter lock while it makes a sample.
     deterministic: the file does not depend on the workers.
     direct: past the page cache.
 
     A sample is a dict by the names of the fields, or a tuple in their order. An image is an array
-    of (height, width, 3) uint8, or the bytes of a JPEG. Arrays are converted to the dtype of their
+    of (height, width, 3) uint8, an RGB image of Pillow, or the bytes of a JPEG. Arrays are converted to the dtype of their
     field where nothing can be lost; the numbers of a list need only fit. Nothing is left of what
     fails.
 
@@ -386,7 +408,7 @@ class BetonWriter:
 
 @final
 class _Weights:
-    def __new__(cls, path: _Path, engine: Engine | None = None) -> _Weights: ...
+    def __new__(cls, path: _Path, engine: Engine | _Backend | str | None = None) -> _Weights: ...
     def names(self) -> list[str]: ...
     def info(self, name: str) -> tuple[str, list[int]]: ...
     def metadata(self) -> dict[str, str] | None: ...

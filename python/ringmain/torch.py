@@ -1,7 +1,8 @@
-"""Shards as a torch dataset, split over ranks and DataLoader workers."""
+"""Datasets for torch: shards, split over ranks and DataLoader workers, and those of FFCV."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import index
@@ -14,16 +15,29 @@ from . import ShardSource, _split
 
 try:
     import torch
-    from torch.utils.data import IterableDataset, get_worker_info
+    from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+    from torch.utils.data._utils import collate
 except ImportError as error:
     raise ImportError(
         "ringmain.torch needs torch, which could not be imported; install it, or use "
         "ringmain.ShardSource, which delivers NumPy arrays"
     ) from error
 
+from ._beton_dataset import BetonDataset
 from ._slots import Batch, plain, slots_of_worker
 
-__all__ = ["Batch", "ShardDataset"]
+__all__ = ["Batch", "BetonDataset", "ShardDataset"]
+
+
+def _refuse_collation(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    raise ValueError(
+        "a ShardDataset delivers batches, and this DataLoader would batch them once more: give it "
+        "batch_size=None, and batch_rows to the dataset"
+    )
+
+
+# A loader with a batch_size collates what it has collected, be it one batch.
+collate.default_collate_fn_map[Batch] = _refuse_collation
 
 # Where in the shared memory of a dataset and its copies is what.
 _EPOCH, _LOADS, _IN_WORKERS = range(3)
@@ -90,8 +104,16 @@ class ShardDataset(IterableDataset[Batch]):
             self._resume = None
 
     def batches(self, num_workers: int = 0) -> int:
-        """How many batches a DataLoader with so many workers has in an epoch of this rank."""
+        """The number of batches that a DataLoader with `num_workers` has in an epoch of this rank."""
         return sum(self._lengths(max(1, num_workers), self.epoch))
+
+    def __len__(self) -> int:
+        """The batches of an epoch of this rank; of a loader that asks, with its workers."""
+        # `len(loader)` is the length of its dataset, which depends on the workers: each of them ends
+        # with a batch that may be short. Torch does not tell a dataset who asks.
+        asking = sys._getframe(1).f_locals.get("self")
+        workers = asking.num_workers if isinstance(asking, DataLoader) else 0
+        return self.batches(workers)
 
     def __iter__(self) -> Iterator[Batch]:
         info = get_worker_info()

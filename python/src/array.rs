@@ -10,6 +10,7 @@ use std::ptr;
 
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 use ringmain::backends::Error::PoolExhausted;
 use ringmain::{Buffer, BufferPool};
@@ -70,7 +71,7 @@ pub(crate) unsafe fn over<'py>(
     if failed { Err(PyErr::fetch(py).into()) } else { Ok(array) }
 }
 
-/// An array with NumPy's own memory, in C order and with whatever was there.
+/// An array with NumPy's own memory, in C order, not initialised.
 pub(crate) fn empty<'py>(
     descr: &Bound<'py, PyArrayDescr>,
     shape: &[usize],
@@ -126,7 +127,7 @@ unsafe fn new_array<'py>(
 /// The bytes of an array that we have just made, or whose owner has given it to us to fill.
 ///
 /// # Safety
-/// The array is in C order without gaps and writable, lives for `'a`, and nobody else uses its
+/// The array is in C order without gaps and writable, lives for `'a`, and nothing else uses its
 /// elements meanwhile: with the interpreter lock released that is the caller's program, which
 /// must not touch an array that it has passed as `out` to another thread. As in NumPy, a program
 /// that does sees old or new bytes.
@@ -154,6 +155,27 @@ pub(crate) fn address(array: &Bound<'_, PyUntypedArray>) -> usize {
 /// The bytes of all elements.
 pub(crate) fn nbytes(array: &Bound<'_, PyUntypedArray>) -> usize {
     array.len() * array.dtype().itemsize()
+}
+
+/// The argument `out`: an array, or a tensor in the memory of the host.
+pub(crate) struct Out<'py> {
+    /// An array over its memory.
+    pub(crate) array: Bound<'py, PyUntypedArray>,
+    /// The caller's own object, which is returned.
+    pub(crate) given: Bound<'py, PyAny>,
+}
+
+impl<'py> FromPyObject<'_, 'py> for Out<'py> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let given = given.to_owned();
+        if let Ok(array) = given.cast::<PyUntypedArray>() {
+            return Ok(Self { array: array.clone(), given });
+        }
+        let array = given.py().import("ringmain._tensors")?.call_method1("memory_of", (&given,))?;
+        Ok(Self { array: array.cast_into().map_err(PyErr::from)?, given })
+    }
 }
 
 /// Refuses an `out` that cannot take elements of this type and shape as they come.

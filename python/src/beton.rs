@@ -13,41 +13,57 @@ use ringmain::beton::{
 };
 use ringmain::{Buffer, Engine};
 
-use crate::beton_batch::{self, Images};
+use crate::beton_batch::{self, Delivery};
+use crate::beton_custom::CustomFields;
 use crate::beton_epoch::PyBetonEpoch;
 use crate::dtype;
-use crate::engine::PyEngine;
+use crate::engine::{GivenEngine, PyEngine};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
 use crate::given;
 use crate::path::absolute;
 
-/// A dataset of FFCV's: `beton[id]` is a sample, `read_batch` reads some as one batch of reads, and
-/// `epoch` delivers all of them while a thread reads ahead.
+/// A dataset of FFCV's: `beton[id]` is a sample, a dict by the names of its fields. `read_batch` reads
+/// some as one batch of reads, and `epoch` delivers all of them while a thread reads ahead.
+///
+/// path: the file.
+/// engine: an Engine, or the name of a backend; by default the one that all share.
+/// images: "decoded" to height x width x 3 bytes, or "stored" as they are, JPEGs as their bytes.
+/// index_limit: the memory that metadata and allocation table may have, in bytes; 4 GiB by default.
+/// fields: for each field of a type that FFCV does not have, the NumPy dtype of its metadata: the
+///     metadata_type of its author's class. If that has a "ptr" (and a "size"), the value is a dict of
+///     "metadata" and "data", the bytes it points to; else it is the metadata.
+///
+/// Samples and batches that are kept are not limited: once the engine's pool is spent, they get memory
+/// of their own. Those of an epoch are of the pool, and count against its limit.
 #[pyclass(frozen, weakref, sequence, module = "ringmain", name = "Beton")]
 pub(crate) struct PyBeton {
-    reader: BetonReader,
-    engine: Py<PyEngine>,
-    images: Images,
+    pub(crate) reader: BetonReader,
+    pub(crate) engine: Py<PyEngine>,
+    pub(crate) delivery: Delivery,
     index_limit: Option<u64>,
 }
 
 #[pymethods]
 impl PyBeton {
     #[new]
-    #[pyo3(signature = (path, *, engine=None, images="decoded", index_limit=None))]
+    #[pyo3(signature = (path, *, engine=None, images="decoded", index_limit=None, fields=None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
-        engine: Option<Bound<'_, PyEngine>>,
+        engine: Option<GivenEngine<'_>>,
         images: &str,
         #[pyo3(from_py_with = given::index_limit)] index_limit: Option<u64>,
+        fields: Option<&Bound<'_, PyDict>>,
     ) -> Result<Self> {
-        let images = images.parse()?;
+        let delivery = Delivery { images: images.parse()?, custom: CustomFields::parse(fields)? };
         let engine = PyEngine::or_default(py, engine)?;
         let mut options = ReaderOptions::new();
         if let Some(bytes) = index_limit {
             options = options.index_limit_bytes(bytes);
+        }
+        for field in delivery.custom.iter() {
+            options = options.handle_name(&field.name, field.layout);
         }
         let path = absolute(&path)?;
         let reader = detached(py, || options.open(&engine.get().engine, &path))?;
@@ -61,19 +77,29 @@ impl PyBeton {
                  other names"
             )));
         }
-        Ok(Self { reader, engine, images, index_limit })
+        let is_known = |name: &str| fields.iter().any(|field| field.name() == name);
+        if let Some(field) = delivery.custom.iter().find(|field| !is_known(&field.name)) {
+            let names: Vec<_> = fields.iter().map(Field::name).collect();
+            return Err(Failure::value(format!(
+                "fields has '{}', and the fields of {} are {}",
+                field.name,
+                path.display(),
+                names.join(", ")
+            )));
+        }
+        Ok(Self { reader, engine, delivery, index_limit })
     }
 
     fn __len__(&self) -> usize {
         usize::try_from(self.reader.len()).unwrap_or(usize::MAX)
     }
 
-    /// What each field holds: by name, a dict of `kind`, and of `dtype` and `shape` for arrays.
+    /// The fields by name: a dict of `kind`, and of `dtype` and `shape` for arrays.
     #[getter]
     fn fields<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let fields = PyDict::new(py);
         for field in self.reader.fields() {
-            fields.set_item(field.name(), describe(py, field)?)?;
+            fields.set_item(field.name(), self.describe(py, field)?)?;
         }
         Ok(fields)
     }
@@ -99,7 +125,7 @@ impl PyBeton {
         let id = self.sample_id(id)?;
         let engine = &self.engine.get().engine;
         let batch = detached(py, || read(&self.reader, engine, &[id]))?;
-        beton_batch::sample(py, batch, self.images, engine)
+        beton_batch::sample(py, batch, &self.delivery, engine)
     }
 
     /// All samples, one by one.
@@ -110,8 +136,10 @@ impl PyBeton {
         Ok(py.import("builtins")?.call_method1("map", (get, ids))?)
     }
 
-    /// Some samples, read as one batch: a dict of the fields. Numbers and arrays are one array with
-    /// an axis more; bytes and images are a list of arrays, JSON a list of what it says.
+    /// Returns some samples, read as one batch: a dict of the fields. Numbers and arrays are one array
+    /// with an axis more; bytes and images are a list of arrays, JSON a list of what it says.
+    ///
+    /// ids: the numbers of the samples; negative ones count from the end.
     fn read_batch<'py>(
         &self,
         py: Python<'py>,
@@ -120,17 +148,33 @@ impl PyBeton {
         let ids = ids.try_iter()?.map(|id| self.sample_id(&id?)).collect::<Result<Vec<_>>>()?;
         let engine = &self.engine.get().engine;
         let batch = detached(py, || read(&self.reader, engine, &ids))?;
-        Ok(beton_batch::batch(py, batch, self.images, engine)?.fields)
+        Ok(beton_batch::batch(py, batch, &self.delivery, engine)?.fields)
     }
 
-    /// All samples in batches: an iterator of `(batch, ids)`.
+    /// Returns all samples in batches, an iterator of `(batch, ids)`, while a thread reads ahead.
+    ///
+    /// traversal: "sequential", "random" or "quasi_random".
+    /// seed: of the order.
+    /// epoch: which pass over the samples comes first.
+    /// open_pages: how many pages "quasi_random" draws samples from at a time.
+    /// batch_size: the samples of a batch.
+    /// drop_last: leaves out a last batch that is smaller.
+    /// rank, world: delivers part `rank` of the `world` parts of every epoch.
+    /// memory_manager: "direct"; "os_cache", which needs the backend "mmap"; or "process_cache", which
+    ///     keeps pages in memory.
+    /// cache_pages: how many pages "process_cache" keeps.
+    /// damaged: "fail", or "leave_out" for samples that are damaged, also for JPEGs and JSON that cannot be
+    ///     decoded.
+    /// prefetch_bytes: how much is read before it is asked for, as far as the memory limit allows; two
+    ///     batches by default.
+    ///
+    /// JPEGs are decoded by the thread that asks for the batch, without the interpreter lock.
     #[pyo3(signature = (traversal="sequential", *, seed=0, epoch=0, open_pages=None,
                         batch_size=None, drop_last=false, rank=0, world=1, memory_manager="direct",
                         cache_pages=None, damaged="fail", prefetch_bytes=None))]
     #[allow(clippy::too_many_arguments)] // Python's are named
     fn epoch(
-        &self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         traversal: &str,
         #[pyo3(from_py_with = given::seed)] seed: u64,
         #[pyo3(from_py_with = given::epoch)] epoch: u64,
@@ -144,6 +188,19 @@ impl PyBeton {
         damaged: &str,
         #[pyo3(from_py_with = given::prefetch_bytes)] prefetch_bytes: Option<usize>,
     ) -> Result<PyBetonEpoch> {
+        let (py, this) = (slf.py(), slf.get());
+        let kwargs = PyDict::new(py);
+        kwargs.set_item("traversal", traversal)?;
+        kwargs.set_item("seed", seed)?;
+        kwargs.set_item("open_pages", open_pages)?;
+        kwargs.set_item("batch_size", batch_size)?;
+        kwargs.set_item("drop_last", drop_last)?;
+        kwargs.set_item("rank", rank)?;
+        kwargs.set_item("world", world)?;
+        kwargs.set_item("memory_manager", memory_manager)?;
+        kwargs.set_item("cache_pages", cache_pages)?;
+        kwargs.set_item("damaged", damaged)?;
+        kwargs.set_item("prefetch_bytes", prefetch_bytes)?;
         let damaged = parse_damaged(damaged)?;
         let mut options = SampleOptions::new()
             .order(parse_order(traversal, seed, open_pages)?)
@@ -158,16 +215,16 @@ impl PyBeton {
         if let Some(bytes) = prefetch_bytes {
             options = options.prefetch_window_bytes(bytes);
         }
-        let source = detached(py, || options.open(&self.reader))?;
-        let (reader, engine) = (self.reader.clone(), self.engine.clone_ref(py));
-        Ok(PyBetonEpoch::new(source, reader, engine, self.images, damaged))
+        let source = detached(py, || options.open(&this.reader))?;
+        Ok(PyBetonEpoch::new(source, slf.clone().unbind(), kwargs.unbind(), damaged))
     }
 
     /// The path and the options only.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<((PathBuf,), Bound<'py, PyDict>)> {
         let kwargs = PyDict::new(py);
         kwargs.set_item("engine", PyEngine::for_pickle(py, &self.engine))?;
-        kwargs.set_item("images", self.images.name())?;
+        kwargs.set_item("images", self.delivery.images.name())?;
+        kwargs.set_item("fields", self.delivery.custom.to_dict(py)?)?;
         kwargs.set_item("index_limit", self.index_limit)?;
         Ok(((self.path(),), kwargs))
     }
@@ -180,6 +237,30 @@ impl PyBeton {
 }
 
 impl PyBeton {
+    /// A field as a dict, which the writer takes too unless it is custom.
+    fn describe<'py>(&self, py: Python<'py>, field: &Field) -> Result<Bound<'py, PyDict>> {
+        let described = PyDict::new(py);
+        let kind = match field.kind() {
+            FieldKind::Float => "float",
+            FieldKind::Int => "int",
+            FieldKind::RgbImage => "image",
+            FieldKind::Bytes => "bytes",
+            FieldKind::NdArray(_) => "array",
+            FieldKind::Json => "json",
+            FieldKind::TorchTensor(_) => "tensor",
+            _ => "custom",
+        };
+        described.set_item("kind", kind)?;
+        if let Some(spec) = field.kind().array() {
+            described.set_item("dtype", dtype::to_numpy(py, spec.dtype())?)?;
+            described.set_item("shape", PyTuple::new(py, spec.shape())?)?;
+        }
+        if let Some(custom) = self.delivery.custom.find(field.name()) {
+            described.set_item("dtype", &custom.descr)?;
+        }
+        Ok(described)
+    }
+
     /// The number of a sample, which counts from the end if it is negative.
     fn sample_id(&self, id: &Bound<'_, PyAny>) -> Result<u64> {
         let len = self.reader.len();
@@ -202,27 +283,6 @@ pub(crate) fn read(reader: &BetonReader, engine: &Engine, ids: &[u64]) -> ringma
         Err(PoolExhausted { .. }) => Buffer::unpooled(bytes),
         taken => taken,
     })
-}
-
-/// A field as a dict, which the writer takes too.
-fn describe<'py>(py: Python<'py>, field: &Field) -> Result<Bound<'py, PyDict>> {
-    let described = PyDict::new(py);
-    let kind = match field.kind() {
-        FieldKind::Float => "float",
-        FieldKind::Int => "int",
-        FieldKind::RgbImage => "image",
-        FieldKind::Bytes => "bytes",
-        FieldKind::NdArray(_) => "array",
-        FieldKind::Json => "json",
-        FieldKind::TorchTensor(_) => "tensor",
-        _ => "custom",
-    };
-    described.set_item("kind", kind)?;
-    if let Some(spec) = field.kind().array() {
-        described.set_item("dtype", dtype::to_numpy(py, spec.dtype())?)?;
-        described.set_item("shape", PyTuple::new(py, spec.shape())?)?;
-    }
-    Ok(described)
 }
 
 fn parse_order(name: &str, seed: u64, open_pages: Option<u64>) -> Result<Order> {

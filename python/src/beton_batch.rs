@@ -10,14 +10,22 @@ use ringmain::beton::{Batch, FieldKind, Image, ImageMode, Value};
 use ringmain::{Buffer, Engine};
 
 use crate::array::{self, POOLED_BYTES_MIN};
+use crate::beton_custom::{CustomField, CustomFields};
 use crate::dtype;
 use crate::error::{Failure, Result};
 use crate::gil::detached;
 
+/// How samples are delivered.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) images: Images,
+    pub(crate) custom: CustomFields,
+}
+
 /// How images are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Images {
-    /// Height × width × 3 bytes, whatever is stored.
+    /// Height × width × 3 bytes, for JPEGs too.
     Decoded,
     /// JPEGs as their bytes.
     Stored,
@@ -58,7 +66,7 @@ pub(crate) struct Shown<'py> {
     pub(crate) ids: Bound<'py, PyUntypedArray>,
 }
 
-/// What is to be made of a field, found before there are pointers to its memory.
+/// A plan of the objects that show a field, made before there are pointers to its memory.
 enum Planned<'py> {
     /// An object with memory of its own.
     Object(Bound<'py, PyAny>),
@@ -66,6 +74,8 @@ enum Planned<'py> {
     Array(Place<'py>),
     /// Such arrays one by one.
     Arrays(Vec<Planned<'py>>),
+    /// Of a custom field: the metadata, and what it points to.
+    Custom(Bound<'py, PyAny>, Vec<Planned<'py>>),
 }
 
 /// An array in the values of a field.
@@ -79,10 +89,10 @@ struct Place<'py> {
 pub(crate) fn batch<'py>(
     py: Python<'py>,
     batch: Batch,
-    images: Images,
+    delivery: &Delivery,
     engine: &Engine,
 ) -> Result<Shown<'py>> {
-    let mut plan = Plan::new(py, &batch, images, engine)?;
+    let mut plan = Plan::new(py, &batch, delivery, engine)?;
     let planned =
         (0..batch.fields().len()).map(|field| plan.column(field)).collect::<Result<_>>()?;
     show(py, batch, planned)
@@ -92,10 +102,10 @@ pub(crate) fn batch<'py>(
 pub(crate) fn sample<'py>(
     py: Python<'py>,
     batch: Batch,
-    images: Images,
+    delivery: &Delivery,
     engine: &Engine,
 ) -> Result<Bound<'py, PyDict>> {
-    let mut plan = Plan::new(py, &batch, images, engine)?;
+    let mut plan = Plan::new(py, &batch, delivery, engine)?;
     let planned =
         (0..batch.fields().len()).map(|field| plan.value(field)).collect::<Result<_>>()?;
     let fields = show(py, batch, planned)?.fields;
@@ -143,6 +153,11 @@ impl<'py> Planned<'py> {
                 let all = all.into_iter().map(|one| unsafe { one.make(owner, values) });
                 Ok(PyList::new(owner.py(), all.collect::<Result<Vec<_>>>()?)?.into_any())
             }
+            Self::Custom(metadata, data) => {
+                // SAFETY: the caller's promise.
+                let data = unsafe { Self::Arrays(data).make(owner, values) }?;
+                custom_value(metadata, data)
+            }
         }
     }
 }
@@ -165,15 +180,21 @@ impl<'py> Place<'py> {
 struct Plan<'a, 'py> {
     py: Python<'py>,
     batch: &'a Batch,
+    delivery: &'a Delivery,
     byte: Bound<'py, PyArrayDescr>,
     /// JPEGs that were decoded: by field, and in the order of the batch.
     decoded: Vec<Vec<Option<Buffer>>>,
 }
 
 impl<'a, 'py> Plan<'a, 'py> {
-    fn new(py: Python<'py>, batch: &'a Batch, images: Images, engine: &Engine) -> Result<Self> {
-        let decoded = detached(py, || decode(batch, images, engine))?;
-        Ok(Self { py, batch, byte: PyArrayDescr::new(py, "u1")?, decoded })
+    fn new(
+        py: Python<'py>,
+        batch: &'a Batch,
+        delivery: &'a Delivery,
+        engine: &Engine,
+    ) -> Result<Self> {
+        let decoded = detached(py, || decode(batch, delivery.images, engine))?;
+        Ok(Self { py, batch, delivery, byte: PyArrayDescr::new(py, "u1")?, decoded })
     }
 
     /// A field of the whole batch.
@@ -186,6 +207,7 @@ impl<'a, 'py> Plan<'a, 'py> {
             FieldKind::NdArray(spec) | FieldKind::TorchTensor(spec) => {
                 array(dtype::to_numpy(py, spec.dtype())?, [&[len], spec.shape()].concat())
             }
+            FieldKind::Custom { .. } => self.custom_column(field),
             FieldKind::Json => {
                 let values = (0..len).map(|at| self.json(at, field));
                 let values = PyList::new(py, values.collect::<Result<Vec<_>>>()?)?;
@@ -206,6 +228,7 @@ impl<'a, 'py> Plan<'a, 'py> {
             Value::Int(value) => object(py, value)?,
             Value::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
             Value::Json(_) => self.json(0, field)?,
+            Value::Custom { member, bytes } => self.custom_value(field, member, bytes)?,
             Value::Array(value) => {
                 let (descr, shape) = (dtype::to_numpy(py, value.dtype)?, value.shape.to_vec());
                 return Ok(Planned::Array(Place { start: 0, descr, shape }));
@@ -213,6 +236,41 @@ impl<'a, 'py> Plan<'a, 'py> {
             _ => return self.blob(0, field),
         };
         Ok(Planned::Object(object))
+    }
+
+    /// A custom field of the whole batch.
+    fn custom_column(&mut self, field: usize) -> Result<Planned<'py>> {
+        let (custom, len) = (self.custom(field)?, self.batch.len());
+        let mut members = Vec::new();
+        for at in 0..len {
+            if let Value::Custom { member, .. } = self.batch.value(at, field)? {
+                members.extend_from_slice(member);
+            }
+        }
+        let metadata = custom.metadata(self.py, &members)?;
+        if !custom.layout.has_data() {
+            return Ok(Planned::Object(metadata));
+        }
+        let data = (0..len).map(|at| self.blob(at, field)).collect::<Result<_>>()?;
+        Ok(Planned::Custom(metadata, data))
+    }
+
+    /// A custom field of one sample, in memory of its own.
+    fn custom_value(&self, field: usize, member: &[u8], data: &[u8]) -> Result<Bound<'py, PyAny>> {
+        let custom = self.custom(field)?;
+        let metadata = custom.metadata(self.py, member)?.get_item(0)?;
+        if !custom.layout.has_data() {
+            return Ok(metadata);
+        }
+        let data = (PyBytes::new(self.py, data), &self.byte);
+        let data = self.py.import("numpy")?.call_method1("frombuffer", data)?;
+        custom_value(metadata, data.call_method0("copy")?)
+    }
+
+    fn custom(&self, field: usize) -> Result<&'a CustomField> {
+        let name = self.batch.fields()[field].name();
+        let found = self.delivery.custom.find(name);
+        found.ok_or_else(|| Failure::type_(format!("field {name:?} is custom, and has no dtype")))
     }
 
     /// Bytes or an image as an array.
@@ -250,6 +308,17 @@ impl<'a, 'py> Plan<'a, 'py> {
             Failure::value(format!("sample {id}, field `{name}`: no JSON: {error}"))
         })
     }
+}
+
+/// The value of a custom field whose metadata points to data.
+fn custom_value<'py>(
+    metadata: Bound<'py, PyAny>,
+    data: Bound<'py, PyAny>,
+) -> Result<Bound<'py, PyAny>> {
+    let value = PyDict::new(metadata.py());
+    value.set_item("metadata", metadata)?;
+    value.set_item("data", data)?;
+    Ok(value.into_any())
 }
 
 fn object<'py>(py: Python<'py>, value: impl IntoPyObjectExt<'py>) -> Result<Bound<'py, PyAny>> {

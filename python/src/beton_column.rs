@@ -15,7 +15,7 @@ use crate::error::{Failure, Result};
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: FieldKind,
-    /// What arrays are converted to.
+    /// The type that arrays are converted to.
     descr: Option<Py<PyArrayDescr>>,
 }
 
@@ -81,13 +81,13 @@ impl Column {
                 let text = py.import("json")?.call_method1("dumps", (value,)).map_err(named)?;
                 builder.json(&text.extract::<String>()?)?
             }
-            FieldKind::RgbImage => match value.cast::<PyUntypedArray>() {
-                Ok(image) => {
+            FieldKind::RgbImage => match self.pixels(id, value)? {
+                Some(image) => {
                     let (width, height) =
-                        image_size(image).map_err(|reason| self.unfit(id, reason))?;
-                    builder.image_raw(width, height, &bytes_in_order(image)?)?
+                        image_size(&image).map_err(|reason| self.unfit(id, reason))?;
+                    builder.image_raw(width, height, &bytes_in_order(&image)?)?
                 }
-                Err(_) => builder.image_jpeg(&bytes_of(value).map_err(named)?)?,
+                None => builder.image_jpeg(&bytes_of(value).map_err(named)?)?,
             },
             FieldKind::NdArray(spec) | FieldKind::TorchTensor(spec) => {
                 let Some(descr) = &self.descr else { return Err(self.unfit(id, "no dtype")) };
@@ -104,6 +104,30 @@ impl Column {
             _ => return Err(self.unfit(id, "a custom field cannot be written from Python")),
         };
         Ok(())
+    }
+
+    /// The pixels of an array, of an image of Pillow's, or of another object that shows itself as an
+    /// array; `None` for the bytes of a JPEG.
+    fn pixels<'py>(
+        &self,
+        id: u64,
+        image: &Bound<'py, PyAny>,
+    ) -> std::result::Result<Option<Bound<'py, PyUntypedArray>>, SampleError> {
+        if let Ok(array) = image.cast::<PyUntypedArray>() {
+            return Ok(Some(array.clone()));
+        }
+        if !image.hasattr("__array_interface__")? {
+            return Ok(None);
+        }
+        if let Ok(mode) = image.getattr("mode").and_then(|mode| mode.extract::<String>())
+            && mode != "RGB"
+        {
+            let reason = format!("an image of mode {mode}; give image.convert(\"RGB\")");
+            return Err(self.unfit(id, &reason));
+        }
+        let array = image.py().import("numpy")?.call_method1("asarray", (image,));
+        let array = array.map_err(|error| self.named(image.py(), id, error))?;
+        Ok(Some(array.cast_into().map_err(PyErr::from)?))
     }
 
     /// An exception of a value that does not fit, with the sample and the field; any other as it is.

@@ -4,11 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ringmain::beton::{Batch, BetonReader, Damaged, SampleSource};
+use ringmain::beton::{Batch, Damaged, SampleSource};
 
-use crate::beton::read;
-use crate::beton_batch::{self, Images, Shown};
-use crate::engine::PyEngine;
+use crate::beton::{PyBeton, read};
+use crate::beton_batch::{self, Shown};
 use crate::error::Result;
 use crate::gil::detached;
 use crate::given;
@@ -18,9 +17,9 @@ use crate::position::{self, Position};
 #[pyclass(frozen, module = "ringmain", name = "BetonEpoch")]
 pub(crate) struct PyBetonEpoch {
     source: Position<SampleSource>,
-    reader: BetonReader,
-    engine: Py<PyEngine>,
-    images: Images,
+    beton: Py<PyBeton>,
+    /// What `Beton.epoch` was called with, apart from the epoch.
+    options: Py<PyDict>,
     damaged: Damaged,
     /// The samples that were read, but whose images or texts are none.
     left_out: AtomicU64,
@@ -93,7 +92,8 @@ impl PyBetonEpoch {
         self.source.go(py, SampleSource::reset)
     }
 
-    /// To the first sample of another epoch: another order, or the same if it is sequential.
+    /// Begins another epoch: another order, or the same if it is sequential. Right after load_state_dict,
+    /// the epoch of the state goes on where it was.
     fn set_epoch(
         &self,
         py: Python<'_>,
@@ -102,7 +102,7 @@ impl PyBetonEpoch {
         self.source.go(py, |source| source.set_epoch(epoch))
     }
 
-    /// Passes over so many batches, or all that are left, without reading them.
+    /// Passes over this number of batches, or all that are left, without reading them.
     fn skip_batches(
         &self,
         py: Python<'_>,
@@ -122,24 +122,46 @@ impl PyBetonEpoch {
         let state = state.map_err(|error| position::no_state(&error))?;
         self.source.with(py, |source| source.resume(&state))
     }
+
+    /// The dataset, the options and the number of the epoch: a copy begins with its first sample.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let options = self.options.bind(py).copy()?;
+        options.set_item("epoch", self.epoch()?)?;
+        let begin = self.beton.bind(py).getattr("epoch")?;
+        let begin = py.import("functools")?.getattr("partial")?.call((begin,), Some(&options))?;
+        Ok((begin, PyTuple::empty(py)))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> Result<String> {
+        let path = self.beton.get().reader.path().display();
+        let traversal = self.options.bind(py).get_item("traversal")?;
+        let traversal = traversal.map_or_else(String::new, |name| name.to_string());
+        let source = self.source.lock()?;
+        Ok(format!(
+            "BetonEpoch({path}, traversal={traversal}, epoch={}, batch_size={}, {} samples to come)",
+            source.epoch(),
+            source.batch_size(),
+            source.remaining_items()
+        ))
+    }
 }
 
 impl PyBetonEpoch {
     pub(crate) fn new(
         source: SampleSource,
-        reader: BetonReader,
-        engine: Py<PyEngine>,
-        images: Images,
+        beton: Py<PyBeton>,
+        options: Py<PyDict>,
         damaged: Damaged,
     ) -> Self {
         let source = Position::new("epoch", source);
-        Self { source, reader, engine, images, damaged, left_out: AtomicU64::new(0) }
+        Self { source, beton, options, damaged, left_out: AtomicU64::new(0) }
     }
 
     /// A batch as arrays, without samples that are to be left out; `None` if these are all.
     fn show<'py>(&self, py: Python<'py>, batch: Batch) -> Result<Option<Shown<'py>>> {
         let ids = (self.damaged == Damaged::LeaveOut).then(|| batch.ids().to_vec());
-        match (beton_batch::batch(py, batch, self.images, &self.engine.get().engine), ids) {
+        let PyBeton { engine, delivery, .. } = self.beton.get();
+        match (beton_batch::batch(py, batch, delivery, &engine.get().engine), ids) {
             (Err(failure), Some(ids)) if failure.is_value(py) => self.show_well(py, &ids),
             (shown, _) => shown.map(Some),
         }
@@ -148,12 +170,13 @@ impl PyBetonEpoch {
     /// Those of the samples whose images can be decoded and whose texts can be parsed, which is
     /// rarely asked: they are read once more.
     fn show_well<'py>(&self, py: Python<'py>, ids: &[u64]) -> Result<Option<Shown<'py>>> {
-        let (reader, engine) = (&self.reader, &self.engine.get().engine);
+        let PyBeton { reader, engine, delivery, .. } = self.beton.get();
+        let engine = &engine.get().engine;
         let mut well = Vec::new();
         for id in ids {
             py.check_signals()?;
             let sample = detached(py, || read(reader, engine, &[*id]))?;
-            match beton_batch::sample(py, sample, self.images, engine) {
+            match beton_batch::sample(py, sample, delivery, engine) {
                 Ok(_) => well.push(*id),
                 Err(failure) if failure.is_value(py) => {}
                 Err(failure) => return Err(failure),
@@ -163,7 +186,7 @@ impl PyBetonEpoch {
             None
         } else {
             let batch = detached(py, || read(reader, engine, &well))?;
-            Some(beton_batch::batch(py, batch, self.images, engine)?)
+            Some(beton_batch::batch(py, batch, delivery, engine)?)
         };
         self.left_out.fetch_add((ids.len() - well.len()) as u64, Ordering::Relaxed);
         Ok(shown)

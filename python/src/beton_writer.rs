@@ -21,8 +21,24 @@ use crate::given;
 /// How often Ctrl-C is looked for.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
-/// Writes datasets. `fields` has a kind for each name: `"int"`, `"float"`, `"bytes"`, `"json"`,
-/// `"image"`, or a dict of `kind` (`"array"` or `"tensor"`), `dtype` and `shape`.
+/// Writes datasets that FFCV reads too.
+///
+/// path: the file; nothing is left of what fails.
+/// fields: a kind for each name: "int", "float", "bytes", "json", "image", or a dict of `kind` ("array"
+///     or "tensor"), `dtype` and `shape`.
+/// page_size: a power of two, 2 MiB or more; 8 MiB by default. A sample must fit in one. A file has whole
+///     pages, at least one for each worker, and begins with one for its header.
+/// alignment: 512 or 4096 for direct reads; samples are packed without.
+/// workers: threads that write; your code has the interpreter lock while it makes a sample.
+/// deterministic: the file does not depend on the workers.
+/// direct: writes past the page cache.
+///
+/// A sample is a dict by the names of the fields, or a tuple in their order. An image is an array of
+/// (height, width, 3) uint8, an RGB image of Pillow, or the bytes of a JPEG. Arrays are converted to the
+/// dtype of their field where nothing can be lost; the numbers of a list need only fit.
+///
+/// Samples are asked for on other threads than the caller's: what is bound to one, such as a connection
+/// of sqlite3, is to be opened there.
 #[pyclass(frozen, module = "ringmain", name = "BetonWriter")]
 pub(crate) struct PyBetonWriter {
     path: PathBuf,
@@ -77,8 +93,8 @@ impl PyBetonWriter {
         Ok(Self { path, writer, columns })
     }
 
-    /// Writes `samples[0]` to `samples[len(samples) - 1]`: each a dict by the names of the fields,
-    /// or a tuple in their order. Workers ask for them in any order, one at a time.
+    /// Writes samples[0] to samples[len(samples) - 1], and returns a dict of what was written. Workers
+    /// ask for samples in any order, one at a time.
     fn from_indexed<'py>(&self, samples: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {
         let (py, count) = (samples.py(), samples.len()? as u64);
         let samples = samples.clone().unbind();
@@ -92,7 +108,10 @@ impl PyBetonWriter {
         })
     }
 
-    /// Writes what an iterable yields: `count` samples, or as many as it has by `len`.
+    /// Writes what an iterable yields, and returns a dict of what was written.
+    ///
+    /// samples: the iterable.
+    /// count: how many samples it yields; by default len(samples).
     #[pyo3(signature = (samples, count=None))]
     fn from_iterable<'py>(
         &self,
@@ -127,6 +146,11 @@ impl PyBetonWriter {
                 (written, _) => Ok(written?),
             }
         })
+    }
+
+    fn __repr__(&self) -> String {
+        let names: Vec<_> = self.columns.iter().map(|column| column.name.as_str()).collect();
+        format!("BetonWriter({}, fields {})", self.path.display(), names.join(", "))
     }
 }
 
@@ -213,12 +237,13 @@ impl PyBetonWriter {
     }
 }
 
-/// What a Python iterator yields, for threads without the interpreter lock.
+/// The items of a Python iterator, for threads without the interpreter lock.
 struct Items<'a> {
     iterator: Py<PyIterator>,
-    /// What it has raised: the end of the iterator, but not of ours, as that would be too few.
+    /// The exception that the iterator raised. It is repeated for every further item: an end would be an
+    /// error of too few items.
     raised: &'a Mutex<Option<PyErr>>,
-    /// Nobody wants more.
+    /// Set after Ctrl-C: no more items are needed.
     is_over: &'a AtomicBool,
 }
 

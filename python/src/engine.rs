@@ -1,7 +1,9 @@
-//! `Engine`: a backend and a memory limit, and the one that all share who ask for none.
+//! `Engine`: a backend and a memory limit, and the engines that callers share.
 
+use std::fs;
 use std::path::PathBuf;
 
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
@@ -12,16 +14,33 @@ use crate::gil::detached;
 use crate::given;
 
 /// Reads files through one backend, within one memory limit.
+///
+/// backend: how bytes arrive: "auto", "pread", "mmap", "direct", "uring", "uncached" or "tokio-uring".
+///     "auto" chooses for every read: it copies what the page cache has, and reads the rest from the
+///     device.
+/// memory_limit: the limit on all buffers, in bytes. The default is 512 MiB, or a quarter of the memory of
+///     the machine or container if that is less, and at least 64 MiB. Memory is only allocated when it
+///     is used. Half of the limit is for arrays and batches, the other half is for reading through.
+/// depth: how many requests to the device a batch keeps in flight.
+/// chunk_bytes: the largest single request to the device.
+/// residency: "keep" or "release": what "mmap" does with the pages that it has read.
+/// open_files: how many files are kept open.
+/// warmth: whether data that "auto" reads stays in the page cache, to be copied from memory the next time.
+///     "auto", the default, keeps the data of epochs if it fits into the memory that is available.
+///     "keep" keeps everything. "leave" reads cold data past the page cache.
+/// access: in which order files are read, which decides what the kernel reads ahead. "random" brings in
+///     only what is read, "sequential" reads further ahead than usual. "as-it-comes", the default,
+///     leaves it to the kernel.
 #[pyclass(frozen, module = "ringmain", name = "Engine", weakref)]
 #[derive(Debug)]
 pub(crate) struct PyEngine {
     pub(crate) engine: Engine,
     options: Options,
-    /// Says which engine it is, in whatever process.
+    /// Identifies the engine in every process.
     token: String,
 }
 
-/// What was asked for: all that a pickle carries.
+/// The options as given: all that a pickle carries.
 #[derive(Clone, Debug, FromPyObject, IntoPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
@@ -35,12 +54,35 @@ pub(crate) struct Options {
     access: Option<String>,
 }
 
+/// The memory limit of engines whose callers give none. Half of it is for batches and the batches
+/// that are read ahead, so that it holds several batches of 256 images of 100 KB. Memory is only
+/// allocated when it is used.
+const MEMORY_LIMIT_BYTES: usize = 512 << 20;
+const MEMORY_LIMIT_BYTES_MIN: usize = 64 << 20;
+
+/// The default limit, or a quarter of the memory of the machine or container if that is less.
+fn default_memory_limit_bytes() -> usize {
+    let quarter = total_memory_bytes().map_or(MEMORY_LIMIT_BYTES, |bytes| bytes / 4);
+    quarter.clamp(MEMORY_LIMIT_BYTES_MIN, MEMORY_LIMIT_BYTES)
+}
+
+/// All memory of the machine, or the limit of the container; `None` where neither is known.
+fn total_memory_bytes() -> Option<usize> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let machine = kib.saturating_mul(1024);
+    // "max" where there is no limit.
+    let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let container = container.and_then(|text| text.trim().parse().ok());
+    Some(container.map_or(machine, |limit: usize| limit.min(machine)))
+}
+
 impl Options {
     fn build(&self) -> Result<Engine> {
         let mut builder = Engine::builder().backend(self.backend.parse()?);
-        if let Some(bytes) = self.memory_limit {
-            builder = builder.memory_limit_bytes(bytes);
-        }
+        let memory_limit = self.memory_limit.unwrap_or_else(default_memory_limit_bytes);
+        builder = builder.memory_limit_bytes(memory_limit);
         if let Some(depth) = self.depth {
             builder = builder.depth_max(depth);
         }
@@ -117,8 +159,10 @@ impl PyEngine {
         Self::open(py, options, None)
     }
 
-    /// Which backend reads, what it can do, and what it had to do without: a line for people. With a
-    /// path, how that file would be read, and why.
+    /// Returns a line for people: which backend reads, what it can do, and what it had to do without.
+    /// For "auto" it names the backends that are chosen from.
+    ///
+    /// path: a file; the line then says how that file would be read, and why.
     #[pyo3(signature = (path=None))]
     fn describe(&self, py: Python<'_>, path: Option<PathBuf>) -> Result<String> {
         match path {
@@ -127,7 +171,10 @@ impl PyEngine {
         }
     }
 
-    /// What was read so far, and by which ways.
+    /// Returns a dict of what was read so far: batches, reads and bytes in all and by way (page cache,
+    /// device, and through aligned memory), questions to the kernel about the page cache, wrong
+    /// estimates, retries, open files. "batch_seconds" has quantiles of the time that batches took; they
+    /// are None before the first.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.engine.stats();
         let (ways, handles) = (&stats.ways, &stats.ways.handles);
@@ -161,7 +208,8 @@ impl PyEngine {
         Ok(dict)
     }
 
-    /// The name of the backend.
+    /// The name that the engine was made with. "auto" stays "auto", as it chooses for every read;
+    /// `describe()` names the backends that it chooses from.
     #[getter]
     fn backend(&self) -> &'static str {
         self.engine.backend().kind().name()
@@ -173,7 +221,9 @@ impl PyEngine {
         self.engine.describe().memory_limit_bytes
     }
 
-    /// The bytes of the pool that arrays hold, that wait to be used again, and that there can be.
+    /// Returns a dict of the pool that arrays and batches are taken from, which is half of the memory
+    /// limit: the bytes that arrays hold ("in_use_bytes"), that wait to be used again ("idle_bytes"), and
+    /// that there can be ("limit_bytes"); and how often memory was new or used again.
     fn pool_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.engine.pool().stats();
         let dict = PyDict::new(py);
@@ -210,25 +260,81 @@ impl PyEngine {
         Ok(Self { engine, options, token })
     }
 
-    /// What a view's pickle says of its engine: nothing if it is the default one.
+    /// The engine for the pickle of a view; `None` for the default one.
     pub(crate) fn for_pickle(py: Python<'_>, engine: &Py<Self>) -> Option<Py<Self>> {
         let is_default = DEFAULT.get(py).is_some_and(|default| default.is(engine));
         (!is_default).then(|| engine.clone_ref(py))
     }
 
-    /// The engine given, or the one that is shared by all who give none.
-    pub(crate) fn or_default(py: Python<'_>, given: Option<Bound<'_, Self>>) -> Result<Py<Self>> {
-        if let Some(engine) = given {
-            return Ok(engine.unbind());
+    /// The engine that the caller gave or named; without one, the engine that is shared by default.
+    pub(crate) fn or_default(py: Python<'_>, given: Option<GivenEngine<'_>>) -> Result<Py<Self>> {
+        match given {
+            Some(GivenEngine::Engine(engine)) => Ok(engine.unbind()),
+            Some(GivenEngine::Backend(name)) if name != "auto" => Self::named(py, &name),
+            _ => {
+                let make = || Self::plain(py, "auto");
+                Ok(DEFAULT.get_or_try_init(py, make)?.clone_ref(py))
+            }
         }
-        let make = || -> Result<_> {
-            Ok(Py::new(py, Self::new(py, "auto", None, None, None, None, None, None, None)?)?)
-        };
-        Ok(DEFAULT.get_or_try_init(py, make)?.clone_ref(py))
+    }
+
+    /// As [`or_default`](Self::or_default), where `backend` is another way to name an engine.
+    pub(crate) fn of(
+        py: Python<'_>,
+        engine: Option<GivenEngine<'_>>,
+        backend: Option<String>,
+    ) -> Result<Py<Self>> {
+        match (engine, backend) {
+            (Some(_), Some(_)) => {
+                Err(Failure::value("engine has a backend already: give engine or backend"))
+            }
+            (engine, backend) => Self::or_default(py, engine.or(backend.map(GivenEngine::Backend))),
+        }
+    }
+
+    /// The engine that all callers share who name this backend.
+    fn named(py: Python<'_>, backend: &str) -> Result<Py<Self>> {
+        static NAMED: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+        let named = NAMED.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+        if let Some(engine) = named.get_item(backend)? {
+            return Ok(engine.cast_into::<Self>()?.unbind());
+        }
+        let engine = Self::plain(py, backend)?;
+        named.set_item(backend, &engine)?;
+        Ok(engine)
+    }
+
+    /// A new engine with the default options.
+    fn plain(py: Python<'_>, backend: &str) -> Result<Py<Self>> {
+        Ok(Py::new(py, Self::new(py, backend, None, None, None, None, None, None, None)?)?)
     }
 }
 
-/// The engine that all share who ask for none.
+/// The argument `engine`: an `Engine`, or the name of a backend.
+pub(crate) enum GivenEngine<'py> {
+    Engine(Bound<'py, PyEngine>),
+    Backend(String),
+}
+
+impl<'py> FromPyObject<'_, 'py> for GivenEngine<'py> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(engine) = given.cast::<PyEngine>() {
+            return Ok(Self::Engine(engine.to_owned()));
+        }
+        given.extract().map(Self::Backend).map_err(|_| {
+            let kind = given.get_type().name().map_or_else(|_| "?".to_owned(), |it| it.to_string());
+            Failure::type_(format!(
+                "engine is a ringmain.Engine or the name of a backend, such as \"uring\"; it \
+                 cannot be of type {kind}"
+            ))
+            .into()
+        })
+    }
+}
+
+/// The engine of all callers that give none.
 static DEFAULT: PyOnceLock<Py<PyEngine>> = PyOnceLock::new();
 
 /// The engines of pickles that are still alive, by their tokens.
@@ -238,8 +344,8 @@ fn known(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     Ok(KNOWN.get_or_try_init(py, new_dict)?.bind(py))
 }
 
-/// So many engines of pickles are kept: a worker that gets a view with each task would make an
-/// engine for each.
+/// The number of engines of pickles that are kept. Without them, a worker that gets a view with each
+/// task would make an engine for each.
 const KEPT_ENGINES: usize = 4;
 
 fn keep(engine: &Bound<'_, PyEngine>) -> PyResult<()> {
@@ -266,8 +372,9 @@ pub(crate) fn _engine(py: Python<'_>, token: String, options: Options) -> Result
     Ok(engine.into_any())
 }
 
-/// What this kernel, the filesystem of `path` and each backend on it can do, found by trying.
-/// Without a path, that of this package.
+/// Returns a dict of what this kernel, a filesystem and each backend on it can do, found by trying.
+///
+/// path: a file or folder of the filesystem; by default that of this package.
 #[pyfunction]
 #[pyo3(signature = (path=None))]
 pub(crate) fn probe(py: Python<'_>, path: Option<PathBuf>) -> Result<Bound<'_, PyAny>> {

@@ -10,7 +10,7 @@ use pyo3::{PyErr, Python};
 use ringmain::weights::WeightsDamage;
 use ringmain::{Damage, Error, Item, backends};
 
-/// What every fallible call of this crate returns.
+/// The result of every fallible call of this crate.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// An exception to be raised. Every error of the engine turns into it by `?`.
@@ -29,7 +29,7 @@ impl From<PyErr> for Failure {
     }
 }
 
-/// What a downcast says that failed.
+/// The error of a downcast that failed.
 impl From<pyo3::CastError<'_, '_>> for Failure {
     fn from(error: pyo3::CastError<'_, '_>) -> Self {
         Self(error.into())
@@ -60,7 +60,7 @@ impl Failure {
         self.0.is_instance_of::<PyValueError>(py)
     }
 
-    /// What the operating system said, or the standard library in its place.
+    /// An error of the operating system, or of the standard library in its place.
     fn io(source: &io::Error, message: String, path: Option<&Path>) -> Self {
         match (source.raw_os_error(), source.kind()) {
             (Some(errno), _) => Self::os(errno, message, path),
@@ -82,7 +82,8 @@ impl Failure {
 
 impl From<backends::Error> for Failure {
     fn from(error: backends::Error) -> Self {
-        from_backend(&error, error.to_string(), error.path())
+        let message = in_python(&error.to_string(), error.path());
+        from_backend(&error, message, error.path())
     }
 }
 
@@ -101,8 +102,7 @@ fn from_backend(error: &backends::Error, message: String, path: Option<&Path>) -
             Failure::os(libc::EOPNOTSUPP, message, path)
         }
         E::PoolExhausted { .. } | E::OutOfMemory { .. } => Failure(PyMemoryError::new_err(message)),
-        E::InvalidOption { .. } => Failure::value(in_python(&message, path)),
-        E::UnknownBackend { .. } => Failure::value(message),
+        E::InvalidOption { .. } | E::UnknownBackend { .. } => Failure::value(message),
         _ => Failure(PyRuntimeError::new_err(message)),
     }
 }
@@ -110,7 +110,11 @@ fn from_backend(error: &backends::Error, message: String, path: Option<&Path>) -
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let path = error.path().map(Path::to_owned);
-        let message = in_python(&error.to_string(), path.as_deref());
+        let mut message = in_python(&error.to_string(), path.as_deref());
+        if let (true, Some(path)) = (is_about_an_argument(&error), &path) {
+            let prefix = format!("{}: ", path.display());
+            message = message.strip_prefix(&prefix).unwrap_or(&message).to_owned();
+        }
         let path = path.as_deref();
         match error {
             Error::NotFound { cause, .. } | Error::Io { cause, .. } => {
@@ -150,8 +154,14 @@ impl From<Error> for Failure {
     }
 }
 
-/// What is called otherwise in Python.
-const NAMES: [(&str, &str); 10] = [
+/// Whether the caller gave something that does not fit, and the file is as it should be.
+fn is_about_an_argument(error: &Error) -> bool {
+    matches!(error, Error::StateMismatch { .. } | Error::NoSuchItem { item: Item::Row(_), .. })
+}
+
+/// Words of the engine's messages, and Python's words for them.
+const NAMES: [(&str, &str); 12] = [
+    ("the selection of items", "the list of rows"),
     ("option `partition` cannot be ", ""),
     ("the partition", "rank or world"),
     ("memory_limit_bytes", "memory_limit"),
@@ -162,8 +172,15 @@ const NAMES: [(&str, &str); 10] = [
     ("depth_max", "depth"),
     ("open_files_max", "open_files"),
     (
-        "give one to `ReaderOptions::handle_type` or `handle_name`",
-        "such fields are read from Rust alone",
+        "which has no handler; give one to `ReaderOptions::handle_type` or `handle_name`",
+        "which FFCV does not have; give the NumPy dtype of its metadata, the metadata_type of its \
+         author's class: Beton(path, fields={name: dtype})",
+    ),
+    (
+        "`memory_manager` cannot be OsCache: it needs a backend that maps files; build the engine \
+         with `mmap`",
+        "`memory_manager` cannot be \"os_cache\": it needs a backend that maps files; give \
+         engine=Engine(\"mmap\")",
     ),
 ];
 

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `engine` | `Engine`, the one that is shared by default, `probe` |
-//! | `error` | every error of ours as an exception of Python's own |
+//! | `error` | every error of the engine as an exception of Python's own |
 //! | `array` | NumPy arrays over memory of the engine's pool |
 //! | `dtype` | NumPy's element types and the engine's |
 //! | `view`, `shape`, `read` | `ContiguousMemmap`, the same elements in other shapes, and to have them |
@@ -14,6 +14,7 @@
 //! | `shards` | `ShardSource` |
 //! | `weights` | safetensors |
 //! | `beton`, `beton_epoch`, `beton_batch` | `Beton`, `BetonEpoch`, samples as arrays |
+//! | `beton_custom` | fields of types that FFCV does not have |
 //! | `beton_writer`, `beton_column` | `BetonWriter`, the values of a field |
 //! | `command` | the `ringmain` command |
 //! | `position` | what an iterator reads from, and the wait for its next batch |
@@ -27,6 +28,7 @@ mod array;
 mod beton;
 mod beton_batch;
 mod beton_column;
+mod beton_custom;
 mod beton_epoch;
 mod beton_writer;
 mod command;

@@ -9,7 +9,7 @@ use ringmain::{ContiguousMemmap, Engine, Error, Kind};
 
 use crate::array;
 use crate::dtype;
-use crate::engine::PyEngine;
+use crate::engine::{GivenEngine, PyEngine};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
 use crate::given;
@@ -20,7 +20,7 @@ use crate::view::View;
 ///
 /// The file and the offset are those of the root of the chain of bases: a slice of a mapping has
 /// its parent's `offset`, not its own, but its address tells how far it is from the root's.
-pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<Bound<'_, PyEngine>>) -> Result<View> {
+pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<GivenEngine<'_>>) -> Result<View> {
     let py = arr.py();
     let refuse = |what: &Bound<'_, PyAny>| -> Result<Failure> {
         let kind = what.get_type().name()?;
@@ -48,6 +48,13 @@ pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<Bound<'_, PyEngine>>) 
              np.memmap was made of an open file — give np.memmap the path"
         }));
     }
+    if root.getattr("mode")?.eq("c")? {
+        return Err(Failure::type_(
+            "ContiguousMemmap requires a memmap-backed array whose elements are in the file, and \
+             this np.memmap has mode='c': changes to it are in memory only — use np.asarray(arr), \
+             or map the file with mode='r'",
+        ));
+    }
     let root_offset: u64 = root.getattr("offset")?.extract()?;
     let distance = array::address(array).wrapping_sub(array::address(&root)) as i64;
     let descr = dtype::check(array.dtype())?;
@@ -60,36 +67,111 @@ pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<Bound<'_, PyEngine>>) 
     place.open(&descr, PyEngine::or_default(py, engine)?)
 }
 
-/// A view of an array that lies in a file without a header, in C order.
+/// Returns a view of an array that lies in a file without a header.
+///
+/// path: the file.
+/// dtype: the type of the elements, as `np.dtype` takes it; with ml_dtypes also "bfloat16".
+/// shape: the length of each axis, or one length. One axis may be -1, which stands for all elements
+///     up to the end of the file. Without a shape, the view is one axis of them.
+/// offset: where in the file the first element begins, in bytes.
+/// order: "C" if the last axis varies fastest in the file, "F" if the first does.
+/// engine: an Engine, or the name of a backend; by default the one that all views share.
+/// backend: the name of a backend, in place of an engine.
 #[pyfunction]
-#[pyo3(signature = (path, dtype, shape, offset=0, *, engine=None))]
+#[pyo3(signature = (path, dtype, shape=None, offset=0, *, order="C", engine=None, backend=None))]
+#[allow(clippy::too_many_arguments)] // Python's are named
 pub(crate) fn open_raw<'py>(
     py: Python<'py>,
     path: PathBuf,
     dtype: &Bound<'py, PyAny>,
-    shape: &Bound<'py, PyAny>,
+    shape: Option<&Bound<'py, PyAny>>,
     #[pyo3(from_py_with = given::offset)] offset: u64,
-    engine: Option<Bound<'py, PyEngine>>,
+    order: &str,
+    engine: Option<GivenEngine<'py>>,
+    backend: Option<String>,
 ) -> Result<Bound<'py, View>> {
-    let shape = given::numbers("shape", shape)?;
-    let place = Place { path, offset, shape, strides: None };
-    place.open(&dtype::parse(dtype)?, PyEngine::or_default(py, engine)?)?.into_object(py)
+    let descr = dtype::parse(dtype)?;
+    let itemsize = descr.itemsize();
+    let shape = match shape {
+        Some(shape) => given::numbers("shape", shape)?,
+        None => vec![-1],
+    };
+    let (engine, path) = (PyEngine::of(py, engine, backend)?, absolute(&path)?);
+    let shape =
+        detached(py, || whole_shape(&engine.get().engine, &path, &shape, itemsize, offset))?;
+    let strides = match order {
+        "C" | "c" => None,
+        "F" | "f" => Some(first_fastest(&shape, itemsize)),
+        _ => {
+            return Err(Failure::value(format!("order cannot be {order:?}: it is \"C\" or \"F\"")));
+        }
+    };
+    Place { path, offset, shape, strides }.open(&descr, engine)?.into_object(py)
 }
 
-/// A view of the array of a `.npy` file.
+/// The shape with the length of the axis that is -1, which the length of the file gives.
+fn whole_shape(
+    engine: &Engine,
+    path: &Path,
+    shape: &[i64],
+    itemsize: usize,
+    offset: u64,
+) -> Result<Vec<usize>> {
+    if let Some(len) = shape.iter().find(|len| **len < -1) {
+        return Err(Failure::value(format!("shape cannot have an axis of {len}")));
+    }
+    let known: Vec<usize> = shape.iter().filter_map(|len| usize::try_from(*len).ok()).collect();
+    if known.len() == shape.len() {
+        return Ok(known);
+    }
+    if known.len() + 1 < shape.len() {
+        return Err(Failure::value("shape can have one axis of -1 only"));
+    }
+    if known.contains(&0) {
+        return Err(Failure::value(
+            "shape cannot have -1 beside an axis of 0: any length would fit",
+        ));
+    }
+    let row = [&known[..], &[itemsize]].concat();
+    let rows = engine.open_rows(path, Kind::U8, &row, offset)?;
+    let len = rows.shape().first().copied().unwrap_or(0);
+    Ok(shape.iter().map(|given| usize::try_from(*given).unwrap_or(len)).collect())
+}
+
+/// The strides of an array whose first axis varies fastest. What is too large is refused as a shape.
+fn first_fastest(shape: &[usize], itemsize: usize) -> Vec<isize> {
+    let mut stride = isize::try_from(itemsize).unwrap_or(isize::MAX);
+    let mut next = |len: &usize| {
+        let this = stride;
+        stride = stride.saturating_mul(isize::try_from(*len).unwrap_or(isize::MAX));
+        this
+    };
+    shape.iter().map(&mut next).collect()
+}
+
+/// Returns a view of the array of a `.npy` file. Arrays of Python objects are refused, never
+/// unpickled.
+///
+/// path: the file.
+/// engine: an Engine, or the name of a backend; by default the one that all views share.
+/// backend: the name of a backend, in place of an engine.
 #[pyfunction]
-#[pyo3(signature = (path, *, engine=None))]
+#[pyo3(signature = (path, *, engine=None, backend=None))]
 pub(crate) fn open_npy<'py>(
     py: Python<'py>,
     path: PathBuf,
-    engine: Option<Bound<'py, PyEngine>>,
+    engine: Option<GivenEngine<'py>>,
+    backend: Option<String>,
 ) -> Result<Bound<'py, View>> {
     let path = absolute(&path)?;
-    let engine = PyEngine::or_default(py, engine)?;
+    let engine = PyEngine::of(py, engine, backend)?;
     let array = match py.detach(|| engine.get().engine.open_npy(&path)) {
         // Perhaps only to the engine, which has none of NumPy's structures, strings and times.
         Err(error @ Error::Format { .. }) => match map_npy(py, &path)? {
-            Some(memmap) => return wrap(&memmap, Some(engine.into_bound(py)))?.into_object(py),
+            Some(memmap) => {
+                let engine = GivenEngine::Engine(engine.into_bound(py));
+                return wrap(&memmap, Some(engine))?.into_object(py);
+            }
             None => return Err(error.into()),
         },
         array => array?,
@@ -114,7 +196,7 @@ fn map_npy<'py>(py: Python<'py>, path: &Path) -> Result<Option<Bound<'py, PyAny>
     }
 }
 
-/// What a pickled view is made of.
+/// Opens the view of a pickle.
 #[pyfunction]
 pub(crate) fn _open_view<'py>(
     py: Python<'py>,
@@ -123,7 +205,7 @@ pub(crate) fn _open_view<'py>(
     shape: Vec<usize>,
     strides: Vec<isize>,
     offset: u64,
-    engine: Option<Bound<'py, PyEngine>>,
+    engine: Option<GivenEngine<'py>>,
 ) -> Result<Bound<'py, View>> {
     let place = Place { path, offset, shape, strides: Some(strides) };
     place.open(&dtype::parse(dtype)?, PyEngine::or_default(py, engine)?)?.into_object(py)
@@ -188,7 +270,7 @@ pub(crate) fn view_as<'py>(
 }
 
 fn regroup(view: &View, itemsize: usize) -> Result<ContiguousMemmap> {
-    // By way of bytes, whose last axis is whole elements.
+    // The last axis of the bytes is whole elements.
     let shape = view.lengths();
     let (Some(last), false) = (shape.last(), shape.is_empty()) else {
         return Err(Failure::value(

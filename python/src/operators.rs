@@ -1,6 +1,7 @@
-//! What a view refuses to compute. A class of its own, so that the view's is about reading.
+//! The operators that a view refuses. They have a class of their own, so that the view's is about
+//! reading.
 
-// PyO3's own code is taken for ours where a macro of ours wrote the methods.
+// Clippy takes PyO3's code for this crate's where a macro of this crate writes the methods.
 #![allow(unsafe_op_in_unsafe_fn)]
 
 use pyo3::exceptions::PyTypeError;
@@ -8,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyDict, PyTuple};
 
-/// The base of `ContiguousMemmap`: arithmetic would read the file behind the caller's back, perhaps
-/// again and again.
+/// What views refuse: arithmetic and methods of arrays would read the file unseen, perhaps many
+/// times. `np.asarray(view)` reads it once.
 #[pyclass(frozen, subclass, module = "ringmain._ringmain", name = "_NoArithmetic")]
 #[derive(Debug)]
 pub(crate) struct NoArithmetic;
@@ -39,8 +40,8 @@ macro_rules! refuse {
                 Err(refusal("power"))
             }
 
-            /// Two views are equal if they are the same object, as they can be keys of a dict; to
-            /// order them, their elements would have to be read.
+            /// A view equals itself, so that it can be a key of a dict. For any other comparison the
+            /// elements would have to be read.
             fn __richcmp__(
                 slf: &Bound<'_, Self>,
                 other: &Bound<'_, PyAny>,
@@ -52,7 +53,8 @@ macro_rules! refuse {
                         let equal = matches!(op, CompareOp::Eq);
                         return Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind());
                     }
-                    CompareOp::Eq | CompareOp::Ne => return Ok(py.NotImplemented()),
+                    CompareOp::Eq => "equal",
+                    CompareOp::Ne => "not_equal",
                     CompareOp::Lt => "less",
                     CompareOp::Le => "less_equal",
                     CompareOp::Gt => "greater",

@@ -5,16 +5,16 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use ringmain::ContiguousMemmap;
 
-use crate::array;
+use crate::array::{self, Out};
 use crate::error::{Failure, Result};
 use crate::gil::{PART_BYTES, detached};
 use crate::view::View;
 
-/// Reads views of any number of files as one batch.
+/// Reads views of any number of files as one batch, and returns a list of arrays, one for each view.
 ///
-/// Returns a list of arrays, one for each view; with `stack=True`, where all views have one shape
-/// and type, one array with an axis more. `out` is what would be returned: a list of arrays, or one
-/// array with an axis more, to be filled.
+/// views: the views, or what indexing returned in their place where it was empty.
+/// out: what is to be filled and returned: a list of arrays or tensors, or one with an axis more.
+/// stack: returns one array with an axis more; all views must have one shape and dtype.
 #[pyfunction]
 #[pyo3(signature = (views, out=None, *, stack=false))]
 pub(crate) fn read_many<'py>(
@@ -25,7 +25,7 @@ pub(crate) fn read_many<'py>(
 ) -> Result<Bound<'py, PyAny>> {
     let items: Vec<Item<'py>> =
         views.try_iter()?.map(|item| Item::new(item?)).collect::<Result<_>>()?;
-    let mut target = Target::new(py, &items, out, stack)?;
+    let mut target = Target::new(py, &items, out.as_ref(), stack)?;
     // An empty array has nothing to be read.
     let (views, mut parts): (Vec<&View>, Vec<&mut [u8]>) = items
         .iter()
@@ -36,7 +36,7 @@ pub(crate) fn read_many<'py>(
         read_group(py, &views, &group, &mut parts)?;
     }
     drop(parts);
-    Ok(target.into_any())
+    Ok(out.unwrap_or_else(|| target.into_any()))
 }
 
 /// A view; or the empty array that indexing gives in the place of an empty one.
@@ -101,7 +101,7 @@ impl<'py> Target<'py> {
     fn new(
         py: Python<'py>,
         items: &[Item<'py>],
-        out: Option<Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
         stack: bool,
     ) -> Result<Self> {
         let Some(out) = out else {
@@ -111,13 +111,14 @@ impl<'py> Target<'py> {
             let arrays = items.iter().map(|item| item.new_array(py)).collect::<Result<Vec<_>>>()?;
             return Ok(Self::List(PyList::new(py, &arrays)?, arrays));
         };
-        if let Ok(array) = out.cast::<PyUntypedArray>() {
+        let Ok(list) = out.cast::<PyList>() else {
+            let Out { array, .. } = out.extract()?;
             let (descr, shape) = stacked(py, items)?;
-            array::check_out(array, &descr, &shape)?;
-            return Ok(Self::Stack(array.clone()));
-        }
-        let list = out.cast_into::<PyList>()?;
-        let arrays: Vec<Bound<'py, PyUntypedArray>> = list.extract()?;
+            array::check_out(&array, &descr, &shape)?;
+            return Ok(Self::Stack(array));
+        };
+        let arrays = list.iter().map(|one| Ok(one.extract::<Out<'py>>()?.array));
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
         if arrays.len() != items.len() {
             let message = format!("{} arrays were given for {} views", arrays.len(), items.len());
             return Err(Failure::value(message));
@@ -126,7 +127,7 @@ impl<'py> Target<'py> {
             array::check_out(array, &item.descr(py), item.lengths())?;
         }
         check_distinct(&arrays)?;
-        Ok(Self::List(list, arrays))
+        Ok(Self::List(list.clone(), arrays))
     }
 
     /// The memory of each item.
@@ -212,7 +213,7 @@ fn by_engine(views: &[&View]) -> Vec<Vec<usize>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Reads the views of one engine, so many bytes at a time that Ctrl-C ends it soon.
+/// Reads the views of one engine in parts, between which Ctrl-C is looked for.
 fn read_group(
     py: Python<'_>,
     views: &[&View],

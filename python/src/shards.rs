@@ -11,14 +11,30 @@ use ringmain::Error;
 use ringmain::shards::{Order, RowBatch, RowType, ShardOptions, ShardSource};
 
 use crate::array;
-use crate::engine::PyEngine;
+use crate::engine::{GivenEngine, PyEngine};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
-use crate::given;
+use crate::given::{self, Rows};
 use crate::path::absolute;
 use crate::position::{self, Position};
 
 /// Delivers the rows of shards in batches: an iterator of `(rows, row_ids)`.
+///
+/// paths: a folder, whose *.shard files are taken by name; a file; or a list of files in order.
+/// engine: an Engine, or the name of a backend; by default the one that all share.
+/// order: "sequential", "shuffled" or "blocks". The last two depend on seed and epoch alone.
+/// seed: of the order.
+/// epoch: which pass over the rows comes first.
+/// block_rows: with order="blocks", how many rows stay together.
+/// rank, world: delivers part `rank` of the `world` parts of every epoch.
+/// batch_rows: the rows of a batch at most; 1024 by default, or fewer where rows are large. In sequential
+///     order a batch ends at the end of its shard.
+/// drop_last: leaves out batches with fewer rows than the others.
+/// dtype: float32, as the rows are stored, or float64.
+/// rows: delivers these rows alone: their numbers, or a mask with a bool for each row.
+/// prefetch_bytes: how much is read before it is asked for; 8 MiB by default, 0 for nothing.
+/// patience: how many seconds a batch waits for memory that other batches hold, before it is a
+///     MemoryError.
 ///
 /// The arrays show memory of the engine's pool, which takes it back when the last array of a batch
 /// is gone; batches that are held count against the engine's memory limit.
@@ -26,7 +42,7 @@ use crate::position::{self, Position};
 pub(crate) struct PyShardSource {
     source: Position<ShardSource>,
     engine: Py<PyEngine>,
-    /// What a pickle carries.
+    /// For a pickle, as are the options.
     paths: Paths,
     options: Options,
 }
@@ -48,7 +64,7 @@ struct Options {
     batch_rows: Option<usize>,
     drop_last: bool,
     dtype: String,
-    rows: Option<Vec<u64>>,
+    rows: Option<Rows>,
     prefetch_bytes: Option<usize>,
     patience: Option<f64>,
 }
@@ -65,14 +81,16 @@ impl Options {
             options = options.batch_size(rows);
         }
         if let Some(rows) = &self.rows {
-            options = options.only_rows(rows.iter().copied());
+            options = options.only_rows(rows.ids.iter().copied());
         }
         if let Some(bytes) = self.prefetch_bytes {
             options = options.prefetch_window_bytes(bytes);
         }
         if let Some(seconds) = self.patience {
-            let patience = Duration::try_from_secs_f64(seconds).map_err(|error| {
-                Failure::value(format!("patience cannot be {seconds}: {error}"))
+            let patience = Duration::try_from_secs_f64(seconds).map_err(|_| {
+                Failure::value(format!(
+                    "patience cannot be {seconds}: it is a number of seconds, 0 or more"
+                ))
             })?;
             options = options.memory_patience(patience);
         }
@@ -116,15 +134,15 @@ impl Options {
 #[pymethods]
 impl PyShardSource {
     #[new]
-    #[pyo3(signature = (paths, *, engine=None, order="sequential".to_owned(), seed=0, epoch=0,
+    #[pyo3(signature = (paths, *, engine=None, order="sequential", seed=0, epoch=0,
                         block_rows=None, rank=0, world=1, batch_rows=None, drop_last=false,
                         dtype=None, rows=None, prefetch_bytes=None, patience=None))]
     #[allow(clippy::too_many_arguments)] // Python's are named
     fn new(
         py: Python<'_>,
         paths: Paths,
-        engine: Option<Bound<'_, PyEngine>>,
-        order: String,
+        engine: Option<GivenEngine<'_>>,
+        order: &str,
         #[pyo3(from_py_with = given::seed)] seed: u64,
         #[pyo3(from_py_with = given::epoch)] epoch: u64,
         #[pyo3(from_py_with = given::block_rows)] block_rows: Option<u64>,
@@ -133,7 +151,7 @@ impl PyShardSource {
         #[pyo3(from_py_with = given::batch_rows)] batch_rows: Option<usize>,
         drop_last: bool,
         dtype: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = given::rows)] rows: Option<Vec<u64>>,
+        #[pyo3(from_py_with = given::rows)] rows: Option<Rows>,
         #[pyo3(from_py_with = given::prefetch_bytes)] prefetch_bytes: Option<usize>,
         patience: Option<f64>,
     ) -> Result<Self> {
@@ -142,7 +160,7 @@ impl PyShardSource {
             None => "float32".to_owned(),
         };
         let options = Options {
-            order,
+            order: order.to_owned(),
             seed,
             block_rows,
             rank,
@@ -171,6 +189,14 @@ impl PyShardSource {
             };
             opened.map_err(in_rows)
         })?;
+        if let Some(len) = options.rows.as_ref().and_then(|rows| rows.mask_len)
+            && len as u64 != source.total_rows()
+        {
+            let total = source.total_rows();
+            return Err(Failure::value(format!(
+                "rows is a mask of {len}, and the shards have {total} rows"
+            )));
+        }
         Ok(Self { source: Position::new("ShardSource", source), engine, paths, options })
     }
 
@@ -247,7 +273,8 @@ impl PyShardSource {
         self.source.go(py, ShardSource::reset)
     }
 
-    /// To the first row of another epoch: other shuffled rows, or the same in sequential order.
+    /// Begins another epoch: rows in another order, or in the same if that is sequential. Right after
+    /// load_state_dict, the epoch of the state goes on where it was.
     fn set_epoch(
         &self,
         py: Python<'_>,
@@ -256,7 +283,7 @@ impl PyShardSource {
         self.source.go(py, |source| source.set_epoch(epoch))
     }
 
-    /// Passes over so many rows, or all that are left, without reading them.
+    /// Passes over this number of rows, or all that are left, without reading them.
     fn skip_rows(
         &self,
         py: Python<'_>,
@@ -265,7 +292,7 @@ impl PyShardSource {
         self.source.go(py, |source| source.skip_items(rows))
     }
 
-    /// Passes over so many batches, or all that are left, without reading them.
+    /// Passes over this number of batches, or all that are left, without reading them.
     fn skip_batches(
         &self,
         py: Python<'_>,
@@ -274,7 +301,7 @@ impl PyShardSource {
         self.source.go(py, |source| source.skip_batches(batches))
     }
 
-    /// To where a row stands in the order: the next batch begins with it.
+    /// Goes to where a row stands in the order: the next batch begins with the row `row_id`.
     fn seek(
         &self,
         py: Python<'_>,
@@ -311,7 +338,7 @@ impl PyShardSource {
         kwargs.set_item("batch_rows", batch_rows)?;
         kwargs.set_item("drop_last", drop_last)?;
         kwargs.set_item("dtype", dtype)?;
-        kwargs.set_item("rows", rows)?;
+        kwargs.set_item("rows", rows.as_ref().map(|rows| &rows.ids))?;
         kwargs.set_item("prefetch_bytes", prefetch_bytes)?;
         kwargs.set_item("patience", patience)?;
         Ok(((self.paths.clone(),), kwargs))
@@ -342,7 +369,7 @@ fn in_rows(error: Error) -> Error {
 
 /// Owns the memory of a batch's arrays.
 #[pyclass(frozen, module = "ringmain._ringmain", name = "_Rows")]
-struct Rows {
+struct BatchMemory {
     _batch: RowBatch,
 }
 
@@ -355,7 +382,7 @@ fn arrays(py: Python<'_>, mut batch: RowBatch) -> Result<Bound<'_, PyTuple>> {
     };
     let (rows, ids) = batch.parts_mut();
     let (rows, ids) = (rows.as_mut_ptr(), ids.as_mut_ptr());
-    let owner = Bound::new(py, Rows { _batch: batch })?.into_any();
+    let owner = Bound::new(py, BatchMemory { _batch: batch })?.into_any();
     let (value, id) = (PyArrayDescr::new(py, code)?, PyArrayDescr::new(py, "u8")?);
     // SAFETY: both are slices of the batch of just these lengths; its memory stays where it is while
     // the owner lives, and the owner does nothing with it.

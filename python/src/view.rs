@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray};
+use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use ringmain::{ContiguousMemmap, Error};
 
-use crate::array::{self, tuple_text};
+use crate::array::{self, Out, tuple_text};
 use crate::dtype;
-use crate::engine::PyEngine;
+use crate::engine::{GivenEngine, PyEngine};
 use crate::error::{Failure, Result};
 use crate::given;
 use crate::key::Basic;
@@ -19,6 +19,13 @@ use crate::operators::NoArithmetic;
 use crate::selection::{self, Selection};
 
 /// A view of an array in a file: slicing and reshaping are free, reading is file I/O.
+///
+/// `np.asarray(view)` reads it, `view.read(key)` reads a selection, `ringmain.read_many(views)` reads
+/// several as one batch. `ringmain.open_raw` and `open_npy` open files without np.memmap.
+///
+/// arr: an np.memmap, or any view of one, also with gaps between its elements or backwards.
+/// cache: ignored; exca's class keeps its open files there.
+/// engine: an Engine, or the name of a backend; by default the one that all views share.
 #[pyclass(frozen, extends = NoArithmetic, weakref, module = "ringmain", name = "ContiguousMemmap")]
 #[derive(Debug)]
 pub(crate) struct View {
@@ -35,48 +42,54 @@ const NO_COPY: &str = "a ContiguousMemmap is in a file: to read it is to make a 
 
 #[pymethods]
 impl View {
-    /// `cache` is what exca's class keeps its open files in; the engine has a place of its own.
     #[new]
     #[pyo3(signature = (arr, cache=None, *, engine=None))]
     fn new(
         arr: &Bound<'_, PyAny>,
         cache: Option<&Bound<'_, PyAny>>,
-        engine: Option<Bound<'_, PyEngine>>,
+        engine: Option<GivenEngine<'_>>,
     ) -> Result<PyClassInitializer<Self>> {
         let _ = cache;
         Ok(memmap::wrap(arr, engine)?.into_initializer())
     }
 
+    /// The length of each axis.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.lengths())
     }
 
+    /// The distance between neighbours on each axis, in bytes of the file.
     #[getter]
     fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.steps())
     }
 
+    /// The type of the elements.
     #[getter]
     fn dtype(&self, py: Python<'_>) -> Py<PyArrayDescr> {
         self.descr.clone_ref(py)
     }
 
+    /// The number of axes.
     #[getter]
     fn ndim(&self) -> usize {
         self.lengths().len()
     }
 
+    /// The number of elements.
     #[getter]
     fn size(&self) -> usize {
         self.lengths().iter().product()
     }
 
+    /// The bytes of an element.
     #[getter]
     fn itemsize(&self, py: Python<'_>) -> usize {
         self.descr.bind(py).itemsize()
     }
 
+    /// The bytes of all elements.
     #[getter]
     fn nbytes(&self) -> usize {
         self.array.nbytes()
@@ -105,9 +118,17 @@ impl View {
         first.ok_or_else(|| Failure::type_("len() of unsized object"))
     }
 
-    fn __repr__(&self, py: Python<'_>) -> String {
+    /// The text that exca's class has.
+    fn __str__(&self, py: Python<'_>) -> String {
         let shape = tuple_text(self.lengths());
         format!("ContiguousMemmap(shape={shape}, dtype={})", self.descr.bind(py))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> Result<String> {
+        let (shape, descr) = (tuple_text(self.lengths()), self.descr.bind(py));
+        let path = PyString::new(py, &self.array.path().to_string_lossy()).repr()?;
+        let offset = self.offset();
+        Ok(format!("ContiguousMemmap(shape={shape}, dtype={descr}, path={path}, offset={offset})"))
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
@@ -153,24 +174,57 @@ impl View {
         }
     }
 
-    /// Reads a selection, by NumPy's rules for any index: strided, reversed and fancy ones too.
+    /// Reads a selection and returns it as an array.
+    ///
+    /// selection: any index that NumPy takes, also strided, reversed and fancy ones; by default
+    ///     everything.
+    /// out: an array, or a tensor of torch, to be filled and returned. It must be C-contiguous and have
+    ///     the shape and dtype of the selection.
     #[pyo3(signature = (selection=Selection::Everything, out=None))]
     fn read<'py>(
         &self,
         py: Python<'py>,
         selection: Selection<'py>,
-        out: Option<Bound<'py, PyUntypedArray>>,
+        out: Option<Out<'py>>,
     ) -> Result<Bound<'py, PyAny>> {
         match (selection, out) {
             (Selection::Everything, None) => Ok(self.read_all(py)?.into_any()),
             (Selection::Everything, Some(out)) => {
-                array::check_out(&out, self.descr.bind(py), self.lengths())?;
+                array::check_out(&out.array, self.descr.bind(py), self.lengths())?;
                 // SAFETY: just checked; the caller has given it to be filled.
-                self.read_into(py, unsafe { array::bytes_mut(&out) })?;
-                Ok(out.into_any())
+                self.read_into(py, unsafe { array::bytes_mut(&out.array) })?;
+                Ok(out.given)
             }
-            (Selection::Key(key), out) => selection::read(self, py, &key, out),
+            (Selection::Key(key), None) => selection::read(self, py, &key, None),
+            (Selection::Key(key), Some(out)) => {
+                selection::read(self, py, &key, Some(out.array))?;
+                Ok(out.given)
+            }
         }
+    }
+
+    /// Functions of NumPy: those whose ufuncs a view refuses read it first.
+    fn __array_function__<'py>(
+        slf: &Bound<'py, Self>,
+        func: &Bound<'py, PyAny>,
+        types: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyAny>,
+        kwargs: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let functions = slf.py().import("ringmain._functions")?;
+        functions.call_method1("call", (slf.get_type(), func, types, args, kwargs))
+    }
+
+    /// The array of pyarrow that `pyarrow.array(view)` makes of what is read now.
+    #[pyo3(signature = (r#type=None))]
+    fn __arrow_array__<'py>(
+        &self,
+        py: Python<'py>,
+        r#type: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyAny>> {
+        let kwargs = PyDict::new(py);
+        kwargs.set_item("type", r#type)?;
+        Ok(py.import("pyarrow")?.call_method("array", (self.read_all(py)?,), Some(&kwargs))?)
     }
 
     /// The tensor or array that a DLPack consumer makes of what is read now.
@@ -188,7 +242,9 @@ impl View {
             }
             kwargs.del_item("copy")?; // what is read is one
         }
-        Ok(self.read_all(py)?.into_any().call_method("__dlpack__", (), kwargs)?)
+        let array = self.read_all(py)?;
+        let exported = py.import("ringmain._tensors")?.call_method1("exported", (array,))?;
+        Ok(exported.call_method("__dlpack__", (), kwargs)?)
     }
 
     /// Memory of the host.
@@ -196,12 +252,16 @@ impl View {
         (1, 0)
     }
 
+    /// The view with its axes in the opposite order.
     #[getter(T)]
     fn t<'py>(&self, py: Python<'py>) -> Result<Bound<'py, Self>> {
         let order: Vec<usize> = (0..self.lengths().len()).rev().collect();
         self.transposed(py, &order)
     }
 
+    /// Returns the view with its axes in another order; nothing is read.
+    ///
+    /// axes: the axes in their new order; without them, the opposite order.
     #[pyo3(signature = (*axes))]
     fn transpose<'py>(&self, axes: &Bound<'py, PyTuple>) -> Result<Bound<'py, Self>> {
         let py = axes.py();
@@ -214,6 +274,7 @@ impl View {
         self.transposed(py, &axes)
     }
 
+    /// Returns the view with axis1 and axis2 exchanged; nothing is read.
     fn swapaxes<'py>(
         &self,
         py: Python<'py>,
@@ -224,6 +285,9 @@ impl View {
         self.derive(py, self.array.swapaxes(a, b)?)
     }
 
+    /// Returns the view without axes of length 1; nothing is read.
+    ///
+    /// axis: the axis, or a tuple of axes, to remove; by default all of that length.
     #[pyo3(signature = (axis=None))]
     fn squeeze<'py>(
         &self,
@@ -233,6 +297,11 @@ impl View {
         self.squeezed(py, axis)
     }
 
+    /// Returns the same elements in another shape; nothing is read.
+    ///
+    /// shape: the lengths of the axes; one may be -1.
+    /// order: "C", "F" or "A", as NumPy has it.
+    /// copy: True is refused, as a copy would be no view of the file.
     #[pyo3(signature = (*shape, order="C", copy=None))]
     fn reshape<'py>(
         &self,
@@ -249,13 +318,18 @@ impl View {
         }
     }
 
+    /// Returns all elements on one axis; nothing is read.
+    ///
+    /// order: "C", "F", "A" or "K", as NumPy has it.
     #[pyo3(signature = (order="C"))]
     fn ravel<'py>(&self, py: Python<'py>, order: &str) -> Result<Bound<'py, Self>> {
         self.raveled(py, order)
     }
 
-    /// The same bytes as elements of another type. Whatever kind of array `r#type` asks for, it is
-    /// a view, which is all that NumPy's subclasses could be here.
+    /// Returns the same bytes as elements of another type; nothing is read.
+    ///
+    /// dtype: the type; the last axis grows or shrinks if its size differs.
+    /// type: a subclass of np.ndarray, which is accepted and ignored.
     #[pyo3(signature = (dtype=None, r#type=None))]
     fn view<'py>(
         &self,
@@ -274,7 +348,7 @@ impl View {
         }
     }
 
-    /// Where it is and how it is read; whoever unpickles it opens the file anew.
+    /// Where it is and how it is read. Unpickling opens the file anew.
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let open = py.import("ringmain._ringmain")?.getattr("_open_view")?;
         let engine = PyEngine::for_pickle(py, &self.engine);
@@ -315,7 +389,7 @@ impl View {
         Self { engine, array, descr, is_grouped: self.is_grouped }.into_object(py)
     }
 
-    /// What basic indices select: a view, an empty array, or an element.
+    /// Returns what basic indices select: a view, an empty array, or an element.
     fn part<'py>(&self, py: Python<'py>, basic: &Basic) -> Result<Bound<'py, PyAny>> {
         let part = match self.array.index(&self.indices(basic)) {
             Err(Error::NonContiguous { .. }) => {

@@ -12,7 +12,7 @@ use ringmain::weights::{LoadOptions, Tensor, TensorInfo, WeightFile, Weights};
 
 use crate::array;
 use crate::dtype;
-use crate::engine::PyEngine;
+use crate::engine::{GivenEngine, PyEngine};
 use crate::error::Result;
 use crate::gil::detached;
 use crate::position;
@@ -25,7 +25,7 @@ pub(crate) struct PyWeights {
     engine: Py<PyEngine>,
 }
 
-/// Read ahead of what is handed out. Whoever loads a model keeps it, so the window costs no memory, and
+/// How much is read ahead. A program that loads a model keeps it, so a large window costs no memory;
 /// between two windows the device waits.
 const WINDOW_BYTES: usize = 1 << 30;
 
@@ -33,7 +33,7 @@ const WINDOW_BYTES: usize = 1 << 30;
 impl PyWeights {
     #[new]
     #[pyo3(signature = (path, engine=None))]
-    fn new(py: Python<'_>, path: PathBuf, engine: Option<Bound<'_, PyEngine>>) -> Result<Self> {
+    fn new(py: Python<'_>, path: PathBuf, engine: Option<GivenEngine<'_>>) -> Result<Self> {
         let engine = PyEngine::or_default(py, engine)?;
         let weights = detached(py, || Weights::open(&engine.get().engine, &path))?;
         Ok(Self { weights, engine })
@@ -50,10 +50,10 @@ impl PyWeights {
         Ok((info.dtype().to_string(), info.shape().to_vec()))
     }
 
-    /// What the headers say beside tensors; of several files, all of them together.
+    /// The metadata of the headers; of several files, all of them together.
     fn metadata(&self) -> Option<BTreeMap<&str, &str>> {
         let said: Vec<_> = self.weights.files().iter().filter_map(WeightFile::metadata).collect();
-        // What the first says holds.
+        // Where two files have a key, the value of the first counts.
         let all = said.iter().rev().copied().flatten();
         (!said.is_empty()).then(|| all.map(|(key, value)| (&**key, &**value)).collect())
     }

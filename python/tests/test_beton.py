@@ -407,6 +407,94 @@ def test_what_is_written_is_read(tmp_path, workers, alignment):
     check_written(tmp_path / "b.beton", 30)
 
 
+def with_custom_fields(path, names):
+    """The file with fields of a type that only its author knows."""
+    ringmain.BetonWriter(path, FIELDS, page_size=2 << 20).from_indexed(Indexed())
+    data = bytearray(path.read_bytes())
+    for at, name in enumerate(FIELDS):
+        if name in names:
+            data[24 + at * 1041] = 255
+    path.write_bytes(data)
+    return path
+
+
+TEXT = np.dtype([("ptr", "<u8"), ("size", "<u8")])
+
+
+def test_a_custom_field_leaves_the_others_readable(tmp_path, engine):
+    path = with_custom_fields(tmp_path / "a.beton", ["id", "text"])
+    with pytest.raises(ValueError, match=r"field 0 \(`id`\).*Beton\(path, fields="):
+        ringmain.Beton(path, engine=engine)
+    with pytest.raises(ValueError, match=r"field 2 \(`text`\).*Beton\(path, fields="):
+        ringmain.Beton(path, engine=engine, fields={"id": "<i8"})
+    beton = ringmain.Beton(path, engine=engine, fields={"id": "<i8", "text": TEXT})
+    assert beton.fields["id"] == {"kind": "custom", "dtype": np.dtype("<i8")}
+    assert beton.fields["text"] == {"kind": "custom", "dtype": TEXT}
+    for at in (0, 20, 99):
+        found, expected = beton[at], make(at)
+        assert found["id"] == expected["id"] and found["score"] == expected["score"]
+        assert found["text"]["metadata"]["size"] == len(expected["text"])
+        assert found["text"]["data"].tobytes() == expected["text"]
+        np.testing.assert_array_equal(found["img"], expected["img"])
+    for copy in (beton, pickle.loads(pickle.dumps(beton))):
+        batch = copy.read_batch([7, 3])
+        assert batch["id"].tolist() == [2, -2] and batch["id"].dtype == np.int64
+        assert batch["text"]["metadata"].dtype == TEXT
+        assert [one.tobytes() for one in batch["text"]["data"]] == [make(7)["text"], make(3)["text"]]
+    batches = list(beton.epoch("random", batch_size=40))
+    assert sum(len(batch["text"]["data"]) for batch, _ in batches) == 100
+    # Bytes that are only passed over need a size alone.
+    beton = ringmain.Beton(path, engine=engine, fields={"id": "<i8", "text": "V16"})
+    assert beton[3]["meta"] == make(3)["meta"] and beton[3]["text"].nbytes == 16
+
+
+def test_fields_that_cannot_be(tmp_path):
+    path = with_custom_fields(tmp_path / "a.beton", ["text"])
+    for fields, message in (
+        ({"text": TEXT, "texts": TEXT}, "'texts'.*id, score"),
+        ({"text": [("ptr", "<u4")]}, "ptr.*<u8"),
+        ({"text": [("ptr", "<u8"), ("size", "f8")]}, "size.*unsigned"),
+        ({"text": "O"}, "objects"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            ringmain.Beton(path, fields=fields)
+
+
+def test_images_of_pillow_are_written(tmp_path):
+    image_type = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    pixels = np.random.default_rng(1).integers(0, 255, (5, 7, 3), np.uint8)
+    writer = ringmain.BetonWriter(tmp_path / "a.beton", {"img": "image"}, page_size=2 << 20)
+    writer.from_indexed([(image_type.fromarray(pixels),)])
+    np.testing.assert_array_equal(ringmain.Beton(tmp_path / "a.beton")[0]["img"], pixels)
+    with pytest.raises(ValueError, match=r"sample 0, field \"img\".*mode L.*convert\(.RGB.\)"):
+        writer.from_indexed([(image_type.fromarray(pixels).convert("L"),)])
+
+
+def test_an_epoch_is_pickled_as_its_options(tmp_path, engine):
+    beton = ringmain.Beton(VECTOR, engine=engine, images="stored")
+    epoch = beton.epoch("random", seed=3, batch_size=32, rank=1, world=2, drop_last=True)
+    epoch.set_epoch(5)
+    next(epoch)
+    copy = pickle.loads(pickle.dumps(epoch))
+    assert copy.epoch == 5 and copy.batch_size == 32
+    epoch.reset()
+    assert [ids.tolist() for _, ids in copy] == [ids.tolist() for _, ids in epoch]
+
+
+def test_reprs(tmp_path):
+    beton = ringmain.Beton(VECTOR)
+    epoch = beton.epoch("random", seed=3, batch_size=32, epoch=2)
+    assert repr(epoch) == f"BetonEpoch({VECTOR}, traversal=random, epoch=2, batch_size=32, 300 samples to come)"
+    writer = ringmain.BetonWriter(tmp_path / "a.beton", {"a": "int", "b": "json"})
+    assert repr(writer) == f"BetonWriter({tmp_path / 'a.beton'}, fields a, b)"
+
+
+def test_options_are_named_as_in_python():
+    beton = ringmain.Beton(VECTOR, engine=ringmain.Engine("pread"))
+    with pytest.raises(ValueError, match='memory_manager.*"os_cache".*Engine\\("mmap"\\)'):
+        beton.epoch(memory_manager="os_cache")
+
+
 def test_jpegs_are_kept(tmp_path):
     stored = ringmain.Beton(VECTOR, images="stored")
     jpegs = [id for id in range(30) if EXPECTED["samples"][id]["img"][0] == 0]

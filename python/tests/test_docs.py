@@ -22,3 +22,22 @@ def test_the_snippets_of_a_readme_run(path, tmp_path):
     np.save(tmp_path / "embeddings.npy", np.zeros((100_000, 4), np.float32))
     for snippet in found:
         subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, check=True)
+
+
+def snippet_with(text):
+    (found,) = (one for one in snippets(ROOT / "docs/python.md") if text in one)
+    return found
+
+
+def test_the_line_of_nanogpt_runs(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    np.arange(10_000, dtype=np.uint16).tofile(tmp_path / "train.bin")
+    check = "\nassert x.shape == y.shape == (12, 256) and (y == x + 1).all()"
+    script = snippet_with("get_batch") + check
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+
+
+def test_the_lines_for_exca_run(tmp_path):
+    pytest.importorskip("exca", reason="exca is not installed")
+    script = snippet_with("TYPE_DEFAULTS")
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)

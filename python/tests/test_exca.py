@@ -66,7 +66,7 @@ def describe(function, view):
 
 
 USES = [use.strip() for use in """
-    v.shape; v.dtype; v.ndim; v.size; v.strides; v.itemsize; v.nbytes; len(v); repr(v); str(v)
+    v.shape; v.dtype; v.ndim; v.size; v.strides; v.itemsize; v.nbytes; len(v); str(v)
     v[0]; v[-1]; v[2:5]; v[2:5, :]; v[1, 2]; v[1, 2:5]; v[...]; v[None]; v[..., 0]; v[()]; v[3:3]; v[:, 0:0]
     v[::2]; v[::-1]; v[:, 1]; v[:, 1:3]; v[[0, 1]]; v[np.array([1])]; v[:, [1]]; v[np.zeros(20, bool)]
     v[20]; v[0, 50]; v[0, 0, 0]; v["a"]; v[1.5]; v[..., ...]; v[True]; v[19:25]; v[5:6:3]; v[-5:]

@@ -119,3 +119,57 @@ def test_thousands_of_files_need_few_descriptors(tmp_path, backend):
     assert all(np.asarray(view)[5] == at % 256 for at, view in enumerate(views))
     # 16 files, and the rings.
     assert len(os.listdir("/proc/self/fd")) - before < 24
+
+
+def machine_bytes():
+    """The memory of the machine, or of the container if that has less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        with open("/sys/fs/cgroup/memory.max") as file:
+            return min(total, int(file.read()))
+    except (OSError, ValueError):
+        return total
+
+
+def test_the_default_limit_is_half_a_gibibyte_or_a_quarter_of_the_machine():
+    expected = max(64 << 20, min(512 << 20, machine_bytes() // 4))
+    assert ringmain.Engine().memory_limit == expected
+    assert ringmain.Engine().pool_stats()["limit_bytes"] == expected // 2
+
+
+def test_a_batch_of_images_fits_the_defaults(tmp_path):
+    """256 samples of 100 KB each, as those of ImageNet are."""
+    if machine_bytes() < 2 << 30:
+        pytest.skip("the default limit is lower on a machine of less than 2 GiB")
+    path, sample = tmp_path / "a.beton", bytes(100_000)
+    writer = ringmain.BetonWriter(path, {"image": "bytes"}, workers=1)
+    writer.from_iterable(((sample,) for _ in range(512)), 512)
+    batches = [ids for _, ids in ringmain.Beton(path, engine=ringmain.Engine()).epoch("random", batch_size=256)]
+    assert [len(ids) for ids in batches] == [256, 256]
+
+
+NO_DESCRIPTORS = """
+import resource, sys
+import numpy as np, ringmain
+
+engine = ringmain.Engine("pread", open_files=1)
+views = [ringmain.open_raw(path, "u1", engine=engine) for path in sys.argv[1:]]
+for view in views:
+    np.asarray(view)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+try:
+    np.asarray(views[0])
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit on descriptors there")
+def test_a_message_of_a_read_has_the_names_of_python(tmp_path):
+    """The hint named `open_files_max`, which is the engine's name for the option."""
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.write_bytes(b"12345678")
+    command = [sys.executable, "-c", NO_DESCRIPTORS, *map(str, paths)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "lower `open_files`" in printed

@@ -1,5 +1,6 @@
 """Against the package safetensors itself."""
 
+import importlib
 import json
 import struct
 import sys
@@ -272,7 +273,7 @@ def test_a_backend_by_name(every):
         assert file.get_tensor("large").shape == (300, 1000)
     with pytest.raises(ours.SafetensorError, match="backend"):
         ours.safe_open(every, "np", backend="none")
-    with pytest.raises(ours.SafetensorError, match="one of the two"):
+    with pytest.raises(ours.SafetensorError, match="engine or backend"):
         ours.safe_open(every, "np", backend="pread", engine=ringmain.Engine("pread"))
 
 
@@ -339,3 +340,48 @@ def test_a_device_is_checked_when_opened(every):
     pytest.importorskip("torch", reason="torch is not installed")
     with pytest.raises(ours.SafetensorError, match="invalid"):
         ours.safe_open(every, "pt", "bogus")
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_load_file_takes_the_packages_backend(every, framework):
+    if framework == "torch":
+        pytest.importorskip("torch", reason="torch is not installed")
+    module = importlib.import_module(f"ringmain.safetensors.{framework}")
+    for backend in ("mmap", "pread"):
+        found = module.load_file(every, backend=backend)
+        assert found["large"].shape == (300, 1000)
+    assert ours.load_file(every, backend="mmap")["large"].shape == (300, 1000)
+    with pytest.raises(safetensors.SafetensorError, match="did you mean"):
+        module.load_file(every, backend="mmapp")
+    with pytest.raises(safetensors.SafetensorError, match="engine or backend"):
+        module.load_file(every, backend="mmap", engine=ringmain.Engine())
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_what_saves_is_the_packages_own(tmp_path, framework):
+    torch = pytest.importorskip("torch", reason="torch is not installed") if framework == "torch" else None
+    module = importlib.import_module(f"ringmain.safetensors.{framework}")
+    theirs = importlib.import_module(f"safetensors.{framework}")
+    forwarded = ["save", "save_file", "load"]
+    forwarded += [] if torch is None else ["load_model", "save_model"]
+    for name in forwarded:
+        assert getattr(module, name) is getattr(theirs, name)
+        assert name in dir(module)
+    tensors = {"a": np.arange(6.0) if torch is None else torch.arange(6.0)}
+    module.save_file(tensors, tmp_path / "a.safetensors")
+    assert list(module.load_file(tmp_path / "a.safetensors")["a"]) == list(range(6))
+    assert list(module.load(module.save(tensors))["a"]) == list(range(6))
+    with pytest.raises(AttributeError, match="colour"):
+        module.colour
+    assert ours.serialize is safetensors.serialize
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_without_the_package_saving_says_what_is_missing(monkeypatch, framework):
+    if framework == "torch":
+        pytest.importorskip("torch", reason="torch is not installed")
+    module = importlib.import_module(f"ringmain.safetensors.{framework}")
+    monkeypatch.setitem(sys.modules, f"safetensors.{framework}", None)
+    with pytest.raises(ImportError, match="save_file.*pip install safetensors"):
+        module.save_file
+    assert not hasattr(module, "colour") and callable(module.load_file)

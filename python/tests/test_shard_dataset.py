@@ -54,6 +54,26 @@ def test_a_loader_has_every_row_once(corpus, torch, dataset_type, workers):  # n
     assert orders[0] != orders[1]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_that_batches_once_more_is_refused(corpus, torch, dataset_type, workers):  # noqa: F811
+    dataset = dataset_type(corpus, batch_rows=6)
+    for options in ({}, {"batch_size": 4}):
+        loader = torch.utils.data.DataLoader(dataset, num_workers=workers, **options)
+        with pytest.raises(ValueError, match="batch_size=None"):
+            next(iter(loader))
+    with pytest.raises(ValueError, match="batch_size=None"):
+        torch.utils.data.default_collate([next(iter(dataset))])
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+def test_a_loader_has_a_length(corpus, torch, dataset_type, workers, recwarn):  # noqa: F811
+    dataset = dataset_type(corpus, order="shuffled", batch_rows=6)
+    each = loader(torch, dataset, workers)
+    assert len(each) == dataset.batches(workers) == len(list(each))
+    assert len(dataset) == dataset.batches(0)
+    assert not [one for one in recwarn if "Length of IterableDataset" in str(one.message)]
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_by_every_way_to_start_one(corpus, torch, dataset_type, method):  # noqa: F811
     engine = ringmain.Engine(memory_limit=64 << 20)

@@ -225,6 +225,32 @@ def test_pickles_carry_options_only(corpus, monkeypatch):
     assert ids_of(copy) == expected
 
 
+def test_rows_can_be_a_mask(corpus):
+    mask = np.arange(TOTAL) % 3 == 0
+    for rows in (mask, mask.tolist(), np.flatnonzero(mask)):
+        source = ringmain.ShardSource(corpus, rows=rows)
+        assert ids_of(source) == np.flatnonzero(mask).tolist()
+        assert ids_of(pickle.loads(pickle.dumps(source))) == np.flatnonzero(mask).tolist()
+    for length in (TOTAL - 1, TOTAL + 1):
+        with pytest.raises(ValueError, match=f"mask of {length}.*{TOTAL} rows"):
+            ringmain.ShardSource(corpus, rows=np.resize(mask, length) & (np.arange(length) < 5))
+    with pytest.raises(ValueError, match="one axis"):
+        ringmain.ShardSource(corpus, rows=mask[None])
+
+
+def test_an_argument_that_does_not_fit_is_not_the_fault_of_a_file(corpus):
+    state = ringmain.ShardSource(corpus, order="shuffled", seed=1).state_dict()
+    with pytest.raises(ValueError, match="^the state does not fit: the order, its seed"):
+        ringmain.ShardSource(corpus, order="shuffled", seed=2).load_state_dict(state)
+    with pytest.raises(IndexError, match=f"^there is no row {TOTAL} here: the shards have {TOTAL} rows"):
+        ringmain.ShardSource(corpus, rows=[TOTAL])
+
+
+def test_an_engine_by_name(corpus):
+    source = ringmain.ShardSource(corpus, engine="pread")
+    assert source.engine.backend == "pread"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -243,7 +269,7 @@ def test_pickles_carry_options_only(corpus, monkeypatch):
         ({"batch_rows": -1}, "batch_rows"),
         ({"rows": [3, -1]}, "rows"),
         ({"prefetch_bytes": -1}, "prefetch_bytes"),
-        ({"patience": -1.0}, "patience"),
+        ({"patience": -1.0}, "patience cannot be -1: it is a number of seconds"),
     ],
 )
 def test_options_that_cannot_work(corpus, options, message):

@@ -23,6 +23,44 @@ def test_a_tensor_is_one_read(view, reads_of):
         assert reads_of(lambda: torch.from_dlpack(view[3:5])) == 1
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", ">f4", ">i2", "<f4"])
+def test_tensors_of_types_that_numpy_and_torch_write_differently(tmp_path, dtype):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    array = np.arange(12).astype(kind).reshape(3, 4)
+    (tmp_path / "file").write_bytes(array.tobytes())
+    view = ringmain.open_raw(tmp_path / "file", kind, (3, 4))
+    expected = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+    for tensor in (torch.as_tensor(view), torch.asarray(view), torch.from_dlpack(view)):
+        native = getattr(torch, np.dtype(kind).newbyteorder("=").name)
+        assert tensor.dtype == native and tensor.shape == (3, 4)
+        assert torch.equal(tensor.to(torch.float32), expected)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_tensors_are_filled(tmp_path, dtype):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    (tmp_path / "file").write_bytes(np.arange(12).astype(kind).tobytes())
+    view = ringmain.open_raw(tmp_path / "file", kind, (3, 4))
+    expected = torch.arange(12, dtype=torch.float32).reshape(3, 4).to(getattr(torch, dtype))
+    out = torch.zeros(3, 4, dtype=expected.dtype)
+    assert view.read(out=out) is out and torch.equal(out, expected)
+    out = torch.zeros(2, 4, dtype=expected.dtype)
+    assert view.read([2, 0], out=out) is out and torch.equal(out, expected[[2, 0]])
+    out = torch.zeros(2, 4, dtype=expected.dtype)
+    assert ringmain.read_many([view[1], view[2]], out=out) is out and torch.equal(out, expected[1:])
+    parts = [torch.zeros(4, dtype=expected.dtype) for _ in range(2)]
+    assert ringmain.read_many([view[1], view[2]], out=parts) is parts
+    assert torch.equal(torch.stack(parts), expected[1:])
+    with pytest.raises(TypeError, match="out has dtype"):
+        view.read(out=torch.zeros(3, 4, dtype=torch.int64))
+    with pytest.raises(ValueError, match="contiguous"):
+        view.read(out=torch.zeros(4, 3, dtype=expected.dtype).T)
+    with pytest.raises(TypeError, match="out is an array or a tensor"):
+        view.read(out="here")
+
+
 def test_batches_are_collated(view):
     batch = torch.utils.data.default_collate([np.asarray(view[row]) for row in range(4)])
     assert batch.shape == (4, 200)

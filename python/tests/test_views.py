@@ -29,7 +29,7 @@ def test_what_is_read_is_what_was_written(view, original):
     read = np.asarray(view)
     assert type(read) is np.ndarray and read.dtype == original.dtype
     np.testing.assert_array_equal(read, original)
-    assert repr(view) == "ContiguousMemmap(shape=(20, 50), dtype=float32)"
+    assert str(view) == "ContiguousMemmap(shape=(20, 50), dtype=float32)"
 
 
 KEYS = [
@@ -240,11 +240,15 @@ def test_arithmetic_is_refused(view, original):
         lambda: 2**view,
         lambda: view < 3,
         lambda: view == original,
+        lambda: view == 3,
+        lambda: view != 3,
+        lambda: view == view[:],
+        lambda: view != view[:],
         lambda: np.add.reduce(view),
     ):
         with pytest.raises(TypeError, match=r"does not support ufunc '\w+'"):
             compute()
-    assert view == view and view != view[:] and view in {view}
+    assert view == view and view in {view} and {view: 1}[view] == 1
 
 
 def test_only_mappings_of_files_are_wrapped(original, tmp_path):
@@ -376,8 +380,15 @@ def test_numbers_that_cannot_be_are_value_errors(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"12345678")
     for name, refused in {
-        "shape": lambda: ringmain.open_raw(path, "u1", -1),
+        "shape.*-3": lambda: ringmain.open_raw(path, "u1", -3),
         "shape.*-2": lambda: ringmain.open_raw(path, "u1", (1, -2)),
+        "shape.*one axis": lambda: ringmain.open_raw(path, "u1", (-1, -1)),
+        "shape.*axis of 0": lambda: ringmain.open_raw(path, "u1", (0, -1)),
+        "whole number of rows": lambda: ringmain.open_raw(path, "u1", (-1, 3)),
+        "8 bytes .* rows of 3": lambda: ringmain.open_raw(path, "S3"),
+        "order": lambda: ringmain.open_raw(path, "u1", 8, order="K"),
+        "engine or backend": lambda: ringmain.open_raw(path, "u1", engine="pread", backend="mmap"),
+        "did you mean `uring`": lambda: ringmain.open_raw(path, "u1", engine="urin"),
         "shape.*1180591620717411303424": lambda: ringmain.open_raw(path, "u1", 2**70),
         "offset": lambda: ringmain.open_raw(path, "u1", 1, -1),
         "memory_limit": lambda: ringmain.Engine(memory_limit=-1),
@@ -388,9 +399,100 @@ def test_numbers_that_cannot_be_are_value_errors(tmp_path):
         with pytest.raises(ValueError, match=name):
             refused()
     for refused in (lambda: ringmain.open_raw(path, "u1", 1.5), lambda: ringmain.open_raw(path, "u1", "3"),
-                    lambda: ringmain.open_raw(path, "u1", None)):
+                    lambda: ringmain.open_raw(path, "u1", engine=3)):
         with pytest.raises(TypeError):
             refused()
+
+
+def test_a_private_mapping_is_refused(tmp_path):
+    path = tmp_path / "file"
+    np.arange(10, dtype="i4").tofile(path)
+    private = np.memmap(path, "i4", "c")
+    private[0] = 99
+    for array in (private, private[2:5], private.view("u1")):
+        with pytest.raises(TypeError, match="memmap-backed.*mode='c'"):
+            ContiguousMemmap(array)
+    for mode in ("r", "r+"):
+        np.testing.assert_array_equal(ContiguousMemmap(np.memmap(path, "i4", mode)), np.arange(10))
+
+
+@pytest.mark.parametrize("dtype", ["u2", ">f4", "S3", [("a", "u1"), ("b", "<u4")]])
+@pytest.mark.parametrize("offset", [0, 6])
+def test_open_raw_finds_the_length(tmp_path, engine, dtype, offset):
+    dtype = np.dtype(dtype)
+    path = tmp_path / "tokens.bin"
+    data = np.random.default_rng(1).integers(0, 255, offset + 24 * dtype.itemsize, np.uint8)
+    data.tofile(path)
+    expected = data[offset:].view(dtype)
+    view = ringmain.open_raw(path, dtype, offset=offset, engine=engine)
+    assert view.shape == np.memmap(path, dtype, "r", offset).shape == (24,)
+    assert np.asarray(view).tobytes() == expected.tobytes()
+    assert np.asarray(view[3:7]).tobytes() == expected[3:7].tobytes()
+    for shape in (-1, (-1,), (-1, 6), (2, -1), (2, -1, 3), (24, -1)):
+        view = ringmain.open_raw(path, dtype, shape, offset, engine=engine)
+        assert view.shape == expected.reshape(shape).shape
+        assert np.asarray(view).tobytes() == expected.tobytes()
+
+
+def test_open_raw_in_fortran_order(tmp_path, engine):
+    path = tmp_path / "file"
+    path.write_bytes(b"??" + np.arange(24, dtype="i4").tobytes())
+    for shape in ((4, 6), (2, -1, 4), 24):
+        view = ringmain.open_raw(path, "i4", shape, 2, order="F", engine=engine)
+        full = view.shape
+        mapped = np.memmap(path, "i4", "r", 2, full, order="F")
+        assert view.strides == mapped.strides
+        np.testing.assert_array_equal(view, mapped)
+        np.testing.assert_array_equal(view.read((slice(None), 1) if len(full) > 1 else 1),
+                                      mapped[:, 1] if len(full) > 1 else mapped[1])  # fmt: skip
+
+
+def test_an_engine_is_given_by_the_name_of_a_backend(tmp_path, backend):
+    path = tmp_path / "file.npy"
+    np.save(path, np.arange(10))
+    views = [
+        ringmain.open_npy(path, engine=backend),
+        ringmain.open_npy(path, backend=backend),
+        ringmain.open_raw(path, "u1", backend=backend),
+        ContiguousMemmap(np.load(path, mmap_mode="r"), engine=backend),
+    ]
+    assert {view.engine.backend for view in views} == {backend}
+    assert len({id(view.engine) for view in views}) == 1, "they share one"
+    np.testing.assert_array_equal(views[0], np.arange(10))
+    assert pickle.loads(pickle.dumps(views[0])).engine is views[0].engine
+
+
+def test_functions_of_numpy_read_the_view(view, original, reads_of):
+    for function in (np.sum, np.prod, np.max, np.min, np.amax, np.amin, np.any, np.all, np.flip,
+                     np.ptp, np.mean, np.std, np.cumsum, np.flipud):  # fmt: skip
+        np.testing.assert_array_equal(function(view), function(original))
+    np.testing.assert_array_equal(np.sum(view, axis=0), original.sum(axis=0))
+    np.testing.assert_array_equal(np.flip(view, axis=(0, 1)), np.flip(original, axis=(0, 1)))
+    out = np.empty(original.shape[1], original.dtype)
+    assert np.max(view, axis=0, out=out) is out
+    np.testing.assert_array_equal(out, original.max(axis=0))
+    # What only rearranges stays a view.
+    for function in (np.transpose, np.squeeze, lambda it: np.reshape(it, -1), lambda it: np.moveaxis(it, 0, 1)):
+        assert type(function(view)) is ContiguousMemmap
+    assert (np.shape(view), np.ndim(view), np.size(view)) == (original.shape, 2, original.size)
+    if view.engine.backend == "pread":
+        assert reads_of(lambda: np.sum(view[:3])) == 1
+        assert reads_of(lambda: (np.shape(view), np.transpose(view))) == 0
+
+
+def test_pyarrow_takes_a_view(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    np.save(tmp_path / "file.npy", np.arange(10, dtype=np.int32))
+    view = ringmain.open_npy(tmp_path / "file.npy")
+    assert pyarrow.array(view[2:]).equals(pyarrow.array(np.arange(2, 10, dtype=np.int32)))
+    assert pyarrow.array(view, type=pyarrow.int64()).type == pyarrow.int64()
+
+
+def test_a_view_says_where_it_is(tmp_path):
+    np.save(tmp_path / "file.npy", np.zeros((4, 6), np.float32))
+    view = ringmain.open_npy(tmp_path / "file.npy")[1:]
+    path = tmp_path / "file.npy"
+    assert repr(view) == f"ContiguousMemmap(shape=(3, 6), dtype=float32, path={str(path)!r}, offset=152)"
 
 
 def test_out_is_filled_or_refused(view, original):

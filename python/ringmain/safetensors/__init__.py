@@ -15,6 +15,7 @@ import numpy as np
 
 from .._ringmain import Engine, _Weights
 from ._elements import NumPy, Torch
+from ._forward import forwarding
 
 try:
     from safetensors import SafetensorError
@@ -25,6 +26,8 @@ except ImportError:
 
 
 __all__ = ["SafetensorError", "load_file", "safe_open"]
+
+__getattr__ = forwarding("safetensors", ["deserialize", "serialize", "serialize_file"])
 
 
 class _BadFile(SafetensorError, ValueError):
@@ -75,17 +78,25 @@ def load_file(
     device: str | int = "cpu",
     *,
     framework: str = "np",
-    engine: Engine | None = None,
+    backend: str | None = None,
+    engine: Engine | str | None = None,
 ) -> dict[str, Any]:
-    """All tensors of a file or a model, by name, each in memory of its own."""
-    with safe_open(filename, framework, device, engine=engine) as file:
+    """Returns all tensors of a file or a model by name, each in memory of its own.
+
+    `backend` is the name of a backend of ringmain, such as "mmap"; `engine` is an Engine.
+    """
+    with safe_open(filename, framework, device, backend=backend, engine=engine) as file:
         return file.get_tensors()
 
 
 class safe_open:
     """Opens a file or a model and reads the tensors that are asked for.
 
-    `filename` is a safetensors file, an index (`….index.json`), or a directory that holds either.
+    filename: a safetensors file, an index (`….index.json`), or a directory that holds either.
+    framework: "np" for NumPy arrays, "pt" for tensors of torch.
+    device: where tensors of torch are put.
+    backend: the name of a backend of ringmain, such as "mmap", in place of an engine.
+    engine: an Engine; by default the one that all share.
     """
 
     def __init__(
@@ -95,22 +106,23 @@ class safe_open:
         device: str | int = "cpu",
         *,
         backend: str | None = None,
-        engine: Engine | None = None,
+        engine: Engine | str | None = None,
     ) -> None:
         self._framework = _framework(framework, device)
-        if backend is not None:
-            if engine is not None:
-                raise _BadFile("an engine has a backend already: give one of the two")
-            with _their_kinds():
-                engine = Engine(backend)
+        if backend is not None and engine is not None:
+            raise _BadFile("engine has a backend already: give engine or backend")
+        self._filename = os.fspath(filename)
         with _their_kinds():
-            self._weights: _Weights | None = _Weights(filename, engine)
+            self._weights: _Weights | None = _Weights(filename, backend if engine is None else engine)
 
     def __enter__(self) -> safe_open:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._weights = None
+
+    def __repr__(self) -> str:
+        return f"safe_open({self._filename!r}{', closed' if self._weights is None else ''})"
 
     def _open(self) -> _Weights:
         if self._weights is None:
@@ -138,7 +150,7 @@ class safe_open:
             return self._framework.finish(array, dtype, shape)
 
     def get_bytes(self, name: str) -> np.ndarray:
-        """Reads the bytes of a tensor, of whatever type."""
+        """Reads the bytes of a tensor of any type."""
         weights = self._open()
         with _their_kinds():
             return weights.read(name, None)

@@ -1,4 +1,4 @@
-"""`load_file` as `safetensors.numpy` has it."""
+"""`safetensors.numpy` with a `load_file` of ringmain. The other functions are those of the package."""
 
 from __future__ import annotations
 
@@ -7,10 +7,26 @@ from typing import Any
 
 from .._ringmain import Engine
 from . import load_file as _load_file
+from ._forward import forwarding
 
 __all__ = ["load_file"]
 
+_FORWARDED = ["load", "save", "save_file"]
+__getattr__ = forwarding("safetensors.numpy", _FORWARDED)
 
-def load_file(filename: str | os.PathLike[str], *, engine: Engine | None = None) -> dict[str, Any]:
-    """All tensors of a file or a model as NumPy arrays, by name."""
-    return _load_file(filename, framework="np", engine=engine)
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_FORWARDED])
+
+
+def load_file(
+    filename: str | os.PathLike[str],
+    *,
+    backend: str | None = None,
+    engine: Engine | str | None = None,
+) -> dict[str, Any]:
+    """Returns all tensors of a file or a model as NumPy arrays, by name.
+
+    `backend` is the name of a backend of ringmain, such as "mmap"; `engine` is an Engine.
+    """
+    return _load_file(filename, framework="np", backend=backend, engine=engine)

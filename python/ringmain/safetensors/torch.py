@@ -1,4 +1,4 @@
-"""`load_file` as `safetensors.torch` has it."""
+"""`safetensors.torch` with a `load_file` of ringmain. The other functions are those of the package."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from .._ringmain import Engine
 from . import load_file as _load_file
+from ._forward import forwarding
 
 try:
     import torch  # noqa: F401  (now, and not when the first file is loaded)
@@ -18,12 +19,23 @@ except ImportError as error:
 
 __all__ = ["load_file"]
 
+_FORWARDED = ["load", "load_model", "save", "save_file", "save_model"]
+__getattr__ = forwarding("safetensors.torch", _FORWARDED)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_FORWARDED])
+
 
 def load_file(
     filename: str | os.PathLike[str],
     device: str | int = "cpu",
     *,
-    engine: Engine | None = None,
+    backend: str | None = None,
+    engine: Engine | str | None = None,
 ) -> dict[str, Any]:
-    """All tensors of a file or a model as torch's, by name, on the device."""
-    return _load_file(filename, device, framework="pt", engine=engine)
+    """Returns all tensors of a file or a model as those of torch, by name, on the device.
+
+    `backend` is the name of a backend of ringmain, such as "mmap"; `engine` is an Engine.
+    """
+    return _load_file(filename, device, framework="pt", backend=backend, engine=engine)

@@ -1,0 +1,62 @@
+"""Datasets of FFCV as a torch dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from ._ringmain import Beton
+
+
+class BetonDataset(Dataset[Any]):
+    """The samples of a `.beton` file: dicts by the names of the fields.
+
+    A DataLoader reads the samples of a batch together, as one batch of reads. Its samplers, its
+    workers and its `collate_fn` work as with any other dataset that has a length.
+
+    path: the file.
+    transform: a function that gets a sample and returns what the dataset delivers in its place.
+    options: those of ringmain.Beton: engine, images, index_limit, fields.
+    """
+
+    def __init__(
+        self, path: Any, *, transform: Callable[[dict[str, Any]], Any] | None = None, **options: Any
+    ) -> None:
+        super().__init__()
+        self.beton = Beton(path, **options)
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return len(self.beton)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._deliver(self.beton[index])
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Some samples, read together. A DataLoader calls this for each of its batches."""
+        batch = self.beton.read_batch(indices)
+        kinds = {name: field["kind"] for name, field in self.beton.fields.items()}
+        return [
+            self._deliver({name: _value(kinds[name], batch[name], at) for name in batch})
+            for at in range(len(indices))
+        ]
+
+    def __repr__(self) -> str:
+        return f"BetonDataset({self.beton!r})"
+
+    def _deliver(self, sample: dict[str, Any]) -> Any:
+        return sample if self.transform is None else self.transform(sample)
+
+
+def _value(kind: str, column: Any, at: int) -> Any:
+    """The value of one sample, as `beton[id]` has it."""
+    if isinstance(column, dict):
+        return {name: part[at] for name, part in column.items()}
+    if kind in ("int", "float"):
+        return column[at].item()
+    if kind == "bytes":
+        return np.asarray(column[at]).tobytes()
+    return column[at]

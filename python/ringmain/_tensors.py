@@ -1,0 +1,62 @@
+"""Memory that NumPy and torch share, also for types that only one of them can name."""
+
+import sys
+
+import numpy as np
+
+
+def memory_of(out):
+    """Returns an array over the memory of a tensor, for `out=`."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(out, torch.Tensor):
+        raise TypeError(f"out is an array or a tensor; it cannot be of type {type(out).__name__}")
+    if out.device.type != "cpu":
+        raise TypeError(f"out is on {out.device}; a file can be read into memory of the cpu only")
+    if out.requires_grad:
+        raise TypeError("out requires a gradient; give out.detach()")
+    name = str(out.dtype).removeprefix("torch.")
+    if name not in _ml_dtypes():
+        return out.numpy()
+    return out.view(_words(torch, out.dtype.itemsize)).numpy().view(_ml_dtypes()[name])
+
+
+def exported(array):
+    """Returns an object that exports the elements of an array by DLPack.
+
+    DLPack has no byte order, so other orders are converted. NumPy exports none of the types of
+    ml_dtypes, and torch does.
+    """
+    if not array.dtype.isnative:
+        return array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.name not in _ml_dtypes():
+        return array
+    try:
+        import torch
+    except ImportError:
+        return array
+    element = getattr(torch, array.dtype.name, None)
+    if element is None:
+        return array
+    return torch.from_numpy(array.view(f"u{array.itemsize}")).view(element)
+
+
+def _words(torch, itemsize):
+    """A type of torch and NumPy that has elements of that size."""
+    return torch.int16 if itemsize == 2 else torch.uint8
+
+
+def _ml_dtypes():
+    """The types of the package ml_dtypes by name; none if it is not installed."""
+    if not _known:
+        try:
+            import ml_dtypes
+        except ImportError:
+            return _known
+        _known["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
+        for name in dir(ml_dtypes):
+            if name.startswith("float8_"):
+                _known[name] = np.dtype(getattr(ml_dtypes, name))
+    return _known
+
+
+_known = {}

@@ -1,0 +1,35 @@
+"""Names that ringmain.safetensors takes from the package safetensors."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+
+def forwarding(module: str, names: list[str]) -> Callable[[str], Any]:
+    """Returns the `__getattr__` of the module that stands for this module of the package.
+
+    Every public name of the module is forwarded. For those in `names`, a missing package is an
+    ImportError that says so; other names are just unknown then.
+    """
+
+    def get(name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"module {'ringmain.' + module!r} has no attribute {name!r}")
+        try:
+            theirs = importlib.import_module(module)
+        except ImportError as error:
+            if name not in names:
+                raise AttributeError(
+                    f"module {'ringmain.' + module!r} has no attribute {name!r}"
+                ) from error
+            raise ImportError(
+                f"{name} is a function of the package safetensors, which could not be imported: "
+                f"pip install safetensors"
+            ) from error
+        if not hasattr(theirs, name):
+            raise AttributeError(f"module {'ringmain.' + module!r} has no attribute {name!r}")
+        return getattr(theirs, name)
+
+    return get

@@ -1,0 +1,135 @@
+//! Fields of types that FFCV does not have, by the dtype that their author gives their metadata.
+
+use numpy::{PyArrayDescr, PyArrayDescrMethods};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use ringmain::beton::{FieldHandler, MemberRegion};
+
+use crate::dtype;
+use crate::error::{Failure, Result};
+
+/// The custom fields of a dataset.
+#[derive(Debug, Default)]
+pub(crate) struct CustomFields(Vec<CustomField>);
+
+#[derive(Debug)]
+pub(crate) struct CustomField {
+    pub(crate) name: String,
+    pub(crate) descr: Py<PyArrayDescr>,
+    pub(crate) layout: Metadata,
+}
+
+impl CustomFields {
+    /// Understands what the caller gave: a dict of dtypes by the names of fields.
+    pub(crate) fn parse(given: Option<&Bound<'_, PyDict>>) -> Result<Self> {
+        let Some(given) = given else { return Ok(Self::default()) };
+        let fields = given.iter().map(|(name, dtype)| {
+            let (name, descr) = (name.extract::<String>()?, dtype::parse(&dtype)?);
+            let layout = Metadata::parse(&name, &descr)?;
+            Ok(CustomField { name, descr: descr.unbind(), layout })
+        });
+        Ok(Self(fields.collect::<Result<_>>()?))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &CustomField> {
+        self.0.iter()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&CustomField> {
+        self.0.iter().find(|field| field.name == name)
+    }
+
+    /// The dict that the caller gave; `None` without any.
+    pub(crate) fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let dict = PyDict::new(py);
+        for field in self.iter() {
+            dict.set_item(&field.name, &field.descr)?;
+        }
+        Ok((!self.0.is_empty()).then_some(dict))
+    }
+}
+
+impl CustomField {
+    /// The metadata of samples, one after the other, as an array.
+    pub(crate) fn metadata<'py>(&self, py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>> {
+        let shown = (PyBytes::new(py, bytes), &self.descr);
+        let array = py.import("numpy")?.call_method1("frombuffer", shown)?;
+        Ok(array.call_method0("copy")?) // which can be written to
+    }
+}
+
+/// Where in the metadata of a sample the rest of its value is named.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Metadata {
+    bytes: usize,
+    align: usize,
+    ptr_at: Option<usize>,
+    /// Its place, and its bytes.
+    size: Option<(usize, usize)>,
+}
+
+impl Metadata {
+    fn parse(name: &str, descr: &Bound<'_, PyArrayDescr>) -> Result<Self> {
+        let part = |key: &str| -> Result<Option<(usize, usize, String)>> {
+            let fields = descr.getattr("fields")?;
+            if fields.is_none() || !fields.contains(key)? {
+                return Ok(None);
+            }
+            let found = fields.get_item(key)?.cast_into::<PyTuple>()?;
+            let kind = found.get_item(0)?.cast_into::<PyArrayDescr>()?;
+            let text = kind.getattr("str")?.extract()?;
+            Ok(Some((found.get_item(1)?.extract()?, kind.itemsize(), text)))
+        };
+        // FFCV's own fields use both names.
+        let ptr = match part("ptr")? {
+            None => part("data_ptr")?,
+            found => found,
+        };
+        let ptr_at = match ptr {
+            Some((at, _, text)) if text == "<u8" => Some(at),
+            Some((_, _, text)) => {
+                return Err(Failure::value(format!(
+                    "fields[{name:?}]: its \"ptr\" is {text}, and FFCV has <u8 there"
+                )));
+            }
+            None => None,
+        };
+        let size = match part("size")? {
+            Some((at, bytes, text)) if text.starts_with("<u") || text == "|u1" => Some((at, bytes)),
+            Some((_, _, text)) if ptr_at.is_some() => {
+                return Err(Failure::value(format!(
+                    "fields[{name:?}]: its \"size\" is {text}; it must be unsigned and little-endian"
+                )));
+            }
+            _ => None,
+        };
+        Ok(Self { bytes: descr.itemsize(), align: descr.alignment(), ptr_at, size })
+    }
+
+    /// Whether values have bytes in the pages too.
+    pub(crate) fn has_data(&self) -> bool {
+        self.ptr_at.is_some()
+    }
+}
+
+impl FieldHandler for Metadata {
+    fn member_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn member_align(&self) -> usize {
+        self.align
+    }
+
+    fn region(&self, member: &[u8]) -> Option<MemberRegion> {
+        let number = |at: usize, bytes: usize| {
+            let mut word = [0; 8];
+            word.get_mut(..bytes)?.copy_from_slice(member.get(at..at + bytes)?);
+            Some(u64::from_le_bytes(word))
+        };
+        let ptr = number(self.ptr_at?, 8)?;
+        let size = self.size.and_then(|(at, bytes)| number(at, bytes));
+        // FFCV stores no region for an empty value.
+        (size != Some(0)).then_some(MemberRegion { ptr, size })
+    }
+}

@@ -1,0 +1,66 @@
+"""Datasets of FFCV in torch's loaders. Torch is not a dependency: without it these are skipped."""
+
+import pickle
+
+import numpy as np
+import pytest
+from test_beton import EXPECTED, VECTOR, check_sample
+
+import ringmain
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from ringmain.torch import BetonDataset  # noqa: E402
+
+
+
+def test_items_are_the_samples():
+    dataset = BetonDataset(VECTOR)
+    assert len(dataset) == 300
+    check_sample(dataset[7], EXPECTED["samples"][7], "decoded")
+    check_sample(dataset[-1], EXPECTED["samples"][-1], "decoded")
+    several = dataset.__getitems__([3, 141, 3])
+    for found, id in zip(several, [3, 141, 3], strict=True):
+        check_sample(found, EXPECTED["samples"][id], "decoded")
+        assert type(found["label"]) is int and type(found["score"]) is float
+        assert type(found["blob"]) is bytes
+    assert "300 samples" in repr(dataset)
+
+
+def test_a_transform_is_applied_to_each_sample():
+    def take(sample):
+        return sample["label"], sample["mat"]
+
+    dataset = BetonDataset(VECTOR, transform=take)
+    label, mat = dataset[3]
+    assert label == EXPECTED["samples"][3]["label"]
+    again = dataset.__getitems__([3])[0]
+    assert again[0] == label
+    np.testing.assert_array_equal(again[1], mat)
+
+
+def label_and_mat(sample):
+    return sample["label"], sample["mat"]
+
+
+@pytest.mark.parametrize(("workers", "method"), [(0, None), (2, "fork"), (2, "spawn")])
+def test_a_loader_batches_its_reads(workers, method):
+    engine = ringmain.Engine("pread")
+    dataset = BetonDataset(VECTOR, transform=label_and_mat, engine=engine)
+    loader = torch.utils.data.DataLoader(
+        dataset, batch_size=64, num_workers=workers, multiprocessing_context=method
+    )
+    before = engine.stats()["batches"]
+    found = [(labels, mats) for labels, mats in loader]
+    assert len(found) == len(loader) == 5
+    assert torch.cat([labels for labels, _ in found]).tolist() == [
+        sample["label"] for sample in EXPECTED["samples"]
+    ]
+    assert found[0][1].dtype == torch.as_tensor(dataset[0][1]).dtype
+    if workers == 0:
+        assert engine.stats()["batches"] - before == 5 + 1, "one for each batch, and one for dataset[0]"
+
+
+def test_a_pickle_opens_the_file_anew():
+    dataset = pickle.loads(pickle.dumps(BetonDataset(VECTOR, images="stored")))
+    check_sample(dataset[1], EXPECTED["samples"][1], "stored")
