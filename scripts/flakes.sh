@@ -82,7 +82,7 @@ for line in sys.stdin:
 
 build_python_tests() {
     build_python "$python"
-    need_venv "$python" exca pytest hypothesis ml_dtypes safetensors
+    need_venv "$python" exca pytest hypothesis ml_dtypes pillow pyarrow safetensors
 }
 
 # What keeps the machine in a condition, to be ended with it: a process, or a control group that the

@@ -31,7 +31,7 @@ set_up() {
 python_tests() {
     local venv=$target/python
     build_python "$venv"
-    need_venv "$venv" exca pytest hypothesis ml_dtypes safetensors
+    need_venv "$venv" exca pytest hypothesis ml_dtypes pillow pyarrow safetensors
     # On Linux of these days they all work; where one does not, say which ones must.
     RINGMAIN_REQUIRE_BACKENDS=${RINGMAIN_REQUIRE_BACKENDS-pread,mmap,direct,uring,tokio-uring} \
         "$venv/bin/python" -m pytest --quiet python/tests
