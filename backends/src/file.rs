@@ -133,6 +133,11 @@ impl FileHandle {
         Err(Error::ForeignHandle { backend, path: self.path().to_owned() })
     }
 
+    /// A number that is the same for files of one filesystem.
+    pub(crate) fn volume(&self) -> u64 {
+        self.shared.identity.volume
+    }
+
     /// Which file a handle cache has opened. `None` for a handle of another origin.
     pub(crate) fn opened_identity(&self) -> Option<&FileIdentity> {
         self.shared.attachment.is_none().then_some(&self.shared.identity)

@@ -106,6 +106,7 @@ fn invalid(option: &'static str, value: usize, reason: &'static str) -> Error {
 
 /// How io_uring reads meet the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum CachePolicy {
     /// `O_DIRECT`: the device writes into the caller's memory, the cache stays as it was.
     #[default]
@@ -129,6 +130,7 @@ impl CachePolicy {
 
 /// What a mapping does with its pages after a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Residency {
     /// They stay resident until the kernel wants them back: fastest when warm, but the resident
     /// size grows with the bytes read.
@@ -141,6 +143,7 @@ pub enum Residency {
 
 /// How large the pages of a mapping are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum PageSize {
     /// The kernel chooses.
     #[default]
@@ -153,6 +156,7 @@ pub enum PageSize {
 
 /// In which order a file is read. It decides what the kernel reads ahead into the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Access {
     /// Not known. The kernel's own readahead serves single reads; a batch of several ranges brings
     /// in those ranges alone.
@@ -166,6 +170,7 @@ pub enum Access {
 
 /// Whether the data that `auto` reads stays in the page cache, to be read from memory the next time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Warmth {
     /// Data stays if the caller says that it will be read again (epochs do) and it fits into the
     /// memory that is available, control groups included. Other data does not enter the cache,

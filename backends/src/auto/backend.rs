@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::advised::Advised;
 use super::detour::lacks_descriptors;
-use super::device_speed::DeviceSpeed;
+use super::device_speed::{DEVICES, DeviceSpeed};
 use super::report::{AdviceReport, AutoReport, rejected};
 use super::route::FileRoute;
 use super::warmth;
@@ -41,7 +41,8 @@ pub(crate) struct AutoBackend {
     pub(super) routes: bool,
     pub(super) access: Access,
     pub(super) warmth: Warmth,
-    pub(super) device_speed: DeviceSpeed,
+    /// For each device that files are on; devices may share one by chance.
+    pub(super) device_speeds: [DeviceSpeed; DEVICES],
     pub(super) report: AutoReport,
     pub(super) counters: Counters,
     /// The first file whose reads were refused, and what was done about it.
@@ -93,7 +94,7 @@ impl AutoBackend {
             routes,
             access,
             warmth,
-            device_speed: DeviceSpeed::default(),
+            device_speeds: Default::default(),
             report,
             counters,
             refusal,
@@ -268,7 +269,7 @@ impl ReadBackend for AutoBackend {
         }
         let choice = self.device().kind();
         let report = AutoReport::new(choice, self.report.rejected.clone(), None);
-        let is_fast = self.warmth == Warmth::Auto && self.device_speed.is_fast();
+        let is_fast = self.warmth == Warmth::Auto && self.device_speed(file).is_fast();
         Some(format!("{}{}", report.explain(self.routes), route.explain(is_fast)))
     }
 

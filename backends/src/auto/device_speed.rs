@@ -15,6 +15,9 @@ const FAST_BYTES_PER_US: u64 = 2000;
 /// a ring and touches fresh memory.
 const SAMPLES: u64 = 4;
 
+/// Tables of rates. A machine rarely has more devices.
+pub(super) const DEVICES: usize = 8;
+
 /// Classes of the mean size of a batch's reads, by powers of two: small reads are far slower.
 const CLASSES: usize = 32;
 

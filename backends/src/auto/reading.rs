@@ -7,10 +7,11 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::AutoBackend;
+use super::device_speed::{DEVICES, DeviceSpeed};
 use super::route::Way;
 use crate::stats::Count;
 use crate::trace::event;
-use crate::{Read, ReadBackend, Result, Warmth};
+use crate::{FileHandle, Read, ReadBackend, Result, Warmth};
 
 /// Reads whose ways are chosen together: enough for any device, and few enough to be remembered on
 /// the stack.
@@ -108,23 +109,41 @@ impl AutoBackend {
         }
     }
 
-    /// Reads a batch from the device. The first batches of each size are timed.
+    /// Reads a batch from the device.
     fn read_device(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        let (bytes, count) = (total_bytes(reads), reads.len());
-        if !self.device_speed.wants_sample(bytes, count) {
-            return self.device().read_batch(reads);
-        }
-        let started = Instant::now();
+        let sample = self.sample_of(reads);
         self.device().read_batch(reads)?;
-        self.device_speed.add_sample(bytes, count, started.elapsed());
+        self.add_sample(reads, sample);
         Ok(())
+    }
+
+    /// The start of a batch on the device, if batches of its size still have to be timed.
+    pub(super) fn sample_of(&self, reads: &[Read<'_>]) -> Option<Instant> {
+        let speed = self.device_speed(reads.first()?.file());
+        speed.wants_sample(total_bytes(reads), reads.len()).then(Instant::now)
+    }
+
+    /// Notes how long the device took for a batch that is timed.
+    pub(super) fn add_sample(&self, reads: &[Read<'_>], sample: Option<Instant>) {
+        if let (Some(started), Some(first)) = (sample, reads.first()) {
+            let speed = self.device_speed(first.file());
+            speed.add_sample(total_bytes(reads), reads.len(), started.elapsed());
+        }
+    }
+
+    /// How fast the device of a file is.
+    pub(super) fn device_speed(&self, file: &FileHandle) -> &DeviceSpeed {
+        let volume = file.volume().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        &self.device_speeds[volume as usize % DEVICES]
     }
 
     /// The ways of some reads. Data that is to be brought in is on its way afterwards.
     fn ways(&self, reads: &[Read<'_>], may_use_cache: bool) -> SmallVec<[Way; WINDOW_READS]> {
         let bytes = total_bytes(reads);
-        let may_bring =
-            self.warmth == Warmth::Keep || self.device_speed.is_worth_bringing(bytes, reads.len());
+        let is_worth_it = |first: &Read<'_>| {
+            self.device_speed(first.file()).is_worth_bringing(bytes, reads.len())
+        };
+        let may_bring = self.warmth == Warmth::Keep || reads.first().is_some_and(is_worth_it);
         let mut brings_left =
             if may_bring { (bytes * BRING_FACTOR).div_ceil(BRING_BYTES) } else { 0 };
         let mut last = Way::Cache;

@@ -44,7 +44,8 @@ impl AliasedMemory {
             let is_own = own.iter().any(|own| own.start < block.end && block.start < own.end);
             memory.map_block(at, if is_own { None } else { Some(&shared) });
             if is_own || !is_shared_filled {
-                memory.bytes_mut()[block].fill(filling);
+                // SAFETY: the block was just mapped, readable and writable.
+                unsafe { memory.start.add(at).write_bytes(filling, BLOCK_BYTES) };
                 is_shared_filled |= !is_own;
             }
         }

@@ -56,8 +56,8 @@ thread_local! {
     static RINGS: RefCell<Vec<BackendRing>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Takes this thread's ring of the backend out of its permit, for the time of a batch. If the
-/// batch panics it is not put back, and is closed.
+/// Takes this thread's ring of the backend out of the list, for the time of a batch. If the
+/// batch panics, the ring is not put back, and is closed.
 pub(super) fn take(owner: HandleOwner) -> Option<ThreadRing> {
     with_rings(|entries| {
         let at = entries.iter().position(|entry| entry.owner == owner)?;
@@ -70,7 +70,7 @@ pub(super) fn take(owner: HandleOwner) -> Option<ThreadRing> {
 
 /// Puts a ring back for the next batch, and closes those of backends that are gone.
 pub(super) fn put(owner: HandleOwner, backend: Weak<()>, ring: ThreadRing) {
-    // A thread that is ending has no permit for it any more, and the ring is closed.
+    // A thread that is ending has no list any more, and the ring is closed.
     with_rings(|entries| {
         entries.retain(|entry| entry.backend.strong_count() > 0);
         entries.push(BackendRing { owner, backend, ring });
