@@ -66,11 +66,6 @@ impl<D: Dataset> Epoch<D> {
         }
     }
 
-    /// Returns the positions that this rank delivers. `drop_last` may still leave out some of them.
-    pub(super) fn delivered(&self) -> Range<u64> {
-        self.range.start..self.end
-    }
-
     /// Returns the same items in the order of another epoch.
     pub(super) fn with_number(&self, number: u64) -> Self {
         Self {
@@ -161,17 +156,19 @@ impl<D: Dataset> Epoch<D> {
 
     /// Returns the position after `batches` more batches.
     pub(super) fn after_batches(&self, mut position: u64, mut batches: u64) -> u64 {
-        // Advance run by run: there may be millions of batches.
+        let mut after = position;
+        // Run by run: there may be millions of batches.
         while batches > 0 && position < self.end {
             let run_end = self.run_end(position);
-            let batches_of_run = self.batches_in(run_end - position);
-            if batches < batches_of_run {
-                return position + batches * self.batch_items as u64;
+            let passed = self.batches_in(run_end - position).min(batches);
+            if passed > 0 {
+                let items = passed.saturating_mul(self.batch_items as u64);
+                after = position + items.min(run_end - position);
             }
-            batches -= batches_of_run;
+            batches -= passed;
             position = run_end;
         }
-        position
+        after
     }
 
     /// Fills in the ids of the items at the positions from `position` on.
@@ -221,7 +218,6 @@ impl<D: Dataset> Clone for BatchSchedule<D> {
 
 impl<D: Dataset> BatchSchedule<D> {
     pub(super) fn new(epoch: Arc<Epoch<D>>, position: u64) -> Self {
-        let position = epoch.skip_short(position);
         let reader = D::Reader::new(&epoch, position);
         Self { epoch, position, reader }
     }
@@ -254,7 +250,9 @@ impl<D: Dataset> Schedule for BatchSchedule<D> {
     }
 
     fn pass(&mut self, delivery: &D::Delivery) {
-        self.position = self.epoch.skip_short(self.position + D::positions(delivery));
+        // A batch may have been left out before it; one after it counts as not yet passed, so that a
+        // state can be resumed with smaller batches.
+        self.position = self.epoch.batch(self.position).position + D::positions(delivery);
     }
 
     fn path(&self) -> &std::path::Path {

@@ -158,7 +158,8 @@ macro_rules! epoch_option_methods {
 
         /// Sets how long the next batch waits while other buffers hold all of the engine's memory.
         /// Then it fails with [`Error::MemorySpent`]($crate::Error::MemorySpent), since the waiting
-        /// thread may itself hold them. 5 seconds by default.
+        /// thread may itself hold them. 5 seconds by default; the engine's own
+        /// [`memory_patience`]($crate::EngineBuilder::memory_patience) is for reads of views and tensors.
         pub fn memory_patience(mut self, patience: std::time::Duration) -> Self {
             self.epochs.memory_patience = patience;
             self

@@ -127,7 +127,7 @@ impl<D: Dataset> EpochSource<D> {
 
     pub(crate) fn set_epoch(&mut self, number: u64) {
         if self.is_just_resumed && number == self.number() {
-            self.is_just_resumed = false;
+            (self.has_failed, self.is_just_resumed) = (false, false);
             return;
         }
         let epoch = self.epoch().with_number(number);
@@ -148,9 +148,10 @@ impl<D: Dataset> EpochSource<D> {
     pub(crate) fn seek(&mut self, id: u64) -> Result<()> {
         let epoch = Arc::clone(self.epoch());
         let position = epoch.position_of(epoch.data.item_of(id)?);
-        if !epoch.delivered().contains(&position) {
+        let batch = epoch.batch(position);
+        if !epoch.range.contains(&position) || batch.len == 0 || batch.position != position {
             let reason = match epoch.range.contains(&position) {
-                true => "`drop_last` leaves it out in this epoch",
+                true => "`drop_last` leaves out the batch that would begin with it",
                 false => "another rank delivers it in this epoch",
             };
             let (path, item) = (epoch.data.path().to_owned(), D::item(id));

@@ -32,25 +32,40 @@ impl Model {
         Self { ids, position: 0, batch_size, drop_last, run_ends }
     }
 
-    /// Returns the next batch, after those that are dropped.
-    fn batch(&mut self) -> Vec<u64> {
+    /// The position and the ids of the next batch, after those that are dropped.
+    fn next(&self) -> (usize, Vec<u64>) {
+        let mut position = self.position;
         loop {
-            let rest = &self.ids[self.position..];
+            let rest = &self.ids[position..];
             let run = |id: &u64| self.run_ends.iter().position(|end| id < end);
             let first_run = rest.first().and_then(run);
             let whole = rest.iter().take(self.batch_size).take_while(|id| run(id) == first_run);
             let batch: Vec<u64> = whole.copied().collect();
             if batch.is_empty() || !self.drop_last || batch.len() == self.batch_size {
-                return batch;
+                return (position, batch);
             }
-            self.position += batch.len();
+            position += batch.len();
         }
     }
 
+    /// Takes the next batch. At the end the position stays, before items that are dropped.
     fn take(&mut self) -> Vec<u64> {
-        let batch = self.batch();
-        self.position += batch.len();
+        let (position, batch) = self.next();
+        if !batch.is_empty() {
+            self.position = position + batch.len();
+        }
         batch
+    }
+
+    /// Moves to a position, unless the batch that would begin there is dropped.
+    fn seek(&mut self, position: usize) -> bool {
+        let before = std::mem::replace(&mut self.position, position);
+        let (found, batch) = self.next();
+        let is_there = found == position && !batch.is_empty();
+        if !is_there {
+            self.position = before;
+        }
+        is_there
     }
 
     /// Returns the number of remaining items and batches.
@@ -125,12 +140,10 @@ fn run<D: Data>(data: &D, options: Options, ids: Vec<u64>, steps: &[Step]) {
     for step in steps {
         match step {
             Step::Next => {
-                assert_eq!(source.next_ids(), model.batch());
+                assert_eq!(source.next_ids(), model.next().1);
                 assert_eq!(source.next_batch().unwrap().unwrap_or_default(), model.take());
             }
             Step::SkipItems(items) => {
-                // The next batch may begin after items that are dropped.
-                model.batch();
                 source.skip_items(*items);
                 model.position = (model.position + *items as usize).min(model.ids.len());
             }
@@ -138,22 +151,20 @@ fn run<D: Data>(data: &D, options: Options, ids: Vec<u64>, steps: &[Step]) {
                 source.skip_batches(*batches);
                 (0..*batches).for_each(|_| drop(model.take()));
             }
-            Step::Seek(id) => match model.ids.iter().position(|other| other == id) {
-                Some(position) => {
+            Step::Seek(id) => {
+                let position = model.ids.iter().position(|other| other == id);
+                if position.is_some_and(|position| model.seek(position)) {
                     source.seek(*id).unwrap();
-                    model.position = position;
-                }
-                None => {
+                } else {
                     let error = source.seek(*id).unwrap_err();
                     assert!(matches!(error, Error::NoSuchItem { .. }), "{error}");
                 }
-            },
+            }
             Step::Reset => {
                 source.reset();
                 model.position = 0;
             }
             Step::Resume => {
-                model.batch();
                 let state = source.state();
                 model.batch_size = source.batch_size() % 11 + 1;
                 source = data.open(Options { batch_size: model.batch_size, ..options }).unwrap();
