@@ -226,12 +226,16 @@ impl EngineBuilder {
         // There are two pools. With one, threads that hold buffers to read into could wait for each
         // other, as the backend may need another buffer to read through.
         let memory_patience = self.memory_patience;
-        let when_spent = WhenSpent::Wait { timeout: memory_patience };
-        let new_pool = |limit_bytes| BufferPool::new(PoolOptions { limit_bytes, when_spent });
+        let new_pool =
+            |limit_bytes| BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() });
         let small_bytes =
             Some(memory_limit_bytes / SMALL_PART).filter(|bytes| *bytes >= SMALL_BYTES_MIN);
         self.options.pool = Some(new_pool(memory_limit_bytes / 2 - small_bytes.unwrap_or(0))?);
-        let pool = new_pool(memory_limit_bytes - memory_limit_bytes / 2)?;
+        // Only callers choose how long they wait. The threads of a backend wait for each other.
+        let pool = BufferPool::new(PoolOptions {
+            limit_bytes: memory_limit_bytes - memory_limit_bytes / 2,
+            when_spent: WhenSpent::Wait { timeout: memory_patience },
+        })?;
         let small = small_bytes.map(new_pool).transpose()?;
         let reserve = Reserve::new(pool.clone());
         let backend = match self.backend {

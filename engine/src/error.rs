@@ -510,14 +510,24 @@ impl Error {
     /// Returns `true` if a file or folder does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::NotFound { .. })
+        match self {
+            Self::NotFound { .. } => true,
+            Self::Io { cause, .. } => cause.kind() == io::ErrorKind::NotFound,
+            Self::Backend { cause, .. } => cause.is_not_found(),
+            _ => false,
+        }
     }
 
+    /// An error of the operating system while something is written.
     pub(crate) fn io(path: &Path, action: &'static str, cause: io::Error) -> Self {
-        let path = path.to_owned();
+        Self::Io { path: path.to_owned(), action, cause }
+    }
+
+    /// An error of the operating system while a folder is listed or a file is looked at.
+    pub(crate) fn looking(path: &Path, action: &'static str, cause: io::Error) -> Self {
         match cause.kind() {
-            io::ErrorKind::NotFound => Self::NotFound { path, cause },
-            _ => Self::Io { path, action, cause },
+            io::ErrorKind::NotFound => Self::NotFound { path: path.to_owned(), cause },
+            _ => Self::io(path, action, cause),
         }
     }
 
@@ -690,7 +700,7 @@ mod tests {
         let backend = BackendKind::Pread;
         let open =
             ringmain_backends::Error::Open { backend, path: path.to_owned(), source: missing() };
-        for error in [Error::io(path, "listing", missing()), Error::from(open)] {
+        for error in [Error::looking(path, "listing", missing()), Error::from(open)] {
             assert!(error.is_not_found() && error.path() == Some(path), "{error:?}");
             assert!(std::error::Error::source(&error).is_none(), "the text says it already");
             assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);

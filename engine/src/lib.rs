@@ -69,6 +69,9 @@ pub use profile::{Profile, ProfileError, ProfileSource, probe};
 pub use record::{Recording, RecordingStatus};
 pub use stats::EngineStats;
 
+/// The crates whose number types views are read as: `half::f16`, `num_complex::Complex64` and others.
+pub use {half, num_complex};
+
 /// The backends below the engine: the trait, its implementations, and their errors.
 pub use ringmain_backends as backends;
 pub use ringmain_backends::{

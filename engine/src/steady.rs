@@ -84,9 +84,11 @@ impl Deref for SteadyFile {
 }
 
 fn version(engine: &Engine, file: &FileHandle) -> Result<FileVersion, SteadyChange> {
-    engine.backend().version(file).map_err(|error| match &error {
+    engine.backend().version(file).map_err(|error| match error {
         Error::Replaced { .. } => SteadyChange::Replaced,
         error if error.is_not_found() => SteadyChange::Removed,
-        _ => SteadyChange::Unknown(error.into()),
+        // With its number, which a conversion would lose.
+        Error::Open { source, .. } => SteadyChange::Unknown(source),
+        error => SteadyChange::Unknown(error.into()),
     })
 }

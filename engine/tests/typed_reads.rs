@@ -214,3 +214,33 @@ fn hints_cover_the_bytes_of_a_view() {
         }
     }
 }
+
+/// Such a view waited for memory that the pool can never have, and kept others from reading ahead.
+#[test]
+fn a_view_larger_than_all_buffers_is_not_read_ahead() {
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    write_numbers(&path, 0, 3000);
+    let engine = Engine::builder().memory_limit_bytes(8192).build().unwrap();
+    let error = engine.read_ahead(vec![numbers(&engine, &path, 0)], 1).unwrap_err();
+    assert!(matches!(error, Error::InvalidOption { option: "views", .. }), "{error}");
+}
+
+/// Without patience for its callers an engine still reads through its backend's small memory, for
+/// which the backend's own threads wait.
+#[test]
+fn impatient_callers_do_not_make_a_backend_impatient() {
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    write_numbers(&path, 1, 3000);
+    let impatient = |builder: ringmain::EngineBuilder| {
+        builder.memory_limit_bytes(16 << 10).memory_patience(Duration::ZERO)
+    };
+    for engine in engines_with(&path, impatient) {
+        let array = numbers(&engine, &path, 1);
+        let rows: Vec<_> = array.rows().unwrap().collect();
+        let mut elements = vec![0u16; 3000];
+        engine.read_many(&rows, &mut elements).unwrap();
+        assert!(elements.iter().copied().eq(0..3000), "{}", engine.backend().kind());
+    }
+}

@@ -47,7 +47,7 @@ impl Column {
                 let descr = PyArrayDescr::new(py, part("dtype")?)?;
                 let code: DType = descr.getattr("str")?.extract::<String>()?.parse()?;
                 let shape: Vec<usize> = part("shape")?.extract()?;
-                let spec = ArraySpec::new(code, &shape).map_err(Failure::value)?;
+                let spec = ArraySpec::new(code, &shape)?;
                 let kind = match kind.as_str() {
                     "array" => FieldKind::NdArray(spec),
                     _ => FieldKind::TorchTensor(spec),

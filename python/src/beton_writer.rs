@@ -68,7 +68,7 @@ impl PyBetonWriter {
             if column.name.is_empty() {
                 return Err(Failure::value("a field has an empty name; samples are dicts by name"));
             }
-            described.push(Field::new(&column.name, column.kind.clone()).map_err(Failure::value)?);
+            described.push(Field::new(&column.name, column.kind.clone())?);
             columns.push(column);
         }
         let mut writer = BetonWriter::new(described).deterministic(deterministic).direct(direct);

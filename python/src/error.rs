@@ -110,7 +110,10 @@ fn from_backend(error: &backends::Error, message: String, path: Option<&Path>) -
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let path = error.path().map(Path::to_owned);
-        let mut message = in_python(&error.to_string(), path.as_deref());
+        let mut message = error.to_string();
+        if names_options(&error) {
+            message = in_python(&message, path.as_deref());
+        }
         if let (true, Some(path)) = (is_about_an_argument(&error), &path) {
             let prefix = format!("{}: ", path.display());
             message = message.strip_prefix(&prefix).unwrap_or(&message).to_owned();
@@ -157,6 +160,18 @@ impl From<Error> for Failure {
 /// Whether the caller gave something that does not fit, and the file is as it should be.
 fn is_about_an_argument(error: &Error) -> bool {
     matches!(error, Error::StateMismatch { .. } | Error::NoSuchItem { item: Item::Row(_), .. })
+}
+
+/// Whether the message may name an option, which has another name in Python. Other messages may have
+/// the names of the caller's own files, fields and tensors.
+fn names_options(error: &Error) -> bool {
+    use ringmain::beton::BetonDamage::UnknownType;
+    let is_unknown_type = matches!(error.damage(), Some(Damage::Beton(UnknownType { .. })));
+    is_unknown_type
+        || matches!(
+            error,
+            Error::InvalidOption { .. } | Error::StateMismatch { .. } | Error::MemorySpent { .. }
+        )
 }
 
 /// Words of the engine's messages, and Python's words for them.

@@ -75,9 +75,10 @@ impl<S: Send> Position<S> {
         go: impl FnOnce(&mut S) -> std::result::Result<T, E> + Send,
     ) -> Result<T> {
         let mut source = self.lock()?;
-        self.is_finished.store(false, Ordering::Relaxed);
         let source = &mut *source;
-        detached(py, || go(source))
+        let outcome = detached(py, || go(source))?;
+        self.is_finished.store(false, Ordering::Relaxed);
+        Ok(outcome)
     }
 
     /// Remembers that an iteration has reached the end of the epoch.

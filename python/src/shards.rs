@@ -250,7 +250,7 @@ impl PyShardSource {
     /// The batches that are left in this epoch; after a loop to its end, those of the next epoch.
     fn __iter__<'py>(this: PyRef<'py, Self>, py: Python<'py>) -> Result<PyRef<'py, Self>> {
         if this.source.is_finished() {
-            this.source.go(py, |source| source.set_epoch(source.epoch() + 1))?;
+            this.source.go(py, |source| source.set_epoch(source.epoch().wrapping_add(1)))?;
         }
         Ok(this)
     }

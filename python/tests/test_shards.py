@@ -240,9 +240,9 @@ def test_rows_can_be_a_mask(corpus):
 
 def test_an_argument_that_does_not_fit_is_not_the_fault_of_a_file(corpus):
     state = ringmain.ShardSource(corpus, order="shuffled", seed=1).state_dict()
-    with pytest.raises(ValueError, match="^the state does not fit: the order, its seed"):
+    with pytest.raises(ValueError, match="^the state belongs to another source: the order, its seed"):
         ringmain.ShardSource(corpus, order="shuffled", seed=2).load_state_dict(state)
-    with pytest.raises(IndexError, match=f"^there is no row {TOTAL} here: the shards have {TOTAL} rows"):
+    with pytest.raises(IndexError, match=f"^cannot get row {TOTAL}: the shards have {TOTAL} rows"):
         ringmain.ShardSource(corpus, rows=[TOTAL])
 
 

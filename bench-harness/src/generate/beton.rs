@@ -125,7 +125,7 @@ impl BetonSpec {
 
     /// Returns the fields, each named by its kind and its number.
     fn fields(&self) -> Result<Vec<Field>, Failure> {
-        let refused = |message| Failure::Usage { message };
+        let refused = |error: ringmain::Error| Failure::Usage { message: error.to_string() };
         let array = |kind: Kind| {
             let len = (self.share_bytes() / kind.itemsize() as u64).max(1);
             ArraySpec::new(kind.into(), &[usize::try_from(len).unwrap_or(usize::MAX)])

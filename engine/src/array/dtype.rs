@@ -169,6 +169,22 @@ impl fmt::Display for DType {
     }
 }
 
+/// As NumPy's code, such as `<f4`.
+#[cfg(feature = "serde")]
+impl serde::Serialize for DType {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for DType {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 impl FromStr for DType {
     type Err = Error;
 
@@ -202,6 +218,17 @@ impl FromStr for DType {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn types_are_written_as_numpys_codes() {
+        for (text, json) in [("float32", "\"<f4\""), (">u2", "\">u2\""), ("uint8", "\"|u1\"")] {
+            let dtype: DType = text.parse().unwrap();
+            assert_eq!(serde_json::to_string(&dtype).unwrap(), json);
+            assert_eq!(serde_json::from_str::<DType>(json).unwrap(), dtype);
+        }
+        assert!(serde_json::from_str::<DType>("\"float31\"").is_err());
+    }
 
     #[test]
     fn the_table_is_in_the_order_of_the_enum() {

@@ -115,7 +115,7 @@ impl Layout {
         let mut layout = self.clone();
         layout.shape[0] = count;
         // No overflow: the offset is inside the array, whose offsets were all checked.
-        let distance = first as i64 * layout.strides[0] as i64;
+        let distance = (first as i64).wrapping_mul(layout.strides[0] as i64);
         layout.offset = layout.offset.wrapping_add_signed(distance);
         layout
     }

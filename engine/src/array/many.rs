@@ -91,7 +91,8 @@ impl Engine {
                 reads.push(Read::new(view.file(), view.offset(), dst));
             }
         }
-        self.backend().read_batch(&mut reads)?;
+        let read = self.backend().read_batch(&mut reads);
+        read.map_err(|error| read_error(views, error))?;
         drop(reads);
         // ViewSchedule with their axes in another order go through bounded memory, one by one.
         for (view, dst) in views.iter().zip(dst.iter_mut()) {
@@ -141,6 +142,15 @@ impl Engine {
             self.check_own(view, number)?;
         }
         let largest_bytes = views.iter().map(buffer_bytes).max().unwrap_or(0);
+        let limit_bytes = self.pool().limit_bytes();
+        if largest_bytes > limit_bytes {
+            let reason = format!(
+                "the engine has {limit_bytes} bytes of buffers (half of its memory limit); read less at \
+                 once, or raise memory_limit_bytes"
+            );
+            let value = format!("a view of {largest_bytes} bytes");
+            return Err(Error::invalid_option("views", value, reason));
+        }
         let share = self.reserve().share(largest_bytes);
         let limits = Limits { window_bytes, patience: self.memory_patience() };
         let schedule = ViewSchedule { engine: self.clone(), views: views.into(), at: 0, share };
@@ -148,7 +158,7 @@ impl Engine {
     }
 }
 
-/// ViewSchedule that are read ahead; see [`Engine::read_ahead`].
+/// An iterator over views that a thread reads ahead; see [`Engine::read_ahead`].
 pub struct ViewReader {
     /// `None` after an error.
     reader: Option<Prefetcher<ViewSchedule>>,
@@ -262,4 +272,12 @@ fn buffer_bytes(view: &ContiguousMemmap) -> usize {
 
 fn total_bytes<V: Borrow<ContiguousMemmap>>(views: &[V]) -> usize {
     views.iter().map(|view| view.borrow().nbytes()).fold(0, usize::saturating_add)
+}
+
+/// A backend's error about one of the views.
+fn read_error<V: Borrow<ContiguousMemmap>>(views: &[V], error: ringmain_backends::Error) -> Error {
+    match views.first() {
+        Some(view) => Error::backend(view.borrow().path(), error),
+        None => error.into(),
+    }
 }

@@ -46,8 +46,8 @@ impl ContiguousMemmap {
             if !go_on() {
                 return Ok(false);
             }
-            self.engine().backend().read_exact_at(self.file(), offset, dst)?;
-            return Ok(true);
+            let read = self.engine().backend().read_exact_at(self.file(), offset, dst);
+            return read.map(|()| true).map_err(|error| Error::backend(self.path(), error));
         }
         let mut scatter = Scatter::new(self.layout());
         self.read_in_parts(offset, len, |part| {
@@ -240,7 +240,9 @@ impl ContiguousMemmap {
         let part_max = scratch.len().max(1); // an empty range has no scratch memory
         for done in (0..len).step_by(part_max) {
             let part = &mut scratch[..part_max.min(len - done)];
-            self.engine().backend().read_exact_at(self.file(), offset + done as u64, part)?;
+            let read =
+                self.engine().backend().read_exact_at(self.file(), offset + done as u64, part);
+            read.map_err(|error| Error::backend(self.path(), error))?;
             if !take(part)? {
                 return Ok(false);
             }

@@ -338,7 +338,8 @@ impl<'a, 'd, F: FnMut() -> bool> RunBatch<'a, 'd, F> {
             for (offset, run) in &mut runs {
                 reads.push(Read::new(self.file, *offset, run));
             }
-            return Ok(self.engine.backend().read_batch(&mut reads)?);
+            let read = self.engine.backend().read_batch(&mut reads);
+            return read.map_err(|error| Error::backend(self.file.path(), error));
         }
         runs.sort_unstable_by_key(|(offset, _)| *offset);
         let mut rest = runs.as_mut_slice();
@@ -397,7 +398,8 @@ impl<'a, 'd, F: FnMut() -> bool> RunBatch<'a, 'd, F> {
             reads.push(Read::new(self.file, span.start, part));
             rest = tail;
         }
-        self.engine.backend().read_batch(&mut reads)?;
+        let read = self.engine.backend().read_batch(&mut reads);
+        read.map_err(|error| Error::backend(self.file.path(), error))?;
         drop(reads);
         let (mut at, mut before) = (0, 0);
         for (offset, run) in runs {

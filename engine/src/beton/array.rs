@@ -2,7 +2,7 @@
 
 use super::field::ARGUMENTS_LEN;
 use super::header::part;
-use crate::{DType, Kind};
+use crate::{DType, Error, Kind};
 
 /// The format has room for this many axes.
 const AXES_MAX: usize = 32;
@@ -19,8 +19,8 @@ pub struct ArraySpec {
 }
 
 impl ArraySpec {
-    /// Returns the spec of arrays with this element type and shape, or a message that says why no
-    /// field can have it. No axis may be empty: FFCV reads zeros at the end of a shape as missing
+    /// Returns the spec of arrays with this element type and shape; [`Error::Shape`] if no field can
+    /// have it. No axis may be empty: FFCV reads zeros at the end of a shape as missing
     /// axes.
     ///
     /// ```
@@ -29,9 +29,14 @@ impl ArraySpec {
     /// let spec = ArraySpec::new(Kind::F32.into(), &[4, 6])?;
     /// assert_eq!(spec.nbytes(), 96);
     /// assert!(ArraySpec::new(Kind::F32.into(), &[4, 0]).is_err());
-    /// # Ok::<(), String>(())
+    /// # Ok::<(), ringmain::Error>(())
     /// ```
-    pub fn new(dtype: DType, shape: &[usize]) -> Result<Self, String> {
+    pub fn new(dtype: DType, shape: &[usize]) -> Result<Self, Error> {
+        Self::checked(dtype, shape).map_err(|reason| Error::Shape { reason })
+    }
+
+    /// Like [`new`](Self::new), with the reason alone.
+    fn checked(dtype: DType, shape: &[usize]) -> Result<Self, String> {
         if shape.len() > AXES_MAX {
             return Err(format!(
                 "the shape has {} axes, but at most {AXES_MAX} are possible",
@@ -84,7 +89,7 @@ impl ArraySpec {
                 "its type has {type_len} bytes, but at most {TYPE_LEN_MAX} are possible"
             ));
         };
-        Self::new(parse_dtype(&arguments[TYPE_AT..TYPE_AT + type_len])?, &shape)
+        Self::checked(parse_dtype(&arguments[TYPE_AT..TYPE_AT + type_len])?, &shape)
     }
 
     pub(super) fn encode(&self) -> Result<[u8; ARGUMENTS_LEN], String> {
@@ -133,7 +138,7 @@ fn parse_dtype(json: &[u8]) -> Result<DType, String> {
     let Some(code) = code else {
         return Err(format!("its elements have several parts: {}; add a handler for it", shown()));
     };
-    code.parse().map_err(|error: crate::Error| error.to_string())
+    code.parse().map_err(|error: Error| error.to_string())
 }
 
 #[cfg(test)]

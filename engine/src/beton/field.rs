@@ -82,44 +82,42 @@ pub struct Field {
 }
 
 impl Field {
-    /// Returns a field to write, or a message that says what is wrong. The name must be ASCII of up
-    /// to 16 bytes. A custom field gets no arguments; see [`with_arguments`](Self::with_arguments).
+    /// Returns a field to write; [`Error::InvalidOption`] if FFCV could not read it. The name must be
+    /// ASCII of up to 16 bytes. A custom field gets no arguments; see [`with_arguments`](Self::with_arguments).
     ///
     /// ```
     /// use ringmain::beton::{Field, FieldKind};
     /// let field = Field::new("label", FieldKind::Int)?;
     /// assert_eq!((field.name(), field.kind().type_id()), ("label", 1));
     /// assert!(Field::new("a name that is too long", FieldKind::Int).is_err());
-    /// # Ok::<(), String>(())
+    /// # Ok::<(), ringmain::Error>(())
     /// ```
-    pub fn new(name: &str, kind: FieldKind) -> Result<Self, String> {
+    pub fn new(name: &str, kind: FieldKind) -> Result<Self, Error> {
         if name.len() > NAME_LEN || !name.is_ascii() || name.contains('\0') {
-            let name = name.escape_debug();
-            return Err(format!(
-                "`{name}` is not a field name: names are ASCII without NUL, up to {NAME_LEN} bytes"
-            ));
+            let name = format!("`{}`", name.escape_debug());
+            let reason = format!("field names are ASCII without NUL, up to {NAME_LEN} bytes");
+            return Err(Error::invalid_option("name", name, reason));
         }
-        if let FieldKind::Custom { type_id: 0..=TORCH_TENSOR } = kind {
-            return Err(format!(
-                "type id {} belongs to FFCV's own types; a custom field needs 7 or more",
-                kind.type_id()
-            ));
+        if let FieldKind::Custom { type_id: type_id @ 0..=TORCH_TENSOR } = kind {
+            let reason = "the id belongs to FFCV's own types; a custom field needs 7 or more";
+            return Err(Error::invalid_option("type_id", type_id, reason));
         }
         let arguments = match kind.array() {
-            Some(spec) => spec.encode()?,
+            Some(spec) => spec
+                .encode()
+                .map_err(|reason| Error::invalid_option("kind", spec.dtype(), reason))?,
             None => [0; ARGUMENTS_LEN],
         };
         Ok(Self { name: name.to_owned(), kind, arguments: Box::new(arguments) })
     }
 
     /// Returns a custom field to write, with up to 1024 bytes of arguments.
-    pub fn with_arguments(name: &str, type_id: u8, arguments: &[u8]) -> Result<Self, String> {
+    pub fn with_arguments(name: &str, type_id: u8, arguments: &[u8]) -> Result<Self, Error> {
         let mut field = Self::new(name, FieldKind::Custom { type_id })?;
         let Some(out) = field.arguments.get_mut(..arguments.len()) else {
-            let len = arguments.len();
-            return Err(format!(
-                "the arguments have {len} bytes, but at most {ARGUMENTS_LEN} are possible"
-            ));
+            let value = format!("{} bytes", arguments.len());
+            let reason = format!("at most {ARGUMENTS_LEN} bytes are possible");
+            return Err(Error::invalid_option("arguments", value, reason));
         };
         out.copy_from_slice(arguments);
         Ok(field)

@@ -55,7 +55,7 @@ const ROWS_ALIGN: usize = 64;
 const ID_BYTES: usize = 8;
 /// The smallest buffer of a pool.
 const BUFFER_BYTES_MIN: usize = 4096;
-/// IdPlace get a buffer of their own only if they are at most this fraction of the rows: the pool of
+/// Row ids get a buffer of their own only if they are at most this fraction of the rows: the pool of
 /// small buffers is a 32nd of the pool for batches.
 const APART_PART: usize = 64;
 

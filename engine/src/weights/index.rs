@@ -57,7 +57,7 @@ pub(super) fn locate(path: &Path) -> Result<ModelLocation, Error> {
 
 /// Returns sorted names, so that the order of files is the same on every system.
 fn file_names(dir: &Path) -> Result<BTreeSet<String>, Error> {
-    let failed = |source| Error::io(dir, "listing the directory", source);
+    let failed = |source| Error::looking(dir, "listing the directory", source);
     let mut names = BTreeSet::new();
     for entry in dir.read_dir().map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();

@@ -232,7 +232,7 @@ impl LoadSchedule {
     }
 }
 
-/// LoadSchedule that are read together, each with the bytes that it takes of the window.
+/// Tensors that are read together, each with the bytes that it takes of the window.
 #[derive(Default)]
 struct StagedTensors {
     placed: Vec<PlacedTensor>,

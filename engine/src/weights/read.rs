@@ -13,10 +13,10 @@ use crate::Item;
 /// The kind of memory that tensors take.
 #[derive(Clone, Debug, Default)]
 pub(super) enum TensorMemory {
-    /// TensorMemory of the operating system. Dropping a tensor frees it.
+    /// Memory of the operating system. Dropping a tensor frees it.
     #[default]
     Fresh,
-    /// TensorMemory of a pool. Dropping a tensor returns it; its pages need not be zeroed again.
+    /// Memory of a pool. Dropping a tensor returns it; its pages need not be zeroed again.
     Pool(BufferPool),
 }
 
