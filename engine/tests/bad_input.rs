@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ringmain::backends::{self, fault::Faults};
+use ringmain::backends::fault::Faults;
 use ringmain::{
     BackendKind, ContiguousMemmap, Engine, Error, Index, Kind, MemmapArrayInfo, Result, Select,
 };
@@ -296,7 +296,7 @@ fn a_file_truncated_under_a_view_ends_early() {
         }
         let is_past_end = |outcome: &Result<()>| {
             let error = outcome.as_ref().err().and_then(Error::backend_error);
-            matches!(error, Some(backends::Error::PastEnd { .. }))
+            matches!(error, Some(ringmain::backends::Error::PastEnd { .. }))
         };
         let column = [(..).into(), vec![5].into()];
         for outcome in [
