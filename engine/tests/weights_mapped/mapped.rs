@@ -2,7 +2,6 @@
 
 use std::fs::File;
 
-use ringmain::backends;
 use ringmain::weights::{MappedWeights, MmapAdvice, MmapOptions, WeightsDamage, Wish};
 use ringmain::{Damage, Error};
 
@@ -120,7 +119,7 @@ fn a_file_truncated_under_its_mapping_is_noticed() {
     file.set_len(5000).unwrap();
     assert!(!weights.is_intact());
     let error = weights.populate().unwrap_err();
-    let lost = matches!(error.backend_error(), Some(backends::Error::PastEnd { .. }));
+    let lost = matches!(error.backend_error(), Some(ringmain::backends::Error::PastEnd { .. }));
     assert!(lost, "{error:?}");
     // The length is as before, but the modification time differs. It is set, because the clock of a
     // filesystem may not have advanced.
