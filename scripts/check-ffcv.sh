@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Our datasets as ffcv reads them, and ffcv's as we do. Installs ffcv in an environment of its own
-# (with torch: several GB), makes files with `ringmain gen beton` of every kind of field, alignment
-# and number of workers, and compares each sample that ffcv's Reader and Loader give with what the
-# seed says. Then ffcv makes a file, we read it and write it again, and ffcv must read the same.
+# Checks that ffcv reads the datasets that Ringmain writes, and that Ringmain reads those that ffcv writes.
+#
+# The script installs ffcv in its own environment (with torch: several GB). It makes files with
+# `ringmain gen beton`, with every kind of field, alignment and number of workers, and compares each sample
+# that ffcv's Reader and Loader return with the values that follow from the seed. Then ffcv makes a file,
+# Ringmain reads it and writes it again, and ffcv must read the same samples from both.
 #
 #   scripts/check-ffcv.sh [FOLDER]   where to make the files (some 200 MB); default: the target folder
 #   scripts/check-ffcv.sh --help
@@ -30,12 +32,12 @@ build() {
     cargo build --locked --release --package ringmain --features beton --example beton_rewrite
 }
 
-# ffcv's writer waits for ever if one of its workers dies.
+# The time limit is for ffcv's writer, which waits forever if one of its workers dies.
 check() {
     timeout 600 "$ffcv_venv/bin/python" scripts/peers/ffcv_check.py "$@"
 }
 
-# made SEED FIELDS OPTION...: ffcv reads what `ringmain gen beton` makes.
+# made SEED FIELDS OPTION...: checks that ffcv reads a file of `ringmain gen beton`.
 made() {
     local seed=$1 fields=$2 file=$scratch/made.beton sizes=fixed option
     for option in "${@:3}"; do

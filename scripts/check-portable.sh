@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# The portable part on the platforms it is for: tested on Linux with every feature off,
-# type-checked for macOS, and tested as Windows programs under Wine.
+# Checks the portable crates on other platforms: tests them on Linux with every feature off,
+# type-checks them for macOS, and runs their tests as Windows programs under Wine.
 #
-# The foreign standard libraries are built from Debian's copy of the Rust sources by Debian's own
-# compiler, so that no toolchain is downloaded and the one in use stays as it is.
+# Debian's own compiler builds the standard libraries for macOS and Windows from Debian's copy of the
+# Rust sources, so no toolchain is downloaded and the installed one stays as it is.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 trap 'report_end; stop_wine' EXIT
 
 packages=(--package ringmain-backends --package ringmain)
-# Another compiler's artefacts, kept apart from the usual builds'.
+# The files of this other compiler are kept apart from those of the usual builds.
 portable=$target/portable
 wine=/usr/lib/wine/wine64
-# A Wine of our own: none of the user's settings, nothing left in the home directory.
+# A separate Wine folder: it has none of the user's settings, and leaves nothing in the home directory.
 wine_home=$portable/wine
 
-# The other backends are not compiled in here, whatever the caller requires of the full build.
+# The other backends are not compiled in here, even if the caller requires them for the full build.
 export RINGMAIN_REQUIRE_BACKENDS=pread,mmap
-# Nor does a profile of the user's decide anything.
+# A profile that the user has saved must not change the results.
 export RINGMAIN_PROFILE=off
 
 set_up() {
@@ -28,21 +28,22 @@ set_up() {
     need_component clippy clippy
 }
 
-# Finds, among the rest, what only an absent backend would have called.
+# This also finds functions that only a disabled backend calls.
 linux_clippy() {
-    cargo clippy --locked "${packages[@]}" --all-targets --no-default-features -- -D warnings
+    cargo clippy --locked "${packages[@]}" --all-targets --no-default-features -- \
+        -D warnings -A clippy::incompatible_msrv
 }
 
-# `conformance` adds the suite, not a backend.
+# The feature `conformance` adds the test suite, not a backend.
 linux_tests() {
     cargo test --locked "${packages[@]}" \
         --no-default-features --features ringmain-backends/conformance
 }
 
-# foreign_cargo COMMAND TARGET BUILD_STD ARGS...: Debian's cargo and rustc by their full names,
-# since those on the path are usually rustup's and come without the sources. -Zbuild-std and
-# -Zwarnings (fatal in our packages alone) are unstable, hence the bootstrap switch. A panic tells
-# its line without debug information, and nobody steps through these programs.
+# foreign_cargo COMMAND TARGET BUILD_STD ARGS...: runs Debian's cargo and rustc by their full paths,
+# because those on the PATH are usually rustup's and come without the sources. -Zbuild-std and -Zwarnings
+# (which makes warnings fatal in our packages only) are unstable and need RUSTC_BOOTSTRAP. Debug
+# information is left out: a panic reports its line without it, and no debugger is used.
 foreign_cargo() {
     RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 \
         CARGO_BUILD_WARNINGS=deny CARGO_PROFILE_DEV_DEBUG=0 \
@@ -50,17 +51,20 @@ foreign_cargo() {
         --target-dir "$portable" "${packages[@]}" "${@:4}"
 }
 
+# There is no C compiler for macOS here. A check links nothing, so the C parts of dependencies (criterion has
+# one) need not be compiled.
 macos_check() {
-    foreign_cargo check aarch64-apple-darwin std,panic_abort,test --all-targets "$@"
+    CC_aarch64_apple_darwin=true AR_aarch64_apple_darwin=true \
+        foreign_cargo check aarch64-apple-darwin std,panic_abort,test --all-targets "$@"
 }
 
-# Wine and mingw's dlltool leave temporary files behind, hence a place of their own.
+# Wine and mingw's dlltool leave temporary files behind, so they get their own folder.
 use_own_tmp() {
     export TMPDIR=$portable/tmp
     mkdir -p "$TMPDIR"
 }
 
-# The overrides keep Wine from offering to download .NET and a browser, and from writing menus to the
+# The overrides stop Wine from offering to download .NET and a browser, and from writing menus to the
 # home directory.
 start_wine() {
     export WINEPREFIX=$wine_home WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml,winemenubuilder.exe='
@@ -72,14 +76,14 @@ start_wine() {
         die "Wine does not start; see $portable/wineboot.log"
 }
 
-# Its server outlives the programs and would hold this script's output open.
+# Wine's server outlives the programs and would keep this script's output open.
 stop_wine() {
     [[ -d $wine_home ]] || return 0
     WINEPREFIX=$wine_home /usr/lib/wine/wineserver --kill || true
 }
 
-# Wine 8 lacks the DLL that std takes random bytes from. WINEPATH is searched last, so a Wine that
-# has it uses its own.
+# Wine 8 lacks the DLL from which std gets random bytes. Wine searches WINEPATH last, so a Wine that
+# has the DLL uses its own.
 make_random_dll() {
     x86_64-w64-mingw32-gcc -shared -O1 -o "$1/bcryptprimitives.dll" -xc - -ladvapi32 <<'C'
 #include <windows.h>
@@ -90,31 +94,33 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE bytes, SIZE_T length) {
 C
 }
 
-# All features: the Linux backends must answer that they are unavailable, not fail to compile.
-# No doctests: they cannot be run for a target whose std was built here.
+# All features are on: the Linux backends must compile and report that they are unavailable.
+# There are no doctests: they cannot run for a target whose std was built here.
 windows_build() {
     foreign_cargo test x86_64-pc-windows-gnu std,panic_abort,test \
         --lib --tests --all-features --no-run 2>&1 | tee "$portable/windows.log"
 }
 
-# One program for each processor, because a program spends half of its time waiting for Wine's
-# server. Each runs one test at a time: Wine 8 loses wake-ups between threads that wait for the same
-# address, and two tests that share a `OnceLock` then wait for ever. All programs run, even if one
-# fails: a round costs minutes.
+# Runs one program per processor, because a program spends half of its time waiting for Wine's server.
+# Each program runs one test at a time: Wine 8 loses wake-ups between threads that wait for the same
+# address, so two tests that share a `OnceLock` would wait forever. All programs run even if one fails,
+# because a round takes minutes.
 windows_tests() {
     local programs
     start_wine
     programs=$(sed -n 's/^ *Executable .*(\(.*\.exe\))$/\1/p' "$portable/windows.log")
     [[ $programs ]] || die "cargo named no test program; see $portable/windows.log"
+    # The parsers are the same everywhere, and Wine runs them at a tenth of the speed.
+    export RINGMAIN_FUZZ_SECONDS=1
     export RUST_TEST_THREADS=1 wine portable
     export -f run_windows_program
     # shellcheck disable=SC2016
     xargs --delimiter='\n' --max-procs="$(nproc)" --max-args=1 bash -c 'run_windows_program "$1"' _ <<<"$programs"
 }
 
-# run_windows_program PROGRAM: says in one line how it went, or all that it said if it failed. The
-# time limit is for one that hangs under Wine: the slowest takes 40 s, and 5 minutes if seven others want
-# each processor.
+# run_windows_program PROGRAM: prints the result in one line, or the whole output if the program failed.
+# The time limit is for a program that hangs under Wine. The slowest takes 40 s, or 5 minutes if seven other
+# processes compete for each processor.
 run_windows_program() {
     local name started=$SECONDS
     name=$(basename -- "$1" .exe)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Looks for tests that pass by luck: runs the test suite again and again, on an idle machine, on a busy
-# one and on one with little free memory, and prints which tests failed how often.
+# Looks for tests that sometimes fail: runs the test suite again and again, on an idle machine, on a busy
+# one and on one with little free memory, and prints which tests failed and how often.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
@@ -9,18 +9,18 @@ usage() {
     cat <<'TEXT'
 Usage: scripts/flakes.sh [--part native|python] [RUNS]
 
-Runs the test suite RUNS times (20 by default) and says which tests failed, how often, and under
-which condition. It goes on after a failure. Of every four runs
-  one is left alone,
-  two have every core kept busy,
+Runs the test suite RUNS times (20 by default) and prints which tests failed, how often, and under
+which condition. It continues after a failure. Of every four runs
+  one has the machine as it is,
+  two keep every core busy,
   one has 2 GiB of free memory.
 
   --part native   only the programs that `cargo test` runs
   --part python   only the tests of the Python package
 
 Examples:
-  scripts/flakes.sh                   the whole hunt
-  scripts/flakes.sh --part native 4   each condition of the native tests
+  scripts/flakes.sh                   runs all tests 20 times
+  scripts/flakes.sh --part native 4   runs the native tests under each condition
 
 The logs of failed runs stay in target/flakes. The exit code is 1 if any test failed.
 TEXT
@@ -35,23 +35,23 @@ read_arguments() {
         case $1 in
         -h | --help) usage && exit 0 ;;
         --part)
-            [[ ${2:-} == native || ${2:-} == python ]] || die "--part is native or python"
+            [[ ${2:-} == native || ${2:-} == python ]] || die "--part must be native or python"
             part=$2
             shift
             ;;
-        *[!0-9]* | '') die "what is '$1'? See --help" ;;
+        *[!0-9]* | '') die "unknown argument '$1'; see --help" ;;
         *) runs=$((10#$1)) ;;
         esac
         shift
     done
-    ((runs > 0)) || die "RUNS is at least 1"
+    ((runs > 0)) || die "RUNS must be at least 1"
 }
 
-# As scripts/test.sh has it.
+# The same settings as in scripts/test.sh.
 export RINGMAIN_PROFILE=off
 export RINGMAIN_REQUIRE_BACKENDS=${RINGMAIN_REQUIRE_BACKENDS-pread,mmap,direct,uring,tokio-uring}
 
-# Where scripts/test.sh has made it, its programs take part.
+# If scripts/test.sh has made this environment, the tests use its programs too.
 [[ ! -x $target/venv/bin/python ]] || export RINGMAIN_PYTHON=$target/venv/bin/python
 
 logs=$target/flakes
@@ -68,7 +68,7 @@ set_up() {
     [[ $part == native ]] || build_python_tests
 }
 
-# The test programs, each with the folder that it runs in, in `$logs/programs`.
+# Builds the test programs and lists them in `$logs/programs`, each with the folder that it runs in.
 build_native() {
     cargo test --locked --workspace --all-features --no-run --message-format=json 2>"$logs/build.log" |
         python3 -c '
@@ -77,7 +77,7 @@ for line in sys.stdin:
     message = json.loads(line)
     if message.get("executable") and message.get("profile", {}).get("test"):
         print(message["executable"], pathlib.Path(message["manifest_path"]).parent, sep="\t")
-' >"$logs/programs" || die "the tests cannot be built; see $logs/build.log"
+' >"$logs/programs" || die "building the tests failed; see $logs/build.log"
 }
 
 build_python_tests() {
@@ -85,8 +85,8 @@ build_python_tests() {
     need_venv "$python" exca pytest hypothesis ml_dtypes pillow pyarrow safetensors
 }
 
-# What keeps the machine in a condition, to be ended with it: a process, or a control group that the
-# tests are put in.
+# The means that keep the machine in a condition: a process, or a control group for the tests. Both are
+# removed when the condition ends.
 load_pid='' group=''
 
 begin_condition() {
@@ -106,8 +106,8 @@ end_condition() {
     group=''
 }
 
-# A control group of 2 GiB, page cache included, which does not concern other programs. Only root may
-# make one.
+# Makes a control group of 2 GiB, including the page cache, which does not affect other programs. Only
+# root may make one.
 make_group() {
     local parent limit
     for parent in /sys/fs/cgroup/memory /sys/fs/cgroup; do
@@ -122,7 +122,8 @@ make_group() {
     return 1
 }
 
-# Elsewhere all memory but 2 GiB is held, by a process that goes first should memory run out.
+# Without a control group, a process occupies all memory but 2 GiB. If memory runs out, the kernel ends
+# that process first.
 occupy_memory() {
     local occupied_bytes
     occupied_bytes=$(($(available_bytes) - free_bytes_wanted))
@@ -138,15 +139,15 @@ wait_until_occupied() {
         (($(available_bytes) > $1)) || return 0
         sleep 1
     done
-    die "memory cannot be occupied: more than $(($1 >> 20)) MiB are left after two minutes"
+    die "cannot occupy the memory: more than $(($1 >> 20)) MiB are still free after two minutes"
 }
 
 available_bytes() {
     awk '/^MemAvailable:/ { printf "%.0f", $2 * 1024 }' /proc/meminfo
 }
 
-# run_native RUN CONDITION, run_python RUN CONDITION: all tests, with a line in `$results` for each
-# program: run, condition, seconds, passed tests, failed tests, and names of those that failed.
+# run_native RUN CONDITION, run_python RUN CONDITION: run all tests. Each program adds a line to `$results`:
+# run, condition, seconds and passed tests; and for each failed test a line with its name and the log.
 run_native() {
     local program folder
     while IFS=$'\t' read -r program folder; do
@@ -175,10 +176,11 @@ run_program() {
     ((status != 0)) || rm -- "$log"
 }
 
-# Failed tests by name; a program that ended in another way is a failure of its own name.
+# Records the failed tests by name. A program that failed without naming a test is recorded with its exit
+# code.
 record() {
     local run=$1 condition=$2 name=$3 seconds=$4 status=$5 log=$6 passed failed
-    # A program that crashed has no such line.
+    # A program that crashed does not print this line.
     passed=$({ grep -aoE '[0-9]+ passed' -- "$log" || true; } | awk '{ sum += $1 } END { print sum + 0 }')
     failed=$(sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p; s/^(FAILED|ERROR) ([^ ]+).*/\2/p' -- "$log" | sort -u)
     if ((status != 0)) && [[ -z $failed ]]; then

@@ -1,24 +1,24 @@
 # shellcheck shell=bash
-# What the scripts share. Sourced, never run; leaves the caller at the top of the repository.
+# Functions that the scripts share. This file is sourced, not run. It changes to the top of the repository.
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 cd -- "$root" || exit
 
-# mkfs.* and losetup are not on an ordinary user's path.
+# mkfs.* and losetup are not on the PATH of an ordinary user.
 PATH=$PATH:/usr/sbin:/sbin
-# Nor is rustup's cargo on that of a shell older than itself. It goes in front: the portable checks
-# install a Debian one as /usr/bin/cargo.
+# rustup's cargo is not on the PATH of a shell that was started before rustup was installed. It goes first,
+# because the portable checks install Debian's cargo as /usr/bin/cargo.
 cargo_bin=${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 [[ :$PATH: == *:$cargo_bin:* ]] || PATH=$cargo_bin:$PATH
 
-# Absolute, because Wine and the tests look at it from other directories.
-# shellcheck disable=SC2034 # for those who source this
+# The path is absolute, because Wine and the tests use it from other directories.
+# shellcheck disable=SC2034 # other scripts use it
 target=$(realpath -m -- "${CARGO_TARGET_DIR:-target}")
 
 current_step=
 step_times=()
 
-# step NAME COMMAND...: announces a step, runs it, says how long it took.
+# step NAME COMMAND...: announces a step, runs it, and prints how long it took.
 step() {
     local started=$SECONDS cpu_started taken cpu
     cpu_started=$(cpu_seconds)
@@ -31,16 +31,16 @@ step() {
     current_step=
 }
 
-# Processor time of this script's finished commands, which proc(5) counts in hundredths of a second.
-# 0 where there is no /proc.
+# Prints the processor time of the commands that this script has finished; proc(5) counts it in hundredths of
+# a second. Prints 0 if there is no /proc.
 cpu_seconds() {
     local stat=()
     [[ -r /proc/$$/stat ]] && read -ra stat </proc/$$/stat
     echo $(((${stat[15]:-0} + ${stat[16]:-0}) / 100))
 }
 
-# For the EXIT trap: where the time went, and at last what happened, however far above the cause
-# scrolled.
+# For the EXIT trap: prints the time of each step, and as the last line the result, even if the error message
+# is far above.
 report_end() {
     local status=$?
     if ((${#step_times[@]} > 1)); then
@@ -55,8 +55,8 @@ report_end() {
     fi
 }
 
-# A script that is stopped has not passed: without these, the EXIT trap would see the status of the
-# last command that ended.
+# A script that is interrupted has failed. Without these traps, the EXIT trap would see the status of the
+# last finished command.
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -65,18 +65,18 @@ die() {
     exit 1
 }
 
-# Debian packages that the caller needs, each as PACKAGE=PROBE. They are collected first, so that they
-# are installed, or named to a user who cannot install them, all at once.
+# The Debian packages that the caller needs, each as PACKAGE=PROBE. They are collected first, so that one
+# command installs all of them, or one message names all of them to a user who cannot install packages.
 wanted=()
 
-# want PACKAGE[=PROBE]...: the probe is a command or an absolute path. Without a probe, dpkg is asked
-# for the package.
+# want PACKAGE[=PROBE]...: adds packages. The probe is a command or an absolute path that the package
+# provides. Without a probe, dpkg tells whether the package is installed.
 want() {
     wanted+=("$@")
 }
 
-# Installs those of the wanted packages whose probe is not there. Touches neither the network nor the
-# package manager if nothing is missing.
+# Installs the wanted packages whose probe is missing. If nothing is missing, it uses neither the network nor
+# the package manager.
 install_wanted() {
     local pair missing=()
     for pair in "${wanted[@]}"; do
@@ -86,37 +86,48 @@ install_wanted() {
     wanted=()
     ((${#missing[@]})) || return 0
     command -v apt-get >/dev/null ||
-        die "no apt-get here; please install what your system calls these: ${missing[*]}"
+        die "there is no apt-get here; please install your system's equivalents of: ${missing[*]}"
     if ((EUID == 0)) || command -v sudo >/dev/null; then
         apt_update_once
     else
         check_debian_rust "${missing[@]}"
-        die "only root can install what is missing here: $(install_line "${missing[@]}")"
+        die "packages are missing, and only root can install them: $(install_line "${missing[@]}")"
     fi
     check_debian_rust "${missing[@]}"
     printf 'installing: %s\n' "${missing[*]}"
-    # --no-remove: never trade a package of the user's for one of ours.
+    # --no-remove: never replace a package that the user has installed.
     apt_get install --yes --no-install-recommends --no-remove "${missing[@]}" ||
-        die "please install what is missing here: $(install_line "${missing[@]}")"
+        die "the installation failed; please install the packages: $(install_line "${missing[@]}")"
 }
 
-# install_missing PACKAGE[=PROBE]...: these at once.
+# install_missing PACKAGE[=PROBE]...: wants these packages and installs all wanted packages now.
 install_missing() {
     want "$@"
     install_wanted
 }
 
-# install_line PACKAGE...: what root has to run. A fresh system has no lists of packages, or old ones.
+# install_line PACKAGE...: prints the command for root. It updates the package lists first, because a new
+# system has none, or old ones.
 # shellcheck disable=SC2016 # the quotes are for people
 install_line() {
+    local source=''
+    if [[ " $* " == *" rustc-web "* ]] && lacks_new_rust_suite; then
+        source=$(security_source)
+        [[ $source ]] || printf "add Debian's suite bookworm-security to the package sources, then run "
+    fi
     printf '`'
-    [[ " $* " != *" rustc-web "* ]] || ! lacks_new_rust_suite ||
-        printf "echo 'deb http://deb.debian.org/debian-security bookworm-security main'%s && " \
-            ' >>/etc/apt/sources.list'
+    [[ -z $source ]] || printf "echo '%s' >>/etc/apt/sources.list && " "$source"
     printf 'apt-get update && apt-get install --no-install-recommends %s`' "$*"
 }
 
-# Debian 12 has a new Rust among its security updates only.
+# Prints the line for the security updates from the mirror that this system uses, or nothing if
+# /etc/apt/sources.list does not name one.
+security_source() {
+    sed -nE '0,/^deb /s|^deb (.*/debian)/? bookworm .*|deb \1-security bookworm-security main|p' \
+        /etc/apt/sources.list 2>/dev/null || true
+}
+
+# Debian 12 has a new Rust only in its security updates.
 lacks_new_rust_suite() {
     is_debian_12 &&
         ! grep -rqs '^[^#]*bookworm-security' /etc/apt/sources.list /etc/apt/sources.list.d
@@ -137,15 +148,15 @@ package_status() {
     dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null || true
 }
 
-# A mirror that does not answer is no reason to stop: what is wanted may be listed already, and
-# if not, the installation fails and says so.
+# The script continues if a mirror does not answer: the packages may be listed already, and if they are not,
+# the installation fails with a message.
 apt_update_once() {
     [[ -z ${apt_updated:-} ]] || return 0
-    apt_get update || printf 'apt-get update failed; trying with the lists at hand\n' >&2
+    apt_get update || printf 'apt-get update failed; trying with the existing lists\n' >&2
     apt_updated=yes
 }
 
-# The lock wait is for machines that upgrade themselves just after boot.
+# The lock timeout is for machines that upgrade themselves just after boot.
 apt_get() {
     local as_root=()
     ((EUID == 0)) || as_root=(sudo)
@@ -155,8 +166,8 @@ apt_get() {
 
 rust_min=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
 
-# want_rust [COMPONENT...]: Rust and what it links with. Where there is no cargo, Debian's newest, with
-# the components `fmt` and `clippy`. Rustup's are added by `need_component`.
+# want_rust [COMPONENT...]: wants Rust and a C compiler for linking. If there is no cargo, it wants Debian's
+# newest Rust, with the components `fmt` and `clippy` if they are named. `need_component` adds those of rustup.
 # shellcheck disable=SC2119,SC2120 # other scripts name components
 want_rust() {
     local component
@@ -174,18 +185,18 @@ want_rust() {
     done
 }
 
-# Cargo itself says so too, but not what to do.
+# Stops if Rust is too old. Cargo itself reports that too, but does not say what to do.
 check_rust() {
     local version way_out='install a newer one, for example with rustup'
     version=$(rustc --version | sed 's/^rustc \([0-9.]*\).*/\1/')
     # shellcheck disable=SC2016 # the quotes are for people
-    ! command -v rustup >/dev/null || way_out='`rustup update`'
+    ! command -v rustup >/dev/null || way_out='run `rustup update`'
     is_at_least "$version" "$rust_min" ||
-        die "this is Rust $version, and $rust_min or newer is needed: $way_out"
+        die "Rust $version is too old: $rust_min or newer is needed; $way_out"
 }
 
-# check_debian_rust MISSING...: whether the Rust that would be installed is new enough. A user without
-# lists of packages cannot know.
+# check_debian_rust MISSING...: stops if the Rust that would be installed is too old. For an ordinary user
+# without package lists the version is unknown, and nothing is checked.
 check_debian_rust() {
     local version way_out='install a newer one, for example with rustup'
     [[ " $* " == *" rustc-web "* ]] || return 0
@@ -193,7 +204,7 @@ check_debian_rust() {
     [[ $version ]] || ((EUID == 0)) || return 0
     ! is_at_least "${version:-0}" "$rust_min" || return 0
     ! is_debian_12 || way_out="as root, run $(install_line "$@")"
-    die "Rust $rust_min or newer is needed, and the package lists here have ${version:-none}: $way_out"
+    die "Rust $rust_min or newer is needed, but the package lists have ${version:-none}; $way_out"
 }
 
 is_at_least() {
@@ -206,26 +217,27 @@ need_rust() {
     install_wanted
 }
 
-# need_component COMPONENT PACKAGE: rustup's minimal profile comes without clippy and rustfmt.
+# need_component COMPONENT PACKAGE: installs a component of rustup. Its minimal profile has neither clippy nor
+# rustfmt.
 need_component() {
     cargo "$1" --version >/dev/null 2>&1 && return
     command -v rustup >/dev/null || die "cargo $1 is missing; please install $2"
     rustup component add "$2"
 }
 
-# The `ringmain` command, optimised.
+# Builds the `ringmain` command with optimisations.
 build_ringmain() {
     need_rust
     cargo build --locked --release --package ringmain-bench
 }
 
-# Debian's python3 comes without the module that makes environments.
+# Wants Python. Debian's python3 comes without the module that makes virtual environments.
 want_python() {
     want python3=python3
     python3 -c 'import ensurepip' 2>/dev/null || want python3-venv
 }
 
-# need_venv FOLDER PACKAGE...: a virtual environment of the project's own with these packages.
+# need_venv FOLDER PACKAGE...: makes a virtual environment in this folder, with these packages.
 need_venv() {
     local package missing=()
     if [[ ! -x $1/bin/python ]]; then
@@ -239,7 +251,8 @@ need_venv() {
     ((${#missing[@]} == 0)) || venv_install "$1" "${missing[@]}"
 }
 
-# build_python VENV [OPTION...]: the Python package in a virtual environment, as its wheel has it.
+# build_python VENV [OPTION...]: builds the wheel of the Python package and installs it in a virtual
+# environment.
 build_python() {
     local wheels
     need_rust
@@ -252,39 +265,38 @@ build_python() {
     rm -r -- "$wheels"
 }
 
-# venv_has FOLDER PACKAGE: whether some version of it is there.
+# venv_has FOLDER PACKAGE: tells whether any version of the package is installed.
 venv_has() {
     local name=${2%%[<=>~]*}
     "$1/bin/python" -c 'import importlib.metadata as m, sys; m.version(sys.argv[1])' "$name" \
         2>/dev/null
 }
 
-# By `python -m pip`: the script `pip` names the folder that the environment was made in, and in a
-# copy of it would change the original.
-# venv_install FOLDER PACKAGE...
+# venv_install FOLDER PACKAGE...: installs packages. It uses `python -m pip`, because the script `pip` contains
+# the path where the environment was made, and in a copied environment it would change the original.
 venv_install() {
     "$1/bin/python" -m pip --quiet --disable-pip-version-check install "${@:2}"
 }
 
-# ffcv, which is built from source, in an environment of its own: `$ffcv_venv`.
+# Builds ffcv from source in its own environment, `$ffcv_venv`.
 need_ffcv() {
     ffcv_venv=$target/ffcv
     "$ffcv_venv/bin/python" -c 'import ffcv' 2>/dev/null && return
     install_missing g++=g++ pkg-config=pkg-config libopencv-dev=/usr/include/opencv4/opencv2/opencv.hpp \
         libturbojpeg0-dev=/usr/include/turbojpeg.h
-    # ffcv's set-up wants setuptools, and is built where torch and numpy are there already.
+    # ffcv's set-up needs setuptools, and torch and numpy must be installed before it is built.
     need_venv "$ffcv_venv" wheel 'setuptools<81' numpy pillow torch torchvision
     need_venv "$ffcv_venv" 'ffcv==1.0.2'
 }
 
-# Debian's compiler with its sources, and what builds and runs Windows programs.
+# Wants Debian's compiler with its sources, and the tools that build and run Windows programs.
 want_portable() {
     want rustc-web cargo-web rust-web-src
     runs_windows_programs || return 0
     want gcc-mingw-w64-x86-64=x86_64-w64-mingw32-gcc wine64=/usr/lib/wine/wine64
 }
 
-# Wine runs programs; it does not emulate a processor.
+# Tells whether Windows programs can run here. Wine does not emulate a processor.
 runs_windows_programs() {
     [[ $(uname -m) == x86_64 ]]
 }

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change goes in: format, lints, tests, documentation, and the
-# portable checks. Stops at the first step that fails.
+# Runs all checks that a change must pass: format, lints, tests, documentation, and the portable checks.
+# Stops at the first step that fails.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 trap report_end EXIT
 
-# What `auto` takes must follow from the machine, not from what the user once measured on it.
+# `auto` must choose by what the machine can do, not by a profile that the user has saved.
 export RINGMAIN_PROFILE=off
 
-# strace refuses system calls to the tests; Chromium opens the report; fio is measured beside; the
-# rest makes the filesystems they mount as root. What the later steps need is installed here too: it
-# is one call of the package manager, and one line for a user who cannot install.
+# The tests use strace to make system calls fail, Chromium to open the report, and fio for comparisons. The
+# other packages make the filesystems that the tests mount as root. The packages of later steps are installed
+# here too, with one call of the package manager, or one message for a user who cannot install packages.
 set_up() {
     want_rust fmt clippy
     want_python
@@ -19,22 +19,36 @@ set_up() {
         mount=losetup util-linux=setpriv chromium=chromium fio=fio
     want_portable
     install_wanted
+    # The test of the supply chain looks at the packages of all platforms, and must not need the network.
+    cargo fetch --locked
     need_component fmt rustfmt
     need_component clippy clippy
-    # Other people's programs that read what ours writes, in an environment of their own.
+    # Independent programs that read the files that Ringmain writes, in their own environment.
     need_venv "$target/venv" 'hdrhistogram~=0.10.3' 'jsonschema~=4.20'
     export RINGMAIN_PYTHON=$target/venv/bin/python
 }
 
-# The Python package, in an environment of its own, with checked arithmetic as the tests of Rust have
-# it. Torch is several gigabytes: its tests run where it is installed, and pytest says when not.
+# Builds the Python package in its own environment, with overflow checks like the Rust tests, and tests it.
+# Torch has several gigabytes, so the script does not install it. Tests that need torch run if it is
+# installed; otherwise pytest reports that it skipped them.
 python_tests() {
     local venv=$target/python
     build_python "$venv"
     need_venv "$venv" exca pytest hypothesis ml_dtypes pillow pyarrow safetensors
-    # On Linux of these days they all work; where one does not, say which ones must.
+    # Runs Python with few rights and small limits.
+    cargo build --locked --package ringmain-surroundings
+    export RINGMAIN_SURROUNDINGS=$target/debug/surroundings
+    # All of these work on a recent Linux. On other systems, set the variable to the backends that must work.
     RINGMAIN_REQUIRE_BACKENDS=${RINGMAIN_REQUIRE_BACKENDS-pread,mmap,direct,uring,tokio-uring} \
         "$venv/bin/python" -m pytest --quiet python/tests
+}
+
+# The library crates promise to build with an older compiler than the tests need. Clippy checks that they use
+# nothing newer of the standard library.
+clippy() {
+    cargo clippy --locked --workspace --all-targets --all-features -- \
+        -D warnings -A clippy::incompatible_msrv
+    cargo clippy --locked --lib --all-features --package ringmain-backends --package ringmain -- -D warnings
 }
 
 rustdoc() {
@@ -42,14 +56,18 @@ rustdoc() {
         cargo doc --locked --workspace --all-features --no-deps
 }
 
-# A test that cannot find what was installed fails, rather than pass without looking.
+# A test fails if it cannot find these programs, instead of passing without a check.
 export RINGMAIN_REQUIRE_CHROMIUM=1 RINGMAIN_REQUIRE_PYTHON=1
 
 step set-up set_up
 step fmt cargo fmt --all --check
-step clippy cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+step clippy clippy
 step tests cargo test --locked --workspace --all-features
-# With every feature it was tested above. Ringmain is no dependency of this form.
+# A few schedules, the same each time; `scripts/schedules.sh` alone tries many.
+step schedules scripts/schedules.sh --seed 17 500
+# A minute that checks every byte while files change and processes fork; `scripts/soak.sh` alone is for hours.
+step soak env RINGMAIN_SOAK_PROFILE=dev scripts/soak.sh 1 17
+# The loader with all features was tested above. Without features it does not depend on Ringmain.
 step "embedded loader, by itself" cargo test --locked --package embedded-loader
 step rustdoc rustdoc
 step python python_tests

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The backends beside fio on the same file, with the same block size, depth and cache state. The
-# column "of fio" is each backend's share of what fio reaches with the best of its engines.
+# Compares the backends with fio on the same file, with the same block size, depth and cache state. The
+# column "of fio" is the speed of each backend divided by that of fio's best engine.
 #
 #   scripts/vs-fio.sh [ARGUMENTS OF ringmain bench]
 set -euo pipefail
@@ -16,6 +16,6 @@ set_up() {
 step set-up set_up
 step build build_ringmain
 mkdir -p -- "$target/bench"
-# Longer cells than by default: fio itself takes a while to get going.
+# Cells are longer than by default, because fio takes a while to start.
 step bench "$target/release/ringmain" bench --scratch "$target/bench" --with-fio \
     --workloads seq,rand --seconds 0.5 "$@"

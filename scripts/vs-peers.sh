@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Ringmain beside what Python loaders use today, on the same file in the same run, interleaved.
-# Prints medians and ratios. What cannot be installed is left out, and said.
+# Compares Ringmain with the packages that Python loaders use today, on the same files, in interleaved rounds.
+# Prints medians and ratios. Packages that cannot be installed are left out, with a message.
 #
-#   views     np.memmap and exca's ContiguousMemmap read the windows of the `views` workload
-#   python    the Python package beside the same: windows of three sizes, and batches of them
-#   loader    a torch DataLoader over `ShardDataset` beside the same over np.memmap, cold
-#   beton     ffcv reads the batches of the `samples` workload (it needs torch, several GB)
-#   weights   safetensors, fastsafetensors (without GPU Direct Storage) and fio's sequential direct
-#             reads beside `Weights::read_all`, `Weights::load` and Python's `load_file`, all tensors
-#             of a model, cold
+#   views     the windows of the `views` workload, with np.memmap and exca's ContiguousMemmap
+#   python    the Python package, np.memmap and exca: windows of three sizes, and batches of them
+#   loader    a torch DataLoader over `ShardDataset` and one over np.memmap, cold
+#   beton     the batches of the `samples` workload, with ffcv (which needs torch, several GB)
+#   weights   all tensors of a cold model: `Weights::read_all`, `Weights::load` and Python's `load_file`
+#             compared with safetensors, fastsafetensors (without GPU Direct Storage) and fio's
+#             sequential direct reads
 #
 #   scripts/vs-peers.sh [--part NAME]... [--model-bytes N] [--rounds N] [FOLDER]
 #
-# FOLDER is where to make the data (1 GiB for a part, and a model of 2.4 GB); default: the target folder.
-# fastsafetensors needs torch, of which PyPI has CUDA builds of several GB for x86-64.
+# FOLDER is where the data is made (1 GiB for a part, and a model of 2.4 GB); default: the target folder.
+# fastsafetensors needs torch. For x86-64, pip installs its CUDA build of several GB.
 set -euo pipefail
 parts=()
 model_bytes=2400MB
@@ -24,7 +24,7 @@ while (($#)); do
     --part) parts+=("${2:?--part needs views, python, loader, beton or weights}") && shift 2 ;;
     --model-bytes) model_bytes=${2:?--model-bytes needs a size} && shift 2 ;;
     --rounds) rounds=${2:?--rounds needs a number} && shift 2 ;;
-    -*) printf '%s: no option %s\n' "${0##*/}" "$1" >&2 && exit 2 ;;
+    -*) printf '%s: unknown option %s\n' "${0##*/}" "$1" >&2 && exit 2 ;;
     *) directory=$(realpath -- "$1") && shift ;;
     esac
 done
@@ -35,7 +35,7 @@ scratch=
 trap 'report_end; rm -rf -- "$scratch"' EXIT
 
 venv=$target/peers
-# The scripts share a module, whose compiled form has no place among the sources.
+# The Python scripts share a module. Its compiled form must not appear among the sources.
 export PYTHONDONTWRITEBYTECODE=1
 ringmain=$target/release/ringmain
 
@@ -46,7 +46,7 @@ set_up() {
     scratch=$(mktemp -d -- "$directory/ringmain-peers.XXXXXX")
 }
 
-# wish PACKAGE...: one that cannot be had is left out.
+# wish PACKAGE...: installs packages. A package that cannot be installed is left out.
 wish() {
     local package
     for package in "$@"; do
@@ -88,7 +88,7 @@ weights() {
     wish torch fastsafetensors
     cargo build --locked --release --package ringmain --features direct,uring,safetensors \
         --example load_model
-    # NumPy has no BF16.
+    # F16, because NumPy has no BF16.
     "$ringmain" gen safetensors "$scratch/model.safetensors" --bytes "$model_bytes" --dtypes F16
     "$venv/bin/python" scripts/peers/weights.py "$target/release/examples/load_model" \
         "$scratch/model.safetensors" "$rounds"
@@ -96,7 +96,7 @@ weights() {
 }
 
 beton() {
-    # In a shell of its own: what fails in there must not end the script.
+    # A subshell, so that a failure does not end the script.
     if ! (need_ffcv); then
         printf 'ffcv cannot be installed: left out\n' >&2
         return
@@ -113,6 +113,6 @@ step build build_ringmain
 for part in "${parts[@]}"; do
     case $part in
     views | python | loader | beton | weights) step "$part" "$part" ;;
-    *) die "no part $part; there are views, python, loader, beton and weights" ;;
+    *) die "unknown part $part; the parts are views, python, loader, beton and weights" ;;
     esac
 done

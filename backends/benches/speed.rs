@@ -1,28 +1,20 @@
-//! Backends against bare system calls and against fio, on one file, in one run.
+//! Compares the backends with bare system calls and with fio, on one file, in one run.
 //!
 //! ```text
 //! cargo bench -p ringmain-backends --bench speed -- \
 //!     [--dir DIR] [--gib N] [--rounds N] [--seconds S] [--only TEXT]
 //! ```
 //!
-//! Every comparison is interleaved and repeated; what is printed is the median of the rounds'
-//! ratios. Cold rounds drop the file from the page cache and check with `cachestat(2)` that it
-//! is gone; direct rounds check afterwards that it stayed away.
+//! The sides take turns, and the result is the median of the rounds' ratios. Cold rounds drop the
+//! file from the page cache and check with `cachestat(2)` that it is gone; rounds of a direct reader
+//! check afterwards that it did not come back.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[cfg(target_os = "linux")]
-#[path = "support/interleaved.rs"]
-mod interleaved;
+#[macro_use]
+#[path = "support/mod.rs"]
+mod support;
 
-#[cfg(target_os = "linux")]
-fn main() {
-    linux::main();
-}
-
-#[cfg(not(target_os = "linux"))]
-fn main() {
-    println!("the comparisons need Linux");
-}
+linux_main!();
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -30,14 +22,13 @@ mod linux {
     use std::os::fd::AsRawFd;
     use std::process::Command;
 
-    use ringmain_backends::probe::cached_pages;
     use ringmain_backends::{
         BackendKind, BackendOptions, BufferPool, PoolOptions, Read, ReadBackend, open_backend,
     };
 
-    use crate::interleaved::{Bench, random};
+    use crate::support::{Bench, random};
 
-    /// How a device is read.
+    /// A way to read from the device.
     struct Pattern {
         name: &'static str,
         block: usize,
@@ -80,7 +71,7 @@ mod linux {
         against_pread(&bench);
     }
 
-    /// Random warm 4 KiB reads: the backend's overhead over the bare call.
+    /// Measures random warm 4 KiB reads: the overhead of the backend over the bare system call.
     fn warm_pread(bench: &Bench) {
         let len = bench.len.min(256 << 20);
         let file = File::open(&bench.path).unwrap();
@@ -122,16 +113,14 @@ mod linux {
         bench.compare(
             pattern.name,
             &mut || {
-                bench.make_cold();
-                let rate = bench.rate(|| {
-                    uring.read(|state, blocks| {
-                        next = if pattern.random { random(state, blocks) } else { next + 1 };
-                        next % blocks
+                bench.cold_direct(|| {
+                    bench.rate(|| {
+                        uring.read(|state, blocks| {
+                            next = if pattern.random { random(state, blocks) } else { next + 1 };
+                            next % blocks
+                        })
                     })
-                });
-                let cached = cached_pages(&bench.path).unwrap();
-                assert_eq!(cached, 0, "a direct read filled the page cache");
-                rate
+                })
             },
             &mut || {
                 bench.make_cold();
@@ -140,7 +129,7 @@ mod linux {
         );
     }
 
-    /// A batch of cold reads against the same reads one by one.
+    /// Compares batches of cold reads with reads one by one.
     fn against_pread(bench: &Bench) {
         let mut uring = Batches::new(bench, 4096, 128, 128);
         let pread = open_backend(BackendKind::Pread, &BackendOptions::default()).unwrap();
@@ -164,7 +153,7 @@ mod linux {
         );
     }
 
-    /// Batches of blocks through `uring`, into the same memory again and again.
+    /// Reads batches of blocks with `uring`, always into the same memory.
     struct Batches {
         backend: std::sync::Arc<dyn ReadBackend>,
         handle: ringmain_backends::FileHandle,
@@ -185,7 +174,7 @@ mod linux {
             Self { backend, handle, memory, block, blocks, state: 1 }
         }
 
-        /// One batch; `next` gives the number of each block.
+        /// Reads one batch and returns its bytes. `next` returns the number of each block.
         fn read(&mut self, mut next: impl FnMut(&mut u64, u64) -> u64) -> usize {
             let mut reads: Vec<Read<'_>> = Vec::new();
             for part in self.memory.chunks_exact_mut(self.block) {
@@ -197,6 +186,7 @@ mod linux {
         }
     }
 
+    /// Runs fio with the same pattern and returns the bytes per second.
     fn fio(bench: &Bench, pattern: &Pattern) -> f64 {
         let output = Command::new("fio")
             .args(["--name=fio", "--readonly", "--direct=1", "--ioengine=io_uring", "--minimal"])
@@ -211,7 +201,7 @@ mod linux {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         // Field 7 of the terse format: KiB read per second.
         let rate = text.split(';').nth(6).and_then(|field| field.parse::<f64>().ok());
-        rate.unwrap_or_else(|| panic!("fio said: {text} {:?}", output.stderr)) * 1024.0
+        rate.unwrap_or_else(|| panic!("fio printed: {text} {:?}", output.stderr)) * 1024.0
     }
 
     fn read_bare(file: &File, dst: &mut [u8], offset: u64) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::mmap::MappedRange;
 use crate::{
     BackendKind, BackendStats, Buffer, BufferPool, Capabilities, Error, Expectation, FileHandle,
-    FileVersion, Read, Result,
+    FileVersion, Placement, Read, Result,
 };
 
 /// Reads bytes of files at given offsets, many at once.
@@ -101,7 +101,9 @@ pub trait ReadBackend: Send + Sync + fmt::Debug {
                 let path = file.path().to_owned();
                 Err(Error::Replaced { backend: self.kind(), path, offset: 0 })
             }
-            _ => Ok(found),
+            // A look at the path does not tell whether inode numbers last there; the open file does.
+            Some(opened) => Ok(found.with_invented_index(opened.has_invented_index)),
+            None => Ok(found),
         }
     }
 
@@ -125,6 +127,10 @@ pub trait ReadBackend: Send + Sync + fmt::Debug {
     }
 }
 
+/// How many bytes [`ReadBackendExt::read_exact_at_while`] reads between two calls of `go_on`: a tenth of
+/// a second on a slow device, and so much that the calls take no measurable time.
+pub const READ_PART_BYTES: usize = 32 << 20;
+
 /// Conveniences over any [`ReadBackend`].
 pub trait ReadBackendExt: ReadBackend {
     /// Fills `dst` from `offset`.
@@ -146,6 +152,32 @@ pub trait ReadBackendExt: ReadBackend {
         self.read_batch(&mut [Read::new(file, offset, dst)])
     }
 
+    /// As [`read_exact_at`](Self::read_exact_at), in parts of [`READ_PART_BYTES`], for a caller that may have
+    /// to stop. Before each part it calls `go_on`. If that returns `false`, the rest of `dst` is
+    /// unchanged, and the result is `false`. An error names the offset and the length of the part that
+    /// failed.
+    fn read_exact_at_while(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        dst: &mut [u8],
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<bool> {
+        let (mut offset, mut rest) = (offset, dst);
+        loop {
+            if !go_on() {
+                return Ok(false);
+            }
+            let (part, tail) = rest.split_at_mut(rest.len().min(READ_PART_BYTES));
+            self.read_exact_at(file, offset, part)?;
+            if tail.is_empty() {
+                return Ok(true);
+            }
+            offset = offset.saturating_add(part.len() as u64);
+            rest = tail;
+        }
+    }
+
     /// The bytes `offset..offset + len` in memory of their own.
     fn read_to_vec(&self, file: &FileHandle, offset: u64, len: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -156,6 +188,17 @@ pub trait ReadBackendExt: ReadBackend {
         bytes.resize(len, 0);
         self.read_exact_at(file, offset, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Where a range of the file goes in a page-aligned buffer so that the device can write it there;
+    /// see [`Alignment::place`](crate::Alignment::place).
+    fn place(&self, file: &FileHandle, range: Range<u64>, element_align: usize) -> Placement {
+        let alignment = file.alignment();
+        // A range that ends with a block needs no look at the end of the file.
+        let is_cut = range.is_empty() || range.end % alignment.block() as u64 == 0;
+        // If the file has no length, the read of the range fails and names it.
+        let file_len = if is_cut { range.end } else { self.len(file).unwrap_or(range.end) };
+        alignment.place(range, element_align, file_len)
     }
 
     /// The bytes `offset..offset + len` in a pool buffer, placed so that address and file offset
@@ -196,7 +239,37 @@ pub trait ReadBackendExt: ReadBackend {
         len: usize,
         element_align: usize,
     ) -> Result<Buffer> {
-        read_placed(self, file, offset, len, element_align, |len| pool.take(len))
+        let take = |len| pool.take(len);
+        Ok(read_placed(self, file, offset, len, element_align, take, read_whole)?.0)
+    }
+
+    /// As [`read_elements`](Self::read_elements), into memory that `take` returns for a number of bytes,
+    /// and in parts as [`read_exact_at_while`](Self::read_exact_at_while). `None` if `go_on` ended it.
+    fn read_elements_while(
+        &self,
+        file: &FileHandle,
+        range: Range<u64>,
+        element_align: usize,
+        take: impl FnOnce(usize) -> Result<Buffer>,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<Option<Buffer>> {
+        let Range { start, end } = range;
+        let len = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+        let take = |needed_bytes| {
+            let mut buffer = take(needed_bytes)?;
+            if buffer.len() < needed_bytes {
+                let value = format!("a function that returned {} bytes", buffer.len());
+                let reason = "it must return as many bytes as it is asked for";
+                return Err(Error::InvalidOption { option: "take", value, reason });
+            }
+            buffer.narrow(0..needed_bytes);
+            Ok(buffer)
+        };
+        let (buffer, is_whole) =
+            read_placed(self, file, start, len, element_align, take, |backend, file, at, dst| {
+                backend.read_exact_at_while(file, at, dst, &mut go_on)
+            })?;
+        Ok(is_whole.then_some(buffer))
     }
 
     /// The same in [memory of its own](Buffer::unpooled), for what is kept.
@@ -213,7 +286,7 @@ pub trait ReadBackendExt: ReadBackend {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn read_to_own_buf(&self, file: &FileHandle, offset: u64, len: usize) -> Result<Buffer> {
-        read_placed(self, file, offset, len, 1, Buffer::unpooled)
+        Ok(read_placed(self, file, offset, len, 1, Buffer::unpooled, read_whole)?.0)
     }
 
     /// The concatenation of many ranges of one file, read as one batch.
@@ -255,7 +328,18 @@ pub trait ReadBackendExt: ReadBackend {
 
 impl<B: ReadBackend + ?Sized> ReadBackendExt for B {}
 
-/// Reads the whole blocks around a range into a buffer, which then shows only the range.
+/// Fills `dst` with one read. Returns `true`: all of it was read.
+fn read_whole<B: ReadBackend + ?Sized>(
+    backend: &B,
+    file: &FileHandle,
+    offset: u64,
+    dst: &mut [u8],
+) -> Result<bool> {
+    backend.read_exact_at(file, offset, dst).map(|()| true)
+}
+
+/// Reads the whole blocks around a range into a buffer, which then shows only the range. Returns also
+/// what `read` returned: whether all of it was read.
 fn read_placed<B: ReadBackend + ?Sized>(
     backend: &B,
     file: &FileHandle,
@@ -263,34 +347,32 @@ fn read_placed<B: ReadBackend + ?Sized>(
     len: usize,
     element_align: usize,
     take: impl FnOnce(usize) -> Result<Buffer>,
-) -> Result<Buffer> {
-    let alignment = file.alignment();
+    mut read: impl FnMut(&B, &FileHandle, u64, &mut [u8]) -> Result<bool>,
+) -> Result<(Buffer, bool)> {
     let end = offset.saturating_add(len as u64);
-    // A range that ends with a block needs no look at the end of the file.
-    let is_cut = len == 0 || end.is_multiple_of(alignment.block() as u64);
-    let file_len = if is_cut { end } else { backend.len(file)? };
-    let placement = alignment.place(offset..end, element_align, file_len);
+    let placement = backend.place(file, offset..end, element_align);
     // An end beyond any file was cut to the last offset above; the read reports it.
     let start = placement.in_buffer().start;
     let mut buffer = take(placement.buffer_bytes().max(start.saturating_add(len)))?;
     if len == 0 {
-        return Ok(buffer);
+        return Ok((buffer, true));
     }
-    let whole = backend.read_exact_at(file, placement.blocks().start, &mut buffer);
+    let outcome = read(backend, file, placement.blocks().start, &mut buffer);
     buffer.narrow(start..start + len);
-    match whole {
+    let is_whole = match outcome {
         // The caller did not ask for the rest of the blocks, where the file may have been cut or the
         // device may have a bad sector. Only an error of the range itself is an error.
         Err(error) if error.offset().is_some() && placement.is_widened() => {
-            backend.read_exact_at(file, offset, &mut buffer)?;
+            read(backend, file, offset, &mut buffer)?
         }
         outcome => outcome?,
-    }
-    Ok(buffer)
+    };
+    Ok((buffer, is_whole))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Seek, SeekFrom, Write};
     use std::sync::Arc;
 
     use super::*;
@@ -326,5 +408,78 @@ mod tests {
         let error = backend.read_to_own_buf(&file, 8300, 701).unwrap_err();
         let Error::PastEnd { offset, len, file_len, .. } = error else { panic!("{error:?}") };
         assert_eq!((offset, len, file_len), (8300, 701, 9000));
+    }
+
+    /// The error named offset 0: the file's length was asked for first.
+    #[cfg(unix)]
+    #[test]
+    fn the_error_of_a_replaced_file_names_the_range() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("data"), dir.path().join("other"));
+        std::fs::write(&path, [1; 9000]).unwrap();
+        std::fs::write(&other, [2; 9000]).unwrap();
+        let options = BackendOptions { open_files_max: 1, ..BackendOptions::default() };
+        for kind in [BackendKind::Pread, BackendKind::Direct, BackendKind::Uring] {
+            let Ok(backend) = open_backend(kind, &options) else { continue };
+            let Ok(file) = backend.open(&path) else { continue };
+            // The other file takes the slot, so the first is opened again.
+            drop(backend.open(&other).unwrap());
+            let next = dir.path().join("next");
+            std::fs::copy(&path, &next).unwrap();
+            std::fs::rename(&next, &path).unwrap();
+            let error = backend.read_to_own_buf(&file, 8300, 600).unwrap_err();
+            assert!(matches!(error, Error::Replaced { .. }), "{error:?}");
+            assert_eq!(error.offset(), Some(8300), "{kind}");
+        }
+    }
+
+    /// Returns a sparse file of two and a half parts, with bytes around the ends of the parts.
+    fn file_of_parts(dir: &tempfile::TempDir) -> std::path::PathBuf {
+        let path = dir.path().join("parts");
+        let mut file = std::fs::File::create(&path).unwrap();
+        file.set_len(READ_PART_BYTES as u64 * 5 / 2).unwrap();
+        for number in 0..3u8 {
+            let at = (u64::from(number) * READ_PART_BYTES as u64).saturating_sub(100);
+            file.seek(SeekFrom::Start(at)).unwrap();
+            file.write_all(&[number + 1; 200]).unwrap();
+        }
+        path
+    }
+
+    #[test]
+    fn a_caller_is_asked_before_each_part_and_can_end_the_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let backend = open_backend(BackendKind::Pread, &BackendOptions::default()).unwrap();
+        let path = file_of_parts(&dir);
+        let (file, expected) = (backend.open(&path).unwrap(), std::fs::read(&path).unwrap());
+        for parts_max in 0..=3 {
+            let mut asked = 0;
+            let go_on = || {
+                asked += 1;
+                asked <= parts_max
+            };
+            let mut dst = vec![77; expected.len() - 100];
+            let is_whole = backend.read_exact_at_while(&file, 100, &mut dst, go_on).unwrap();
+            assert_eq!((is_whole, asked), (parts_max == 3, (parts_max + 1).min(3)));
+            let read_bytes = dst.len().min(parts_max * READ_PART_BYTES);
+            assert!(dst[..read_bytes] == expected[100..][..read_bytes], "{parts_max} parts");
+            assert!(dst[read_bytes..].iter().all(|byte| *byte == 77), "{parts_max} parts");
+        }
+        for range in [5..5, 5..6, 100..expected.len() as u64 - 3] {
+            let read = |go_on: bool| {
+                let take = Buffer::unpooled;
+                backend.read_elements_while(&file, range.clone(), 8, take, || go_on).unwrap()
+            };
+            let found = read(true).unwrap();
+            assert!(found[..] == expected[range.start as usize..range.end as usize]);
+            assert!(found.as_ptr().addr().is_multiple_of(8));
+            assert_eq!(read(false).is_none(), !range.is_empty());
+        }
+        let read = |take: fn(usize) -> Result<Buffer>| {
+            backend.read_elements_while(&file, 1..9, 1, take, || true).map(Option::unwrap)
+        };
+        let error = read(|needed| Buffer::unpooled(needed - 1)).unwrap_err();
+        assert!(matches!(error, Error::InvalidOption { option: "take", .. }), "{error}");
+        assert_eq!(read(|needed| Buffer::unpooled(needed + 99)).unwrap()[..], expected[1..9]);
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
+use aligned_vec::{AVec, ConstAlign};
 use memmap2::MmapMut;
 
 use crate::pool::Shelf;
@@ -16,17 +17,28 @@ pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Every buffer begins at a multiple of this, which serves any device that asks for no more.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// Memory of a fixed size that the operating system gave zeroed and untouched: pages that are never
-/// written cost nothing.
+/// Buffers outside of a pool come from the allocator up to this size. A model has thousands of small
+/// tensors, and a mapping for each would cost two system calls and a page fault.
+const ALLOCATED_BYTES_MAX: usize = 16 << 10;
+
+/// Zeroed memory of a fixed size. No other memory shares its pages.
 #[derive(Debug)]
-pub(crate) struct AlignedMemory {
-    map: MmapMut,
-    start: usize,
-    capacity: usize,
+pub(crate) enum AlignedMemory {
+    /// A mapping. Its pages cost nothing until they are written to.
+    Mapped {
+        /// The mapping, which may begin before the memory, so that the memory is aligned.
+        map: MmapMut,
+        /// Where the memory begins in the mapping.
+        start: usize,
+        /// How long the memory is.
+        capacity: usize,
+    },
+    /// Whole pages from the allocator.
+    Allocated(AVec<u8, ConstAlign<PAGE_BYTES>>),
 }
 
 impl AlignedMemory {
-    pub(crate) fn new(capacity: usize) -> io::Result<Self> {
+    pub(crate) fn mapped(capacity: usize) -> io::Result<Self> {
         let align = if capacity >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { PAGE_BYTES };
         // Mappings are page-aligned already; more is had by mapping more and skipping.
         let slack = if align > PAGE_BYTES { align } else { 0 };
@@ -37,19 +49,47 @@ impl AlignedMemory {
             // Whole ones only: a huge page under the tail would count for more than was asked.
             sys::advise_huge_pages(&map, start, capacity / align * align);
         }
-        Ok(Self { map, start, capacity })
+        Ok(Self::Mapped { map, start, capacity })
+    }
+
+    /// Memory from the allocator. `capacity` is a multiple of [`PAGE_BYTES`].
+    fn allocated(capacity: usize) -> io::Result<Self> {
+        let mut bytes = AVec::new(PAGE_BYTES);
+        bytes.try_reserve_exact(capacity).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        bytes.resize(capacity, 0);
+        Ok(Self::Allocated(bytes))
+    }
+
+    /// Memory that is used once. `capacity` is a multiple of [`PAGE_BYTES`].
+    ///
+    /// On systems with larger pages it is always a mapping: other memory would share its page, and the
+    /// device must have its pages to itself.
+    fn for_one_use(capacity: usize) -> io::Result<Self> {
+        if capacity <= ALLOCATED_BYTES_MAX && sys::page_bytes() == PAGE_BYTES {
+            return Self::allocated(capacity);
+        }
+        Self::mapped(capacity)
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        self.capacity
+        match self {
+            Self::Mapped { capacity, .. } => *capacity,
+            Self::Allocated(bytes) => bytes.len(),
+        }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.map[self.start..self.start + self.capacity]
+        match self {
+            Self::Mapped { map, start, capacity } => &map[*start..*start + *capacity],
+            Self::Allocated(bytes) => bytes,
+        }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.map[self.start..self.start + self.capacity]
+        match self {
+            Self::Mapped { map, start, capacity } => &mut map[*start..*start + *capacity],
+            Self::Allocated(bytes) => bytes,
+        }
     }
 }
 
@@ -85,7 +125,7 @@ impl Buffer {
         let out_of_memory = |source| Error::OutOfMemory { requested_bytes: len, source };
         let capacity = len.max(1).checked_next_multiple_of(PAGE_BYTES);
         let capacity = capacity.ok_or_else(|| out_of_memory(io::ErrorKind::OutOfMemory.into()))?;
-        let memory = AlignedMemory::new(capacity).map_err(out_of_memory)?;
+        let memory = AlignedMemory::for_one_use(capacity).map_err(out_of_memory)?;
         Ok(Self { memory: Some(memory), view: 0..len, home: None })
     }
 
@@ -130,9 +170,7 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Some(home) = &self.home
-            && let Some(memory) = self.memory.take()
-        {
+        if let (Some(home), Some(memory)) = (&self.home, self.memory.take()) {
             home.put_back(memory);
         }
     }
@@ -153,18 +191,34 @@ mod tests {
 
     #[test]
     fn memory_is_aligned_zeroed_and_of_the_size_asked() {
-        for capacity in [1, 4096, 5000, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 4096] {
-            let memory = AlignedMemory::new(capacity).unwrap();
-            let align = if capacity >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { PAGE_BYTES };
-            assert_eq!(memory.bytes().len(), capacity);
-            assert_eq!(memory.bytes().as_ptr().addr() % align, 0, "{capacity}");
-            assert!(memory.bytes().iter().all(|byte| *byte == 0));
+        for capacity in [4096, 3 * 4096, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 4096] {
+            check(&AlignedMemory::mapped(capacity).unwrap(), capacity);
+            check(&AlignedMemory::allocated(capacity).unwrap(), capacity);
         }
+        check(&AlignedMemory::mapped(5000).unwrap(), 5000);
+    }
+
+    fn check(memory: &AlignedMemory, capacity: usize) {
+        let is_huge = capacity >= HUGE_PAGE_BYTES && matches!(memory, AlignedMemory::Mapped { .. });
+        let align = if is_huge { HUGE_PAGE_BYTES } else { PAGE_BYTES };
+        assert_eq!((memory.bytes().len(), memory.capacity()), (capacity, capacity));
+        assert_eq!(memory.bytes().as_ptr().addr() % align, 0, "{memory:?}");
+        assert!(memory.bytes().iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn only_small_buffers_come_from_the_allocator() {
+        let is_allocated =
+            |bytes| matches!(AlignedMemory::for_one_use(bytes), Ok(AlignedMemory::Allocated(_)));
+        assert_eq!(is_allocated(ALLOCATED_BYTES_MAX), sys::page_bytes() == PAGE_BYTES);
+        assert!(!is_allocated(ALLOCATED_BYTES_MAX + PAGE_BYTES));
     }
 
     #[test]
     fn more_than_the_address_space_is_an_error() {
-        assert!(AlignedMemory::new(usize::MAX).is_err());
-        assert!(AlignedMemory::new(usize::MAX / 4).is_err());
+        for capacity in [usize::MAX, usize::MAX / 4] {
+            assert!(AlignedMemory::mapped(capacity).is_err());
+            assert!(AlignedMemory::allocated(capacity).is_err());
+        }
     }
 }

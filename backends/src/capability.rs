@@ -24,7 +24,7 @@ pub enum BackendKind {
     TokioUring,
     /// Whole files in memory: the oracle of the tests.
     Memory,
-    /// Tries the above and takes the best that works.
+    /// Chooses for each read: the page cache if the data is there, and the device if not.
     Auto,
     /// A backend that another crate implements, by its name. [`open_backend`](crate::open_backend)
     /// cannot open it.
@@ -105,9 +105,11 @@ impl FromStr for BackendKind {
         if let Some(kind) = Self::ALL.into_iter().find(|kind| kind.name() == wanted) {
             return Ok(kind);
         }
+        // `io_uring` is near `tokio-uring`, but means `uring`.
+        let wanted = wanted.strip_prefix("io-").unwrap_or(&wanted);
         let suggestion = Self::ALL
             .into_iter()
-            .map(|kind| (strsim::levenshtein(kind.name(), &wanted), kind))
+            .map(|kind| (strsim::levenshtein(kind.name(), wanted), kind))
             .filter(|(distance, kind)| *distance <= 1 + kind.name().len() / 4)
             .min_by_key(|(distance, _)| *distance)
             .map(|(_, kind)| kind);
@@ -148,15 +150,22 @@ impl Capabilities {
     }
 }
 
-/// Something that is not available, and why.
+/// Something that is not available, and why: a kernel feature, a backend, a way to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Lacking {
-    /// The feature or the backend.
+    /// Its name.
     #[cfg_attr(feature = "serde", serde(rename = "feature"))]
     pub what: &'static str,
     /// Why it is not available.
     pub reason: String,
+}
+
+/// Formats like `without huge pages: …`.
+impl fmt::Display for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "without {}: {}", self.what, self.reason)
+    }
 }
 
 #[cfg(test)]
@@ -169,6 +178,15 @@ mod tests {
             assert_eq!(kind.name().parse::<BackendKind>().unwrap(), kind);
         }
         assert_eq!("Tokio_Uring".parse::<BackendKind>().unwrap(), BackendKind::TokioUring);
+    }
+
+    /// `io_uring` got the suggestion `tokio-uring`.
+    #[test]
+    fn the_kernels_name_of_uring_gets_uring() {
+        for name in ["io_uring", "io-uring", "IO_URING", "iouring"] {
+            let error = name.parse::<BackendKind>().unwrap_err();
+            assert!(error.to_string().ends_with("did you mean `uring`?"), "{error}");
+        }
     }
 
     #[test]

@@ -107,7 +107,7 @@ pub enum Error {
     /// The buffer pool is spent, and the caller chose not to wait or has waited long enough; or the
     /// buffer is larger than the pool.
     PoolExhausted {
-        /// The bytes asked for.
+        /// The memory that the buffer would count for: the bytes asked for, rounded up.
         requested_bytes: usize,
         /// The bytes that callers hold.
         in_use_bytes: usize,
@@ -267,9 +267,11 @@ impl Error {
                 "allow io_uring_setup, io_uring_enter and io_uring_register in the seccomp \
                  profile of the container and set the sysctl kernel.io_uring_disabled to 0",
             ),
-            Some("ENOSYS") => {
-                ("the kernel has no io_uring", "use Linux 5.6 or later with CONFIG_IO_URING")
-            }
+            Some("ENOSYS") => (
+                "the kernel has no io_uring, or a sandbox hides it",
+                "use Linux 5.6 or later with CONFIG_IO_URING, and allow io_uring_setup, \
+                 io_uring_enter and io_uring_register in the seccomp profile of the container",
+            ),
             Some("ENOMEM") => (
                 "the kernel has no memory for a ring",
                 "raise RLIMIT_MEMLOCK (`ulimit -l`) or lower the queue depth",
@@ -309,6 +311,18 @@ impl Error {
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::FileUnsupported { .. })
+            || self.is_refused_direct_read()
+    }
+
+    /// Whether the filesystem opens files with `O_DIRECT` and refuses to read them. Direct reads are
+    /// aligned as the filesystem asks, so their form is not the cause.
+    pub(crate) fn is_refused_direct_read(&self) -> bool {
+        use BackendKind::{Direct, TokioUring, Uring};
+        let Self::Read { backend: Direct | Uring | TokioUring, source, .. } = self else {
+            return false;
+        };
+        // `EINVAL` and `EOPNOTSUPP`.
+        matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
     }
 
     /// True if a file could not be opened or mapped because descriptors, mappings or address space
@@ -332,7 +346,11 @@ impl fmt::Display for Error {
                 write!(f, "{backend}: {path} is a {what}, and only regular files can be read")
             }
             Self::Read { backend, path, offset, len, source, .. } => {
-                let (path, cause, hint) = (path.display(), named(source), read_hint(source));
+                let (path, cause) = (path.display(), named(source));
+                let hint = match self.is_refused_direct_read() {
+                    true => "; the filesystem refuses direct reads: use `pread` or `auto`",
+                    false => read_hint(source),
+                };
                 write!(f, "{backend}: reading {len} bytes at offset {offset} of {path} failed: ")?;
                 write!(f, "{cause}{hint}")
             }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::auto::FileRoute;
 use crate::version::FileIdentity;
 use crate::{BackendKind, Error, Result};
 
@@ -28,11 +27,18 @@ struct HandleInner {
     /// Where the file was last seen in the caches of its owner, which has two at most. Only hints:
     /// the caches check them.
     slots: [AtomicUsize; 2],
-    /// The memory of `auto` about the file.
-    route: Option<FileRoute>,
+    /// The backend that reads the file besides its owner.
+    reader: Option<SecondReader>,
     /// The state that a backend without a handle cache keeps for the file. `None` if the handle
     /// cache of its owner has opened it.
     attachment: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// A backend that reads a file which another backend has opened for it, and its state for the file.
+#[derive(Debug)]
+struct SecondReader {
+    owner: HandleOwner,
+    state: Box<dyn Any + Send + Sync>,
 }
 
 impl FileHandle {
@@ -76,22 +82,25 @@ impl FileHandle {
         alignment: Alignment,
         attachment: Option<Box<dyn Any + Send + Sync>>,
     ) -> Self {
-        let (slots, route) = Default::default();
-        let shared = HandleInner { owner, path, identity, alignment, slots, route, attachment };
+        let (slots, reader) = Default::default();
+        let shared = HandleInner { owner, path, identity, alignment, slots, reader, attachment };
         Self { shared: Arc::new(shared) }
     }
 
-    /// The handle with what `auto` is to remember of the file. It must not have been cloned yet.
-    pub(crate) fn with_route(mut self, route: FileRoute) -> Self {
+    /// Lets a second backend read the file, with a state of its own. The handle must not have been
+    /// cloned yet.
+    pub(crate) fn with_reader(mut self, owner: HandleOwner, state: impl Any + Send + Sync) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.route = Some(route);
+            shared.reader = Some(SecondReader { owner, state: Box::new(state) });
         }
         self
     }
 
-    /// The memory of `auto` about the file; `None` if another backend opened it.
-    pub(crate) fn route(&self) -> Option<&FileRoute> {
-        self.shared.route.as_ref()
+    /// The state that a second backend keeps for the file; `None` if it is not the one that
+    /// [`with_reader`](Self::with_reader) named.
+    pub(crate) fn reader_state<T: Any>(&self, owner: HandleOwner) -> Option<&T> {
+        let reader = self.shared.reader.as_ref().filter(|reader| reader.owner == owner)?;
+        reader.state.downcast_ref()
     }
 
     /// The path it was opened by. The path of a file on disk is absolute, so that it leads to the
@@ -126,8 +135,8 @@ impl FileHandle {
 
     /// Refuses a handle that another backend instance has opened.
     pub fn check_owner(&self, owner: HandleOwner, backend: BackendKind) -> Result<()> {
-        // `auto` may have to read a file that the backend that was advised has opened.
-        if self.owner() == owner || self.route().is_some_and(|route| route.owner() == owner) {
+        let is_reader = |reader: &SecondReader| reader.owner == owner;
+        if self.owner() == owner || self.shared.reader.as_ref().is_some_and(is_reader) {
             return Ok(());
         }
         Err(Error::ForeignHandle { backend, path: self.path().to_owned() })

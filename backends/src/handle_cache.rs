@@ -3,20 +3,32 @@
 //!
 //! A fixed array of slots, each behind a lock that is only ever *tried*. Using a cached file is one
 //! attempt to read-lock its slot, and the guard keeps the file from being evicted. No thread waits
-//! for a lock, so threads on different files do not meet at all. There is no list to keep in order:
+//! for such a lock, so threads on different files do not meet at all; only a thread that has opened a
+//! file takes one that all share, for a moment. There is no list to keep in order:
 //! a slot knows when it was last used, and a miss looks through the slots for the oldest one that
 //! is not in use. The bound holds by construction, as a slot has one file at most.
+//!
+//! A file that was evicted is opened again by its path, which is made absolute when it is first
+//! opened: the working directory may change, and a forked child may have another one. If another
+//! file has the path by then, the read fails with `Replaced`. Calling `open` again looks up the
+//! path and returns a handle of the new file.
+//!
+//! A thread that waits for a slot or for a buffer holds no slot. This rule lets a batch over a
+//! thousand files work with a cache of one descriptor and a pool of one buffer.
 
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
 
 use crate::file::{Alignment, FileHandle, HandleOwner};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{
+    Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, thread,
+};
+use crate::sys::OpenedAt;
 use crate::version::FileIdentity;
 use crate::{BackendKind, Error, Result, sys};
 
@@ -54,6 +66,9 @@ pub(crate) struct HandleCache<T> {
     clock: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
+    /// Held while a slot gets its file: of threads that open the same file at once, the first keeps
+    /// its copy, and the others find it.
+    filling: Mutex<()>,
     opener: Opener<T>,
 }
 
@@ -71,7 +86,22 @@ struct CachedEntry<T> {
     identity: FileIdentity,
     /// Different for every file that was ever in any slot, so that a change of a slot's file shows.
     serial: u64,
+    opened_at: OpenedAt,
     value: T,
+}
+
+impl<T: Cached> CachedEntry<T> {
+    /// Whether this process, a forked child, has the file of its parent open under the same number.
+    fn is_inherited(&self) -> bool {
+        let leads_to_file = || {
+            let file = self.value.file();
+            let found = file.metadata().and_then(|metadata| sys::identity(file, &metadata));
+            found.is_ok_and(|found| {
+                (found.volume, found.index) == (self.identity.volume, self.identity.index)
+            })
+        };
+        self.opened_at.is_inherited() && leads_to_file()
+    }
 }
 
 /// The counters of a handle cache.
@@ -141,6 +171,7 @@ impl<T: Cached> HandleCache<T> {
             clock: AtomicU64::new(open_max as u64),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
+            filling: Mutex::new(()),
             opener: Box::new(opener),
         }
     }
@@ -237,12 +268,19 @@ impl<T: Cached> HandleCache<T> {
         self.waiting(|| self.try_acquire_as(file, &expected))
     }
 
-    /// Closes every file that is not in use.
-    pub(crate) fn clear(&self) {
+    /// In a forked child: closes the files of its parent's cache that no thread was using.
+    ///
+    /// A file that another thread opened while the fork was under way may be in memory only. Its number
+    /// may be that of another file here, so it is not closed. In a child of a child the moment of opening
+    /// says too little, so the number must also lead to that file.
+    pub(crate) fn close_inherited(&self) {
         for (index, slot) in self.slots.iter().enumerate() {
             if let Some(mut entry) = try_write(&slot.entry) {
                 self.keys[index].store(0, Ordering::Release);
-                *entry = None;
+                match entry.take() {
+                    Some(entry) if !entry.is_inherited() => std::mem::forget(entry),
+                    closed => drop(closed),
+                }
             }
         }
     }
@@ -269,7 +307,7 @@ impl<T: Cached> HandleCache<T> {
             if let Some(pin) = attempt()? {
                 return Ok(pin);
             }
-            std::thread::sleep(pause);
+            thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(1));
         }
     }
@@ -312,13 +350,19 @@ impl<T: Cached> HandleCache<T> {
         self.vacate(index, &mut entry);
         self.misses.fetch_add(1, Ordering::Relaxed);
         let (found, value) = self.open_file(path)?;
+        let opened_at = OpenedAt::now();
         let identity = as_known(found);
+        let filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pin) = self.find(&identity) {
+            return Ok(Some(pin));
+        }
         let slot = &self.slots[index];
         let serial = self.clock.fetch_add(1, Ordering::Relaxed) + 1;
         slot.used_at.store(serial, Ordering::Relaxed);
         self.keys[index].store(identity.key(), Ordering::Release);
-        *entry = Some(CachedEntry { identity, serial, value });
+        *entry = Some(CachedEntry { identity, serial, opened_at, value });
         drop(entry);
+        drop(filling);
         // Another thread may get in between and evict it again; then the caller tries again.
         Ok(try_read(&slot.entry)
             .filter(|entry| entry.as_ref().is_some_and(|entry| entry.serial == serial))
@@ -442,6 +486,9 @@ pub(crate) fn for_read(error: Error, read: &crate::Read<'_>, index: usize) -> Er
     }
 }
 
+#[cfg(all(test, ringmain_shuttle))]
+mod schedules;
+
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -528,9 +575,31 @@ mod tests {
         assert_ne!(old.identity(), new.identity());
         // The old file is still open in its slot; once that is gone it is gone for good.
         assert_eq!(cache.acquire(&old).unwrap().metadata().unwrap().len(), 6);
-        cache.clear();
+        cache.close_inherited();
         assert!(matches!(cache.acquire(&old), Err(Error::Replaced { .. })));
         assert_eq!(cache.acquire(&new).unwrap().metadata().unwrap().len(), 12);
+    }
+
+    /// A thread may open a file between the copies of the descriptors and of the memory: the child then
+    /// closed whatever else had that number.
+    #[cfg(unix)]
+    #[test]
+    fn a_child_closes_no_file_that_was_opened_during_the_fork() {
+        use std::os::fd::AsRawFd;
+
+        let (_dir, paths) = files(1);
+        let cache = cache(1);
+        let handle = cache.open(&paths[0]).unwrap();
+        let descriptor = cache.acquire(&handle).unwrap().as_raw_fd();
+        let mut entry = cache.slots[0].entry.write().unwrap();
+        entry.as_mut().unwrap().opened_at = OpenedAt::during_the_last_fork();
+        drop(entry);
+        cache.close_inherited();
+        // SAFETY: a plain call. A descriptor that is not open is an error.
+        assert!(unsafe { libc::fcntl(descriptor, libc::F_GETFD) } >= 0, "it was closed");
+        assert_eq!(cache.stats().open, 0);
+        // SAFETY: the cache has forgotten the descriptor.
+        unsafe { libc::close(descriptor) };
     }
 
     #[test]

@@ -37,6 +37,9 @@
 //! feature, the name exists and answers [`Error::Unavailable`]. `serde` serialises what
 //! [`probe`](mod@probe) finds. `tracing` sends an event for each choice and fallback of `auto`.
 //! `conformance` is the test suite for other implementors.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// The build script sets these; the features that they stand for are what a reader knows.
+#![cfg_attr(docsrs, doc(auto_cfg(hide(linux_device, linux_rings, linux_tokio_uring))))]
 
 mod auto;
 mod backend;
@@ -58,6 +61,7 @@ mod forward;
 mod gds;
 mod handle_cache;
 mod home_process;
+mod joined;
 mod memory;
 #[cfg(all(test, linux_rings))]
 mod messages;
@@ -75,6 +79,11 @@ pub mod probe;
 mod read;
 mod retry;
 mod stats;
+#[cfg(ringmain_shuttle)]
+#[doc(hidden)]
+pub mod sync;
+#[cfg(not(ringmain_shuttle))]
+mod sync;
 mod sys;
 mod thread_number;
 #[cfg_attr(not(linux_tokio_uring), path = "tokio_uring/disabled.rs")]
@@ -85,7 +94,7 @@ mod uring;
 mod version;
 
 pub use auto::{AdviceReport, AutoReport};
-pub use backend::{ReadBackend, ReadBackendExt};
+pub use backend::{READ_PART_BYTES, ReadBackend, ReadBackendExt};
 pub use buffer::Buffer;
 pub use capability::{BackendKind, Capabilities, Lacking};
 pub use error::{Error, Result};
@@ -93,6 +102,7 @@ pub use file::{Alignment, FileHandle, HandleOwner};
 pub use gds::{GdsProbe, probe_gds};
 pub use handle_cache::HandleCacheStats;
 pub use home_process::HomeProcess;
+pub use joined::{JoinLimits, JoinedRange};
 pub use memory::MemoryBackend;
 pub use metered::MeteredBackend;
 pub use mmap::{FileMap, MapAdvice, MappedRange, Unchanging};
@@ -109,6 +119,7 @@ pub use read::Read;
 pub use stats::{BackendStats, LatencyHistogram, Traffic};
 pub use thread_number::thread_number;
 #[cfg(linux_tokio_uring)]
+#[cfg_attr(docsrs, doc(cfg(all(feature = "tokio-uring", target_os = "linux"))))]
 pub use tokio_uring::AsyncFile;
 pub use version::{FileChange, FileVersion};
 

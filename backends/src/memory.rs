@@ -26,8 +26,12 @@ use crate::{
 #[derive(Debug)]
 pub struct MemoryBackend {
     owner: HandleOwner,
-    inserted: RwLock<HashMap<PathBuf, Arc<[u8]>>>,
+    inserted: RwLock<HashMap<PathBuf, Contents>>,
 }
+
+/// Not an `Arc<[u8]>`: that would be a second copy of a file that was read, and its allocation ends the
+/// process if there is no memory for it.
+type Contents = Arc<Vec<u8>>;
 
 impl MemoryBackend {
     /// A backend without files of its own.
@@ -37,18 +41,18 @@ impl MemoryBackend {
     }
 
     /// Puts a file under a path, where it hides one on disk. Open handles keep what they have.
-    pub fn insert(&self, path: impl Into<PathBuf>, contents: impl Into<Arc<[u8]>>) {
+    pub fn insert(&self, path: impl Into<PathBuf>, contents: impl Into<Vec<u8>>) {
         let mut inserted = self.inserted.write().unwrap_or_else(PoisonError::into_inner);
-        inserted.insert(path.into(), contents.into());
+        inserted.insert(path.into(), Arc::new(contents.into()));
     }
 
-    fn handle(&self, path: &Path, contents: Arc<[u8]>) -> FileHandle {
+    fn handle(&self, path: &Path, contents: Contents) -> FileHandle {
         FileHandle::new(self.owner, path, Alignment::NONE, contents)
     }
 
     fn contents<'a>(&self, file: &'a FileHandle) -> Result<&'a [u8]> {
         file.check_owner(self.owner, BackendKind::Memory)?;
-        Ok(file.attachment::<Arc<[u8]>>().map_or(&[], |contents| contents))
+        Ok(file.attachment::<Contents>().map_or(&[], |contents| contents))
     }
 }
 
@@ -68,9 +72,13 @@ impl ReadBackend for MemoryBackend {
     }
 
     fn open(&self, path: &Path) -> Result<FileHandle> {
-        let inserted = self.inserted.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(contents) = inserted.get(path) {
-            return Ok(self.handle(path, Arc::clone(contents)));
+        // The lock is not held while a file is read: a child that is forked then would inherit it.
+        let inserted = {
+            let inserted = self.inserted.read().unwrap_or_else(PoisonError::into_inner);
+            inserted.get(path).cloned()
+        };
+        if let Some(contents) = inserted {
+            return Ok(self.handle(path, contents));
         }
         let backend = BackendKind::Memory;
         let open_error = |source| Error::Open { backend, path: path.into(), source };
@@ -79,7 +87,7 @@ impl ReadBackend for MemoryBackend {
             return Err(Error::NotAFile { backend, path: path.into(), what });
         }
         let contents = std::fs::read(path).map_err(open_error)?;
-        Ok(self.handle(path, contents.into()))
+        Ok(self.handle(path, Arc::new(contents)))
     }
 
     fn len(&self, file: &FileHandle) -> Result<u64> {

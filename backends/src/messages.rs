@@ -93,6 +93,11 @@ fn setting_up() -> Vec<Error> {
             "RWF_DONTCACHE is refused",
             "use Linux 6.14 or later, and ext4 or XFS",
         ),
+        (
+            BackendKind::Uncached,
+            "RWF_DONTCACHE is refused",
+            "allow preadv2 with flags in the seccomp profile of the container",
+        ),
     ] {
         let (reason, way_out) = (reason.into(), way_out.into());
         errors.push(Error::FileUnsupported { backend, path: path(), reason, way_out });

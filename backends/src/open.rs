@@ -26,8 +26,8 @@ pub fn open_backend(kind: BackendKind, options: &BackendOptions) -> Result<Arc<d
     Ok(match kind {
         BackendKind::Pread => Arc::new(PositionalBackend::pread(options)?),
         BackendKind::Mmap => Arc::new(MmapBackend::new(options)?),
-        BackendKind::Direct => direct::open(options, HandleOwner::unique())?,
-        BackendKind::Uring => uring::open(options, HandleOwner::unique())?,
+        BackendKind::Direct => direct::open(options, HandleOwner::unique())?.into_backend(),
+        BackendKind::Uring => uring::open(options, HandleOwner::unique())?.into_backend(),
         BackendKind::Uncached => Arc::new(PositionalBackend::uncached(options)?),
         BackendKind::TokioUring => tokio_uring::open(options)?,
         BackendKind::Memory => Arc::new(MemoryBackend::new()),

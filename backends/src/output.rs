@@ -151,9 +151,7 @@ impl OutputFile {
     /// Asks the system to begin writing this part to the device, so that less is left for
     /// [`complete`](Self::complete). A hint: `complete` reports an error of the device.
     pub fn start_writeback(&self, range: Range<u64>) {
-        if self.direct.is_none()
-            && let Some(file) = &self.file
-        {
+        if let (None, Some(file)) = (&self.direct, &self.file) {
             sys::start_writeback(file, range);
         }
     }
@@ -180,9 +178,9 @@ impl OutputFile {
     fn file_for(&self, bytes: &[u8], offset: u64) -> io::Result<&File> {
         match &self.direct {
             Some(direct)
-                if offset.is_multiple_of(direct.offset as u64)
-                    && bytes.len().is_multiple_of(direct.offset)
-                    && bytes.as_ptr().addr().is_multiple_of(direct.memory) =>
+                if offset % direct.offset as u64 == 0
+                    && bytes.len() % direct.offset == 0
+                    && bytes.as_ptr().addr() % direct.memory == 0 =>
             {
                 Ok(&direct.file)
             }

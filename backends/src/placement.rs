@@ -59,12 +59,35 @@ impl Alignment {
         self.memory.max(self.offset).max(1)
     }
 
-    /// How many bytes into a page-aligned buffer the byte at `offset` must go, so that address and
-    /// offset agree modulo the [block](Self::block).
+    /// The first position at or after `from` in a page-aligned buffer where the byte at `offset` of a
+    /// file can go, so that address and offset agree modulo the [block](Self::block).
+    ///
+    /// ```
+    /// use ringmain_backends::Alignment;
+    ///
+    /// let device = Alignment { memory: 512, offset: 512 };
+    /// assert_eq!((device.position(0, 1000), device.position(500, 1000)), (488, 1000));
+    /// assert_eq!(Alignment::NONE.position(500, 1000), 500);
+    /// ```
     #[must_use]
-    pub fn lead_bytes(self, offset: u64) -> usize {
+    pub fn position(self, from: usize, offset: u64) -> usize {
+        let block = self.block();
         // Less than a block, which is a `usize`.
-        (offset % self.block() as u64) as usize
+        let in_block = (offset % block as u64) as usize;
+        let skipped = (in_block + block - from % block) % block;
+        from.saturating_add(skipped)
+    }
+
+    /// The most bytes that [`position`](Self::position) skips.
+    #[must_use]
+    pub fn lead_bytes_max(self) -> usize {
+        self.block() - 1
+    }
+
+    /// The largest [buffer](Placement::buffer_bytes) of a range of `len` bytes, wherever it begins.
+    #[must_use]
+    pub fn placed_bytes_max(self, len: usize) -> usize {
+        len.saturating_add(2 * self.lead_bytes_max())
     }
 
     /// Places a range of a file of `file_len` bytes whose elements are aligned to `element_align`
@@ -75,10 +98,10 @@ impl Alignment {
         let Range { start, end } = range;
         let end = end.max(start);
         let len = usize::try_from(end - start).unwrap_or(usize::MAX);
-        if len == 0 || !start.is_multiple_of(element_align.max(1) as u64) {
+        if len == 0 || start % element_align.max(1) as u64 != 0 {
             return Placement { blocks: start..end, lead_bytes: 0, len };
         }
-        let lead_bytes = self.lead_bytes(start);
+        let lead_bytes = self.position(0, start);
         let blocks_end = end.checked_next_multiple_of(self.block() as u64).unwrap_or(end);
         let blocks = start - lead_bytes as u64..blocks_end.min(file_len).max(end);
         Placement { blocks, lead_bytes, len }
@@ -106,9 +129,20 @@ mod tests {
             prop_assert_eq!(blocks.start + in_buffer.start as u64, start);
             prop_assert!(blocks.end >= end && blocks.end <= end + past_end);
             prop_assert!(in_buffer.start.is_multiple_of(element_align.min(alignment.block())));
+            prop_assert!(placement.buffer_bytes() <= alignment.placed_bytes_max(len as usize));
             if placement.is_widened() {
                 prop_assert!(blocks.start.is_multiple_of(alignment.block() as u64));
             }
+        }
+
+        #[test]
+        fn a_position_agrees_with_its_offset_and_skips_little(
+            from in 0..100_000usize, start in 0..100_000u64, memory in 0..13u32, offset in 0..13u32,
+        ) {
+            let alignment = Alignment { memory: 1 << memory, offset: 1 << offset };
+            let (position, block) = (alignment.position(from, start), alignment.block());
+            prop_assert_eq!(position % block, start as usize % block);
+            prop_assert!(position >= from && position - from <= alignment.lead_bytes_max());
         }
     }
 

@@ -58,6 +58,20 @@ mod tests {
         assert_eq!(&buffer[..4], b"abc\0");
     }
 
+    /// Of a page that lies partly outside, the rest may be another owner's.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn pages_that_lie_partly_outside_are_left_alone() {
+        let page = sys::page_bytes();
+        // Small enough that no huge page covers it.
+        let mut buffer = Buffer::unpooled(16 * page).unwrap();
+        assert_eq!(populated_bytes(&buffer), 0);
+        assert!(populate(&mut buffer[3 * page + 1..8 * page - 1]));
+        assert_eq!(populated_bytes(&buffer[..4 * page]), 0);
+        assert_eq!(populated_bytes(&buffer[4 * page..7 * page]), 3 * page);
+        assert_eq!(populated_bytes(&buffer[7 * page..]), 0);
+    }
+
     #[test]
     fn parts_of_pages_are_not_populated_and_keep_their_bytes() {
         let mut buffer = Buffer::unpooled(8192).unwrap();

@@ -24,7 +24,17 @@ unsafe impl Send for Read<'_> {}
 unsafe impl Sync for Read<'_> {}
 
 impl<'a> Read<'a> {
-    /// A read of `dst.len()` bytes.
+    /// A read of `dst.len()` bytes. It borrows the memory, which nothing else can use meanwhile:
+    ///
+    /// ```compile_fail,E0503
+    /// # use ringmain_backends::{FileHandle, Read};
+    /// fn fill(file: &FileHandle) {
+    ///     let mut memory = [0; 8];
+    ///     let mut read = Read::new(file, 0, &mut memory);
+    ///     memory[0] = 1; // the memory is borrowed
+    ///     read.dst();
+    /// }
+    /// ```
     pub fn new(file: &'a FileHandle, offset: u64, dst: &'a mut [u8]) -> Self {
         let len = dst.len();
         // A slice's pointer is never null.
@@ -60,17 +70,6 @@ impl<'a> Read<'a> {
         // SAFETY: `new` took the pointer and the length from a `&'a mut [u8]`, which this `Read`
         // stands for, and `&mut self` means that nothing else uses it now.
         unsafe { std::slice::from_raw_parts_mut(self.dst.as_ptr(), self.len) }
-    }
-
-    /// The same read, for a batch that lives no longer than this borrow.
-    pub(crate) fn reborrow(&mut self) -> Read<'_> {
-        Read {
-            file: self.file,
-            offset: self.offset,
-            dst: self.dst,
-            len: self.len,
-            borrow: PhantomData,
-        }
     }
 
     /// The first byte to fill. Valid for writes of `len` bytes for `'a`; no two writers may write to

@@ -65,6 +65,14 @@ pub(crate) enum Shortfall {
     Io(io::Error),
 }
 
+impl Shortfall {
+    /// Whether a call brought no bytes although the file reaches further. Then the file has just grown, or
+    /// its filesystem is at fault.
+    pub(crate) fn is_unexpected_end(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof)
+    }
+}
+
 impl From<io::Error> for Shortfall {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
@@ -82,7 +90,12 @@ pub(crate) fn read_fully(
     let mut patience = Patience::default();
     while done < dst.len() {
         match read(file, &mut dst[done..], offset + done as u64) {
-            Ok(0) => return Err(shortfall_at_end(file, offset + dst.len() as u64)),
+            Ok(0) => {
+                let shortfall = shortfall_at_end(file, offset + dst.len() as u64);
+                if !shortfall.is_unexpected_end() || !patience.spend() {
+                    return Err(shortfall);
+                }
+            }
             Ok(n) => {
                 done += n;
                 patience.renew();
@@ -150,6 +163,31 @@ mod tests {
         });
         assert!(matches!(result, Err(Shortfall::Io(_))));
         assert_eq!(calls, RETRIES_MAX + 1);
+    }
+
+    /// A read at the old end failed, because the file was longer when it was asked for its length.
+    #[test]
+    fn a_file_that_grows_after_a_read_of_nothing_is_read() {
+        let mut file = file_of(b"abc");
+        let mut writer = file.try_clone().unwrap();
+        let mut dst = [0; 4];
+        let mut calls = 0;
+        let grow = |file: &File, dst: &mut [u8], at| {
+            let read = sys::read_at(file, dst, at)?;
+            calls += 1;
+            if calls == 2 {
+                assert_eq!(read, 0);
+                writer.write_all(b"defg")?;
+            }
+            Ok(read)
+        };
+        read_fully(&file, &mut dst, 2, grow).unwrap();
+        assert_eq!((&dst, calls), (b"cdef", 3));
+
+        // A filesystem that goes on so is at fault.
+        file.write_all(b"hi").unwrap();
+        let result = read_fully(&file, &mut dst, 2, |_, _, _| Ok(0));
+        assert!(result.is_err_and(|shortfall| shortfall.is_unexpected_end()));
     }
 
     #[test]

@@ -1,7 +1,29 @@
 //! Which file is under a path, and in which state.
 //!
-//! A backend opens files again by their paths, and a format keeps offsets that it took from a header.
-//! Both must notice when another file, or another state of the file, has taken the path.
+//! A backend opens files again by their paths, and a format keeps offsets that it took from a
+//! header. Both must notice when another file, or another state of the file, has taken the path.
+//!
+//! # Which file it is
+//!
+//! A filesystem may give the inode number of a deleted file to the next one, so device and inode
+//! number are not enough to recognise a file that is opened again by its path. The identity has a
+//! third part, the first of these that the filesystem offers (file handles come from
+//! `name_to_handle_at(2)`):
+//!
+//! | third part | where | a handle, after its file was written to |
+//! |---|---|---|
+//! | time of birth | most filesystems; it comes with `stat` | stays valid |
+//! | file handle with the inode's generation | ext4 with small inodes, NFS | stays valid |
+//! | state: length, `mtime`, `ctime` | most FUSE servers, 9p | fails with `Replaced` after an eviction |
+//!
+//! The last row errs on the safe side: a file that was appended to cannot be told from one that was
+//! deleted and made again with the same number, and bytes of another file are worse than an error.
+//!
+//! FUSE, FAT, exFAT and SMB may also give the *same* file another inode number when they have
+//! forgotten it and look it up again. (Ringmain recognises them by the type that `statfs` returns.)
+//! There a file counts as the same, whatever its number, if its state and its time of birth are
+//! unchanged; a file that was renamed to the path has a new `ctime`. File handles do not help
+//! there: a FUSE server forgets them together with the numbers.
 
 use std::fs::File;
 use std::hash::{Hash, Hasher};
@@ -111,6 +133,11 @@ impl FileVersion {
             return Some(FileChange::Written);
         }
         self.parts.iter().zip(&earlier.parts).find_map(|(now, earlier)| now.change_since(earlier))
+    }
+
+    pub(crate) fn with_invented_index(mut self, has_invented_index: bool) -> Self {
+        self.identity.has_invented_index = has_invented_index;
+        self
     }
 
     pub(crate) fn identity(&self) -> &FileIdentity {

@@ -145,3 +145,21 @@ fn without_advice_none_is_reported() {
     let report = auto_report(&path, &BackendOptions::default()).unwrap();
     assert_eq!(report.profile, None);
 }
+
+/// The third of the small reads in a row went through `pread`, which opens the file by its path, and failed
+/// although the advised backend has it open.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_deleted_file_is_read_in_order_by_the_advised_backend() {
+    let (_dir, path) = data();
+    let options = options_with(Ok(take(BackendKind::Mmap, None)));
+    let auto = open_backend(BackendKind::Auto, &options).unwrap();
+    let file = auto.open(&path).unwrap();
+    let mut bytes = [0; 1000];
+    auto.read_exact_at(&file, 50_000, &mut bytes).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for at in 0..10 {
+        auto.read_exact_at(&file, at * 1000, &mut bytes).unwrap();
+    }
+    assert_eq!(auto.stats().cache.reads, 0);
+}

@@ -3,43 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
 mod common;
+#[path = "common/counting_allocator.rs"]
+mod counting_allocator;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use counting_allocator::{allocations, live_bytes};
 use ringmain_backends::{BackendKind, BackendOptions, FileHandle, Read, ReadBackend, Residency};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-static LIVE_BYTES: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: everything is the system allocator's; the count is beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        LIVE_BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        LIVE_BYTES.fetch_add(new_size as u64, Ordering::Relaxed);
-        LIVE_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(block, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const FILE_BYTES: u64 = 16 << 20;
 const READ_BYTES: usize = 4096;
@@ -82,9 +50,9 @@ fn check_allocations(backend: &dyn ReadBackend, file: &FileHandle) -> Result<(),
 /// How many batches are counted together.
 const BATCHES: u64 = 33;
 
-/// Of `BATCHES` batches, after 100 that may still grow what is kept. The fewest of three rounds: what
-/// a batch or a read allocates shows in all of them, and the test harness, which allocates in its own
-/// thread when a test has taken a minute, does so once.
+/// Counts for `BATCHES` batches, after 100 that may still grow what is kept. Returns the fewest of
+/// three rounds: allocations of a batch or a read show in all of them. The test harness allocates in
+/// its own thread when a test has taken a minute, and only Linux leaves that thread out of the count.
 fn count_allocations(
     backend: &dyn ReadBackend,
     file: &FileHandle,
@@ -106,12 +74,7 @@ fn count_allocations(
     assert_eq!(reads.len(), count);
     let mut run = |batches: u64| (0..batches).for_each(|_| backend.read_batch(&mut reads).unwrap());
     run(100);
-    let rounds = (0..3).map(|_| {
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
-        run(BATCHES);
-        ALLOCATIONS.load(Ordering::Relaxed) - before
-    });
-    rounds.min().unwrap_or(0)
+    (0..3).map(|_| allocations(|| run(BATCHES))).min().unwrap_or(0)
 }
 
 /// How much a backend may keep for its next batches.
@@ -119,14 +82,14 @@ const KEPT_BYTES_MAX: u64 = 8 << 20;
 
 /// The plan of a huge batch was kept, 40 to 100 bytes for each of its reads.
 fn check_huge_batch(backend: &dyn ReadBackend, file: &FileHandle) -> Result<(), String> {
-    let before = LIVE_BYTES.load(Ordering::Relaxed);
+    let before = live_bytes();
     let mut memory = vec![0; 400_000 * 16];
     let parts = memory.chunks_exact_mut(16).enumerate();
     let mut reads: Vec<_> = parts.map(|(at, dst)| Read::new(file, at as u64 * 20, dst)).collect();
     backend.read_batch(&mut reads).unwrap();
     drop(reads);
     drop(memory);
-    let kept = LIVE_BYTES.load(Ordering::Relaxed).saturating_sub(before);
+    let kept = live_bytes().saturating_sub(before);
     let found = format!("{}: {kept} bytes kept after a huge batch", backend.kind());
     eprintln!("{found}");
     if kept <= KEPT_BYTES_MAX { Ok(()) } else { Err(found) }

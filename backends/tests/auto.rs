@@ -51,6 +51,7 @@ fn cached_data_comes_from_the_cache_and_cold_data_from_the_device() {
     let numbered = NumberedFile::new();
     let Some((auto, file)) = auto_with(&BackendOptions::default(), numbered.path()) else { return };
     for round in 0..3 {
+        forget_all(&numbered, &*auto, &file);
         numbered.make_cold();
         let before = auto.stats();
         (0..20).for_each(|at| numbered.check(&*auto, &file, &scattered(64, round * 100 + at)));
@@ -64,6 +65,21 @@ fn cached_data_comes_from_the_cache_and_cold_data_from_the_device() {
         (0..20).for_each(|at| numbered.check(&*auto, &file, &scattered(1, at)));
         let (cache, _) = since(&*auto, &before);
         assert_most(cache, 20 * 64 + 20, "cached reads that the page cache served");
+    }
+}
+
+/// Until no part of the file is believed to be cached. Each read of a cold page that succeeds at once, as some do
+/// on a busy machine, confirms the wrong belief.
+fn forget_all(numbered: &NumberedFile, auto: &dyn ReadBackend, file: &FileHandle) {
+    let started = Instant::now();
+    for seed in 5000.. {
+        let text = auto.explain(Some(file)).unwrap();
+        if text.contains("about 0 %") {
+            return;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "{text}");
+        numbered.make_cold();
+        numbered.check(auto, file, &scattered(64, seed));
     }
 }
 
@@ -106,8 +122,9 @@ struct SecondPass {
     numbered: NumberedFile,
     cache: u64,
     device: u64,
-    /// The device serves these reads so fast that they are not worth bringing in.
-    is_fast: bool,
+    /// `auto` timed both ways and found that later passes would not gain what bringing the data into
+    /// the page cache costs. Which way wins depends on the device, and on what else it does.
+    is_left_on_device: bool,
 }
 
 fn second_pass(warmth: Warmth, reread_bytes: Option<u64>) -> Option<SecondPass> {
@@ -121,19 +138,26 @@ fn second_pass(warmth: Warmth, reread_bytes: Option<u64>) -> Option<SecondPass> 
     let before = auto.stats();
     blocks.chunks(128).for_each(|batch| numbered.check(&*auto, &file, batch));
     let (cache, device) = since(&*auto, &before);
-    let is_fast = auto.explain(Some(&file)).unwrap().contains("so fast");
-    Some(SecondPass { numbered, cache, device, is_fast })
+    let text = auto.explain(Some(&file)).unwrap();
+    let is_left_on_device = text.contains("are fastest from the device");
+    let is_kept = text.contains("stays in the page cache");
+    assert!(!(is_kept && is_left_on_device), "two answers: {text}");
+    let will_be_kept = warmth == Warmth::Keep || reread_bytes == Some(FILE_BYTES);
+    let is_said = is_kept || is_left_on_device;
+    assert_eq!(is_said, will_be_kept && warmth != Warmth::Leave, "{warmth:?}: {text}");
+    Some(SecondPass { numbered, cache, device, is_left_on_device })
 }
 
 #[test]
 fn data_that_comes_again_and_fits_becomes_warm() {
     for (warmth, bytes) in [(Warmth::Auto, Some(FILE_BYTES)), (Warmth::Keep, None)] {
-        let Some(SecondPass { cache, device, is_fast, .. }) = second_pass(warmth, bytes) else {
+        let Some(SecondPass { cache, device, is_left_on_device, .. }) = second_pass(warmth, bytes)
+        else {
             return;
         };
-        if is_fast {
+        if is_left_on_device {
             assert_ne!(warmth, Warmth::Keep, "data is kept whatever the device does");
-            assert_most(device, cache + device, "reads of the second pass by a fast device");
+            assert_most(device, cache + device, "reads of the second pass by the device");
         } else {
             assert_most(cache, cache + device, "reads of the second pass that were warm");
         }
@@ -205,7 +229,12 @@ fn a_deleted_file_is_read_to_its_end() {
         }
     });
     let (cache, device) = since(&*auto, &BackendStats::default());
-    assert_eq!((cache, device), (0, 4 * (20 * 64 + 20)));
+    assert_eq!(cache, 0);
+    // A thread may choose the ways of a batch while another finds that the file is gone. It then
+    // reads a part of that batch from the device, fails on the rest, and reads all of it again: at
+    // most once for each thread, because afterwards the file is known to be gone.
+    let wanted = 4 * (20 * 64 + 20);
+    assert!((wanted..=wanted + 4 * 63).contains(&device), "{device} device reads, {wanted} wanted");
 }
 
 #[test]
@@ -216,9 +245,10 @@ fn auto_explains_its_choice() {
     let report = auto_report(numbered.path(), &BackendOptions::default()).unwrap();
     let choice = report.choice.name();
     assert!(text.contains("pread") && text.contains(choice), "{text}");
-    numbered.make_cached();
     let started = Instant::now();
     while !auto.explain(Some(&file)).unwrap().contains("100 %") {
+        // The kernel may take pages back, and reads from the device do not bring them in again.
+        numbered.make_cached();
         (0..20).for_each(|at| numbered.check(&*auto, &file, &scattered(64, at)));
         let text = auto.explain(Some(&file)).unwrap();
         assert!(started.elapsed() < Duration::from_secs(60), "{text}");

@@ -4,7 +4,10 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use common::numbered::{FILE_BYTES, NumberedFile};
+use ringmain_backends::probe::CacheSampler;
 use ringmain_backends::{Access, BackendKind, BackendOptions, open_backend};
 
 /// Without a word to the kernel each of these reads would bring in a whole readahead window: from
@@ -43,5 +46,41 @@ fn a_stream_after_a_batch_is_read_ahead() {
         (0..8).for_each(|block| numbered.check(&*backend, &file, &[block]));
         let cached = numbered.cached_blocks();
         assert!(cached > 8, "{kind}: only {cached} pages: nothing was read ahead");
+    }
+}
+
+/// On a busy machine the device delivered a missing page before the kernel gave up on it, and the page looked
+/// cached: up to 128 of 128.
+#[test]
+fn cold_pages_do_not_look_cached_on_a_busy_machine() {
+    const PAGE: u64 = 4096;
+    let numbered = NumberedFile::new();
+    let sampler = CacheSampler::open(numbered.path()).unwrap();
+    let count =
+        || (0..500).filter(|at| sampler.is_cached(at * PAGE..(at + 1) * PAGE).unwrap()).count();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        // Also if a check fails: the scope waits for its threads.
+        let _end = AtEnd(|| is_done.store(true, Ordering::Relaxed));
+        numbered.make_cold();
+        assert_eq!(count(), 0, "cold");
+        std::fs::read(numbered.path()).unwrap();
+        // The kernel may drop some of them if memory is short.
+        assert!(count() > 0, "warm");
+    });
+}
+
+struct AtEnd<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use common::give_up::give_up_root;
 use ringmain_backends::conformance::child::{child_dir, in_child};
 use ringmain_backends::fault::Faults;
 use ringmain_backends::probe::{auto_report, drop_cached};
@@ -18,6 +17,7 @@ use ringmain_backends::{
     Advice, AdvisedBackend, BackendKind, BackendOptions, Error, Read, ReadBackend, ReadBackendExt,
     open_backend,
 };
+use ringmain_surroundings::{Filter, Rule, give_up_root};
 
 /// As container runtimes do by default.
 fn refuse_io_uring() {
@@ -26,26 +26,7 @@ fn refuse_io_uring() {
 
 /// Makes a system call fail with `EPERM` in this process from now on.
 fn refuse(call: libc::c_long) {
-    // The number of the system call is the first field of `seccomp_data`.
-    // SAFETY: these only fill in a struct.
-    let mut program = unsafe {
-        [
-            libc::BPF_STMT((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0),
-            libc::BPF_JUMP((libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, call as u32, 0, 1),
-            libc::BPF_STMT(
-                (libc::BPF_RET | libc::BPF_K) as u16,
-                libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
-            ),
-            libc::BPF_STMT((libc::BPF_RET | libc::BPF_K) as u16, libc::SECCOMP_RET_ALLOW),
-        ]
-    };
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the filter points to the program, and both outlive the calls.
-    let failed = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
-            || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) != 0
-    };
-    assert!(!failed, "seccomp: {}", io::Error::last_os_error());
+    Filter::new([Rule::new(call, libc::EPERM)]).install().unwrap();
 }
 
 fn limit_locked_memory(bytes: u64) {
@@ -268,7 +249,7 @@ fn little_locked_memory_is_enough() {
         let (_dir, contents) = file_for_nobody();
         let before = backend_degradations();
         limit_locked_memory(128 << 10);
-        give_up_root();
+        give_up_root().unwrap();
         let backend = open_backend(BackendKind::Uring, &BackendOptions::default()).unwrap();
         check_reads(&*backend, &contents);
         assert_eq!(backend.capabilities().degradations.len(), before);
@@ -289,7 +270,7 @@ fn no_locked_memory_at_all_is_reported() {
         }
         let (_dir, contents) = file_for_nobody();
         limit_locked_memory(0);
-        give_up_root();
+        give_up_root().unwrap();
         match open_backend(BackendKind::Uring, &BackendOptions::default()) {
             // A kernel that does not count rings.
             Ok(backend) => check_reads(&*backend, &contents),

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use crate::result::histogram::HistogramError;
+use crate::text::size::exact_bytes;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +17,7 @@ pub(crate) enum Failure {
     #[error("cannot read {} from offset {offset}: {source}", path.display())]
     NoBackend { path: PathBuf, offset: u64, source: Box<ringmain::Error> },
 
-    #[error("offset {offset} is past the end of {}: it has {file_len} bytes", path.display())]
+    #[error("offset {offset} is past the end of {}: it has {}", path.display(), exact_bytes(*file_len))]
     OffsetPastEnd { path: PathBuf, offset: u64, file_len: u64 },
 
     #[error(
@@ -78,6 +79,9 @@ pub(crate) enum Failure {
     #[error("cannot start {what}: {source}")]
     Child { what: String, source: io::Error },
 
+    #[error("cannot find the file of this program: {source}; measuring needs /proc: mount it")]
+    NoProgram { source: io::Error },
+
     /// A child process that should have measured or verified ended without an answer.
     #[error("{message}")]
     Worker { message: String, is_killed: bool },
@@ -125,6 +129,7 @@ impl Failure {
             {
                 2
             }
+            Self::Scratch { source, .. } if is_closed(source) => 2,
             Self::Interrupted => 130,
             _ => 1,
         }
@@ -134,6 +139,11 @@ impl Failure {
     fn is_reader_gone(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
+}
+
+/// Returns whether nobody, or not this user, may write there.
+fn is_closed(source: &io::Error) -> bool {
+    matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 fn invalid_cells(invalid: usize, all: usize) -> String {

@@ -7,6 +7,9 @@
 mod cli;
 mod commands;
 mod failure;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod generate;
 mod measure;
 pub mod plan;
@@ -14,9 +17,9 @@ mod recommend;
 mod report;
 pub mod result;
 mod run;
-pub mod stats;
+mod stats;
 mod system;
-pub mod text;
+mod text;
 mod trace;
 mod workload;
 

@@ -17,7 +17,7 @@ use crate::plan::{BackendChoice, DataPlan, Plan, render_plan};
 use crate::recommend::{Question, recommend, recommend_for};
 use crate::report::{Exporter, Terminal};
 use crate::result::{CacheCheck, CacheCheckMethod, CacheState, Run, trust};
-use crate::system::space::Space;
+use crate::system::space::{Remedy, Space};
 use crate::text::size::{Bytes, parse_bytes};
 use crate::trace::Trace;
 
@@ -102,6 +102,7 @@ fn failures() -> Vec<Failure> {
         Failure::WriteFile { path: path(), source: denied() },
         Failure::Task(ErrorKind::UnexpectedEof.into()),
         Failure::Child { what: "fio".into(), source: denied() },
+        Failure::NoProgram { source: ErrorKind::NotFound.into() },
         Failure::Worker { message: message(), is_killed: false },
         Failure::Cell { what: "fio:psync".into(), message: message() },
         Failure::WrongBytes { message: message() },
@@ -121,7 +122,8 @@ fn failures() -> Vec<Failure> {
             Failure::Scratch { .. } | Failure::Usage { .. } | Failure::TooSmall { .. } => {}
             Failure::Plan { .. } | Failure::Trace { .. } | Failure::Regression { .. } => {}
             Failure::Run { .. } | Failure::ReadFile { .. } | Failure::WriteFile { .. } => {}
-            Failure::Task(_) | Failure::Child { .. } | Failure::Worker { .. } => {}
+            Failure::Task(_) | Failure::Child { .. } | Failure::NoProgram { .. } => {}
+            Failure::Worker { .. } => {}
             Failure::Cell { .. } | Failure::WrongBytes { .. } | Failure::ThreadPanicked => {}
             Failure::Interrupted | Failure::InvalidCells { .. } => {}
             Failure::Thread(_) | Failure::Output(_) => {}
@@ -162,12 +164,19 @@ fn refused_plans() -> Vec<String> {
         Plan { workloads: workloads(&["rand"]), caches: vec![CacheState::Mixed], ..plan() },
         Plan { workloads: workloads(&["rand"]), window_bytes: vec![Bytes(1)], ..plan() },
         Plan { workloads: workloads(&["weights"]), with_fio: true, ..plan() },
+        Plan {
+            backends: vec![BackendChoice::plain(ringmain::BackendKind::Pread)],
+            depths: vec![8],
+            ..plan()
+        },
     ];
     let mut messages: Vec<String> =
         plans.iter().map(|plan| plan.check().unwrap_err().to_string()).collect();
     let space = |is_read_only| Space { is_read_only, free_bytes: 12 << 20 };
-    let problem = |space: Space| space.problem(Path::new("/data"), 1 << 30, "--bytes");
-    messages.extend(problem(space(true)).into_iter().chain(problem(space(false))));
+    for remedy in [Remedy::Less("--bytes"), Remedy::Place("--out")] {
+        let problem = |space: Space| space.problem(Path::new("/data"), 1 << 30, remedy);
+        messages.extend(problem(space(true)).into_iter().chain(problem(space(false))));
+    }
     messages
 }
 

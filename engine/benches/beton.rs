@@ -13,23 +13,15 @@
 //! bytes of samples per second.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[cfg(target_os = "linux")]
-#[path = "../../backends/benches/support/interleaved.rs"]
-mod interleaved;
+#[macro_use]
+#[path = "../../backends/benches/support/mod.rs"]
+mod support;
 
 #[cfg(target_os = "linux")]
 #[path = "support/process_cache.rs"]
 mod process_cache;
 
-#[cfg(target_os = "linux")]
-fn main() {
-    linux::main();
-}
-
-#[cfg(not(target_os = "linux"))]
-fn main() {
-    println!("these comparisons need Linux");
-}
+linux_main!();
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -40,15 +32,14 @@ mod linux {
     use std::process::Command;
     use std::time::Instant;
 
-    use memmap2::Mmap;
     use ringmain::beton::{
         BetonReader, BetonWriter, Field, FieldKind, Member, MemoryManager, Order, RegionAlignment,
         SampleOptions, SampleSource, WriteReport,
     };
     use ringmain::{BackendKind, Engine, EngineBuilder, Unchanging};
 
-    use crate::interleaved::{Bench, drop_from_cache, median, random};
     use crate::process_cache::ProcessCache;
+    use crate::support::{Bench, drop_from_cache, map, median, random};
 
     const SAMPLE_BYTES: usize = 48 << 10;
     /// No two of these samples begin at the same place in a block.
@@ -161,7 +152,7 @@ mod linux {
             &format!("cold, random: {kind} / process cache of 12 threads and 8 MiB pages"),
             &mut || {
                 bench.make_cold();
-                // Opened each time: mapped pages do not leave the page cache.
+                // The file is opened each time, because mapped pages do not leave the page cache.
                 let reader = open(&bench.path, kind);
                 let rate = epoch(&mut start(&reader, MemoryManager::Direct));
                 if matches!(kind, BackendKind::Uring | BackendKind::Direct) {
@@ -254,8 +245,7 @@ mod linux {
         );
         let reader = open(&bench.path, kind);
         let mut source = start(&reader, memory);
-        // SAFETY: no process writes to the file.
-        let map = unsafe { Mmap::map(&File::open(&bench.path).unwrap()).unwrap() };
+        let map = map(&bench.path);
         let places: Vec<Vec<u64>> = places(&reader, &mut source);
         // Copies go from page start to page start: with an offset of a few bytes, some processors
         // copy at a fifth of the speed.
@@ -298,8 +288,7 @@ mod linux {
         let places = places(&reader, &mut source);
         // SAFETY: no process writes to the file.
         let unchanging = unsafe { Unchanging::promise() };
-        // SAFETY: no process writes to the file.
-        let map = unsafe { Mmap::map(&File::open(&bench.path).unwrap()).unwrap() };
+        let map = map(&bench.path);
         let mut memory_of_batch = vec![0; BATCH * SAMPLE_BYTES + PAGE_BYTES];
         let skipped = memory_of_batch.as_ptr().align_offset(PAGE_BYTES);
         let to = &mut memory_of_batch[skipped..];

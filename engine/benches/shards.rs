@@ -13,23 +13,14 @@
 //! them came back. Rates are bytes of the shards per second, for every delivered type.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[cfg(target_os = "linux")]
-#[path = "../../backends/benches/support/interleaved.rs"]
-mod interleaved;
+#[macro_use]
+#[path = "../../backends/benches/support/mod.rs"]
+mod support;
 
-#[cfg(target_os = "linux")]
-fn main() {
-    linux::main();
-}
-
-#[cfg(not(target_os = "linux"))]
-fn main() {
-    println!("these comparisons need Linux");
-}
+linux_main!();
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::fs::File;
     use std::hint::black_box;
     use std::num::NonZeroU64;
     use std::path::{Path, PathBuf};
@@ -39,13 +30,12 @@ mod linux {
     use ringmain::shards::{HEADER_LEN, Order, RowType, ShardOptions, ShardSource, ShardWriter};
     use ringmain::{BackendKind, Engine};
 
-    use crate::interleaved::{Bench, random};
+    use crate::support::{Bench, map, random, touch_pages};
 
     const SHARDS: u64 = 8;
     const WIDTH: usize = 1024;
     const ROW_BYTES: usize = WIDTH * 4;
     const BATCH_ROWS: usize = 1024;
-    const PAGE_BYTES: usize = 4096;
 
     pub(super) fn main() {
         let bench = Bench::with_files(2, write_shards);
@@ -119,18 +109,14 @@ mod linux {
         bytes as f64 / start.elapsed().as_secs_f64()
     }
 
-    /// The reader that is replaced.
+    /// The reader that shard sources replace.
     struct Baseline {
         maps: Vec<Mmap>,
     }
 
     impl Baseline {
         fn open(bench: &Bench) -> Self {
-            let map = |path: &PathBuf| {
-                // SAFETY: no process writes to the file.
-                unsafe { Mmap::map(&File::open(path).unwrap()).unwrap() }
-            };
-            Self { maps: bench.paths.iter().map(map).collect() }
+            Self { maps: bench.paths.iter().map(|path| map(path)).collect() }
         }
 
         fn rows_of_shard(&self) -> usize {
@@ -145,17 +131,14 @@ mod linux {
         /// Reads a batch of rows into memory that it allocates.
         fn batch(&self, row_ids: Vec<u64>) -> usize {
             for id in &row_ids {
-                self.row(*id as usize).iter().step_by(PAGE_BYTES).for_each(|byte| {
-                    // SAFETY: a reference is valid to read.
-                    unsafe { std::ptr::read_volatile(byte) };
-                });
+                touch_pages(self.row(*id as usize));
             }
             let mut rows = vec![0f64; row_ids.len() * WIDTH];
             for (id, out) in row_ids.iter().zip(rows.chunks_exact_mut(WIDTH)) {
                 let row = self.row(*id as usize);
                 for (column, out) in out.iter_mut().enumerate() {
-                    let lane = row[column * 4..column * 4 + 4].try_into().unwrap();
-                    *out = f64::from(f32::from_le_bytes(lane));
+                    let value = row[column * 4..column * 4 + 4].try_into().unwrap();
+                    *out = f64::from(f32::from_le_bytes(value));
                 }
             }
             black_box((&rows, &row_ids));
@@ -176,12 +159,7 @@ mod linux {
         let mut source = open(bench, BackendKind::Uring, RowType::F64, Order::Sequential);
         bench.compare(
             "cold, sequential, f64: uring / baseline",
-            &mut || {
-                bench.make_cold();
-                let rate = pass(&mut source);
-                assert_eq!(bench.cached_pages(), 0, "a direct read filled the page cache");
-                rate
-            },
+            &mut || bench.cold_direct(|| pass(&mut source)),
             &mut || {
                 bench.make_cold();
                 Baseline::open(bench).pass()
@@ -244,7 +222,7 @@ mod linux {
             &mut || {
                 bench.make_cold();
                 let baseline = Baseline::open(bench);
-                // Small parts, as a whole batch may take longer than a round.
+                // The parts are small, because a whole batch may take longer than a round.
                 let mut parts = ids.chunks(64);
                 bench.rate(|| {
                     baseline.batch(parts.next().expect("a round ends before the rows do").to_vec())

@@ -9,19 +9,11 @@
 //! page cache and check with `cachestat(2)` that it is gone.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[cfg(target_os = "linux")]
-#[path = "../../backends/benches/support/interleaved.rs"]
-mod interleaved;
+#[macro_use]
+#[path = "../../backends/benches/support/mod.rs"]
+mod support;
 
-#[cfg(target_os = "linux")]
-fn main() {
-    linux::main();
-}
-
-#[cfg(not(target_os = "linux"))]
-fn main() {
-    println!("these comparisons need Linux");
-}
+linux_main!();
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -31,10 +23,9 @@ mod linux {
     use std::os::unix::fs::FileExt;
     use std::time::Instant;
 
-    use memmap2::Mmap;
     use ringmain::{BackendKind, ContiguousMemmap, Engine, Index, Kind};
 
-    use crate::interleaved::{Bench, median, random};
+    use crate::support::{Bench, map, median, random};
 
     const WINDOW: usize = 64 << 10;
     const BATCH: usize = 256;
@@ -45,7 +36,13 @@ mod linux {
         bench.print_head();
         warm_pread(&bench);
         warm_mmap(&bench);
+        for stride_bytes in [64, 4 << 10, 16 << 10] {
+            warm_column(&bench, stride_bytes);
+        }
         cold_read_many(&bench);
+        for stride_bytes in [64, 4 << 10, 16 << 10] {
+            cold_column(&bench, stride_bytes);
+        }
         cold_selection(&bench, 4 << 10);
         cold_selection(&bench, 64 << 10);
     }
@@ -88,7 +85,7 @@ mod linux {
         })
     }
 
-    /// Warm windows: a view's `pread` against the bare call into a reused buffer.
+    /// Measures warm windows: views on `pread` against the bare system call into a reused buffer.
     fn warm_pread(bench: &Bench) {
         let windows = windows(bench, &engine(BackendKind::Pread), bench.len.min(256 << 20));
         let file = File::open(&bench.path).unwrap();
@@ -106,13 +103,12 @@ mod linux {
         );
     }
 
-    /// Warm windows: a view's `mmap` against a plain copy from a mapping, into the same memory. The
-    /// offset between the two addresses modulo 4096 changes the speed of a copy by a fifth.
+    /// Measures warm windows: views on `mmap` against a plain copy from a mapping, into the same
+    /// memory. The memory is the same because the difference of the addresses modulo 4096 changes the
+    /// speed of a copy by a fifth.
     fn warm_mmap(bench: &Bench) {
         let windows = windows(bench, &engine(BackendKind::Mmap), bench.len.min(256 << 20));
-        let file = File::open(&bench.path).unwrap();
-        // SAFETY: no process writes to the file.
-        let map = unsafe { Mmap::map(&file).unwrap() };
+        let map = map(&bench.path);
         let memory = RefCell::new(vec![0; WINDOW]);
         let ours = |at: usize| windows[at].read_bytes_into(&mut memory.borrow_mut()).unwrap();
         let theirs = |at: usize| {
@@ -131,11 +127,75 @@ mod linux {
         );
     }
 
-    /// Batches of 256 cold windows against windows one by one through a plain mapping.
+    /// Returns an array whose first column has elements of 4 bytes, `stride_bytes` apart. It begins
+    /// behind a header of 128 bytes, as in a `.npy` file.
+    fn column_array(bench: &Bench, kind: BackendKind, stride_bytes: usize) -> ContiguousMemmap {
+        let rows = (bench.len.min(256 << 20) / stride_bytes as u64) as usize - 1;
+        let shape = [rows, stride_bytes / 4];
+        engine(kind).open_raw(&bench.path, Kind::F32, &shape, 128).unwrap()
+    }
+
+    /// Reads the first column, and returns the elements per second.
+    fn column_rate(array: &ContiguousMemmap, elements: &mut [u8]) -> f64 {
+        let start = Instant::now();
+        array.read_selection_into(&[(..).into(), 0.into()], elements).unwrap();
+        elements.len() as f64 / start.elapsed().as_secs_f64()
+    }
+
+    /// Measures a warm column: a selection on `pread` against copies of single elements from a mapping.
+    fn warm_column(bench: &Bench, stride_bytes: usize) {
+        let array = column_array(bench, BackendKind::Pread, stride_bytes);
+        let map = map(&bench.path);
+        let elements = RefCell::new(vec![0; array.shape()[0] * 4]);
+        let ours = || column_rate(&array, &mut elements.borrow_mut());
+        let theirs = || {
+            let start = Instant::now();
+            let mut elements = elements.borrow_mut();
+            for (row, element) in elements.chunks_exact_mut(4).enumerate() {
+                element.copy_from_slice(&map[128 + row * stride_bytes..][..4]);
+            }
+            elements.len() as f64 / start.elapsed().as_secs_f64()
+        };
+        let _warmed = (ours(), theirs());
+        let name = format!(
+            "warm column of 4 bytes every {stride_bytes}: read_selection on pread / copies from a mapping"
+        );
+        bench.compare(&name, &mut || ours(), &mut || theirs());
+    }
+
+    /// Measures a cold column on `uring` against reading all bytes up to its last element.
+    fn cold_column(bench: &Bench, stride_bytes: usize) {
+        let array = column_array(bench, BackendKind::Uring, stride_bytes);
+        let mut elements = vec![0; array.shape()[0] * 4];
+        let mut all = array.engine().pool().take(16 << 20).unwrap();
+        let elements_bytes = elements.len() as f64;
+        let name = format!(
+            "cold column of 4 bytes every {stride_bytes}: read_selection on uring / reading everything"
+        );
+        bench.compare(
+            &name,
+            &mut || {
+                bench.make_cold();
+                column_rate(&array, &mut elements)
+            },
+            &mut || {
+                bench.make_cold();
+                let start = Instant::now();
+                let flat = array.view(Kind::U8).unwrap().ravel().unwrap();
+                for first in (0..flat.size()).step_by(all.len()) {
+                    let end = (first + all.len()).min(flat.size());
+                    let part = flat.index(&[(first as i64..end as i64).into()]).unwrap();
+                    part.read_bytes_into(&mut all[..end - first]).unwrap();
+                }
+                elements_bytes / start.elapsed().as_secs_f64()
+            },
+        );
+    }
+
+    /// Measures batches of 256 cold windows against windows one by one through a plain mapping.
     fn cold_read_many(bench: &Bench) {
         let engine = engine(BackendKind::Uring);
         let windows = windows(bench, &engine, bench.len);
-        let file = File::open(&bench.path).unwrap();
         let mut memory = engine.pool().take(BATCH * WINDOW).unwrap();
         let mut one = vec![0; WINDOW];
         let (mut a, mut b) = (5, 7);
@@ -152,8 +212,7 @@ mod linux {
             },
             &mut || {
                 bench.make_cold();
-                // SAFETY: no process writes to the file.
-                let map = unsafe { Mmap::map(&file).unwrap() };
+                let map = map(&bench.path);
                 one_by_one(bench, &mut b, windows.len(), |at| {
                     one.copy_from_slice(&map[at * WINDOW..(at + 1) * WINDOW]);
                     black_box(&one);
@@ -162,7 +221,7 @@ mod linux {
         );
     }
 
-    /// Every 16th row against reading everything, both cold and through `uring`.
+    /// Measures reading every 16th row against reading everything, both cold and with `uring`.
     fn cold_selection(bench: &Bench, row_bytes: usize) {
         let engine = engine(BackendKind::Uring);
         let rows = (bench.len.min(1 << 30) / row_bytes as u64) as usize;
@@ -170,7 +229,7 @@ mod linux {
         let selection = [Index::slice(None, None, 16).into()];
         let wanted = rows.div_ceil(16) * row_bytes;
         let mut memory = vec![0; wanted + 4096];
-        let lead = memory.as_ptr().align_offset(4096); // where the device can write to it
+        let lead = memory.as_ptr().align_offset(4096); // the device can write to aligned memory
         let some = &mut memory[lead..lead + wanted];
         let mut all = engine.pool().take(16 << 20).unwrap();
         bench.make_cold();

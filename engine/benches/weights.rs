@@ -12,19 +12,11 @@
 //! came back. Loaded tensors are dropped before the other side takes its turn.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[cfg(target_os = "linux")]
-#[path = "../../backends/benches/support/interleaved.rs"]
-mod interleaved;
+#[macro_use]
+#[path = "../../backends/benches/support/mod.rs"]
+mod support;
 
-#[cfg(target_os = "linux")]
-fn main() {
-    linux::main();
-}
-
-#[cfg(not(target_os = "linux"))]
-fn main() {
-    println!("these comparisons need Linux");
-}
+linux_main!();
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -34,16 +26,14 @@ mod linux {
     use std::path::{Path, PathBuf};
     use std::time::Instant;
 
-    use memmap2::Mmap;
     use ringmain::backends::PoolOptions;
     use ringmain::weights::{LoadOptions, Unchanging, Weights};
     use ringmain::{BackendKind, BufferPool, Engine};
     use safetensors::SafeTensors;
 
-    use crate::interleaved::{Bench, median, random};
+    use crate::support::{Bench, map, median, random, touch_pages};
 
     const TENSORS: u64 = 200;
-    const PAGE_BYTES: usize = 4096;
 
     pub(super) fn main() {
         let bench = Bench::with_files(2, write_model);
@@ -87,6 +77,10 @@ mod linux {
     /// Returns the bytes per second of one load from the device.
     fn cold(bench: &Bench, load: impl FnOnce() -> u64) -> f64 {
         bench.make_cold();
+        rate(load)
+    }
+
+    fn rate(load: impl FnOnce() -> u64) -> f64 {
         let start = Instant::now();
         let bytes = load();
         let seconds = start.elapsed().as_secs_f64();
@@ -94,22 +88,16 @@ mod linux {
     }
 
     fn direct(bench: &Bench, load: impl FnOnce() -> u64) -> f64 {
-        let rate = cold(bench, load);
-        assert_eq!(bench.cached_pages(), 0, "a direct read filled the page cache");
-        rate
+        bench.cold_direct(|| rate(load))
     }
 
     /// Loads like the safetensors package.
     fn mapped(bench: &Bench) -> u64 {
-        // SAFETY: no process writes to the file.
-        let map = unsafe { Mmap::map(&File::open(&bench.path).unwrap()).unwrap() };
+        let map = map(&bench.path);
         let tensors = SafeTensors::deserialize(&map).unwrap();
         let mut bytes = 0;
         for (_, tensor) in tensors.iter() {
-            tensor.data().iter().step_by(PAGE_BYTES).for_each(|byte| {
-                // SAFETY: a reference is valid to read.
-                unsafe { std::ptr::read_volatile(byte) };
-            });
+            touch_pages(tensor.data());
             bytes += tensor.data().len() as u64;
         }
         bytes

@@ -20,10 +20,11 @@ const MEMORY_LIMIT_BYTES_MIN: usize = 2 * 4096;
 
 const MEMORY_PATIENCE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// The fraction of the memory for small data beside large buffers, if that is at least a few pages:
-/// 1 MiB of 64.
-const SMALL_PART: usize = 64;
-const SMALL_BYTES_MIN: usize = 16 << 10;
+/// The fraction of the memory that the caller's pool has more than half, and the backend's less, if that
+/// is at least a few pages. So batches whose values fill the half exactly fit together with their ids:
+/// four batches of 8 MiB and 8 KiB in 33 of 64 MiB.
+const EXTRA_PART: usize = 64;
+const EXTRA_BYTES_MIN: usize = 16 << 10;
 
 /// The options of an [`Engine`].
 #[derive(Clone, Debug)]
@@ -107,7 +108,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Records every read to this file, as [`Engine::record`] does.
+    /// Records every read to this new file, as [`Engine::record`] does.
     pub fn record(mut self, path: impl Into<PathBuf>) -> Self {
         self.record = Some(path.into());
         self
@@ -118,8 +119,8 @@ impl EngineBuilder {
         self.change(move |options| options.open_files_max = count)
     }
 
-    /// Sets the hard limit on the memory of all buffers of the engine: half for the caller's
-    /// buffers, half for those that the backend reads through. 64 MiB by default, 8 KiB at least.
+    /// Sets the hard limit on the memory of all buffers of the engine: about half for the caller's
+    /// buffers, the rest for those that the backend reads through. 64 MiB by default, 8 KiB at least.
     pub fn memory_limit_bytes(mut self, bytes: usize) -> Self {
         self.memory_limit_bytes = bytes;
         self
@@ -226,17 +227,16 @@ impl EngineBuilder {
         // There are two pools. With one, threads that hold buffers to read into could wait for each
         // other, as the backend may need another buffer to read through.
         let memory_patience = self.memory_patience;
-        let new_pool =
-            |limit_bytes| BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() });
-        let small_bytes =
-            Some(memory_limit_bytes / SMALL_PART).filter(|bytes| *bytes >= SMALL_BYTES_MIN);
-        self.options.pool = Some(new_pool(memory_limit_bytes / 2 - small_bytes.unwrap_or(0))?);
+        let extra_bytes = Some(memory_limit_bytes / EXTRA_PART);
+        let extra_bytes = extra_bytes.filter(|bytes| *bytes >= EXTRA_BYTES_MIN).unwrap_or(0);
+        let limit_bytes = memory_limit_bytes / 2 - extra_bytes;
+        let backend_pool = BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() })?;
+        self.options.pool = Some(backend_pool);
         // Only callers choose how long they wait. The threads of a backend wait for each other.
         let pool = BufferPool::new(PoolOptions {
-            limit_bytes: memory_limit_bytes - memory_limit_bytes / 2,
+            limit_bytes: memory_limit_bytes - limit_bytes,
             when_spent: WhenSpent::Wait { timeout: memory_patience },
         })?;
-        let small = small_bytes.map(new_pool).transpose()?;
         let reserve = Reserve::new(pool.clone());
         let backend = match self.backend {
             Some(backend) => backend,
@@ -249,7 +249,6 @@ impl EngineBuilder {
             meter,
             recording,
             pool,
-            small,
             reserve,
             memory_limit_bytes,
             memory_patience,

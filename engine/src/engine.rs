@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_backends::{BufferPool, Capabilities, FileHandle, MeteredBackend, ReadBackend};
+use ringmain_backends::{
+    Buffer, BufferPool, Capabilities, FileHandle, MeteredBackend, ReadBackend,
+};
 
 use crate::array::layout::Layout;
 use crate::array::view::ArrayFile;
@@ -42,8 +44,6 @@ pub(crate) struct Shared {
     pub(crate) recording: Option<Recording>,
     /// The pool of buffers for callers, and of scratch memory.
     pub(crate) pool: BufferPool,
-    /// A small pool for data that would make a buffer of the main pool a size class larger.
-    pub(crate) small: Option<BufferPool>,
     /// The shares of the pool.
     pub(crate) reserve: Reserve,
     pub(crate) memory_limit_bytes: usize,
@@ -120,6 +120,8 @@ impl Engine {
     /// The recording ends with the last clone of the returned engine and the last of its views, or
     /// with [`Recording::finish`]. A full disk also ends it, and never fails a read.
     ///
+    /// The recording is a new file: a path at which there is a file is an error.
+    ///
     /// ```
     /// use ringmain::{Engine, Kind};
     /// # let dir = tempfile::tempdir()?;
@@ -141,7 +143,6 @@ impl Engine {
             meter: Arc::clone(&self.shared.meter),
             recording: Some(recording),
             pool: self.shared.pool.clone(),
-            small: self.shared.small.clone(),
             reserve: self.shared.reserve.clone(),
             memory_limit_bytes: self.shared.memory_limit_bytes,
             memory_patience: self.shared.memory_patience,
@@ -162,10 +163,17 @@ impl Engine {
         self.shared.backend.as_ref()
     }
 
-    /// Returns the pool of the caller's buffers: half of the memory limit.
+    /// Returns the pool of the caller's buffers: a little more than half of the memory limit.
     #[must_use]
     pub fn pool(&self) -> &BufferPool {
         &self.shared.pool
+    }
+
+    /// Takes a buffer of the pool that the caller may keep for long. It leaves every open source the
+    /// memory of two batches: a buffer taken from the [`pool`](Self::pool) itself does not. It never waits,
+    /// and fails with [`PoolExhausted`](ringmain_backends::Error::PoolExhausted) if there is too little.
+    pub fn try_take_kept(&self, len: usize) -> ringmain_backends::Result<Buffer> {
+        self.reserve().take_kept(len)
     }
 
     /// Returns how long reads wait for memory.
@@ -173,9 +181,9 @@ impl Engine {
         self.shared.memory_patience
     }
 
-    /// Returns the pool for small data beside large buffers, if there is one.
-    pub(crate) fn small_pool(&self) -> Option<&BufferPool> {
-        self.shared.small.as_ref()
+    /// Returns half of the memory limit: the default size of batches depends on it.
+    pub(crate) fn half_limit_bytes(&self) -> usize {
+        self.shared.memory_limit_bytes.div_ceil(2)
     }
 
     /// Returns the shares of the pool.
@@ -227,9 +235,11 @@ impl Engine {
         let file = self.backend().open(path.as_ref())?;
         let bytes = self.backend().len(&file)?.saturating_sub(offset);
         let row_bytes = row.nbytes() as u64;
-        if row_bytes == 0 || !bytes.is_multiple_of(row_bytes) {
+        if row_bytes == 0 || bytes % row_bytes != 0 {
+            let what = if row_shape.is_empty() { "elements" } else { "rows" };
             let reason = format!(
-                "{}: {bytes} bytes from offset {offset} on are not a whole number of rows of {row_bytes}",
+                "{}: {bytes} bytes from offset {offset} on are not a whole number of {what} of \
+                 {row_bytes} bytes",
                 file.path().display()
             );
             return Err(Error::Shape { reason });
@@ -310,7 +320,8 @@ pub struct Description {
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Capabilities { kind, depth_max, features, degradations, .. } = &self.capabilities;
-        write!(f, "backend {kind}, up to {depth_max} requests in flight, ")?;
+        let requests = if *depth_max == 1 { "request" } else { "requests" };
+        write!(f, "backend {kind}, up to {depth_max} {requests} in flight, ")?;
         write!(f, "{} MiB of buffers", self.memory_limit_bytes >> 20)?;
         if !features.is_empty() {
             write!(f, "; uses {}", features.join(", "))?;
@@ -319,7 +330,7 @@ impl fmt::Display for Description {
             write!(f, "; {choice}")?;
         }
         for lacking in degradations {
-            write!(f, "; without {}: {}", lacking.what, lacking.reason)?;
+            write!(f, "; {lacking}")?;
         }
         Ok(())
     }

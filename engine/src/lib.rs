@@ -33,6 +33,7 @@
 //! [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards) batches. `serde` makes the
 //! states of sources serializable. `beton` adds FFCV's datasets, `jpeg` decodes their images, and
 //! `safetensors` adds weights. `conformance` adds the tests for backends of your own.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod array;
@@ -42,16 +43,19 @@ mod builder;
 mod engine;
 pub mod epochs;
 mod error;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod memory;
 #[cfg(all(test, feature = "beton", feature = "safetensors"))]
 mod messages;
+mod prefetch;
 mod profile;
 mod record;
 pub mod shards;
 mod stats;
-mod steady;
+mod sync;
+mod versioned_file;
 #[cfg(feature = "safetensors")]
 pub mod weights;
 

@@ -62,8 +62,8 @@ messages!(
 );
 messages!(
     BetonDamage, beton_damages(),
-    BadVersion BadHeader BadField UnknownType BadTable NotAllocated ForeignRegion OutsidePages
-    CrossesPage Overlaps WrongSize BadImageMode NotUtf8 BadJpeg
+    BadVersion BadHeader BadField UnknownType WrongRowSize BadTable NotAllocated ForeignRegion
+    OutsidePages CrossesPage Overlaps WrongSize BadImageMode NotUtf8 EmptyImage BadJpeg
 );
 messages!(
     WeightsDamage, weights_damages(),
@@ -233,6 +233,11 @@ fn beton_damages() -> Vec<BetonDamage> {
             reason: "its name is not ASCII".to_owned(),
         },
         BetonDamage::UnknownType { index: 1, name: name(), type_id: 255 },
+        BetonDamage::WrongRowSize {
+            row_bytes: 24,
+            reason: "they end at byte 5000, but the allocation table begins at byte 5400"
+                .to_owned(),
+        },
         BetonDamage::BadTable { reason: "its 30 bytes are not a whole number of rows".to_owned() },
         BetonDamage::NotAllocated { ptr: 4096 },
         BetonDamage::ForeignRegion { ptr: 4096, owner: 8 },
@@ -242,6 +247,7 @@ fn beton_damages() -> Vec<BetonDamage> {
         BetonDamage::WrongSize { ptr: 4096, expected: 512, found: 500 },
         BetonDamage::BadImageMode { mode: 2 },
         BetonDamage::NotUtf8,
+        BetonDamage::EmptyImage,
         BetonDamage::BadJpeg {
             reason: "it has (3, 4) pixels, but the metadata says (4, 4)".to_owned(),
         },

@@ -1,51 +1,10 @@
 //! A view of a view allocates nothing for up to six axes.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../backends/tests/common/counting_allocator.rs"]
+mod counting_allocator;
 
+use counting_allocator::own_allocations;
 use ringmain::{ContiguousMemmap, Engine, Index, Kind, Result};
-
-/// The system's allocator, which counts the allocations of the current thread only: the test
-/// harness has threads of its own.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // Nothing is counted while a thread ends, after its thread-local memory is gone.
-    let _gone = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: every call is passed on to `System` unchanged, and its result is returned unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller makes the promise that `System` needs.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as above; the memory came from `System`.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above; the memory came from `System`.
-        unsafe { System.realloc(memory, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(run: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    run();
-    ALLOCATIONS.get() - before
-}
 
 type Operation = (&'static str, fn(&ContiguousMemmap) -> Result<ContiguousMemmap>);
 
@@ -79,10 +38,10 @@ fn a_view_of_a_view_allocates_nothing() -> Result<(), Box<dyn std::error::Error>
     let view = engine.open_raw(file.path(), Kind::F32, &[4, 1, 3, 2, 1, 5], 0)?;
     for (name, operation) in OPERATIONS {
         let mut outcome = None;
-        assert_eq!(allocations(|| outcome = Some(operation(&view))), 0, "{name}");
+        assert_eq!(own_allocations(|| outcome = Some(operation(&view))), 0, "{name}");
         let made = outcome.expect("it ran").map_err(|error| format!("{name}: {error}"))?;
         assert!(made.ndim() <= 6, "{name}");
-        let chain = allocations(|| drop(made.t().squeeze(None)));
+        let chain = own_allocations(|| drop(made.t().squeeze(None)));
         assert_eq!(chain, 0, "{name}, and more");
     }
     Ok(())
@@ -91,12 +50,12 @@ fn a_view_of_a_view_allocates_nothing() -> Result<(), Box<dyn std::error::Error>
 /// The test above relies on the counter.
 #[test]
 fn allocations_are_counted() -> Result<(), Box<dyn std::error::Error>> {
-    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(7)))), 1);
+    assert_eq!(own_allocations(|| drop(std::hint::black_box(Box::new(7)))), 1);
     let file = tempfile::NamedTempFile::new()?;
     file.as_file().set_len(1)?;
     let engine = Engine::new()?;
     let view = engine.open_raw(file.path(), Kind::U8, &[1; 6], 0)?;
-    let seven = allocations(|| drop(view.index(&[Index::NewAxis])));
+    let seven = own_allocations(|| drop(view.index(&[Index::NewAxis])));
     assert!(seven > 0, "seven axes should allocate");
     Ok(())
 }

@@ -5,14 +5,17 @@
 // Clippy allows this in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used)]
 
-#[path = "support/counted.rs"]
-mod counted;
+#[path = "../../backends/tests/common/counting_allocator.rs"]
+mod counting_allocator;
+#[path = "support/steady_loop.rs"]
+mod steady_loop;
 
 use std::path::Path;
 
-use counted::{allocations, lengthen_shelf, settle};
+use counting_allocator::allocations;
 use ringmain::beton::{BetonReader, MemoryManager, Order, SampleOptions, SampleSource};
 use ringmain::{BackendKind, Engine};
+use steady_loop::{lengthen_shelf, settle};
 
 /// After this many batches every list has its final length. The samples of a batch are known, so
 /// this does not depend on the timing of threads.

@@ -14,6 +14,7 @@ use ringmain::beton::{
     Order, RowLayout, SampleOptions,
 };
 use ringmain::{BackendKind, Engine, Kind, Residency};
+use support::{resident_bytes, status_bytes};
 
 const PAGE: u64 = 2 << 20;
 const PAGES: u64 = 96;
@@ -112,19 +113,8 @@ fn write(path: &Path) {
     }
 }
 
-/// Returns the bytes that the process has allocated or mapped, and touched.
-fn resident_bytes() -> u64 {
-    allocated_bytes() + status_bytes("RssFile:")
-}
-
 /// Returns the bytes that the process has allocated and touched. Mapped pages of files come and go
 /// as the system decides.
 fn allocated_bytes() -> u64 {
-    status_bytes("RssAnon:")
-}
-
-fn status_bytes(name: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    status_bytes(&["RssAnon:"])
 }

@@ -17,6 +17,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use ringmain::{BackendKind, ContiguousMemmap, Engine, EngineBuilder, Kind, Residency, Result};
+use support::resident_bytes;
 
 const ARRAYS: usize = 512;
 const ROWS: usize = 16;
@@ -170,14 +171,4 @@ fn read_one_by_one(windows: &[ContiguousMemmap], numbers: &[usize]) -> Result<()
         assert_eq!(window[..4], (*number as u32).to_le_bytes());
     }
     Ok(())
-}
-
-/// Returns `RssAnon + RssFile`: the bytes that the process has allocated or mapped, and touched.
-fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let kib = |name: &str| {
-        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
-    };
-    (kib("RssAnon:") + kib("RssFile:")) << 10
 }

@@ -62,7 +62,18 @@ fn a_profile_that_cannot_be_used_is_named_and_nothing_fails() {
     }
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    expect("cannot be read");
+    expect("not a regular file");
+}
+
+/// The limit compared the length that the system reports. A device reports none: `/dev/zero` was read
+/// until no memory was left, and a pipe for ever.
+#[cfg(unix)]
+#[test]
+fn a_profile_that_is_not_a_regular_file_is_refused() {
+    for path in ["/dev/null", "/dev/zero"] {
+        let error = Profile::read(path.as_ref()).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{path}: {error}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use ringmain::shards::{Order, RowType, ShardOptions, ShardSource, ShardWriter};
 use ringmain::{BackendKind, Engine, Residency};
+use support::resident_bytes;
 
 /// Rows of 4 KiB; the corpus has 128 MiB.
 const WIDTH: usize = 1024;
@@ -130,16 +131,6 @@ fn gate_child() {
         }
     }
     println!("\n{ANSWER}{}", most_bytes.saturating_sub(before_bytes));
-}
-
-/// `RssAnon + RssFile`.
-fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let kib = |name: &str| {
-        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
-    };
-    (kib("RssAnon:") + kib("RssFile:")) << 10
 }
 
 #[test]

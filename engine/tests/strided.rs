@@ -1,15 +1,17 @@
 //! Views with gaps, in reverse order or overlapping, and reads that are stopped.
 
 // Clippy allows this in functions marked `#[test]`, but not in the helpers they share.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
-use ringmain::{ContiguousMemmap, Engine, Error, Index, Kind};
+mod support;
+
+use ringmain::{Buffer, ContiguousMemmap, Engine, Error, Index, Kind};
 
 const LEN: usize = 6 << 20;
 
 /// Returns a file in which every two bytes hold their own position, in units of two.
 fn file() -> (tempfile::TempDir, std::path::PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = support::temp_dir();
     let path = dir.path().join("numbers");
     let bytes: Vec<u8> = (0..LEN / 2).flat_map(|at| (at as u16).to_le_bytes()).collect();
     std::fs::write(&path, bytes).unwrap();
@@ -45,6 +47,38 @@ fn strided_views_are_read_correctly() {
     assert!(open(&[3], &[-2], 2).is_err(), "before the file");
 }
 
+/// Runs were read to addresses in scratch memory that the device could not write to, so a device backend
+/// read every byte through another buffer first.
+#[test]
+fn scratch_memory_begins_where_the_device_can_write() {
+    const ROWS: usize = LEN / 64 - 1;
+    let (_dir, path) = file();
+    for engine in support::engines_for(&path) {
+        let rows = engine.open_raw(&path, Kind::U16, &[ROWS, 32], 6).unwrap();
+        let expected: Vec<u16> = (0..ROWS).map(|row| (3 + row * 32 + 7) as u16).collect();
+        let column = rows.read_selection::<u16>(&[Index::ALL.into(), 7.into()]).unwrap();
+        assert!(column.elements == expected, "{}", engine.backend().kind());
+        assert!(rows.t().read_vec::<u16>().unwrap()[7 * ROWS..][..ROWS] == expected);
+        assert_eq!(rows.read_as::<f32>().unwrap()[7], 10.0);
+        let bounced = engine.stats().ways.bounced;
+        // Three times the file was read. Only the ends of long reads are not whole blocks.
+        assert!(bounced.bytes <= 3 * LEN as u64 / 16, "{}: {bounced:?}", engine.backend().kind());
+    }
+}
+
+/// Without scratch memory for two runs, each run is read by itself.
+#[test]
+fn runs_are_read_with_as_little_memory_as_an_engine_can_have() {
+    let (_dir, path) = file();
+    for engine in support::engines_with(&path, |builder| builder.memory_limit_bytes(8192)) {
+        let rows = engine.open_raw(&path, Kind::U16, &[LEN / 4096, 2048], 0).unwrap();
+        let near =
+            rows.read_selection::<u16>(&[(0..9).into(), Index::slice(None, None, 512).into()]);
+        let expected: Vec<u16> = (0..36).map(|at| at * 512).collect();
+        assert_eq!(near.unwrap().elements, expected, "{}", engine.backend().kind());
+    }
+}
+
 #[test]
 fn a_read_can_be_stopped() {
     let (_dir, path) = file();
@@ -61,6 +95,13 @@ fn a_read_can_be_stopped() {
     assert!(dst[LEN - 2..] == [0xAA; 2] && dst[..2] == [0; 2]);
     assert!(rows.t().read_bytes_into_while(&mut dst, || true).unwrap());
     assert!(!rows.read_bytes_into_while(&mut dst, || false).unwrap());
+    for view in [rows.t(), rows.clone(), rows.index(&[(3..3).into()]).unwrap()] {
+        let read = |go_on: bool| view.read_buffer_while(4, Buffer::unpooled, || go_on).unwrap();
+        let mut expected = vec![0; view.nbytes()];
+        view.read_bytes_into(&mut expected).unwrap();
+        assert!(read(true).unwrap()[..] == expected);
+        assert_eq!(read(false).is_none(), !view.is_empty());
+    }
 
     let elements = engine.open_raw(&path, Kind::U16, &[LEN / 4, 2], 0).unwrap();
     let mut dst = vec![0; LEN / 2];

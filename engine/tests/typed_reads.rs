@@ -6,9 +6,12 @@
 mod support;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ringmain::{ContiguousMemmap, Engine, Error, Index, Kind};
+use ringmain::backends::fault::Faults;
+use ringmain::{BackendKind, ContiguousMemmap, Engine, Error, Index, Kind};
 
 use support::{engines_for, engines_with, temp_dir};
 
@@ -130,9 +133,15 @@ fn the_number_of_rows_follows_from_the_file() {
     assert_eq!(engine.open_rows(&path, Kind::U16, &[], 0).unwrap().shape(), [500]);
     assert_eq!(engine.open_rows(&path, Kind::F32, &[5, 2], 40).unwrap().shape(), [24, 5, 2]);
     assert_eq!(engine.open_rows(&path, Kind::U8, &[], 1000).unwrap().shape(), [0]);
-    for (row_shape, offset) in [(&[3][..], 0), (&[0][..], 0), (&[][..], 999)] {
+    // The message said "rows of 4" for single elements, and not that these are bytes.
+    for (row_shape, offset, units) in [
+        (&[3][..], 0, "rows of 12 bytes"),
+        (&[0][..], 0, "rows of 0 bytes"),
+        (&[][..], 999, "elements of 4 bytes"),
+    ] {
         let error = engine.open_rows(&path, Kind::F32, row_shape, offset).unwrap_err();
-        assert!(error.to_string().contains("whole number of rows"), "{error}");
+        let expected = format!("are not a whole number of {units}");
+        assert!(error.to_string().ends_with(&expected), "{error}");
     }
 }
 
@@ -243,4 +252,67 @@ fn impatient_callers_do_not_make_a_backend_impatient() {
         engine.read_many(&rows, &mut elements).unwrap();
         assert!(elements.iter().copied().eq(0..3000), "{}", engine.backend().kind());
     }
+}
+
+/// The error named the file of the first view, and counted only the views that are read as one batch.
+#[test]
+fn an_error_names_the_file_and_the_view_that_failed() {
+    let dir = temp_dir();
+    let good = dir.path().join("good");
+    write_numbers(&good, 0, 3000);
+    for engine in engines_for(&good) {
+        let kind = engine.backend().kind();
+        if kind == BackendKind::Memory {
+            continue; // a copy does not change
+        }
+        let bad = dir.path().join(format!("bad-{kind}"));
+        write_numbers(&bad, 0, 3000);
+        let whole = numbers(&engine, &good, 0);
+        let row = numbers(&engine, &bad, 0).at(299).unwrap();
+        let cut = std::fs::File::options().write(true).open(&bad).and_then(|file| file.set_len(20));
+        if let Err(error) = cut {
+            // Only Windows refuses to cut a mapped file.
+            assert_eq!(std::env::consts::OS, "windows", "{kind}: {error}");
+            continue;
+        }
+        // The first view has its axes in another order, so it is not part of the batch.
+        let views = vec![whole.t(), whole.at(0).unwrap(), row];
+
+        let error = engine.read_many(&views, &mut [0u16; 3020]).unwrap_err();
+        assert_eq!(error.path(), Some(&*bad), "{kind}: {error}");
+        assert!(!error.to_string().contains("good"), "{kind}: {error}");
+        let index = error.backend_error().and_then(ringmain::backends::Error::index);
+        assert_eq!(index, Some(2), "{kind}: {error}");
+
+        for window_bytes in [0, 1 << 20] {
+            let mut read = engine.read_ahead(views.clone(), window_bytes).unwrap();
+            assert!(read.next().unwrap().is_ok() && read.next().unwrap().is_ok(), "{kind}");
+            let error = read.next().unwrap().unwrap_err();
+            assert_eq!(error.path(), Some(&*bad), "{kind}: {error}");
+        }
+    }
+}
+
+/// After a failed group only its first view was read alone, and the rest was read together again: a
+/// thousand views before a damaged one took half a million reads.
+#[test]
+fn views_before_one_that_fails_are_read_alone_once() {
+    const ROWS: usize = 1000;
+    let dir = temp_dir();
+    let path = dir.path().join("a");
+    std::fs::write(&path, vec![1; 10 * ROWS]).unwrap();
+    let faults = Arc::new(Faults::default()); // none, but it counts the reads
+    let engine = faults.below(|| Engine::builder().backend(BackendKind::Pread).build()).unwrap();
+    let array = engine.open_raw(&path, Kind::U8, &[ROWS, 10], 0).unwrap();
+    let rows: Vec<_> = array.rows().unwrap().collect();
+    std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(10 * ROWS as u64 - 1)
+        .unwrap();
+    let mut read = engine.read_ahead(rows, 1 << 20).unwrap();
+    assert_eq!(read.by_ref().take_while(Result::is_ok).count(), ROWS - 1);
+    let reads = faults.decisions.load(Ordering::Relaxed);
+    assert!(reads <= 3 * ROWS as u64, "{reads} reads");
 }

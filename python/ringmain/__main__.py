@@ -7,7 +7,8 @@ from ._ringmain import _run_command
 
 
 def main():
-    # Python's handler only notes a Ctrl-C for when Python runs again, which is when the command is done.
+    # Python's own handler only records a Ctrl-C until Python code runs again. That would be after the
+    # command has ended, so the default action of the system ends the process instead.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     program = [sys.executable, "-m", "ringmain"]
     sys.exit(_run_command(["ringmain", *sys.argv[1:]], program))

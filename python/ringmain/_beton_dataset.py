@@ -1,4 +1,4 @@
-"""Datasets of FFCV as a torch dataset."""
+"""A torch dataset over a `.beton` file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ._ringmain import Beton
 
 
 class BetonDataset(Dataset[Any]):
-    """The samples of a `.beton` file: dicts by the names of the fields.
+    """The samples of a `.beton` file. Each sample is a dict by field name.
 
     A DataLoader reads the samples of a batch together, as one batch of reads. Its samplers, its
     workers and its `collate_fn` work as with any other dataset that has a length.
 
     path: the file.
-    transform: a function that gets a sample and returns what the dataset delivers in its place.
-    options: those of ringmain.Beton: engine, images, index_limit, fields.
+    transform: a function that gets a sample and returns the item that the dataset delivers.
+    options: the options of ringmain.Beton: engine, images, resize, center_crop, index_limit, fields.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class BetonDataset(Dataset[Any]):
         return self._deliver(self.beton[index])
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Some samples, read together. A DataLoader calls this for each of its batches."""
+        """Reads several samples as one batch of reads. A DataLoader calls this for each batch."""
         batch = self.beton.read_batch(indices)
         kinds = {name: field["kind"] for name, field in self.beton.fields.items()}
         return [
@@ -52,7 +52,7 @@ class BetonDataset(Dataset[Any]):
 
 
 def _value(kind: str, column: Any, at: int) -> Any:
-    """The value of one sample, as `beton[id]` has it."""
+    """Returns the value of one sample, in the type that `beton[id]` returns."""
     if isinstance(column, dict):
         return {name: part[at] for name, part in column.items()}
     if kind in ("int", "float"):

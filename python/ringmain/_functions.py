@@ -1,16 +1,17 @@
-"""Functions of NumPy on views."""
+"""NumPy functions that are called with views."""
 
 import numpy as np
 
-# They would call a ufunc on the view, or reverse it, which a view refuses. Other functions convert
-# their arguments themselves, and those that only rearrange axes return a view.
+# These functions would call a ufunc on the view, or reverse it, and a view refuses both. So the view is
+# read first. Other functions convert their arguments themselves, and those that only rearrange axes
+# return a view.
 _READING = frozenset(
     {np.sum, np.prod, np.max, np.min, np.amax, np.amin, np.any, np.all, np.ptp, np.flip}
 )
 
 
 def call(view_type, function, types, args, kwargs):
-    """What `__array_function__` of views does: reads the views, or leaves them to the function."""
+    """Implements `__array_function__`: reads the views first, or passes them on to the function."""
     if not all(issubclass(kind, (view_type, np.ndarray)) for kind in types):
         return NotImplemented
     if function in _READING:

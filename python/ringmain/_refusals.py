@@ -1,13 +1,14 @@
-"""Attributes of arrays that views do not have, and say so."""
+"""Error messages for the attributes of arrays that views do not have."""
 
 import numpy as np
 
 
 class _Refusal:
-    """Stands for a method of np.ndarray on the class of views.
+    """Raises an error that tells how to use an attribute of np.ndarray with a view.
 
-    A `__getattr__` would do as well, but be called whenever NumPy asks a view for what it need not
-    have, twice for each `np.asarray`: several times the price of the read.
+    A `__getattr__` would do the same, but Python would also call it whenever NumPy looks for an
+    optional attribute. That happens twice for each `np.asarray` and would take several times as long as
+    the read.
     """
 
     def __init__(self, name):
@@ -21,12 +22,20 @@ class _Refusal:
 
 
 def install(base):
-    """Refuses every public attribute of arrays, on the base of views, which have some of them.
+    """Puts a `_Refusal` on the base class of views for every public attribute of arrays.
 
-    Those of protocols (`__array_interface__`, `__int__`, …) are left out. Python and NumPy take one that
-    is there for a promise: `int(arr)` would be an AttributeError, not a TypeError, and each
-    `np.asarray` would pay for the two that NumPy asks for first.
+    The class of views overrides the attributes that it supports. Attributes of protocols
+    (`__array_interface__`, `__int__`, …) get no `_Refusal`, because Python and NumPy use a protocol
+    whose attribute exists: `int(arr)` would raise an AttributeError instead of a TypeError, and each
+    `np.asarray` would run into the two that NumPy looks up first.
     """
-    for name in dir(np.ndarray):
-        if not name.startswith("_"):
-            setattr(base, name, _Refusal(name))
+    names = {name for name in dir(np.ndarray) if not name.startswith("_")}
+    for name in names:
+        setattr(base, name, _Refusal(name))
+
+    def __dir__(self):
+        """Returns the names of the attributes, without those that only raise an error."""
+        refused = {name for name in names if not hasattr(type(self), name)}
+        return [name for name in object.__dir__(self) if name not in refused]
+
+    base.__dir__ = __dir__

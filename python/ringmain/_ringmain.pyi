@@ -9,7 +9,7 @@ __version__: str
 
 _Path = str | PathLike[str]
 _Backend = Literal["auto", "pread", "mmap", "direct", "uring", "uncached", "tokio-uring"]
-# An array or a tensor to be filled.
+# An array or a tensor to fill.
 _Out = Any
 
 class _PoolStats(TypedDict):
@@ -23,20 +23,21 @@ class _PoolStats(TypedDict):
 class Engine:
     """Reads files through one backend, within one memory limit.
 
-    backend: how bytes arrive. "auto" chooses for every read: it copies what the page cache has, and
+    backend: "auto", the default, chooses for every read: it copies data that is in the page cache, and
         reads the rest from the device.
-    memory_limit: of all buffers, in bytes. The default is 512 MiB, or a quarter of the memory of the
-        machine or container if that is less, and at least 64 MiB. Half of it is for arrays and batches.
-    depth: device requests that a batch keeps in flight.
-    chunk_bytes: the largest single device request.
-    residency: what "mmap" does with the pages it has read.
-    open_files: how many files are kept open.
-    warmth: whether data that "auto" reads stays in the page cache, to be copied from memory the next
-        time. "auto", the default, keeps the data of epochs if it fits into the memory that is
-        available. "keep" keeps everything. "leave" reads cold data past the page cache.
-    access: in which order files are read, which decides what the kernel reads ahead. "random" brings
-        in only what is read, "sequential" reads further ahead than usual. "as-it-comes", the default,
-        leaves it to the kernel.
+    memory_limit: the limit on all buffers, in bytes. The default is 512 MiB, or a quarter of the memory
+        of the machine or container if that is less, and at least 64 MiB. About half of the limit is for
+        arrays and batches, the rest for the backend's own buffers.
+    depth: the largest number of requests to the device that a batch keeps in flight.
+    chunk_bytes: the size of the largest request to the device.
+    residency: whether "mmap" keeps the pages that it has read in memory.
+    open_files: the largest number of files that stay open.
+    warmth: whether data that "auto" reads stays in the page cache, so that the next read copies it from
+        memory. "auto", the default, keeps the data of epochs if it fits in the available memory. "keep"
+        keeps all data. "leave" reads cold data past the page cache.
+    access: the order in which files are read, which decides how far the kernel reads ahead. With
+        "random" it reads nothing ahead, with "sequential" further than usual. "as-it-comes", the
+        default, leaves the choice to the kernel.
     """
 
     def __new__(
@@ -53,27 +54,30 @@ class Engine:
     ) -> Engine: ...
     @property
     def backend(self) -> str:
-        """The name that the engine was made with; describe() says what "auto" chooses from."""
+        """The name of the backend that the engine was made with. describe() names the backends that
+        "auto" chooses from."""
     @property
     def memory_limit(self) -> int:
-        """The limit on the memory of all buffers, in bytes."""
+        """The limit on all buffers, in bytes."""
     def describe(self, path: _Path | None = None) -> str:
-        """Which backend reads, what it can do, and what it had to do without. With a path, how that
-        file would be read, and why."""
+        """Returns a description for people: the backend, what it can do, and which features are missing
+        here. With a path, it says how the engine would read that file, and why."""
     def stats(self) -> dict[str, Any]:
-        """What was read so far: batches, reads and bytes in all and by way (page cache, device, and
-        through aligned memory), questions to the kernel about the page cache, wrong estimates, retries,
-        open files. "batch_seconds" has quantiles of the time that batches took; None without any."""
+        """Returns counters since the engine was made: batches, reads and bytes in total; reads and bytes
+        from the page cache, from the device and through aligned buffers; questions to the kernel about
+        the page cache, wrong estimates, retries and open files. "batch_seconds" has quantiles of the
+        time per batch; they are None before the first batch."""
     def pool_stats(self) -> _PoolStats:
-        """What arrays hold of the pool, what waits to be used again, and how much there can be."""
+        """Returns the bytes of the pool that arrays hold, the bytes that wait for their next use, the
+        limit of the pool, and how many buffers were newly allocated or used again."""
 
 @final
 class ContiguousMemmap:
-    """A view of an array in a file: slicing and reshaping are free, reading is file I/O.
+    """A view of an array in a file. Slicing and reshaping read nothing; reading is file I/O.
 
-    arr: an np.memmap, or any view of one; with gaps between its elements or backwards, too.
-    cache: accepted because exca's class has it; the engine keeps open files itself.
-    engine: what reads; without, the one that all such views of the process share.
+    arr: an np.memmap, or any view of one, even with gaps between its elements or in reverse order.
+    cache: ignored. It is accepted because exca's class has this argument.
+    engine: an Engine, or the name of a backend. The default is the engine that all views share.
     """
 
     def __new__(
@@ -98,19 +102,19 @@ class ContiguousMemmap:
         """The file that holds the array."""
     @property
     def offset(self) -> int:
-        """Where in the file the first byte is."""
+        """The offset of the first element in the file, in bytes."""
     @property
     def engine(self) -> Engine:
-        """What reads it."""
+        """The engine that reads the view."""
     @property
     def T(self) -> ContiguousMemmap: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Any]: ...
     def __reversed__(self) -> Iterator[Any]: ...
     def __getitem__(self, key: Any, /) -> Any:
-        """A view; an empty array for an empty selection; an element for a single one.
+        """Returns a view, an empty array for an empty selection, or an element if the key selects one.
 
-        Strided and fancy selections are refused with TypeError: `read` reads them.
+        Strided and fancy selections raise TypeError; `read` reads them.
         """
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
@@ -122,8 +126,8 @@ class ContiguousMemmap:
     ) -> Any: ...
     def __arrow_array__(self, type: Any = None) -> Any: ...
     def read(self, selection: Any = ..., out: _Out | None = None) -> Any:
-        """Reads a selection, by NumPy's rules for any index, into an array of its own or `out`, which
-        may be a tensor."""
+        """Reads a selection, which can be any index that NumPy accepts. Returns a new array, or `out`,
+        which may be a tensor."""
     def reshape(
         self, *shape: Any, order: Literal["C", "F", "A"] = "C", copy: bool | None = None
     ) -> ContiguousMemmap: ...
@@ -145,9 +149,10 @@ def open_raw(
     engine: Engine | _Backend | str | None = None,
     backend: _Backend | str | None = None,
 ) -> ContiguousMemmap:
-    """A view of an array that lies in a file without a header, from `offset` on.
+    """Returns a view of an array in a file without a header, from `offset` on.
 
-    Without a shape it is all elements up to the end of the file; one axis of a shape may be -1.
+    Without a shape, the view has one axis with all elements up to the end of the file. One axis of a
+    shape may be -1.
     """
 
 def open_npy(
@@ -156,7 +161,7 @@ def open_npy(
     engine: Engine | _Backend | str | None = None,
     backend: _Backend | str | None = None,
 ) -> ContiguousMemmap:
-    """A view of the array of a .npy file. Python objects are refused, never unpickled."""
+    """Returns a view of the array in a .npy file. Python objects are refused and never unpickled."""
 
 @overload
 def read_many(
@@ -176,34 +181,41 @@ def read_many(
 ) -> Any:
     """Reads views of any number of files as one batch.
 
-    Returns a list of arrays, one for each view; with stack=True, where all views have one shape and
-    dtype, one array with an axis more. `out` is either of the two, to be filled.
+    Returns a list of arrays, one for each view. With stack=True it returns a single array whose first
+    axis counts the views, which must have one shape and dtype. `out` is such a list or such an array; it
+    is filled and returned.
     """
 
 def _run_command(args: list[str], program: list[str]) -> int: ...
 def probe(path: _Path | None = None) -> dict[str, Any]:
-    """What this kernel, the filesystem of `path` and each backend on it can do, found by trying."""
+    """Tries what this kernel, the filesystem of `path` and each backend on that filesystem can do, and
+    returns the results."""
 
 _Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 _Ids = npt.NDArray[np.uint64]
 
 @final
 class ShardSource:
-    """Delivers the rows of shards in batches: an iterator of (rows, row_ids).
+    """An iterator of (rows, row_ids) that delivers the rows of shards in batches.
 
-    paths: a directory, whose *.shard files are taken by name; a file; or a list of files in order.
-    order: "shuffled" and "blocks" (of block_rows) depend on seed and epoch alone.
-    rank, world: delivers one of `world` parts of every epoch.
-    batch_rows: rows of a batch at most; 1024 by default, or fewer where these are large. In sequential
-        order a batch ends at the end of its shard.
-    drop_last: leaves out batches with fewer rows than the others.
-    dtype: of the rows; they are stored as float32.
-    rows: delivers these alone: their numbers, or a mask with a bool for each row.
-    prefetch_bytes: how much is read before it is asked for; 8 MiB by default, 0 for nothing.
-    patience: how many seconds are waited for memory that batches hold, until it is MemoryError.
+    A loop reads to the end of the epoch, and a new loop begins the next epoch. After a `break`, the next
+    loop reads the rest of the epoch. `reset` goes back to the start of the epoch.
 
-    The arrays show memory of the engine's pool, which takes it back when the last array of a batch
-    is gone.
+    paths: a folder, whose *.shard files are read in the order of their names; a file; or a list of
+        files.
+    order: "shuffled" and "blocks" (of block_rows) depend only on seed and epoch.
+    rank, world: splits every epoch into `world` parts and delivers part number `rank`.
+    batch_rows: the largest number of rows in a batch; 1024 by default, or fewer if the rows are large.
+        In sequential order a batch ends at the end of its shard.
+    drop_last: leaves out batches that have fewer rows than batch_rows.
+    dtype: float32, the type in which rows are stored, or float64.
+    rows: delivers only these rows: their numbers, or a mask with a bool for each row.
+    prefetch_bytes: how many bytes a thread reads ahead; 8 MiB by default. 0 reads nothing ahead.
+    patience: how many seconds a batch waits for memory that other batches hold, before it raises a
+        MemoryError; 5 by default.
+
+    The arrays use memory of the engine's pool, which gets it back when the last array of a batch is
+    dropped.
     """
 
     def __new__(
@@ -226,58 +238,68 @@ class ShardSource:
     ) -> ShardSource: ...
     @property
     def total_rows(self) -> int:
-        """All rows of all shards."""
+        """The number of rows in all shards."""
     @property
     def epoch_rows(self) -> int:
-        """The rows that this source delivers in an epoch: those of its rank, and of `rows`."""
+        """The number of rows that this source delivers in an epoch, with its rank and its `rows`."""
     @property
     def remaining_rows(self) -> int:
-        """The rows that are still to come in this epoch."""
+        """The number of rows that remain in this epoch."""
     @property
     def width(self) -> int:
-        """The columns of a row."""
+        """The number of columns."""
     @property
     def batch_rows(self) -> int:
-        """The rows of a batch at most."""
+        """The largest number of rows in a batch."""
     @property
     def epoch(self) -> int:
-        """Which pass over the rows it is."""
+        """The number of the current epoch."""
     @property
     def engine(self) -> Engine:
-        """What reads."""
+        """The engine that reads."""
     def __len__(self) -> int:
-        """The batches of an epoch."""
+        """Returns the number of batches in an epoch."""
     def __iter__(self) -> ShardSource:
-        """The batches that are left in this epoch; after a loop to its end, those of the next epoch."""
+        """Returns an iterator over the remaining batches of this epoch. After a loop has reached the end
+        of the epoch, it begins the next epoch."""
     def __next__(self) -> tuple[_Rows, _Ids]:
-        """The next batch. After an error, or Ctrl-C, it tries the same batch again."""
+        """Returns the next batch. After an error or Ctrl-C, the next call tries the same batch again."""
     def reset(self) -> None:
-        """Back to the first row of the epoch."""
+        """Goes back to the first row of the epoch."""
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch. Right after load_state_dict, the epoch of the state goes on where it was."""
+        """Begins an epoch. If load_state_dict was called just before with a state of this epoch, the
+        epoch continues from that state."""
     def skip_rows(self, rows: int) -> None:
-        """Passes over this number of rows, or all that are left, without reading them."""
+        """Skips this number of rows without reading them, or the rest of the epoch if fewer are left."""
     def skip_batches(self, batches: int) -> None:
-        """Passes over this number of batches, or all that are left, without reading them."""
+        """Skips this number of batches without reading them, or the rest of the epoch if fewer are
+        left."""
     def seek(self, row_id: int) -> None:
-        """To where a row stands in the order: the next batch begins with it."""
+        """Goes to a row in the order of the epoch: the next batch begins with it."""
     def state_dict(self) -> dict[str, int]:
-        """Where the source stands."""
+        """Returns the position of the source as a plain dict of numbers."""
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Goes on from a state of a source over the same shards with the same order, rank, world
-        and rows."""
+        """Continues from a state, in the epoch of the state. It must come from a source over the same
+        shards with the same order, rank, world and rows."""
 
 @final
 class Beton:
-    """A dataset of FFCV's: beton[id] is a sample, as a dict by the names of its fields.
+    """A dataset in FFCV's .beton format. beton[id] reads one sample and returns a dict of its fields by
+    name.
 
-    images: "decoded" to height x width x 3 bytes, or "stored" as they are, JPEGs as their bytes.
-    index_limit: the memory that metadata and allocation table may have, in bytes; 4 GiB by default.
-    fields: for each field of a type that FFCV does not have, the dtype of its metadata. If that has a
-        "ptr" (and a "size"), the value is a dict of "metadata" and "data"; else it is the metadata.
+    images: "decoded" delivers arrays of (height, width, 3); "stored" delivers JPEGs as their bytes.
+    resize: the (height, width) that all images are resampled to. The images of a batch are then one array
+        of (batch, height, width, 3).
+    center_crop: with resize, resamples only the square at the centre whose side is this part of the
+        shorter side of the image: above 0, at most 1.
+    index_limit: the most memory for metadata and allocation table, in bytes; 4 GiB by default.
+    fields: a NumPy dtype for each field whose type FFCV does not define. It describes the field's
+        metadata. If the dtype has a "ptr" (and a "size"), the value is a dict of "metadata" and "data";
+        otherwise the value is the metadata.
 
-    Samples and batches that are kept are not limited: once the engine's pool is spent, they get
-    memory of their own. Those of an epoch are of the pool, and count against its limit.
+    The memory limit does not apply to samples and batches that the program keeps: once the engine's pool
+    is exhausted, they get memory outside of it. The batches of an epoch always use the pool and count
+    against its limit.
     """
 
     def __new__(
@@ -286,26 +308,31 @@ class Beton:
         *,
         engine: Engine | _Backend | str | None = None,
         images: Literal["decoded", "stored"] = "decoded",
+        resize: tuple[int, int] | None = None,
+        center_crop: float | None = None,
         index_limit: int | None = None,
         fields: dict[str, npt.DTypeLike] | None = None,
     ) -> Beton: ...
     @property
     def fields(self) -> dict[str, dict[str, Any]]:
-        """What each field holds: its kind, and dtype and shape of arrays. BetonWriter takes it."""
+        """The fields by name: the kind of each, and for arrays also dtype and shape. BetonWriter accepts
+        this dict."""
     @property
     def path(self) -> PathLike[str]:
         """The file."""
     @property
     def engine(self) -> Engine:
-        """What reads."""
+        """The engine that reads."""
     def __len__(self) -> int: ...
     def __getitem__(self, id: int, /) -> dict[str, Any]: ...
     def __iter__(self) -> Iterator[dict[str, Any]]: ...
     def read_batch(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> dict[str, Any]:
-        """Some samples, read as one batch of reads; negative ids count from the end.
+        """Reads several samples as one batch of reads and returns a dict by field name. Negative ids count
+        from the end.
 
-        Numbers and arrays are one array with an axis more; bytes and images are a list of arrays,
-        JSON a list of what it says.
+        A field of numbers or arrays becomes one array whose first axis counts the samples. A field of
+        bytes or images becomes a list of arrays, a JSON field a list of parsed values. With `resize`, a
+        field of images becomes one array.
         """
     def epoch(
         self,
@@ -322,46 +349,58 @@ class Beton:
         cache_pages: int | None = None,
         damaged: Literal["fail", "leave_out"] = "fail",
         prefetch_bytes: int | None = None,
+        patience: float | None = None,
     ) -> BetonEpoch:
-        """All samples in batches, while a thread reads ahead.
+        """Returns an iterator of (batch, ids) over all samples. A thread reads ahead.
 
         open_pages: how many pages "quasi_random" draws samples from at a time.
-        memory_manager: "os_cache" needs the backend "mmap", "process_cache" cache_pages.
-        damaged: what is done with samples that are, also with JPEGs and JSON that cannot be decoded.
+        memory_manager: "os_cache" needs the backend "mmap", and "process_cache" needs cache_pages.
+        damaged: "fail" raises an error at a damaged sample; "leave_out" leaves the sample out. A sample
+            is also damaged if its JPEG or its JSON cannot be decoded.
+        patience: how many seconds a batch waits for memory that other batches hold, before it raises a
+            MemoryError; 5 by default.
 
-        JPEGs are decoded by the thread that asks for the batch, without the interpreter lock.
+        The thread that calls `next` decodes the JPEGs, with the interpreter lock released.
         """
 
 @final
 class BetonEpoch:
-    """The batches of an epoch of a dataset: an iterator of (batch, ids)."""
+    """An iterator of (batch, ids) over the batches of an epoch of a dataset.
+
+    A loop reads to the end of the epoch, and a new loop begins the next epoch. After a `break`, the next
+    loop reads the rest of the epoch. `reset` goes back to the start of the epoch.
+    """
 
     @property
     def epoch(self) -> int:
         """The number of the epoch."""
     @property
     def batch_size(self) -> int:
-        """The samples of a batch; the last may have fewer."""
+        """The number of samples in a batch; the last batch may have fewer."""
     @property
     def left_out(self) -> int:
-        """How many damaged samples were left out so far."""
+        """The number of damaged samples that were left out so far."""
     def __len__(self) -> int:
-        """The batches of the epoch, as long as no damaged samples are left out."""
+        """Returns the number of batches in the epoch. There may be fewer if damaged samples are left
+        out."""
     def __iter__(self) -> BetonEpoch:
-        """The batches that are left in this epoch; after a loop to its end, those of the next epoch."""
+        """Returns an iterator over the remaining batches of this epoch. After a loop has reached the end
+        of the epoch, it begins the next epoch."""
     def __next__(self) -> tuple[dict[str, Any], _Ids]:
-        """The next batch. After an error, or Ctrl-C, it tries the same batch again."""
+        """Returns the next batch. After an error or Ctrl-C, the next call tries the same batch again."""
     def reset(self) -> None:
-        """Back to the first sample."""
+        """Goes back to the first sample of the epoch."""
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch. Right after load_state_dict, the epoch of the state goes on where it was."""
+        """Begins an epoch. If load_state_dict was called just before with a state of this epoch, the
+        epoch continues from that state."""
     def skip_batches(self, batches: int) -> None:
-        """Passes over this number of batches, or all that are left, without reading them."""
+        """Skips this number of batches without reading them, or the rest of the epoch if fewer are
+        left."""
     def state_dict(self) -> dict[str, int]:
-        """Where the epoch stands."""
+        """Returns the position in the epoch as a plain dict of numbers."""
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Goes on from a state of an epoch of the same dataset with the same traversal, rank and
-        world."""
+        """Continues from a state. It must come from an epoch of the same dataset with the same
+        traversal, rank and world."""
 
 class _WriteReport(TypedDict):
     samples: int
@@ -370,24 +409,24 @@ class _WriteReport(TypedDict):
 
 @final
 class BetonWriter:
-    """Writes datasets that FFCV reads too.
+    """Writes datasets in the .beton format, which FFCV can read. If writing fails, no file is left behind.
 
-    fields: by name, "int", "float", "bytes", "json", "image", or a dict of kind ("array" or
-        "tensor"), dtype and shape.
-    page_size: a power of two, 2 MiB or more; 8 MiB by default. A sample must fit in one. A file has
-        whole pages, at least one for each worker, and begins with one for its header.
-    alignment: 512 or 4096 for direct reads; packed without.
-    workers: threads that write; your code has the interpreter lock while it makes a sample.
-    deterministic: the file does not depend on the workers.
-    direct: past the page cache.
+    fields: the kind of each field by name: "int", "float", "bytes", "json", "image", or a dict of kind
+        ("array" or "tensor"), dtype and shape.
+    page_size: the size of a page in bytes, a power of two from 2 MiB on; 8 MiB by default. A sample must
+        fit in a page. A file consists of whole pages: one for the header, and at least one per worker.
+    alignment: 512 or 4096 aligns samples for direct reads. By default samples are packed.
+    workers: the number of threads that write. Your code holds the interpreter lock while it makes a
+        sample.
+    deterministic: makes the bytes of the file independent of the number and timing of the workers.
+    direct: writes past the page cache.
 
-    A sample is a dict by the names of the fields, or a tuple in their order. An image is an array
-    of (height, width, 3) uint8, an RGB image of Pillow, or the bytes of a JPEG. Arrays are converted to the dtype of their
-    field where nothing can be lost; the numbers of a list need only fit. Nothing is left of what
-    fails.
+    A sample is a dict by field name, or a tuple in the order of the fields. An image is an array of
+    (height, width, 3) uint8, an RGB image of Pillow, or the bytes of a JPEG. An array is converted to the
+    dtype of its field if its own dtype always fits; for a list it is enough that its numbers fit.
 
-    Samples are asked for on other threads than the caller's: what is bound to one, such as a
-    connection of sqlite3, is to be opened there.
+    The writer's threads call your code, not the thread that called the writer. Open objects that are
+    bound to a thread, such as an sqlite3 connection, inside that code.
     """
 
     def __new__(
@@ -402,9 +441,10 @@ class BetonWriter:
         direct: bool = False,
     ) -> BetonWriter: ...
     def from_indexed(self, samples: Any) -> _WriteReport:
-        """Writes samples[0] to samples[len(samples) - 1], which are asked for in any order."""
+        """Writes samples[0] to samples[len(samples) - 1]. Workers get them one at a time, in any
+        order."""
     def from_iterable(self, samples: Iterable[Any], count: int | None = None) -> _WriteReport:
-        """Writes what an iterable yields: `count` samples, or as many as it has by len()."""
+        """Writes the samples that an iterable yields: `count` samples, by default len(samples)."""
 
 @final
 class _Weights:

@@ -1,4 +1,4 @@
-"""NumPy's rules for indices with lists, masks and arrays, without the array."""
+"""NumPy's rules for indices with lists, masks and arrays, applied to an array in a file."""
 
 from math import prod
 
@@ -6,16 +6,18 @@ import numpy as np
 
 
 def plan(shape, strides, itemsize, key):
-    """What a fancy key selects of a view with these strides in bytes.
+    """Returns which bytes a fancy key selects from a view with this shape and these strides in bytes.
 
-    Returns where runs of bytes are, counted from the first element of the view; how many bytes a
-    run has; the shape of the result, and whether it is an element of its own.
+    The result has four parts: the distance of each run of bytes from the first element of the view,
+    the number of bytes in a run, the shape of the selection, and whether NumPy would return an element
+    instead of an array.
     """
     parts = key if isinstance(key, tuple) else (key,)
     axes = _axes(_expand(parts, len(shape)), shape, strides)
-    # The last axes that are taken whole and lie in the file one after the other are one run.
+    # The last axes form one run if they are selected whole and their elements follow each other in the
+    # file.
     run = []
-    while axes and isinstance(axes[-1], _Whole) and axes[-1].stride == prod(run) * itemsize:
+    while axes and isinstance(axes[-1], _Whole) and axes[-1].continues(prod(run) * itemsize):
         run.insert(0, axes.pop().length)
     groups = _groups(axes)
     lengths = [length for group in groups for length in group.shape]
@@ -32,17 +34,21 @@ def plan(shape, strides, itemsize, key):
 
 
 class _Whole:
-    """An axis of which everything is taken, in order."""
+    """An axis that is selected whole, in order, or a new axis of length 1."""
 
     def __init__(self, length, stride):
         self.length, self.stride = length, stride
+
+    def continues(self, run_bytes):
+        """Whether runs of this many bytes follow each other along the axis. A single one always does."""
+        return self.length == 1 or self.stride == run_bytes
 
     def distances(self):
         return np.arange(self.length) * self.stride
 
 
 class _Some:
-    """An axis of which a slice is taken; or a new one, which is one element long."""
+    """An axis with a slice."""
 
     def __init__(self, taken, stride):
         self.taken, self.stride = taken, stride
@@ -52,19 +58,22 @@ class _Some:
 
 
 class _Listed:
-    """An axis of which elements are taken by their indices; or none at all, for True and False."""
+    """An axis whose elements are selected by index. True and False stand for such a list without an
+    axis."""
 
     def __init__(self, indices, stride):
         self.indices, self.stride = indices, stride
 
 
 class _Gap:
-    """Where the ellipsis stood: lists on both sides of it are apart, even if it is for no axis."""
+    """The position of the ellipsis. It separates the lists on its two sides, even if it covers no
+    axis."""
 
 
 def _expand(parts, ndim):
-    """The parts with a mask as one list for each of its axes, and the ellipsis with the axes that it
-    is for. A mask without axes is a list along none, of one element or nothing."""
+    """Returns the parts with each mask replaced by one list per axis of the mask, and with a whole slice
+    for each axis that the ellipsis covers. A mask without axes becomes a list without an axis, of length
+    1 or 0."""
     expanded = []
     for part in parts:
         if part is None or part is Ellipsis or isinstance(part, slice):
@@ -104,7 +113,7 @@ def _axes(parts, shape, strides):
             axes.append(_Gap())
             continue
         if part is None:
-            axes.append(_Some([0], 0))
+            axes.append(_Whole(1, 0))
             continue
         if not _uses_axis(part):
             axes.append(_Listed(np.zeros(part[1], np.int64), 0))
@@ -112,8 +121,7 @@ def _axes(parts, shape, strides):
         length, stride = shape[axis], strides[axis]
         if isinstance(part, slice):
             taken = range(length)[part]
-            whole = taken == range(length) and length > 1
-            axes.append(_Whole(length, stride) if whole else _Some(taken, stride))
+            axes.append(_Whole(length, stride) if taken == range(length) else _Some(taken, stride))
         else:
             indices, mask_length = part
             if mask_length not in (None, length):
@@ -127,7 +135,7 @@ def _axes(parts, shape, strides):
 
 
 def _resolve(indices, length, axis):
-    """Counted from the beginning, and all of them there."""
+    """Returns the indices counted from the beginning. Raises IndexError if one is out of bounds."""
     indices = indices.astype(np.int64)
     wrong = indices[(indices < -length) | (indices >= length)]
     if wrong.size:
@@ -136,8 +144,9 @@ def _resolve(indices, length, axis):
 
 
 def _groups(axes):
-    """The distances along each dimension of the result; lists are broadcast into one group, which
-    stands where they do, or first if other axes or the ellipsis are between them."""
+    """Returns the distances along the dimensions of the result. Lists are broadcast together into one
+    group. It takes the position of the lists, or comes first if other axes or the ellipsis are between
+    them."""
     at = [place for place, axis in enumerate(axes) if isinstance(axis, _Listed)]
     try:
         listed = sum(axes[place].indices * axes[place].stride for place in at)

@@ -1,14 +1,15 @@
-"""Batches from a DataLoader's worker to its parent through memory that is used again.
+"""Sends batches from a DataLoader's worker to its parent through shared memory that is used again.
 
-Torch gives each tensor that leaves a worker shared memory of its own: pages that have to be zeroed,
-a descriptor that has to be sent, a mapping on the other side. For batches of a few megabytes that
-takes longer than to read them. Here a worker has a few slots, anonymous files that both sides have
-mapped, and a message says which slot.
+Torch allocates new shared memory for each tensor that leaves a worker: the kernel zeroes its pages, the
+worker sends a descriptor, and the parent maps it. For batches of a few megabytes this takes longer than
+reading them. Here a worker has a few slots, which are anonymous files that both processes have mapped,
+and a message only names the slot.
 
-A slot is filled again when nobody can see what is in it: no tensor of the worker's is left over it,
-which the worker knows, and none of the receiver's, which the slot's first byte says. What either
-side holds while it forks is never filled again, as the child may look at it. Where there can be no slot,
-all are taken, or a tensor is not what it was, batches go torch's way.
+The worker fills a slot again once no tensor can see its contents. The worker knows whether it has
+tensors over the slot itself; the slot's first byte tells whether the receiver has any. A slot that
+either process holds while it forks is never filled again, because the child may still read it. Torch
+sends a batch in its own way if slots are not supported here, if all slots are in use, or if a tensor was
+changed since the slot was filled.
 """
 
 from __future__ import annotations
@@ -25,43 +26,43 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-# The first byte of a slot. The worker makes it SENT, the receiver HELD and then FREE, or, if a child
-# may see it, RETIRED.
+# The states of a slot, in its first byte. The worker sets SENT. The receiver sets HELD and later FREE,
+# or RETIRED if a child of the receiver may see the slot.
 _FREE, _SENT, _HELD, _RETIRED = range(4)
-# By this the receiver knows that it has mapped the right file.
+# Random bytes by which the receiver checks that it has mapped the right file.
 _TOKEN = slice(16, 32)
 _HEAD_BYTES = mmap.PAGESIZE
-# Of a worker. What a consumer keeps beyond that is copied by torch.
+# The limits for one worker. Torch copies the batches that a consumer keeps beyond them.
 _SLOTS_MAX = 16
 _SLOTS_BYTES_MAX = 256 << 20
 
 
 class Batch(NamedTuple):
-    """Rows, and the id of each."""
+    """Rows, and the id of each row."""
 
     rows: torch.Tensor
     row_ids: torch.Tensor
 
 
 class _SlotBatch(Batch):
-    """A batch that was put into a slot of this process."""
+    """A batch in a slot of this process."""
 
 
 def plain(rows: np.ndarray, row_ids: np.ndarray) -> Batch:
-    """A batch in the memory that it came in."""
+    """Returns a batch over the memory of the arrays."""
     return Batch(torch.from_numpy(rows), torch.from_numpy(row_ids))
 
 
 def _tensors(
     flat: torch.Tensor, shape: tuple[int, ...], dtype: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    # The ids come first, so that both are aligned.
+    # The ids come first: their size is a multiple of 8, so the rows are aligned too.
     ids, rows = flat[: 8 * shape[0]], flat[8 * shape[0] :]
     return rows.view(getattr(torch, dtype)).view(shape), ids.view(torch.int64)
 
 
 class _Slot:
-    """Memory of this worker that its parent maps too."""
+    """Memory of this worker that the parent maps too."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -77,23 +78,25 @@ class _Slot:
         self.token = secrets.token_bytes(16)
         self.bytes[_TOKEN] = np.frombuffer(self.token, np.uint8)
         self.is_sent = False
-        # What its tensors were when it was filled.
+        # The addresses, shapes and types of the tensors when the slot was filled.
         self.place: list[Any] = []
         self._flat: weakref.ref[np.ndarray] | None = None
 
     def is_seen(self) -> bool:
-        """Whether a tensor of this process is over it."""
+        """Returns whether this process has a tensor over the slot."""
         return self._flat is not None and self._flat() is not None
 
     def state(self) -> int:
         return int(self.bytes[0])
 
     def is_free(self) -> bool:
-        # In this order: it is made SENT before the tensors that were sent go.
+        # The order matters: a batch is marked SENT before its tensors are dropped. So if no tensor is
+        # left, the state is up to date.
         return not self.is_seen() and self.state() == _FREE
 
     def take(self, nbytes: int) -> np.ndarray:
-        """The memory, which is nobody else's while that array or a tensor of it is there."""
+        """Returns the memory of the slot. The slot stays taken while that array or a tensor over it
+        exists."""
         flat = self.bytes[_HEAD_BYTES : _HEAD_BYTES + nbytes]
         self._flat, self.is_sent, self.place = weakref.ref(flat), False, []
         return flat
@@ -104,13 +107,14 @@ class Slots:
 
     def __init__(self) -> None:
         self._slots: list[_Slot] = []
-        # Those that a child may see: kept, as one may be on its way.
+        # Slots that a child may see. They stay open, because the message with one may still be on its
+        # way.
         self._retired: list[_Slot] = []
-        # Threads may read several datasets.
+        # Several threads may read datasets in this worker.
         self._lock = threading.Lock()
 
     def batch(self, rows: np.ndarray, row_ids: np.ndarray) -> Batch:
-        """The batch in a slot, or in the memory that it came in."""
+        """Returns the batch in a slot, or over the memory of the arrays if no slot is free."""
         taken = self._take(rows.nbytes + row_ids.nbytes)
         if taken is None:
             return plain(rows, row_ids)
@@ -122,13 +126,14 @@ class Slots:
         return batch
 
     def holding(self, batch: Batch) -> _Slot | None:
-        """The slot of a batch whose tensors are what they were when it was filled."""
+        """Returns the slot of a batch. Returns `None` if its tensors have changed since the slot was
+        filled."""
         address = batch.row_ids.data_ptr()
         found = [slot for slot in self._slots if slot.address == address]
         return found[0] if found and found[0].place == _place(batch) else None
 
     def retire_seen(self) -> None:
-        """Those that this process can see are not filled again."""
+        """Retires the slots that this process has tensors over, so that they are not filled again."""
         self._retired += [slot for slot in self._slots if slot.is_seen()]
         self._slots = [slot for slot in self._slots if not slot.is_seen()]
 
@@ -139,7 +144,7 @@ class Slots:
             slot = next((slot for slot in free if slot.capacity >= nbytes), None)
             if slot is None:
                 if self._is_full(nbytes):
-                    self._close(free)  # too small, all of them
+                    self._close(free)  # every free slot is too small
                 slot = None if self._is_full(nbytes) else self._new(nbytes)
             return None if slot is None else (slot, slot.take(nbytes))
 
@@ -155,7 +160,7 @@ class Slots:
         return self._slots[-1]
 
     def _close(self, slots: list[_Slot]) -> None:
-        """Whoever has mapped them keeps the memory."""
+        """Closes slots. Their memory stays for as long as a process has it mapped."""
         for slot in slots:
             self._slots.remove(slot)
             os.close(slot.fd)
@@ -172,12 +177,13 @@ _mine: tuple[int, Slots] | None = None
 
 
 def slots_of_worker() -> Slots | None:
-    """The slots of this worker; `None` where its parent could not map them."""
+    """Returns the slots of this worker, or `None` if its parent could not map them."""
     global _mine
     pid = os.getpid()
     if _mine is None or _mine[0] != pid:
         try:
-            # Who may look at the parent's files is one whose files the parent may look at.
+            # The parent must open this worker's files in /proc. If this worker can open the parent's,
+            # the parent can open this worker's too.
             os.listdir(f"/proc/{os.getppid()}/fd")
         except OSError:
             return None
@@ -191,7 +197,7 @@ def _send(batch: _SlotBatch) -> tuple[Any, ...]:
     mine = _mine
     slot = mine[1].holding(batch) if mine is not None and mine[0] == os.getpid() else None
     if slot is None:
-        return Batch, tuple(batch)  # torch's way
+        return Batch, tuple(batch)  # torch sends the tensors
     if slot.is_sent:
         return Batch, tuple(tensor.clone() for tensor in batch)
     slot.is_sent, slot.bytes[0] = True, _SENT
@@ -199,12 +205,13 @@ def _send(batch: _SlotBatch) -> tuple[Any, ...]:
     return _receive, (os.getpid(), slot.fd, slot.token, slot.capacity, shape, dtype)
 
 
-# By the pickler of queues and pipes alone: other pickles are to be read by anybody at any time.
+# Only the pickler of queues and pipes uses slots. Other pickles must contain the rows themselves, because
+# any process may load them at any time.
 ForkingPickler.register(_SlotBatch, _send)
 
 
 class _Received:
-    """A slot of a worker, mapped by the one who gets its batches."""
+    """A slot of a worker, mapped by the process that receives the batches."""
 
     def __init__(self, pid: int, fd: int, token: bytes, capacity: int) -> None:
         path = f"/proc/{pid}/fd/{fd}"
@@ -212,11 +219,11 @@ class _Received:
             self._map = mmap.mmap(file.fileno(), _HEAD_BYTES + capacity)
         self.bytes = np.frombuffer(self._map, np.uint8)
         if self.bytes[_TOKEN].tobytes() != token:
-            raise RuntimeError(f"{path} is no batch of worker {pid}, which has ended too early")
+            raise RuntimeError(f"{path} is not a batch of worker {pid}: that worker has ended")
 
 
 _received: dict[tuple[int, int, bytes], _Received] = {}
-# What gives the batches that are held back, by number.
+# The finalizers that give the held batches back to their workers, by number.
 _leases: dict[int, weakref.finalize[Any, Any]] = {}
 _numbers = itertools.count()
 
@@ -230,7 +237,7 @@ def _receive(
         _forget_ended()
         slot = _received[key] = _Received(pid, fd, token, capacity)
     if int(slot.bytes[0]) != _SENT:
-        raise RuntimeError("this batch of a worker was received before: a message is read once")
+        raise RuntimeError("this batch was already received: a message can only be read once")
     slot.bytes[0] = _HELD
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize + 8 * shape[0]
     flat, number = slot.bytes[_HEAD_BYTES : _HEAD_BYTES + nbytes], next(_numbers)
@@ -241,7 +248,7 @@ def _receive(
 
 
 def _give_back(number: int, slot: _Received, pid: int) -> None:
-    # A child that was forked meanwhile has a copy of this, but not the batch.
+    # A child that was forked meanwhile inherits this finalizer, but must not give the batch back.
     if os.getpid() == pid:
         _leases.pop(number, None)
         slot.bytes[0] = _FREE
@@ -250,14 +257,15 @@ def _give_back(number: int, slot: _Received, pid: int) -> None:
 
 
 def _forget_ended() -> None:
-    """Those of workers that are no more; what is held of them stays mapped by who holds it."""
+    """Forgets the slots of workers that have ended. Tensors over such a slot keep it mapped."""
     for key in list(_received):
         if not os.path.exists(f"/proc/{key[0]}"):
             _received.pop(key, None)
 
 
 def _retire_held() -> None:
-    """A child may look at what its parent held, after that has dropped it."""
+    """Retires the slots that this process holds, just before it forks: the child may still read them
+    after this process has dropped them."""
     for number in list(_leases):
         lease = _leases.pop(number, None)
         call = None if lease is None else lease.detach()

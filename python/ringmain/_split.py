@@ -1,24 +1,26 @@
-"""Which part of an epoch is whose, where ranks have workers."""
+"""Splits an epoch over ranks, and the part of each rank over its workers."""
 
 from bisect import bisect_right
 
 
 def part(rank: int, world: int, worker: int, workers: int) -> tuple[int, int]:
-    """The rank and world of one worker among all workers of all ranks."""
+    """Returns the number of a worker among all workers of all ranks, and the number of all workers."""
     if not 0 <= rank < world:
-        raise ValueError(f"rank {rank} of {world}: ranks count from 0 to below the world")
+        raise ValueError(f"rank {rank} of {world} does not exist: ranks count from 0 to world - 1")
     if not 0 <= worker < workers:
-        raise ValueError(f"worker {worker} of {workers}: workers count from 0")
+        raise ValueError(f"worker {worker} of {workers} does not exist: workers count from 0")
     return rank * workers + worker, world * workers
 
 
 def parts_left(batches: int, lengths: list[int]) -> list[tuple[int, int]]:
-    """What each worker of a loader is to do after so many batches of an epoch were used.
+    """Returns how a resumed loader continues after `batches` batches of an epoch were used.
 
-    `lengths` are the batches of each part. A loader asks its workers in turn, beginning with the
-    first, and passes over those that have ended. For each worker: its part, and how many batches of
-    that were used. The first worker has the part whose turn it is, so that the batches come as they
-    would have, and can be counted on.
+    The result has an entry for each worker: its part of the epoch, and how many batches of that part
+    were used. `lengths` are the numbers of batches of the parts.
+
+    A loader asks its workers in turn, beginning with the first, and skips those that have ended. So the
+    first worker gets the part whose turn is next. The batches then come in the original order, and
+    counting them works in the resumed loader too.
     """
 
     def in_rounds(rounds: int) -> int:

@@ -1,4 +1,4 @@
-"""Memory that NumPy and torch share, also for types that only one of them can name."""
+"""Memory that NumPy and torch share, even for element types that only one of them has."""
 
 import sys
 
@@ -6,14 +6,14 @@ import numpy as np
 
 
 def memory_of(out):
-    """Returns an array over the memory of a tensor, for `out=`."""
+    """Returns an array over the memory of a tensor that was passed as `out`."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(out, torch.Tensor):
-        raise TypeError(f"out is an array or a tensor; it cannot be of type {type(out).__name__}")
+        raise TypeError(f"out must be an array or a tensor, not {type(out).__name__}")
     if out.device.type != "cpu":
-        raise TypeError(f"out is on {out.device}; a file can be read into memory of the cpu only")
+        raise TypeError(f"out is on {out.device}, but a file can only be read into memory of the cpu")
     if out.requires_grad:
-        raise TypeError("out requires a gradient; give out.detach()")
+        raise TypeError("out requires a gradient; pass out.detach()")
     name = str(out.dtype).removeprefix("torch.")
     if name not in _ml_dtypes():
         return out.numpy()
@@ -21,10 +21,10 @@ def memory_of(out):
 
 
 def exported(array):
-    """Returns an object that exports the elements of an array by DLPack.
+    """Returns an object that exports the elements of an array with DLPack.
 
-    DLPack has no byte order, so other orders are converted. NumPy exports none of the types of
-    ml_dtypes, and torch does.
+    DLPack has only the native byte order, so arrays of another order are converted. NumPy cannot export
+    the types of ml_dtypes, but torch can.
     """
     if not array.dtype.isnative:
         return array.astype(array.dtype.newbyteorder("="))
@@ -41,12 +41,12 @@ def exported(array):
 
 
 def _words(torch, itemsize):
-    """A type of torch and NumPy that has elements of that size."""
+    """Returns an element type of this size that torch and NumPy both have."""
     return torch.int16 if itemsize == 2 else torch.uint8
 
 
 def _ml_dtypes():
-    """The types of the package ml_dtypes by name; none if it is not installed."""
+    """Returns the types of the package ml_dtypes by name, or none if it is not installed."""
     if not _known:
         try:
             import ml_dtypes

@@ -1,4 +1,4 @@
-"""Datasets for torch: shards, split over ranks and DataLoader workers, and those of FFCV."""
+"""Datasets for torch: shards, split over ranks and DataLoader workers, and `.beton` files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any
 
-# Workers seed it, and each would import it anew; CPython 3.11 may fail to, in a forked child.
+# Torch seeds this module in each worker. Without this import each forked worker would import it itself,
+# which can fail in CPython 3.11.
 import numpy.random  # noqa: F401
 
 from . import ShardSource, _split
@@ -31,29 +32,29 @@ __all__ = ["Batch", "BetonDataset", "ShardDataset"]
 
 def _refuse_collation(batch: Any, *, collate_fn_map: Any = None) -> Any:
     raise ValueError(
-        "a ShardDataset delivers batches, and this DataLoader would batch them once more: give it "
-        "batch_size=None, and batch_rows to the dataset"
+        "a ShardDataset delivers batches, but this DataLoader would batch them again: pass "
+        "batch_size=None to the DataLoader, and batch_rows to the dataset"
     )
 
 
-# A loader with a batch_size collates what it has collected, be it one batch.
+# A DataLoader with a batch_size collates batches, even a single one, so this makes it fail.
 collate.default_collate_fn_map[Batch] = _refuse_collation
 
-# Where in the shared memory of a dataset and its copies is what.
+# The positions in the memory that a dataset shares with its copies.
 _EPOCH, _LOADS, _IN_WORKERS = range(3)
 
 
 class ShardDataset(IterableDataset[Batch]):
-    """Batches of rows of shards: `(rows, row_ids)` as tensors, each row once in an epoch.
+    """Delivers the rows of shards in batches `(rows, row_ids)` of tensors, each row once per epoch.
 
-    The rows are split over the ranks, and those of a rank over the workers of its DataLoader, which
-    must not batch once more: `DataLoader(dataset, batch_size=None, num_workers=2)`. Rank and world
-    are those of `torch.distributed` where that is initialised. All other options are those of
+    The rows are split over the ranks, and the rows of a rank over the workers of its DataLoader. The
+    DataLoader must not batch again: `DataLoader(dataset, batch_size=None, num_workers=2)`. Rank and world
+    come from `torch.distributed` if that is initialised. All other options are those of
     `ringmain.ShardSource`.
 
-    As each row comes once, ranks may differ in their number of batches, and
-    `DistributedDataParallel` would wait for those that have ended: train within its `join()`, or
-    stop all at the smallest `batches()` of any rank.
+    Each row comes once, so ranks may have different numbers of batches. `DistributedDataParallel` would
+    then wait for the ranks that have finished: train within its `join()`, or stop every rank after the
+    smallest `batches()` of all ranks.
     """
 
     def __init__(
@@ -67,33 +68,34 @@ class ShardDataset(IterableDataset[Batch]):
     ) -> None:
         super().__init__()
         if (rank is None) != (world is None):
-            raise ValueError("rank and world are given together, or left to torch.distributed")
+            raise ValueError("give rank and world together, or leave both to torch.distributed")
         if rank is None or world is None:
             rank, world = _distributed()
         self._paths = paths
         self._options = options
         self._rank, self._world = rank, world
-        # Shared, so that workers that live on see what is set later, and the other way round.
+        # Shared with the workers: persistent workers see a later `set_epoch`, and this process sees
+        # that the workers are reading.
         self._shared = _shared_zeros(3)
         self._shared[_EPOCH] = epoch
         self._loads = 0
         self._resume: _Resume | None = None
         self._source: ShardSource | None = None
         self._place = 0, 1
-        # What cannot be opened is an error here, not in a worker.
+        # If the shards cannot be opened, the error is raised here and not in a worker.
         source = self._open(0, 1)
         self._start, self._batch_rows = source.state_dict(), source.batch_rows
 
     @property
     def epoch(self) -> int:
-        """Which pass over the rows comes next, or is under way."""
+        """The number of the current epoch, or of the next one if it has not begun."""
         return int(self._shared[_EPOCH])
 
     def set_epoch(self, epoch: int) -> None:
-        """Another pass over the rows: other shuffled ones, or the same in sequential order.
+        """Begins an epoch, whose order differs from that of other epochs unless it is sequential.
 
-        It begins with the first row, but after `load_state_dict` of a state of this very epoch,
-        which goes on from there.
+        The epoch begins with its first row. If `load_state_dict` was called just before with a state of
+        this epoch, the epoch continues from that state.
         """
         self._shared[_EPOCH] = epoch
         self._source = None
@@ -104,13 +106,14 @@ class ShardDataset(IterableDataset[Batch]):
             self._resume = None
 
     def batches(self, num_workers: int = 0) -> int:
-        """The number of batches that a DataLoader with `num_workers` has in an epoch of this rank."""
+        """Returns the number of batches in an epoch of this rank, for a DataLoader with `num_workers`."""
         return sum(self._lengths(max(1, num_workers), self.epoch))
 
     def __len__(self) -> int:
-        """The batches of an epoch of this rank; of a loader that asks, with its workers."""
-        # `len(loader)` is the length of its dataset, which depends on the workers: each of them ends
-        # with a batch that may be short. Torch does not tell a dataset who asks.
+        """Returns the number of batches in an epoch of this rank. In `len(loader)`, it is the number for
+        the workers of that DataLoader."""
+        # `len(loader)` calls this method. The number depends on the workers, because the last batch of
+        # each may be short. Torch does not pass the loader, so it is taken from the caller's frame.
         asking = sys._getframe(1).f_locals.get("self")
         workers = asking.num_workers if isinstance(asking, DataLoader) else 0
         return self.batches(workers)
@@ -120,8 +123,8 @@ class ShardDataset(IterableDataset[Batch]):
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
         if self._loads != int(self._shared[_LOADS]):
             raise RuntimeError(
-                "load_state_dict was called after the loader had started its workers, which do not "
-                "know of it; call it before, or make another DataLoader"
+                "load_state_dict was called after the DataLoader had started its workers, which do "
+                "not have the state; call it earlier, or make another DataLoader"
             )
         self._shared[_IN_WORKERS] = 0 if info is None else 1
         resume = self._resume
@@ -135,13 +138,13 @@ class ShardDataset(IterableDataset[Batch]):
             yield (plain if slots is None else slots.batch)(rows, row_ids.view("int64"))
 
     def state_dict(self, *, batches: int | None = None, num_workers: int = 0) -> dict[str, Any]:
-        """Where the epoch stands: a plain dict.
+        """Returns the position in the epoch as a plain dict.
 
-        Of this process's own iteration, which is also what a loader that keeps the states of its
-        workers asks for. A plain DataLoader with workers has read ahead of its caller: say how many
-        `batches` of it were used in this epoch, those before a `load_state_dict` included, and its
-        `num_workers`. They are counted in the order of a loader that has `in_order=True`, the
-        default.
+        Without arguments, it is the position of the iteration in this process. A loader that keeps the
+        states of its workers calls this method in each worker. The workers of a plain DataLoader are
+        ahead of its caller, so pass the number of `batches` that were used in this epoch, including
+        those before a `load_state_dict`, and the `num_workers` of the loader. The loader must have
+        `in_order=True`, the default.
         """
         state: dict[str, Any] = {
             "epoch": self.epoch, "rank": self._rank, "world": self._world,
@@ -153,8 +156,8 @@ class ShardDataset(IterableDataset[Batch]):
             return state
         if get_worker_info() is None and self._shared[_IN_WORKERS]:
             raise RuntimeError(
-                "the rows are read by the workers of a DataLoader, which are ahead of you: say how "
-                "many batches you have used, state_dict(batches=…, num_workers=…)"
+                "the workers of a DataLoader read the rows and are ahead of your loop: pass the "
+                "number of batches that you have used, state_dict(batches=…, num_workers=…)"
             )
         if self._source is not None:
             state["part"], state["num_workers"] = self._place
@@ -164,9 +167,9 @@ class ShardDataset(IterableDataset[Batch]):
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iteration goes on from there: with the batches that were not delivered.
+        """Makes the next iteration continue from a state, with the batches that were not delivered yet.
 
-        To be called before a loader starts its workers. Iterations after that have all rows again.
+        Call it before a loader starts its workers. Later iterations deliver all rows again.
         """
         epoch, resume = self._parse(state)
         if get_worker_info() is None:
@@ -176,7 +179,7 @@ class ShardDataset(IterableDataset[Batch]):
         self.set_epoch(epoch)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A source has a thread and open files; the copy opens its own.
+        # A source has a thread and open files, so the copy opens its own source.
         return {**self.__dict__, "_source": None}
 
     def __repr__(self) -> str:
@@ -195,7 +198,8 @@ class ShardDataset(IterableDataset[Batch]):
         return [len(self._open(part, parts, epoch)) for part in range(parts)]
 
     def _parse(self, state: dict[str, Any]) -> tuple[int, _Resume | None]:
-        """The epoch of a state, and what is to be done if that is not its beginning."""
+        """Returns the epoch of a state, and how to continue in it. The latter is `None` for a state at
+        the beginning of the epoch."""
         try:
             epoch, theirs = index(state["epoch"]), (state["rank"], state["world"])
             workers = max(1, _count("num_workers", state.get("num_workers", 0)))
@@ -203,13 +207,14 @@ class ShardDataset(IterableDataset[Batch]):
             part = index(state["part"]) if "source" in state else None
             start, batch_rows = dict(state["start"]), index(state["batch_rows"])
         except (KeyError, TypeError) as error:
-            raise ValueError(f"this is no state of a ShardDataset: {error!r}") from error
+            raise ValueError(f"this is not a valid state of a ShardDataset: {error!r}") from error
         if theirs != (self._rank, self._world):
             raise ValueError(
-                f"the state is that of rank {theirs[0]} of {theirs[1]}, and this is rank "
-                f"{self._rank} of {self._world}; load each rank's own"
+                f"the state belongs to rank {theirs[0]} of {theirs[1]}, but this is rank "
+                f"{self._rank} of {self._world}; load the state of this rank"
             )
-        self._open(0, 1).load_state_dict(start)  # an error if shards, order, seed, rows are others
+        # Raises an error if the state has other shards, another order or seed, or other rows.
+        self._open(0, 1).load_state_dict(start)
         if part is not None:
             self._open(part, workers, epoch).load_state_dict(state["source"])
             parts = [(part, 0)] * workers
@@ -224,12 +229,14 @@ class ShardDataset(IterableDataset[Batch]):
     ) -> list[tuple[int, int]]:
         if batch_rows != self._batch_rows:
             raise ValueError(
-                f"the state counts batches of {batch_rows} rows, and these have "
-                f"{self._batch_rows}; go on with batch_rows={batch_rows}"
+                f"the state counts batches of {batch_rows} rows, but this dataset has batches of "
+                f"{self._batch_rows}; open it with batch_rows={batch_rows}"
             )
         lengths = self._lengths(workers, epoch)
         if used > sum(lengths):
-            raise ValueError(f"the state is after {used} batches, and there are {sum(lengths)}")
+            raise ValueError(
+                f"the state was taken after {used} batches, but there are only {sum(lengths)}"
+            )
         return _split.parts_left(used, lengths)
 
     def _go_on(self, resume: _Resume, worker: int, workers: int) -> tuple[ShardSource, int]:
@@ -244,24 +251,26 @@ class ShardDataset(IterableDataset[Batch]):
 
 @dataclass
 class _Resume:
-    """A state that the next iteration goes on from, and no other."""
+    """A state that only the next iteration continues from."""
 
     state: dict[str, Any]
     epoch: int
     workers: int
-    # For each worker its part, and how many batches of it were used.
+    # For each worker: its part of the epoch, and how many batches of that part were used.
     parts: list[tuple[int, int]]
-    # Which iteration has used it, and which of its workers have.
+    # The iteration that has used the state, then a flag for each worker of that iteration.
     uses: torch.Tensor
 
     def is_used(self) -> bool:
         return bool(self.uses.any())
 
     def use(self, info: Any) -> bool:
-        """False if an earlier iteration has: of this process, or of the workers before."""
+        """Marks the state as used by this iteration. Returns False if an earlier iteration used it, in
+        this process or in its workers."""
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
-        # Workers of one iteration have seeds that differ by their numbers. Where a program seeds
-        # each epoch alike, those of the next have the same ones, but come a second time.
+        # The seed of a worker is the seed of its iteration plus its number, so the difference identifies
+        # the iteration. If a program sets the same seed for each epoch, the next iteration looks the
+        # same, but the flags of its workers are already set.
         iteration = -1 if info is None else (info.seed - worker) % (1 << 62) + 1
         if int(self.uses[0]) not in (0, iteration):
             return False
@@ -270,8 +279,8 @@ class _Resume:
         if self.workers != workers:
             taken_with = self.state.get("num_workers", 0)
             raise ValueError(
-                f"the state was taken with num_workers={taken_with}, and the rows of an epoch are "
-                f"split over as many; go on with as many, and change it in the next epoch"
+                f"the state was taken with num_workers={taken_with}, and the rows of its epoch are "
+                f"split over that number; finish the epoch with it, and change it in the next epoch"
             )
         self.uses[0] = iteration
         self.uses[1 + worker] = 1
@@ -287,7 +296,7 @@ def _shared_zeros(count: int) -> torch.Tensor:
 def _count(name: str, value: Any) -> int:
     count = index(value)
     if count < 0:
-        raise ValueError(f"{name} cannot be {value}: it counts from 0")
+        raise ValueError(f"{name} cannot be {value}: it must be at least 0")
     return count
 
 

@@ -1,41 +1,48 @@
 //! NumPy arrays over memory that the engine reads into.
 //!
-//! Two kinds of memory. Small arrays have NumPy's own, which its allocator recycles. Large ones
-//! show a [`Buffer`]: the array's base is a Python object that owns it, so that it goes back to the
-//! pool when the last array or view of it is gone. Where the pool is spent, because the caller
-//! keeps what was read, the memory is the array's own: what a program holds is not the engine's to
-//! limit, and waiting for it would wait for ever.
+//! Small arrays use NumPy's own memory, which its allocator recycles. Large arrays use a
+//! [`Buffer`]: the array's base is a Python object that owns the buffer, so the buffer returns to
+//! the pool when the last array or view of it is dropped. If the pool is exhausted because the
+//! caller keeps its arrays, a new array gets memory outside the pool. The engine does not limit how
+//! much a program keeps, and a wait for that memory might never end. The memory of two batches of every
+//! open source stays free, so that kept arrays do not stop a source.
 
+use std::any::Any;
 use std::ptr;
 
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
-use ringmain::backends::Error::PoolExhausted;
-use ringmain::{Buffer, BufferPool};
+use ringmain::backends::{self, Error::PoolExhausted};
+use ringmain::{Buffer, Engine};
 
 use crate::error::{Failure, Result};
 
-/// From this size on fresh memory would be mapped and zeroed by the kernel for each array, as
-/// malloc does not keep it: the pool does.
+/// Arrays of this size or more use the pool. `malloc` does not keep blocks this large, so the kernel
+/// would map and zero new memory for each array.
 pub(crate) const POOLED_BYTES_MIN: usize = 64 << 10;
 
-/// Owns the memory of arrays.
+/// The base object of arrays; it owns their memory: a buffer, or a batch of the engine.
 #[pyclass(frozen, module = "ringmain._ringmain", name = "_Memory")]
-struct Memory {
-    _buffer: Buffer,
+struct ArrayMemory {
+    _memory: Box<dyn Any + Send + Sync>,
 }
 
-/// Memory for `len` bytes: of the pool while it has some, else of its own.
-pub(crate) fn take(pool: &BufferPool, len: usize) -> Result<Buffer> {
-    match pool.try_take(len) {
-        Err(PoolExhausted { .. }) => Ok(Buffer::unpooled(len)?),
-        taken => Ok(taken?),
+/// Returns the base object of the arrays over `memory`.
+pub(crate) fn owner<M: Any + Send + Sync>(py: Python<'_>, memory: M) -> Result<Bound<'_, PyAny>> {
+    Ok(Bound::new(py, ArrayMemory { _memory: Box::new(memory) })?.into_any())
+}
+
+/// Returns a buffer of `len` bytes, from the engine's pool or, if the pool is exhausted, outside of it.
+pub(crate) fn take(engine: &Engine, len: usize) -> backends::Result<Buffer> {
+    match engine.try_take_kept(len) {
+        Err(PoolExhausted { .. }) => Buffer::unpooled(len),
+        taken => taken,
     }
 }
 
-/// An array that owns the buffer, in C order. Its bytes are not copied.
+/// Returns an array in C order that owns the buffer. The bytes are not copied.
 pub(crate) fn from_buffer<'py>(
     mut buffer: Buffer,
     descr: &Bound<'py, PyArrayDescr>,
@@ -44,17 +51,17 @@ pub(crate) fn from_buffer<'py>(
     let py = descr.py();
     check_len(buffer.len(), descr, shape)?;
     let data = buffer.as_mut_ptr();
-    let owner = Bound::new(py, Memory { _buffer: buffer })?;
-    // SAFETY: `data` is valid for as many bytes as the array has (just checked) for as long as
-    // `owner` lives, since a buffer's memory does not move with it; nothing else refers to it.
-    unsafe { over(owner.into_any(), data, descr, shape) }
+    let owner = owner(py, buffer)?;
+    // SAFETY: `data` is valid for the bytes of the array (`check_len` compared the lengths) while
+    // `owner` lives, because moving a buffer does not move its memory. Nothing else refers to it.
+    unsafe { over(owner, data, descr, shape) }
 }
 
-/// An array over memory that `owner` keeps, in C order.
+/// Returns an array in C order over memory that `owner` keeps alive.
 ///
 /// # Safety
-/// `data` is valid for as many bytes as such an array has for as long as `owner` lives, and nothing
-/// but arrays refers to them meanwhile.
+/// `data` must be valid for the bytes of such an array while `owner` lives, and only arrays may
+/// refer to those bytes during that time.
 pub(crate) unsafe fn over<'py>(
     owner: Bound<'py, PyAny>,
     data: *mut u8,
@@ -62,58 +69,60 @@ pub(crate) unsafe fn over<'py>(
     shape: &[usize],
 ) -> Result<Bound<'py, PyUntypedArray>> {
     let py = descr.py();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `data` is valid.
     let array = unsafe { new_array(descr, shape, data.cast()) }?;
-    // SAFETY: both are live objects; the call takes over the reference to `owner`.
+    // SAFETY: both objects are alive; the call takes over the reference to `owner`.
     let failed = unsafe {
         PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_array_ptr(), owner.into_ptr()) != 0
     };
     if failed { Err(PyErr::fetch(py).into()) } else { Ok(array) }
 }
 
-/// An array with NumPy's own memory, in C order, not initialised.
+/// Returns an uninitialised array in C order, in NumPy's own memory.
 pub(crate) fn empty<'py>(
     descr: &Bound<'py, PyArrayDescr>,
     shape: &[usize],
 ) -> Result<Bound<'py, PyUntypedArray>> {
-    // SAFETY: without data NumPy allocates it.
+    // SAFETY: the data pointer is null, so NumPy allocates the memory.
     unsafe { new_array(descr, shape, ptr::null_mut()) }
 }
 
-/// An array to be filled: a large one over memory of the pool, a small one over NumPy's.
+/// Returns an array to be filled: a large one uses memory of the pool, a small one NumPy's.
 pub(crate) fn new<'py>(
-    pool: &BufferPool,
+    engine: &Engine,
     descr: &Bound<'py, PyArrayDescr>,
     shape: &[usize],
 ) -> Result<Bound<'py, PyUntypedArray>> {
     let bytes = shape.iter().try_fold(descr.itemsize(), |bytes, len| bytes.checked_mul(*len));
     match bytes {
-        Some(bytes) if bytes >= POOLED_BYTES_MIN => from_buffer(take(pool, bytes)?, descr, shape),
-        // More than can be counted is NumPy's to refuse.
+        Some(bytes) if bytes >= POOLED_BYTES_MIN => from_buffer(take(engine, bytes)?, descr, shape),
+        // NumPy refuses an array whose size overflows.
         _ => empty(descr, shape),
     }
 }
 
+/// Returns an array in C order over `data`, or over memory that NumPy allocates if `data` is null.
+///
 /// # Safety
-/// `data` is null, or valid for the bytes of such an array for as long as it lives.
+/// `data` must be null, or valid for the bytes of such an array while the array lives.
 unsafe fn new_array<'py>(
     descr: &Bound<'py, PyArrayDescr>,
     shape: &[usize],
     data: *mut std::ffi::c_void,
 ) -> Result<Bound<'py, PyUntypedArray>> {
     let py = descr.py();
-    // Lengths that are no `npy_intp` would make more bytes than `check_len` or NumPy let pass.
+    // `check_len` and NumPy refuse arrays with lengths that do not fit in an `npy_intp`.
     let dims = shape.as_ptr().cast_mut().cast::<npy_intp>();
     let flags = if data.is_null() { 0 } else { NPY_ARRAY_WRITEABLE };
-    // SAFETY: the type object and the descriptor are NumPy's, and the call takes over one reference
-    // to the latter; `dims` has as many lengths as are announced, and is only read; strides are
-    // left to NumPy; that `data` may be used is the caller's promise.
+    // SAFETY: the type object and the descriptor come from NumPy, and the call takes over one
+    // reference to the descriptor. `dims` has `shape.len()` lengths and is only read. NumPy computes
+    // the strides. The caller promises that `data` is null or valid.
     unsafe {
         let array = PY_ARRAY_API.PyArray_NewFromDescr(
             py,
             npyffi::get_type_object(py, npyffi::NpyTypes::PyArray_Type),
             descr.clone().into_dtype_ptr(),
-            shape.len() as i32, // 64 at most
+            shape.len() as i32, // at most 64
             dims,
             ptr::null_mut(),
             data,
@@ -124,79 +133,83 @@ unsafe fn new_array<'py>(
     }
 }
 
-/// The bytes of an array that we have just made, or whose owner has given it to us to fill.
+/// Returns the bytes of an array that this crate just made, or that the caller passed as `out`.
 ///
 /// # Safety
-/// The array is in C order without gaps and writable, lives for `'a`, and nothing else uses its
-/// elements meanwhile: with the interpreter lock released that is the caller's program, which
-/// must not touch an array that it has passed as `out` to another thread. As in NumPy, a program
-/// that does sees old or new bytes.
+/// The array must be in C order without gaps, writable and alive for `'a`, and nothing else may use
+/// its elements during that time. The interpreter lock is released meanwhile, so this depends on the
+/// caller's program: no other thread may touch an array that was passed as `out`. As in NumPy, a
+/// program that touches it sees old or new bytes.
 ///
-/// The bytes of a new array may never have been written. They are any bytes, as the allocator has
-/// handed them over through NumPy, which the compiler cannot see into; and they are only written
-/// to, until all of them are.
-#[allow(clippy::mut_from_ref)] // what `# Safety` is about
+/// The bytes of a new array may be uninitialised. The allocator hands them over through NumPy, which
+/// the compiler cannot see into, so they count as arbitrary bytes. Readers only write to them until
+/// all of them are written.
+#[allow(clippy::mut_from_ref)] // `# Safety` requires that the bytes are not shared
 pub(crate) unsafe fn bytes_mut<'a>(array: &'a Bound<'_, PyUntypedArray>) -> &'a mut [u8] {
     let len = nbytes(array);
     if len == 0 {
         return &mut [];
     }
-    // SAFETY: a contiguous array has that many bytes from its data pointer on; the rest is the
-    // caller's promise.
+    // SAFETY: a contiguous array has `len` bytes from its data pointer on. The caller promises the
+    // rest.
     unsafe { std::slice::from_raw_parts_mut((*array.as_array_ptr()).fields.data.cast(), len) }
 }
 
-/// The first byte of an array.
+/// Returns the address of the first element.
 pub(crate) fn address(array: &Bound<'_, PyUntypedArray>) -> usize {
-    // SAFETY: the object is alive and its layout NumPy's.
+    // SAFETY: the object is alive and has the layout that NumPy defines.
     unsafe { (*array.as_array_ptr()).fields.data.addr() }
 }
 
-/// The bytes of all elements.
+/// Returns the size of all elements in bytes.
 pub(crate) fn nbytes(array: &Bound<'_, PyUntypedArray>) -> usize {
     array.len() * array.dtype().itemsize()
 }
 
-/// The argument `out`: an array, or a tensor in the memory of the host.
+/// The argument `out`: an array, or a torch tensor in host memory.
 pub(crate) struct Out<'py> {
-    /// An array over its memory.
+    /// An array over the memory of the argument.
     pub(crate) array: Bound<'py, PyUntypedArray>,
-    /// The caller's own object, which is returned.
-    pub(crate) given: Bound<'py, PyAny>,
+    /// The object that the caller passed. Methods return it.
+    pub(crate) object: Bound<'py, PyAny>,
 }
 
 impl<'py> FromPyObject<'_, 'py> for Out<'py> {
     type Error = PyErr;
 
-    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let given = given.to_owned();
-        if let Ok(array) = given.cast::<PyUntypedArray>() {
-            return Ok(Self { array: array.clone(), given });
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let object = object.to_owned();
+        if let Ok(array) = object.cast::<PyUntypedArray>() {
+            return Ok(Self { array: array.clone(), object });
         }
-        let array = given.py().import("ringmain._tensors")?.call_method1("memory_of", (&given,))?;
-        Ok(Self { array: array.cast_into().map_err(PyErr::from)?, given })
+        let array =
+            object.py().import("ringmain._tensors")?.call_method1("memory_of", (&object,))?;
+        Ok(Self { array: array.cast_into().map_err(PyErr::from)?, object })
     }
 }
 
-/// Refuses an `out` that cannot take elements of this type and shape as they come.
+/// Returns an error if the bytes of elements of this type and shape cannot be written straight to
+/// `out`.
 pub(crate) fn check_out(
     out: &Bound<'_, PyUntypedArray>,
     descr: &Bound<'_, PyArrayDescr>,
     shape: &[usize],
 ) -> Result<()> {
     if !out.dtype().is_equiv_to(descr) {
-        let given = out.dtype();
-        return Err(Failure::type_(format!("out has dtype {given}, and {descr} is to be read")));
+        let found = out.dtype();
+        return Err(Failure::type_(format!(
+            "out has dtype {found}, but the elements to read have dtype {descr}"
+        )));
     }
     if out.shape() != shape {
         return Err(Failure::value(format!(
-            "out has shape {}, and {} is to be read",
+            "out has shape {}, but the elements to read have shape {}",
             tuple_text(out.shape()),
             tuple_text(shape)
         )));
     }
     if !out.is_c_contiguous() {
-        return Err(Failure::value("out must be C-contiguous: the elements are read in order"));
+        return Err(Failure::value("out must be C-contiguous: elements are written in C order"));
     }
     if !is_writable(out) {
         return Err(Failure::value("out is read-only"));
@@ -215,10 +228,12 @@ fn check_len(len: usize, descr: &Bound<'_, PyArrayDescr>, shape: &[usize]) -> Re
         return Ok(());
     }
     let shape = tuple_text(shape);
-    Err(Failure::value(format!("{len} bytes are no array of shape {shape} and dtype {descr}")))
+    Err(Failure::value(format!(
+        "{len} bytes do not make an array of shape {shape} and dtype {descr}"
+    )))
 }
 
-/// A shape as Python writes it.
+/// Returns a shape as Python writes it.
 pub(crate) fn tuple_text(shape: &[usize]) -> String {
     match shape {
         [one] => format!("({one},)"),

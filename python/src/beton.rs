@@ -1,100 +1,121 @@
-//! `Beton`: samples, batches and epochs of datasets as arrays.
+//! `Beton`: delivers the samples of a `.beton` dataset as arrays, one by one, in batches and by epoch.
 
-use std::num::{NonZeroU64, NonZeroUsize};
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ringmain::backends::Error::PoolExhausted;
-use ringmain::beton::{
-    Batch, BetonReader, Damaged, Field, FieldKind, MemoryManager, Order, ReaderOptions,
-    SampleOptions,
-};
-use ringmain::{Buffer, Engine};
+use ringmain::beton::{Batch, BetonReader, Field, FieldKind, ReaderOptions};
 
-use crate::beton_batch::{self, Delivery};
+use crate::arguments::{self, choose};
+use crate::array;
+use crate::beton_batch::{self, BatchArrays, Images, SampleForm};
 use crate::beton_custom::CustomFields;
-use crate::beton_epoch::PyBetonEpoch;
 use crate::dtype;
-use crate::engine::{GivenEngine, PyEngine};
+use crate::engine::{EngineArgument, PyEngine};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
-use crate::given;
 use crate::path::absolute;
 
-/// A dataset of FFCV's: `beton[id]` is a sample, a dict by the names of its fields. `read_batch` reads
-/// some as one batch of reads, and `epoch` delivers all of them while a thread reads ahead.
+/// A dataset in FFCV's `.beton` format. `beton[id]` reads one sample and returns a dict of its fields
+/// by name. `read_batch` reads several samples as one batch of reads. `epoch` delivers all samples while
+/// a thread reads ahead.
 ///
 /// path: the file.
-/// engine: an Engine, or the name of a backend; by default the one that all share.
-/// images: "decoded" to height x width x 3 bytes, or "stored" as they are, JPEGs as their bytes.
-/// index_limit: the memory that metadata and allocation table may have, in bytes; 4 GiB by default.
-/// fields: for each field of a type that FFCV does not have, the NumPy dtype of its metadata: the
-///     metadata_type of its author's class. If that has a "ptr" (and a "size"), the value is a dict of
-///     "metadata" and "data", the bytes it points to; else it is the metadata.
+/// engine: an Engine, or the name of a backend. The default is the engine that all readers share.
+/// images: "decoded" delivers arrays of (height, width, 3); "stored" delivers JPEGs as their bytes.
+/// resize: the (height, width) that all images are resampled to. The images of a batch are then one array
+///     of (batch, height, width, 3). The filter is that of Pillow's resize with BILINEAR.
+/// center_crop: with resize, resamples only the square at the centre whose side is this part of the shorter
+///     side of the image: above 0, at most 1. By default the whole image is resampled.
+/// index_limit: the most memory for metadata and allocation table, in bytes; 4 GiB by default.
+/// fields: a NumPy dtype for each field whose type FFCV does not define. It describes the field's
+///     metadata: it is the metadata_type of the class that wrote the field. If the dtype has a "ptr" (and
+///     a "size"), the value is a dict of "metadata" and "data", the bytes that "ptr" points to; otherwise
+///     the value is the metadata. A dtype of the wrong size moves all fields; it is an error if the file
+///     shows it.
 ///
-/// Samples and batches that are kept are not limited: once the engine's pool is spent, they get memory
-/// of their own. Those of an epoch are of the pool, and count against its limit.
+/// The memory limit does not apply to samples and batches that the program keeps: once the engine's pool
+/// is exhausted, they get memory outside of it. The batches of an epoch always use the pool and count
+/// against its limit.
 #[pyclass(frozen, weakref, sequence, module = "ringmain", name = "Beton")]
 pub(crate) struct PyBeton {
     pub(crate) reader: BetonReader,
     pub(crate) engine: Py<PyEngine>,
-    pub(crate) delivery: Delivery,
+    pub(crate) form: SampleForm,
+    /// The arguments that a pickle contains beside the form of samples.
+    resize: Option<(u16, u16)>,
+    center_crop: Option<f64>,
     index_limit: Option<u64>,
 }
+
+/// The words for the argument `images`.
+const IMAGES: [(&str, Images); 2] = [("decoded", Images::Decoded), ("stored", Images::Stored)];
 
 #[pymethods]
 impl PyBeton {
     #[new]
-    #[pyo3(signature = (path, *, engine=None, images="decoded", index_limit=None, fields=None))]
+    #[pyo3(signature = (path, *, engine=None, images="decoded", resize=None, center_crop=None,
+                        index_limit=None, fields=None))]
+    #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn new(
         py: Python<'_>,
         path: PathBuf,
-        engine: Option<GivenEngine<'_>>,
+        engine: Option<EngineArgument<'_>>,
         images: &str,
-        #[pyo3(from_py_with = given::index_limit)] index_limit: Option<u64>,
+        #[pyo3(from_py_with = arguments::resize)] resize: Option<(u16, u16)>,
+        center_crop: Option<f64>,
+        #[pyo3(from_py_with = arguments::index_limit)] index_limit: Option<u64>,
         fields: Option<&Bound<'_, PyDict>>,
     ) -> Result<Self> {
-        let delivery = Delivery { images: images.parse()?, custom: CustomFields::parse(fields)? };
+        let images = choose("images", images, &IMAGES)?;
+        let images = match beton_batch::parse_resize(resize, center_crop)? {
+            None => images,
+            Some(_) if images == Images::Stored => {
+                return Err(Failure::value("resize needs images=\"decoded\""));
+            }
+            Some(resize) => Images::Resized(resize),
+        };
+        let form = SampleForm { images, custom: CustomFields::parse(fields)? };
         let engine = PyEngine::or_default(py, engine)?;
         let mut options = ReaderOptions::new();
         if let Some(bytes) = index_limit {
             options = options.index_limit_bytes(bytes);
         }
-        for field in delivery.custom.iter() {
+        for field in form.custom.iter() {
             options = options.handle_name(&field.name, field.layout);
         }
         let path = absolute(&path)?;
-        let reader = detached(py, || options.open(&engine.get().engine, &path))?;
+        let reader = match detached(py, || options.open(&engine.get().engine, &path)) {
+            Ok(reader) => reader,
+            Err(failure) => {
+                // A misspelt name leaves its field without a dtype. The name is the better message.
+                let described = detached(py, || BetonReader::describe(&engine.get().engine, &path));
+                if let Ok((_, fields)) = described {
+                    check_names(&form.custom, &fields, &path)?;
+                }
+                return Err(failure);
+            }
+        };
         let fields = reader.fields();
-        let is_twice =
-            |at: &usize| fields[..*at].iter().any(|field| field.name() == fields[*at].name());
-        if let Some(at) = (0..fields.len()).find(is_twice) {
-            let (path, name) = (path.display(), fields[at].name());
+        let mut known = HashSet::new();
+        if let Some(twice) = fields.iter().find(|field| !known.insert(field.name())) {
+            let (path, name) = (path.display(), twice.name());
             return Err(Failure::value(format!(
-                "{path}: two fields have the name {name:?}, and a sample is a dict; write it with \
-                 other names"
+                "{path}: two fields have the name {name:?}, but a sample is a dict and needs a \
+                 different name for each; write the file with other names"
             )));
         }
-        let is_known = |name: &str| fields.iter().any(|field| field.name() == name);
-        if let Some(field) = delivery.custom.iter().find(|field| !is_known(&field.name)) {
-            let names: Vec<_> = fields.iter().map(Field::name).collect();
-            return Err(Failure::value(format!(
-                "fields has '{}', and the fields of {} are {}",
-                field.name,
-                path.display(),
-                names.join(", ")
-            )));
-        }
-        Ok(Self { reader, engine, delivery, index_limit })
+        check_names(&form.custom, fields, &path)?;
+        Ok(Self { reader, engine, form, resize, center_crop, index_limit })
     }
 
     fn __len__(&self) -> usize {
         usize::try_from(self.reader.len()).unwrap_or(usize::MAX)
     }
 
-    /// The fields by name: a dict of `kind`, and of `dtype` and `shape` for arrays.
+    /// The fields by name. Each is a dict with its `kind`, and for arrays also `dtype` and `shape`.
     #[getter]
     fn fields<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let fields = PyDict::new(py);
@@ -116,19 +137,17 @@ impl PyBeton {
         self.engine.clone_ref(py)
     }
 
-    /// A sample: a dict of its values.
+    /// Reads a sample and returns a dict of its values by field name.
     fn __getitem__<'py>(
         &self,
         py: Python<'py>,
         id: &Bound<'py, PyAny>,
     ) -> Result<Bound<'py, PyDict>> {
         let id = self.sample_id(id)?;
-        let engine = &self.engine.get().engine;
-        let batch = detached(py, || read(&self.reader, engine, &[id]))?;
-        beton_batch::sample(py, batch, &self.delivery, engine)
+        self.sample(py, id)
     }
 
-    /// All samples, one by one.
+    /// Returns an iterator over all samples.
     fn __iter__<'py>(this: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
         let (py, len) = (this.py(), this.get().__len__());
         let ids = py.import("builtins")?.call_method1("range", (len,))?;
@@ -136,95 +155,30 @@ impl PyBeton {
         Ok(py.import("builtins")?.call_method1("map", (get, ids))?)
     }
 
-    /// Returns some samples, read as one batch: a dict of the fields. Numbers and arrays are one array
-    /// with an axis more; bytes and images are a list of arrays, JSON a list of what it says.
+    /// Reads several samples as one batch of reads and returns a dict by field name. A field of numbers
+    /// or arrays becomes one array whose first axis counts the samples. A field of bytes or images
+    /// becomes a list of arrays, a JSON field a list of parsed values. With `resize`, a field of images
+    /// becomes one array.
     ///
-    /// ids: the numbers of the samples; negative ones count from the end.
+    /// ids: the numbers of the samples; negative numbers count from the end.
     fn read_batch<'py>(
         &self,
         py: Python<'py>,
         ids: &Bound<'py, PyAny>,
     ) -> Result<Bound<'py, PyDict>> {
         let ids = ids.try_iter()?.map(|id| self.sample_id(&id?)).collect::<Result<Vec<_>>>()?;
-        let engine = &self.engine.get().engine;
-        let batch = detached(py, || read(&self.reader, engine, &ids))?;
-        Ok(beton_batch::batch(py, batch, &self.delivery, engine)?.fields)
+        Ok(self.batch_arrays(py, self.read(py, &ids)?)?.fields)
     }
 
-    /// Returns all samples in batches, an iterator of `(batch, ids)`, while a thread reads ahead.
-    ///
-    /// traversal: "sequential", "random" or "quasi_random".
-    /// seed: of the order.
-    /// epoch: which pass over the samples comes first.
-    /// open_pages: how many pages "quasi_random" draws samples from at a time.
-    /// batch_size: the samples of a batch.
-    /// drop_last: leaves out a last batch that is smaller.
-    /// rank, world: delivers part `rank` of the `world` parts of every epoch.
-    /// memory_manager: "direct"; "os_cache", which needs the backend "mmap"; or "process_cache", which
-    ///     keeps pages in memory.
-    /// cache_pages: how many pages "process_cache" keeps.
-    /// damaged: "fail", or "leave_out" for samples that are damaged, also for JPEGs and JSON that cannot be
-    ///     decoded.
-    /// prefetch_bytes: how much is read before it is asked for, as far as the memory limit allows; two
-    ///     batches by default.
-    ///
-    /// JPEGs are decoded by the thread that asks for the batch, without the interpreter lock.
-    #[pyo3(signature = (traversal="sequential", *, seed=0, epoch=0, open_pages=None,
-                        batch_size=None, drop_last=false, rank=0, world=1, memory_manager="direct",
-                        cache_pages=None, damaged="fail", prefetch_bytes=None))]
-    #[allow(clippy::too_many_arguments)] // Python's are named
-    fn epoch(
-        slf: &Bound<'_, Self>,
-        traversal: &str,
-        #[pyo3(from_py_with = given::seed)] seed: u64,
-        #[pyo3(from_py_with = given::epoch)] epoch: u64,
-        #[pyo3(from_py_with = given::open_pages)] open_pages: Option<u64>,
-        #[pyo3(from_py_with = given::batch_size)] batch_size: Option<usize>,
-        drop_last: bool,
-        #[pyo3(from_py_with = given::rank)] rank: u64,
-        #[pyo3(from_py_with = given::world)] world: u64,
-        memory_manager: &str,
-        #[pyo3(from_py_with = given::cache_pages)] cache_pages: Option<usize>,
-        damaged: &str,
-        #[pyo3(from_py_with = given::prefetch_bytes)] prefetch_bytes: Option<usize>,
-    ) -> Result<PyBetonEpoch> {
-        let (py, this) = (slf.py(), slf.get());
-        let kwargs = PyDict::new(py);
-        kwargs.set_item("traversal", traversal)?;
-        kwargs.set_item("seed", seed)?;
-        kwargs.set_item("open_pages", open_pages)?;
-        kwargs.set_item("batch_size", batch_size)?;
-        kwargs.set_item("drop_last", drop_last)?;
-        kwargs.set_item("rank", rank)?;
-        kwargs.set_item("world", world)?;
-        kwargs.set_item("memory_manager", memory_manager)?;
-        kwargs.set_item("cache_pages", cache_pages)?;
-        kwargs.set_item("damaged", damaged)?;
-        kwargs.set_item("prefetch_bytes", prefetch_bytes)?;
-        let damaged = parse_damaged(damaged)?;
-        let mut options = SampleOptions::new()
-            .order(parse_order(traversal, seed, open_pages)?)
-            .epoch(epoch)
-            .memory_manager(parse_memory(memory_manager, cache_pages)?)
-            .damaged(damaged)
-            .drop_last(drop_last)
-            .partition(rank, world);
-        if let Some(size) = batch_size {
-            options = options.batch_size(size);
-        }
-        if let Some(bytes) = prefetch_bytes {
-            options = options.prefetch_window_bytes(bytes);
-        }
-        let source = detached(py, || options.open(&this.reader))?;
-        Ok(PyBetonEpoch::new(source, slf.clone().unbind(), kwargs.unbind(), damaged))
-    }
-
-    /// The path and the options only.
+    /// Returns the path and the options. A pickle contains nothing else.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<((PathBuf,), Bound<'py, PyDict>)> {
         let kwargs = PyDict::new(py);
         kwargs.set_item("engine", PyEngine::for_pickle(py, &self.engine))?;
-        kwargs.set_item("images", self.delivery.images.name())?;
-        kwargs.set_item("fields", self.delivery.custom.to_dict(py)?)?;
+        let is_stored = self.form.images == Images::Stored;
+        kwargs.set_item("images", if is_stored { "stored" } else { "decoded" })?;
+        kwargs.set_item("resize", self.resize)?;
+        kwargs.set_item("center_crop", self.center_crop)?;
+        kwargs.set_item("fields", self.form.custom.to_dict(py)?)?;
         kwargs.set_item("index_limit", self.index_limit)?;
         Ok(((self.path(),), kwargs))
     }
@@ -236,8 +190,45 @@ impl PyBeton {
     }
 }
 
+/// Returns an error if `fields` names a field that the file does not have.
+fn check_names(custom: &CustomFields, fields: &[Field], path: &Path) -> Result<()> {
+    let known: HashSet<_> = fields.iter().map(Field::name).collect();
+    let Some(unknown) = custom.iter().find(|field| !known.contains(&*field.name)) else {
+        return Ok(());
+    };
+    let names: Vec<_> = fields.iter().map(Field::name).collect();
+    Err(Failure::value(format!(
+        "fields names '{}', but the fields of {} are {}",
+        unknown.name,
+        path.display(),
+        names.join(", ")
+    )))
+}
+
 impl PyBeton {
-    /// A field as a dict, which the writer takes too unless it is custom.
+    /// Reads samples into memory of the pool or, if the pool is exhausted, outside of it: the engine
+    /// does not limit how much a program keeps.
+    pub(crate) fn read(&self, py: Python<'_>, ids: &[u64]) -> Result<Batch> {
+        let engine = &self.engine.get().engine;
+        detached(py, || self.reader.read_batch_in(ids, |bytes| array::take(engine, bytes)))
+    }
+
+    /// Reads one sample and returns its fields.
+    pub(crate) fn sample<'py>(&self, py: Python<'py>, id: u64) -> Result<Bound<'py, PyDict>> {
+        let batch = self.read(py, &[id])?;
+        beton_batch::sample(py, batch, &self.form, &self.engine.get().engine)
+    }
+
+    /// Returns the fields of a batch and the ids of its samples.
+    pub(crate) fn batch_arrays<'py>(
+        &self,
+        py: Python<'py>,
+        batch: Batch,
+    ) -> Result<BatchArrays<'py>> {
+        beton_batch::batch(py, batch, &self.form, &self.engine.get().engine)
+    }
+
+    /// Returns a field as a dict. `BetonWriter` accepts the dict too, unless the field is custom.
     fn describe<'py>(&self, py: Python<'py>, field: &Field) -> Result<Bound<'py, PyDict>> {
         let described = PyDict::new(py);
         let kind = match field.kind() {
@@ -255,77 +246,24 @@ impl PyBeton {
             described.set_item("dtype", dtype::to_numpy(py, spec.dtype())?)?;
             described.set_item("shape", PyTuple::new(py, spec.shape())?)?;
         }
-        if let Some(custom) = self.delivery.custom.find(field.name()) {
+        if let Some(custom) = self.form.custom.find(field.name()) {
             described.set_item("dtype", &custom.descr)?;
         }
         Ok(described)
     }
 
-    /// The number of a sample, which counts from the end if it is negative.
+    /// Returns the number of a sample. A negative `id` counts from the end.
     fn sample_id(&self, id: &Bound<'_, PyAny>) -> Result<u64> {
         let len = self.reader.len();
         let found = match id.extract::<i64>() {
             Ok(id) if id < 0 => len.checked_sub(id.unsigned_abs()),
-            Ok(id) => Some(id.cast_unsigned()).filter(|id| *id < len),
+            Ok(id) => Some(id as u64).filter(|id| *id < len),
             Err(error) if error.is_instance_of::<PyOverflowError>(id.py()) => None,
             Err(error) => return Err(error.into()),
         };
         let path = self.reader.path().display();
-        found
-            .ok_or_else(|| Failure::index(format!("{path}: there is no sample {id}: it has {len}")))
-    }
-}
-
-/// Reads into memory of the pool while it has some, else of its own: what a program keeps is not
-/// the engine's to limit.
-pub(crate) fn read(reader: &BetonReader, engine: &Engine, ids: &[u64]) -> ringmain::Result<Batch> {
-    reader.read_batch_in(ids, |bytes| match engine.pool().try_take(bytes) {
-        Err(PoolExhausted { .. }) => Buffer::unpooled(bytes),
-        taken => taken,
-    })
-}
-
-fn parse_order(name: &str, seed: u64, open_pages: Option<u64>) -> Result<Order> {
-    match (name, open_pages.map(NonZeroU64::new)) {
-        ("sequential", None) => Ok(Order::Sequential),
-        ("random", None) => Ok(Order::Shuffled { seed }),
-        ("quasi_random", Some(Some(open_pages))) => Ok(Order::PageShuffled { seed, open_pages }),
-        ("quasi_random", _) => {
-            Err(Failure::value("traversal=\"quasi_random\" needs open_pages, at least 1"))
-        }
-        ("sequential" | "random", Some(_)) => {
-            Err(Failure::value("open_pages is for traversal=\"quasi_random\""))
-        }
-        (other, _) => Err(Failure::value(format!(
-            "traversal cannot be {other:?}: it is \"sequential\", \"random\" or \"quasi_random\""
-        ))),
-    }
-}
-
-fn parse_memory(name: &str, cache_pages: Option<usize>) -> Result<MemoryManager> {
-    match (name, cache_pages.map(NonZeroUsize::new)) {
-        ("direct", None) => Ok(MemoryManager::Direct),
-        ("os_cache", None) => Ok(MemoryManager::OsCache),
-        ("process_cache", Some(Some(pages))) => Ok(MemoryManager::ProcessCache { pages }),
-        ("process_cache", _) => {
-            Err(Failure::value("memory_manager=\"process_cache\" needs cache_pages, at least 1"))
-        }
-        ("direct" | "os_cache", Some(_)) => {
-            Err(Failure::value("cache_pages is for memory_manager=\"process_cache\""))
-        }
-        (other, _) => Err(Failure::value(format!(
-            "memory_manager cannot be {other:?}: it is \"direct\", \"os_cache\" or \
-             \"process_cache\""
-        ))),
-    }
-}
-
-fn parse_damaged(name: &str) -> Result<Damaged> {
-    match name {
-        "fail" => Ok(Damaged::Fail),
-        "leave_out" => Ok(Damaged::LeaveOut),
-        other => Err(Failure::value(format!(
-            "damaged cannot be {other:?}: it is \"fail\" or \"leave_out\""
-        ))),
+        found.ok_or_else(|| {
+            Failure::index(format!("{path}: cannot get sample {id}: the dataset has {len} samples"))
+        })
     }
 }

@@ -1,12 +1,11 @@
-//! Samples as Python has them: arrays over the memory that they were read into.
-
-use std::str::FromStr;
+//! Turns the samples of a batch into Python objects: arrays over the memory that was read into.
 
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyRecursionError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use ringmain::beton::{Batch, FieldKind, Image, ImageMode, Value};
+use ringmain::beton::{Batch, FieldKind, Image, ImageMode, Resize, Value};
 use ringmain::{Buffer, Engine};
 
 use crate::array::{self, POOLED_BYTES_MIN};
@@ -15,146 +14,143 @@ use crate::dtype;
 use crate::error::{Failure, Result};
 use crate::gil::detached;
 
-/// How samples are delivered.
+/// The form in which samples are delivered.
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct SampleForm {
     pub(crate) images: Images,
     pub(crate) custom: CustomFields,
 }
 
-/// How images are delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The form in which images are delivered.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Images {
-    /// Height × width × 3 bytes, for JPEGs too.
+    /// Arrays of (height, width, 3). JPEGs are decoded.
     Decoded,
-    /// JPEGs as their bytes.
+    /// Arrays of this size.
+    Resized(Resize),
+    /// JPEGs are delivered as their bytes.
     Stored,
 }
 
-impl Images {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Decoded => "decoded",
-            Self::Stored => "stored",
+/// Returns the size that images are resampled to, from the arguments of `Beton`.
+pub(crate) fn parse_resize(
+    resize: Option<(u16, u16)>,
+    center_crop: Option<f64>,
+) -> Result<Option<Resize>> {
+    match (resize, center_crop) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(Failure::value("center_crop needs resize=(height, width)")),
+        (Some((height, width)), None) => Ok(Some(Resize::new(height, width)?)),
+        (Some((height, width)), Some(ratio)) => {
+            Ok(Some(Resize::new(height, width)?.center_crop(ratio)?))
         }
     }
 }
 
-impl FromStr for Images {
-    type Err = Failure;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "decoded" => Ok(Self::Decoded),
-            "stored" => Ok(Self::Stored),
-            other => Err(Failure::value(format!(
-                "images cannot be {other:?}: they are \"decoded\" or \"stored\""
-            ))),
-        }
-    }
-}
-
-/// Owns the memory of a batch's arrays.
-#[pyclass(frozen, module = "ringmain._ringmain", name = "_Samples")]
-struct Samples {
-    _batch: Batch,
-}
-
-/// A batch as Python has it.
-pub(crate) struct Shown<'py> {
+/// A batch as Python objects.
+pub(crate) struct BatchArrays<'py> {
     pub(crate) fields: Bound<'py, PyDict>,
     pub(crate) ids: Bound<'py, PyUntypedArray>,
 }
 
-/// A plan of the objects that show a field, made before there are pointers to its memory.
-enum Planned<'py> {
-    /// An object with memory of its own.
+/// The plan for the objects of one field. It is made before there are pointers to the batch's
+/// memory.
+enum PlannedValue<'py> {
+    /// An object with its own memory.
     Object(Bound<'py, PyAny>),
     /// An array over the values of the field.
-    Array(Place<'py>),
-    /// Such arrays one by one.
-    Arrays(Vec<Planned<'py>>),
-    /// Of a custom field: the metadata, and what it points to.
-    Custom(Bound<'py, PyAny>, Vec<Planned<'py>>),
+    Array(ArrayPlace<'py>),
+    /// A list of planned objects, one for each sample.
+    Arrays(Vec<PlannedValue<'py>>),
+    /// A custom field: the metadata, and for each sample the data that it points to.
+    Custom(Bound<'py, PyAny>, Vec<PlannedValue<'py>>),
 }
 
-/// An array in the values of a field.
-struct Place<'py> {
+/// The position, type and shape of an array within the values of a field.
+struct ArrayPlace<'py> {
     start: usize,
     descr: Bound<'py, PyArrayDescr>,
     shape: Vec<usize>,
 }
 
-/// The fields of a batch, and the ids of its samples.
+/// Returns the fields of a batch and the ids of its samples.
 pub(crate) fn batch<'py>(
     py: Python<'py>,
     batch: Batch,
-    delivery: &Delivery,
+    form: &SampleForm,
     engine: &Engine,
-) -> Result<Shown<'py>> {
-    let mut plan = Plan::new(py, &batch, delivery, engine)?;
+) -> Result<BatchArrays<'py>> {
+    let mut plan = Plan::new(py, &batch, form, engine)?;
     let planned =
         (0..batch.fields().len()).map(|field| plan.column(field)).collect::<Result<_>>()?;
     show(py, batch, planned)
 }
 
-/// A batch of one as the values of its sample.
+/// Returns the fields of the only sample of a batch.
 pub(crate) fn sample<'py>(
     py: Python<'py>,
     batch: Batch,
-    delivery: &Delivery,
+    form: &SampleForm,
     engine: &Engine,
 ) -> Result<Bound<'py, PyDict>> {
-    let mut plan = Plan::new(py, &batch, delivery, engine)?;
+    let mut plan = Plan::new(py, &batch, form, engine)?;
     let planned =
         (0..batch.fields().len()).map(|field| plan.value(field)).collect::<Result<_>>()?;
     let fields = show(py, batch, planned)?.fields;
     for (name, value) in fields.iter() {
-        // So that many small ones that are kept do not keep a buffer each.
-        if let Ok(array) = value.cast::<PyUntypedArray>()
-            && array::nbytes(array) < POOLED_BYTES_MIN
-        {
+        // A small array is copied. Otherwise each one that the program keeps would hold a whole
+        // buffer of the pool.
+        let array = value.cast::<PyUntypedArray>().ok();
+        if let Some(array) = array.filter(|array| array::nbytes(array) < POOLED_BYTES_MIN) {
             fields.set_item(name, array.call_method0("copy")?)?;
         }
     }
     Ok(fields)
 }
 
-/// Makes the arrays, and gives the batch to them.
-fn show<'py>(py: Python<'py>, mut batch: Batch, planned: Vec<Planned<'py>>) -> Result<Shown<'py>> {
+/// Makes the planned objects. Their arrays own the batch.
+fn show<'py>(
+    py: Python<'py>,
+    mut batch: Batch,
+    planned: Vec<PlannedValue<'py>>,
+) -> Result<BatchArrays<'py>> {
     let names: Vec<_> = batch.fields().iter().map(|field| field.name().to_owned()).collect();
     let (ids, values) = batch.parts_mut();
-    let of_ids = Place { start: 0, descr: PyArrayDescr::new(py, "u8")?, shape: vec![ids.len()] };
+    let of_ids =
+        ArrayPlace { start: 0, descr: PyArrayDescr::new(py, "u8")?, shape: vec![ids.len()] };
     let ids = ids.as_mut_ptr().cast();
     let values: Vec<_> = values.into_iter().map(<[u8]>::as_mut_ptr).collect();
-    // From here on the batch is only kept.
-    let owner = Bound::new(py, Samples { _batch: batch })?.into_any();
+    // From here on the batch is owned by the base object, which does not use it.
+    let owner = array::owner(py, batch)?;
     let fields = PyDict::new(py);
     for ((name, planned), values) in names.iter().zip(planned).zip(values) {
-        // SAFETY: the places are those of values of this field, which begin there.
+        // SAFETY: `planned` was made for this field of this batch, and `values` points to the
+        // field's values. `owner` keeps the batch and does not use it.
         fields.set_item(name, unsafe { planned.make(&owner, values) }?)?;
     }
-    // SAFETY: as many ids begin there.
+    // SAFETY: `ids` points to the ids of the batch, and the shape of `of_ids` is their number.
     let ids = unsafe { of_ids.over(&owner, ids) }?;
-    Ok(Shown { fields, ids })
+    Ok(BatchArrays { fields, ids })
 }
 
-impl<'py> Planned<'py> {
+impl<'py> PlannedValue<'py> {
+    /// Makes the object. `values` are the bytes of the field.
+    ///
     /// # Safety
-    /// `values` are those of the field that this was planned for, in a batch that `owner` keeps and
-    /// does nothing with.
+    /// `self` must have been planned for the field that `values` points to, and `owner` must keep the
+    /// batch of that field without using it.
     unsafe fn make(self, owner: &Bound<'py, PyAny>, values: *mut u8) -> Result<Bound<'py, PyAny>> {
         match self {
             Self::Object(object) => Ok(object),
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises the same for `ArrayPlace::over`.
             Self::Array(place) => Ok(unsafe { place.over(owner, values) }?.into_any()),
             Self::Arrays(all) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: every part was planned for the same field.
                 let all = all.into_iter().map(|one| unsafe { one.make(owner, values) });
                 Ok(PyList::new(owner.py(), all.collect::<Result<Vec<_>>>()?)?.into_any())
             }
             Self::Custom(metadata, data) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: the data was planned for the same field.
                 let data = unsafe { Self::Arrays(data).make(owner, values) }?;
                 custom_value(metadata, data)
             }
@@ -162,45 +158,55 @@ impl<'py> Planned<'py> {
     }
 }
 
-impl<'py> Place<'py> {
+impl<'py> ArrayPlace<'py> {
+    /// Returns the array at this place within `values`.
+    ///
     /// # Safety
-    /// As for [`Planned::make`]: the bytes of the place are those of the values from its start on.
+    /// The requirements of [`PlannedValue::make`], and the array must lie inside the values of the field.
     unsafe fn over(
         self,
         owner: &Bound<'py, PyAny>,
         values: *mut u8,
     ) -> Result<Bound<'py, PyUntypedArray>> {
-        // SAFETY: inside the values, whose memory stays where it is while the owner lives; nobody
-        // has arrays of it before all are made.
+        // SAFETY: the array lies inside the values, whose memory does not move while the owner
+        // lives. Only arrays refer to it, and Python code gets none of them before all are made.
         unsafe { array::over(owner.clone(), values.add(self.start), &self.descr, &self.shape) }
     }
 }
 
-/// Finds what is to be made of a batch.
+/// The images of a field that are not delivered as they are stored.
+enum Decoded {
+    /// For each sample, the image if it is a JPEG.
+    Each(Vec<Option<Buffer>>),
+    /// All images, resampled to one size; `None` once they are planned.
+    Resized(Option<Buffer>, Resize),
+}
+
+/// Plans the objects of a batch.
 struct Plan<'a, 'py> {
     py: Python<'py>,
     batch: &'a Batch,
-    delivery: &'a Delivery,
+    form: &'a SampleForm,
     byte: Bound<'py, PyArrayDescr>,
-    /// JPEGs that were decoded: by field, and in the order of the batch.
-    decoded: Vec<Vec<Option<Buffer>>>,
+    /// The decoded images of each field.
+    decoded: Vec<Decoded>,
 }
 
 impl<'a, 'py> Plan<'a, 'py> {
     fn new(
         py: Python<'py>,
         batch: &'a Batch,
-        delivery: &'a Delivery,
+        form: &'a SampleForm,
         engine: &Engine,
     ) -> Result<Self> {
-        let decoded = detached(py, || decode(batch, delivery.images, engine))?;
-        Ok(Self { py, batch, delivery, byte: PyArrayDescr::new(py, "u1")?, decoded })
+        let decoded = detached(py, || decode(batch, form.images, engine))?;
+        Ok(Self { py, batch, form, byte: PyArrayDescr::new(py, "u1")?, decoded })
     }
 
-    /// A field of the whole batch.
-    fn column(&mut self, field: usize) -> Result<Planned<'py>> {
+    /// Plans a field of the whole batch.
+    fn column(&mut self, field: usize) -> Result<PlannedValue<'py>> {
         let (py, len) = (self.py, self.batch.len());
-        let array = |descr, shape| Ok(Planned::Array(Place { start: 0, descr, shape }));
+        let array = |descr, shape| Ok(PlannedValue::Array(ArrayPlace { start: 0, descr, shape }));
         match self.batch.fields()[field].kind() {
             FieldKind::Float => array(PyArrayDescr::new(py, "f8")?, vec![len]),
             FieldKind::Int => array(PyArrayDescr::new(py, "i8")?, vec![len]),
@@ -211,17 +217,20 @@ impl<'a, 'py> Plan<'a, 'py> {
             FieldKind::Json => {
                 let values = (0..len).map(|at| self.json(at, field));
                 let values = PyList::new(py, values.collect::<Result<Vec<_>>>()?)?;
-                Ok(Planned::Object(values.into_any()))
+                Ok(PlannedValue::Object(values.into_any()))
             }
             _ => {
+                if let Some(images) = self.resized(field, &[len])? {
+                    return Ok(images);
+                }
                 let values = (0..len).map(|at| self.blob(at, field));
-                Ok(Planned::Arrays(values.collect::<Result<_>>()?))
+                Ok(PlannedValue::Arrays(values.collect::<Result<_>>()?))
             }
         }
     }
 
-    /// A field of the only sample.
-    fn value(&mut self, field: usize) -> Result<Planned<'py>> {
+    /// Plans a field of the only sample of the batch.
+    fn value(&mut self, field: usize) -> Result<PlannedValue<'py>> {
         let py = self.py;
         let object = match self.batch.value(0, field)? {
             Value::Float(value) => object(py, value)?,
@@ -231,15 +240,20 @@ impl<'a, 'py> Plan<'a, 'py> {
             Value::Custom { member, bytes } => self.custom_value(field, member, bytes)?,
             Value::Array(value) => {
                 let (descr, shape) = (dtype::to_numpy(py, value.dtype)?, value.shape.to_vec());
-                return Ok(Planned::Array(Place { start: 0, descr, shape }));
+                return Ok(PlannedValue::Array(ArrayPlace { start: 0, descr, shape }));
             }
-            _ => return self.blob(0, field),
+            _ => {
+                return match self.resized(field, &[])? {
+                    Some(image) => Ok(image),
+                    None => self.blob(0, field),
+                };
+            }
         };
-        Ok(Planned::Object(object))
+        Ok(PlannedValue::Object(object))
     }
 
-    /// A custom field of the whole batch.
-    fn custom_column(&mut self, field: usize) -> Result<Planned<'py>> {
+    /// Plans a custom field of the whole batch.
+    fn custom_column(&mut self, field: usize) -> Result<PlannedValue<'py>> {
         let (custom, len) = (self.custom(field)?, self.batch.len());
         let mut members = Vec::new();
         for at in 0..len {
@@ -249,13 +263,13 @@ impl<'a, 'py> Plan<'a, 'py> {
         }
         let metadata = custom.metadata(self.py, &members)?;
         if !custom.layout.has_data() {
-            return Ok(Planned::Object(metadata));
+            return Ok(PlannedValue::Object(metadata));
         }
         let data = (0..len).map(|at| self.blob(at, field)).collect::<Result<_>>()?;
-        Ok(Planned::Custom(metadata, data))
+        Ok(PlannedValue::Custom(metadata, data))
     }
 
-    /// A custom field of one sample, in memory of its own.
+    /// Returns the value of a custom field of one sample, in its own memory.
     fn custom_value(&self, field: usize, member: &[u8], data: &[u8]) -> Result<Bound<'py, PyAny>> {
         let custom = self.custom(field)?;
         let metadata = custom.metadata(self.py, member)?.get_item(0)?;
@@ -269,13 +283,28 @@ impl<'a, 'py> Plan<'a, 'py> {
 
     fn custom(&self, field: usize) -> Result<&'a CustomField> {
         let name = self.batch.fields()[field].name();
-        let found = self.delivery.custom.find(name);
-        found.ok_or_else(|| Failure::type_(format!("field {name:?} is custom, and has no dtype")))
+        let found = self.form.custom.find(name);
+        found.ok_or_else(|| {
+            Failure::type_(format!("field {name:?} has a custom type, but no dtype was given"))
+        })
     }
 
-    /// Bytes or an image as an array.
-    fn blob(&mut self, at: usize, field: usize) -> Result<Planned<'py>> {
-        let decoded = self.decoded[field].get_mut(at).and_then(Option::take);
+    /// Plans the resampled images of a field as one array. `axes` are its axes before height and width.
+    /// Returns `None` if the images of the field are not resampled.
+    fn resized(&mut self, field: usize, axes: &[usize]) -> Result<Option<PlannedValue<'py>>> {
+        let Decoded::Resized(buffer, resize) = &mut self.decoded[field] else { return Ok(None) };
+        let shape = [axes, &[resize.height().into(), resize.width().into(), 3]].concat();
+        let Some(buffer) = buffer.take() else { return Ok(None) };
+        let array = array::from_buffer(buffer, &self.byte, &shape)?;
+        Ok(Some(PlannedValue::Object(array.into_any())))
+    }
+
+    /// Plans an array of bytes or of an image.
+    fn blob(&mut self, at: usize, field: usize) -> Result<PlannedValue<'py>> {
+        let decoded = match &mut self.decoded[field] {
+            Decoded::Each(images) => images.get_mut(at).and_then(Option::take),
+            Decoded::Resized(..) => None,
+        };
         let start = self.batch.blobs(field).and_then(|blobs| blobs.offsets.get(at).copied());
         let shape = match self.batch.value(at, field)? {
             Value::Image(image) if decoded.is_some() || image.mode == ImageMode::Raw => {
@@ -284,33 +313,39 @@ impl<'a, 'py> Plan<'a, 'py> {
             Value::Image(Image { bytes, .. })
             | Value::Bytes(bytes)
             | Value::Custom { bytes, .. } => vec![bytes.len()],
-            _ => return Err(Failure::type_("a field of values that are no bytes")),
+            _ => return Err(Failure::type_("the values of the field are not bytes")),
         };
         match (decoded, start) {
             (Some(buffer), _) => {
-                Ok(Planned::Object(array::from_buffer(buffer, &self.byte, &shape)?.into_any()))
+                Ok(PlannedValue::Object(array::from_buffer(buffer, &self.byte, &shape)?.into_any()))
             }
             (None, Some(start)) => {
                 let descr = self.byte.clone();
-                Ok(Planned::Array(Place { start: start as usize, descr, shape }))
+                Ok(PlannedValue::Array(ArrayPlace { start: start as usize, descr, shape }))
             }
-            (None, None) => Err(Failure::type_("a field of values without offsets")),
+            (None, None) => Err(Failure::type_("the values of the field have no offsets")),
         }
     }
 
+    /// Returns the parsed JSON of a sample.
     fn json(&self, at: usize, field: usize) -> Result<Bound<'py, PyAny>> {
         let Value::Json(text) = self.batch.value(at, field)? else {
-            return Err(Failure::type_("a field of values that are no JSON"));
+            return Err(Failure::type_("the values of the field are not JSON"));
         };
         let parsed = self.py.import("json")?.call_method1("loads", (text,));
         parsed.map_err(|error| {
+            let is_about_text = error.is_instance_of::<PyValueError>(self.py)
+                || error.is_instance_of::<PyRecursionError>(self.py);
+            if !is_about_text {
+                return error.into(); // such as `KeyboardInterrupt`: the sample may be sound
+            }
             let (id, name) = (self.batch.ids()[at], self.batch.fields()[field].name());
-            Failure::value(format!("sample {id}, field `{name}`: no JSON: {error}"))
+            Failure::value(format!("sample {id}, field `{name}`: bad JSON: {error}"))
         })
     }
 }
 
-/// The value of a custom field whose metadata points to data.
+/// Returns the value of a custom field whose metadata points to data.
 fn custom_value<'py>(
     metadata: Bound<'py, PyAny>,
     data: Bound<'py, PyAny>,
@@ -325,22 +360,35 @@ fn object<'py>(py: Python<'py>, value: impl IntoPyObjectExt<'py>) -> Result<Boun
     Ok(value.into_bound_py_any(py)?)
 }
 
-/// Decodes the JPEGs of all fields of images.
-fn decode(batch: &Batch, images: Images, engine: &Engine) -> Result<Vec<Vec<Option<Buffer>>>> {
+/// Decodes the images of all fields, as far as their form requires it.
+fn decode(batch: &Batch, images: Images, engine: &Engine) -> Result<Vec<Decoded>> {
     let of_field = |field: usize| {
         let is_image = *batch.fields()[field].kind() == FieldKind::RgbImage;
-        if !is_image || images == Images::Stored {
-            return Ok(Vec::new());
-        }
-        let of_sample = |at| match batch.value(at, field)? {
-            Value::Image(image) if image.mode == ImageMode::Jpeg => {
-                let mut rgb = array::take(engine.pool(), image.rgb_bytes())?;
-                batch.decode_image(at, field, &mut rgb)?;
-                Ok(Some(rgb))
+        match images {
+            Images::Resized(resize) if is_image => {
+                let bytes = batch.len().saturating_mul(resize.rgb_bytes());
+                let mut rgb = array::take(engine, bytes)?;
+                batch.decode_resized(field, &resize, &mut rgb)?;
+                Ok(Decoded::Resized(Some(rgb), resize))
             }
-            _ => Ok(None),
-        };
-        (0..batch.len()).map(of_sample).collect()
+            Images::Decoded if is_image => {
+                let of_sample = |at| decode_jpeg(batch, at, field, engine);
+                Ok(Decoded::Each((0..batch.len()).map(of_sample).collect::<Result<_>>()?))
+            }
+            _ => Ok(Decoded::Each(Vec::new())),
+        }
     };
     (0..batch.fields().len()).map(of_field).collect()
+}
+
+/// Returns the pixels of an image, or `None` if it is stored as pixels.
+fn decode_jpeg(batch: &Batch, at: usize, field: usize, engine: &Engine) -> Result<Option<Buffer>> {
+    match batch.value(at, field)? {
+        Value::Image(image) if image.mode == ImageMode::Jpeg => {
+            let mut rgb = array::take(engine, image.rgb_bytes())?;
+            batch.decode_image(at, field, &mut rgb)?;
+            Ok(Some(rgb))
+        }
+        _ => Ok(None),
+    }
 }

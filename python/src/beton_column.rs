@@ -1,4 +1,4 @@
-//! A field of a dataset that is written, and how its values are taken from Python's.
+//! A field of a dataset that is being written: converts Python objects to the values of the field.
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::buffer::PyBuffer;
@@ -11,24 +11,24 @@ use ringmain::beton::{ArraySpec, FieldKind, SampleBuilder, SampleError};
 use crate::array;
 use crate::error::{Failure, Result};
 
-/// A field, and how its values are taken.
+/// A field that accepts Python objects.
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: FieldKind,
-    /// The type that arrays are converted to.
+    /// The dtype that arrays are converted to.
     descr: Option<Py<PyArrayDescr>>,
 }
 
 impl Column {
-    pub(crate) fn parse(name: &str, given: &Bound<'_, PyAny>) -> Result<Self> {
-        let py = given.py();
-        let dict = given.cast::<PyDict>().ok();
+    pub(crate) fn parse(name: &str, declared: &Bound<'_, PyAny>) -> Result<Self> {
+        let py = declared.py();
+        let dict = declared.cast::<PyDict>().ok();
         let kind: String = match dict {
             Some(dict) => match dict.get_item("kind")? {
                 Some(kind) => kind.extract()?,
                 None => return Err(Failure::value(format!("field {name:?} has no \"kind\""))),
             },
-            None => given.extract()?,
+            None => declared.extract()?,
         };
         let name = name.to_owned();
         let plain = match kind.as_str() {
@@ -41,7 +41,7 @@ impl Column {
                 let part = |key: &str| {
                     let found = dict.map(|dict| dict.get_item(key)).transpose()?.flatten();
                     found.ok_or_else(|| {
-                        Failure::value(format!("field {name:?} is an array, and has no {key:?}"))
+                        Failure::value(format!("field {name:?} is an array and needs a {key:?}"))
                     })
                 };
                 let descr = PyArrayDescr::new(py, part("dtype")?)?;
@@ -56,7 +56,7 @@ impl Column {
             }
             other => {
                 return Err(Failure::value(format!(
-                    "field {name:?} cannot be of kind {other:?}: it is \"int\", \"float\", \
+                    "field {name:?} cannot be of kind {other:?}: it can be \"int\", \"float\", \
                      \"bytes\", \"json\", \"image\", \"array\" or \"tensor\""
                 )));
             }
@@ -64,7 +64,7 @@ impl Column {
         Ok(Self { name, kind: plain, descr: None })
     }
 
-    /// Hands a value over.
+    /// Converts the value of sample `id` and gives it to `builder`.
     pub(crate) fn put(
         &self,
         id: u64,
@@ -94,20 +94,20 @@ impl Column {
                 let array = converted(value, descr.bind(py)).map_err(named)?;
                 let array = array.cast::<PyUntypedArray>().map_err(PyErr::from)?;
                 if array.shape() != spec.shape() {
-                    let (given, wanted) =
+                    let (found, wanted) =
                         (array::tuple_text(array.shape()), array::tuple_text(spec.shape()));
-                    let reason = format!("shape {given}, where the field has {wanted}");
+                    let reason = format!("it has shape {found}, but the field has {wanted}");
                     return Err(self.unfit(id, &reason));
                 }
                 builder.array(&bytes_in_order(array)?)?
             }
-            _ => return Err(self.unfit(id, "a custom field cannot be written from Python")),
+            _ => return Err(self.unfit(id, "custom fields cannot be written from Python")),
         };
         Ok(())
     }
 
-    /// The pixels of an array, of an image of Pillow's, or of another object that shows itself as an
-    /// array; `None` for the bytes of a JPEG.
+    /// Returns the pixels of an array, of a Pillow image, or of another object with
+    /// `__array_interface__`. Returns `None` for any other object, which must be the bytes of a JPEG.
     fn pixels<'py>(
         &self,
         id: u64,
@@ -119,10 +119,9 @@ impl Column {
         if !image.hasattr("__array_interface__")? {
             return Ok(None);
         }
-        if let Ok(mode) = image.getattr("mode").and_then(|mode| mode.extract::<String>())
-            && mode != "RGB"
-        {
-            let reason = format!("an image of mode {mode}; give image.convert(\"RGB\")");
+        let mode = image.getattr("mode").and_then(|mode| mode.extract::<String>()).ok();
+        if let Some(mode) = mode.filter(|mode| mode != "RGB") {
+            let reason = format!("the image has mode {mode}; pass image.convert(\"RGB\")");
             return Err(self.unfit(id, &reason));
         }
         let array = image.py().import("numpy")?.call_method1("asarray", (image,));
@@ -130,7 +129,8 @@ impl Column {
         Ok(Some(array.cast_into().map_err(PyErr::from)?))
     }
 
-    /// An exception of a value that does not fit, with the sample and the field; any other as it is.
+    /// Adds the sample and the field to an exception about a value. Returns any other exception
+    /// unchanged.
     fn named(&self, py: Python<'_>, id: u64, error: PyErr) -> SampleError {
         let message = format!("sample {id}, field {:?}: {}", self.name, error.value(py));
         let is = |kind: &Bound<'_, PyAny>| error.is_instance(py, kind);
@@ -145,28 +145,29 @@ impl Column {
         Box::new(named)
     }
 
+    /// Returns the error for a value that does not fit the field.
     fn unfit(&self, id: u64, reason: &str) -> SampleError {
         raise(Failure::value(format!("sample {id}, field {:?}: {reason}", self.name)))
     }
 }
 
-/// Width and height of an array that is an image.
+/// Returns the width and height of an image, or the reason why the array is not an image.
 fn image_size(image: &Bound<'_, PyUntypedArray>) -> std::result::Result<(u16, u16), &'static str> {
     let &[height, width, 3] = image.shape() else {
-        return Err("an image is an array of (height, width, 3)");
+        return Err("an image must be an array of shape (height, width, 3)");
     };
     let dtype = image.dtype();
     if (dtype.kind(), dtype.itemsize()) != (b'u', 1) {
-        return Err("an image is an array of uint8");
+        return Err("an image must be an array of uint8");
     }
     match (u16::try_from(width), u16::try_from(height)) {
         (Ok(width), Ok(height)) => Ok((width, height)),
-        _ => Err("an image has up to 65535 rows and columns"),
+        _ => Err("an image can have at most 65535 rows and columns"),
     }
 }
 
-/// A value as an array of that type, to which only what loses nothing is converted. Lists have no
-/// type of their own, so their whole numbers need only fit, and the others are rounded.
+/// Returns a value as an array of the type `descr`. An array is converted only if its type always
+/// fits. A list has no type, so it is enough that its whole numbers fit; other numbers are rounded.
 fn converted<'py>(
     value: &Bound<'py, PyAny>,
     descr: &Bound<'py, PyArrayDescr>,
@@ -177,11 +178,11 @@ fn converted<'py>(
     kwargs.set_item("copy", false)?;
     let is_array = value.hasattr("dtype")?;
     let is_whole = |kind: u8| matches!(kind, b'b' | b'i' | b'u');
-    let given = array.cast::<PyUntypedArray>().map(|array| array.dtype().kind());
-    let given = given.map_err(PyErr::from)?;
-    if is_array || !is_whole(given) || !is_whole(descr.kind()) {
-        // Whole numbers that are too large for NumPy's are objects.
-        if !is_array && given == b'O' && is_whole(descr.kind()) {
+    let kind = array.cast::<PyUntypedArray>().map(|array| array.dtype().kind());
+    let kind = kind.map_err(PyErr::from)?;
+    if is_array || !is_whole(kind) || !is_whole(descr.kind()) {
+        // NumPy makes an array of objects from whole numbers that are too large for its integers.
+        if !is_array && kind == b'O' && is_whole(descr.kind()) {
             return numpy.call_method1("asarray", (value, descr));
         }
         kwargs.set_item("casting", if is_array { "safe" } else { "same_kind" })?;
@@ -195,7 +196,7 @@ fn converted<'py>(
     Err(PyOverflowError::new_err(format!("{value} does not fit into {descr}")))
 }
 
-/// The bytes of an array in C order.
+/// Returns the bytes of an array in C order.
 fn bytes_in_order(array: &Bound<'_, PyUntypedArray>) -> PyResult<Vec<u8>> {
     array.call_method0("tobytes")?.extract()
 }
@@ -204,7 +205,7 @@ fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     PyBuffer::<u8>::get(value)?.to_vec(value.py())
 }
 
-/// An exception as what a maker of samples says.
+/// Returns a failure as the error type of the functions that make samples.
 pub(crate) fn raise(failure: Failure) -> SampleError {
     Box::new(PyErr::from(failure))
 }

@@ -1,4 +1,4 @@
-//! Fields of types that FFCV does not have, by the dtype that their author gives their metadata.
+//! Fields whose types FFCV does not define. The caller gives the dtype of their metadata.
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::prelude::*;
@@ -20,10 +20,10 @@ pub(crate) struct CustomField {
 }
 
 impl CustomFields {
-    /// Understands what the caller gave: a dict of dtypes by the names of fields.
-    pub(crate) fn parse(given: Option<&Bound<'_, PyDict>>) -> Result<Self> {
-        let Some(given) = given else { return Ok(Self::default()) };
-        let fields = given.iter().map(|(name, dtype)| {
+    /// Parses the argument `fields`: a dict of dtypes by field name.
+    pub(crate) fn parse(dtypes: Option<&Bound<'_, PyDict>>) -> Result<Self> {
+        let Some(dtypes) = dtypes else { return Ok(Self::default()) };
+        let fields = dtypes.iter().map(|(name, dtype)| {
             let (name, descr) = (name.extract::<String>()?, dtype::parse(&dtype)?);
             let layout = Metadata::parse(&name, &descr)?;
             Ok(CustomField { name, descr: descr.unbind(), layout })
@@ -39,7 +39,7 @@ impl CustomFields {
         self.0.iter().find(|field| field.name == name)
     }
 
-    /// The dict that the caller gave; `None` without any.
+    /// Returns the dict that the caller gave, or `None` if there are no custom fields.
     pub(crate) fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let dict = PyDict::new(py);
         for field in self.iter() {
@@ -50,21 +50,21 @@ impl CustomFields {
 }
 
 impl CustomField {
-    /// The metadata of samples, one after the other, as an array.
+    /// Returns the metadata of one or more samples, whose bytes follow each other, as an array.
     pub(crate) fn metadata<'py>(&self, py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>> {
         let shown = (PyBytes::new(py, bytes), &self.descr);
         let array = py.import("numpy")?.call_method1("frombuffer", shown)?;
-        Ok(array.call_method0("copy")?) // which can be written to
+        Ok(array.call_method0("copy")?) // an array over `bytes` would be read-only
     }
 }
 
-/// Where in the metadata of a sample the rest of its value is named.
+/// The layout of a sample's metadata: where it holds the pointer to the data, and the data's size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metadata {
     bytes: usize,
     align: usize,
     ptr_at: Option<usize>,
-    /// Its place, and its bytes.
+    /// The offset of the size within the metadata, and how many bytes it has.
     size: Option<(usize, usize)>,
 }
 
@@ -89,7 +89,7 @@ impl Metadata {
             Some((at, _, text)) if text == "<u8" => Some(at),
             Some((_, _, text)) => {
                 return Err(Failure::value(format!(
-                    "fields[{name:?}]: its \"ptr\" is {text}, and FFCV has <u8 there"
+                    "fields[{name:?}]: \"ptr\" has dtype {text}; it must be <u8"
                 )));
             }
             None => None,
@@ -98,7 +98,8 @@ impl Metadata {
             Some((at, bytes, text)) if text.starts_with("<u") || text == "|u1" => Some((at, bytes)),
             Some((_, _, text)) if ptr_at.is_some() => {
                 return Err(Failure::value(format!(
-                    "fields[{name:?}]: its \"size\" is {text}; it must be unsigned and little-endian"
+                    "fields[{name:?}]: \"size\" has dtype {text}; it must be unsigned and \
+                     little-endian"
                 )));
             }
             _ => None,
@@ -106,7 +107,7 @@ impl Metadata {
         Ok(Self { bytes: descr.itemsize(), align: descr.alignment(), ptr_at, size })
     }
 
-    /// Whether values have bytes in the pages too.
+    /// Returns whether a value also has bytes in the pages of the file.
     pub(crate) fn has_data(&self) -> bool {
         self.ptr_at.is_some()
     }

@@ -1,142 +1,208 @@
-//! `BetonEpoch`: the batches of an epoch of a dataset.
+//! `BetonEpoch`: the batches of an epoch of a dataset. `Beton.epoch` makes it.
 
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ringmain::beton::{Batch, Damaged, SampleSource};
+use ringmain::beton::{Batch, Damaged, MemoryManager, Order, SampleOptions, SampleSource};
 
-use crate::beton::{PyBeton, read};
-use crate::beton_batch::{self, Shown};
-use crate::error::Result;
-use crate::gil::detached;
-use crate::given;
-use crate::position::{self, Position};
+use crate::arguments::{self, choose};
+use crate::beton::PyBeton;
+use crate::beton_batch::BatchArrays;
+use crate::epochs::{Epochs, epoch_methods};
+use crate::error::{Failure, Result};
+use crate::gil::{detached, wait_for};
 
-/// The batches of an epoch of a dataset: an iterator of `(batch, ids)`.
+/// An iterator of `(batch, ids)` over the batches of an epoch of a dataset. If damaged samples are left
+/// out, it may deliver fewer batches than its length.
+///
+/// A loop reads to the end of the epoch, and a new loop begins the next epoch. After a `break`, the next
+/// loop reads the rest of the epoch. `reset` goes back to the start of the epoch.
 #[pyclass(frozen, module = "ringmain", name = "BetonEpoch")]
 pub(crate) struct PyBetonEpoch {
-    source: Position<SampleSource>,
+    epochs: Epochs<SampleSource>,
     beton: Py<PyBeton>,
-    /// What `Beton.epoch` was called with, apart from the epoch.
-    options: Py<PyDict>,
+    options: Options,
     damaged: Damaged,
-    /// The samples that were read, but whose images or texts are none.
+    /// How many samples were read but left out, because their JPEG or JSON cannot be decoded.
     left_out: AtomicU64,
+}
+
+/// The arguments of `Beton.epoch`, except the number of the epoch. A pickle contains them.
+#[derive(Clone, Debug, IntoPyObject)]
+struct Options {
+    traversal: String,
+    seed: u64,
+    open_pages: Option<u64>,
+    batch_size: Option<usize>,
+    drop_last: bool,
+    rank: u64,
+    world: u64,
+    memory_manager: String,
+    cache_pages: Option<usize>,
+    damaged: String,
+    prefetch_bytes: Option<usize>,
+    patience: Option<f64>,
+}
+
+impl Options {
+    fn build(&self, epoch: u64) -> Result<SampleOptions> {
+        let mut options = SampleOptions::new()
+            .order(self.order()?)
+            .epoch(epoch)
+            .memory_manager(self.memory()?)
+            .damaged(self.damaged()?)
+            .drop_last(self.drop_last)
+            .partition(self.rank, self.world);
+        if let Some(size) = self.batch_size {
+            options = options.batch_size(size);
+        }
+        if let Some(bytes) = self.prefetch_bytes {
+            options = options.prefetch_window_bytes(bytes);
+        }
+        if let Some(seconds) = self.patience {
+            options = options.memory_patience(arguments::patience(seconds)?);
+        }
+        Ok(options)
+    }
+
+    fn order(&self) -> Result<Order> {
+        let seed = self.seed;
+        match (self.traversal.as_str(), self.open_pages.map(NonZeroU64::new)) {
+            ("sequential", None) => Ok(Order::Sequential),
+            ("random", None) => Ok(Order::Shuffled { seed }),
+            ("quasi_random", Some(Some(open_pages))) => {
+                Ok(Order::PageShuffled { seed, open_pages })
+            }
+            ("quasi_random", _) => {
+                Err(Failure::value("traversal=\"quasi_random\" needs open_pages, at least 1"))
+            }
+            ("sequential" | "random", Some(_)) => {
+                Err(Failure::value("open_pages needs traversal=\"quasi_random\""))
+            }
+            (other, _) => Err(Failure::value(format!(
+                "traversal cannot be {other:?}: it can be \"sequential\", \"random\" or \
+                 \"quasi_random\""
+            ))),
+        }
+    }
+
+    fn memory(&self) -> Result<MemoryManager> {
+        match (self.memory_manager.as_str(), self.cache_pages.map(NonZeroUsize::new)) {
+            ("direct", None) => Ok(MemoryManager::Direct),
+            ("os_cache", None) => Ok(MemoryManager::OsCache),
+            ("process_cache", Some(Some(pages))) => Ok(MemoryManager::ProcessCache { pages }),
+            ("process_cache", _) => Err(Failure::value(
+                "memory_manager=\"process_cache\" needs cache_pages, at least 1",
+            )),
+            ("direct" | "os_cache", Some(_)) => {
+                Err(Failure::value("cache_pages needs memory_manager=\"process_cache\""))
+            }
+            (other, _) => Err(Failure::value(format!(
+                "memory_manager cannot be {other:?}: it can be \"direct\", \"os_cache\" or \
+                 \"process_cache\""
+            ))),
+        }
+    }
+
+    fn damaged(&self) -> Result<Damaged> {
+        let choices = [("fail", Damaged::Fail), ("leave_out", Damaged::LeaveOut)];
+        choose("damaged", &self.damaged, &choices)
+    }
+}
+
+#[pymethods]
+impl PyBeton {
+    /// Returns an iterator of `(batch, ids)` over all samples. A thread reads ahead.
+    ///
+    /// traversal: "sequential", "random" or "quasi_random".
+    /// seed: the seed of the order.
+    /// epoch: the number of the first epoch.
+    /// open_pages: how many pages "quasi_random" draws samples from at a time.
+    /// batch_size: the number of samples in a batch.
+    /// drop_last: leaves out the last batch if it is smaller than the others.
+    /// rank, world: splits every epoch into `world` parts and delivers part number `rank`.
+    /// memory_manager: "direct"; "os_cache", which needs the backend "mmap"; or "process_cache", which
+    ///     keeps pages in memory.
+    /// cache_pages: how many pages "process_cache" keeps.
+    /// damaged: "fail" raises an error at a damaged sample; "leave_out" leaves the sample out. A sample is
+    ///     also damaged if its JPEG or its JSON cannot be decoded.
+    /// prefetch_bytes: how many bytes the thread reads ahead, as far as the memory limit allows; two
+    ///     batches by default.
+    /// patience: how many seconds a batch waits for memory that other batches hold, before it raises a
+    ///     MemoryError; 5 by default.
+    ///
+    /// The thread that calls `next` decodes the JPEGs, with the interpreter lock released.
+    #[pyo3(signature = (traversal="sequential", *, seed=0, epoch=0, open_pages=None,
+                        batch_size=None, drop_last=false, rank=0, world=1, memory_manager="direct",
+                        cache_pages=None, damaged="fail", prefetch_bytes=None, patience=None))]
+    #[allow(clippy::too_many_arguments)] // in Python the arguments have names
+    fn epoch(
+        slf: &Bound<'_, Self>,
+        traversal: &str,
+        #[pyo3(from_py_with = arguments::seed)] seed: u64,
+        #[pyo3(from_py_with = arguments::epoch)] epoch: u64,
+        #[pyo3(from_py_with = arguments::open_pages)] open_pages: Option<u64>,
+        #[pyo3(from_py_with = arguments::batch_size)] batch_size: Option<usize>,
+        drop_last: bool,
+        #[pyo3(from_py_with = arguments::rank)] rank: u64,
+        #[pyo3(from_py_with = arguments::world)] world: u64,
+        memory_manager: &str,
+        #[pyo3(from_py_with = arguments::cache_pages)] cache_pages: Option<usize>,
+        damaged: &str,
+        #[pyo3(from_py_with = arguments::prefetch_bytes)] prefetch_bytes: Option<usize>,
+        patience: Option<f64>,
+    ) -> Result<PyBetonEpoch> {
+        let options = Options {
+            traversal: traversal.to_owned(),
+            seed,
+            open_pages,
+            batch_size,
+            drop_last,
+            rank,
+            world,
+            memory_manager: memory_manager.to_owned(),
+            cache_pages,
+            damaged: damaged.to_owned(),
+            prefetch_bytes,
+            patience,
+        };
+        let (samples, damaged) = (options.build(epoch)?, options.damaged()?);
+        let reader = &slf.get().reader;
+        let source = detached(slf.py(), || samples.open(reader))?;
+        let (epochs, beton) = (Epochs::new("epoch", source), slf.clone().unbind());
+        Ok(PyBetonEpoch { epochs, beton, options, damaged, left_out: AtomicU64::new(0) })
+    }
 }
 
 #[pymethods]
 impl PyBetonEpoch {
-    /// The batches of the epoch, as long as no damaged samples are left out.
-    fn __len__(&self) -> Result<usize> {
-        Ok(usize::try_from(self.source.lock()?.epoch_batches()).unwrap_or(usize::MAX))
-    }
-
-    /// The samples of a batch; the last may have fewer.
+    /// The number of samples in a batch; the last batch may have fewer.
     #[getter]
     fn batch_size(&self) -> Result<usize> {
-        Ok(self.source.lock()?.batch_size())
+        Ok(self.epochs.lock()?.batch_size())
     }
 
-    /// How many damaged samples were left out so far.
+    /// The number of damaged samples that were left out so far.
     #[getter]
     fn left_out(&self) -> Result<u64> {
-        Ok(self.source.lock()?.left_out() + self.left_out.load(Ordering::Relaxed))
+        Ok(self.epochs.lock()?.left_out() + self.left_out.load(Ordering::Relaxed))
     }
 
-    /// The batches that are left in this epoch; after a loop to its end, those of the next epoch.
-    fn __iter__<'py>(this: PyRef<'py, Self>, py: Python<'py>) -> Result<PyRef<'py, Self>> {
-        if this.source.is_finished() {
-            this.source.go(py, |source| source.set_epoch(source.epoch().wrapping_add(1)))?;
-        }
-        Ok(this)
-    }
-
-    /// The number of the epoch.
-    #[getter]
-    fn epoch(&self) -> Result<u64> {
-        Ok(self.source.lock()?.epoch())
-    }
-
-    /// The next `(batch, ids)`. After an error it tries the same batch again.
-    fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyTuple>>> {
-        let mut source = self.source.lock()?;
-        let source = &mut *source;
-        loop {
-            let before = source.state();
-            let next = position::in_parts(py, |timeout| source.next_batch_within(timeout))?;
-            let Some(batch) = next else {
-                self.source.finish();
-                return Ok(None);
-            };
-            match self.show(py, batch) {
-                Ok(Some(Shown { fields, ids })) => {
-                    return Ok(Some(PyTuple::new(py, [fields.into_any(), ids.into_any()])?));
-                }
-                Ok(None) => {}
-                Err(failure) => {
-                    detached(py, || {
-                        source.resume(&before)?;
-                        // Not a resume that `set_epoch` would go on from.
-                        source.skip_items(0);
-                        Ok::<(), ringmain::Error>(())
-                    })?;
-                    return Err(failure);
-                }
-            }
-        }
-    }
-
-    /// Back to the first sample.
-    fn reset(&self, py: Python<'_>) -> Result<()> {
-        self.source.go(py, SampleSource::reset)
-    }
-
-    /// Begins another epoch: another order, or the same if it is sequential. Right after load_state_dict,
-    /// the epoch of the state goes on where it was.
-    fn set_epoch(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = given::epoch)] epoch: u64,
-    ) -> Result<()> {
-        self.source.go(py, |source| source.set_epoch(epoch))
-    }
-
-    /// Passes over this number of batches, or all that are left, without reading them.
-    fn skip_batches(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = given::batches)] batches: u64,
-    ) -> Result<()> {
-        self.source.go(py, |source| source.skip_batches(batches))
-    }
-
-    /// Where the epoch stands: a plain dict of numbers.
-    fn state_dict<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        position::state_dict(py, serde_json::to_string(&self.source.lock()?.state()))
-    }
-
-    /// Goes on from a state of an epoch of the same dataset with the same traversal, rank and world.
-    fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> Result<()> {
-        let state = serde_json::from_str(&position::state_json(state)?);
-        let state = state.map_err(|error| position::no_state(&error))?;
-        self.source.with(py, |source| source.resume(&state))
-    }
-
-    /// The dataset, the options and the number of the epoch: a copy begins with its first sample.
+    /// Returns the dataset, the options and the number of the epoch. An unpickled copy begins at the
+    /// first sample.
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
-        let options = self.options.bind(py).copy()?;
-        options.set_item("epoch", self.epoch()?)?;
+        let kwargs = self.options.clone().into_pyobject(py)?;
+        kwargs.set_item("epoch", self.epoch()?)?;
         let begin = self.beton.bind(py).getattr("epoch")?;
-        let begin = py.import("functools")?.getattr("partial")?.call((begin,), Some(&options))?;
+        let begin = py.import("functools")?.getattr("partial")?.call((begin,), Some(&kwargs))?;
         Ok((begin, PyTuple::empty(py)))
     }
 
-    fn __repr__(&self, py: Python<'_>) -> Result<String> {
-        let path = self.beton.get().reader.path().display();
-        let traversal = self.options.bind(py).get_item("traversal")?;
-        let traversal = traversal.map_or_else(String::new, |name| name.to_string());
-        let source = self.source.lock()?;
+    fn __repr__(&self) -> Result<String> {
+        let (path, traversal) = (self.beton.get().reader.path().display(), &self.options.traversal);
+        let source = self.epochs.lock()?;
         Ok(format!(
             "BetonEpoch({path}, traversal={traversal}, epoch={}, batch_size={}, {} samples to come)",
             source.epoch(),
@@ -146,49 +212,74 @@ impl PyBetonEpoch {
     }
 }
 
-impl PyBetonEpoch {
-    pub(crate) fn new(
-        source: SampleSource,
-        beton: Py<PyBeton>,
-        options: Py<PyDict>,
-        damaged: Damaged,
-    ) -> Self {
-        let source = Position::new("epoch", source);
-        Self { source, beton, options, damaged, left_out: AtomicU64::new(0) }
-    }
+epoch_methods!(
+    PyBetonEpoch,
+    "sample",
+    "`(batch, ids)`",
+    "an epoch of the same dataset with the same traversal, rank and world."
+);
 
-    /// A batch as arrays, without samples that are to be left out; `None` if these are all.
-    fn show<'py>(&self, py: Python<'py>, batch: Batch) -> Result<Option<Shown<'py>>> {
-        let ids = (self.damaged == Damaged::LeaveOut).then(|| batch.ids().to_vec());
-        let PyBeton { engine, delivery, .. } = self.beton.get();
-        match (beton_batch::batch(py, batch, delivery, &engine.get().engine), ids) {
-            (Err(failure), Some(ids)) if failure.is_value(py) => self.show_well(py, &ids),
-            (shown, _) => shown.map(Some),
+impl PyBetonEpoch {
+    fn next_arrays<'py>(
+        &self,
+        py: Python<'py>,
+        source: &mut SampleSource,
+    ) -> Result<Option<Bound<'py, PyTuple>>> {
+        loop {
+            let before = source.state();
+            let batch = wait_for(py, |timeout| source.next_batch_within(timeout))?;
+            let Some(batch) = batch else { return Ok(None) };
+            match self.arrays(py, batch) {
+                Ok(Some(BatchArrays { fields, ids })) => {
+                    return Ok(Some(PyTuple::new(py, [fields.into_any(), ids.into_any()])?));
+                }
+                Ok(None) => {}
+                Err(failure) => {
+                    detached(py, || {
+                        source.resume(&before)?;
+                        // `set_epoch` right after a resume would keep the position. This call makes
+                        // `set_epoch` begin the epoch instead.
+                        source.skip_items(0);
+                        Ok::<(), ringmain::Error>(())
+                    })?;
+                    return Err(failure);
+                }
+            }
         }
     }
 
-    /// Those of the samples whose images can be decoded and whose texts can be parsed, which is
-    /// rarely asked: they are read once more.
-    fn show_well<'py>(&self, py: Python<'py>, ids: &[u64]) -> Result<Option<Shown<'py>>> {
-        let PyBeton { reader, engine, delivery, .. } = self.beton.get();
-        let engine = &engine.get().engine;
-        let mut well = Vec::new();
+    /// Returns a batch as arrays, without the samples that are left out. Returns `None` if all samples
+    /// are left out.
+    fn arrays<'py>(&self, py: Python<'py>, batch: Batch) -> Result<Option<BatchArrays<'py>>> {
+        let ids = (self.damaged == Damaged::LeaveOut).then(|| batch.ids().to_vec());
+        match (self.beton.get().batch_arrays(py, batch), ids) {
+            (Err(failure), Some(ids)) if failure.is_value(py) => self.undamaged_arrays(py, &ids),
+            (arrays, _) => arrays.map(Some),
+        }
+    }
+
+    /// Returns a batch of only those samples whose JPEG and JSON can be decoded. It reads the samples
+    /// again, which is acceptable because damaged samples are rare.
+    fn undamaged_arrays<'py>(
+        &self,
+        py: Python<'py>,
+        ids: &[u64],
+    ) -> Result<Option<BatchArrays<'py>>> {
+        let beton = self.beton.get();
+        let mut undamaged = Vec::new();
         for id in ids {
             py.check_signals()?;
-            let sample = detached(py, || read(reader, engine, &[*id]))?;
-            match beton_batch::sample(py, sample, delivery, engine) {
-                Ok(_) => well.push(*id),
+            match beton.sample(py, *id) {
+                Ok(_) => undamaged.push(*id),
                 Err(failure) if failure.is_value(py) => {}
                 Err(failure) => return Err(failure),
             }
         }
-        let shown = if well.is_empty() {
-            None
-        } else {
-            let batch = detached(py, || read(reader, engine, &well))?;
-            Some(beton_batch::batch(py, batch, delivery, engine)?)
+        let arrays = match undamaged.len() {
+            0 => None,
+            _ => Some(beton.batch_arrays(py, beton.read(py, &undamaged)?)?),
         };
-        self.left_out.fetch_add((ids.len() - well.len()) as u64, Ordering::Relaxed);
-        Ok(shown)
+        self.left_out.fetch_add((ids.len() - undamaged.len()) as u64, Ordering::Relaxed);
+        Ok(arrays)
     }
 }

@@ -1,4 +1,4 @@
-//! `BetonWriter`: datasets from Python's samples.
+//! `BetonWriter`: writes a dataset from samples that Python code makes.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,31 +14,32 @@ use ringmain::beton::{
     BetonWriter, Field, RegionAlignment, SampleBuilder, SampleError, WriteReport,
 };
 
+use crate::arguments;
 use crate::beton_column::{Column, raise};
 use crate::error::{Failure, Result};
-use crate::given;
 
-/// How often Ctrl-C is looked for.
+/// The time between two checks for Ctrl-C.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
-/// Writes datasets that FFCV reads too.
+/// Writes datasets in the `.beton` format, which FFCV can read.
 ///
-/// path: the file; nothing is left of what fails.
-/// fields: a kind for each name: "int", "float", "bytes", "json", "image", or a dict of `kind` ("array"
-///     or "tensor"), `dtype` and `shape`.
-/// page_size: a power of two, 2 MiB or more; 8 MiB by default. A sample must fit in one. A file has whole
-///     pages, at least one for each worker, and begins with one for its header.
-/// alignment: 512 or 4096 for direct reads; samples are packed without.
-/// workers: threads that write; your code has the interpreter lock while it makes a sample.
-/// deterministic: the file does not depend on the workers.
+/// path: the file. If writing fails, no file is left behind.
+/// fields: the kind of each field by name: "int", "float", "bytes", "json", "image", or a dict of `kind`
+///     ("array" or "tensor"), `dtype` and `shape`.
+/// page_size: the size of a page in bytes, a power of two from 2 MiB on; 8 MiB by default. A sample must
+///     fit in a page. A file consists of whole pages: one for the header, and at least one per worker.
+/// alignment: 512 or 4096 aligns samples for direct reads. By default samples are packed.
+/// workers: the number of threads that write. Your code holds the interpreter lock while it makes a
+///     sample.
+/// deterministic: makes the bytes of the file independent of the number and timing of the workers.
 /// direct: writes past the page cache.
 ///
-/// A sample is a dict by the names of the fields, or a tuple in their order. An image is an array of
-/// (height, width, 3) uint8, an RGB image of Pillow, or the bytes of a JPEG. Arrays are converted to the
-/// dtype of their field where nothing can be lost; the numbers of a list need only fit.
+/// A sample is a dict by field name, or a tuple in the order of the fields. An image is an array of
+/// (height, width, 3) uint8, an RGB image of Pillow, or the bytes of a JPEG. An array is converted to the
+/// dtype of its field if its own dtype always fits; for a list it is enough that its numbers fit.
 ///
-/// Samples are asked for on other threads than the caller's: what is bound to one, such as a connection
-/// of sqlite3, is to be opened there.
+/// The writer's threads call your code, not the thread that called the writer. Open objects that are
+/// bound to a thread, such as an sqlite3 connection, inside that code.
 #[pyclass(frozen, module = "ringmain", name = "BetonWriter")]
 pub(crate) struct PyBetonWriter {
     path: PathBuf,
@@ -47,18 +48,18 @@ pub(crate) struct PyBetonWriter {
 }
 
 #[pymethods]
-#[allow(clippy::wrong_self_convention)] // FFCV's names
+#[allow(clippy::wrong_self_convention)] // `from_indexed` and `from_iterable` follow FFCV's names
 impl PyBetonWriter {
     #[new]
     #[pyo3(signature = (path, fields, *, page_size=None, alignment=None, workers=None,
                         deterministic=false, direct=false))]
-    #[allow(clippy::too_many_arguments)] // Python's are named
+    #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn new(
         path: PathBuf,
         fields: &Bound<'_, PyDict>,
-        #[pyo3(from_py_with = given::page_size)] page_size: Option<u32>,
-        #[pyo3(from_py_with = given::alignment)] alignment: Option<usize>,
-        #[pyo3(from_py_with = given::workers)] workers: Option<usize>,
+        #[pyo3(from_py_with = arguments::page_size)] page_size: Option<u32>,
+        #[pyo3(from_py_with = arguments::alignment)] alignment: Option<usize>,
+        #[pyo3(from_py_with = arguments::workers)] workers: Option<usize>,
         deterministic: bool,
         direct: bool,
     ) -> Result<Self> {
@@ -66,7 +67,7 @@ impl PyBetonWriter {
         for (name, kind) in fields.iter() {
             let column = Column::parse(&name.extract::<String>()?, &kind)?;
             if column.name.is_empty() {
-                return Err(Failure::value("a field has an empty name; samples are dicts by name"));
+                return Err(Failure::value("a field has an empty name; every field needs a name"));
             }
             described.push(Field::new(&column.name, column.kind.clone())?);
             columns.push(column);
@@ -76,7 +77,7 @@ impl PyBetonWriter {
             writer = writer.page_bytes(bytes);
         }
         if workers == Some(0) {
-            return Err(Failure::value("workers cannot be 0: someone must write"));
+            return Err(Failure::value("workers cannot be 0: it must be at least 1"));
         }
         if let Some(workers) = workers {
             writer = writer.workers(workers);
@@ -85,7 +86,7 @@ impl PyBetonWriter {
             let found = RegionAlignment::ALL.into_iter().find(|known| known.bytes() == bytes);
             let Some(found) = found else {
                 return Err(Failure::value(format!(
-                    "alignment cannot be {bytes}: it is 1, 512 or 4096"
+                    "alignment cannot be {bytes}: it can be 1, 512 or 4096"
                 )));
             };
             writer = writer.alignment(found);
@@ -93,8 +94,8 @@ impl PyBetonWriter {
         Ok(Self { path, writer, columns })
     }
 
-    /// Writes samples[0] to samples[len(samples) - 1], and returns a dict of what was written. Workers
-    /// ask for samples in any order, one at a time.
+    /// Writes samples[0] to samples[len(samples) - 1] and returns a dict with the numbers of samples,
+    /// pages and bytes written. Workers get the samples one at a time, in any order.
     fn from_indexed<'py>(&self, samples: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {
         let (py, count) = (samples.py(), samples.len()? as u64);
         let samples = samples.clone().unbind();
@@ -108,23 +109,24 @@ impl PyBetonWriter {
         })
     }
 
-    /// Writes what an iterable yields, and returns a dict of what was written.
+    /// Writes the samples that an iterable yields and returns a dict with the numbers of samples, pages
+    /// and bytes written.
     ///
     /// samples: the iterable.
-    /// count: how many samples it yields; by default len(samples).
+    /// count: the number of samples that it yields; by default len(samples).
     #[pyo3(signature = (samples, count=None))]
     fn from_iterable<'py>(
         &self,
         samples: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = given::count)] count: Option<u64>,
+        #[pyo3(from_py_with = arguments::count)] count: Option<u64>,
     ) -> Result<Bound<'py, PyDict>> {
         let py = samples.py();
         let count = match count {
             Some(count) => count,
             None => samples.len().map(|len| len as u64).map_err(|_| {
                 Failure::type_(
-                    "count is missing: a dataset begins with the number of its samples, and these \
-                     have no len()",
+                    "count is missing: the file begins with the number of samples, and this \
+                     iterable has no len()",
                 )
             })?,
         };
@@ -139,7 +141,8 @@ impl PyBetonWriter {
                 })
             });
             match (written, take_raised(&raised)) {
-                // They are too few because it has failed, or too many because that counts as one.
+                // The iterator raised an exception. The writer saw too few samples, or one too many
+                // because the exception counts as an item.
                 (Err(Error::InvalidItem { item: None, .. }), Some(error)) => {
                     Err(Failure::from(error))
                 }
@@ -155,7 +158,7 @@ impl PyBetonWriter {
 }
 
 impl PyBetonWriter {
-    /// Writes in another thread, while this one looks for Ctrl-C.
+    /// Writes in another thread, while this thread checks for Ctrl-C.
     fn write<'py>(
         &self,
         py: Python<'py>,
@@ -166,7 +169,7 @@ impl PyBetonWriter {
         let (written, signal) = thread::scope(|scope| {
             let is_over = &is_over;
             let writing = scope.spawn(move || {
-                let _done = done; // dropped at the end, also by a panic
+                let _done = done; // dropped at the end, even by a panic
                 write(is_over)
             });
             let signal = py.detach(move || {
@@ -186,7 +189,7 @@ impl PyBetonWriter {
         });
         signal?;
         let report = written.map_err(|_| {
-            Failure::from(PyRuntimeError::new_err("the thread that writes has panicked"))
+            Failure::from(PyRuntimeError::new_err("the thread that writes the dataset panicked"))
         })??;
         let described = PyDict::new(py);
         described.set_item("samples", report.samples)?;
@@ -195,7 +198,7 @@ impl PyBetonWriter {
         Ok(described)
     }
 
-    /// Hands the values of a sample over, in the order of the fields.
+    /// Gives the values of a sample to `builder`, in the order of the fields.
     fn put(
         &self,
         sample: &Bound<'_, PyAny>,
@@ -205,7 +208,7 @@ impl PyBetonWriter {
         if let Ok(dict) = sample.cast::<PyDict>() {
             if dict.len() > self.columns.len() {
                 return Err(raise(Failure::value(format!(
-                    "sample {id} has {} values, and there are {} fields",
+                    "sample {id} has {} values, but there are {} fields",
                     dict.len(),
                     self.columns.len()
                 ))));
@@ -213,7 +216,8 @@ impl PyBetonWriter {
             for column in &self.columns {
                 let Some(value) = dict.get_item(&column.name)? else {
                     let name = &column.name;
-                    return Err(raise(Failure::value(format!("sample {id} has no {name:?}"))));
+                    let message = format!("sample {id} has no value for field {name:?}");
+                    return Err(raise(Failure::value(message)));
                 };
                 column.put(id, &value, builder)?;
             }
@@ -221,11 +225,11 @@ impl PyBetonWriter {
         }
         let values = sample.cast::<PyTuple>().map_err(|_| {
             let kind = sample.get_type().to_string();
-            raise(Failure::type_(format!("sample {id} is a dict or a tuple, and not {kind}")))
+            raise(Failure::type_(format!("sample {id} must be a dict or a tuple, not {kind}")))
         })?;
         if values.len() != self.columns.len() {
             return Err(raise(Failure::value(format!(
-                "sample {id} has {} values, and there are {} fields",
+                "sample {id} has {} values, but there are {} fields",
                 values.len(),
                 self.columns.len()
             ))));
@@ -240,10 +244,10 @@ impl PyBetonWriter {
 /// The items of a Python iterator, for threads without the interpreter lock.
 struct Items<'a> {
     iterator: Py<PyIterator>,
-    /// The exception that the iterator raised. It is repeated for every further item: an end would be an
-    /// error of too few items.
+    /// The exception that the iterator raised. Every further item repeats it, because an end would be
+    /// reported as too few items.
     raised: &'a Mutex<Option<PyErr>>,
-    /// Set after Ctrl-C: no more items are needed.
+    /// True after Ctrl-C: the writer needs no more items.
     is_over: &'a AtomicBool,
 }
 
@@ -273,7 +277,8 @@ fn take_raised(raised: &Mutex<Option<PyErr>>) -> Option<PyErr> {
     raised.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// An error after Ctrl-C: its own exception is raised where it was found.
+/// Returns an error after Ctrl-C, so that the workers stop. The thread that noticed Ctrl-C raises
+/// `KeyboardInterrupt`.
 fn check(is_over: &AtomicBool) -> std::result::Result<(), SampleError> {
     if is_over.load(Ordering::Relaxed) { Err("interrupted".into()) } else { Ok(()) }
 }

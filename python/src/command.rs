@@ -1,11 +1,11 @@
-//! The `ringmain` command, as the package brings it.
+//! The `ringmain` command that comes with the Python package.
 
 use std::ffi::OsString;
 
 use pyo3::prelude::*;
 
-/// Runs the command and returns its exit code. `program` is what starts this interpreter with the
-/// command again: `bench` measures each backend in a process of its own.
+/// Runs the command and returns its exit code. `program` is the command line that starts this
+/// command again in a new interpreter: `bench` measures each backend in its own process.
 #[pyfunction]
 pub(crate) fn _run_command(py: Python<'_>, args: Vec<OsString>, program: Vec<OsString>) -> u8 {
     py.detach(|| run(args, program))

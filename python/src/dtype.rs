@@ -1,5 +1,5 @@
-//! NumPy's element types. The engine moves bytes; what they mean is NumPy's business, so that any
-//! type of a fixed size can be read.
+//! NumPy's element types. The engine moves bytes and NumPy interprets them, so elements of any fixed
+//! size can be read.
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray};
 use pyo3::PyTypeInfo;
@@ -10,7 +10,7 @@ use ringmain::{DType, Kind};
 
 use crate::error::{Failure, Result};
 
-/// NumPy's type for what the engine knows, also where it is one of the package `ml_dtypes`.
+/// Returns the NumPy dtype for an element type of the engine. Some come from the package `ml_dtypes`.
 pub(crate) fn to_numpy(py: Python<'_>, dtype: DType) -> Result<Bound<'_, PyArrayDescr>> {
     let code = dtype.to_string();
     if code != dtype.kind.name() {
@@ -19,12 +19,11 @@ pub(crate) fn to_numpy(py: Python<'_>, dtype: DType) -> Result<Bound<'_, PyArray
     from_ml_dtypes(py, &code)
 }
 
-/// bfloat16 and the 8-bit floats are NumPy types only where `ml_dtypes` is installed.
+/// Returns the dtype of this name from `ml_dtypes`. NumPy itself has no bfloat16 and no 8-bit floats.
 fn from_ml_dtypes<'py>(py: Python<'py>, name: &str) -> Result<Bound<'py, PyArrayDescr>> {
     let missing = |_| {
         Failure::type_(format!(
-            "NumPy has no {name} of its own: install ml_dtypes, or read the bytes with \
-             dtype=np.uint{}",
+            "NumPy has no dtype {name}: install ml_dtypes, or read the bytes with dtype=np.uint{}",
             if name == "bfloat16" { 16 } else { 8 }
         ))
     };
@@ -32,39 +31,43 @@ fn from_ml_dtypes<'py>(py: Python<'py>, name: &str) -> Result<Bound<'py, PyArray
     Ok(PyArrayDescr::new(py, module.getattr(PyString::new(py, name))?)?)
 }
 
-/// What a caller gave for a type: everything `np.dtype` takes, and the names of `ml_dtypes`.
-pub(crate) fn parse<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyArrayDescr>> {
-    let py = given.py();
-    if given.is_none() {
-        return Err(Failure::type_("None is no dtype: say which the elements of the file have"));
+/// Parses a dtype argument: everything that `np.dtype` accepts, and the type names of `ml_dtypes`.
+pub(crate) fn parse<'py>(value: &Bound<'py, PyAny>) -> Result<Bound<'py, PyArrayDescr>> {
+    let py = value.py();
+    if value.is_none() {
+        return Err(Failure::type_("dtype cannot be None: name the type of the file's elements"));
     }
-    if let Ok(descr) = given.cast::<PyArrayDescr>() {
+    if let Ok(descr) = value.cast::<PyArrayDescr>() {
         return check(descr.clone());
     }
-    if let Ok(name) = given.cast::<PyString>()
-        && let Ok(dtype) = name.to_cow()?.parse::<DType>()
-        && dtype.to_string() == dtype.kind.name()
-    {
+    let named = match value.cast::<PyString>() {
+        Ok(name) => name.to_cow()?.parse::<DType>().ok(),
+        Err(_) => None,
+    };
+    if let Some(dtype) = named.filter(|dtype| dtype.to_string() == dtype.kind.name()) {
         return from_ml_dtypes(py, dtype.kind.name());
     }
-    check(PyArrayDescr::new(py, given)?)
+    check(PyArrayDescr::new(py, value)?)
 }
 
-/// Refuses types whose bytes are not the elements.
+/// Returns an error for dtypes whose elements cannot be read as bytes of a fixed size.
 pub(crate) fn check(descr: Bound<'_, PyArrayDescr>) -> Result<Bound<'_, PyArrayDescr>> {
     if descr.has_object() {
         return Err(Failure::type_(
-            "arrays of Python objects cannot be read: their bytes in a file are addresses",
+            "arrays of Python objects cannot be read: their elements are memory addresses",
         ));
     }
     if descr.itemsize() == 0 || descr.has_subarray() {
-        return Err(Failure::type_(format!("elements of dtype {descr} have no size of their own")));
+        return Err(Failure::type_(format!(
+            "dtype {descr} cannot be read: its elements have no bytes, or are arrays themselves"
+        )));
     }
     Ok(descr)
 }
 
-/// What the engine takes elements for: some type of that size, as it never looks at them. `None`
-/// where it has none, and an element is so many bytes.
+/// Returns an element type of the engine with this size, which stands for any NumPy type of the same
+/// size: the engine never looks at the elements. Returns `None` if the engine has no such type; an
+/// element is then an axis of `itemsize` bytes.
 pub(crate) fn stand_in(itemsize: usize) -> Option<Kind> {
     match itemsize {
         1 => Some(Kind::U8),
@@ -76,13 +79,14 @@ pub(crate) fn stand_in(itemsize: usize) -> Option<Kind> {
     }
 }
 
-/// Whether it is a kind of array, which `ndarray.view` takes in the place of a type.
-pub(crate) fn is_array_type(given: &Bound<'_, PyAny>) -> bool {
-    let ndarray = PyUntypedArray::type_object(given.py());
-    given.cast::<PyType>().is_ok_and(|given| given.is_subclass(&ndarray).unwrap_or(false))
+/// Returns whether this is a subclass of `np.ndarray`, which `ndarray.view` accepts in place of a
+/// dtype.
+pub(crate) fn is_array_type(value: &Bound<'_, PyAny>) -> bool {
+    let ndarray = PyUntypedArray::type_object(value.py());
+    value.cast::<PyType>().is_ok_and(|value| value.is_subclass(&ndarray).unwrap_or(false))
 }
 
-/// `np.memmap`, to recognise one by.
+/// Returns the class `np.memmap`.
 pub(crate) fn memmap_type(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static TYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let found =

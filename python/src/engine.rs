@@ -1,4 +1,4 @@
-//! `Engine`: a backend and a memory limit, and the engines that callers share.
+//! `Engine`: a backend with a memory limit. Also the engines that callers share.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,38 +9,38 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use ringmain::{Access, Engine, Residency, Warmth};
 
+use crate::arguments::{self, choose};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
-use crate::given;
 
 /// Reads files through one backend, within one memory limit.
 ///
-/// backend: how bytes arrive: "auto", "pread", "mmap", "direct", "uring", "uncached" or "tokio-uring".
-///     "auto" chooses for every read: it copies what the page cache has, and reads the rest from the
+/// backend: "auto", "pread", "mmap", "direct", "uring", "uncached" or "tokio-uring". "auto", the default,
+///     chooses for every read: it copies data that is in the page cache, and reads the rest from the
 ///     device.
 /// memory_limit: the limit on all buffers, in bytes. The default is 512 MiB, or a quarter of the memory of
 ///     the machine or container if that is less, and at least 64 MiB. Memory is only allocated when it
-///     is used. Half of the limit is for arrays and batches, the other half is for reading through.
-/// depth: how many requests to the device a batch keeps in flight.
-/// chunk_bytes: the largest single request to the device.
-/// residency: "keep" or "release": what "mmap" does with the pages that it has read.
-/// open_files: how many files are kept open.
-/// warmth: whether data that "auto" reads stays in the page cache, to be copied from memory the next time.
-///     "auto", the default, keeps the data of epochs if it fits into the memory that is available.
-///     "keep" keeps everything. "leave" reads cold data past the page cache.
-/// access: in which order files are read, which decides what the kernel reads ahead. "random" brings in
-///     only what is read, "sequential" reads further ahead than usual. "as-it-comes", the default,
-///     leaves it to the kernel.
+///     is used. About half of the limit is for arrays and batches, the rest for the backend's own buffers.
+/// depth: the largest number of requests to the device that a batch keeps in flight.
+/// chunk_bytes: the size of the largest request to the device.
+/// residency: whether "mmap" keeps the pages that it has read in memory: "keep" or "release".
+/// open_files: the largest number of files that stay open.
+/// warmth: whether data that "auto" reads stays in the page cache, so that the next read copies it from
+///     memory. "auto", the default, keeps the data of epochs if it fits in the available memory. "keep"
+///     keeps all data. "leave" reads cold data past the page cache.
+/// access: the order in which files are read, which decides how far the kernel reads ahead. With "random"
+///     it reads nothing ahead, with "sequential" further than usual. "as-it-comes", the default, leaves
+///     the choice to the kernel.
 #[pyclass(frozen, module = "ringmain", name = "Engine", weakref)]
 #[derive(Debug)]
 pub(crate) struct PyEngine {
     pub(crate) engine: Engine,
     options: Options,
-    /// Identifies the engine in every process.
+    /// Identifies the engine across processes.
     token: String,
 }
 
-/// The options as given: all that a pickle carries.
+/// The options as the caller gave them. A pickle contains these and the token.
 #[derive(Clone, Debug, FromPyObject, IntoPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
@@ -54,25 +54,26 @@ pub(crate) struct Options {
     access: Option<String>,
 }
 
-/// The memory limit of engines whose callers give none. Half of it is for batches and the batches
-/// that are read ahead, so that it holds several batches of 256 images of 100 KB. Memory is only
-/// allocated when it is used.
+/// The memory limit of engines whose caller sets none. About half of it is for batches, including those
+/// that are read ahead, so it holds several batches of 256 images of 100 KB. Memory is only allocated
+/// when it is used.
 const MEMORY_LIMIT_BYTES: usize = 512 << 20;
 const MEMORY_LIMIT_BYTES_MIN: usize = 64 << 20;
 
-/// The default limit, or a quarter of the memory of the machine or container if that is less.
+/// Returns the default limit, or a quarter of the memory of the machine or container if that is less.
 fn default_memory_limit_bytes() -> usize {
     let quarter = total_memory_bytes().map_or(MEMORY_LIMIT_BYTES, |bytes| bytes / 4);
     quarter.clamp(MEMORY_LIMIT_BYTES_MIN, MEMORY_LIMIT_BYTES)
 }
 
-/// All memory of the machine, or the limit of the container; `None` where neither is known.
+/// Returns the memory of the machine, or the limit of the container if that is less. Returns `None`
+/// if the memory of the machine is unknown.
 fn total_memory_bytes() -> Option<usize> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     let machine = kib.saturating_mul(1024);
-    // "max" where there is no limit.
+    // The file contains "max" if there is no limit.
     let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let container = container.and_then(|text| text.trim().parse().ok());
     Some(container.map_or(machine, |limit: usize| limit.min(machine)))
@@ -92,14 +93,14 @@ impl Options {
         if let Some(count) = self.open_files {
             builder = builder.open_files_max(count);
         }
-        if let Some(residency) = choose("residency", self.residency.as_deref(), &RESIDENCIES)? {
-            builder = builder.residency(residency);
+        if let Some(name) = &self.residency {
+            builder = builder.residency(choose("residency", name, &RESIDENCIES)?);
         }
-        if let Some(warmth) = choose("warmth", self.warmth.as_deref(), &WARMTHS)? {
-            builder = builder.warmth(warmth);
+        if let Some(name) = &self.warmth {
+            builder = builder.warmth(choose("warmth", name, &WARMTHS)?);
         }
-        if let Some(access) = choose("access", self.access.as_deref(), &ACCESSES)? {
-            builder = builder.access(access);
+        if let Some(name) = &self.access {
+            builder = builder.access(choose("access", name, &ACCESSES)?);
         }
         Ok(builder.build()?)
     }
@@ -117,32 +118,20 @@ const ACCESSES: [(&str, Access); 3] = [
     ("sequential", Access::Sequential),
 ];
 
-/// The value that the caller has named; `None` if the option was not given.
-fn choose<T: Copy>(option: &str, given: Option<&str>, choices: &[(&str, T)]) -> Result<Option<T>> {
-    let Some(given) = given else { return Ok(None) };
-    if let Some((_, value)) = choices.iter().find(|(name, _)| *name == given) {
-        return Ok(Some(*value));
-    }
-    let names: Vec<String> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
-    let (last, others) = names.split_last().map_or(("", &[][..]), |(last, rest)| (last, rest));
-    let names = format!("{} or {last}", others.join(", "));
-    Err(Failure::value(format!("{option} cannot be {given:?}: it is {names}")))
-}
-
 #[pymethods]
 impl PyEngine {
     #[new]
     #[pyo3(signature = (backend="auto", *, memory_limit=None, depth=None, chunk_bytes=None,
                         residency=None, open_files=None, warmth=None, access=None))]
-    #[allow(clippy::too_many_arguments)] // Python's are named
+    #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn new(
         py: Python<'_>,
         backend: &str,
-        #[pyo3(from_py_with = given::memory_limit)] memory_limit: Option<usize>,
-        #[pyo3(from_py_with = given::depth)] depth: Option<usize>,
-        #[pyo3(from_py_with = given::chunk_bytes)] chunk_bytes: Option<usize>,
+        #[pyo3(from_py_with = arguments::memory_limit)] memory_limit: Option<usize>,
+        #[pyo3(from_py_with = arguments::depth)] depth: Option<usize>,
+        #[pyo3(from_py_with = arguments::chunk_bytes)] chunk_bytes: Option<usize>,
         residency: Option<String>,
-        #[pyo3(from_py_with = given::open_files)] open_files: Option<usize>,
+        #[pyo3(from_py_with = arguments::open_files)] open_files: Option<usize>,
         warmth: Option<String>,
         access: Option<String>,
     ) -> Result<Self> {
@@ -159,10 +148,10 @@ impl PyEngine {
         Self::open(py, options, None)
     }
 
-    /// Returns a line for people: which backend reads, what it can do, and what it had to do without.
-    /// For "auto" it names the backends that are chosen from.
+    /// Returns a description for people: the backend, what it can do, and which features are missing
+    /// here. For "auto" it names the backends that "auto" chooses from.
     ///
-    /// path: a file; the line then says how that file would be read, and why.
+    /// path: a file. The description then says how the engine would read that file, and why.
     #[pyo3(signature = (path=None))]
     fn describe(&self, py: Python<'_>, path: Option<PathBuf>) -> Result<String> {
         match path {
@@ -171,10 +160,10 @@ impl PyEngine {
         }
     }
 
-    /// Returns a dict of what was read so far: batches, reads and bytes in all and by way (page cache,
-    /// device, and through aligned memory), questions to the kernel about the page cache, wrong
-    /// estimates, retries, open files. "batch_seconds" has quantiles of the time that batches took; they
-    /// are None before the first.
+    /// Returns a dict of counters since the engine was made: batches, reads and bytes in total; reads and
+    /// bytes from the page cache, from the device and through aligned buffers; questions to the kernel
+    /// about the page cache, wrong estimates, retries and open files. "batch_seconds" has quantiles of the
+    /// time per batch; they are None before the first batch.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.engine.stats();
         let (ways, handles) = (&stats.ways, &stats.ways.handles);
@@ -208,22 +197,23 @@ impl PyEngine {
         Ok(dict)
     }
 
-    /// The name that the engine was made with. "auto" stays "auto", as it chooses for every read;
-    /// `describe()` names the backends that it chooses from.
+    /// The name of the backend that the engine was made with. "auto" stays "auto", because it chooses for
+    /// every read; `describe()` names the backends that it chooses from.
     #[getter]
     fn backend(&self) -> &'static str {
         self.engine.backend().kind().name()
     }
 
-    /// The limit on the memory of all buffers, in bytes.
+    /// The limit on all buffers, in bytes.
     #[getter]
     fn memory_limit(&self) -> usize {
         self.engine.describe().memory_limit_bytes
     }
 
-    /// Returns a dict of the pool that arrays and batches are taken from, which is half of the memory
-    /// limit: the bytes that arrays hold ("in_use_bytes"), that wait to be used again ("idle_bytes"), and
-    /// that there can be ("limit_bytes"); and how often memory was new or used again.
+    /// Returns a dict about the pool of buffers for arrays and batches, which may use about half of the
+    /// memory limit. "in_use_bytes" are held by arrays, "idle_bytes" wait for their next use, and "limit_bytes"
+    /// is the limit of the pool. "fresh" and "recycled" count the buffers that were newly allocated and
+    /// those that were used again.
     fn pool_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.engine.pool().stats();
         let dict = PyDict::new(py);
@@ -235,8 +225,8 @@ impl PyEngine {
         Ok(dict)
     }
 
-    /// The options only. However many views of one engine a process unpickles, it makes one engine.
-    /// Unpickled where it still lives, it is that engine.
+    /// Returns the token and the options. A process that unpickles several views of one engine makes
+    /// only one engine. In a process where the original engine still exists, unpickling returns it.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Result<(Bound<'py, PyAny>, (String, Options))> {
         let py = slf.py();
         let Self { token, options, .. } = slf.get();
@@ -260,17 +250,20 @@ impl PyEngine {
         Ok(Self { engine, options, token })
     }
 
-    /// The engine for the pickle of a view; `None` for the default one.
+    /// Returns the engine to pickle with a view, or `None` for the default engine.
     pub(crate) fn for_pickle(py: Python<'_>, engine: &Py<Self>) -> Option<Py<Self>> {
         let is_default = DEFAULT.get(py).is_some_and(|default| default.is(engine));
         (!is_default).then(|| engine.clone_ref(py))
     }
 
-    /// The engine that the caller gave or named; without one, the engine that is shared by default.
-    pub(crate) fn or_default(py: Python<'_>, given: Option<GivenEngine<'_>>) -> Result<Py<Self>> {
-        match given {
-            Some(GivenEngine::Engine(engine)) => Ok(engine.unbind()),
-            Some(GivenEngine::Backend(name)) if name != "auto" => Self::named(py, &name),
+    /// Returns the engine that the caller gave or named, or else the engine that is shared by default.
+    pub(crate) fn or_default(
+        py: Python<'_>,
+        engine: Option<EngineArgument<'_>>,
+    ) -> Result<Py<Self>> {
+        match engine {
+            Some(EngineArgument::Engine(engine)) => Ok(engine.unbind()),
+            Some(EngineArgument::Backend(name)) if name != "auto" => Self::named(py, &name),
             _ => {
                 let make = || Self::plain(py, "auto");
                 Ok(DEFAULT.get_or_try_init(py, make)?.clone_ref(py))
@@ -278,21 +271,23 @@ impl PyEngine {
         }
     }
 
-    /// As [`or_default`](Self::or_default), where `backend` is another way to name an engine.
+    /// Like [`or_default`](Self::or_default), but the argument `backend` can name the backend too.
     pub(crate) fn of(
         py: Python<'_>,
-        engine: Option<GivenEngine<'_>>,
+        engine: Option<EngineArgument<'_>>,
         backend: Option<String>,
     ) -> Result<Py<Self>> {
         match (engine, backend) {
             (Some(_), Some(_)) => {
-                Err(Failure::value("engine has a backend already: give engine or backend"))
+                Err(Failure::value("give engine or backend, not both: an engine has a backend"))
             }
-            (engine, backend) => Self::or_default(py, engine.or(backend.map(GivenEngine::Backend))),
+            (engine, backend) => {
+                Self::or_default(py, engine.or(backend.map(EngineArgument::Backend)))
+            }
         }
     }
 
-    /// The engine that all callers share who name this backend.
+    /// Returns the engine that is shared by all callers who name this backend.
     fn named(py: Python<'_>, backend: &str) -> Result<Py<Self>> {
         static NAMED: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
         let named = NAMED.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
@@ -304,50 +299,51 @@ impl PyEngine {
         Ok(engine)
     }
 
-    /// A new engine with the default options.
+    /// Returns a new engine with the default options.
     fn plain(py: Python<'_>, backend: &str) -> Result<Py<Self>> {
         Ok(Py::new(py, Self::new(py, backend, None, None, None, None, None, None, None)?)?)
     }
 }
 
 /// The argument `engine`: an `Engine`, or the name of a backend.
-pub(crate) enum GivenEngine<'py> {
+pub(crate) enum EngineArgument<'py> {
     Engine(Bound<'py, PyEngine>),
     Backend(String),
 }
 
-impl<'py> FromPyObject<'_, 'py> for GivenEngine<'py> {
+impl<'py> FromPyObject<'_, 'py> for EngineArgument<'py> {
     type Error = PyErr;
 
-    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(engine) = given.cast::<PyEngine>() {
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(engine) = value.cast::<PyEngine>() {
             return Ok(Self::Engine(engine.to_owned()));
         }
-        given.extract().map(Self::Backend).map_err(|_| {
-            let kind = given.get_type().name().map_or_else(|_| "?".to_owned(), |it| it.to_string());
+        value.extract().map(Self::Backend).map_err(|_| {
+            let kind = value.get_type().name().map_or_else(|_| "?".to_owned(), |it| it.to_string());
             Failure::type_(format!(
-                "engine is a ringmain.Engine or the name of a backend, such as \"uring\"; it \
-                 cannot be of type {kind}"
+                "engine must be a ringmain.Engine or the name of a backend, such as \"uring\", \
+                 not {kind}"
             ))
             .into()
         })
     }
 }
 
-/// The engine of all callers that give none.
+/// The engine that is shared by all callers who give none.
 static DEFAULT: PyOnceLock<Py<PyEngine>> = PyOnceLock::new();
 
-/// The engines of pickles that are still alive, by their tokens.
+/// Returns the living engines that were pickled or unpickled, by token.
 fn known(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static KNOWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let new_dict = || py.import("weakref")?.call_method0("WeakValueDictionary").map(Bound::unbind);
     Ok(KNOWN.get_or_try_init(py, new_dict)?.bind(py))
 }
 
-/// The number of engines of pickles that are kept. Without them, a worker that gets a view with each
-/// task would make an engine for each.
+/// How many unpickled engines stay alive. Otherwise a worker that gets a view with each task would
+/// make an engine for each task.
 const KEPT_ENGINES: usize = 4;
 
+/// Keeps an engine alive until `KEPT_ENGINES` others were kept after it.
 fn keep(engine: &Bound<'_, PyEngine>) -> PyResult<()> {
     static KEPT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = engine.py();
@@ -359,7 +355,8 @@ fn keep(engine: &Bound<'_, PyEngine>) -> PyResult<()> {
     Ok(())
 }
 
-/// The engine of a pickle: the one that it was, where it is still alive, else one like it.
+/// Returns the engine of a pickle: the original engine if it is still alive, else a new one with the
+/// same options.
 #[pyfunction]
 pub(crate) fn _engine(py: Python<'_>, token: String, options: Options) -> Result<Bound<'_, PyAny>> {
     let found = known(py)?.call_method1("get", (&token,))?;
@@ -372,9 +369,10 @@ pub(crate) fn _engine(py: Python<'_>, token: String, options: Options) -> Result
     Ok(engine.into_any())
 }
 
-/// Returns a dict of what this kernel, a filesystem and each backend on it can do, found by trying.
+/// Tries what this kernel, a filesystem and each backend on that filesystem can do, and returns the
+/// results as a dict.
 ///
-/// path: a file or folder of the filesystem; by default that of this package.
+/// path: a file or folder on the filesystem; by default the folder of this package.
 #[pyfunction]
 #[pyo3(signature = (path=None))]
 pub(crate) fn probe(py: Python<'_>, path: Option<PathBuf>) -> Result<Bound<'_, PyAny>> {

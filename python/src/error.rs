@@ -1,4 +1,4 @@
-//! The one place where errors become exceptions: Python's own kinds, with our messages.
+//! Turns every error of the engine into an exception of Python's own types. No other file does this.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ use ringmain::{Damage, Error, Item, backends};
 /// The result of every fallible call of this crate.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// An exception to be raised. Every error of the engine turns into it by `?`.
+/// An exception to raise. The operator `?` converts every error of the engine to it.
 #[derive(Debug)]
 pub(crate) struct Failure(PyErr);
 
@@ -29,7 +29,7 @@ impl From<PyErr> for Failure {
     }
 }
 
-/// The error of a downcast that failed.
+/// A failed downcast.
 impl From<pyo3::CastError<'_, '_>> for Failure {
     fn from(error: pyo3::CastError<'_, '_>) -> Self {
         Self(error.into())
@@ -55,23 +55,25 @@ impl Failure {
         Self(PyIndexError::new_err(message.into()))
     }
 
-    /// Whether it says that a value, or what a file has, is wrong.
+    /// Returns whether this is a `ValueError`: an argument or the contents of a file are wrong.
     pub(crate) fn is_value(&self, py: Python<'_>) -> bool {
         self.0.is_instance_of::<PyValueError>(py)
     }
 
-    /// An error of the operating system, or of the standard library in its place.
+    /// Returns the exception for an I/O error, which may come from the standard library instead of the
+    /// operating system.
     fn io(source: &io::Error, message: String, path: Option<&Path>) -> Self {
         match (source.raw_os_error(), source.kind()) {
             (Some(errno), _) => Self::os(errno, message, path),
-            // A NUL in a path, which Python's own `open` has as a ValueError too.
+            // A NUL in a path. Python's own `open` raises a ValueError for it too.
             (None, io::ErrorKind::InvalidInput) => Self::value(message),
             (None, io::ErrorKind::IsADirectory) => Self::os(libc::EISDIR, message, path),
             (None, _) => Self::os(libc::EIO, message, path),
         }
     }
 
-    /// `OSError` picks its own subclass by the number: `FileNotFoundError`, `PermissionError`, …
+    /// Returns an `OSError`. Python chooses the subclass by the errno: `FileNotFoundError`,
+    /// `PermissionError`, …
     fn os(errno: i32, message: String, path: Option<&Path>) -> Self {
         Self(match path {
             Some(path) => PyOSError::new_err((errno, message, path.as_os_str().to_owned())),
@@ -87,7 +89,7 @@ impl From<backends::Error> for Failure {
     }
 }
 
-/// The kind is the backend's, the message may say more.
+/// Returns the exception whose type belongs to `error`. The message may say more than the error.
 fn from_backend(error: &backends::Error, message: String, path: Option<&Path>) -> Failure {
     use backends::Error as E;
     match error {
@@ -113,6 +115,13 @@ impl From<Error> for Failure {
         let mut message = error.to_string();
         if names_options(&error) {
             message = in_python(&message, path.as_deref());
+        }
+        // Only the backend's part of the message may name options.
+        if let Some(cause) = error.backend_error() {
+            let text = cause.to_string();
+            if let Some(start) = message.strip_suffix(&text) {
+                message = format!("{start}{}", in_python(&text, cause.path()));
+            }
         }
         if let (true, Some(path)) = (is_about_an_argument(&error), &path) {
             let prefix = format!("{}: ", path.display());
@@ -145,37 +154,39 @@ impl From<Error> for Failure {
             Error::MemorySpent { .. } | Error::OutOfMemory { .. } => {
                 Self(PyMemoryError::new_err(message))
             }
-            // An exception of the caller's own function is raised as it is.
+            // An exception that the caller's own function raised is passed on unchanged.
             Error::Maker { cause, .. } => match cause.downcast::<PyErr>() {
                 Ok(error) => Self(*error),
                 Err(_) => Self::value(message),
             },
             Error::Panicked { .. } => Self(PyRuntimeError::new_err(message)),
-            // The rest is a file, an option, a shape or a state that does not fit.
+            // The other errors are about a file, an option, a shape or a state that does not fit.
             _ => Self::value(message),
         }
     }
 }
 
-/// Whether the caller gave something that does not fit, and the file is as it should be.
+/// Returns whether the error is about an argument of the caller and not about the file.
 fn is_about_an_argument(error: &Error) -> bool {
     matches!(error, Error::StateMismatch { .. } | Error::NoSuchItem { item: Item::Row(_), .. })
 }
 
-/// Whether the message may name an option, which has another name in Python. Other messages may have
-/// the names of the caller's own files, fields and tensors.
+/// Returns whether the message may contain the name of an option, which may be different in Python.
+/// Other messages are not translated, because they may contain names of the caller's files, fields
+/// and tensors.
 fn names_options(error: &Error) -> bool {
-    use ringmain::beton::BetonDamage::UnknownType;
-    let is_unknown_type = matches!(error.damage(), Some(Damage::Beton(UnknownType { .. })));
-    is_unknown_type
+    use ringmain::beton::BetonDamage::{UnknownType, WrongRowSize};
+    let is_about_handlers =
+        matches!(error.damage(), Some(Damage::Beton(UnknownType { .. } | WrongRowSize { .. })));
+    is_about_handlers
         || matches!(
             error,
             Error::InvalidOption { .. } | Error::StateMismatch { .. } | Error::MemorySpent { .. }
         )
 }
 
-/// Words of the engine's messages, and Python's words for them.
-const NAMES: [(&str, &str); 12] = [
+/// Phrases in the engine's messages, and the phrases that replace them in Python.
+const NAMES: [(&str, &str); 13] = [
     ("the selection of items", "the list of rows"),
     ("option `partition` cannot be ", ""),
     ("the partition", "rank or world"),
@@ -192,6 +203,11 @@ const NAMES: [(&str, &str); 12] = [
          author's class: Beton(path, fields={name: dtype})",
     ),
     (
+        "check `member_bytes` and `member_align` of the handlers of its fields",
+        "check the dtypes in `fields`, which must be the metadata_type of the class that wrote each \
+         field",
+    ),
+    (
         "`memory_manager` cannot be OsCache: it needs a backend that maps files; build the engine \
          with `mmap`",
         "`memory_manager` cannot be \"os_cache\": it needs a backend that maps files; give \
@@ -199,13 +215,13 @@ const NAMES: [(&str, &str); 12] = [
     ),
 ];
 
-/// A message with Python's names, but for the path that it may begin with.
+/// Returns a message with the names that Python uses. The path in it stays unchanged.
 fn in_python(message: &str, path: Option<&Path>) -> String {
+    let rename =
+        |text: &str| NAMES.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
     let path = path.map(|path| path.display().to_string()).unwrap_or_default();
-    let (head, rest) = match message.strip_prefix(&path) {
-        Some(rest) => (path.as_str(), rest),
-        None => ("", message),
-    };
-    let renamed = NAMES.iter().fold(rest.to_owned(), |text, (from, to)| text.replace(from, to));
-    format!("{head}{renamed}")
+    match message.split_once(&path) {
+        Some((before, after)) => format!("{}{path}{}", rename(before), rename(after)),
+        None => rename(message),
+    }
 }

@@ -1,20 +1,20 @@
-//! Reads without the interpreter lock, in parts small enough that Ctrl-C ends them soon.
+//! Reads and waits with the interpreter lock released, which Ctrl-C can end.
 
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
 use crate::error::{Failure, Result};
 
-/// How much is read before Python looks for signals: a tenth of a second on a slow device, and
-/// so much that asking costs nothing.
-pub(crate) const PART_BYTES: usize = 32 << 20;
+/// The time between two checks for signals during a read. It is short for a person who waits, and long
+/// compared to the 5 ms for which another thread may hold the interpreter lock.
+const READ_CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a read goes on before it asks for signals: short for who waits, and long for a thread
-/// that has to wait for the lock, which another may keep for 5 ms.
-const ASK_EVERY: Duration = Duration::from_millis(100);
+/// The time between two checks for signals during a wait.
+const WAIT_CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// Does something that takes its time while other threads run Python.
+/// Runs `work` with the interpreter lock released, so that other threads can run Python code.
 pub(crate) fn detached<T: Send, E: Into<Failure> + Send>(
     py: Python<'_>,
     work: impl FnOnce() -> std::result::Result<T, E> + Send,
@@ -22,21 +22,22 @@ pub(crate) fn detached<T: Send, E: Into<Failure> + Send>(
     py.detach(work).map_err(Into::into)
 }
 
-/// As [`detached`], for work that asks now and then whether to go on, and returns what it was told
-/// last. It is not to go on once Ctrl-C has raised `KeyboardInterrupt`.
-pub(crate) fn interruptible<E: Into<Failure> + Send>(
+/// Like [`detached`], for work that can be interrupted. The work calls its argument from time to time
+/// and must stop if that returns `false`: then Ctrl-C has raised `KeyboardInterrupt`, which this
+/// function returns as the error.
+pub(crate) fn interruptible<T: Send, E: Into<Failure> + Send>(
     py: Python<'_>,
-    work: impl FnOnce(&mut dyn FnMut() -> bool) -> std::result::Result<bool, E> + Send,
-) -> Result<()> {
+    work: impl FnOnce(&mut dyn FnMut() -> bool) -> std::result::Result<T, E> + Send,
+) -> Result<T> {
     let mut raised = None;
-    detached(py, || {
-        let mut asked = Instant::now();
+    let outcome = detached(py, || {
+        let mut checked = Instant::now();
         work(&mut || {
-            if asked.elapsed() < ASK_EVERY {
+            if checked.elapsed() < READ_CHECK_EVERY {
                 return true;
             }
-            asked = Instant::now();
-            // Without an interpreter there is nobody who could ask for an end.
+            checked = Instant::now();
+            // If the interpreter has ended, there are no signals to check.
             match Python::try_attach(|py| py.check_signals()) {
                 None | Some(Ok(())) => true,
                 Some(Err(error)) => {
@@ -46,21 +47,19 @@ pub(crate) fn interruptible<E: Into<Failure> + Send>(
             }
         })
     })?;
-    raised.map_or(Ok(()), |error| Err(error.into()))
+    raised.map_or(Ok(outcome), |error| Err(error.into()))
 }
 
-/// Reads `dst` in parts, `read` being told where in it each begins. Between two parts, Ctrl-C raises
-/// `KeyboardInterrupt`.
-pub(crate) fn in_parts<E: Into<Failure> + Send>(
+/// Waits with the interpreter lock released. `wait` waits for the given time. Between two calls of it,
+/// Ctrl-C raises `KeyboardInterrupt`.
+pub(crate) fn wait_for<T: Send, E: Into<Failure> + Send>(
     py: Python<'_>,
-    dst: &mut [u8],
-    read: impl Fn(usize, &mut [u8]) -> std::result::Result<(), E> + Sync,
-) -> Result<()> {
-    for (at, part) in dst.chunks_mut(PART_BYTES).enumerate() {
-        if at > 0 {
-            py.check_signals()?;
+    mut wait: impl FnMut(Duration) -> Poll<std::result::Result<T, E>> + Send,
+) -> Result<T> {
+    loop {
+        if let Poll::Ready(outcome) = py.detach(|| wait(WAIT_CHECK_EVERY)) {
+            return outcome.map_err(Into::into);
         }
-        detached(py, || read(at * PART_BYTES, part))?;
+        py.check_signals()?;
     }
-    Ok(())
 }

@@ -1,4 +1,4 @@
-//! What stands between the brackets, by NumPy's rules.
+//! Parses indices, the `key` of `view[key]`, by NumPy's rules.
 
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
@@ -8,31 +8,32 @@ use smallvec::SmallVec;
 
 use crate::error::{Failure, Result};
 
-/// Integers, slices, new axes and an ellipsis.
+/// An index of only integers, slices, new axes and an ellipsis.
 #[derive(Debug)]
-pub(crate) struct Basic {
+pub(crate) struct BasicKey {
     pub(crate) indices: SmallVec<[Index; 6]>,
-    /// With one, what is left of all axes is an array, not an element.
+    /// With an ellipsis, an index that uses up all axes selects an array without axes. Without one it
+    /// selects an element.
     pub(crate) has_ellipsis: bool,
 }
 
-impl Basic {
-    /// The key of a view of that shape; `None` if there are lists, masks or arrays in it.
+impl BasicKey {
+    /// Parses the key of a view of this shape. Returns `None` if it contains lists, masks or arrays.
     pub(crate) fn parse(key: &Bound<'_, PyAny>, shape: &[usize]) -> Result<Option<Self>> {
         let mut basic = Self { indices: SmallVec::new(), has_ellipsis: false };
         let Ok(parts) = key.cast::<PyTuple>() else {
-            let part = Part::parse(key, shape.first())?;
+            let part = KeyPart::parse(key, shape.first())?;
             let is_basic = basic.push(part);
             basic.check_count(shape.len())?;
             return Ok(is_basic.then_some(basic));
         };
         let mut axis = 0;
         for (at, part) in parts.iter().enumerate() {
-            let part = Part::parse(&part, shape.get(axis))?;
+            let part = KeyPart::parse(&part, shape.get(axis))?;
             match part {
-                Part::Index(Index::At(_) | Index::Slice { .. }) => axis += 1,
-                Part::Index(Index::Ellipsis) => {
-                    // What follows counts from the last axis.
+                KeyPart::Index(Index::At(_) | Index::Slice { .. }) => axis += 1,
+                KeyPart::Index(Index::Ellipsis) => {
+                    // The parts after the ellipsis belong to the last axes.
                     let after = parts.iter().skip(at + 1).filter(|part| !part.is_none()).count();
                     axis = shape.len().saturating_sub(after).max(axis);
                 }
@@ -46,37 +47,39 @@ impl Basic {
         Ok(Some(basic))
     }
 
-    /// Refuses more indices than axes here, as the engine may have an axis more than the caller.
+    /// Returns an error if there are more indices than axes. The engine cannot check this, because its
+    /// array may have one more axis than the view.
     fn check_count(&self, ndim: usize) -> Result<()> {
         if self.indices.len() <= ndim {
             return Ok(());
         }
         let uses_axis = |index: &&Index| matches!(index, Index::At(_) | Index::Slice { .. });
-        let given = self.indices.iter().filter(uses_axis).count();
-        if given <= ndim {
+        let used = self.indices.iter().filter(uses_axis).count();
+        if used <= ndim {
             return Ok(());
         }
         Err(Failure::index(format!(
-            "too many indices for array: array is {ndim}-dimensional, but {given} were indexed"
+            "too many indices for array: array is {ndim}-dimensional, but {used} were indexed"
         )))
     }
 
-    /// False if the part is none of ours.
-    fn push(&mut self, part: Part) -> bool {
-        let Part::Index(index) = part else { return false };
+    /// Adds a part. Returns `false` if it is not a basic index.
+    fn push(&mut self, part: KeyPart) -> bool {
+        let KeyPart::Index(index) = part else { return false };
         self.has_ellipsis |= index == Index::Ellipsis;
         self.indices.push(index);
         true
     }
 }
 
-enum Part {
+enum KeyPart {
     Index(Index),
     Fancy,
 }
 
-impl Part {
-    /// `len` is that of the axis it stands for; there may be none, which is told when it is used.
+impl KeyPart {
+    /// Parses one part of a key. `len` is the length of its axis, or `None` if the key has more parts
+    /// than there are axes, which is checked later.
     fn parse(part: &Bound<'_, PyAny>, len: Option<&usize>) -> Result<Self> {
         if let Ok(slice) = part.cast::<PySlice>() {
             return Ok(Self::Index(parse_slice(slice, len.copied().unwrap_or(0))?));
@@ -94,7 +97,7 @@ impl Part {
         if is_fancy(part)? {
             return Ok(Self::Fancy);
         }
-        // Whatever else counts, such as np.int64.
+        // Other integers, such as np.int64.
         match part.extract() {
             Ok(index) => Ok(Self::Index(Index::At(index))),
             Err(_) if is_sequence(part) => Ok(Self::Fancy),
@@ -106,7 +109,7 @@ impl Part {
     }
 }
 
-/// Whether NumPy takes it for an array of indices or a mask.
+/// Returns whether NumPy treats this as an array of indices or as a mask.
 fn is_fancy(part: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(part.is_instance_of::<PyBool>()
         || part.is_instance_of::<PyList>()
@@ -115,19 +118,20 @@ fn is_fancy(part: &Bound<'_, PyAny>) -> PyResult<bool> {
         || part.get_type().name()? == "bool")
 }
 
-/// Whether NumPy would make an array of it: a range, a tensor, …
+/// Returns whether NumPy would convert this to an array: a range, a tensor, …
 fn is_sequence(part: &Bound<'_, PyAny>) -> bool {
     let is_text = part.is_instance_of::<PyString>() || part.is_instance_of::<PyBytes>();
     part.len().is_ok() && !is_text
 }
 
-/// Python cuts the slice to the axis, so that numbers of any size are numbers of ours.
+/// Parses a slice. Python clips it to the axis first, so its numbers can be of any size.
 fn parse_slice(slice: &Bound<'_, PySlice>, len: usize) -> Result<Index> {
     let cut = slice.indices(isize::try_from(len).unwrap_or(isize::MAX))?;
     if cut.slicelength == 0 {
         return Ok(Index::slice(Some(0), Some(0), 1));
     }
-    // Before the beginning means "to the beginning" only when it is left open.
+    // Python returns a stop of -1 for a slice that runs backwards to the first element. The engine
+    // would count -1 from the end, so the stop is left open.
     let stop = (cut.stop >= 0).then_some(cut.stop as i64);
     Ok(Index::slice(Some(cut.start as i64), stop, cut.step as i64))
 }

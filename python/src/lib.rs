@@ -1,29 +1,31 @@
 //! The Python package `ringmain`: the engine under NumPy.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `engine` | `Engine`, the one that is shared by default, `probe` |
-//! | `error` | every error of the engine as an exception of Python's own |
+//! | `engine` | `Engine`, the engines that callers share, `probe` |
+//! | `error` | turns every error of the engine into an exception of Python's own types |
 //! | `array` | NumPy arrays over memory of the engine's pool |
-//! | `dtype` | NumPy's element types and the engine's |
-//! | `view`, `shape`, `read` | `ContiguousMemmap`, the same elements in other shapes, and to have them |
-//! | `operators` | the arithmetic that it refuses |
-//! | `memmap` | where in which file an array is: `open_raw`, `open_npy` |
+//! | `dtype` | the element types of NumPy and of the engine |
+//! | `view`, `shape`, `read` | `ContiguousMemmap`, its views in other shapes and types, and its reads |
+//! | `operators` | the arithmetic operators that a view refuses |
+//! | `memmap` | finds the file and the offset of an array: `open_raw`, `open_npy`, an `np.memmap` |
 //! | `key`, `selection` | indices by NumPy's rules |
-//! | `read_many` | many views as one batch |
+//! | `read_many` | reads many views as one batch |
 //! | `shards` | `ShardSource` |
 //! | `weights` | safetensors |
 //! | `beton`, `beton_epoch`, `beton_batch` | `Beton`, `BetonEpoch`, samples as arrays |
-//! | `beton_custom` | fields of types that FFCV does not have |
+//! | `beton_custom` | fields whose types FFCV does not define |
 //! | `beton_writer`, `beton_column` | `BetonWriter`, the values of a field |
 //! | `command` | the `ringmain` command |
-//! | `position` | what an iterator reads from, and the wait for its next batch |
-//! | `given`, `path` | arguments: numbers that name themselves in errors, absolute paths |
-//! | `gil` | reads without the interpreter lock, that Ctrl-C can end |
+//! | `epochs` | iteration over epochs: what `ShardSource` and `BetonEpoch` share |
+//! | `arguments`, `path` | arguments: numbers and words, whose errors name the argument, and absolute paths |
+//! | `gil` | reads and waits with the interpreter lock released, which Ctrl-C can end |
 //!
-//! `unsafe` is where memory changes hands with NumPy: `array`, and those that have it filled (`read`,
-//! `view`, `selection`, `read_many`) or show several arrays of one memory (`shards`, `beton_batch`).
+//! `unsafe` occurs only where NumPy and the engine share memory: in `array`, in the files that fill
+//! arrays (`read`, `selection`, `read_many`), and in those that make several arrays over one
+//! buffer (`shards`, `beton_batch`).
 
+mod arguments;
 mod array;
 mod beton;
 mod beton_batch;
@@ -34,14 +36,13 @@ mod beton_writer;
 mod command;
 mod dtype;
 mod engine;
+mod epochs;
 mod error;
 mod gil;
-mod given;
 mod key;
 mod memmap;
 mod operators;
 mod path;
-mod position;
 mod read;
 mod read_many;
 mod selection;

@@ -1,4 +1,5 @@
-//! Where in which file an array is: of NumPy's mappings, of raw files, of `.npy` files.
+//! Finds the file, the offset and the layout of an array: of an `np.memmap`, a raw file or a `.npy`
+//! file.
 
 use std::path::{Path, PathBuf};
 
@@ -7,20 +8,21 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ringmain::{ContiguousMemmap, Engine, Error, Kind};
 
+use crate::arguments;
 use crate::array;
 use crate::dtype;
-use crate::engine::{GivenEngine, PyEngine};
+use crate::engine::{EngineArgument, PyEngine};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
-use crate::given;
 use crate::path::absolute;
 use crate::view::View;
 
-/// A view of what a memory-mapped array maps.
+/// Returns a view of the elements of a memory-mapped array.
 ///
-/// The file and the offset are those of the root of the chain of bases: a slice of a mapping has
-/// its parent's `offset`, not its own, but its address tells how far it is from the root's.
-pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<GivenEngine<'_>>) -> Result<View> {
+/// A slice of a mapping has the `offset` attribute of its parent, not its own. So the offset is
+/// computed from the array at the end of the chain of bases: its `offset`, plus the distance between
+/// the addresses of the two arrays.
+pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<EngineArgument<'_>>) -> Result<View> {
     let py = arr.py();
     let refuse = |what: &Bound<'_, PyAny>| -> Result<Failure> {
         let kind = what.get_type().name()?;
@@ -41,59 +43,59 @@ pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<GivenEngine<'_>>) -> R
     if filename.is_none() {
         let is_copy = root.getattr("_mmap")?.is_none();
         return Err(Failure::type_(if is_copy {
-            "ContiguousMemmap requires a memmap-backed array, and this is a copy of one in memory, \
-             even if its type is np.memmap — it has been read, use it as it is"
+            "ContiguousMemmap requires a memmap-backed array, but this is a copy of one in memory, \
+             even if its type is np.memmap — it has been read already, so use it directly"
         } else {
-            "ContiguousMemmap requires a memmap-backed array of a file with a name, and this \
-             np.memmap was made of an open file — give np.memmap the path"
+            "ContiguousMemmap requires a memmap-backed array of a file with a name, but this \
+             np.memmap was made from an open file — pass the path to np.memmap"
         }));
     }
     if root.getattr("mode")?.eq("c")? {
         return Err(Failure::type_(
-            "ContiguousMemmap requires a memmap-backed array whose elements are in the file, and \
-             this np.memmap has mode='c': changes to it are in memory only — use np.asarray(arr), \
-             or map the file with mode='r'",
+            "ContiguousMemmap requires a memmap-backed array whose elements are in the file, but \
+             this np.memmap has mode='c', so its changes are only in memory — use \
+             np.asarray(arr), or map the file with mode='r'",
         ));
     }
     let root_offset: u64 = root.getattr("offset")?.extract()?;
     let distance = array::address(array).wrapping_sub(array::address(&root)) as i64;
     let descr = dtype::check(array.dtype())?;
-    let place = Place {
+    let found = ArrayInFile {
         path: filename.extract()?,
         offset: root_offset.wrapping_add_signed(distance),
         shape: array.shape().to_vec(),
         strides: Some(array.strides().to_vec()),
     };
-    place.open(&descr, PyEngine::or_default(py, engine)?)
+    found.open(&descr, PyEngine::or_default(py, engine)?)
 }
 
-/// Returns a view of an array that lies in a file without a header.
+/// Returns a view of an array in a file without a header.
 ///
 /// path: the file.
-/// dtype: the type of the elements, as `np.dtype` takes it; with ml_dtypes also "bfloat16".
-/// shape: the length of each axis, or one length. One axis may be -1, which stands for all elements
-///     up to the end of the file. Without a shape, the view is one axis of them.
-/// offset: where in the file the first element begins, in bytes.
-/// order: "C" if the last axis varies fastest in the file, "F" if the first does.
-/// engine: an Engine, or the name of a backend; by default the one that all views share.
+/// dtype: the type of the elements, as `np.dtype` accepts it; with ml_dtypes also "bfloat16".
+/// shape: the length of each axis, or one length. One axis may be -1: its length then follows from the
+///     length of the file. Without a shape, the view has one axis with all elements of the file.
+/// offset: the offset of the first element in the file, in bytes.
+/// order: "C" if the last axis varies fastest in the file, "F" if the first axis does.
+/// engine: an Engine, or the name of a backend. The default is the engine that all views share.
 /// backend: the name of a backend, in place of an engine.
 #[pyfunction]
 #[pyo3(signature = (path, dtype, shape=None, offset=0, *, order="C", engine=None, backend=None))]
-#[allow(clippy::too_many_arguments)] // Python's are named
+#[allow(clippy::too_many_arguments)] // in Python the arguments have names
 pub(crate) fn open_raw<'py>(
     py: Python<'py>,
     path: PathBuf,
     dtype: &Bound<'py, PyAny>,
     shape: Option<&Bound<'py, PyAny>>,
-    #[pyo3(from_py_with = given::offset)] offset: u64,
+    #[pyo3(from_py_with = arguments::offset)] offset: u64,
     order: &str,
-    engine: Option<GivenEngine<'py>>,
+    engine: Option<EngineArgument<'py>>,
     backend: Option<String>,
 ) -> Result<Bound<'py, View>> {
     let descr = dtype::parse(dtype)?;
     let itemsize = descr.itemsize();
     let shape = match shape {
-        Some(shape) => given::numbers("shape", shape)?,
+        Some(shape) => arguments::numbers("shape", shape)?,
         None => vec![-1],
     };
     let (engine, path) = (PyEngine::of(py, engine, backend)?, absolute(&path)?);
@@ -103,13 +105,14 @@ pub(crate) fn open_raw<'py>(
         "C" | "c" => None,
         "F" | "f" => Some(first_fastest(&shape, itemsize)),
         _ => {
-            return Err(Failure::value(format!("order cannot be {order:?}: it is \"C\" or \"F\"")));
+            let message = format!("order cannot be {order:?}: it can be \"C\" or \"F\"");
+            return Err(Failure::value(message));
         }
     };
-    Place { path, offset, shape, strides }.open(&descr, engine)?.into_object(py)
+    ArrayInFile { path, offset, shape, strides }.open(&descr, engine)?.into_object(py)
 }
 
-/// The shape with the length of the axis that is -1, which the length of the file gives.
+/// Returns the shape with -1 replaced by the length that follows from the length of the file.
 fn whole_shape(
     engine: &Engine,
     path: &Path,
@@ -125,20 +128,32 @@ fn whole_shape(
         return Ok(known);
     }
     if known.len() + 1 < shape.len() {
-        return Err(Failure::value("shape can have one axis of -1 only"));
+        return Err(Failure::value("shape can have only one axis of -1"));
     }
     if known.contains(&0) {
         return Err(Failure::value(
-            "shape cannot have -1 beside an axis of 0: any length would fit",
+            "shape cannot have both -1 and an axis of 0: any length would fit",
         ));
+    }
+    if known.is_empty() {
+        let bytes = engine.open_rows(path, Kind::U8, &[], offset)?.nbytes();
+        if bytes.checked_rem(itemsize) != Some(0) {
+            let path = path.display();
+            return Err(Failure::value(format!(
+                "{path}: {bytes} bytes from offset {offset} on are not a whole number of elements of \
+                 {itemsize} bytes"
+            )));
+        }
+        return Ok(vec![bytes / itemsize]);
     }
     let row = [&known[..], &[itemsize]].concat();
     let rows = engine.open_rows(path, Kind::U8, &row, offset)?;
     let len = rows.shape().first().copied().unwrap_or(0);
-    Ok(shape.iter().map(|given| usize::try_from(*given).unwrap_or(len)).collect())
+    Ok(shape.iter().map(|axis| usize::try_from(*axis).unwrap_or(len)).collect())
 }
 
-/// The strides of an array whose first axis varies fastest. What is too large is refused as a shape.
+/// Returns the strides of an array whose first axis varies fastest. They saturate if the array is too
+/// large; its shape is refused later.
 fn first_fastest(shape: &[usize], itemsize: usize) -> Vec<isize> {
     let mut stride = isize::try_from(itemsize).unwrap_or(isize::MAX);
     let mut next = |len: &usize| {
@@ -149,27 +164,27 @@ fn first_fastest(shape: &[usize], itemsize: usize) -> Vec<isize> {
     shape.iter().map(&mut next).collect()
 }
 
-/// Returns a view of the array of a `.npy` file. Arrays of Python objects are refused, never
+/// Returns a view of the array in a `.npy` file. Arrays of Python objects are refused and never
 /// unpickled.
 ///
 /// path: the file.
-/// engine: an Engine, or the name of a backend; by default the one that all views share.
+/// engine: an Engine, or the name of a backend. The default is the engine that all views share.
 /// backend: the name of a backend, in place of an engine.
 #[pyfunction]
 #[pyo3(signature = (path, *, engine=None, backend=None))]
 pub(crate) fn open_npy<'py>(
     py: Python<'py>,
     path: PathBuf,
-    engine: Option<GivenEngine<'py>>,
+    engine: Option<EngineArgument<'py>>,
     backend: Option<String>,
 ) -> Result<Bound<'py, View>> {
     let path = absolute(&path)?;
     let engine = PyEngine::of(py, engine, backend)?;
     let array = match py.detach(|| engine.get().engine.open_npy(&path)) {
-        // Perhaps only to the engine, which has none of NumPy's structures, strings and times.
+        // The file may still be valid: the engine has no structured types, strings and times.
         Err(error @ Error::Format { .. }) => match map_npy(py, &path)? {
             Some(memmap) => {
-                let engine = GivenEngine::Engine(engine.into_bound(py));
+                let engine = EngineArgument::Engine(engine.into_bound(py));
                 return wrap(&memmap, Some(engine))?.into_object(py);
             }
             None => return Err(error.into()),
@@ -177,17 +192,17 @@ pub(crate) fn open_npy<'py>(
         array => array?,
     };
     let descr = dtype::to_numpy(py, array.dtype())?;
-    let place = Place {
+    let found = ArrayInFile {
         path,
         offset: array.offset(),
         shape: array.shape().to_vec(),
         strides: Some(array.strides().to_vec()),
     };
-    place.open(&descr, engine)?.into_object(py)
+    found.open(&descr, engine)?.into_object(py)
 }
 
-/// The array of a `.npy` file as NumPy maps it, which unpickles nothing and reads the header alone;
-/// `None` if it is none that can be.
+/// Returns the array of a `.npy` file as NumPy maps it. NumPy reads only the header and unpickles
+/// nothing. Returns `None` if NumPy refuses the file.
 fn map_npy<'py>(py: Python<'py>, path: &Path) -> Result<Option<Bound<'py, PyAny>>> {
     let open = py.import("numpy.lib.format")?.getattr("open_memmap")?;
     match open.call1((path, "r")) {
@@ -196,7 +211,7 @@ fn map_npy<'py>(py: Python<'py>, path: &Path) -> Result<Option<Bound<'py, PyAny>
     }
 }
 
-/// Opens the view of a pickle.
+/// Opens a view that is being unpickled.
 #[pyfunction]
 pub(crate) fn _open_view<'py>(
     py: Python<'py>,
@@ -205,22 +220,22 @@ pub(crate) fn _open_view<'py>(
     shape: Vec<usize>,
     strides: Vec<isize>,
     offset: u64,
-    engine: Option<GivenEngine<'py>>,
+    engine: Option<EngineArgument<'py>>,
 ) -> Result<Bound<'py, View>> {
-    let place = Place { path, offset, shape, strides: Some(strides) };
-    place.open(&dtype::parse(dtype)?, PyEngine::or_default(py, engine)?)?.into_object(py)
+    let found = ArrayInFile { path, offset, shape, strides: Some(strides) };
+    found.open(&dtype::parse(dtype)?, PyEngine::or_default(py, engine)?)?.into_object(py)
 }
 
-/// Where an array is said to be.
-struct Place {
+/// The file and the layout of an array, before they are checked against the file.
+struct ArrayInFile {
     path: PathBuf,
     offset: u64,
     shape: Vec<usize>,
-    /// In C order without.
+    /// `None` for C order.
     strides: Option<Vec<isize>>,
 }
 
-impl Place {
+impl ArrayInFile {
     fn open(self, descr: &Bound<'_, PyArrayDescr>, engine: Py<PyEngine>) -> Result<View> {
         let py = descr.py();
         let path = absolute(&self.path)?;
@@ -230,7 +245,7 @@ impl Place {
         Ok(View { engine, array, descr: descr.clone().unbind(), is_grouped })
     }
 
-    /// The engine's view of elements of that size.
+    /// Opens the engine's view of the array, with elements of this size.
     fn arrange(
         &self,
         engine: &Engine,
@@ -246,62 +261,6 @@ impl Place {
         match strides {
             None => engine.open_raw(path, kind, &shape, self.offset),
             Some(strides) => engine.open_strided(path, kind.into(), &shape, &strides, self.offset),
-        }
-    }
-}
-
-/// The same bytes as elements of another type. The last axis grows or shrinks when sizes differ.
-pub(crate) fn view_as<'py>(
-    view: &View,
-    descr: &Bound<'py, PyArrayDescr>,
-) -> Result<Bound<'py, View>> {
-    let py = descr.py();
-    let (old, new) = (view.descr.bind(py).itemsize(), descr.itemsize());
-    if new < old && !old.is_multiple_of(new) {
-        return Err(Failure::value(
-            "When changing to a smaller dtype, its size must be a divisor of the size of original \
-             dtype",
-        ));
-    }
-    let is_grouped = dtype::stand_in(new).is_none();
-    let array = if old == new { view.array.clone() } else { regroup(view, new)? };
-    let (engine, descr) = (view.engine.clone_ref(py), descr.clone().unbind());
-    View { engine, array, descr, is_grouped }.into_object(py)
-}
-
-fn regroup(view: &View, itemsize: usize) -> Result<ContiguousMemmap> {
-    // The last axis of the bytes is whole elements.
-    let shape = view.lengths();
-    let (Some(last), false) = (shape.last(), shape.is_empty()) else {
-        return Err(Failure::value(
-            "Changing the dtype of a 0d array is only supported if the itemsize is unchanged",
-        ));
-    };
-    let old = view.array.itemsize();
-    let bytes = if view.is_grouped {
-        let mut merged: Vec<i64> = shape.iter().map(|len| *len as i64).collect();
-        let group = view.array.shape().last().copied().unwrap_or(1);
-        if let Some(len) = merged.last_mut() {
-            *len = (last * group) as i64;
-        }
-        view.array.reshape(&merged)?
-    } else if old == 1 {
-        view.array.clone()
-    } else {
-        view.array.view(Kind::U8)?
-    };
-    match dtype::stand_in(itemsize) {
-        Some(kind) => Ok(bytes.view(kind)?),
-        None => {
-            let mut split: Vec<i64> = bytes.shape().iter().map(|len| *len as i64).collect();
-            let row = split.pop().unwrap_or(0);
-            if row % itemsize as i64 != 0 {
-                return Err(Failure::value(format!(
-                    "{row} bytes on the last axis are no multiple of {itemsize}"
-                )));
-            }
-            split.extend([row / itemsize as i64, itemsize as i64]);
-            Ok(bytes.reshape(&split)?)
         }
     }
 }

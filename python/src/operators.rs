@@ -1,7 +1,8 @@
-//! The operators that a view refuses. They have a class of their own, so that the view's is about
-//! reading.
+//! The operators that a view refuses. A base class holds them, so that the class of views is only
+//! about reading.
 
-// Clippy takes PyO3's code for this crate's where a macro of this crate writes the methods.
+// A macro of this crate makes the methods below, so the lint also sees the code that PyO3 generates
+// for them.
 #![allow(unsafe_op_in_unsafe_fn)]
 
 use pyo3::exceptions::PyTypeError;
@@ -9,8 +10,8 @@ use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyDict, PyTuple};
 
-/// What views refuse: arithmetic and methods of arrays would read the file unseen, perhaps many
-/// times. `np.asarray(view)` reads it once.
+/// The base class of views. It refuses arithmetic and the methods of arrays, because they would read
+/// the file without the caller noticing, perhaps many times. `np.asarray(view)` reads it once.
 #[pyclass(frozen, subclass, module = "ringmain._ringmain", name = "_NoArithmetic")]
 #[derive(Debug)]
 pub(crate) struct NoArithmetic;
@@ -22,7 +23,7 @@ fn refusal(ufunc: &str) -> PyErr {
     ))
 }
 
-/// Methods that refuse, by the name of the ufunc that they stand for.
+/// Defines methods that raise an error with the name of the ufunc that NumPy would call.
 macro_rules! refuse {
     ($(binary $name:ident $reflected:ident $ufunc:literal;)*
      $(unary $unary:ident $unary_ufunc:literal;)*) => {

@@ -1,10 +1,10 @@
-//! Paths as callers give them.
+//! Arguments that are paths.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Failure, Result};
 
-/// The path from the root: a worker that gets it may have another working directory.
+/// Returns the absolute path: a worker that unpickles it may have another working directory.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     if path.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(Failure::value("embedded null byte"));

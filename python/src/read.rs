@@ -1,107 +1,167 @@
-//! Reading a view: the only part that touches the file.
+//! Reads the elements of a view from the file, and hands them to NumPy, pyarrow and DLPack.
 
 use numpy::{PyArrayDescrMethods, PyUntypedArray};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
-use ringmain::backends::{Placement, ReadBackendExt};
-use ringmain::{Buffer, ContiguousMemmap};
+use pyo3::types::{PyDict, PyTuple};
+use ringmain::ContiguousMemmap;
 
-use crate::array::{self, POOLED_BYTES_MIN};
-use crate::error::Result;
-use crate::gil::{PART_BYTES, detached, in_parts, interruptible};
+use crate::array::{self, Out, POOLED_BYTES_MIN};
+use crate::error::{Failure, Result};
+use crate::gil::interruptible;
+use crate::selection::{self, Selection};
 use crate::view::View;
 
+const NO_COPY: &str = "a ContiguousMemmap is in a file: reading it makes a copy, which copy=False \
+                       forbids; use np.asarray(arr)";
+
+#[pymethods]
 impl View {
-    /// The element at that place of the file.
-    pub(crate) fn scalar<'py>(&self, py: Python<'py>, offset: u64) -> Result<Bound<'py, PyAny>> {
-        let one = array::empty(self.descr.bind(py), &[])?;
-        // SAFETY: the array is new and nobody else's.
-        self.read_range(py, offset, unsafe { array::bytes_mut(&one) })?;
-        Ok(one.into_any().get_item(PyTuple::empty(py))?)
-    }
-
-    /// All elements in an array of their own.
-    pub(crate) fn read_all<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        let (descr, nbytes) = (self.descr.bind(py), self.array.nbytes());
-        if nbytes >= POOLED_BYTES_MIN && is_c_order(&self.array) {
-            let buffer = self.read_buffer(py, descr.alignment())?;
-            return array::from_buffer(buffer, descr, self.lengths());
-        }
-        let array = self.new_array(py)?;
-        // SAFETY: the array is new and nobody else's.
-        self.read_into(py, unsafe { array::bytes_mut(&array) })?;
-        Ok(array)
-    }
-
-    /// Memory for all elements.
-    pub(crate) fn new_array<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        array::new(self.array.engine().pool(), self.descr.bind(py), self.lengths())
-    }
-
-    /// All elements, in C order.
-    pub(crate) fn read_into(&self, py: Python<'_>, dst: &mut [u8]) -> Result<()> {
-        self.read_part(py, &self.array, dst)
-    }
-
-    /// As [`read_into`](Self::read_into), of a part.
-    pub(crate) fn read_part(
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
         &self,
-        py: Python<'_>,
-        part: &ContiguousMemmap,
-        dst: &mut [u8],
-    ) -> Result<()> {
-        if is_c_order(part) {
-            return self.read_range(py, part.offset(), dst);
+        py: Python<'py>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, PyAny>> {
+        if copy == Some(false) {
+            return Err(Failure::value(NO_COPY));
         }
-        interruptible(py, |go_on| part.read_bytes_into_while(dst, go_on))
-    }
-
-    /// Fills `dst` with the bytes of the file from `offset` on.
-    fn read_range(&self, py: Python<'_>, offset: u64, dst: &mut [u8]) -> Result<()> {
-        let (backend, file) = (self.array.engine().backend(), self.array.file());
-        in_parts(py, dst, |at, part| backend.read_exact_at(file, offset + at as u64, part))
-    }
-
-    /// All elements of a view that is in C order, in memory of the pool, at an address that is a
-    /// multiple of `align`.
-    fn read_buffer(&self, py: Python<'_>, align: usize) -> Result<Buffer> {
-        let (backend, file) = (self.array.engine().backend(), self.array.file());
-        let (mut buffer, placement) = detached(py, || -> Result<_> {
-            let (mut buffer, placement) = self.buffer_for(align)?;
-            let first = buffer.len().min(PART_BYTES);
-            backend.read_exact_at(file, placement.blocks().start, &mut buffer[..first])?;
-            Ok((buffer, placement))
-        })?;
-        if buffer.len() > PART_BYTES {
-            py.check_signals()?;
-            let rest_at = placement.blocks().start + PART_BYTES as u64;
-            self.read_range(py, rest_at, &mut buffer[PART_BYTES..])?;
+        let array = self.read_all(py)?.into_any();
+        match dtype {
+            Some(dtype) if !dtype.is(&self.descr) => {
+                let kwargs = PyDict::new(py);
+                kwargs.set_item("copy", false)?;
+                Ok(array.call_method("astype", (dtype,), Some(&kwargs))?)
+            }
+            _ => Ok(array),
         }
-        buffer.narrow(placement.in_buffer());
-        Ok(buffer)
     }
 
-    /// Memory for all elements, and which bytes of the file to read into it: whole blocks are not
-    /// copied on their way from the device.
-    fn buffer_for(&self, align: usize) -> Result<(Buffer, Placement)> {
-        let (engine, file) = (self.array.engine(), self.array.file());
-        let (offset, len) = (self.array.offset(), self.array.nbytes());
-        let (end, alignment) = (offset + len as u64, file.alignment());
-        let is_cut = end.is_multiple_of(alignment.block() as u64);
-        let file_len = if is_cut { end } else { engine.backend().len(file)? };
-        let placement = alignment.place(offset..end, align, file_len);
-        Ok((array::take(engine.pool(), placement.buffer_bytes())?, placement))
+    /// Reads a selection and returns it as an array.
+    ///
+    /// selection: any index that NumPy accepts, including strided, reversed and fancy ones; by default
+    ///     all elements.
+    /// out: an array or a torch tensor to fill and return. It must be C-contiguous and have the shape and
+    ///     dtype of the selection.
+    #[pyo3(signature = (selection=Selection::Everything, out=None))]
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        selection: Selection<'py>,
+        out: Option<Out<'py>>,
+    ) -> Result<Bound<'py, PyAny>> {
+        match (selection, out) {
+            (Selection::Everything, None) => Ok(self.read_all(py)?.into_any()),
+            (Selection::Everything, Some(out)) => {
+                array::check_out(&out.array, self.descr.bind(py), self.lengths())?;
+                // SAFETY: just checked; the caller has given it to be filled.
+                self.read_into(py, unsafe { array::bytes_mut(&out.array) })?;
+                Ok(out.object)
+            }
+            (Selection::Key(key), None) => selection::read(self, py, &key, None),
+            (Selection::Key(key), Some(out)) => {
+                selection::read(self, py, &key, Some(out.array))?;
+                Ok(out.object)
+            }
+        }
+    }
+
+    /// Handles NumPy functions. A function whose ufunc a view refuses reads the view first.
+    fn __array_function__<'py>(
+        slf: &Bound<'py, Self>,
+        func: &Bound<'py, PyAny>,
+        types: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyAny>,
+        kwargs: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let functions = slf.py().import("ringmain._functions")?;
+        functions.call_method1("call", (slf.get_type(), func, types, args, kwargs))
+    }
+
+    /// Reads the view and returns it as a pyarrow array. `pyarrow.array(view)` calls this.
+    #[pyo3(signature = (r#type=None))]
+    fn __arrow_array__<'py>(
+        &self,
+        py: Python<'py>,
+        r#type: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyAny>> {
+        let kwargs = PyDict::new(py);
+        kwargs.set_item("type", r#type)?;
+        Ok(py.import("pyarrow")?.call_method("array", (self.read_all(py)?,), Some(&kwargs))?)
+    }
+
+    /// Reads the view and returns a DLPack capsule of the elements.
+    #[pyo3(signature = (**kwargs))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>> {
+        let copy = match kwargs {
+            Some(kwargs) => kwargs.get_item("copy")?,
+            None => None,
+        };
+        if let (Some(kwargs), Some(copy)) = (kwargs, copy) {
+            if !copy.is_none() && !copy.is_truthy()? {
+                return Err(PyBufferError::new_err(NO_COPY).into());
+            }
+            kwargs.del_item("copy")?; // the array below is a copy of the file's elements
+        }
+        let array = self.read_all(py)?;
+        let exported = py.import("ringmain._tensors")?.call_method1("exported", (array,))?;
+        Ok(exported.call_method("__dlpack__", (), kwargs)?)
+    }
+
+    /// Returns the DLPack device of the elements: host memory.
+    fn __dlpack_device__(&self) -> (u32, u32) {
+        (1, 0)
     }
 }
 
-/// Whether the file has the elements in this order.
-fn is_c_order(array: &ContiguousMemmap) -> bool {
-    let mut expected = array.itemsize() as isize;
-    for (len, stride) in array.shape().iter().zip(array.strides()).rev() {
-        if *len != 1 && *stride != expected {
-            return false;
-        }
-        expected *= *len as isize;
+impl View {
+    /// Reads the only element of `part`, a part of this view.
+    pub(crate) fn read_element<'py>(
+        &self,
+        py: Python<'py>,
+        part: &ContiguousMemmap,
+    ) -> Result<Bound<'py, PyAny>> {
+        let one = array::empty(self.descr.bind(py), &[])?;
+        // SAFETY: the array is new, so nothing else uses it.
+        read_part(py, part, unsafe { array::bytes_mut(&one) })?;
+        Ok(one.into_any().get_item(PyTuple::empty(py))?)
     }
-    true
+
+    /// Reads all elements into a new array: a large one uses memory of the pool, a small one NumPy's.
+    pub(crate) fn read_all<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
+        let descr = self.descr.bind(py);
+        if self.array.nbytes() < POOLED_BYTES_MIN {
+            let array = array::empty(descr, self.lengths())?;
+            // SAFETY: the array is new, so nothing else uses it.
+            self.read_into(py, unsafe { array::bytes_mut(&array) })?;
+            return Ok(array);
+        }
+        let (align, engine) = (descr.alignment(), self.array.engine());
+        let read = interruptible(py, |go_on| {
+            self.array.read_buffer_while(align, |bytes| array::take(engine, bytes), go_on)
+        })?;
+        // Only Ctrl-C ends a read early, and then `interruptible` has returned its exception.
+        let buffer = read.ok_or_else(|| PyRuntimeError::new_err("the read was ended"))?;
+        array::from_buffer(buffer, descr, self.lengths())
+    }
+
+    /// Returns a new array for all elements, without reading them.
+    pub(crate) fn new_array<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
+        array::new(self.array.engine(), self.descr.bind(py), self.lengths())
+    }
+
+    /// Reads all elements into `dst`, in C order.
+    pub(crate) fn read_into(&self, py: Python<'_>, dst: &mut [u8]) -> Result<()> {
+        read_part(py, &self.array, dst)
+    }
+}
+
+/// Reads all elements of a part of a view into `dst`, in C order.
+pub(crate) fn read_part(py: Python<'_>, part: &ContiguousMemmap, dst: &mut [u8]) -> Result<()> {
+    interruptible(py, |go_on| part.read_bytes_into_while(dst, go_on)).map(drop)
 }

@@ -1,20 +1,23 @@
-//! Many views as one batch: this is where io_uring earns its keep.
+//! Reads many views as one batch. With io_uring, all reads of a batch are in flight together.
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use ringmain::ContiguousMemmap;
+use ringmain::backends::READ_PART_BYTES;
 
 use crate::array::{self, Out};
 use crate::error::{Failure, Result};
-use crate::gil::{PART_BYTES, detached};
+use crate::gil::detached;
 use crate::view::View;
 
 /// Reads views of any number of files as one batch, and returns a list of arrays, one for each view.
 ///
-/// views: the views, or what indexing returned in their place where it was empty.
-/// out: what is to be filled and returned: a list of arrays or tensors, or one with an axis more.
-/// stack: returns one array with an axis more; all views must have one shape and dtype.
+/// views: the views. Empty arrays are accepted too, because indexing returns them for empty selections.
+/// out: the memory to fill and return: a list of arrays or tensors, one for each view, or a single one
+///     whose first axis counts the views.
+/// stack: returns a single array whose first axis counts the views, instead of a list. All views must
+///     have one shape and dtype.
 #[pyfunction]
 #[pyo3(signature = (views, out=None, *, stack=false))]
 pub(crate) fn read_many<'py>(
@@ -23,10 +26,10 @@ pub(crate) fn read_many<'py>(
     out: Option<Bound<'py, PyAny>>,
     stack: bool,
 ) -> Result<Bound<'py, PyAny>> {
-    let items: Vec<Item<'py>> =
-        views.try_iter()?.map(|item| Item::new(item?)).collect::<Result<_>>()?;
-    let mut target = Target::new(py, &items, out.as_ref(), stack)?;
-    // An empty array has nothing to be read.
+    let items: Vec<ViewOrEmpty<'py>> =
+        views.try_iter()?.map(|item| ViewOrEmpty::new(item?)).collect::<Result<_>>()?;
+    let mut target = OutArrays::new(py, &items, out.as_ref(), stack)?;
+    // There is nothing to read for an empty array.
     let (views, mut parts): (Vec<&View>, Vec<&mut [u8]>) = items
         .iter()
         .zip(target.parts(&items))
@@ -39,23 +42,23 @@ pub(crate) fn read_many<'py>(
     Ok(out.unwrap_or_else(|| target.into_any()))
 }
 
-/// A view; or the empty array that indexing gives in the place of an empty one.
-enum Item<'py> {
+/// A view, or an empty array: indexing returns an empty array for an empty selection.
+enum ViewOrEmpty<'py> {
     View(Bound<'py, View>),
     Empty(Bound<'py, PyUntypedArray>),
 }
 
-impl<'py> Item<'py> {
-    fn new(given: Bound<'py, PyAny>) -> Result<Self> {
-        if let Ok(array) = given.cast::<PyUntypedArray>() {
+impl<'py> ViewOrEmpty<'py> {
+    fn new(object: Bound<'py, PyAny>) -> Result<Self> {
+        if let Ok(array) = object.cast::<PyUntypedArray>() {
             if array.is_empty() {
                 return Ok(Self::Empty(array.clone()));
             }
             return Err(Failure::type_(
-                "read_many takes views, and this is an array: it has been read",
+                "read_many takes views, but this is an array, which has been read already",
             ));
         }
-        Ok(Self::View(given.cast_into()?))
+        Ok(Self::View(object.cast_into()?))
     }
 
     fn view(&self) -> Option<&View> {
@@ -91,16 +94,16 @@ impl<'py> Item<'py> {
     }
 }
 
-/// Where the elements go.
-enum Target<'py> {
+/// The arrays to fill.
+enum OutArrays<'py> {
     Stack(Bound<'py, PyUntypedArray>),
     List(Bound<'py, PyList>, Vec<Bound<'py, PyUntypedArray>>),
 }
 
-impl<'py> Target<'py> {
+impl<'py> OutArrays<'py> {
     fn new(
         py: Python<'py>,
-        items: &[Item<'py>],
+        items: &[ViewOrEmpty<'py>],
         out: Option<&Bound<'py, PyAny>>,
         stack: bool,
     ) -> Result<Self> {
@@ -130,20 +133,22 @@ impl<'py> Target<'py> {
         Ok(Self::List(list.clone(), arrays))
     }
 
-    /// The memory of each item.
-    fn parts(&mut self, items: &[Item<'py>]) -> Vec<&mut [u8]> {
+    /// Returns the memory of each item.
+    fn parts(&mut self, items: &[ViewOrEmpty<'py>]) -> Vec<&mut [u8]> {
         match self {
             Self::List(_, arrays) => {
-                // SAFETY: new, or checked and given to be filled; no two of them overlap.
+                // SAFETY: the arrays are new, or `check_out` accepted them and the caller passed
+                // them to be filled. `check_distinct` refused arrays that overlap.
                 let bytes = |array| unsafe { array::bytes_mut(array) };
                 arrays.iter().map(bytes).collect()
             }
             Self::Stack(array) => {
-                let nbytes = items.first().map_or(1, Item::nbytes).max(1);
-                // SAFETY: new, or checked and given to be filled.
+                let nbytes = items.first().map_or(1, ViewOrEmpty::nbytes).max(1);
+                // SAFETY: the array is new, or `check_out` accepted it and the caller passed it to
+                // be filled.
                 let bytes = unsafe { array::bytes_mut(array) };
                 let mut parts: Vec<_> = bytes.chunks_exact_mut(nbytes).collect();
-                parts.resize_with(items.len(), Default::default); // where there is nothing to read
+                parts.resize_with(items.len(), Default::default); // for items without elements
                 parts
             }
         }
@@ -157,18 +162,21 @@ impl<'py> Target<'py> {
     }
 }
 
-fn new_stack<'py>(py: Python<'py>, items: &[Item<'py>]) -> Result<Bound<'py, PyUntypedArray>> {
+fn new_stack<'py>(
+    py: Python<'py>,
+    items: &[ViewOrEmpty<'py>],
+) -> Result<Bound<'py, PyUntypedArray>> {
     let (descr, shape) = stacked(py, items)?;
-    match items.first().and_then(Item::view) {
-        Some(view) => array::new(view.engine.get().engine.pool(), &descr, &shape),
+    match items.first().and_then(ViewOrEmpty::view) {
+        Some(view) => array::new(&view.engine.get().engine, &descr, &shape),
         None => array::empty(&descr, &shape),
     }
 }
 
-/// The type and the shape of all items as one array.
+/// Returns the dtype and the shape of one array that holds all items.
 fn stacked<'py>(
     py: Python<'py>,
-    items: &[Item<'py>],
+    items: &[ViewOrEmpty<'py>],
 ) -> Result<(Bound<'py, PyArrayDescr>, Vec<usize>)> {
     let Some(first) = items.first() else {
         return Err(Failure::value("need at least one view to stack"));
@@ -176,14 +184,15 @@ fn stacked<'py>(
     let (descr, shape) = (first.descr(py), first.lengths());
     if items.iter().any(|item| item.lengths() != shape || !item.descr(py).is_equiv_to(&descr)) {
         return Err(Failure::value(
-            "views must have one shape and dtype to be stacked; without, read_many returns a list \
-             of arrays",
+            "views must have one shape and dtype to be stacked; without stack=True, read_many \
+             returns a list of arrays",
         ));
     }
     Ok((descr, [&[items.len()], shape].concat()))
 }
 
-/// Two views read into the same memory at the same time would leave neither.
+/// Returns an error if two arrays overlap: two views that are read into the same memory at the same
+/// time would overwrite each other.
 fn check_distinct(arrays: &[Bound<'_, PyUntypedArray>]) -> Result<()> {
     let mut ranges: Vec<(usize, usize)> = arrays
         .iter()
@@ -195,12 +204,12 @@ fn check_distinct(arrays: &[Bound<'_, PyUntypedArray>]) -> Result<()> {
         .collect();
     ranges.sort_unstable();
     if ranges.windows(2).any(|pair| pair[1].0 < pair[0].1) {
-        return Err(Failure::value("arrays of out share memory"));
+        return Err(Failure::value("two arrays of out share memory"));
     }
     Ok(())
 }
 
-/// The places of the views of each engine: a batch is one engine's.
+/// Returns the positions of the views, grouped by engine: one batch is read by one engine.
 fn by_engine(views: &[&View]) -> Vec<Vec<usize>> {
     let mut groups: Vec<(*mut pyo3::ffi::PyObject, Vec<usize>)> = Vec::new();
     for (at, view) in views.iter().enumerate() {
@@ -213,7 +222,7 @@ fn by_engine(views: &[&View]) -> Vec<Vec<usize>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Reads the views of one engine in parts, between which Ctrl-C is looked for.
+/// Reads the views of one engine in parts, and checks for Ctrl-C between them.
 fn read_group(
     py: Python<'_>,
     views: &[&View],
@@ -228,7 +237,7 @@ fn read_group(
             .iter()
             .take_while(|at| {
                 bytes += views[**at].array.nbytes();
-                bytes <= PART_BYTES
+                bytes <= READ_PART_BYTES
             })
             .count()
             .max(1);
@@ -237,7 +246,7 @@ fn read_group(
         let mut dst: Vec<&mut [u8]> =
             now.iter().map(|at| std::mem::take(&mut parts[*at])).collect();
         match &mut dst[..] {
-            // It may be larger than a part.
+            // A single view may be larger than a part.
             [one] => views[*first].read_into(py, one)?,
             many => detached(py, || engine.read_many_bytes_into(&arrays, many))?,
         }

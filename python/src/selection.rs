@@ -1,4 +1,4 @@
-//! Reading what is not one range of bytes, by NumPy's rules.
+//! `view.read(key)`: reads selections that need not be one range of bytes, by NumPy's rules.
 
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::Borrowed;
@@ -9,10 +9,11 @@ use ringmain::Select;
 use crate::array;
 use crate::error::Result;
 use crate::gil::interruptible;
-use crate::key::Basic;
+use crate::key::BasicKey;
+use crate::read::read_part;
 use crate::view::View;
 
-/// What is to be read of a view. `None` is a key, as it is in NumPy.
+/// The argument `selection` of `read`. Not an `Option`, because `None` is a valid key in NumPy.
 pub(crate) enum Selection<'py> {
     Everything,
     Key(Bound<'py, PyAny>),
@@ -26,15 +27,15 @@ impl<'py> FromPyObject<'_, 'py> for Selection<'py> {
     }
 }
 
-/// The selection in an array of its own, or in `out`.
+/// Reads the selection into a new array, or into `out`.
 pub(crate) fn read<'py>(
     view: &View,
     py: Python<'py>,
     key: &Bound<'py, PyAny>,
     out: Option<Bound<'py, PyUntypedArray>>,
 ) -> Result<Bound<'py, PyAny>> {
-    let given = out.is_some();
-    let (array, is_scalar) = match Basic::parse(key, view.lengths())? {
+    let is_given = out.is_some();
+    let (array, is_scalar) = match BasicKey::parse(key, view.lengths())? {
         Some(basic) => read_basic(view, py, &basic, out)?,
         None => {
             let list = if view.lengths().is_empty() { None } else { as_list(key)? };
@@ -45,9 +46,10 @@ pub(crate) fn read<'py>(
         }
     };
     let array = array.into_any();
-    Ok(if is_scalar && !given { array.get_item(PyTuple::empty(py))? } else { array })
+    Ok(if is_scalar && !is_given { array.get_item(PyTuple::empty(py))? } else { array })
 }
 
+/// Returns `out` if it fits, or a new array.
 fn target<'py>(
     view: &View,
     py: Python<'py>,
@@ -60,15 +62,16 @@ fn target<'py>(
             array::check_out(&out, descr, shape)?;
             Ok(out)
         }
-        None => array::new(view.engine.get().engine.pool(), descr, shape),
+        None => array::new(&view.engine.get().engine, descr, shape),
     }
 }
 
-/// And whether NumPy would return an element.
+/// Reads a selection of integers, slices, new axes and an ellipsis. Returns the array, and whether
+/// NumPy would return an element instead.
 fn read_basic<'py>(
     view: &View,
     py: Python<'py>,
-    basic: &Basic,
+    basic: &BasicKey,
     out: Option<Bound<'py, PyUntypedArray>>,
 ) -> Result<(Bound<'py, PyUntypedArray>, bool)> {
     let indices = view.indices(basic);
@@ -79,19 +82,17 @@ fn read_basic<'py>(
     }
     let is_scalar = shape.is_empty() && !basic.has_ellipsis;
     let array = target(view, py, &shape, out)?;
-    // SAFETY: new, or just checked and given to be filled.
+    // SAFETY: the array is new, or `target` checked it and the caller passed it to be filled.
     let bytes = unsafe { array::bytes_mut(&array) };
     match view.array.index(&indices) {
-        Ok(part) => view.read_part(py, &part, bytes)?,
-        Err(_) => {
-            interruptible(py, |go_on| view.array.read_selection_into_while(&parts, bytes, go_on))?
-        }
+        Ok(part) => read_part(py, &part, bytes)?,
+        Err(_) => read_selection(view, py, &parts, bytes)?,
     }
     Ok((array, is_scalar))
 }
 
-/// Elements of the first axis by their numbers, which is what most lists are. Needs none of the rules
-/// below.
+/// Reads elements of the first axis by number, the most common list. It does not need the rules for
+/// lists and masks in `_selection.py`.
 fn read_list<'py>(
     view: &View,
     py: Python<'py>,
@@ -100,14 +101,18 @@ fn read_list<'py>(
 ) -> Result<Bound<'py, PyUntypedArray>> {
     let shape = [&[list.len()], &view.lengths()[1..]].concat();
     let array = target(view, py, &shape, out)?;
-    // SAFETY: new, or just checked and given to be filled.
+    // SAFETY: the array is new, or `target` checked it and the caller passed it to be filled.
     let bytes = unsafe { array::bytes_mut(&array) };
     let rows = [Select::List(list.to_vec())];
-    interruptible(py, |go_on| view.array.read_selection_into_while(&rows, bytes, go_on))?;
+    read_selection(view, py, &rows, bytes)?;
     Ok(array)
 }
 
-/// The key as numbers on the first axis, if it is that.
+fn read_selection(view: &View, py: Python<'_>, parts: &[Select], dst: &mut [u8]) -> Result<()> {
+    interruptible(py, |go_on| view.array.read_selection_into_while(parts, dst, go_on)).map(drop)
+}
+
+/// Returns the key as numbers on the first axis, or `None` if it is something else.
 fn as_list(key: &Bound<'_, PyAny>) -> Result<Option<Vec<i64>>> {
     if key.is_instance_of::<PyTuple>() {
         return Ok(None);
@@ -123,12 +128,12 @@ fn as_list(key: &Bound<'_, PyAny>) -> Result<Option<Vec<i64>>> {
     Ok(Some(numbers.to_vec().map_err(PyErr::from)?))
 }
 
-/// What comes of NumPy's rules, which are in `_selection.py`: where runs of bytes are, counted from
-/// the first element of the view; how long they are; the shape of the result, and whether it is an
-/// element.
+/// The result of `plan` in `_selection.py`: the distance in bytes of each run from the first element
+/// of the view, the bytes of a run, the shape of the result, and whether it is an element.
 type Plan<'py> = (Bound<'py, PyArray1<i64>>, usize, Vec<usize>, bool);
 
-/// Lists and masks, and whether NumPy would return an element.
+/// Reads a selection with lists, masks or arrays. Returns the array, and whether NumPy would return
+/// an element instead.
 fn read_fancy<'py>(
     view: &View,
     py: Python<'py>,
@@ -144,7 +149,7 @@ fn read_fancy<'py>(
         return Ok((array, is_scalar));
     }
     let distances = distances.to_vec().map_err(PyErr::from)?;
-    // SAFETY: new, or just checked and given to be filled.
+    // SAFETY: the array is new, or `target` checked it and the caller passed it to be filled.
     let bytes = unsafe { array::bytes_mut(&array) };
     interruptible(py, |go_on| {
         let first = view.array.offset();

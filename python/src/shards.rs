@@ -1,60 +1,83 @@
-//! `ShardSource`: batches of rows as arrays over the memory that they were read into.
+//! `ShardSource`: delivers batches of rows as arrays over the memory that was read into.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ringmain::Error;
 use ringmain::shards::{Order, RowBatch, RowType, ShardOptions, ShardSource};
+use ringmain::{Engine, Error};
 
+use crate::arguments::{self, Rows};
 use crate::array;
-use crate::engine::{GivenEngine, PyEngine};
+use crate::engine::{EngineArgument, PyEngine};
+use crate::epochs::{Epochs, epoch_methods};
 use crate::error::{Failure, Result};
-use crate::gil::detached;
-use crate::given::{self, Rows};
+use crate::gil::{detached, wait_for};
 use crate::path::absolute;
-use crate::position::{self, Position};
 
-/// Delivers the rows of shards in batches: an iterator of `(rows, row_ids)`.
+/// An iterator of `(rows, row_ids)` that delivers the rows of shards in batches.
 ///
-/// paths: a folder, whose *.shard files are taken by name; a file; or a list of files in order.
-/// engine: an Engine, or the name of a backend; by default the one that all share.
-/// order: "sequential", "shuffled" or "blocks". The last two depend on seed and epoch alone.
-/// seed: of the order.
-/// epoch: which pass over the rows comes first.
+/// A loop reads to the end of the epoch, and a new loop begins the next epoch. After a `break`, the next
+/// loop reads the rest of the epoch. `reset` goes back to the start of the epoch.
+///
+/// paths: a folder, whose *.shard files are read in the order of their names; a file; or a list of files.
+/// engine: an Engine, or the name of a backend. The default is the engine that all readers share.
+/// order: "sequential", "shuffled" or "blocks". The last two depend only on seed and epoch.
+/// seed: the seed of the order.
+/// epoch: the number of the first epoch.
 /// block_rows: with order="blocks", how many rows stay together.
-/// rank, world: delivers part `rank` of the `world` parts of every epoch.
-/// batch_rows: the rows of a batch at most; 1024 by default, or fewer where rows are large. In sequential
-///     order a batch ends at the end of its shard.
-/// drop_last: leaves out batches with fewer rows than the others.
-/// dtype: float32, as the rows are stored, or float64.
-/// rows: delivers these rows alone: their numbers, or a mask with a bool for each row.
-/// prefetch_bytes: how much is read before it is asked for; 8 MiB by default, 0 for nothing.
-/// patience: how many seconds a batch waits for memory that other batches hold, before it is a
-///     MemoryError.
+/// rank, world: splits every epoch into `world` parts and delivers part number `rank`.
+/// batch_rows: the largest number of rows in a batch; 1024 by default, or fewer if the rows are large. In
+///     sequential order a batch ends at the end of its shard.
+/// drop_last: leaves out batches that have fewer rows than batch_rows.
+/// dtype: float32, the type in which rows are stored, or float64.
+/// rows: delivers only these rows: their numbers, or a mask with a bool for each row.
+/// prefetch_bytes: how many bytes a thread reads ahead; 8 MiB by default. 0 reads nothing ahead.
+/// patience: how many seconds a batch waits for memory that other batches hold, before it raises a
+///     MemoryError; 5 by default.
 ///
-/// The arrays show memory of the engine's pool, which takes it back when the last array of a batch
-/// is gone; batches that are held count against the engine's memory limit.
+/// The arrays use memory of the engine's pool, which gets it back when the last array of a batch is
+/// dropped. Batches that the program keeps count against the engine's memory limit.
 #[pyclass(frozen, weakref, module = "ringmain", name = "ShardSource")]
 pub(crate) struct PyShardSource {
-    source: Position<ShardSource>,
+    epochs: Epochs<ShardSource>,
     engine: Py<PyEngine>,
-    /// For a pickle, as are the options.
     paths: Paths,
     options: Options,
 }
 
-/// A directory of shards, or an ordered list of them.
+/// The argument `paths`: a folder or a file, or an ordered list of files.
 #[derive(Clone, Debug, FromPyObject, IntoPyObject)]
 enum Paths {
-    Dir(PathBuf),
+    One(PathBuf),
     List(Vec<PathBuf>),
 }
 
-#[derive(Clone, Debug)]
+impl Paths {
+    fn absolute(&self) -> Result<Self> {
+        match self {
+            Self::One(path) => absolute(path).map(Self::One),
+            Self::List(list) => {
+                let list = list.iter().map(|path| absolute(path));
+                list.collect::<Result<_>>().map(Self::List)
+            }
+        }
+    }
+
+    fn open(&self, options: ShardOptions, engine: &Engine) -> ringmain::Result<ShardSource> {
+        let opened = match self {
+            Self::One(dir) if dir.is_dir() => options.open_dir(engine, dir),
+            Self::One(file) => options.open(engine, [file]),
+            Self::List(list) => options.open(engine, list),
+        };
+        opened.map_err(in_rows)
+    }
+}
+
+/// The keyword arguments, except the engine and the number of the epoch. A pickle contains them.
+#[derive(Clone, Debug, IntoPyObject)]
 struct Options {
     order: String,
     seed: u64,
@@ -87,12 +110,7 @@ impl Options {
             options = options.prefetch_window_bytes(bytes);
         }
         if let Some(seconds) = self.patience {
-            let patience = Duration::try_from_secs_f64(seconds).map_err(|_| {
-                Failure::value(format!(
-                    "patience cannot be {seconds}: it is a number of seconds, 0 or more"
-                ))
-            })?;
-            options = options.memory_patience(patience);
+            options = options.memory_patience(arguments::patience(seconds)?);
         }
         Ok(options)
     }
@@ -103,7 +121,7 @@ impl Options {
         if self.block_rows.is_some() && !is_blocks {
             let order = &self.order;
             return Err(Failure::value(format!(
-                "block_rows is for order=\"blocks\", and the order is {order:?}"
+                "block_rows needs order=\"blocks\", but the order is {order:?}"
             )));
         }
         match self.order.as_str() {
@@ -114,7 +132,7 @@ impl Options {
                 None => Err(Failure::value("order=\"blocks\" needs block_rows, at least 1")),
             },
             other => Err(Failure::value(format!(
-                "order cannot be {other:?}: it is \"sequential\", \"shuffled\" or \"blocks\""
+                "order cannot be {other:?}: it can be \"sequential\", \"shuffled\" or \"blocks\""
             ))),
         }
     }
@@ -124,8 +142,8 @@ impl Options {
             "float32" => Ok(RowType::F32),
             "float64" => Ok(RowType::F64),
             other => Err(Failure::value(format!(
-                "dtype cannot be {other}: shards hold float32, and float64 is the other that they \
-                 can be delivered as"
+                "dtype cannot be {other}: shards hold float32, which can be delivered as float32 \
+                 or float64"
             ))),
         }
     }
@@ -137,22 +155,22 @@ impl PyShardSource {
     #[pyo3(signature = (paths, *, engine=None, order="sequential", seed=0, epoch=0,
                         block_rows=None, rank=0, world=1, batch_rows=None, drop_last=false,
                         dtype=None, rows=None, prefetch_bytes=None, patience=None))]
-    #[allow(clippy::too_many_arguments)] // Python's are named
+    #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn new(
         py: Python<'_>,
         paths: Paths,
-        engine: Option<GivenEngine<'_>>,
+        engine: Option<EngineArgument<'_>>,
         order: &str,
-        #[pyo3(from_py_with = given::seed)] seed: u64,
-        #[pyo3(from_py_with = given::epoch)] epoch: u64,
-        #[pyo3(from_py_with = given::block_rows)] block_rows: Option<u64>,
-        #[pyo3(from_py_with = given::rank)] rank: u64,
-        #[pyo3(from_py_with = given::world)] world: u64,
-        #[pyo3(from_py_with = given::batch_rows)] batch_rows: Option<usize>,
+        #[pyo3(from_py_with = arguments::seed)] seed: u64,
+        #[pyo3(from_py_with = arguments::epoch)] epoch: u64,
+        #[pyo3(from_py_with = arguments::block_rows)] block_rows: Option<u64>,
+        #[pyo3(from_py_with = arguments::rank)] rank: u64,
+        #[pyo3(from_py_with = arguments::world)] world: u64,
+        #[pyo3(from_py_with = arguments::batch_rows)] batch_rows: Option<usize>,
         drop_last: bool,
         dtype: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = given::rows)] rows: Option<Rows>,
-        #[pyo3(from_py_with = given::prefetch_bytes)] prefetch_bytes: Option<usize>,
+        #[pyo3(from_py_with = arguments::rows)] rows: Option<Rows>,
+        #[pyo3(from_py_with = arguments::prefetch_bytes)] prefetch_bytes: Option<usize>,
         patience: Option<f64>,
     ) -> Result<Self> {
         let dtype = match dtype {
@@ -174,66 +192,46 @@ impl PyShardSource {
         };
         let engine = PyEngine::or_default(py, engine)?;
         let shards = options.build(epoch)?;
-        let paths = match paths {
-            Paths::Dir(dir) => Paths::Dir(absolute(&dir)?),
-            Paths::List(list) => {
-                Paths::List(list.iter().map(|path| absolute(path)).collect::<Result<_>>()?)
-            }
-        };
-        let source = detached(py, || {
-            let engine = &engine.get().engine;
-            let opened = match &paths {
-                Paths::Dir(dir) if dir.is_dir() => shards.open_dir(engine, dir),
-                Paths::Dir(file) => shards.open(engine, [file]),
-                Paths::List(list) => shards.open(engine, list),
-            };
-            opened.map_err(in_rows)
-        })?;
-        if let Some(len) = options.rows.as_ref().and_then(|rows| rows.mask_len)
-            && len as u64 != source.total_rows()
-        {
-            let total = source.total_rows();
+        let paths = paths.absolute()?;
+        let source = detached(py, || paths.open(shards, &engine.get().engine))?;
+        let (mask_len, total) =
+            (options.rows.as_ref().and_then(|rows| rows.mask_len), source.total_rows());
+        if let Some(len) = mask_len.filter(|len| *len as u64 != total) {
             return Err(Failure::value(format!(
-                "rows is a mask of {len}, and the shards have {total} rows"
+                "rows is a mask of {len} values, but the shards have {total} rows"
             )));
         }
-        Ok(Self { source: Position::new("ShardSource", source), engine, paths, options })
+        Ok(Self { epochs: Epochs::new("ShardSource", source), engine, paths, options })
     }
 
-    /// All rows of all shards.
+    /// The number of rows in all shards.
     #[getter]
     fn total_rows(&self) -> Result<u64> {
-        Ok(self.source.lock()?.total_rows())
+        Ok(self.epochs.lock()?.total_rows())
     }
 
-    /// The rows that this source delivers in an epoch: those of its rank, and of `rows`.
+    /// The number of rows that this source delivers in an epoch, with its rank and its `rows`.
     #[getter]
     fn epoch_rows(&self) -> Result<u64> {
-        Ok(self.source.lock()?.epoch_items())
+        Ok(self.epochs.lock()?.epoch_items())
     }
 
-    /// The rows that are still to come in this epoch.
+    /// The number of rows that remain in this epoch.
     #[getter]
     fn remaining_rows(&self) -> Result<u64> {
-        Ok(self.source.lock()?.remaining_items())
+        Ok(self.epochs.lock()?.remaining_items())
     }
 
-    /// The columns of a row.
+    /// The number of columns.
     #[getter]
     fn width(&self) -> Result<usize> {
-        Ok(self.source.lock()?.width())
+        Ok(self.epochs.lock()?.width())
     }
 
-    /// The rows of a batch at most.
+    /// The largest number of rows in a batch.
     #[getter]
     fn batch_rows(&self) -> Result<usize> {
-        Ok(self.source.lock()?.batch_size())
-    }
-
-    /// Which pass over the rows it is.
-    #[getter]
-    fn epoch(&self) -> Result<u64> {
-        Ok(self.source.lock()?.epoch())
+        Ok(self.epochs.lock()?.batch_size())
     }
 
     /// The engine that reads.
@@ -242,110 +240,35 @@ impl PyShardSource {
         self.engine.clone_ref(py)
     }
 
-    /// The batches of an epoch.
-    fn __len__(&self) -> Result<usize> {
-        Ok(usize::try_from(self.source.lock()?.epoch_batches()).unwrap_or(usize::MAX))
-    }
-
-    /// The batches that are left in this epoch; after a loop to its end, those of the next epoch.
-    fn __iter__<'py>(this: PyRef<'py, Self>, py: Python<'py>) -> Result<PyRef<'py, Self>> {
-        if this.source.is_finished() {
-            this.source.go(py, |source| source.set_epoch(source.epoch().wrapping_add(1)))?;
-        }
-        Ok(this)
-    }
-
-    /// The next `(rows, row_ids)`. After an error it tries the same batch again.
-    fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyTuple>>> {
-        let mut source = self.source.lock()?;
-        let source = &mut *source;
-        match position::in_parts(py, |timeout| source.next_batch_within(timeout))? {
-            Some(batch) => Ok(Some(arrays(py, batch)?)),
-            None => {
-                self.source.finish();
-                Ok(None)
-            }
-        }
-    }
-
-    /// Back to the first row of the epoch.
-    fn reset(&self, py: Python<'_>) -> Result<()> {
-        self.source.go(py, ShardSource::reset)
-    }
-
-    /// Begins another epoch: rows in another order, or in the same if that is sequential. Right after
-    /// load_state_dict, the epoch of the state goes on where it was.
-    fn set_epoch(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = given::epoch)] epoch: u64,
-    ) -> Result<()> {
-        self.source.go(py, |source| source.set_epoch(epoch))
-    }
-
-    /// Passes over this number of rows, or all that are left, without reading them.
+    /// Skips this number of rows without reading them, or the rest of the epoch if fewer are left.
     fn skip_rows(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = given::skipped_rows)] rows: u64,
+        #[pyo3(from_py_with = arguments::skipped_rows)] rows: u64,
     ) -> Result<()> {
-        self.source.go(py, |source| source.skip_items(rows))
+        self.epochs.move_source(py, |source| source.skip_items(rows))
     }
 
-    /// Passes over this number of batches, or all that are left, without reading them.
-    fn skip_batches(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = given::batches)] batches: u64,
-    ) -> Result<()> {
-        self.source.go(py, |source| source.skip_batches(batches))
-    }
-
-    /// Goes to where a row stands in the order: the next batch begins with the row `row_id`.
+    /// Goes to a row in the order of the epoch: the next batch begins with the row `row_id`.
     fn seek(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = given::row_id)] row_id: u64,
+        #[pyo3(from_py_with = arguments::row_id)] row_id: u64,
     ) -> Result<()> {
-        self.source.with(py, |source| source.seek(row_id))
+        self.epochs.try_move_source(py, |source| source.seek(row_id))
     }
 
-    /// Where the source stands: a plain dict of numbers.
-    fn state_dict<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        position::state_dict(py, serde_json::to_string(&self.source.lock()?.state()))
-    }
-
-    /// Goes on from a state of a source over the same shards with the same order, rank, world and
-    /// rows. The epoch is that of the state.
-    fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> Result<()> {
-        let state = serde_json::from_str(&position::state_json(state)?);
-        let state = state.map_err(|error| position::no_state(&error))?;
-        self.source.with(py, |source| source.resume(&state))
-    }
-
-    /// The paths and options only, and the epoch: a copy begins with its first row.
+    /// Returns the paths, the options and the number of the epoch. An unpickled copy begins at the first
+    /// row.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<((Paths,), Bound<'py, PyDict>)> {
-        let Options { order, seed, block_rows, rank, world, batch_rows, .. } = &self.options;
-        let Options { drop_last, dtype, rows, prefetch_bytes, patience, .. } = &self.options;
-        let kwargs = PyDict::new(py);
+        let kwargs = self.options.clone().into_pyobject(py)?;
         kwargs.set_item("engine", PyEngine::for_pickle(py, &self.engine))?;
-        kwargs.set_item("order", order)?;
-        kwargs.set_item("seed", seed)?;
         kwargs.set_item("epoch", self.epoch()?)?;
-        kwargs.set_item("block_rows", block_rows)?;
-        kwargs.set_item("rank", rank)?;
-        kwargs.set_item("world", world)?;
-        kwargs.set_item("batch_rows", batch_rows)?;
-        kwargs.set_item("drop_last", drop_last)?;
-        kwargs.set_item("dtype", dtype)?;
-        kwargs.set_item("rows", rows.as_ref().map(|rows| &rows.ids))?;
-        kwargs.set_item("prefetch_bytes", prefetch_bytes)?;
-        kwargs.set_item("patience", patience)?;
         Ok(((self.paths.clone(),), kwargs))
     }
 
     fn __repr__(&self) -> Result<String> {
-        let source = self.source.lock()?;
+        let source = self.epochs.lock()?;
         let Options { order, rank, world, dtype, .. } = &self.options;
         Ok(format!(
             "ShardSource({} rows of {} {dtype}, order={order}, rank={rank} of {world}, {} rows to \
@@ -357,7 +280,25 @@ impl PyShardSource {
     }
 }
 
-/// The batch of shards has another name in Python.
+epoch_methods!(
+    PyShardSource,
+    "row",
+    "`(rows, row_ids)`",
+    "a source over the same shards with the same order, rank, world and rows."
+);
+
+impl PyShardSource {
+    fn next_arrays<'py>(
+        &self,
+        py: Python<'py>,
+        source: &mut ShardSource,
+    ) -> Result<Option<Bound<'py, PyTuple>>> {
+        let batch = wait_for(py, |timeout| source.next_batch_within(timeout))?;
+        batch.map(|batch| arrays(py, batch)).transpose()
+    }
+}
+
+/// Renames the option `batch_size` in an error to `batch_rows`, its name in Python.
 fn in_rows(error: Error) -> Error {
     match error {
         Error::InvalidOption { option: "batch_size", value, reason } => {
@@ -367,13 +308,7 @@ fn in_rows(error: Error) -> Error {
     }
 }
 
-/// Owns the memory of a batch's arrays.
-#[pyclass(frozen, module = "ringmain._ringmain", name = "_Rows")]
-struct BatchMemory {
-    _batch: RowBatch,
-}
-
-/// A batch as arrays over its memory.
+/// Returns a batch as arrays over its memory.
 fn arrays(py: Python<'_>, mut batch: RowBatch) -> Result<Bound<'_, PyTuple>> {
     let (len, width) = (batch.len(), batch.width());
     let code = match batch.row_type() {
@@ -382,10 +317,10 @@ fn arrays(py: Python<'_>, mut batch: RowBatch) -> Result<Bound<'_, PyTuple>> {
     };
     let (rows, ids) = batch.parts_mut();
     let (rows, ids) = (rows.as_mut_ptr(), ids.as_mut_ptr());
-    let owner = Bound::new(py, BatchMemory { _batch: batch })?.into_any();
+    let owner = array::owner(py, batch)?;
     let (value, id) = (PyArrayDescr::new(py, code)?, PyArrayDescr::new(py, "u8")?);
-    // SAFETY: both are slices of the batch of just these lengths; its memory stays where it is while
-    // the owner lives, and the owner does nothing with it.
+    // SAFETY: both pointers come from slices of the batch that have these lengths. The batch's memory
+    // does not move while the owner lives, and the owner does not use it.
     let (rows, ids): (Bound<'_, PyUntypedArray>, _) = unsafe {
         (
             array::over(owner.clone(), rows, &value, &[len, width])?,

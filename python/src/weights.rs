@@ -1,4 +1,4 @@
-//! Safetensors: what `ringmain.safetensors` is made of.
+//! Safetensors: the native part of `ringmain.safetensors`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,53 +12,52 @@ use ringmain::weights::{LoadOptions, Tensor, TensorInfo, WeightFile, Weights};
 
 use crate::array;
 use crate::dtype;
-use crate::engine::{GivenEngine, PyEngine};
+use crate::engine::{EngineArgument, PyEngine};
 use crate::error::Result;
-use crate::gil::detached;
-use crate::position;
+use crate::gil::{detached, wait_for};
 use crate::view::View;
 
-/// The tensors of a safetensors file, or of a model of several.
+/// The tensors of a safetensors file, or of a model of several files.
 #[pyclass(frozen, module = "ringmain._ringmain", name = "_Weights")]
 pub(crate) struct PyWeights {
     weights: Weights,
     engine: Py<PyEngine>,
 }
 
-/// How much is read ahead. A program that loads a model keeps it, so a large window costs no memory;
-/// between two windows the device waits.
+/// How many bytes are read ahead. A program that loads a model keeps all of it, so a large window
+/// costs no extra memory. A small window would let the device idle between windows.
 const WINDOW_BYTES: usize = 1 << 30;
 
 #[pymethods]
 impl PyWeights {
     #[new]
     #[pyo3(signature = (path, engine=None))]
-    fn new(py: Python<'_>, path: PathBuf, engine: Option<GivenEngine<'_>>) -> Result<Self> {
+    fn new(py: Python<'_>, path: PathBuf, engine: Option<EngineArgument<'_>>) -> Result<Self> {
         let engine = PyEngine::or_default(py, engine)?;
         let weights = detached(py, || Weights::open(&engine.get().engine, &path))?;
         Ok(Self { weights, engine })
     }
 
-    /// The names of all tensors, in the order of the files.
+    /// Returns the names of all tensors, in the order of the files.
     fn names(&self) -> Vec<&str> {
         self.weights.tensors().map(TensorInfo::name).collect()
     }
 
-    /// The type, by the format's name, and the shape of a tensor.
+    /// Returns the element type of a tensor, by its name in the format, and the shape.
     fn info(&self, name: &str) -> Result<(String, Vec<usize>)> {
         let info = self.weights.info(name)?;
         Ok((info.dtype().to_string(), info.shape().to_vec()))
     }
 
-    /// The metadata of the headers; of several files, all of them together.
+    /// Returns the metadata of the header, or of the headers of all files together.
     fn metadata(&self) -> Option<BTreeMap<&str, &str>> {
         let said: Vec<_> = self.weights.files().iter().filter_map(WeightFile::metadata).collect();
-        // Where two files have a key, the value of the first counts.
+        // If two files have the same key, the value of the first file wins.
         let all = said.iter().rev().copied().flatten();
         (!said.is_empty()).then(|| all.map(|(key, value)| (&**key, &**value)).collect())
     }
 
-    /// Reads a tensor; `element` is the NumPy type to show it as, or none for its bytes.
+    /// Reads a tensor as elements of the NumPy type `element`, or as bytes if it is None.
     #[pyo3(signature = (name, element))]
     fn read<'py>(
         &self,
@@ -68,15 +67,17 @@ impl PyWeights {
     ) -> Result<Bound<'py, PyAny>> {
         let pool = self.engine.get().engine.pool();
         let tensor = detached(py, || match self.weights.read_from(name, pool) {
-            // The caller keeps what it has read, which is not the pool's to limit.
+            // The pool is exhausted. The tensor gets memory outside of it, because the engine does
+            // not limit how much a program keeps.
             Err(Error::MemorySpent { .. }) => self.weights.read(name),
             tensor => tensor,
         })?;
         to_array(py, tensor, element)
     }
 
-    /// Reads all tensors, or those of these names, in the order of the files: a dict by name.
-    /// `elements` has the NumPy type of each of the format's; others are bytes.
+    /// Reads all tensors, or those with the given names, in the order of the files. Returns a dict by
+    /// name. `elements` maps the element types of the format to NumPy types; tensors of other types are
+    /// read as bytes.
     #[pyo3(signature = (elements, names=None))]
     fn load<'py>(
         &self,
@@ -91,15 +92,15 @@ impl PyWeights {
         let mut load = self.weights.load(options)?;
         let found = PyDict::new(py);
         loop {
-            let next =
-                position::in_parts(py, |timeout| load.next_within(timeout).map(Option::transpose));
+            let next = wait_for(py, |timeout| load.next_within(timeout).map(Option::transpose));
             let tensor = match next {
                 Ok(Some(tensor)) => tensor,
                 Ok(None) => break,
                 Err(failure) => {
-                    // Its thread may be in the middle of a large tensor: Ctrl-C need not wait for it.
+                    // Dropping waits for the reader, which may be in the middle of a large tensor.
+                    // Another thread does it, so that Ctrl-C need not wait.
                     let dropping = thread::Builder::new().spawn(move || drop(load));
-                    drop(dropping); // without a thread it was dropped here
+                    drop(dropping); // if there is no thread, `spawn` has dropped `load`
                     return Err(failure);
                 }
             };
@@ -110,7 +111,7 @@ impl PyWeights {
         Ok(found)
     }
 
-    /// A view of a tensor, shown as elements of a NumPy type of the same size.
+    /// Returns a view of a tensor, as elements of a NumPy type of the same size.
     fn view<'py>(
         &self,
         py: Python<'py>,
@@ -127,7 +128,7 @@ impl PyWeights {
     }
 }
 
-/// A tensor as an array that owns its memory.
+/// Returns a tensor as an array that owns its memory.
 fn to_array<'py>(
     py: Python<'py>,
     tensor: Tensor,

@@ -10,15 +10,15 @@ BACKENDS = ["auto", "pread", "mmap", "direct", "uring", "uncached", "tokio-uring
 
 
 def pytest_configure(config):
-    # What `auto` takes must follow from the machine, not from what the user once measured on it.
+    # `auto` must choose by what the machine can do, not by a profile that the user has saved.
     os.environ["RINGMAIN_PROFILE"] = "off"
-    # A shell without job control has background commands ignore Ctrl-C, and children inherit that.
+    # In a shell without job control, background commands ignore Ctrl-C, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
 def available(tmp_path_factory):
-    """The names of the backends that work where the tests write their files."""
+    """The names of the backends that work on the filesystem of the tests' files."""
     path = tmp_path_factory.mktemp("probe") / "file"
     path.write_bytes(b"0" * 8192)
     found = {backend["name"]: backend for backend in ringmain.probe(path)["backends"]}
@@ -42,10 +42,10 @@ def engine(backend):
 
 @pytest.fixture
 def reads_of():
-    """Counts the calls of the kernel that read, of files by `pread`, which something makes."""
+    """A function that counts the read system calls of `work`. Use it with the backend `pread`."""
 
     def calls():
-        # Of this thread: other tests may have left some that read.
+        # Only this thread counts: threads of other tests may still be reading.
         with open("/proc/thread-self/io") as io:
             return int(next(line for line in io if line.startswith("syscr")).split()[1])
 
@@ -60,7 +60,7 @@ def reads_of():
 
 @pytest.fixture
 def mapped(tmp_path):
-    """Writes an array to a file of its own and maps it."""
+    """A function that writes an array to a new file and maps it."""
 
     def make(array, name="array.bin", before=0):
         path = tmp_path / name
@@ -68,3 +68,13 @@ def mapped(tmp_path):
         return np.memmap(path, array.dtype, "r", before, array.shape)
 
     return make
+
+
+@pytest.fixture
+def original():
+    return np.random.default_rng(0).random((20, 50)).astype(np.float32)
+
+
+@pytest.fixture
+def view(mapped, original, engine):
+    return ringmain.ContiguousMemmap(mapped(original), engine=engine)

@@ -1,16 +1,16 @@
-"""Ctrl-C while something waits."""
+"""Sends Ctrl-C to a call that is waiting."""
 
 import os
 import signal
 import threading
 import time
 
-# What would go on for longer than this has not been ended, on however busy a machine.
+# A call that takes longer than this was not ended by Ctrl-C, even on a busy machine.
 SECONDS_MAX = 120
 
 
 def raises_soon(call, has_begun=lambda: True):
-    """Ctrl-C ends the call, which would take longer, by KeyboardInterrupt and no other error."""
+    """Asserts that Ctrl-C ends a long call with KeyboardInterrupt and no other error."""
 
     def interrupt():
         while not has_begun():
@@ -18,7 +18,7 @@ def raises_soon(call, has_begun=lambda: True):
         time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGINT)
 
-    # What runs in the background of a shell has it ignored.
+    # A process in the background of a shell may ignore Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     start, found = time.monotonic(), None
     thread = threading.Thread(target=interrupt)

@@ -1,4 +1,4 @@
-"""Reads of the same elements while the page cache has all, some or none of them."""
+"""Reads the same elements while all, some or none of them are in the page cache."""
 
 import contextlib
 import ctypes
@@ -11,7 +11,7 @@ import ringmain.safetensors
 
 MIB = 1 << 20
 
-# Each change makes what the engine has learnt about a file wrong.
+# After each change of the state, the engine's knowledge about the file is wrong.
 STATES = ["warm", "cold", "half", "warm", "half"]
 
 
@@ -34,7 +34,8 @@ def put(path, state):
         if state != "warm":
             os.fsync(fd)  # only clean pages can be dropped
         if state == "cold":
-            # At once: the kernel keeps a large folio that lies only partly in the range.
+            # One call for the whole file: the kernel keeps a large folio that is only partly in the
+            # range.
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         if state == "half":
             for start in range(0, size, 2 * MIB):
@@ -50,7 +51,7 @@ class _Counts(ctypes.Structure):
 
 
 def cached_pages(path):
-    """How many pages of the file are cached, by cachestat(2); None where the kernel does not say."""
+    """Returns how many pages of the file are cached, or None if cachestat(2) does not tell."""
     CACHESTAT = 451
     counts = _Counts()
     with descriptor(path) as fd:
@@ -60,7 +61,7 @@ def cached_pages(path):
     return None if failed else counts.cached
 
 
-ROWS, COLUMNS = 1029, 1024  # of 4 KiB each, and no whole number of MiB
+ROWS, COLUMNS = 1029, 1024  # rows of 4 KiB; the file is not a whole number of MiB
 
 
 def write_array(path, seed):
@@ -70,7 +71,7 @@ def write_array(path, seed):
 
 
 def check_array(view, array, seed):
-    """Single elements, windows and selections."""
+    """Compares single elements, windows and selections."""
     random = np.random.default_rng(seed)
     for count in (1, 16, 75, 300):
         for start in random.integers(0, ROWS - count, 4):
@@ -78,7 +79,7 @@ def check_array(view, array, seed):
     for row, column in random.integers(0, COLUMNS, (6, 2)):
         assert view[row, column] == array[row, column]
         np.testing.assert_array_equal(np.asarray(view[row, column:]), array[row, column:])
-    for start in range(0, 12 * 3, 3):  # one after the other
+    for start in range(0, 12 * 3, 3):  # neighbouring windows in order
         np.testing.assert_array_equal(np.asarray(view[start : start + 3]), array[start : start + 3])
     rows = random.permutation(ROWS)[:100]
     mask = random.random(ROWS) < 0.1
@@ -88,7 +89,7 @@ def check_array(view, array, seed):
 
 
 def check_batches(views, arrays, seed):
-    """Windows of all files as one batch, in any order."""
+    """Compares windows of all files that are read as one batch, in random order."""
     random = np.random.default_rng(seed)
     wanted = [
         (int(random.integers(len(views))), int(start), int(random.choice([1, 4, 16, 100])))
@@ -110,7 +111,7 @@ def check_model(path, tensors, engine):
 
 
 def check_all(folder, arrays, tensors, engine):
-    """All of it, in all states, with the same views."""
+    """Runs all checks in all states of the page cache, with the same views."""
     paths = [os.path.join(folder, f"{at}.npy") for at in range(len(arrays))]
     model = os.path.join(folder, "model.safetensors")
     views = [ringmain.open_npy(path, engine=engine) for path in paths]
@@ -125,7 +126,7 @@ def check_all(folder, arrays, tensors, engine):
 
 
 def write_all(folder):
-    """Files for `check_all`, and what is in them."""
+    """Writes the files for `check_all` and returns their contents."""
     from safetensors.numpy import save_file
 
     arrays = [write_array(os.path.join(folder, f"{at}.npy"), at) for at in range(2)]

@@ -1,10 +1,10 @@
-"""Datasets of FFCV in torch's loaders. Torch is not a dependency: without it these are skipped."""
+"""`.beton` files in torch DataLoaders. Torch is optional: without it pytest skips these tests."""
 
 import pickle
 
 import numpy as np
 import pytest
-from test_beton import EXPECTED, VECTOR, check_sample
+from beton_files import EXPECTED, VECTOR, check_sample
 
 import ringmain
 
@@ -14,7 +14,7 @@ from ringmain.torch import BetonDataset  # noqa: E402
 
 
 
-def test_items_are_the_samples():
+def test_items_are_samples():
     dataset = BetonDataset(VECTOR)
     assert len(dataset) == 300
     check_sample(dataset[7], EXPECTED["samples"][7], "decoded")
@@ -44,7 +44,7 @@ def label_and_mat(sample):
 
 
 @pytest.mark.parametrize(("workers", "method"), [(0, None), (2, "fork"), (2, "spawn")])
-def test_a_loader_batches_its_reads(workers, method):
+def test_a_loader_reads_each_batch_at_once(workers, method):
     engine = ringmain.Engine("pread")
     dataset = BetonDataset(VECTOR, transform=label_and_mat, engine=engine)
     loader = torch.utils.data.DataLoader(
@@ -61,6 +61,18 @@ def test_a_loader_batches_its_reads(workers, method):
         assert engine.stats()["batches"] - before == 5 + 1, "one for each batch, and one for dataset[0]"
 
 
-def test_a_pickle_opens_the_file_anew():
+def image_and_label(sample):
+    return sample["img"], sample["label"]
+
+
+def test_a_loader_collates_images_of_one_size():
+    dataset = BetonDataset(VECTOR, transform=image_and_label, resize=(32, 24), center_crop=0.9)
+    loader = torch.utils.data.DataLoader(dataset, batch_size=50)
+    images, labels = next(iter(loader))
+    assert images.shape == (50, 32, 24, 3) and images.dtype == torch.uint8 and len(labels) == 50
+    np.testing.assert_array_equal(images[7], dataset[7][0])
+
+
+def test_a_pickle_opens_the_file_again():
     dataset = pickle.loads(pickle.dumps(BetonDataset(VECTOR, images="stored")))
     check_sample(dataset[1], EXPECTED["samples"][1], "stored")

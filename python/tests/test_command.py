@@ -17,7 +17,7 @@ def run(way, *args):
 
 
 @pytest.mark.parametrize("way", COMMANDS)
-def test_it_runs(way, tmp_path):
+def test_the_command_runs(way, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"0" * 10_000)
     probe = run(way, "probe", path, "--json")
@@ -28,8 +28,9 @@ def test_it_runs(way, tmp_path):
     assert absent.returncode != 0 and "absent" in absent.stderr
 
 
-def test_ctrl_c_ends_it(tmp_path):
-    """It went on to the end: a pipe that nobody reads is one that never comes."""
+def test_ctrl_c_ends_the_command(tmp_path):
+    """The command used to run to its end. Here it never ends by itself: it fills a pipe that the test
+    does not read."""
     path = tmp_path / "file"
     path.write_bytes(b"0" * (4 << 20))
     with subprocess.Popen([*COMMANDS["module"], "cat", path], stdout=subprocess.PIPE) as process:
@@ -41,7 +42,7 @@ def test_ctrl_c_ends_it(tmp_path):
             process.kill()
 
 
-def test_bench_measures_in_processes_of_its_own(tmp_path):
+def test_bench_measures_each_backend_in_its_own_process(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"0" * (4 << 20))
     args = ["--file", path, "--backends", "pread", "--cache", "warm", "--workloads", "rand", "--block-size", "4k"]

@@ -1,4 +1,4 @@
-"""Every element type, against NumPy."""
+"""Reads every element type and compares with NumPy."""
 
 import sys
 
@@ -20,7 +20,7 @@ STRUCTURED = [
 
 
 def some_of(dtype, shape=(6, 4, 5)):
-    """Elements of any type, from bytes that every type can have."""
+    """Returns an array of this dtype, made from bytes that are valid in every type."""
     size = int(np.prod(shape))
     data = np.random.default_rng(1).integers(0, 100, size * dtype.itemsize, np.uint8)
     if dtype.kind == "b":
@@ -32,14 +32,14 @@ def some_of(dtype, shape=(6, 4, 5)):
 
 def assert_same(got, expected):
     assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
-    if got.dtype.names:  # NumPy leaves out what is between the fields
+    if got.dtype.names:  # the bytes between the fields may differ
         np.testing.assert_array_equal(got, expected)
     else:
         assert np.ascontiguousarray(got).tobytes() == np.ascontiguousarray(expected).tobytes()
 
 
 @pytest.mark.parametrize("dtype", [np.dtype(code) for code in CODES] + STRUCTURED, ids=str)
-def test_every_dtype(tmp_path, dtype):
+def test_every_dtype_in_a_raw_file(tmp_path, dtype):
     array = some_of(dtype)
     path = tmp_path / "array"
     path.write_bytes(b"123" + array.tobytes())
@@ -83,7 +83,7 @@ def test_objects_are_not_unpickled(tmp_path):
         ringmain.open_npy(tmp_path / "b.npy")
 
 
-def test_what_ml_dtypes_saved_is_what_numpy_loads(tmp_path):
+def test_an_npy_file_of_ml_dtypes_has_the_dtype_that_numpy_loads(tmp_path):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     array = np.arange(6).astype(ml_dtypes.bfloat16)
     np.save(tmp_path / "a.npy", array)
@@ -104,7 +104,7 @@ def test_types_of_ml_dtypes(tmp_path, name):
         assert view[1, 2] == array[1, 2]
 
 
-def test_without_ml_dtypes_the_way_out_is_named(tmp_path, monkeypatch):
+def test_without_ml_dtypes_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     (tmp_path / "a").write_bytes(b"1234")
     with pytest.raises(TypeError, match="install ml_dtypes"):

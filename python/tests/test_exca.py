@@ -1,4 +1,4 @@
-"""The real exca: what it wrote is read, and its class and ours do the same."""
+"""Compares with the real exca: reads files that exca wrote, and checks that both classes behave alike."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def dump_and_load(folder, *arrays, cache_type="MemmapArray"):
     return [context.load(info) for info in infos]
 
 
-def test_what_exca_dumped_is_wrapped_and_read(tmp_path, engine, original):
+def test_arrays_that_exca_dumped_are_wrapped_and_read(tmp_path, engine, original):
     arrays = [original, np.arange(7), original[3:9].astype(np.float16), np.zeros((3, 1, 2), ">i2")]
     for loaded, array in zip(dump_and_load(tmp_path, *arrays), arrays, strict=True):
         view = ringmain.ContiguousMemmap(loaded, engine=engine)
@@ -36,20 +36,20 @@ def test_what_exca_dumped_is_wrapped_and_read(tmp_path, engine, original):
         np.testing.assert_array_equal(np.asarray(view[1:3]), array[1:3])
 
 
-def test_the_handler_is_switched_in_one_line(tmp_path, monkeypatch, original):
+def test_one_line_switches_the_handler_of_exca(tmp_path, monkeypatch, original):
     monkeypatch.setattr(handlers, "ContiguousMemmap", ringmain.ContiguousMemmap)
     (loaded,) = dump_and_load(tmp_path, original, cache_type="ContiguousMemmapArray")
     assert type(loaded) is ringmain.ContiguousMemmap
     np.testing.assert_array_equal(np.asarray(loaded[4:7]), original[4:7])
 
 
-# What messages must say, whoever reads them.
+# Phrases that the messages of both classes must have in common.
 WORDS = ["fancy indexing", "Non-contiguous", "does not support", "has no attribute", "does not support ufunc", "memmap-backed"]
 
 
 def describe(function, view):
-    """What came of it: the kind of object and its contents, or the kind of exception and what it
-    says."""
+    """Returns the type and the contents of the result, or the type of the exception and the phrases in
+    its message."""
     try:
         result = function(view)
         if isinstance(result, (ExcaMemmap, ringmain.ContiguousMemmap)):
@@ -83,12 +83,12 @@ USES = [use.strip() for use in """
     """.replace("\n", ";").split(";") if use.strip()]
 
 
-# Where we say more than exca does, which leaves these to Python or to what NumPy copies.
+# Uses for which our messages say more than exca's: it leaves them to Python or NumPy.
 OURS = {"v[True]": "fancy indexing", **dict.fromkeys(["v + 1", "1 + v", "v * v", "-v", "v < 1"], "does not support ufunc")}
 
 
 @pytest.mark.parametrize("use", USES)
-def test_it_does_what_excas_does(tmp_path, original, use):
+def test_a_view_behaves_as_excas_class(tmp_path, original, use):
     (loaded,) = dump_and_load(tmp_path, original)
     ours, theirs = ringmain.ContiguousMemmap(loaded), ExcaMemmap(loaded)
     function = eval(f"lambda v: {use}", {"np": np})
@@ -107,15 +107,15 @@ def test_it_does_what_excas_does(tmp_path, original, use):
     ["np.asarray(v)", "v.shape", "v.strides", "v[0]", "v[0:1]", "v[1:3]", "v[3:3]", "v.T", "v[:1].ravel()",
      "len(v)", "v.view('u1')", "v.swapaxes(0, -1)", "v[::2]"],
 )
-def test_parts_with_gaps_too(tmp_path, original, part, use):
+def test_a_view_with_gaps_behaves_as_excas_class(tmp_path, original, part, use):
     (loaded,) = dump_and_load(tmp_path, original)
     array = eval(part, {"m": loaded})
     function = eval(f"lambda v: {use}", {"np": np})
     assert describe(function, ringmain.ContiguousMemmap(array)) == describe(function, ExcaMemmap(array))
 
 
-def test_excas_own_tests_pass_with_ours_in_its_place(tmp_path):
-    """They come with its package; ours is put where theirs is before they are imported."""
+def test_excas_own_tests_pass_with_our_class(tmp_path):
+    """The tests come with exca's package. A plugin replaces exca's class before they are imported."""
     tests = Path(contiguous.__file__).with_name("test_contiguous.py")
     (tmp_path / "instead.py").write_text(INSTEAD)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "instead", "-p", "no:cacheprovider", "--rootdir", tests.parent, tests]

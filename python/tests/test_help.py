@@ -1,4 +1,4 @@
-"""What help() says: every argument is explained where a user looks for it."""
+"""help() explains every argument."""
 
 import inspect
 import pydoc
@@ -27,7 +27,7 @@ def public(kind):
 def arguments(value):
     try:
         parameters = inspect.signature(value).parameters
-    except ValueError:  # it cannot be constructed
+    except ValueError:  # the class has no constructor
         return {}
     return {name: one for name, one in parameters.items() if name != "self"}
 
@@ -49,30 +49,38 @@ def test_every_method_is_explained(kind):
 
 
 @pytest.mark.parametrize("value", [*CLASSES, *FUNCTIONS], ids=lambda value: value.__name__)
-def test_signatures_are_those_of_python(value):
+def test_signatures_contain_no_rust_syntax(value):
     values = [value] if inspect.isroutine(value) else [value, *filter(callable, public(value).values())]
     for each in values:
         for name, one in arguments(each).items():
-            # Of a selection it is a value: everything.
+            # `...` stands for a default that cannot be shown, except for `selection`, where it means
+            # everything.
             assert one.default is not Ellipsis or name == "selection", f"{each}: {name}"
     text = pydoc.plain(pydoc.render_doc(value))
     assert "r#" not in text and "self::" not in text.lower() and "Option<" not in text
 
 
-def test_what_views_refuse_is_not_between_what_they_have():
+def test_help_lists_refused_attributes_apart_from_supported_ones():
     assert "mean" not in vars(ringmain.ContiguousMemmap)
     text = pydoc.plain(pydoc.render_doc(ringmain.ContiguousMemmap))
     own, _, inherited = text.partition("inherited from")
     assert "| mean" not in " ".join(own.split()) and "mean" in inherited
 
 
-def test_safetensors_explain_their_arguments():
+def test_safetensors_functions_explain_their_arguments():
     for value in (ringmain.safetensors.safe_open, ringmain.safetensors.numpy.load_file):
         for name in ("backend", "engine"):
             assert name in inspect.getdoc(value)
 
 
-def test_an_engine_says_how_it_reads(available):
+def test_an_engine_describes_its_backend(available):
     text = ringmain.Engine().describe()
     assert "backend auto" in text and "`pread`" in text
     assert "auto" in inspect.getdoc(ringmain.Engine.backend) and "describe" in inspect.getdoc(ringmain.Engine.backend)
+
+
+@pytest.mark.parametrize("kind", [ringmain.BetonEpoch, ringmain.ShardSource])
+def test_the_rule_of_loops_is_explained(kind):
+    """Only the documentation of ShardSource told what the loop after a loop reads."""
+    text = " ".join(inspect.getdoc(kind).split())
+    assert "a new loop begins the next epoch" in text and "After a `break`" in text

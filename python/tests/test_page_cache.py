@@ -1,4 +1,4 @@
-"""The same bytes, whatever the page cache has of a file."""
+"""Reads return the same bytes, no matter how much of a file is in the page cache."""
 
 import page_cache
 import pytest
@@ -19,18 +19,18 @@ def test_warm_and_cold_reads_give_the_same_bytes(files, engine):
 @pytest.mark.parametrize(
     ("warmth", "access"), [("auto", "as-it-comes"), ("keep", "random"), ("leave", "sequential")]
 )
-def test_so_does_every_policy(files, warmth, access):
+def test_every_warmth_and_access_gives_the_same_bytes(files, warmth, access):
     page_cache.check_all(*files, ringmain.Engine(warmth=warmth, access=access))
 
 
 @pytest.fixture
 def cold(tmp_path, available):
-    """The path of a file that the page cache has nothing of, and that the device can be read for."""
+    """The path of a file that is not in the page cache and that a backend can read past it."""
     path = tmp_path / "array.npy"
     page_cache.write_array(path, 3)
     page_cache.put(path, "cold")
     if page_cache.cached_pages(path) != 0:
-        pytest.skip("the kernel does not drop the file from the page cache, or does not say so")
+        pytest.skip("the kernel does not drop the file from the page cache, or has no cachestat(2)")
     if not {"uring", "direct"} & available:
         pytest.skip("all reads go through the page cache here")
     return path
@@ -44,7 +44,7 @@ def test_warmth_decides_what_stays_cached(cold, warmth):
     assert (page_cache.cached_pages(cold) > 0) == (warmth == "keep")
 
 
-def test_stats_and_description(tmp_path):
+def test_an_engine_counts_reads_and_describes_a_file(tmp_path):
     path = tmp_path / "data"
     path.write_bytes(bytes(1 << 20))
     engine = ringmain.Engine()

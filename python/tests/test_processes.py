@@ -1,4 +1,4 @@
-"""Forked, spawned and threaded readers, while the parent has read before."""
+"""Reads in forked and spawned processes and in threads, after the parent has read."""
 
 import multiprocessing
 import os
@@ -35,9 +35,9 @@ def work(view, expected_path, seed):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_read_while_the_parent_has(tmp_path, array, backend, method):
+def test_workers_read_after_the_parent_has_read(tmp_path, array, backend, method):
     if method != "fork" and backend not in ("auto", "uring"):
-        pytest.skip("what a new process makes does not depend on the backend")
+        pytest.skip("a spawned process inherits nothing, so two backends are enough")
     view, held, expected = prepare(tmp_path, array, backend)
     context = multiprocessing.get_context(method)
     with context.Pool(2) as pool:
@@ -57,7 +57,7 @@ def prepare(tmp_path, array, backend):
     return view, [np.asarray(view), *ringmain.read_many([view[3], view[5]])], expected
 
 
-def test_a_forked_child_uses_and_drops_what_it_inherited(tmp_path, array, backend):
+def test_a_forked_child_uses_and_drops_inherited_arrays(tmp_path, array, backend):
     view, held, _ = prepare(tmp_path, array, backend)
     child = os.fork()
     if child == 0:
@@ -136,7 +136,7 @@ def test_threads_read_at_the_same_time(tmp_path, array, backend):
 
 
 def test_other_threads_run_while_one_reads(tmp_path):
-    """One has to be seen half done: that another thread runs between two reads says nothing."""
+    """Another thread must see a read half done. That it runs between two reads would prove nothing."""
     path = tmp_path / "large"
     path.write_bytes(b"1" * (256 << 20))
     view = ringmain.open_raw(path, np.uint8, 256 << 20, engine=ringmain.Engine("pread"))
@@ -180,7 +180,8 @@ shape, read = {
 out = np.zeros(shape, np.uint8)
 first, last = (1,) if out.ndim == 1 else (0,) * (out.ndim - 1) + (1,), (-1,) * out.ndim
 first = (2, 0) if sys.argv[2] == "transposed" else first
-# By the time that the process has computed: on a busy machine another thread may come too late.
+# The timer counts the processor time of this process. On a busy machine, a thread that sleeps and then
+# interrupts may come too late.
 signal.signal(signal.SIGPROF, signal.default_int_handler)
 signal.setitimer(signal.ITIMER_PROF, 0.05)
 try:
@@ -194,8 +195,8 @@ WAYS = ["whole", "many", "rows", "nested rows", "strided", "from an ellipsis", "
 
 @pytest.mark.parametrize("way", WAYS)
 def test_ctrl_c_ends_a_long_read(tmp_path, way):
-    """One read, interrupted soon after its first bytes are there: the last must not come. Holes of
-    the file read as zeros."""
+    """A read is interrupted soon after its first bytes have arrived, so its last bytes must not arrive.
+    The first and the last bytes of the file are 1; the hole between them reads as zeros."""
     path = tmp_path / "large"
     with open(path, "wb") as file:
         file.write(b"\1\1\1")
@@ -206,7 +207,7 @@ def test_ctrl_c_ends_a_long_read(tmp_path, way):
     assert done.stdout == "interrupted 1 0\n", done.stderr
 
 
-def test_a_pickle_is_opened_where_it_is_unpickled(tmp_path, array, monkeypatch):
+def test_unpickling_opens_the_file_from_any_folder(tmp_path, array, monkeypatch):
     np.save(tmp_path / "a.npy", array)
     monkeypatch.chdir(tmp_path)
     data = pickle.dumps(ringmain.open_npy("a.npy")[3:5])
@@ -218,7 +219,7 @@ def test_a_pickle_is_opened_where_it_is_unpickled(tmp_path, array, monkeypatch):
 
 
 def engines_made(data, count):
-    """How many engines a worker makes which unpickles a view for each task and forgets it."""
+    """Returns how many engines are made by a worker that unpickles a view for each task and drops it."""
     engine, made = None, 0
     for _ in range(count):
         view = pickle.loads(data)

@@ -1,4 +1,4 @@
-"""Files of other users: the kernel does not say what it has cached of them."""
+"""Files of other users: the kernel does not tell which of their pages are cached."""
 
 import os
 import pickle
@@ -9,10 +9,10 @@ import tempfile
 import page_cache
 import pytest
 
-# It belongs to root, and everybody may read it.
+# A file that belongs to root and that every user may read.
 OF_ROOT = "/etc/passwd"
 
-# Root gives up its rights once all is imported: the next user may have no way to the modules.
+# Root gives up its rights after the imports: an ordinary user may not be able to read the modules.
 SETUP = """
 import mmap, os, pickle, sys, uuid, warnings
 import numpy as np
@@ -23,7 +23,7 @@ if os.geteuid() == 0:
     os.setgroups([]), os.setgid(65534), os.setuid(65534)
 path = sys.argv[1]
 if page_cache.cached_pages(path if os.path.isfile(path) else os.path.join(path, "0.npy")) is not None:
-    print("this kernel answers every reader")
+    print("this kernel tells every reader which pages are cached")
     raise SystemExit(77)
 warnings.simplefilter("error")
 """
@@ -37,8 +37,8 @@ def run_without_rights(script, path=OF_ROOT):
     assert done.returncode == 0, done.stderr
 
 
-def test_auto_needs_no_advice():
-    """It used to warn that batches are read from the device, and to name another backend."""
+def test_auto_gives_no_warning():
+    """`auto` used to warn that it reads batches from the device, and to recommend another backend."""
     run_without_rights("""
 engine = ringmain.Engine()
 before = engine.describe()

@@ -1,4 +1,4 @@
-"""Random selections, against NumPy."""
+"""Compares random selections with NumPy."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ringmain
+from ringmain import _selection
 
 SHAPE = (5, 1, 7, 4)
 NUMBERS = np.arange(np.prod(SHAPE), dtype=np.int32).reshape(SHAPE)
 ORDERS = [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)]
-# The engine has no elements of three or six bytes, and an axis more than the caller instead.
+# The engine has no element types of three or six bytes. Its arrays have one more axis instead.
 DTYPES = ["<i4", "S3", np.dtype([("a", "<u2"), ("b", "<i4")])]
 
 
@@ -26,7 +27,7 @@ def views(tmp_path_factory):
         view = ringmain.open_raw(path, dtype, SHAPE, 3, engine=engine)
         for order in ORDERS:
             views[at, order] = view.transpose(order), array.transpose(order)
-    # And one that is not one range of bytes, which only a mapping can be.
+    # A view with gaps between its elements, which can only be made from a mapping.
     path = folder / "gaps"
     wide = np.arange(2 * NUMBERS.size, dtype=np.int32).reshape(5, 1, 7, 8)
     path.write_bytes(wide.tobytes())
@@ -49,7 +50,8 @@ KINDS = st.sampled_from([0, 0, 0, 1, 2, "gaps"])
 
 
 class Views(dict):
-    """A view and an array for each type and order of the axes; not to be printed for each example."""
+    """A view and an array for each type and order of the axes. The repr is short, because hypothesis
+    prints it for each example."""
 
     def __repr__(self):
         return "views"
@@ -92,7 +94,7 @@ def check(view, array, key):
         assert got is expected
         return
     if got is IndexError and expected.size == 0:
-        return  # NumPy ignores wrong indices where nothing is selected, and warns that it will not
+        return  # NumPy ignores wrong indices in empty selections, and warns that it will refuse them
     assert got.shape == expected.shape and got.dtype == expected.dtype
     np.testing.assert_array_equal(got, expected)
     assert type(view.read(key)) is type(array[key])
@@ -126,9 +128,9 @@ def test_fancy_selections(views, kind, order, key):
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, "gaps"])
-def test_more_indices_than_axes(views, kind):
-    """The surplus index was taken for one of the bytes of an element: memory that was never read, or
-    a panic."""
+def test_more_indices_than_axes_are_index_errors(views, kind):
+    """The surplus index was applied to the bytes of an element. The result was memory that was never
+    read, or a panic."""
     view, array = views[kind, ORDERS[0]]
     for key in (
         (0, 0, 0, 0, 0),
@@ -149,8 +151,8 @@ def test_more_indices_than_axes(views, kind):
         list(single)
 
 
-def test_an_ellipsis_for_no_axis_stands_between_lists(views):
-    """Lists on both sides of it were taken for neighbours."""
+def test_an_ellipsis_without_axes_separates_lists(views):
+    """Lists on its two sides were treated as neighbours."""
     for kind in (0, 1, 2, "gaps"):
         view, array = (whole.squeeze(1) for whole in views[kind, ORDERS[0]])
         for key in (
@@ -168,22 +170,22 @@ def test_an_ellipsis_for_no_axis_stands_between_lists(views):
 
 
 @pytest.mark.parametrize("step", [2**63 - 1, -(2**63 - 1), 2**62, 2**70, -(2**70)])
-def test_steps_beyond_any_axis(views, step):
-    """Their sum with a start was more than a number holds."""
+def test_steps_larger_than_any_axis(views, step):
+    """The sum of a start and such a step overflowed."""
     view, array = views[0, ORDERS[0]]
     for key in ((slice(1, None, step), ..., slice(None, None, 2)), (slice(None, None, 2), 0, slice(3, None, step))):
         np.testing.assert_array_equal(view.read(key), array[key])
 
 
 @pytest.mark.parametrize("index", [2**62, -(2**62), 5, -6, 2**63, np.uint64(2**63), 10**30])
-def test_numbers_far_off_are_index_errors(views, index):
+def test_indices_out_of_bounds_are_index_errors(views, index):
     for key in ([index], [0, index], index, (slice(None, None, 2), index), (0, [index])):
         with pytest.raises(IndexError):
             views[0, ORDERS[0]][0].read(key)
 
 
 def test_a_selection_of_many_parts(tmp_path, engine):
-    """Larger than what is read before signals are looked for."""
+    """The selections are larger than the part that is read between two checks for signals."""
     array = np.arange(24 << 20, dtype=np.uint32).reshape(-1, 1024)
     path = tmp_path / "large"
     array.tofile(path)
@@ -194,7 +196,39 @@ def test_a_selection_of_many_parts(tmp_path, engine):
         np.testing.assert_array_equal(view.read(key), array[key])
     np.testing.assert_array_equal(view.reshape(2, -1, 1024).read((1, slice(None, None, -1))), array[len(array) // 2 :][::-1])
     np.testing.assert_array_equal(np.asarray(view), array)
-    # Rows longer than that.
+    # Rows that are longer than such a part.
     halves, rows = view.reshape(2, -1), array.reshape(2, -1)
     for key in ([1], slice(None, None, -1), (..., slice(None, None, -500))):
         np.testing.assert_array_equal(halves.read(key), rows[key])
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "key", "runs", "result"),
+    [
+        ((100, 50, 1), (50, 1, 1), [0, 5], [0, 250], (2, 50, 1)),
+        ((100, 1, 50, 1), (50, 7, 1, 7), [0, 5], [0, 250], (2, 1, 50, 1)),
+        ((100, 50), (50, 1), ([0, 5], slice(None), None), [0, 250], (2, 50, 1)),
+        ((100, 50, 1), (50, 1, 1), ([0, 5], slice(None), slice(None, None, -1)), [0, 250], (2, 50, 1)),
+    ],
+)
+def test_an_axis_of_length_1_does_not_divide_a_run(shape, strides, key, runs, result):
+    """Each element was a run of its own, with 24 bytes of bookkeeping for each byte."""
+    places, run_bytes, found, is_element = _selection.plan(shape, strides, 1, key)
+    assert (places.tolist(), run_bytes, found, is_element) == (runs, 50, result, False)
+
+
+@pytest.mark.parametrize("key", [[0, 5], ([5], ..., None), (..., [0, 0]), (slice(None), [1], 0), ([], ..., None)])
+def test_selections_of_arrays_with_axes_of_length_1(tmp_path, key):
+    array = np.arange(600, dtype=np.uint16).reshape(6, 100, 1)
+    array.tofile(tmp_path / "a")
+    view = ringmain.open_raw(tmp_path / "a", "<u2", array.shape)
+    for axes in [(0, 1, 2), (2, 1, 0), (1, 2, 0)]:
+        view_, array_ = view.transpose(axes), array.transpose(axes)
+        try:
+            expected = array_[key]
+        except IndexError:
+            with pytest.raises(IndexError):
+                view_.read(key)
+            continue
+        found = view_.read(key)
+        assert found.shape == expected.shape and np.array_equal(found, expected)

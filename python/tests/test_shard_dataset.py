@@ -1,4 +1,4 @@
-"""Shards in torch's loaders. Torch is not a dependency: without it these are skipped."""
+"""Shards in torch DataLoaders. Torch is optional: without it pytest skips these tests."""
 
 import pickle
 import sys
@@ -11,7 +11,7 @@ from test_shards import TOTAL, VALUES, corpus  # noqa: F401
 import ringmain
 
 
-def test_without_torch_it_says_so(monkeypatch):
+def test_without_torch_the_error_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "ringmain.torch", raising=False)
     with pytest.raises(ImportError, match="ringmain.ShardSource"):
@@ -39,7 +39,7 @@ def loader(torch, dataset, workers, **options):
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
-def test_a_loader_has_every_row_once(corpus, torch, dataset_type, workers):  # noqa: F811
+def test_a_loader_delivers_every_row_once(corpus, torch, dataset_type, workers):  # noqa: F811
     dataset = dataset_type(corpus, order="shuffled", seed=4, batch_rows=6)
     orders = []
     for epoch in range(2):
@@ -55,7 +55,7 @@ def test_a_loader_has_every_row_once(corpus, torch, dataset_type, workers):  # n
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_that_batches_once_more_is_refused(corpus, torch, dataset_type, workers):  # noqa: F811
+def test_a_loader_that_batches_again_is_refused(corpus, torch, dataset_type, workers):  # noqa: F811
     dataset = dataset_type(corpus, batch_rows=6)
     for options in ({}, {"batch_size": 4}):
         loader = torch.utils.data.DataLoader(dataset, num_workers=workers, **options)
@@ -75,16 +75,16 @@ def test_a_loader_has_a_length(corpus, torch, dataset_type, workers, recwarn):  
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_by_every_way_to_start_one(corpus, torch, dataset_type, method):  # noqa: F811
+def test_workers_of_every_start_method(corpus, torch, dataset_type, method):  # noqa: F811
     engine = ringmain.Engine(memory_limit=64 << 20)
     dataset = dataset_type(corpus, engine=engine, batch_rows=6)
-    assert ids_of(dataset) == list(range(TOTAL))  # the parent has read before
-    workers = 2 if method == "fork" else 1  # the others import torch in each
+    assert ids_of(dataset) == list(range(TOTAL))  # the parent reads first
+    workers = 2 if method == "fork" else 1  # with the other methods each worker imports torch
     found = ids_of(loader(torch, dataset, workers, multiprocessing_context=method))
     assert sorted(found) == list(range(TOTAL))
 
 
-def test_ranks_and_injected_workers(corpus, torch, dataset_type, monkeypatch):  # noqa: F811
+def test_ranks_and_workers_deliver_every_row_once(corpus, torch, dataset_type, monkeypatch):  # noqa: F811
     found = []
     for rank in range(2):
         dataset = dataset_type(corpus, rank=rank, world=2, batch_rows=5)
@@ -101,7 +101,7 @@ def test_ranks_and_injected_workers(corpus, torch, dataset_type, monkeypatch):  
         dataset_type(corpus, none=1)
 
 
-def test_workers_that_live_on_see_the_epoch(corpus, torch, dataset_type):  # noqa: F811
+def test_persistent_workers_see_the_epoch(corpus, torch, dataset_type):  # noqa: F811
     dataset = dataset_type(corpus, order="shuffled", batch_rows=6)
     batches = loader(torch, dataset, 2, persistent_workers=True)
     orders = []
@@ -112,7 +112,7 @@ def test_workers_that_live_on_see_the_epoch(corpus, torch, dataset_type):  # noq
     assert orders[0] == orders[2] != orders[1]
 
 
-def test_going_on_in_this_process(corpus, torch, dataset_type):  # noqa: F811
+def test_a_state_is_resumed_in_this_process(corpus, torch, dataset_type):  # noqa: F811
     def opened():
         return dataset_type(corpus, order="shuffled", seed=1, batch_rows=6)
 
@@ -137,8 +137,8 @@ def counted(corpus, dataset_type, **options):  # noqa: F811
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
-def test_going_on_with_workers(corpus, torch, dataset_type, workers):  # noqa: F811
-    """At every place: also where some workers have ended and others not."""
+def test_a_state_is_resumed_with_workers(corpus, torch, dataset_type, workers):  # noqa: F811
+    """At every position, including those where some workers have ended and others have not."""
     dataset = counted(corpus, dataset_type)
     whole = [ids.tolist() for _, ids in loader(torch, dataset, workers)]
     assert len(whole) == dataset.batches(workers)
@@ -150,13 +150,13 @@ def test_going_on_with_workers(corpus, torch, dataset_type, workers):  # noqa: F
     later.load_state_dict(state)
     with pytest.raises(ValueError, match="num_workers"):
         list(loader(torch, later, max(1, workers) + 1))
-    assert list(loader(torch, later, workers)) == []  # that was no use of the state
+    assert list(loader(torch, later, workers)) == []  # the refused loader did not use the state
 
 
 @pytest.mark.parametrize(("workers", "step"), [(2, 1), (2, 3), (3, 2)])
-def test_going_on_again_and_again(corpus, torch, dataset_type, workers, step):  # noqa: F811
-    """A state of an iteration that had itself gone on lost rows: the loader asks its first worker
-    first again, and that had another part than the count said."""
+def test_a_state_is_resumed_again_and_again(corpus, torch, dataset_type, workers, step):  # noqa: F811
+    """A state that was taken in a resumed iteration lost rows. The resumed loader asks its first worker
+    first again, but that worker had another part than the count assumed."""
     dataset = counted(corpus, dataset_type)
     whole = [ids.tolist() for _, ids in loader(torch, dataset, workers)]
     found = []
@@ -180,8 +180,8 @@ def test_going_on_again_and_again(corpus, torch, dataset_type, workers, step):  
         (1, False, {"multiprocessing_context": "spawn"}),
     ],
 )
-def test_the_next_pass_is_whole(corpus, torch, dataset_type, workers, options, is_seeded):  # noqa: F811
-    """Every later pass was cut short too, as only the workers' copies forgot the state."""
+def test_the_epoch_after_a_resumed_one_is_whole(corpus, torch, dataset_type, workers, options, is_seeded):  # noqa: F811
+    """Later epochs were cut short too, because only the workers' copies forgot the state."""
     state = counted(corpus, dataset_type).state_dict(batches=3, num_workers=workers)
     dataset = counted(corpus, dataset_type)
     dataset.load_state_dict(state)
@@ -195,7 +195,7 @@ def test_the_next_pass_is_whole(corpus, torch, dataset_type, workers, options, i
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("is_persistent", [False, True])
-def test_the_loop_of_the_documentation_goes_on(corpus, torch, dataset_type, workers, is_persistent):  # noqa: F811
+def test_the_loop_in_the_documentation_resumes(corpus, torch, dataset_type, workers, is_persistent):  # noqa: F811
     """`set_epoch` forgot the state that was loaded."""
 
     def opened():
@@ -217,7 +217,7 @@ def test_the_loop_of_the_documentation_goes_on(corpus, torch, dataset_type, work
     assert list(epochs(dataset, batches, 3)) == [second[3:], third]
     dataset.set_epoch(0)
     assert [ids.tolist() for _, ids in batches] == first
-    # Of another epoch, or once it was used, the state is forgotten.
+    # `set_epoch` with another epoch forgets the state.
     dataset, batches = opened()
     dataset.load_state_dict(state)
     dataset.set_epoch(2)
@@ -226,7 +226,7 @@ def test_the_loop_of_the_documentation_goes_on(corpus, torch, dataset_type, work
 
 
 def test_states_of_other_rows_are_refused(corpus, dataset_type):  # noqa: F811
-    """A state with `batches` said nothing of the rows that they were of."""
+    """A state with `batches` did not record which rows the batches have."""
     state = counted(corpus, dataset_type).state_dict(batches=3, num_workers=2)
     counted(corpus, dataset_type, dtype="float64").load_state_dict(state)
     for options, message in [
@@ -241,18 +241,18 @@ def test_states_of_other_rows_are_refused(corpus, dataset_type):  # noqa: F811
     dataset = counted(corpus, dataset_type)
     for changes, message in [
         ({"batches": -1}, "batches"),
-        ({"batches": "3"}, "no state"),
+        ({"batches": "3"}, "not a valid state"),
         ({"batches": 10**9}, "there are"),
         ({"num_workers": -2}, "num_workers"),
-        ({"start": None}, "no state"),
+        ({"start": None}, "not a valid state"),
     ]:
         with pytest.raises(ValueError, match=message):
             dataset.load_state_dict({**state, **changes})
     for key in ("epoch", "rank", "start", "batch_rows"):
-        with pytest.raises(ValueError, match="no state|rank"):
+        with pytest.raises(ValueError, match="not a valid state|rank"):
             dataset.load_state_dict({name: value for name, value in state.items() if name != key})
     for counts in ({"batches": -1}, {"batches": 1, "num_workers": -1}):
-        with pytest.raises(ValueError, match="counts from 0"):
+        with pytest.raises(ValueError, match="must be at least 0"):
             dataset.state_dict(**counts)
     (corpus / "part-003.shard").unlink()
     with pytest.raises(ValueError, match="shards"):
@@ -260,7 +260,7 @@ def test_states_of_other_rows_are_refused(corpus, dataset_type):  # noqa: F811
 
 
 def test_a_position_that_only_workers_know_is_an_error(corpus, torch, dataset_type):  # noqa: F811
-    """It was that of nothing: the beginning of the epoch."""
+    """`state_dict` returned the beginning of the epoch instead."""
     dataset = counted(corpus, dataset_type)
     start = dataset.state_dict()
     batches = iter(loader(torch, dataset, 2))
@@ -274,7 +274,7 @@ def test_a_position_that_only_workers_know_is_an_error(corpus, torch, dataset_ty
     assert "source" in dataset.state_dict()
 
 
-def test_workers_that_started_before_a_state_was_loaded_say_so(corpus, torch, dataset_type):  # noqa: F811
+def test_a_state_that_is_loaded_after_the_workers_started_is_an_error(corpus, torch, dataset_type):  # noqa: F811
     dataset = counted(corpus, dataset_type)
     batches = loader(torch, dataset, 1, persistent_workers=True)
     assert len(ids_of(batches)) == TOTAL
@@ -284,7 +284,8 @@ def test_workers_that_started_before_a_state_was_loaded_say_so(corpus, torch, da
 
 
 def test_a_loader_that_keeps_the_states_of_its_workers(corpus, dataset_type, monkeypatch):  # noqa: F811
-    """As torchdata's: it asks each worker's copy, and loads in each before it iterates."""
+    """The loader of torchdata takes the state of each worker's copy of the dataset. When it resumes, it
+    loads the states in the workers before they iterate."""
 
     def as_worker(worker):
         info = worker if worker is None else SimpleNamespace(id=worker, num_workers=2, seed=worker)
@@ -311,7 +312,7 @@ def test_repr(corpus, dataset_type):  # noqa: F811
     assert str(corpus) in text and "rank=1, world=2" in text and "batch_rows=9" in text
 
 
-def test_a_pickle_has_no_source(corpus, dataset_type):  # noqa: F811
+def test_a_pickle_does_not_contain_the_source(corpus, dataset_type):  # noqa: F811
     dataset = dataset_type(corpus, batch_rows=6)
     next(iter(dataset))
     copy = pickle.loads(pickle.dumps(dataset))

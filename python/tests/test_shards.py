@@ -40,7 +40,7 @@ def ids_of(source):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", np.float32, np.dtype("f8")])
 @pytest.mark.parametrize("order", ["sequential", "shuffled", "blocks"])
-def test_rows_are_those_of_the_files(corpus, engine, order, dtype):
+def test_rows_are_delivered_as_they_are_in_the_files(corpus, engine, order, dtype):
     options = {"block_rows": 4} if order == "blocks" else {}
     source = ringmain.ShardSource(
         corpus, engine=engine, order=order, seed=3, batch_rows=8, dtype=dtype, **options
@@ -62,7 +62,7 @@ def test_rows_are_those_of_the_files(corpus, engine, order, dtype):
     assert ids_of(source) == found
 
 
-def test_arrays_are_the_callers_own_and_return_to_the_pool(tmp_path):
+def test_arrays_are_writable_and_return_to_the_pool(tmp_path):
     rows = np.arange(4096 * 64, dtype=np.float32).reshape(4096, 64)
     write_shard(tmp_path / "a.shard", rows)
     engine = ringmain.Engine("pread")
@@ -100,7 +100,7 @@ def test_ranks_deliver_every_row_once(corpus):
 
 
 def test_every_loop_reads_an_epoch(corpus):
-    """The second loop used to read nothing, in silence."""
+    """The second loop used to read nothing, without an error."""
     source = ringmain.ShardSource(corpus, order="shuffled", seed=3, batch_rows=8)
     loops = [ids_of(source) for _ in range(3)]
     assert source.epoch == 2
@@ -113,14 +113,14 @@ def test_every_loop_reads_an_epoch(corpus):
     assert ids_of(source) == loops[2]
 
 
-def test_a_loop_that_was_left_goes_on(corpus):
+def test_a_new_loop_continues_where_the_last_one_was_left(corpus):
     source = ringmain.ShardSource(corpus, batch_rows=8)
     for _rows, _row_ids in source:
         break
     assert ids_of(source) == list(range(8, TOTAL))
 
 
-def test_a_resumed_loop_over_epochs_goes_on(corpus):
+def test_a_resumed_loop_over_epochs_continues(corpus):
     """`set_epoch` used to begin the epoch of the state again."""
     source = ringmain.ShardSource(corpus, batch_rows=8)
     source.set_epoch(1)
@@ -142,7 +142,7 @@ def test_short_batches_can_be_dropped(corpus):
     assert len(pickle.loads(pickle.dumps(source))) == len(sizes)
 
 
-def test_epochs_differ_and_repeat(corpus):
+def test_epochs_differ_and_are_repeatable(corpus):
     def epoch(number):
         options = {"order": "shuffled", "seed": 5, "batch_rows": 16}
         return ids_of(ringmain.ShardSource(corpus, epoch=number, **options))
@@ -154,7 +154,7 @@ def test_epochs_differ_and_repeat(corpus):
     assert ids_of(source) == epoch(7) != epoch(0)
 
 
-def test_a_list_of_files_and_of_rows(corpus):
+def test_files_and_rows_are_given_as_lists(corpus):
     paths = [corpus / "part-002.shard", str(corpus / "part-000.shard")]
     source = ringmain.ShardSource(paths, rows=[1, 40, 52, 1], batch_rows=3)
     assert (source.total_rows, source.epoch_rows) == (53, 3)
@@ -167,7 +167,7 @@ def test_a_list_of_files_and_of_rows(corpus):
 
 
 @pytest.mark.parametrize("order", ["sequential", "shuffled"])
-def test_a_state_goes_on_where_it_was_taken(corpus, order, engine):
+def test_a_state_continues_where_it_was_taken(corpus, order, engine):
     def opened(**options):
         return ringmain.ShardSource(
             corpus, engine=engine, order=order, seed=2, batch_rows=6, **options
@@ -186,18 +186,18 @@ def test_a_state_goes_on_where_it_was_taken(corpus, order, engine):
     assert sorted(before + rest) == list(range(TOTAL))
     with pytest.raises(ValueError, match="rank or world"):
         opened(world=2).load_state_dict(state)
-    with pytest.raises(ValueError, match="no state"):
+    with pytest.raises(ValueError, match="not a valid state"):
         source.load_state_dict({"epoch": 1})
 
 
-def test_moving_about(corpus):
+def test_skips_seeks_and_resets(corpus):
     source = ringmain.ShardSource(corpus, batch_rows=4)
     source.seek(20)
     assert next(source)[1].tolist() == [20, 21, 22, 23]
     source.skip_rows(2)
     assert next(source)[1][0] == 26
     source.reset()
-    source.skip_batches(4)  # 4 + 4 + 4 + 1 of the first shard
+    source.skip_batches(4)  # the first shard: batches of 4, 4, 4 and 1 rows
     assert next(source)[1].tolist() == [13]
     with pytest.raises(IndexError, match="fewer rows"):
         source.seek(TOTAL)
@@ -206,7 +206,7 @@ def test_moving_about(corpus):
             move(-1)
 
 
-def test_pickles_carry_options_only(corpus, monkeypatch):
+def test_pickles_contain_only_the_options(corpus, monkeypatch):
     monkeypatch.chdir(corpus)
     engine = ringmain.Engine("pread", memory_limit=64 << 20)
     source = ringmain.ShardSource(
@@ -238,7 +238,7 @@ def test_rows_can_be_a_mask(corpus):
         ringmain.ShardSource(corpus, rows=mask[None])
 
 
-def test_an_argument_that_does_not_fit_is_not_the_fault_of_a_file(corpus):
+def test_errors_about_arguments_do_not_name_a_file(corpus):
     state = ringmain.ShardSource(corpus, order="shuffled", seed=1).state_dict()
     with pytest.raises(ValueError, match="^the state belongs to another source: the order, its seed"):
         ringmain.ShardSource(corpus, order="shuffled", seed=2).load_state_dict(state)
@@ -246,7 +246,7 @@ def test_an_argument_that_does_not_fit_is_not_the_fault_of_a_file(corpus):
         ringmain.ShardSource(corpus, rows=[TOTAL])
 
 
-def test_an_engine_by_name(corpus):
+def test_an_engine_is_given_by_name(corpus):
     source = ringmain.ShardSource(corpus, engine="pread")
     assert source.engine.backend == "pread"
 
@@ -269,15 +269,15 @@ def test_an_engine_by_name(corpus):
         ({"batch_rows": -1}, "batch_rows"),
         ({"rows": [3, -1]}, "rows"),
         ({"prefetch_bytes": -1}, "prefetch_bytes"),
-        ({"patience": -1.0}, "patience cannot be -1: it is a number of seconds"),
+        ({"patience": -1.0}, "patience cannot be -1: it can be any number of seconds"),
     ],
 )
-def test_options_that_cannot_work(corpus, options, message):
+def test_invalid_options_are_value_errors(corpus, options, message):
     with pytest.raises(ValueError, match=message):
         ringmain.ShardSource(corpus, **options)
 
 
-def test_files_that_are_none(corpus, engine):
+def test_files_that_are_not_shards_are_errors(corpus, engine):
     with pytest.raises(FileNotFoundError) as caught:
         ringmain.ShardSource([corpus / "none.shard"], engine=engine)
     assert caught.value.filename == str(corpus / "none.shard")
@@ -291,7 +291,7 @@ def test_files_that_are_none(corpus, engine):
         ringmain.ShardSource(3)
 
 
-def test_a_shard_that_changes_is_an_error(corpus):
+def test_reading_a_changed_shard_is_an_error(corpus):
     source = ringmain.ShardSource(corpus, batch_rows=4, prefetch_bytes=0)
     next(source)
     write_shard(corpus / "part-000.shard", VALUES[20:25])
@@ -299,7 +299,7 @@ def test_a_shard_that_changes_is_an_error(corpus):
         ids_of(source)
 
 
-def test_held_batches_are_a_memory_error(tmp_path):
+def test_held_batches_lead_to_a_memory_error(tmp_path):
     write_shard(tmp_path / "a.shard", np.zeros((4096, 256), np.float32))
     engine = ringmain.Engine("pread", memory_limit=4 << 20)
     source = ringmain.ShardSource(tmp_path, engine=engine, batch_rows=512, patience=0.05)
@@ -308,11 +308,11 @@ def test_held_batches_are_a_memory_error(tmp_path):
         held.extend(source)
     assert held
     held.clear()
-    next(source)  # nothing was lost
+    next(source)  # memory is free again, and the source still works
 
 
 def held_up(tmp_path, **options):
-    """A source whose next batch waits for memory that is held here."""
+    """Returns a source whose next batch waits for memory, and the batches that hold the memory."""
     write_shard(tmp_path / "a.shard", np.zeros((4096, 256), np.float32))
     engine = ringmain.Engine("pread", memory_limit=4 << 20)
     source = ringmain.ShardSource(tmp_path, engine=engine, batch_rows=512, patience=600, **options)
@@ -322,20 +322,21 @@ def held_up(tmp_path, **options):
     return source, held
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a process cannot be sent Ctrl-C there")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot send Ctrl-C to one process")
 @pytest.mark.parametrize("prefetch_bytes", [0, 512 << 10])
 def test_ctrl_c_ends_a_wait_for_memory(tmp_path, prefetch_bytes):
-    """It was looked for when the patience was at its end."""
+    """Ctrl-C used to have no effect before the patience had ended."""
     source, held = held_up(tmp_path, prefetch_bytes=prefetch_bytes)
-    interrupts.raises_soon(lambda: held.extend(source))
+    # Four batches fit. Before they are held, nothing waits for memory.
+    interrupts.raises_soon(lambda: held.extend(source), lambda: len(held) >= 4)
     count = len(held)
     held.clear()
-    assert len(list(source)) == len(source) - count  # nothing was lost
+    assert len(list(source)) == len(source) - count  # no batch was lost
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-def test_a_child_of_a_process_whose_thread_waits_is_told(tmp_path):
-    """It said for ever that another thread used it, which the child does not have."""
+def test_a_child_forked_during_a_wait_gets_a_clear_error(tmp_path):
+    """The error said that another thread used the source, but the child does not have that thread."""
     source, held = held_up(tmp_path)
     thread = threading.Thread(target=lambda: held.extend(source))
     thread.start()
@@ -360,8 +361,8 @@ def test_a_child_of_a_process_whose_thread_waits_is_told(tmp_path):
     assert status == 7
 
 
-def test_one_thread_at_a_time(corpus):
-    """Threads that share a source get what it has once, or are told."""
+def test_threads_that_share_a_source_get_each_row_once(corpus):
+    """A thread that cannot use the source because another one does gets a clear error."""
     source = ringmain.ShardSource(corpus, batch_rows=1)
     found, errors = [], []
 
@@ -388,7 +389,7 @@ def _rest_of(source, queue):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_child_goes_on(corpus, method):
+def test_a_child_process_continues(corpus, method):
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {method} on this platform")
     source = ringmain.ShardSource(corpus, batch_rows=4)
@@ -399,12 +400,13 @@ def test_a_child_goes_on(corpus, method):
     child.start()
     found = queue.get(timeout=120)
     child.join()
-    # A forked child stands where its parent stood, one that was sent the source at the beginning.
+    # A forked child continues where its parent was. A spawned child gets a pickle of the source, which
+    # begins at the first row.
     assert found == list(range(4 if method == "fork" else 0, TOTAL))
     assert ids_of(source) == list(range(4, TOTAL))
 
 
-def test_workers_of_ranks_have_all_rows_once(corpus):
+def test_the_workers_of_all_ranks_deliver_every_row_once(corpus):
     for world, workers in [(1, 1), (1, 3), (2, 2), (3, 4)]:
         found = []
         for rank in range(world):
@@ -419,7 +421,7 @@ def test_workers_of_ranks_have_all_rows_once(corpus):
 
 
 def asked_in_turn(lengths):
-    """Which worker each batch of a loader comes from."""
+    """Returns, for each batch of a loader, the worker that it comes from."""
     left, order = list(lengths), []
     while any(left):
         for worker, batches in enumerate(left):
@@ -430,7 +432,7 @@ def asked_in_turn(lengths):
 
 
 @pytest.mark.parametrize("lengths", [[3, 3], [4, 3, 3], [1, 1, 0], [5], [2, 4, 3], [0, 0]])
-def test_parts_that_are_left_come_as_they_would_have(lengths):
+def test_the_parts_that_are_left_keep_the_order_of_the_batches(lengths):
     order = asked_in_turn(lengths)
     for batches in range(len(order) + 1):
         parts = _split.parts_left(batches, lengths)
@@ -438,3 +440,21 @@ def test_parts_that_are_left_come_as_they_would_have(lengths):
         assert all(used == order[:batches].count(part) for part, used in parts)
         rest = asked_in_turn([lengths[part] - used for part, used in parts])
         assert [parts[worker][0] for worker in rest] == order[batches:]
+
+
+def test_arrays_that_are_kept_do_not_stop_a_source(tmp_path):
+    """They took all memory of the engine, and the next batch failed with MemoryError after 5 seconds."""
+    rows = np.arange(1024 * 256, dtype=np.float32).reshape(1024, 256)
+    write_shard(tmp_path / "a.shard", rows)
+    rows.tofile(tmp_path / "rows")
+    engine = ringmain.Engine("pread", memory_limit=4 << 20)
+    source = ringmain.ShardSource(tmp_path / "a.shard", engine=engine, batch_rows=256, dtype="float32")
+    view = ringmain.open_raw(tmp_path / "rows", "<f4", rows.shape, engine=engine)
+    kept = [np.asarray(view[at : at + 128]) for at in range(0, 1024, 128) for _ in range(8)]
+    found = []
+    for values, row_ids in source:
+        np.testing.assert_array_equal(values, rows[row_ids])
+        found += row_ids.tolist()
+        kept.append(np.asarray(view[:128]))
+    assert found == list(range(1024))
+    np.testing.assert_array_equal(kept[0], rows[:128])

@@ -1,4 +1,4 @@
-"""Batches on their way from a worker: nothing of one is seen in another. Needs torch."""
+"""Batches that workers send through slots: no batch shows rows of another. These tests need torch."""
 
 import gc
 import multiprocessing
@@ -30,7 +30,7 @@ def check(batches):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_batches_that_are_kept_stay_what_they_were(corpus, method):  # noqa: F811
+def test_kept_batches_do_not_change(corpus, method):  # noqa: F811
     dataset = ShardDataset(corpus, batch_rows=1, order="shuffled")
     kept = list(loader(dataset, multiprocessing_context=method))
     assert len(kept) > 2 * _slots._SLOTS_MAX  # some of them had no slot
@@ -40,7 +40,7 @@ def test_batches_that_are_kept_stay_what_they_were(corpus, method):  # noqa: F81
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_some_that_are_kept_and_most_that_are_not(corpus, dtype):  # noqa: F811
+def test_some_batches_are_kept_and_most_are_dropped(corpus, dtype):  # noqa: F811
     dataset = ShardDataset(corpus, batch_rows=5, order="shuffled", dtype=dtype)
     batches = loader(dataset, persistent_workers=True)
     kept = []
@@ -49,7 +49,7 @@ def test_some_that_are_kept_and_most_that_are_not(corpus, dtype):  # noqa: F811
         for number, batch in enumerate(batches):
             check([batch])
             if number % 7 == epoch:
-                kept.append(Batch(batch.rows[1:], batch.row_ids[1:]))  # a part keeps the whole
+                kept.append(Batch(batch.rows[1:], batch.row_ids[1:]))  # a part keeps the slot
         check(kept)
     del batches
     gc.collect()
@@ -68,7 +68,7 @@ def nothing(batch):
     return len(batch.rows)
 
 
-def test_what_a_collate_function_makes_of_them(corpus):  # noqa: F811
+def test_a_collate_function_makes_new_objects(corpus):  # noqa: F811
     dataset = ShardDataset(corpus, batch_rows=3)
     for rows, ids in list(loader(dataset, collate_fn=doubled)):
         np.testing.assert_array_equal(rows.numpy(), 2 * VALUES[ids.numpy()])
@@ -78,7 +78,7 @@ def test_what_a_collate_function_makes_of_them(corpus):  # noqa: F811
 
 
 class AsWorker:
-    """This process as if it were a worker: its slots are its own, and it is its own receiver."""
+    """Makes this process act as a worker that receives its own batches."""
 
     def __enter__(self):
         self.before, _slots._mine = _slots._mine, (os.getpid(), _slots.Slots())
@@ -96,25 +96,25 @@ def sent(batch):
     return pickle.loads(bytes(ForkingPickler.dumps(batch)))
 
 
-def test_a_slot_is_used_again_when_its_batch_is_gone():
+def test_a_slot_is_used_again_when_its_batch_is_dropped():
     with AsWorker() as slots:
         for value in range(100):
             received = sent(slots.batch(*filled(value)))
             assert received.rows.unique() == value and received.row_ids[0] == value
-        # The last one is still held while the next is filled.
+        # The last batch is still held while the next one is filled.
         assert len(slots._slots) == 2
         rows = received.rows[2]
         del received
         for value in range(50):
             sent(slots.batch(*filled(value)))
         assert rows.unique() == 99
-        # Dropped without being sent: a collate function has made something else of it.
+        # These are dropped without being sent, as by a collate function that returns other objects.
         for value in range(50):
             slots.batch(*filled(value))
         assert len(slots._slots) == 2
 
 
-def test_a_batch_that_is_sent_twice_is_two():
+def test_a_batch_that_is_sent_twice_arrives_as_two():
     with AsWorker() as slots:
         batch = slots.batch(*filled(1))
         first, second = sent(batch), sent(batch)
@@ -124,7 +124,7 @@ def test_a_batch_that_is_sent_twice_is_two():
         assert second.rows.unique() == 1
 
 
-def test_other_pickles_have_the_rows_themselves():
+def test_other_pickles_contain_the_rows():
     with AsWorker() as slots:
         text = pickle.dumps(slots.batch(*filled(5)))
         sent(slots.batch(*filled(6)))
@@ -132,13 +132,13 @@ def test_other_pickles_have_the_rows_themselves():
 
 
 @pytest.mark.parametrize("on_its_way", [sent, lambda batch: batch], ids=["received", "filled"])
-def test_what_is_held_at_a_fork_is_not_used_again(on_its_way):
+def test_slots_that_are_held_during_a_fork_are_not_used_again(on_its_way):
     with AsWorker() as slots:
         held = on_its_way(slots.batch(*filled(1)))
         theirs, ours = multiprocessing.get_context("fork").Pipe()
         child = os.fork()
         if child == 0:
-            theirs.recv()  # when the parent has dropped it
+            theirs.recv()  # waits until the parent has dropped the batch
             os._exit(0 if bool((held.rows == 1).all()) else 1)
         del held
         for value in range(2, 9):
@@ -147,7 +147,7 @@ def test_what_is_held_at_a_fork_is_not_used_again(on_its_way):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_there_are_no_more_slots_than_so_many():
+def test_the_number_of_slots_is_limited():
     with AsWorker() as slots:
         kept = [sent(slots.batch(*filled(value))) for value in range(3 * _slots._SLOTS_MAX)]
         assert len(slots._slots) == _slots._SLOTS_MAX
@@ -155,7 +155,7 @@ def test_there_are_no_more_slots_than_so_many():
 
 
 class Cached(torch.utils.data.IterableDataset):
-    """Keeps what it has read, in the worker, and delivers it again."""
+    """Keeps the batches in the worker and delivers them again."""
 
     def __init__(self, dataset):
         self.dataset, self.kept = dataset, []
@@ -169,7 +169,7 @@ class Cached(torch.utils.data.IterableDataset):
             yield batch
 
 
-def test_a_worker_may_keep_what_it_has_sent(corpus):  # noqa: F811
+def test_a_worker_may_keep_batches_that_it_has_sent(corpus):  # noqa: F811
     batches = loader(Cached(ShardDataset(corpus, batch_rows=2)), persistent_workers=True)
     for _ in range(3):
         found = []
@@ -216,7 +216,7 @@ def with_gradient(batch):
 @pytest.mark.parametrize(
     "change", [double_data, other_memory, fewer, turned, doubles, in_place, with_gradient]
 )
-def test_what_a_collate_function_does_to_them(corpus, change):  # noqa: F811
+def test_a_collate_function_changes_the_batch(corpus, change):  # noqa: F811
     dataset = ShardDataset(corpus, batch_rows=3)
     wanted = list(loader(dataset, collate_fn=change, num_workers=0))
     found = list(loader(dataset, collate_fn=change, num_workers=1))
@@ -227,7 +227,7 @@ def test_what_a_collate_function_does_to_them(corpus, change):  # noqa: F811
         assert ours.rows.requires_grad == theirs.rows.requires_grad
 
 
-def test_a_child_of_a_worker_takes_nothing_from_it():
+def test_a_child_of_a_worker_does_not_free_its_slots():
     with AsWorker() as slots:
         batch = slots.batch(*filled(1))
         child = os.fork()
@@ -240,7 +240,7 @@ def test_a_child_of_a_worker_takes_nothing_from_it():
         assert [int(other.rows[0, 0]) for other in others] == list(range(2, 9))
 
 
-def test_threads_of_a_worker_have_slots_of_their_own():
+def test_threads_of_a_worker_do_not_share_slots():
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     wrong = []
@@ -277,21 +277,22 @@ def test_forks_of_the_receiver_do_not_use_up_the_slots():
         assert isinstance(slots.batch(*filled(1)), _slots._SlotBatch)
 
 
-def test_a_message_is_read_once():
+def test_a_message_can_only_be_read_once():
     with AsWorker() as slots:
         message = bytes(ForkingPickler.dumps(slots.batch(*filled(1))))
         first = pickle.loads(message)
-        with pytest.raises(RuntimeError, match="read once"):
+        with pytest.raises(RuntimeError, match="can only be read once"):
             pickle.loads(message)
         assert first.rows.unique() == 1
 
 
 def mapped_of_others():
-    """But for what tests that are their own workers have left."""
+    """Returns the mapped slots of other processes. Tests in which this process acts as a worker leave
+    slots of this process."""
     return [key for key in _slots._received if key[0] != os.getpid()]
 
 
-def test_nothing_stays_mapped_of_workers_that_have_ended(corpus):  # noqa: F811
+def test_slots_of_ended_workers_are_unmapped(corpus):  # noqa: F811
     for _ in range(3):
         for batch in loader(ShardDataset(corpus, batch_rows=3)):
             check([batch])
@@ -306,7 +307,7 @@ def test_nothing_stays_mapped_of_workers_that_have_ended(corpus):  # noqa: F811
     assert not mapped_of_others()
 
 
-def test_slots_are_large_enough():
+def test_batches_of_different_sizes_fit_their_slots():
     with AsWorker() as slots:
         for rows in [1, 9, 100, 3]:
             received = sent(slots.batch(*filled(7, rows)))

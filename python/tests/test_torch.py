@@ -1,4 +1,4 @@
-"""Tensors of views. Torch is not a dependency: without it these are skipped, and pytest says so."""
+"""Tensors from views. Torch is optional: without it pytest skips these tests and says so."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_a_tensor_is_one_read(view, reads_of):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", ">f4", ">i2", "<f4"])
-def test_tensors_of_types_that_numpy_and_torch_write_differently(tmp_path, dtype):
+def test_tensors_of_types_that_differ_between_numpy_and_torch(tmp_path, dtype):
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     array = np.arange(12).astype(kind).reshape(3, 4)
@@ -38,7 +38,7 @@ def test_tensors_of_types_that_numpy_and_torch_write_differently(tmp_path, dtype
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_tensors_are_filled(tmp_path, dtype):
+def test_out_can_be_a_tensor(tmp_path, dtype):
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     (tmp_path / "file").write_bytes(np.arange(12).astype(kind).tobytes())
@@ -57,11 +57,11 @@ def test_tensors_are_filled(tmp_path, dtype):
         view.read(out=torch.zeros(3, 4, dtype=torch.int64))
     with pytest.raises(ValueError, match="contiguous"):
         view.read(out=torch.zeros(4, 3, dtype=expected.dtype).T)
-    with pytest.raises(TypeError, match="out is an array or a tensor"):
+    with pytest.raises(TypeError, match="out must be an array or a tensor"):
         view.read(out="here")
 
 
-def test_batches_are_collated(view):
+def test_arrays_are_collated(view):
     batch = torch.utils.data.default_collate([np.asarray(view[row]) for row in range(4)])
     assert batch.shape == (4, 200)
 
@@ -78,9 +78,9 @@ class Rows(torch.utils.data.Dataset):
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
-def test_workers_of_a_loader(view, backend, context):
+def test_the_workers_of_a_loader_read_a_view(view, backend, context):
     if context != "fork" and backend != "auto":
-        pytest.skip("what a new process makes does not depend on the backend")
+        pytest.skip("a spawned process inherits nothing, so one backend is enough")
     np.asarray(view)
     loader = torch.utils.data.DataLoader(
         Rows(view), batch_size=32, num_workers=2, multiprocessing_context=context

@@ -1,9 +1,10 @@
-"""Batches of samples of a .beton file in random order: ffcv and Ringmain, interleaved.
+"""Compares ffcv and Ringmain on batches of samples of a .beton file in random order, in interleaved rounds.
 
 python beton.py RINGMAIN FILE
 
-Cold: ffcv's process cache. Warm: its OS cache. Each epoch of ffcv is the second one of its process,
-so that nothing is compiled while it is timed; the file leaves the page cache in between.
+Cold rounds use ffcv's process cache, warm rounds its OS cache. Each timed epoch of ffcv is the second one of
+its process, so that no compilation is timed. In cold rounds the file is dropped from the page cache in
+between.
 """
 
 import json
@@ -22,7 +23,7 @@ BACKENDS = ["auto", "uring", "pread", "mmap"]
 
 
 def ffcv_epoch(path, state):
-    """Bytes a second of an epoch, in this process."""
+    """Returns the bytes per second of an epoch in this process."""
     from ffcv.loader import Loader, OrderOption
 
     loader = Loader(
@@ -49,7 +50,7 @@ def ffcv_rate(path, state):
 
 
 def ringmain_rate(ringmain, path, backend, state, seed):
-    """The same by `ringmain bench`, which verifies the cache state itself."""
+    """Returns the bytes per second of `ringmain bench`, which verifies the cache state itself."""
     with tempfile.TemporaryDirectory() as out:
         command = [ringmain, "bench", "--file", path, "--workloads", "samples", "--json"]
         command += ["--backends", backend, "--cache", state, "--seed", str(seed)]

@@ -1,11 +1,11 @@
-"""Our datasets as ffcv reads them, and ffcv's as we do.
+"""Checks that ffcv reads the datasets that Ringmain writes, and the other way round.
 
 python ffcv_check.py made FILE SAMPLES SAMPLE_BYTES FIELDS SEED varied|fixed
-    FILE was made by `ringmain gen beton`: every sample must be what the seed says.
+    Checks a FILE of `ringmain gen beton`: every sample must have the values that follow from the seed.
 python ffcv_check.py write FILE PAGE_BYTES
-    Makes FILE with ffcv's writer: all its fields, images raw and JPEG.
+    Makes FILE with ffcv's writer, with all its kinds of fields, and images both raw and as JPEG.
 python ffcv_check.py same A B
-    Both files must have the same samples.
+    Checks that both files have the same samples.
 """
 
 import json
@@ -30,11 +30,11 @@ BATCH = 64
 IMAGE_WIDTH = 64
 
 
-# -- what a seed gives ------------------------------------------------------------------------
+# -- the values that follow from a seed -------------------------------------------------------
 
 
 def mix(value):
-    """splitmix64, as `ringmain gen` has it; on arrays of u64."""
+    """Returns splitmix64 of arrays of u64, as in `ringmain gen`."""
     with np.errstate(over="ignore"):
         value = np.uint64(value) + np.uint64(0x9E3779B97F4A7C15)
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -59,7 +59,7 @@ class Noise:
 
 
 def made_sample(sample, sample_bytes, fields, seed, varied):
-    """The values of a sample: numbers, or the bytes of a region."""
+    """Returns the values of a sample: numbers, or the bytes of a region."""
     with np.errstate(over="ignore"):
         noise = Noise(np.uint64(seed) + mix(sample))
     sharing = [field for field in fields if field in ("bytes", "ndarray", "tensor", "image")]
@@ -86,15 +86,15 @@ def made_sample(sample, sample_bytes, fields, seed, varied):
     return values
 
 
-# -- what ffcv reads --------------------------------------------------------------------------
+# -- the values that ffcv reads ---------------------------------------------------------------
 
 
 def reader_samples(path):
-    """All values by ffcv's Reader: metadata, allocation table, and the file itself."""
+    """Returns all values, found with the metadata and the allocation table of ffcv's Reader."""
     reader = Reader(path)
     data = np.memmap(path, dtype="u1", mode="r")
     sizes = dict(zip(reader.alloc_table["ptr"].tolist(), reader.alloc_table["size"].tolist()))
-    assert len(sizes) == len(reader.alloc_table), "two regions begin at one place"
+    assert len(sizes) == len(reader.alloc_table), "two regions begin at the same offset"
     names = reader.metadata_type.names
     handlers = list(reader.handlers.values())
 
@@ -122,7 +122,7 @@ def reader_samples(path):
 
 
 def loader_batches(path, os_cache, left_out):
-    """Batches by ffcv's Loader, in order, without the fields that it cannot batch."""
+    """Returns the batches of ffcv's Loader, in order, without the fields in `left_out`."""
     return Loader(
         path,
         batch_size=BATCH,
@@ -135,7 +135,8 @@ def loader_batches(path, os_cache, left_out):
 
 
 def as_read(handler, value):
-    """The value as Reader gives it, made comparable with what Loader gives."""
+    """Returns a value of Reader in the form that Loader delivers. Returns None for a JPEG, which Loader
+    decodes."""
     if isinstance(handler, RGBImageField):
         mode, width, height, content = value
         return content if mode == 1 else None
@@ -148,12 +149,12 @@ def same_as_loaded(handler, loaded, value):
     if isinstance(handler, JSONField):
         return JSONField.unpack(loaded) == json.loads(value[:-1])
     found = np.ascontiguousarray(loaded.numpy()).view("u1").reshape(-1)
-    # Bytes are padded to the longest of all.
+    # Loader pads bytes to the longest value of the file.
     return found[: len(value)].tobytes() == value
 
 
 def check_loader(path, reader, handlers, samples, left_out=()):
-    """Loader gives what Reader does, through both of its memory managers."""
+    """Checks that Loader delivers the same values as Reader, with both of its memory managers."""
     kept = [
         (at, handler)
         for at, (name, handler) in enumerate(zip(reader.field_names, handlers))
@@ -168,10 +169,10 @@ def check_loader(path, reader, handlers, samples, left_out=()):
                     value = as_read(handler, samples[seen + row][at])
                     assert value is None or same_as_loaded(handler, loaded, value), (
                         f"{path}: sample {seen + row}, field {reader.field_names[at]}: "
-                        f"Loader (os_cache={os_cache}) gives something else"
+                        f"Loader (os_cache={os_cache}) delivers another value than Reader"
                     )
             seen += len(batch[0])
-        assert seen == len(samples), f"{path}: Loader gives {seen} of {len(samples)} samples"
+        assert seen == len(samples), f"{path}: Loader delivers {seen} of {len(samples)} samples"
 
 
 # -- the three commands -----------------------------------------------------------------------
@@ -186,13 +187,13 @@ def check_made(path, samples, sample_bytes, fields, seed, varied):
         expected = made_sample(sample, sample_bytes, fields, seed, varied == "varied")
         plain = [value[3] if isinstance(value, tuple) else value for value in values]
         for field, got, wanted in zip(fields, plain, expected, strict=True):
-            assert got == wanted, f"{path}: sample {sample}, field {field} is something else"
+            assert got == wanted, f"{path}: sample {sample}, field {field} has a wrong value"
     check_loader(path, reader, handlers, found)
-    print(f"{path}: {samples} samples are what the seed says, by Reader and Loader")
+    print(f"{path}: Reader and Loader return the right values for all {samples} samples")
 
 
 class Mixed:
-    """Samples of every kind and many sizes."""
+    """Samples with every kind of field and many sizes."""
 
     def __len__(self):
         return 700
@@ -234,10 +235,10 @@ def check_same(one, other):
     assert len(first) == len(second)
     for sample, (left, right) in enumerate(zip(first, second)):
         for name, was, now in zip(reader.field_names, left, right, strict=True):
-            assert was == now, f"{other}: sample {sample}, field {name} is not that of {one}"
-    # ffcv batches only images of one size.
+            assert was == now, f"{other}: sample {sample}, field {name} differs from that of {one}"
+    # ffcv can only batch images of the same size.
     check_loader(other, reader, handlers, second, left_out=["picture"])
-    print(f"{other}: the {len(second)} samples of {one}, by Reader and Loader")
+    print(f"{other}: Reader and Loader return the {len(second)} samples of {one}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""A torch DataLoader with two forked workers over shards, cold: `ShardDataset` beside the same rows in
-the same order through np.memmap, interleaved, each measurement in a process of its own.
+"""Measures a torch DataLoader with two forked workers over cold shards. It compares `ShardDataset` with
+a dataset that reads the same rows in the same kind of order through np.memmap. The rounds are
+interleaved, and each measurement runs in its own process.
 
 python loader.py SHARDS [ROUNDS]
 """
@@ -21,15 +22,15 @@ ROUNDS = 5
 WORKERS = 2
 BATCH_ROWS = 512
 EPOCHS = 3
-# Every so many batches the memory is looked at.
+# The memory is measured after every 32 batches.
 SAMPLED = 32
-# The order of the rows, and how many follow each other.
+# The orders of the rows, each with its options.
 ORDERS = {"sequential": {}, "blocks": {"block_rows": 64}, "shuffled": {}}
 HEADER_BYTES = 32
 
 
 class Mapped(IterableDataset):
-    """The same rows in the same order, out of mappings, as a loader would do it by hand."""
+    """Reads the same rows in the same kind of order from mappings, as a hand-written loader would."""
 
     def __init__(self, paths, order, options):
         self.paths, self.order, self.options = paths, order, options
@@ -51,7 +52,7 @@ class Mapped(IterableDataset):
             yield torch.from_numpy(rows), torch.from_numpy(ids)
 
     def batches(self, worker, workers, epoch):
-        """The ids of each batch of a worker: blocks of rows in an order of NumPy's making."""
+        """Returns the ids of each batch of a worker. Blocks of rows are shuffled with NumPy."""
         total = sum(len(map_shard(path)) for path in self.paths)
         if self.order == "sequential":
             ids = np.arange(worker * total // workers, (worker + 1) * total // workers)
@@ -85,7 +86,7 @@ def rss_bytes(pid):
 
 
 def epoch_seconds(name, paths, order):
-    """One epoch, from the start of the workers on."""
+    """Reads one epoch and returns the rows per second, including the start of the workers."""
     dataset = open_dataset(name, paths, order)
     loader = DataLoader(dataset, batch_size=None, num_workers=WORKERS)
     started, rows = time.perf_counter(), 0
@@ -95,7 +96,7 @@ def epoch_seconds(name, paths, order):
 
 
 def epochs_memory(name, paths, order):
-    """The memory of the workers in each of some epochs: MiB of all of them, at most."""
+    """Returns the peak memory of all workers together in each epoch, in MiB."""
     dataset = open_dataset(name, paths, order)
     loader = DataLoader(dataset, batch_size=None, num_workers=WORKERS, persistent_workers=True)
     found = []
@@ -115,7 +116,7 @@ def main():
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
     row_bytes = map_shard(paths[0]).shape[1] * 4
     names = ["ringmain", "np.memmap"]
-    print(f"rows of {row_bytes} bytes, {BATCH_ROWS} to a batch, {WORKERS} forked workers, cold")
+    print(f"rows of {row_bytes} bytes, {BATCH_ROWS} per batch, {WORKERS} forked workers, cold")
     print(f"{'MB/s':12} {'ringmain':>9} {'np.memmap':>10} {'ratio':>6}  (medians of {rounds})")
     for order in ORDERS:
         found = {name: [] for name in names}
@@ -127,7 +128,7 @@ def main():
                 found[name].append(rate * row_bytes / 1e6)
         ours, theirs = (statistics.median(found[name]) for name in names)
         print(f"{order:12} {ours:9.0f} {theirs:10.0f} {ours / theirs:6.2f}", flush=True)
-    print(f"\nmemory of the workers in each of {EPOCHS} epochs, MiB at most")
+    print(f"\npeak memory of the workers in each of {EPOCHS} epochs, MiB")
     for name in names:
         print(f"{name:12}", *in_child(epochs_memory, name, paths, "blocks"), flush=True)
 

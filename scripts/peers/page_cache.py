@@ -1,4 +1,4 @@
-"""Puts a file's pages into or out of the page cache, and makes sure of it."""
+"""Brings a file into the page cache or drops it, and verifies the result."""
 
 import ctypes
 import mmap
@@ -7,7 +7,7 @@ import sys
 
 
 def cached_pages(path):
-    """How many pages of the file are in the page cache: cachestat(2)."""
+    """Returns how many pages of the file are in the page cache, from cachestat(2)."""
     libc = ctypes.CDLL(None, use_errno=True)
     whole = (ctypes.c_uint64 * 2)(0, 0)
     counts = (ctypes.c_uint64 * 5)()
@@ -26,7 +26,7 @@ def make_cold(path):
 
 
 def make_warm(path):
-    # The kernel may take a page away in between, but not again and again.
+    # The kernel may drop a page in between, so this tries three times.
     for _ in range(3):
         with open(path, "rb") as file:
             while file.read(8 << 20):

@@ -1,4 +1,4 @@
-"""The Python package beside np.memmap and exca: windows one by one, and batches of them.
+"""Compares the Python package with np.memmap and exca: single windows, and batches of windows.
 
 python python_views.py FILE
 """
@@ -33,19 +33,19 @@ def map_file(path):
 
 
 def windows(path, rows, seed):
-    """The beginnings of all windows, in random order."""
+    """Returns the first rows of all windows, in random order."""
     starts = list(range(0, os.path.getsize(path) // ROW_BYTES - rows + 1, rows))
     random.Random(seed).shuffle(starts)
     return starts
 
 
 def read_windows(path, wrap, rows, seed):
-    """Windows for a while, no one twice: windows a second."""
+    """Reads windows for a while, none of them twice, and returns the windows per second."""
     view = wrap(map_file(path))
-    # What a mapping gives has to be copied to be the caller's own.
+    # A window of a mapping must be copied, because the other readers return copies too.
     read = np.array if wrap is map_only else np.asarray
     starts = windows(path, rows, seed)
-    read(view[starts[-1] : starts[-1] + rows])  # what is made at the first read
+    read(view[starts[-1] : starts[-1] + rows])  # the first read sets up buffers and files
     done, started = 0, time.perf_counter()
     for start in starts[:-1]:
         read(view[start : start + rows])
@@ -56,7 +56,7 @@ def read_windows(path, wrap, rows, seed):
 
 
 def read_batches(path, wrap, rows, seed):
-    """Batches of windows: batches a second."""
+    """Reads batches of windows and returns the batches per second."""
     view = wrap(map_file(path))
     starts = windows(path, rows, seed)
 
@@ -67,7 +67,7 @@ def read_batches(path, wrap, rows, seed):
         else:
             ringmain.read_many(batch)
 
-    read_batch(starts[-BATCH:])  # what is made at the first read: here, 16 MiB of fresh memory
+    read_batch(starts[-BATCH:])  # the first read sets up buffers: here 16 MiB of new memory
     started = time.perf_counter()
     for at in range(0, BATCH * BATCHES_COLD, BATCH):
         read_batch(starts[at : at + BATCH])
@@ -79,7 +79,7 @@ def map_only(array):
 
 
 def compare(title, path, state, read, *args):
-    """Interleaved rounds, each in a process of its own; medians, and ratios to each other."""
+    """Runs interleaved rounds, each in its own process, and prints medians and ratios."""
     readers = {"ringmain": ringmain.ContiguousMemmap, "np.memmap": map_only}
     if Exca is not None:
         readers["exca"] = Exca
@@ -101,7 +101,7 @@ def main():
     if Exca is None:
         print("exca is not installed: left out")
     names = "".join(f" {name:>12} {'':9}" for name in ("np.memmap", "exca") if name != "exca" or Exca)
-    print(f"\n{'a second':24} {'':5} {'ringmain':>12}{names}  (medians of {ROUNDS} interleaved rounds)")
+    print(f"\n{'per second':24} {'':5} {'ringmain':>12}{names}  (medians of {ROUNDS} interleaved rounds)")
     for state in ("warm", "cold"):
         for name, size in WINDOWS.items():
             compare(f"windows of {name}", path, state, read_windows, size // ROW_BYTES)

@@ -1,4 +1,4 @@
-"""Random windows of f32 arrays: np.memmap, exca and Ringmain, interleaved, cold and warm.
+"""Compares np.memmap, exca and Ringmain on random windows of f32 arrays, cold and warm, interleaved.
 
 python views.py RINGMAIN FILE
 """
@@ -35,7 +35,7 @@ def rss_bytes():
 
 
 def read_windows(path, wrap, state, seed):
-    """Reads windows for a second in a process of its own: bytes a second, growth of memory."""
+    """Reads windows for a second and returns the bytes per second and the growth of memory."""
     rows_in_all = os.path.getsize(path) // (COLUMNS * 4)
     rows = WINDOW_BYTES // (COLUMNS * 4)
     array = np.memmap(path, dtype=np.float32, mode="r", shape=(rows_in_all, COLUMNS))
@@ -54,7 +54,7 @@ def read_windows(path, wrap, state, seed):
 
 
 def in_child(function, *args):
-    """Runs it in a forked child, so that its memory is its own."""
+    """Runs a function in a forked child, so that its memory can be measured, and returns its result."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -70,7 +70,7 @@ def in_child(function, *args):
 
 
 def ringmain_windows(ringmain, path, backend, state, seed):
-    """The same windows by `ringmain bench`, which verifies the cache state itself."""
+    """Reads the same windows with `ringmain bench`, which verifies the cache state itself."""
     with tempfile.TemporaryDirectory() as out:
         command = [ringmain, "bench", "--file", path, "--workloads", "views", "--json"]
         command += ["--backends", backend, "--cache", state, "--seed", str(seed)]

@@ -1,8 +1,8 @@
-"""All tensors of a model into memory, cold: safetensors, fastsafetensors and Ringmain, interleaved,
-each measurement in a process of its own, with fio's rate beside.
+"""Compares safetensors, fastsafetensors and Ringmain: all tensors of a cold model are loaded into memory. The
+rounds are interleaved, each measurement runs in its own process, and fio is measured too.
 
 python weights.py LOAD_MODEL FILE [ROUNDS]
-python weights.py --one PEER FILE      one measurement, as JSON
+python weights.py --one PEER FILE      makes one measurement and prints it as JSON
 """
 
 import importlib.util
@@ -17,12 +17,12 @@ from page_cache import cached_pages, make_cold, make_warm
 
 PAGE_BYTES = 4096
 ROUNDS = 5
-# What a load brings past the page cache may leave in it: the header.
+# How many pages a load past the page cache may leave in it: those of the header.
 LEFT_PAGES_MAX = 64
 
 
 def words_sum(bytes_of_tensors):
-    """The sum of the bytes as little-endian words, as `load_model` computes it."""
+    """Returns the sum of the bytes as little-endian words, as `load_model` computes it."""
     import numpy as np
 
     total = 0
@@ -41,14 +41,14 @@ def torch_bytes(tensors):
 
 
 def numpy_file(path):
-    """safetensors' own loader for NumPy: maps the file and copies every tensor out of it."""
+    """The NumPy loader of safetensors, which maps the file and copies every tensor."""
     from safetensors.numpy import load_file
 
     return lambda: list(load_file(path).values()), lambda arrays: arrays
 
 
 def torch_mapped(path):
-    """safetensors' own loader for torch: tensors are the mapping; every page of them is touched."""
+    """The torch loader of safetensors. Its tensors are in the mapping, so every page is touched."""
     from safetensors.torch import load_file
 
     def load():
@@ -61,7 +61,7 @@ def torch_mapped(path):
 
 
 def torch_pread(path):
-    """The same with pread(2) in place of the mapping."""
+    """The torch loader of safetensors with pread(2) in place of the mapping."""
     from safetensors.torch import load_file
 
     load = lambda: torch_bytes(load_file(path, backend="pread").values())
@@ -69,24 +69,24 @@ def torch_pread(path):
 
 
 def fast(path):
-    """fastsafetensors without GPU Direct Storage, into the memory of the processor."""
+    """fastsafetensors without GPU Direct Storage, into host memory."""
     from fastsafetensors import SafeTensorsFileLoader
 
-    # It looks for CUDA's libraries first, which is no part of reading.
+    # The constructor looks for CUDA's libraries, which is not part of reading.
     loader = SafeTensorsFileLoader(None, device="cpu", nogds=True)
 
     def load():
         loader.add_filenames({0: [path]})
         buffers = loader.copy_files_to_device()
         tensors = [buffers.get_tensor(name) for name in loader.get_keys()]
-        # What they lie in must outlive them.
+        # The buffers must outlive the tensors.
         return buffers, tensors
 
     return load, lambda loaded: torch_bytes(loaded[1])
 
 
 def ringmain_numpy(path):
-    """The same call of the Python package."""
+    """The `load_file` of Ringmain's Python package."""
     from ringmain.safetensors.numpy import load_file
 
     return lambda: list(load_file(path).values()), lambda arrays: arrays
@@ -98,7 +98,7 @@ def ringmain_torch(path):
     return lambda: torch_bytes(load_file(path).values()), lambda arrays: arrays
 
 
-# What each needs beside safetensors and NumPy.
+# The loaders, each with the modules that it needs besides safetensors and NumPy.
 PEERS = {
     "safetensors mmap (numpy copy)": (numpy_file, []),
     "safetensors mmap (torch, touched)": (torch_mapped, ["torch"]),
@@ -106,13 +106,13 @@ PEERS = {
     "fastsafetensors (no GDS)": (fast, ["torch", "fastsafetensors"]),
 }
 
-# The Python package, beside the others in all things.
+# The loaders of Ringmain's Python package, measured in the same way.
 OURS_IN_PYTHON = {
     "ringmain load_file (numpy)": (ringmain_numpy, ["ringmain"]),
     "ringmain load_file (torch)": (ringmain_torch, ["ringmain", "torch"]),
 }
 
-# Arguments of `load_model`, and how many models of the same file are loaded: the last one counts.
+# The arguments of `load_model`, and how often it loads the model: only the last load counts.
 OURS = {
     "ringmain uring": (["--backend", "uring"], 1),
     "ringmain uring, load()": (["--backend", "uring", "--stream"], 1),
@@ -124,8 +124,8 @@ FIO = [("fio direct 1M, depth 8", 8), ("fio direct 1M, depth 32", 32)]
 
 def one(peer, path):
     load, contents = (PEERS | OURS_IN_PYTHON)[peer][0](path)
-    # After the imports: a guest's free memory goes back to its host within seconds, and whoever gets
-    # what has just been freed is faster. All are to begin alike.
+    # The file is made cold after the imports. The host takes a guest's free memory back within seconds, and
+    # a loader that gets memory that was just freed is faster. So all loaders must start at the same point.
     make_cold(path)
     started = time.perf_counter()
     loaded = load()
@@ -162,7 +162,7 @@ def measure_fio(depth, path):
     make_cold(path)
     command = ["fio", "--name=peer", "--readonly", "--rw=read", "--bs=1M", "--ioengine=io_uring"]
     command += ["--direct=1", f"--iodepth={depth}", "--thread", "--invalidate=0"]
-    # A colon would begin another file's name.
+    # For fio, a colon separates file names.
     command += ["--output-format=json", "--filename=" + path.replace(":", "\\:")]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     read = json.loads(done.stdout[done.stdout.index(b"{") :])["jobs"][0]["read"]
@@ -179,7 +179,7 @@ def main():
     found = {name: [] for name in ways}
     sums = {}
     for number in range(rounds):
-        # Whoever comes next gets the memory that the last one gave back, and that differs.
+        # Each loader gets the memory that the last one freed, and that matters, so the order is shuffled.
         names = list(ways)
         random.Random(number).shuffle(names)
         for name in names:
@@ -188,12 +188,12 @@ def main():
             if "sum" in result:
                 sums.setdefault((result["bytes"], result["sum"]), name)
     if len(sums) != 1:
-        sys.exit(f"they do not bring the same bytes: {sums}")
+        sys.exit(f"the loaders do not return the same bytes: {sums}")
     show(found, peers, [*OURS, *in_python], rounds)
 
 
 def importable(loaders):
-    """The names of those that have what they need; of others it is said."""
+    """Returns the names of the loaders whose modules are installed, and prints those that are left out."""
     names = []
     for name, (_, needed) in loaders.items():
         missing = [module for module in needed if importlib.util.find_spec(module) is None]

@@ -1,5 +1,5 @@
-//! Shared by the comparisons: a file of noise, cold when it should be, and two sides that take
-//! turns.
+//! Code that the comparisons share: writes files of noise, drops them from the page cache, and runs
+//! two sides in turns.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use memmap2::Mmap;
 use ringmain_backends::probe::cached_pages;
 
-/// Files to read, and how often.
+/// The files to read, and the options of the comparisons.
 pub(crate) struct Bench {
     /// The first file.
     #[allow(dead_code)]
     pub(crate) path: PathBuf,
-    /// All files, for those who have several.
+    /// All files.
     #[allow(dead_code)]
     pub(crate) paths: Vec<PathBuf>,
     #[allow(dead_code)]
@@ -23,7 +24,7 @@ pub(crate) struct Bench {
     pub(crate) rounds: usize,
     #[allow(dead_code)]
     pub(crate) seconds: f64,
-    /// Only comparisons whose name contains this.
+    /// Only comparisons whose name contains this text run.
     only: String,
     _dir: tempfile::TempDir,
 }
@@ -40,8 +41,8 @@ impl Bench {
         })
     }
 
-    /// As [`from_arguments`](Self::from_arguments), with files that `write` makes in a directory, of
-    /// so many bytes together.
+    /// Like [`from_arguments`](Self::from_arguments), but with files that `write` makes. It gets the
+    /// directory and the total size in bytes.
     pub(crate) fn with_files(gib: u64, write: impl FnOnce(&Path, u64) -> Vec<PathBuf>) -> Self {
         let argument = |name: &str| std::env::args().skip_while(|a| a != name).nth(1);
         let number = |name: &str, default: f64| {
@@ -68,12 +69,12 @@ impl Bench {
         println!("|---|---|---|---|---|");
     }
 
-    /// Whether a comparison of that name is to be made.
+    /// Returns whether the comparison of this name should run.
     pub(crate) fn wants(&self, name: &str) -> bool {
         name.contains(&self.only)
     }
 
-    /// Runs both sides alternately and prints a row. A side returns bytes per second.
+    /// Runs both sides in turns and prints a row. Each side returns bytes per second.
     pub(crate) fn compare(
         &self,
         name: &str,
@@ -85,7 +86,7 @@ impl Bench {
         }
         let mut rows: Vec<(f64, f64)> = Vec::new();
         for round in 0..self.rounds {
-            // The second side may profit from the first, so they take turns.
+            // The second side may profit from the first, so each side goes first in half of the rounds.
             let row = if round % 2 == 0 {
                 let first = ours();
                 (first, theirs())
@@ -106,7 +107,8 @@ impl Bench {
         );
     }
 
-    /// Calls `step` until the time is up; it returns the bytes it read.
+    /// Calls `step`, which returns the bytes that it read, until the time is up. Returns the bytes per
+    /// second.
     #[allow(dead_code)]
     pub(crate) fn rate(&self, mut step: impl FnMut() -> usize) -> f64 {
         let (start, mut bytes) = (Instant::now(), 0);
@@ -116,12 +118,21 @@ impl Bench {
         bytes as f64 / start.elapsed().as_secs_f64()
     }
 
-    /// Drops the files from the page cache and sees to it that they are gone.
+    /// Drops the files from the page cache and checks that they are gone.
     pub(crate) fn make_cold(&self) {
         self.paths.iter().for_each(|path| drop_from_cache(path));
     }
 
-    /// Whether fio is there to compare with; a row says so if not.
+    /// Returns the rate of a direct reader, which starts with cold files and must leave them cold.
+    #[allow(dead_code)]
+    pub(crate) fn cold_direct(&self, read: impl FnOnce() -> f64) -> f64 {
+        self.make_cold();
+        let rate = read();
+        assert_eq!(self.cached_pages(), 0, "a direct read filled the page cache");
+        rate
+    }
+
+    /// Returns whether fio is installed. If it is not, prints a row that says so.
     #[allow(dead_code)]
     pub(crate) fn has_fio(&self, name: &str) -> bool {
         let found = Command::new("fio").arg("--version").output().is_ok();
@@ -131,7 +142,8 @@ impl Bench {
         found
     }
 
-    /// One pass of fio over the files: direct, 1 MiB, io_uring at depth 8.
+    /// Runs one pass of fio over the files (direct, 1 MiB, io_uring at depth 8) and returns the bytes
+    /// per second.
     #[allow(dead_code)]
     pub(crate) fn fio_sequential(&self) -> f64 {
         let names: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
@@ -145,22 +157,22 @@ impl Bench {
         // Fields 6 and 7 of the terse format: KiB read, and KiB read per second.
         let field = |at: usize| text.split(';').nth(at).and_then(|field| field.parse::<f64>().ok());
         let (Some(kib), Some(kib_per_second)) = (field(5), field(6)) else {
-            panic!("fio said: {text} {}", String::from_utf8_lossy(&output.stderr));
+            panic!("fio printed: {text} {}", String::from_utf8_lossy(&output.stderr));
         };
-        // It leaves out a last block that is no whole one.
+        // fio leaves out a last block that is not whole.
         let whole = self.paths.iter().map(|path| path.metadata().unwrap().len() >> 20 << 10);
-        assert!(kib >= whole.sum::<u64>() as f64, "fio has not read everything");
+        assert!(kib >= whole.sum::<u64>() as f64, "fio did not read everything");
         kib_per_second * 1024.0
     }
 
-    /// How many pages of the files are in the page cache.
+    /// Returns how many pages of the files are in the page cache.
     #[allow(dead_code)]
     pub(crate) fn cached_pages(&self) -> u64 {
         self.paths.iter().map(|path| cached_pages(path).unwrap()).sum()
     }
 }
 
-/// Drops a file from the page cache and sees to it that it is gone.
+/// Drops a file from the page cache and checks that it is gone.
 #[allow(dead_code)]
 pub(crate) fn drop_from_cache(path: &Path) {
     let file = File::open(path).unwrap();
@@ -169,13 +181,30 @@ pub(crate) fn drop_from_cache(path: &Path) {
     assert_eq!(cached_pages(path).unwrap(), 0, "{} is still in the page cache", path.display());
 }
 
+/// Maps a file of the comparison.
+#[allow(dead_code)]
+pub(crate) fn map(path: &Path) -> Mmap {
+    // SAFETY: no process writes to the file.
+    unsafe { Mmap::map(&File::open(path).unwrap()).unwrap() }
+}
+
+/// Loads a byte of each page, as readers of a mapping do to bring it into memory.
+#[allow(dead_code)]
+pub(crate) fn touch_pages(bytes: &[u8]) {
+    const PAGE_BYTES: usize = 4096;
+    bytes.iter().step_by(PAGE_BYTES).for_each(|byte| {
+        // SAFETY: a reference is valid to read.
+        unsafe { std::ptr::read_volatile(byte) };
+    });
+}
+
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// xorshift64.
+/// Returns a random number below `below`, by xorshift64.
 pub(crate) fn random(state: &mut u64, below: u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

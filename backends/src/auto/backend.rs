@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use super::advised::Advised;
 use super::detour::lacks_descriptors;
-use super::device_speed::{DEVICES, DeviceSpeed};
 use super::report::{AdviceReport, AutoReport, rejected};
 use super::route::FileRoute;
+use super::trial::{DEVICES, Trials};
 use super::warmth;
 use crate::file::HandleOwner;
 use crate::mmap::MappedRange;
@@ -42,7 +42,7 @@ pub(crate) struct AutoBackend {
     pub(super) access: Access,
     pub(super) warmth: Warmth,
     /// For each device that files are on; devices may share one by chance.
-    pub(super) device_speeds: [DeviceSpeed; DEVICES],
+    pub(super) trials: [Trials; DEVICES],
     pub(super) report: AutoReport,
     pub(super) counters: Counters,
     /// The first file whose reads were refused, and what was done about it.
@@ -94,7 +94,7 @@ impl AutoBackend {
             routes,
             access,
             warmth,
-            device_speeds: Default::default(),
+            trials: Default::default(),
             report,
             counters,
             refusal,
@@ -127,7 +127,7 @@ impl AutoBackend {
 
     /// The route of a file; `None` for a handle of another backend.
     pub(super) fn route_of<'f>(&self, file: &'f FileHandle) -> Option<&'f FileRoute> {
-        file.route().filter(|route| route.owner() == self.owner)
+        file.reader_state(self.owner)
     }
 
     /// The backend for everything but reads.
@@ -135,7 +135,7 @@ impl AutoBackend {
         let route = self.route_of(file);
         match (&self.advised, &self.device) {
             (Some(advised), _) if route.is_some_and(FileRoute::is_advised) => &*advised.backend,
-            (_, Some(device)) if route.is_some_and(|it| !it.is_cache_only()) => &**device,
+            (_, Some(device)) if route.is_some_and(|it| !it.is_cache_only()) => device.as_backend(),
             _ => &self.cache,
         }
     }
@@ -183,26 +183,34 @@ impl ReadBackend for AutoBackend {
     }
 
     fn open(&self, path: &Path) -> Result<FileHandle> {
-        let owner = self.owner;
+        let routed = |file: FileHandle, route: FileRoute| file.with_reader(self.owner, route);
         if let Some(Ok(opened)) = self.advised.as_ref().map(|advised| advised.open_file(path)) {
-            return Ok(opened?.with_route(FileRoute::advised(owner)));
+            return Ok(routed(opened?, FileRoute::advised()));
         }
         let opened = match &self.device {
             Some(device) => device.open(path),
-            None => return Ok(self.cache.open(path)?.with_route(FileRoute::cache_only(owner))),
+            None => return Ok(routed(self.cache.open(path)?, FileRoute::cache_only())),
         };
         match opened {
             Err(error) if error.is_unsupported() => {
                 event!(warn, path = %path.display(), %error, "reading with pread");
                 self.counters.add(Count::Fallbacks, 1);
-                Ok(self.cache.open(path)?.with_route(FileRoute::cache_only(owner)))
+                Ok(routed(self.cache.open(path)?, FileRoute::cache_only()))
             }
+            // The page cache's side may have an idle file that it can close, and the device's has none.
+            Err(error) if error.is_shortage() => match self.cache.open(path) {
+                Ok(file) => {
+                    event!(warn, path = %path.display(), %error, "reading with pread");
+                    self.counters.add(Count::Fallbacks, 1);
+                    Ok(routed(file, FileRoute::in_shortage()))
+                }
+                Err(_) => Err(error),
+            },
             Err(error) => Err(error),
             Ok(file) => {
                 let is_kept = self.warmth == Warmth::Keep;
-                let file_len = file.identity().state.len;
-                let route = FileRoute::new(owner, file_len, self.access, is_kept);
-                Ok(file.with_route(route))
+                let route = FileRoute::new(file.identity().state.len, self.access, is_kept);
+                Ok(routed(file, route))
             }
         }
     }
@@ -261,7 +269,7 @@ impl ReadBackend for AutoBackend {
             return Some("another backend has opened it".to_owned());
         };
         if route.is_cache_only() {
-            let why = "direct reads are not possible on its filesystem, or in this build";
+            let why = route.why_cache_only();
             return Some(format!("all reads through the page cache with `pread`: {why}"));
         }
         if route.is_advised() {
@@ -269,8 +277,8 @@ impl ReadBackend for AutoBackend {
         }
         let choice = self.device().kind();
         let report = AutoReport::new(choice, self.report.rejected.clone(), None);
-        let is_fast = self.warmth == Warmth::Auto && self.device_speed(file).is_fast();
-        Some(format!("{}{}", report.explain(self.routes), route.explain(is_fast)))
+        let is_left = self.warmth == Warmth::Auto && self.trials(file).leaves_some();
+        Some(format!("{}{}", report.explain(self.routes), route.explain(is_left)))
     }
 
     fn stats(&self) -> BackendStats {

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::AutoBackend;
+use super::route::FileRoute;
 use crate::stats::Count;
 use crate::trace::event;
 use crate::{BackendKind, Error, Lacking, Read, sys};
@@ -14,7 +15,7 @@ impl AutoBackend {
     pub(super) fn leave_device(&self, error: &Error, reads: &[Read<'_>]) -> bool {
         let Error::Read { backend, index, source, .. } = error else { return false };
         let Some(refused) = reads.get(*index).map(Read::file) else { return false };
-        if *backend == BackendKind::Pread || !is_refusal(source) {
+        if !error.is_refused_direct_read() {
             return false;
         }
         if self.route_of(refused).is_none() {
@@ -44,15 +45,13 @@ impl AutoBackend {
             _ => return false,
         };
         let files = reads.iter().map(Read::file).filter(|file| file.path() == lost);
-        let left = files.filter_map(|file| self.route_of(file)).filter(|it| it.leave_cache());
-        left.count() > 0
+        let routes = || files.clone().filter_map(|file| self.route_of(file));
+        // A handle that is read through the page cache only would fail again, and again.
+        if routes().any(FileRoute::is_cache_only) {
+            return false;
+        }
+        routes().filter(|route| route.leave_cache()).count() > 0
     }
-}
-
-/// Whether the kernel can open a file for direct reads, but not read it: `EINVAL` or `EOPNOTSUPP`.
-/// Reads are aligned as the filesystem asks, so their form is not the cause.
-fn is_refusal(source: &io::Error) -> bool {
-    matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
 /// Whether the error says that a file cannot be opened by its path any more.
@@ -65,4 +64,43 @@ fn is_lost(source: &io::Error) -> bool {
 pub(super) fn lacks_descriptors(error: &Error) -> bool {
     let Error::Read { backend: BackendKind::Pread, source, .. } = error else { return false };
     matches!(sys::errno_name(source), Some("EMFILE" | "ENFILE"))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{BackendOptions, ReadBackend, ReadBackendExt};
+
+    /// One handle was opened without a descriptor for the device, and another of the same path with one.
+    /// When the path was gone, the second was asked to leave the page cache, and the batch was repeated
+    /// for ever, because the first cannot leave it.
+    #[test]
+    fn a_lost_file_with_two_routes_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let (lost, other) = (dir.path().join("lost"), dir.path().join("other"));
+        std::fs::write(&lost, [1; 10_000]).unwrap();
+        std::fs::write(&other, [2; 10_000]).unwrap();
+        // One file open for the device, and one for the page cache.
+        let options = BackendOptions { open_files_max: 2, ..BackendOptions::default() };
+        let auto = AutoBackend::new(&options).unwrap();
+        if auto.device.is_none() {
+            return;
+        }
+        let first = auto.cache.open(&lost).unwrap();
+        let first = first.with_reader(auto.owner, FileRoute::in_shortage());
+        let second = auto.open(&lost).unwrap();
+        let evicts = auto.cache.open(&other).unwrap();
+        auto.cache.read_exact_at(&evicts, 0, &mut [0; 10]).unwrap();
+        std::fs::remove_file(&lost).unwrap();
+        let (ended, wait) = mpsc::channel();
+        std::thread::spawn(move || {
+            let (mut a, mut b) = ([0; 10], [0; 10]);
+            let mut reads = [Read::new(&first, 0, &mut a), Read::new(&second, 0, &mut b)];
+            ended.send(auto.read_batch(&mut reads).is_err())
+        });
+        assert!(wait.recv_timeout(Duration::from_secs(60)).expect("it never ends"));
+    }
 }

@@ -2,20 +2,20 @@
 
 use std::cell::Cell;
 use std::slice;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
 use super::AutoBackend;
-use super::device_speed::{DEVICES, DeviceSpeed};
 use super::route::Way;
+use super::trial::{DEVICES, Phase, Trials};
 use crate::stats::Count;
 use crate::trace::event;
 use crate::{FileHandle, Read, ReadBackend, Result, Warmth};
 
 /// Reads whose ways are chosen together: enough for any device, and few enough to be remembered on
 /// the stack.
-const WINDOW_READS: usize = 4096;
+pub(super) const WINDOW_READS: usize = 4096;
 
 /// How many times its own bytes a batch brings in at most. The other cold reads of kept data go to
 /// the device, so that the first batches do not wait for all of it.
@@ -70,7 +70,7 @@ impl AutoBackend {
                 // A call that may wait is a little faster, and serves as well where the read is
                 // believed to be cached. Some calls do not wait, and so find out.
                 let is_told = route.is_none_or(|route| !route.is_sure(read.offset()))
-                    || throw_dice().is_multiple_of(TOLD_EVERY);
+                    || throw_dice() % TOLD_EVERY == 0;
                 if !is_told || !self.copy_cached(read) {
                     self.cache.read_batch(slice::from_mut(read))?;
                 }
@@ -90,13 +90,40 @@ impl AutoBackend {
         Ok(())
     }
 
-    /// Reads no more than [`WINDOW_READS`].
+    /// Reads no more than [`WINDOW_READS`], and times it if the trial of its size asks for that.
     fn read_window(&self, reads: &mut [Read<'_>], may_use_cache: bool) -> Result<()> {
-        let ways = self.ways(reads, may_use_cache);
+        let phase = self.phase(reads);
+        let started = phase.is_timed().then(Instant::now);
+        let ways = self.ways(reads, may_use_cache, phase);
+        self.read_ways(reads, &ways)?;
+        if let Some(started) = started {
+            self.add_sample(phase, reads, &ways, started.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Notes how long a batch took whose size is on trial. Only what was not cached counts.
+    fn add_sample(&self, phase: Phase, reads: &[Read<'_>], ways: &[Way], took: Duration) {
+        let is_sample = match phase {
+            Phase::TimeBringing => ways.contains(&Way::Bring),
+            _ => ways.contains(&Way::Device),
+        };
+        let Some(first) = reads.first().filter(|_| is_sample) else { return };
+        let cold =
+            reads.iter().zip(ways).filter(|(_, way)| matches!(way, Way::Device | Way::Bring));
+        let (cold_bytes, bytes) =
+            (cold.map(|(read, _)| read.len() as u64).sum(), total_bytes(reads));
+        // If most of the batch was cached, the time says more about copies than about cold reads.
+        if cold_bytes >= bytes / 2 {
+            self.trials(first.file()).of(bytes, reads.len()).add(phase, cold_bytes, took);
+        }
+    }
+
+    fn read_ways(&self, reads: &mut [Read<'_>], ways: &[Way]) -> Result<()> {
         event!(trace, ?ways, "the ways of a batch");
         let is_all = |wanted: fn(Way) -> bool| ways.iter().all(|way| wanted(*way));
         if is_all(|way| way == Way::Device) {
-            self.read_device(reads)
+            self.device().read_batch(reads)
         } else if is_all(|way| way == Way::Advised) {
             self.advised().read_batch(reads)
         } else if is_all(is_through_cache) {
@@ -105,47 +132,40 @@ impl AutoBackend {
             self.count_cached(reads);
             Ok(())
         } else {
-            self.read_mixed(reads, &ways)
+            self.read_mixed(reads, ways)
         }
     }
 
-    /// Reads a batch from the device.
-    fn read_device(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        let sample = self.sample_of(reads);
-        self.device().read_batch(reads)?;
-        self.add_sample(reads, sample);
-        Ok(())
-    }
-
-    /// The start of a batch on the device, if batches of its size still have to be timed.
-    pub(super) fn sample_of(&self, reads: &[Read<'_>]) -> Option<Instant> {
-        let speed = self.device_speed(reads.first()?.file());
-        speed.wants_sample(total_bytes(reads), reads.len()).then(Instant::now)
-    }
-
-    /// Notes how long the device took for a batch that is timed.
-    pub(super) fn add_sample(&self, reads: &[Read<'_>], sample: Option<Instant>) {
-        if let (Some(started), Some(first)) = (sample, reads.first()) {
-            let speed = self.device_speed(first.file());
-            speed.add_sample(total_bytes(reads), reads.len(), started.elapsed());
+    /// The part of the trial that reads of this size are in.
+    fn phase(&self, reads: &[Read<'_>]) -> Phase {
+        match (self.warmth, reads.first()) {
+            (Warmth::Keep, _) => Phase::Bring,
+            (_, Some(first)) => {
+                self.trials(first.file()).of(total_bytes(reads), reads.len()).phase()
+            }
+            (_, None) => Phase::Leave,
         }
     }
 
-    /// How fast the device of a file is.
-    pub(super) fn device_speed(&self, file: &FileHandle) -> &DeviceSpeed {
+    /// The trials of the device that a file is on.
+    pub(super) fn trials(&self, file: &FileHandle) -> &Trials {
         let volume = file.volume().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        &self.device_speeds[volume as usize % DEVICES]
+        &self.trials[volume as usize % DEVICES]
     }
 
     /// The ways of some reads. Data that is to be brought in is on its way afterwards.
-    fn ways(&self, reads: &[Read<'_>], may_use_cache: bool) -> SmallVec<[Way; WINDOW_READS]> {
-        let bytes = total_bytes(reads);
-        let is_worth_it = |first: &Read<'_>| {
-            self.device_speed(first.file()).is_worth_bringing(bytes, reads.len())
+    fn ways(
+        &self,
+        reads: &[Read<'_>],
+        may_use_cache: bool,
+        phase: Phase,
+    ) -> SmallVec<[Way; WINDOW_READS]> {
+        let mut brings_left = match phase {
+            Phase::TimeBringing | Phase::Bring => {
+                (total_bytes(reads) * BRING_FACTOR).div_ceil(BRING_BYTES)
+            }
+            Phase::TimeDevice | Phase::Leave => 0,
         };
-        let may_bring = self.warmth == Warmth::Keep || reads.first().is_some_and(is_worth_it);
-        let mut brings_left =
-            if may_bring { (bytes * BRING_FACTOR).div_ceil(BRING_BYTES) } else { 0 };
         let mut last = Way::Cache;
         let way = |read: &Read<'_>| {
             // An empty read is done whatever its way. It goes with its neighbour.

@@ -54,7 +54,7 @@ impl Estimate {
         match self.score(offset).load(Ordering::Relaxed) {
             SURE.. => Belief::Cached,
             score if score > -SURE => Belief::Ask,
-            _ if dice().is_multiple_of(COLD_SAMPLE_EVERY) => Belief::Ask,
+            _ if dice() % COLD_SAMPLE_EVERY == 0 => Belief::Ask,
             _ => Belief::Cold,
         }
     }

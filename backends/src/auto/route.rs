@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::residency::{Belief, Estimate};
-use crate::file::HandleOwner;
 use crate::overlap::CacheAnswer;
 use crate::thread_number::thread_number;
 use crate::trace::event;
@@ -29,14 +28,14 @@ pub(super) enum Way {
 
 /// The memory of `auto` about a file.
 #[derive(Debug)]
-pub(crate) struct FileRoute {
-    /// The `auto` that opened the file.
-    owner: HandleOwner,
+pub(super) struct FileRoute {
     estimate: Estimate,
     /// The backend that was advised reads it.
     is_advised: AtomicBool,
-    /// The filesystem refuses direct reads of it.
+    /// The filesystem refuses direct reads of it, or it could not be opened for them.
     is_cache_only: AtomicBool,
+    /// It could not be opened for direct reads, because the process had no descriptor or memory left.
+    was_opened_in_shortage: bool,
     /// It cannot be opened for reads through the page cache any more.
     is_device_only: AtomicBool,
     /// The kernel says which parts of it are in the page cache.
@@ -52,12 +51,12 @@ pub(crate) struct FileRoute {
 const FOLLOWED: u64 = 1 << 63;
 
 impl FileRoute {
-    pub(super) fn new(owner: HandleOwner, file_len: u64, access: Access, is_kept: bool) -> Self {
+    pub(super) fn new(file_len: u64, access: Access, is_kept: bool) -> Self {
         Self {
-            owner,
             is_advised: AtomicBool::new(false),
             estimate: Estimate::of_len(file_len),
             is_cache_only: AtomicBool::new(false),
+            was_opened_in_shortage: false,
             is_device_only: AtomicBool::new(false),
             can_ask: AtomicBool::new(true),
             is_kept: AtomicBool::new(is_kept),
@@ -67,20 +66,31 @@ impl FileRoute {
     }
 
     /// The route of a file that is read through the page cache only.
-    pub(super) fn cache_only(owner: HandleOwner) -> Self {
-        let route = Self::new(owner, 0, Access::AsItComes, true);
+    pub(super) fn cache_only() -> Self {
+        let route = Self::new(0, Access::AsItComes, true);
         route.leave_device();
         route
     }
 
-    /// The route of a file that the advised backend has opened.
-    pub(super) fn advised(owner: HandleOwner) -> Self {
-        let is_advised = AtomicBool::new(true);
-        Self { is_advised, ..Self::new(owner, 0, Access::AsItComes, false) }
+    /// As [`cache_only`](Self::cache_only), of a file that was opened while the process had no descriptor or
+    /// memory left for another open file.
+    pub(super) fn in_shortage() -> Self {
+        Self { was_opened_in_shortage: true, ..Self::cache_only() }
     }
 
-    pub(crate) fn owner(&self) -> HandleOwner {
-        self.owner
+    /// Why a file is read through the page cache only.
+    pub(super) fn why_cache_only(&self) -> &'static str {
+        if self.was_opened_in_shortage {
+            "it was opened when the process had no file descriptor or memory left; open it again"
+        } else {
+            "direct reads are not possible on its filesystem, or in this build"
+        }
+    }
+
+    /// The route of a file that the advised backend has opened.
+    pub(super) fn advised() -> Self {
+        let is_advised = AtomicBool::new(true);
+        Self { is_advised, ..Self::new(0, Access::AsItComes, false) }
     }
 
     pub(super) fn is_advised(&self) -> bool {
@@ -121,7 +131,7 @@ impl FileRoute {
     }
 
     /// How this file differs from others, as the rest of a sentence.
-    pub(super) fn explain(&self, is_device_fast: bool) -> String {
+    pub(super) fn explain(&self, is_left_on_device: bool) -> String {
         let mut text = String::new();
         if self.is_device_only.load(Ordering::Relaxed) {
             return "; this file was deleted or replaced, so all reads go to the device".into();
@@ -131,8 +141,9 @@ impl FileRoute {
                      (cachestat(2) needs Linux 6.5, and a file that you own or may write), so some \
                      reads try the page cache first";
         }
-        if self.is_kept() && is_device_fast {
-            text += "; the device reads some sizes so fast that their data is not kept in the page cache";
+        if self.is_kept() && is_left_on_device {
+            text += "; reads of some sizes are fastest from the device, so their data is not kept in the page \
+                     cache";
         } else if self.is_kept() {
             text += "; data that is read stays in the page cache for the next time";
         }
@@ -200,7 +211,8 @@ impl FileRoute {
     /// Whether a single read is one of a stream that the kernel's readahead serves best: small, and
     /// the third of three that follow one another.
     pub(super) fn is_stream(&self, read: &Read<'_>) -> bool {
-        if read.len() >= STREAM_READ_BYTES_MAX || self.is_device_only.load(Ordering::Relaxed) {
+        let is_elsewhere = self.is_advised() || self.is_device_only.load(Ordering::Relaxed);
+        if is_elsewhere || read.len() >= STREAM_READ_BYTES_MAX {
             return false;
         }
         let access = self.access.load(Ordering::Relaxed);
@@ -228,7 +240,7 @@ mod tests {
         let memory = MemoryBackend::new();
         memory.insert("data", vec![0; 10]);
         let file = memory.open("data".as_ref()).unwrap();
-        let route = FileRoute::new(HandleOwner::unique(), 1 << 40, Access::AsItComes, false);
+        let route = FileRoute::new(1 << 40, Access::AsItComes, false);
         let mut dst = vec![0; 1 << 20];
         let is_stream = |(offset, len): &(u64, usize)| {
             route.is_stream(&Read::new(&file, *offset, &mut dst[..*len]))
@@ -258,7 +270,7 @@ mod tests {
         /// asked again.
         #[test]
         fn answers_decide_the_way(answers in proptest::collection::vec(0..4u8, 1..300), kept: bool) {
-            let route = FileRoute::new(HandleOwner::unique(), 1 << 20, Access::AsItComes, kept);
+            let route = FileRoute::new(1 << 20, Access::AsItComes, kept);
             let mut refused = false;
             for (turn, answer) in (1..).zip(answers) {
                 let answer = [CacheAnswer::Cached, CacheAnswer::NotCached, CacheAnswer::Refused, CacheAnswer::NoFile]

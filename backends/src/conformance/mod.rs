@@ -136,7 +136,7 @@ macro_rules! __conformance_cases {
             #[cfg(unix)]
             descriptors::out_of_descriptors_in_a_new_thread
             #[cfg(unix)]
-            descriptors::thousands_of_opens
+            descriptors::a_thousand_opens
             #[cfg(unix)]
             descriptors::failed_opens_leak_nothing
             #[cfg(unix)]

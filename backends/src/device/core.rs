@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::file::DeviceFile;
-use super::plan::{Limits, Plan, Span};
+use super::plan::{Plan, ReadSpan, RequestLimits};
 use crate::fault::Injection;
 use crate::file::{FileHandle, HandleOwner};
 use crate::handle_cache::{Cached, HandleCache, for_read};
@@ -27,7 +27,7 @@ pub(crate) struct Device {
     pub(crate) pool: BufferPool,
     pub(crate) faults: Injection,
     pub(super) policy: CachePolicy,
-    limits: Limits,
+    limits: RequestLimits,
     counters: Counters,
     state: PerProcess<DeviceState>,
 }
@@ -58,7 +58,7 @@ impl Device {
         options.validate()?;
         let pool = options.pool_or_default()?;
         let bounce_max = BOUNCE_BYTES_MAX.min(options.chunk_bytes).min(pool.limit_bytes());
-        let limits = Limits {
+        let limits = RequestLimits {
             chunk_bytes: options.chunk_bytes,
             // A power of two, so that it is a multiple of every alignment up to itself.
             bounce_bytes: 1 << bounce_max.ilog2(),
@@ -66,7 +66,7 @@ impl Device {
         };
         let open_max = options.open_files_max;
         let state = PerProcess::new(move |inherited: Option<&DeviceState>| {
-            inherited.inspect(|state| state.cache.clear());
+            inherited.inspect(|state| state.cache.close_inherited());
             let open = move |path: &Path| DeviceFile::open(kind, policy, limits, path);
             let plans = Mutex::new(Vec::with_capacity(KEPT_PLANS_MAX));
             DeviceState { cache: HandleCache::new(owner, kind, open_max, open), plans }
@@ -132,14 +132,15 @@ impl Device {
         for (index, read) in reads.iter().enumerate().filter(|(_, read)| !read.is_empty()) {
             read.file().check_owner(self.owner, self.kind)?;
             if !is_in_reach(read) {
-                let found = read.past_end(self.kind, index, self.len(read.file())?);
+                let len = self.len(read.file()).map_err(|error| for_read(error, read, index))?;
+                let found = read.past_end(self.kind, index, len);
                 return Err(self.past_end(reads, found));
             }
         }
         let plans = &self.state.get().plans;
         let lock = || plans.lock().unwrap_or_else(PoisonError::into_inner);
         let mut plan = lock().pop().unwrap_or_default();
-        let span = |index: usize| Span {
+        let span = |index: usize| ReadSpan {
             file: reads[index].file().address(),
             offset: reads[index].offset(),
             len: reads[index].len(),

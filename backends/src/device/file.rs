@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use super::plan::Limits;
+use super::plan::RequestLimits;
 use crate::buffer::PAGE_BYTES;
 use crate::handle_cache::{Cached, open_plain};
 use crate::{Alignment, BackendKind, CachePolicy, Error, Result, sys};
@@ -30,7 +30,7 @@ impl DeviceFile {
     pub(crate) fn open(
         kind: BackendKind,
         policy: CachePolicy,
-        limits: Limits,
+        limits: RequestLimits,
         path: &Path,
     ) -> Result<Self> {
         let unsupported = |reason: String, way_out: &str| Error::FileUnsupported {
@@ -39,12 +39,17 @@ impl DeviceFile {
             reason,
             way_out: way_out.into(),
         };
+        let check_ring = |file: File| match is_ring(kind) && sys::misleads_rings(&file) {
+            true => Err(unsupported(RING_ON_FUSE.to_owned(), "use `direct`")),
+            false => Ok(file),
+        };
         match policy {
             CachePolicy::Buffered => {
-                Ok(DeviceFile { file: open_plain(kind, path)?, alignment: Alignment::NONE })
+                let file = check_ring(open_plain(kind, path)?)?;
+                Ok(DeviceFile { file, alignment: Alignment::NONE })
             }
             CachePolicy::Uncached => {
-                let file = open_plain(kind, path)?;
+                let file = check_ring(open_plain(kind, path)?)?;
                 sys::supports_uncached(&file).map_err(|error| {
                     let reason = format!("RWF_DONTCACHE is refused ({error})");
                     unsupported(reason, "choose another cache policy")
@@ -59,6 +64,7 @@ impl DeviceFile {
                     }
                     Error::Open { backend: kind, path: path.into(), source }
                 })?;
+                let file = check_ring(file)?;
                 let alignment = sys::direct_alignment(&file);
                 // An alignment to the system's page is always met, even if pages are larger than 4096
                 // bytes, because each buffer is its own mapping.
@@ -77,4 +83,13 @@ impl DeviceFile {
             }
         }
     }
+}
+
+/// Why files of FUSE are not read with io_uring.
+const RING_ON_FUSE: &str = "it is on a FUSE filesystem, where io_uring may continue a short read at the wrong \
+                            offset";
+
+/// Whether a backend reads through io_uring.
+fn is_ring(kind: BackendKind) -> bool {
+    matches!(kind, BackendKind::Uring | BackendKind::TokioUring)
 }

@@ -14,11 +14,14 @@
 //! but the device writes to the pages of a straight part (see `docs/unsafe.md`). The rest of a shared
 //! page may be a bounced end, or belong to another thread.
 
+use std::ops::Range;
+
+use crate::JoinLimits;
 use crate::file::Alignment;
 
 /// One read, as far as planning it is concerned.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub(crate) struct ReadSpan {
     /// Equal for reads of the same file.
     pub(crate) file: usize,
     pub(crate) offset: u64,
@@ -28,15 +31,19 @@ pub(crate) struct Span {
     pub(crate) alignment: Alignment,
 }
 
-impl Span {
+impl ReadSpan {
     fn end(&self) -> u64 {
         self.offset + self.len as u64
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.offset..self.end()
     }
 }
 
 /// How large requests may be, and when merging pays.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct RequestLimits {
     /// The largest straight request, unless a page is larger; a multiple of every alignment of
     /// offsets.
     pub(crate) chunk_bytes: usize,
@@ -71,12 +78,12 @@ pub(crate) struct Request {
     pub(crate) len: usize,
     /// How much must arrive. Less than `len` where the file may end inside the last block.
     pub(crate) needed: usize,
-    pub(crate) target: Target,
+    pub(crate) target: RequestTarget,
 }
 
 /// Where the bytes of a request go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum RequestTarget {
     /// Into the read's destination, from this offset in it.
     Straight { dst_offset: usize },
     /// Into a buffer, from which these pieces are copied.
@@ -110,7 +117,12 @@ const RESERVED_MAX: usize = 16 << 10;
 
 impl Plan {
     /// Plans `count` reads, which `span` describes. Their ends must not overflow.
-    pub(crate) fn build(&mut self, count: usize, span: impl Fn(usize) -> Span, limits: Limits) {
+    pub(crate) fn build(
+        &mut self,
+        count: usize,
+        span: impl Fn(usize) -> ReadSpan,
+        limits: RequestLimits,
+    ) {
         self.clear();
         self.order.extend((0..count).filter(|read| span(*read).len > 0));
         let key = |read: &usize| (span(*read).file, span(*read).offset);
@@ -122,8 +134,8 @@ impl Plan {
         self.requests.reserve_exact(len);
         self.pieces.reserve_exact(len);
         let order = std::mem::take(&mut self.order);
-        let mut builder = Builder { plan: self, limits, file: 0, open: None };
-        let mut before: Option<Span> = None;
+        let mut builder = PlanBuilder { plan: self, limits, file: 0, open: None };
+        let mut before: Option<ReadSpan> = None;
         for (at, read) in order.iter().enumerate() {
             let here = span(*read);
             let after = order.get(at + 1).map(|next| span(*next));
@@ -163,11 +175,16 @@ impl Plan {
     /// The pieces of a bounced request; none of a straight one.
     pub(crate) fn pieces(&self, request: &Request) -> &[BouncedPiece] {
         match request.target {
-            Target::Straight { .. } => &[],
-            Target::Bounce { first_piece, pieces } => {
+            RequestTarget::Straight { .. } => &[],
+            RequestTarget::Bounce { first_piece, pieces } => {
                 &self.pieces[first_piece..first_piece + pieces]
             }
         }
+    }
+
+    /// Whether a request serves several reads.
+    pub(crate) fn is_merged(&self, request: &Request) -> bool {
+        self.pieces(request).iter().any(|piece| piece.read != request.read)
     }
 
     /// The reads of a request that want bytes at or after `arrived`: those it has failed.
@@ -197,21 +214,22 @@ impl Plan {
 }
 
 /// Whether two reads, the first beginning no later, are close enough to share a request.
-fn are_near(first: &Span, second: &Span) -> bool {
-    first.file == second.file && second.offset <= first.end().saturating_add(MERGE_GAP_BYTES)
+fn are_near(first: &ReadSpan, second: &ReadSpan) -> bool {
+    let limits = JoinLimits { gap_bytes: MERGE_GAP_BYTES, joined_bytes: u64::MAX };
+    first.file == second.file && limits.allow(&first.range(), &second.range())
 }
 
 /// A plan while it is being made.
-struct Builder<'a> {
+struct PlanBuilder<'a> {
     plan: &'a mut Plan,
-    limits: Limits,
+    limits: RequestLimits,
     file: usize,
     /// The bounced request that the next piece may still join.
     open: Option<Request>,
 }
 
-impl Builder<'_> {
-    fn add(&mut self, read: usize, span: &Span, merge: bool) {
+impl PlanBuilder<'_> {
+    fn add(&mut self, read: usize, span: &ReadSpan, merge: bool) {
         let window = straight_window(span);
         let whole = window.is_some_and(|(start, end)| start == span.offset && end == span.end());
         let aligned = span.alignment.offset > 1;
@@ -228,14 +246,14 @@ impl Builder<'_> {
     }
 
     /// Requests for an aligned range, straight into the destination.
-    fn straight(&mut self, read: usize, span: &Span, start: u64, end: u64) {
+    fn straight(&mut self, read: usize, span: &ReadSpan, start: u64, end: u64) {
         let mut offset = start;
         while offset < end {
             // A chunk is at most 1 GiB, so the lengths fit any usize. Two chunks share no page.
             let chunk_bytes = self.limits.chunk_bytes.max(span.alignment.memory);
             let len = (end - offset).min(chunk_bytes as u64) as usize;
             let dst_offset = (offset - span.offset) as usize;
-            let target = Target::Straight { dst_offset };
+            let target = RequestTarget::Straight { dst_offset };
             let file = self.file;
             self.plan.requests.push(Request { read, file, offset, len, needed: len, target });
             offset += len as u64;
@@ -243,7 +261,7 @@ impl Builder<'_> {
     }
 
     /// Requests around a range, into buffers; joins the open one where that is near enough.
-    fn bounce(&mut self, read: usize, span: &Span, start: u64, end: u64) {
+    fn bounce(&mut self, read: usize, span: &ReadSpan, start: u64, end: u64) {
         let align = span.alignment.offset as u64;
         let mut offset = start;
         while offset < end {
@@ -268,14 +286,15 @@ impl Builder<'_> {
         }
     }
 
+    /// Whether a piece that begins at `offset` can join the open request, at least with its first byte.
     fn has_room(&self, open: &Request, offset: u64) -> bool {
-        let open_end = open.offset + open.len as u64;
-        let limit = open.offset + self.limits.bounce_bytes as u64;
-        (open.offset..limit).contains(&offset) && offset <= open_end + MERGE_GAP_BYTES
+        let joined_bytes = self.limits.bounce_bytes as u64;
+        let limits = JoinLimits { gap_bytes: MERGE_GAP_BYTES, joined_bytes };
+        limits.allow(&(open.offset..open.offset + open.len as u64), &(offset..offset + 1))
     }
 
     fn new_bounce(&self, read: usize, offset: u64) -> Request {
-        let target = Target::Bounce { first_piece: self.plan.pieces.len(), pieces: 0 };
+        let target = RequestTarget::Bounce { first_piece: self.plan.pieces.len(), pieces: 0 };
         Request { read, file: self.file, offset, len: 0, needed: 0, target }
     }
 
@@ -295,14 +314,14 @@ fn widened(mut request: Request, piece: &BouncedPiece, align: usize) -> Request 
     request.needed = request.needed.max(piece.start + piece.len);
     request.len = request.needed.next_multiple_of(align);
     request.read = request.read.min(piece.read);
-    if let Target::Bounce { pieces, .. } = &mut request.target {
+    if let RequestTarget::Bounce { pieces, .. } = &mut request.target {
         *pieces += 1;
     }
     request
 }
 
 /// The part of a read that the device may write straight into its destination.
-fn straight_window(span: &Span) -> Option<(u64, u64)> {
+fn straight_window(span: &ReadSpan) -> Option<(u64, u64)> {
     let Alignment { memory: memory_align, offset: align } = span.alignment;
     // Skip to the first byte that meets the stricter alignment. If that byte does not meet the other
     // one, no byte does.
@@ -315,8 +334,7 @@ fn straight_window(span: &Span) -> Option<(u64, u64)> {
     let unit = align.max(memory_align);
     let len = span.len.checked_sub(skipped)? / unit * unit;
     let start = span.offset.checked_add(skipped as u64)?;
-    let fits = start.is_multiple_of(align as u64)
-        && span.addr.wrapping_add(skipped).is_multiple_of(memory_align);
+    let fits = start % align as u64 == 0 && span.addr.wrapping_add(skipped) % memory_align == 0;
     (len > 0 && fits).then_some((start, start + len as u64))
 }
 
@@ -326,25 +344,25 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits =
-        Limits { chunk_bytes: 1 << 20, bounce_bytes: 512 << 10, page_bytes: 4096 };
+    const LIMITS: RequestLimits =
+        RequestLimits { chunk_bytes: 1 << 20, bounce_bytes: 512 << 10, page_bytes: 4096 };
     const SECTOR: Alignment = Alignment { memory: 512, offset: 512 };
     /// The alignment of a kernel that does not pin the pages of a direct read.
     const PAGE: Alignment = Alignment { memory: 4096, offset: 512 };
 
-    fn plan_of(spans: &[Span], limits: Limits) -> Plan {
+    fn plan_of(spans: &[ReadSpan], limits: RequestLimits) -> Plan {
         let mut plan = Plan::default();
         plan.build(spans.len(), |read| spans[read], limits);
         plan
     }
 
-    fn span(offset: u64, len: usize, addr: usize) -> Span {
-        Span { file: 1, offset, len, addr, alignment: SECTOR }
+    fn span(offset: u64, len: usize, addr: usize) -> ReadSpan {
+        ReadSpan { file: 1, offset, len, addr, alignment: SECTOR }
     }
 
     /// The requests as `(offset, len, is straight)`.
     fn shape(plan: &Plan) -> Vec<(u64, usize, bool)> {
-        let straight = |r: &Request| matches!(r.target, Target::Straight { .. });
+        let straight = |r: &Request| matches!(r.target, RequestTarget::Straight { .. });
         plan.requests().iter().map(|r| (r.offset, r.len, straight(r))).collect()
     }
 
@@ -369,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_shared_with_other_memory_bounces() {
-        let span = |offset, len, addr| Span { alignment: PAGE, ..span(offset, len, addr) };
+        let span = |offset, len, addr| ReadSpan { alignment: PAGE, ..span(offset, len, addr) };
         // Aligned for the device, but a page of 4 KiB holds eight such reads.
         assert_eq!(shape(&plan_of(&[span(512, 512, 512)], LIMITS)), [(512, 512, false)]);
         assert_eq!(shape(&plan_of(&[span(0, 4608, 0)], LIMITS)), [(0, 4608, false)]);
@@ -392,14 +410,14 @@ mod tests {
         assert_eq!(shape(&plan_of(&near, LIMITS)), [(0, 12288, false)]);
         let far = [span(0, 4096, 0), span(1 << 20, 4096, 4096)];
         assert_eq!(shape(&plan_of(&far, LIMITS)), [(0, 4096, true), (1 << 20, 4096, true)]);
-        let other_file = Span { file: 2, ..span(0, 100, 0) };
+        let other_file = ReadSpan { file: 2, ..span(0, 100, 0) };
         assert_eq!(plan_of(&[span(0, 100, 0), other_file], LIMITS).requests().len(), 2);
     }
 
     #[test]
     fn without_an_alignment_everything_goes_straight() {
         let spans =
-            [span(1, 3, 7), span(4, 5, 9)].map(|s| Span { alignment: Alignment::NONE, ..s });
+            [span(1, 3, 7), span(4, 5, 9)].map(|s| ReadSpan { alignment: Alignment::NONE, ..s });
         assert_eq!(shape(&plan_of(&spans, LIMITS)), [(1, 3, true), (4, 5, true)]);
     }
 
@@ -413,7 +431,7 @@ mod tests {
     }
 
     /// Reads as a device would: aligned ranges of a file into destinations.
-    fn run(plan: &Plan, spans: &[Span], limits: Limits) -> Vec<Vec<Option<u64>>> {
+    fn run(plan: &Plan, spans: &[ReadSpan], limits: RequestLimits) -> Vec<Vec<Option<u64>>> {
         let mut out: Vec<Vec<Option<u64>>> = spans.iter().map(|s| vec![None; s.len]).collect();
         let mut put = |read: usize, at: usize, value: u64| {
             assert_eq!(out[read][at].replace(value), None, "byte {at} of read {read} came twice");
@@ -425,7 +443,7 @@ mod tests {
             assert!(request.len > 0 && request.len.is_multiple_of(align.offset));
             assert!(request.needed <= request.len && request.needed > request.len - align.offset);
             match request.target {
-                Target::Straight { dst_offset } => {
+                RequestTarget::Straight { dst_offset } => {
                     let len_max = limits.chunk_bytes.max(align.memory);
                     assert!(request.len <= len_max && request.needed == request.len);
                     assert_eq!((of.addr + dst_offset) % align.memory, 0);
@@ -433,7 +451,7 @@ mod tests {
                         put(request.read, dst_offset + at, request.offset + at as u64);
                     }
                 }
-                Target::Bounce { .. } => {
+                RequestTarget::Bounce { .. } => {
                     assert!(request.len <= limits.bounce_bytes);
                     assert!(request.len <= plan.bounce_bytes_max());
                     for piece in plan.pieces(request) {
@@ -449,7 +467,7 @@ mod tests {
         out
     }
 
-    fn spans() -> impl Strategy<Value = Vec<Span>> {
+    fn spans() -> impl Strategy<Value = Vec<ReadSpan>> {
         let alignment = prop_oneof![
             Just(Alignment::NONE),
             Just(SECTOR),
@@ -461,8 +479,8 @@ mod tests {
         (alignment, prop::collection::vec(span, 0..20)).prop_map(|(alignment, spans)| {
             let build = |(file, offset, len, addr, snap): (usize, u64, usize, usize, u8)| match snap
             {
-                0 => Span { file, offset, len, addr, alignment },
-                1 => Span {
+                0 => ReadSpan { file, offset, len, addr, alignment },
+                1 => ReadSpan {
                     file,
                     offset: offset / 4096 * 4096,
                     len: len / 512 * 512,
@@ -470,7 +488,7 @@ mod tests {
                     alignment,
                 },
                 // Large, with address and offset congruent: the case that is split in three.
-                _ => Span { file, offset, len: len * 10, addr: offset as usize, alignment },
+                _ => ReadSpan { file, offset, len: len * 10, addr: offset as usize, alignment },
             };
             spans.into_iter().map(build).collect()
         })
@@ -483,7 +501,7 @@ mod tests {
             chunk in 12u32..18,
             bounce in 12u32..18,
         ) {
-            let limits = Limits { chunk_bytes: 1 << chunk, bounce_bytes: 1 << bounce, ..LIMITS };
+            let limits = RequestLimits { chunk_bytes: 1 << chunk, bounce_bytes: 1 << bounce, ..LIMITS };
             let plan = plan_of(&spans, limits);
             for (read, bytes) in run(&plan, &spans, limits).into_iter().enumerate() {
                 for (at, value) in bytes.into_iter().enumerate() {
@@ -501,11 +519,11 @@ mod tests {
             page in prop_oneof![Just(12u32), Just(14), Just(16)],
         ) {
             let alignment = Alignment { memory: 1 << page, offset: 512 };
-            let spans: Vec<Span> = spans.into_iter().map(|s| Span { alignment, ..s }).collect();
-            let plan = plan_of(&spans, Limits { chunk_bytes: 1 << chunk, ..LIMITS });
+            let spans: Vec<ReadSpan> = spans.into_iter().map(|s| ReadSpan { alignment, ..s }).collect();
+            let plan = plan_of(&spans, RequestLimits { chunk_bytes: 1 << chunk, ..LIMITS });
             for (read, span) in spans.iter().enumerate() {
                 for request in plan.requests().iter().filter(|request| request.read == read) {
-                    let Target::Straight { dst_offset } = request.target else { continue };
+                    let RequestTarget::Straight { dst_offset } = request.target else { continue };
                     let first = span.addr + dst_offset;
                     prop_assert!(first.is_multiple_of(alignment.memory));
                     prop_assert!(request.len.is_multiple_of(alignment.memory));

@@ -64,8 +64,16 @@ impl Progress {
             // A block device stops in mid-block at the end of the file only. FUSE with `direct_io`
             // may stop anywhere, and takes any offset.
             let shortfall = at_end();
-            if n == 0 || matches!(shortfall, Shortfall::PastEnd(_)) {
+            let is_end = match n {
+                // A file that has grown since the call is read on.
+                0 => !shortfall.is_unexpected_end() || !self.patience.spend(),
+                _ => matches!(shortfall, Shortfall::PastEnd(_)),
+            };
+            if is_end {
                 return NextStep::Failed(arrived, shortfall);
+            }
+            if n == 0 {
+                return NextStep::Again;
             }
             arrived
         };
@@ -157,6 +165,17 @@ mod tests {
         assert_eq!(calls, 1, "a refusal at an aligned offset is final");
         let (calls, step) = run(|at| Ok(if at == 0 { 600 } else { 0 }));
         assert!(matches!(step, NextStep::Failed(512, Shortfall::Io(_))));
-        assert_eq!(calls, 2);
+        assert_eq!(calls, RETRIES_MAX as usize + 2);
+    }
+
+    /// A read at the old end failed, because the file was longer when it was asked for its length.
+    #[test]
+    fn a_file_that_grows_after_a_read_of_nothing_is_read() {
+        let mut calls = 0;
+        let (_, step) = run(|at| {
+            calls += 1;
+            Ok(if calls < 3 { 0 } else { 2000 - at })
+        });
+        assert!(matches!(step, NextStep::Complete));
     }
 }

@@ -2,9 +2,11 @@
 
 use std::ops::DerefMut;
 
+use smallvec::SmallVec;
+
 use super::core::Device;
 use super::file::DeviceFile;
-use super::plan::{Plan, Request, Target};
+use super::plan::{BouncedPiece, Plan, Request, RequestTarget};
 use super::progress::{NextStep, Progress};
 use crate::handle_cache::for_read;
 use crate::retry::{Shortfall, shortfall_at_end};
@@ -21,11 +23,13 @@ impl Device {
         shortfall: Shortfall,
     ) -> (usize, Error) {
         let index = plan.first_read_lacking(request, arrived);
+        (index, self.read_error(reads, index, shortfall))
+    }
+
+    fn read_error(&self, reads: &[Read<'_>], index: usize, shortfall: Shortfall) -> Error {
         match shortfall {
-            Shortfall::PastEnd(file_len) => {
-                (index, reads[index].past_end(self.kind, index, file_len))
-            }
-            Shortfall::Io(source) => (index, reads[index].error(self.kind, index, source)),
+            Shortfall::PastEnd(file_len) => reads[index].past_end(self.kind, index, file_len),
+            Shortfall::Io(source) => reads[index].error(self.kind, index, source),
         }
     }
 
@@ -62,26 +66,63 @@ impl Device {
         let fail_set_up = |error| (request.read, for_read(error, read, request.read));
         // The buffer first: a thread that waits for a buffer must hold no file.
         let bounce = match request.target {
-            Target::Straight { .. } => None,
-            Target::Bounce { .. } => Some(take(request.len).map_err(fail_set_up)?),
+            RequestTarget::Straight { .. } => None,
+            RequestTarget::Bounce { .. } => Some(take(request.len).map_err(fail_set_up)?),
         };
         let pin = self.cache().acquire(read.file()).map_err(fail_set_up)?;
         let fail =
             |(arrived, shortfall)| self.request_error(plan, request, reads, arrived, shortfall);
         match (request.target, bounce) {
-            (Target::Straight { dst_offset }, _) => {
+            (RequestTarget::Straight { dst_offset }, _) => {
                 // SAFETY: the caller's promise.
                 let dst = unsafe { read.part(dst_offset, request.len) };
                 self.read_device(&pin, request, dst).map_err(fail)
             }
-            (Target::Bounce { .. }, None) => unreachable!("taken above"),
-            (Target::Bounce { .. }, Some(mut buffer)) => {
-                self.read_device(&pin, request, &mut buffer).map_err(fail)?;
+            (RequestTarget::Bounce { .. }, None) => unreachable!("taken above"),
+            (RequestTarget::Bounce { .. }, Some(mut buffer)) => {
+                match self.read_device(&pin, request, &mut buffer) {
+                    Err((_, Shortfall::Io(_))) if plan.is_merged(request) => {
+                        self.read_one_by_one(&pin, plan, request, reads, &mut buffer)?;
+                    }
+                    outcome => outcome.map_err(fail)?,
+                }
                 // SAFETY: the caller's promise.
                 unsafe { scatter(plan, request, reads, &buffer) };
                 Ok(())
             }
         }
+    }
+
+    /// Reads what each read wants of a merged request that failed as a whole, so that only a read whose
+    /// own blocks cannot be read fails. The reads go in the order of the batch.
+    fn read_one_by_one(
+        &self,
+        device: &DeviceFile,
+        plan: &Plan,
+        request: &Request,
+        reads: &[Read<'_>],
+        buffer: &mut [u8],
+    ) -> Result<(), (usize, Error)> {
+        let mut pieces = SmallVec::<[BouncedPiece; 16]>::from_slice(plan.pieces(request));
+        pieces.sort_by_key(|piece| piece.read);
+        for piece in pieces {
+            // Whole blocks of the buffer, which begins at a block of its own.
+            let piece_end = piece.start + piece.len;
+            let wanted = piece.start as u64..piece_end as u64;
+            let blocks = device.alignment.place(wanted, 1, request.len as u64).blocks();
+            let (start, end) = (blocks.start as usize, blocks.end as usize);
+            let part = Request {
+                offset: request.offset + start as u64,
+                len: end - start,
+                needed: piece_end - start,
+                ..*request
+            };
+            self.count_retry();
+            self.read_device(device, &part, &mut buffer[start..end]).map_err(
+                |(_, shortfall)| (piece.read, self.read_error(reads, piece.read, shortfall)),
+            )?;
+        }
+        Ok(())
     }
 
     /// Reads the request's range into `dst`. The error says how many bytes arrived.

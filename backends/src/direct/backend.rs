@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::bounces::Bounces;
+use super::bounces::BatchBounces;
 use super::workers::Workers;
 use crate::device::{Device, FirstFailure, Request};
 use crate::file::HandleOwner;
@@ -72,8 +72,8 @@ impl OverlappingBackend for DirectBackend {
     ) -> Result<()> {
         let reads = &*reads;
         self.device.with_plan(reads, |plan| {
-            let failure = Failure::default();
-            let bounces = Bounces::new(&self.device.pool);
+            let failure = SharedFailure::default();
+            let bounces = BatchBounces::new(&self.device.pool);
             let requests = plan.requests();
             let run = |at: usize| {
                 if failure.outranks(&requests[at]) {
@@ -102,13 +102,13 @@ impl OverlappingBackend for DirectBackend {
 
 /// The first failure, for several threads.
 #[derive(Debug, Default)]
-struct Failure {
+struct SharedFailure {
     /// Looked at before the lock is taken.
     happened: AtomicBool,
     first: Mutex<FirstFailure>,
 }
 
-impl Failure {
+impl SharedFailure {
     fn outranks(&self, request: &Request) -> bool {
         self.happened.load(Ordering::Relaxed) && self.lock().outranks(request)
     }

@@ -1,15 +1,15 @@
 //! The buffers that the requests of one batch bounce through.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::{Buffer, BufferPool, Error, Result, WhenSpent};
 
 /// Hands out buffers of the pool to the threads of one batch. If a spent pool is an error, a thread
 /// still waits while its own batch holds buffers: otherwise a read could fail because of the
 /// threads that help it.
 #[derive(Debug)]
-pub(super) struct Bounces<'a> {
+pub(super) struct BatchBounces<'a> {
     pool: &'a BufferPool,
     held: Mutex<usize>,
     returned: Condvar,
@@ -20,15 +20,15 @@ pub(super) struct Bounces<'a> {
 pub(super) struct Bounce<'a> {
     // In this order: the pool gets the buffer back before a thread is woken to take it.
     buffer: Buffer,
-    _held: Option<Held<'a>>,
+    _held: Option<HeldCount<'a>>,
 }
 
 #[derive(Debug)]
-struct Held<'a> {
-    bounces: &'a Bounces<'a>,
+struct HeldCount<'a> {
+    bounces: &'a BatchBounces<'a>,
 }
 
-impl<'a> Bounces<'a> {
+impl<'a> BatchBounces<'a> {
     pub(super) fn new(pool: &'a BufferPool) -> Self {
         Self { pool, held: Mutex::new(0), returned: Condvar::new() }
     }
@@ -46,7 +46,7 @@ impl<'a> Bounces<'a> {
                 taken => {
                     let buffer = taken?;
                     *held += 1;
-                    return Ok(Bounce { buffer, _held: Some(Held { bounces: self }) });
+                    return Ok(Bounce { buffer, _held: Some(HeldCount { bounces: self }) });
                 }
             }
         }
@@ -57,7 +57,7 @@ impl<'a> Bounces<'a> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldCount<'_> {
     fn drop(&mut self) {
         *self.bounces.lock() -= 1;
         self.bounces.returned.notify_all();
@@ -77,3 +77,6 @@ impl DerefMut for Bounce<'_> {
         &mut self.buffer
     }
 }
+
+#[cfg(all(test, ringmain_shuttle))]
+mod schedules;

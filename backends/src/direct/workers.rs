@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Up to `helpers_max` threads, started when first needed. They end with this.
 #[derive(Debug)]
@@ -94,7 +95,8 @@ impl Workers {
         queue.invitations.extend(std::iter::repeat_n(job.erased(), helpers));
         let lacking = queue.invitations.len().saturating_sub(queue.idle);
         drop(queue);
-        self.shared.work_came.notify_all();
+        // One for each invitation: a helper that finds none would have been woken for nothing.
+        (0..helpers).for_each(|_| self.shared.work_came.notify_one());
         if lacking > 0 {
             self.start_threads(lacking);
         }
@@ -105,7 +107,7 @@ impl Workers {
         let mut threads = lock(&self.threads);
         for _ in 0..wanted.min(self.helpers_max.saturating_sub(threads.len())) {
             let shared = Arc::clone(&self.shared);
-            let builder = std::thread::Builder::new().name("ringmain-direct".into());
+            let builder = thread::Builder::new().name("ringmain-direct".into());
             match builder.spawn(move || shared.help()) {
                 Ok(thread) => threads.push(thread),
                 Err(_) => break,
@@ -183,7 +185,9 @@ impl Job<'_> {
     fn leave(&self) {
         let mut helping = lock(&self.helping);
         *helping -= 1;
-        self.helper_left.notify_all();
+        if *helping == 0 {
+            self.helper_left.notify_all();
+        }
     }
 
     fn erased(&self) -> ErasedJob {
@@ -194,6 +198,9 @@ impl Job<'_> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(all(test, ringmain_shuttle))]
+mod schedules;
 
 #[cfg(test)]
 mod tests {
@@ -236,6 +243,37 @@ mod tests {
             running.fetch_sub(1, Ordering::SeqCst);
         });
         assert!((2..=4).contains(&most.into_inner()));
+    }
+
+    /// The parts borrow from the stack that the caller's panic unwinds.
+    #[test]
+    fn a_caller_that_panics_waits_for_its_helpers() {
+        let workers = Workers::new(1);
+        let (has_begun, is_panicking) = (AtomicBool::new(false), AtomicBool::new(false));
+        let has_ended = AtomicBool::new(false);
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+            workers.run_beside(
+                2,
+                &|_| {
+                    has_begun.store(true, Ordering::SeqCst);
+                    while !is_panicking.load(Ordering::SeqCst) {
+                        std::thread::yield_now();
+                    }
+                    // A caller that does not wait returns during this time.
+                    std::thread::sleep(Duration::from_millis(100));
+                    has_ended.store(true, Ordering::SeqCst);
+                },
+                &mut || {
+                    while !has_begun.load(Ordering::SeqCst) {
+                        std::thread::yield_now();
+                    }
+                    is_panicking.store(true, Ordering::SeqCst);
+                    panic!("as the test wants it");
+                },
+            );
+        }));
+        assert!(outcome.is_err());
+        assert!(has_ended.load(Ordering::SeqCst), "a helper still runs");
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl MmapBackend {
         let (owner, open_max) = (HandleOwner::unique(), options.open_files_max);
         let (access, page_size) = (options.access, options.page_size);
         let cache = PerProcess::new(move |inherited: Option<&HandleCache<MappedFile>>| {
-            inherited.inspect(|cache| cache.clear());
+            inherited.inspect(|cache| cache.close_inherited());
             HandleCache::new(owner, KIND, open_max, move |path| {
                 open_mapped(path, access, page_size)
             })
@@ -111,12 +111,14 @@ impl MmapBackend {
     fn acquire(&self, file: &FileHandle, end: u64) -> Result<Pinned<'_, MappedFile>> {
         let cache = self.cache.get();
         let pin = cache.acquire(file)?;
-        let covers = pin.copies.len() as u64 >= end;
-        let damaged = pin.copies.is_damaged();
-        let grown = || sys::file_len(&pin.file).is_ok_and(|len| len > pin.copies.len() as u64);
-        if !damaged && (covers || !grown()) {
+        if serves(&pin, end) {
             return Ok(pin);
         }
+        let pin = cache.renew(file, pin)?;
+        if serves(&pin, end) {
+            return Ok(pin);
+        }
+        // Another thread had mapped the file before it grew, and its mapping took the slot.
         cache.renew(file, pin)
     }
 
@@ -240,7 +242,19 @@ fn open_mapped(path: &Path, access: Access, page_size: PageSize) -> Result<Mappe
 }
 
 fn not_mapped(path: &Path, source: io::Error) -> Error {
-    Error::Open { backend: KIND, path: path.into(), source }
+    let path = path.into();
+    if sys::errno_name(&source) == Some("ENODEV") {
+        let reason = "its filesystem does not map files (ENODEV)".to_owned();
+        return Error::FileUnsupported { backend: KIND, path, reason, way_out: String::new() };
+    }
+    Error::Open { backend: KIND, path, source }
+}
+
+/// Whether a mapping is sound, and reaches to `end` or as far as the file does.
+fn serves(mapped: &MappedFile, end: u64) -> bool {
+    let mapped_len = mapped.copies.len() as u64;
+    let has_grown = || sys::file_len(&mapped.file).is_ok_and(|len| len > mapped_len);
+    !mapped.copies.is_damaged() && (mapped_len >= end || !has_grown())
 }
 
 impl ReadBackend for MmapBackend {

@@ -74,7 +74,7 @@ impl PositionalBackend {
         options.validate()?;
         let (open_max, access) = (options.open_files_max, options.access);
         let cache = PerProcess::new(move |inherited: Option<&HandleCache<BufferedFile>>| {
-            inherited.inspect(|cache| cache.clear());
+            inherited.inspect(|cache| cache.close_inherited());
             let open = move |path: &Path| Ok(BufferedFile::new(open(kind, path)?, access));
             HandleCache::new(owner, kind, open_max, open).beside()
         });
@@ -235,7 +235,11 @@ fn open_uncached(backend: BackendKind, path: &Path) -> Result<File> {
         backend,
         path: path.into(),
         reason: format!("RWF_DONTCACHE is refused ({error})"),
-        way_out: "use Linux 6.14 or later, and ext4 or XFS".into(),
+        way_out: match sys::errno_name(&error) {
+            Some("EPERM") => "allow preadv2 with flags in the seccomp profile of the container",
+            _ => "use Linux 6.14 or later, and ext4 or XFS",
+        }
+        .into(),
     })?;
     Ok(file)
 }

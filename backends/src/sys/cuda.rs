@@ -68,6 +68,13 @@ mod tests {
         assert!(error.contains("cuFileDriverOpen"), "{error}");
     }
 
+    /// A library that is unloaded takes the functions with it that it has registered for the end of the
+    /// program.
+    #[test]
+    fn a_library_is_never_unloaded() {
+        assert!(!std::mem::needs_drop::<Library>());
+    }
+
     #[test]
     fn gpus_are_counted_without_a_call_into_the_driver() {
         let dir = tempfile::tempdir().unwrap();

@@ -88,12 +88,22 @@ fn pins_direct_pages(file: &File) -> bool {
     const F2FS: u32 = 0xF2F5_2010;
     static PINS: OnceLock<bool> = OnceLock::new();
     let kernel_does = *PINS.get_or_init(|| {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-        release.is_ok_and(|release| release_pins_direct_pages(&release))
+        kernel_release().is_some_and(|release| release_pins_direct_pages(&release))
     });
     // SAFETY: the descriptor is open, and `filesystem` gives memory of that layout.
     let found = filesystem(|status| unsafe { libc::fstatfs(file.as_raw_fd(), status) });
     kernel_does && matches!(found, Some(EXT4 | XFS | BTRFS | F2FS))
+}
+
+/// The release of the kernel: `6.18.0-generic`. It does not need /proc, which containers may lack.
+fn kernel_release() -> Option<String> {
+    // SAFETY: an all-zero `utsname` is a valid value of that plain C struct.
+    let mut name: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: `name` is valid to write to.
+    let failed = unsafe { libc::uname(&raw mut name) } != 0;
+    let bytes: Vec<u8> = name.release.iter().map(|byte| *byte as u8).collect();
+    let release = CStr::from_bytes_until_nul(&bytes).ok()?.to_str().ok()?;
+    (!failed).then(|| release.to_owned())
 }
 
 /// Since Linux 6.5 (`iov_iter_extract_pages` in the block layer and in iomap).
@@ -198,6 +208,15 @@ fn advise_cached(file: &File, range: Range<u64>, advice: libc::c_int) -> io::Res
     }
 }
 
+/// The blocks that this thread has asked devices for; 0 on a kernel that does not count them.
+pub(crate) fn blocks_read_by_this_thread() -> libc::c_long {
+    // SAFETY: an all-zero `rusage` is a valid value of that plain C struct.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is valid to write to. If the call fails, it stays as it is.
+    let _ = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    usage.ru_inblock
+}
+
 /// How many pages of the range are in the page cache.
 pub(crate) fn cached_pages(file: &File, range: Range<u64>) -> io::Result<u64> {
     #[repr(C)]
@@ -276,9 +295,10 @@ fn handle_digest(dir: RawFd, path: &CStr, flags: libc::c_int) -> Option<u64> {
     struct Handle {
         bytes: libc::c_uint,
         kind: libc::c_int,
-        name: [u8; libc::MAX_HANDLE_SZ as usize],
+        name: [u8; NAME_BYTES_MAX],
     }
-    let mut handle = Handle { bytes: libc::MAX_HANDLE_SZ as u32, kind: 0, name: [0; _] };
+    const NAME_BYTES_MAX: usize = libc::MAX_HANDLE_SZ as usize;
+    let mut handle = Handle { bytes: NAME_BYTES_MAX as u32, kind: 0, name: [0; NAME_BYTES_MAX] };
     let mut mount: libc::c_int = 0;
     // SAFETY: the path is NUL-terminated, the handle has as much room as it says, and both
     // outputs are valid to write to.
@@ -307,6 +327,19 @@ pub(crate) fn invents_indices(file: &File) -> bool {
     kind.is_some_and(has_invented_indices)
 }
 
+const FUSE: u32 = 0x6573_5546;
+
+/// Whether io_uring may return wrong bytes of the file.
+///
+/// io_uring continues a short read by itself. For a file of FUSE with `direct_io` it continues at the
+/// offset where the read began, and so returns bytes of the wrong place (seen with Linux 6.18). A program
+/// cannot tell whether a file has `direct_io`, so all files of FUSE count.
+#[cfg(linux_device)]
+pub(crate) fn misleads_rings(file: &File) -> bool {
+    // SAFETY: the descriptor is open, and `filesystem` gives memory of that layout.
+    filesystem(|status| unsafe { libc::fstatfs(file.as_raw_fd(), status) }) == Some(FUSE)
+}
+
 /// The type of the filesystem that `ask` describes. It has 32 bits, whatever the size of its field.
 fn filesystem(ask: impl FnOnce(*mut libc::statfs) -> libc::c_int) -> Option<u32> {
     // SAFETY: an all-zero `statfs` is a valid value of that plain C struct.
@@ -318,7 +351,6 @@ fn filesystem(ask: impl FnOnce(*mut libc::statfs) -> libc::c_int) -> Option<u32>
 /// Filesystems that give a file a new inode number when they have forgotten it and look it up again:
 /// most FUSE servers, FAT and exFAT always, SMB with the option `noserverino`.
 fn has_invented_indices(filesystem: u32) -> bool {
-    const FUSE: u32 = 0x6573_5546;
     const FAT: u32 = 0x4D44;
     const EXFAT: u32 = 0x2011_BAB0;
     const SMB: u32 = 0x517B;

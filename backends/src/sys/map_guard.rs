@@ -309,3 +309,40 @@ unsafe fn call_previous(
         call(signal);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The handler would put zeros into memory that belongs to another by then.
+    #[test]
+    fn the_handler_does_not_find_a_mapping_whose_guard_is_gone() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1).unwrap();
+        // SAFETY: nothing loads from the mapping, which is only an address here.
+        let map = unsafe { Mmap::map(&file) }.unwrap();
+        let address = map.as_ptr().addr();
+        let guard = MapGuard::new(&map);
+        assert!(guard.entry.contains(address) && !guard.entry.contains(address + 1));
+        let entry = guard.entry;
+        drop(guard);
+        assert!(!entry.contains(address));
+        assert!(!patch_guarded(address));
+    }
+
+    /// The handler may walk the table at any time, so an entry is used again and never freed.
+    #[test]
+    fn entries_are_used_again() {
+        let address = |entry: &GuardEntry| std::ptr::from_ref(entry).addr();
+        let is_of_the_table = |wanted: usize| {
+            let chunks = std::iter::successors(Some(&FIRST_CHUNK), |chunk| chunk.next());
+            chunks.flat_map(|chunk| &chunk.entries).any(|entry| address(entry) == wanted)
+        };
+        // More than a chunk has, at addresses that no load can fault at.
+        let guards: Vec<MapGuard> =
+            (0..200).map(|_| MapGuard { entry: GuardEntry::claim(1, 1) }).collect();
+        let entries: Vec<usize> = guards.iter().map(|guard| address(guard.entry)).collect();
+        drop(guards);
+        assert!(entries.into_iter().all(is_of_the_table));
+    }
+}

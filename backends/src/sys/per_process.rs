@@ -70,3 +70,50 @@ impl<T> fmt::Debug for PerProcess<T> {
         f.debug_struct("PerProcess").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::{Arc, Barrier};
+
+    use super::*;
+
+    /// Counts the values that are dropped.
+    struct Counted(Arc<AtomicUsize>);
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Two threads of a child that need the value at the same time both make one. The child keeps the
+    /// first, and drops the other before any thread has seen it.
+    #[test]
+    fn threads_of_a_child_share_one_value() {
+        const THREADS: usize = 4;
+        let (drops, all_make) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(THREADS)));
+        let made = Arc::clone(&drops);
+        let value = PerProcess::new(move |inherited| {
+            if inherited.is_some() {
+                all_make.wait();
+            }
+            Counted(Arc::clone(&made))
+        });
+        // As after a fork: the value is of another process.
+        let inherited = value.current.load(Ordering::SeqCst);
+        // SAFETY: no other thread uses the value yet.
+        unsafe { (*inherited).generation = fork_generation().wrapping_sub(1) };
+        let seen: Vec<usize> = std::thread::scope(|scope| {
+            let get = || scope.spawn(|| std::ptr::from_ref(value.get()).addr());
+            let threads: Vec<_> = (0..THREADS).map(|_| get()).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(seen.iter().all(|address| *address == seen[0]), "{seen:?}");
+        assert_eq!(drops.load(Ordering::SeqCst), THREADS - 1, "the inherited one is kept");
+        drop(value);
+        assert_eq!(drops.load(Ordering::SeqCst), THREADS);
+        // SAFETY: the value has replaced it, and left it alone.
+        drop(unsafe { Box::from_raw(inherited) });
+    }
+}

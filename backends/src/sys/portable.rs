@@ -85,6 +85,10 @@ pub(crate) fn available_memory_bytes() -> Option<u64> {
     None
 }
 
+pub(crate) fn blocks_read_by_this_thread() -> std::ffi::c_long {
+    0
+}
+
 pub(crate) fn cached_pages(_file: &File, _range: Range<u64>) -> io::Result<u64> {
     unsupported()
 }

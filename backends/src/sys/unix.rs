@@ -73,19 +73,52 @@ pub(crate) fn file_len(file: &File) -> io::Result<u64> {
 
 static FORK_GENERATION: AtomicU64 = AtomicU64::new(0);
 
+/// How many forks this process and those before it have begun.
+static FORKS_BEGUN: AtomicU64 = AtomicU64::new(0);
+
+/// The moment in which a file was opened, to be taken after that.
+///
+/// A fork copies the table of descriptors first and the memory afterwards, while other threads go on. So
+/// a child may see a file in memory that it has not got in its table: [`OpenedAt::is_inherited`] tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenedAt {
+    forks_begun: u64,
+}
+
+impl OpenedAt {
+    pub(crate) fn now() -> Self {
+        fork_generation(); // Registers the handlers.
+        Self { forks_begun: FORKS_BEGUN.load(Ordering::SeqCst) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn during_the_last_fork() -> Self {
+        Self { forks_begun: u64::MAX }
+    }
+
+    /// Whether the file was open before the fork that made this process began, so that this process has a
+    /// descriptor of it under the same number.
+    pub(crate) fn is_inherited(self) -> bool {
+        self.forks_begun < FORKS_BEGUN.load(Ordering::SeqCst)
+    }
+}
+
 /// A number that differs in every child made by `fork`.
 ///
 /// `pthread_atfork` and not `getpid`: glibc no longer caches the process id, and a system call
 /// for each batch would cost as much as a small warm read.
 pub(crate) fn fork_generation() -> u64 {
     static REGISTER: Once = Once::new();
+    extern "C" fn before() {
+        FORKS_BEGUN.fetch_add(1, Ordering::SeqCst);
+    }
     extern "C" fn in_child() {
         FORK_GENERATION.fetch_add(1, Ordering::SeqCst);
     }
     REGISTER.call_once(|| {
-        // SAFETY: the handler is a plain function that lives as long as the program and only
-        // adds to an atomic, which is allowed between fork and exec.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        // SAFETY: the handlers are plain functions that live as long as the program and only add to
+        // an atomic, which is allowed between fork and exec.
+        unsafe { libc::pthread_atfork(Some(before), None, Some(in_child)) };
     });
     FORK_GENERATION.load(Ordering::Relaxed)
 }
@@ -171,6 +204,7 @@ pub(crate) fn errno_name(error: &io::Error) -> Option<&'static str> {
         libc::ENOMEM => "ENOMEM",
         libc::ENOSYS => "ENOSYS",
         libc::EOPNOTSUPP => "EOPNOTSUPP",
+        libc::ENODEV => "ENODEV",
         libc::EPERM => "EPERM",
         _ => return None,
     })

@@ -54,6 +54,25 @@ pub(crate) fn fork_generation() -> u64 {
     0
 }
 
+/// Windows has pages of 4 KiB on all its processors.
+pub(crate) fn page_bytes() -> usize {
+    4096
+}
+
+/// The moment in which a file was opened. There are no forks that it could matter to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenedAt;
+
+impl OpenedAt {
+    pub(crate) fn now() -> Self {
+        Self
+    }
+
+    pub(crate) fn is_inherited(self) -> bool {
+        true
+    }
+}
+
 pub(crate) fn open_files_limit() -> Option<u64> {
     None
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::operation::{NoRuntime, ReadOp, require_runtime, submit_no_op};
+use super::operation::{NoRuntime, RuntimeRead, require_runtime, submit_no_op};
 use crate::buffer::PAGE_BYTES;
-use crate::device::{DeviceFile, Limits, NextStep, Progress};
+use crate::device::{DeviceFile, NextStep, Progress, RequestLimits};
 use crate::handle_cache::Cached;
 use crate::retry::{Shortfall, shortfall_at_end};
 use crate::{BackendKind, Buffer, BufferPool, CachePolicy, Error, Result, WhenSpent, sys};
@@ -49,7 +49,7 @@ impl AsyncFile {
             return Err(Error::NotAFile { backend, path: path.into(), what });
         }
         // Buffers are aligned to a page, so a page is what the device may ask for.
-        let limits = Limits {
+        let limits = RequestLimits {
             chunk_bytes: REQUEST_BYTES_MAX,
             bounce_bytes: PAGE_BYTES,
             page_bytes: sys::page_bytes(),
@@ -119,7 +119,7 @@ impl AsyncFile {
         let mut progress = Progress::default();
         while progress.done() < needed {
             let done = progress.done();
-            let op = ReadOp {
+            let op = RuntimeRead {
                 descriptor: self.device.file().as_raw_fd(),
                 offset: start + done as u64,
                 part: done..buffer.len().min(done + REQUEST_BYTES_MAX),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::batch::{Batch, BatchMemory};
+use super::batch::{RuntimeBatch, RuntimeBatchMemory};
 use super::queue::JobQueue;
 use super::runtime::Runtime;
 use crate::device::Device;
@@ -34,7 +34,7 @@ pub(crate) struct TokioUringBackend {
 #[derive(Default)]
 struct ProcessRuntime {
     runtime: Mutex<Option<Runtime>>,
-    batch_memories: Mutex<Vec<BatchMemory>>,
+    batch_memories: Mutex<Vec<RuntimeBatchMemory>>,
 }
 
 /// Memory for this many batches is kept: more threads at once allocate.
@@ -52,11 +52,11 @@ impl ProcessRuntime {
         Ok(Arc::clone(runtime.insert(running).queue()))
     }
 
-    fn take_batch_memory(&self) -> BatchMemory {
+    fn take_batch_memory(&self) -> RuntimeBatchMemory {
         lock(&self.batch_memories).pop().unwrap_or_default()
     }
 
-    fn keep_batch_memory(&self, memory: BatchMemory) {
+    fn keep_batch_memory(&self, memory: RuntimeBatchMemory) {
         let mut batch_memories = lock(&self.batch_memories);
         if batch_memories.len() < KEPT_BATCH_MEMORIES_MAX {
             batch_memories.push(memory);
@@ -134,8 +134,9 @@ impl ReadBackend for TokioUringBackend {
             let queue = home.queue(self.depth_max).map_err(failed)?;
             let (mut memory, depth_max) = (home.take_batch_memory(), self.depth_max);
             // SAFETY: the caller has borrowed the batch mutably until this returns.
-            let batch =
-                unsafe { Batch::new(&self.device, plan, reads, &queue, &mut memory, depth_max) };
+            let batch = unsafe {
+                RuntimeBatch::new(&self.device, plan, reads, &queue, &mut memory, depth_max)
+            };
             let outcome = batch.run();
             home.keep_batch_memory(memory);
             outcome

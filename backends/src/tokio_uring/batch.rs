@@ -3,17 +3,18 @@
 
 use std::sync::Arc;
 
-use super::operation::ReadOp;
+use super::operation::RuntimeRead;
 use super::queue::{JobQueue, Mailbox, ReadAnswer, ReadJob, Ticket};
 use crate::device::{
-    Device, LaneMemory, LaneVerdict, Lanes, NextRead, Plan, Request, Target, scatter,
+    AnswerMeaning, Device, InFlightMemory, NextRead, Plan, Request, RequestTarget,
+    RequestsInFlight, scatter,
 };
 use crate::{Buffer, Read, Result};
 
 /// Memory that is kept between batches, so that a batch allocates nothing.
 #[derive(Default)]
-pub(super) struct BatchMemory {
-    lanes: LaneMemory,
+pub(super) struct RuntimeBatchMemory {
+    requests: InFlightMemory,
     channel: JobChannel,
 }
 
@@ -26,8 +27,8 @@ struct JobChannel {
     answers: Vec<ReadAnswer>,
 }
 
-pub(super) struct Batch<'a, 'r> {
-    lanes: Lanes<'a, 'r>,
+pub(super) struct RuntimeBatch<'a, 'r> {
+    requests: RequestsInFlight<'a, 'r>,
     queue: &'a JobQueue,
     channel: &'a mut JobChannel,
     in_flight: usize,
@@ -36,7 +37,7 @@ pub(super) struct Batch<'a, 'r> {
     buffered_bytes_max: usize,
 }
 
-impl<'a, 'r> Batch<'a, 'r> {
+impl<'a, 'r> RuntimeBatch<'a, 'r> {
     /// # Safety
     /// Nothing else may use the destinations of `reads` until [`run`](Self::run) has returned.
     pub(super) unsafe fn new(
@@ -44,12 +45,12 @@ impl<'a, 'r> Batch<'a, 'r> {
         plan: &'a Plan,
         reads: &'a [Read<'r>],
         queue: &'a JobQueue,
-        memory: &'a mut BatchMemory,
+        memory: &'a mut RuntimeBatchMemory,
         depth_max: usize,
     ) -> Self {
-        let BatchMemory { lanes, channel } = memory;
+        let RuntimeBatchMemory { requests, channel } = memory;
         Self {
-            lanes: Lanes::new(device, plan, reads, lanes, depth_max),
+            requests: RequestsInFlight::new(device, plan, reads, requests, depth_max),
             queue,
             channel,
             in_flight: 0,
@@ -74,26 +75,29 @@ impl<'a, 'r> Batch<'a, 'r> {
             }
             self.channel.answers = answers;
         }
-        self.lanes.into_result()
+        // SAFETY: nothing is in flight, requests of a plan write to different parts, and `new`'s caller
+        // promised that nothing else does.
+        unsafe { self.requests.run_suspects() };
+        self.requests.into_result()
     }
 
     /// How many answers to wait for: with more to start, enough of them that waking up is worth
     /// it and not so many that the device idles; at the end half, to copy while the rest comes.
     fn answers_wanted(&self) -> usize {
-        let part = if self.lanes.has_more() { 8 } else { 2 };
+        let part = if self.requests.has_more() { 8 } else { 2 };
         (self.in_flight / part).max(1)
     }
 
-    /// Starts requests while there are lanes, file slots and buffers for them.
+    /// Starts requests while there are slots, open files and buffers for them.
     fn start_requests(&mut self) {
-        while let Some(request) = self.lanes.next_request() {
+        while let Some(request) = self.requests.next_request() {
             match self.buffer(&request) {
                 Some(buffer) => self.start(&request, buffer),
                 None if self.in_flight > 0 => return, // Until a buffer of this batch is free.
                 // On this thread, straight into the destination where it can, else waiting for a
                 // buffer while holding none. SAFETY: requests of a plan write to different parts,
                 // and `new`'s caller promised that nothing else does.
-                None => unsafe { self.lanes.run_on_this_thread(&request) },
+                None => unsafe { self.requests.run_on_this_thread(&request) },
             }
         }
     }
@@ -103,67 +107,68 @@ impl<'a, 'r> Batch<'a, 'r> {
     fn buffer(&mut self, request: &Request) -> Option<Buffer> {
         let within = self.buffered_bytes + request.len <= self.buffered_bytes_max;
         let wanted = within || self.in_flight == 0;
-        wanted.then(|| self.lanes.device.pool.try_take(request.len).ok()).flatten()
+        wanted.then(|| self.requests.device.pool.try_take(request.len).ok()).flatten()
     }
 
     fn start(&mut self, request: &Request, buffer: Buffer) {
-        if let Some(lane) = self.lanes.start() {
+        if let Some(slot) = self.requests.start() {
             self.buffered_bytes += request.len;
             self.in_flight += 1;
-            self.push(lane, buffer);
+            self.push(slot, buffer);
         }
     }
 
-    /// Queues what is left of a lane's request.
-    fn push(&mut self, lane: usize, buffer: Buffer) {
-        let NextRead { request, descriptor, done, len } = self.lanes.part(lane);
-        let op = ReadOp {
+    /// Queues what is left of a slot's request.
+    fn push(&mut self, slot: usize, buffer: Buffer) {
+        let NextRead { request, descriptor, done, len } = self.requests.next_read(slot);
+        let op = RuntimeRead {
             // Open until the pin goes, and that is after the answer.
             descriptor,
             offset: request.offset + done as u64,
             part: done..done + len,
-            rw_flags: self.lanes.device.policy().rw_flags(),
+            rw_flags: self.requests.device.policy().rw_flags(),
         };
-        let ticket = Ticket::new(lane, &self.channel.mailbox);
+        let ticket = Ticket::new(slot, &self.channel.mailbox);
         self.channel.jobs.push(ReadJob { op, buffer, ticket });
     }
 
     fn complete(&mut self, answer: ReadAnswer) {
-        let ReadAnswer { lane, result, buffer } = answer;
+        let ReadAnswer { slot, result, buffer } = answer;
         let Some(buffer) = buffer else {
             // The runtime has ended, and with it the buffer: there is nothing to try again with.
             if let Err(error) = result {
-                self.lanes.fail_lane(lane, 0, error.into());
+                self.requests.fail_request(slot, 0, error.into());
             }
-            return self.finish(lane);
+            return self.finish(slot);
         };
-        match self.lanes.judge(lane, result) {
-            LaneVerdict::Again => return self.push(lane, buffer),
-            LaneVerdict::Complete(request) => self.deliver(&request, &buffer),
-            LaneVerdict::Over => {}
+        match self.requests.judge(slot, result) {
+            AnswerMeaning::Again => return self.push(slot, buffer),
+            AnswerMeaning::Complete(request) => self.deliver(&request, &buffer),
+            AnswerMeaning::Over => {}
         }
-        self.finish(lane);
+        self.finish(slot);
     }
 
     /// Copies a request's bytes to where they are wanted.
     fn deliver(&self, request: &Request, buffer: &[u8]) {
         match request.target {
-            Target::Straight { dst_offset } => {
+            RequestTarget::Straight { dst_offset } => {
                 // SAFETY: requests of a plan write to different parts, and `new`'s caller promised
                 // that nothing else does.
-                let dst = unsafe { self.lanes.reads[request.read].part(dst_offset, request.len) };
+                let dst =
+                    unsafe { self.requests.reads[request.read].part(dst_offset, request.len) };
                 dst.copy_from_slice(&buffer[..request.len]);
             }
-            Target::Bounce { .. } => {
+            RequestTarget::Bounce { .. } => {
                 // SAFETY: as above.
-                unsafe { scatter(self.lanes.plan, request, self.lanes.reads, buffer) };
+                unsafe { scatter(self.requests.plan, request, self.requests.reads, buffer) };
             }
         }
     }
 
-    /// Gives back what a lane held.
-    fn finish(&mut self, lane: usize) {
-        let request = self.lanes.finish(lane);
+    /// Frees a slot.
+    fn finish(&mut self, slot: usize) {
+        let request = self.requests.finish(slot);
         self.buffered_bytes -= request.len;
         self.in_flight -= 1;
     }

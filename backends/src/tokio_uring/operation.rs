@@ -23,8 +23,8 @@ use crate::retry::{Patience, retry_interrupted};
 
 /// A range to read, and the part of a buffer to fill.
 #[derive(Clone, Debug)]
-pub(super) struct ReadOp {
-    /// Stays open until the kernel has taken the read: see [`ReadOp::submit`].
+pub(super) struct RuntimeRead {
+    /// Stays open until the kernel has taken the read: see [`RuntimeRead::submit`].
     pub(super) descriptor: RawFd,
     pub(super) offset: u64,
     pub(super) part: Range<usize>,
@@ -72,7 +72,7 @@ impl<F: 'static> Drop for Reading<F> {
 /// A no-op under way: it ends as soon as the kernel takes it.
 pub(super) type NoOp = InFlightOneshot<(), Landing<()>>;
 
-impl ReadOp {
+impl RuntimeRead {
     /// Queues the read. It reaches the kernel when the runtime next has nothing else to do.
     ///
     /// The descriptor must stay open until then, or a file that took its number is read. The

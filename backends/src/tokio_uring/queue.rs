@@ -8,12 +8,12 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
-use super::operation::ReadOp;
+use super::operation::RuntimeRead;
 use crate::Buffer;
 
 /// A read for the runtime.
 pub(super) struct ReadJob {
-    pub(super) op: ReadOp,
+    pub(super) op: RuntimeRead,
     pub(super) buffer: Buffer,
     pub(super) ticket: Ticket,
 }
@@ -93,7 +93,7 @@ impl JobQueue {
 
 /// The outcome of a job.
 pub(super) struct ReadAnswer {
-    pub(super) lane: usize,
+    pub(super) slot: usize,
     pub(super) result: io::Result<usize>,
     /// The job's buffer, unless the runtime ended with it.
     pub(super) buffer: Option<Buffer>,
@@ -143,19 +143,19 @@ impl Mailbox {
 /// The right and the duty to answer a job: dropped, it answers that the runtime has ended. So a
 /// batch gets as many answers as it has jobs, and never waits forever.
 pub(super) struct Ticket {
-    lane: usize,
+    slot: usize,
     // `None` once answered.
     mailbox: Option<Arc<Mailbox>>,
 }
 
 impl Ticket {
-    pub(super) fn new(lane: usize, mailbox: &Arc<Mailbox>) -> Self {
-        Self { lane, mailbox: Some(Arc::clone(mailbox)) }
+    pub(super) fn new(slot: usize, mailbox: &Arc<Mailbox>) -> Self {
+        Self { slot, mailbox: Some(Arc::clone(mailbox)) }
     }
 
     pub(super) fn answer(mut self, result: io::Result<usize>, buffer: Buffer) {
         if let Some(mailbox) = self.mailbox.take() {
-            mailbox.post(ReadAnswer { lane: self.lane, result, buffer: Some(buffer) });
+            mailbox.post(ReadAnswer { slot: self.slot, result, buffer: Some(buffer) });
         }
     }
 }
@@ -164,7 +164,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(mailbox) = self.mailbox.take() {
             let result = Err(io::Error::new(io::ErrorKind::BrokenPipe, RUNTIME_ENDED));
-            mailbox.post(ReadAnswer { lane: self.lane, result, buffer: None });
+            mailbox.post(ReadAnswer { slot: self.slot, result, buffer: None });
         }
     }
 }

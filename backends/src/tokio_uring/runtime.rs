@@ -61,16 +61,16 @@ impl Drop for Runtime {
 }
 
 /// Answers what is left when the thread ends, however it ends.
-struct Abandon(Arc<JobQueue>);
+struct AbandonOnDrop(Arc<JobQueue>);
 
-impl Drop for Abandon {
+impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
         self.0.abandon();
     }
 }
 
 fn run(entries: u32, queue: Arc<JobQueue>, report: &mpsc::SyncSender<io::Result<()>>) {
-    let queue = Abandon(queue);
+    let queue = AbandonOnDrop(queue);
     let runtime = match tokio_uring::Runtime::new(tokio_uring::builder().entries(entries)) {
         Ok(runtime) => ManuallyDrop::new(runtime),
         Err(error) => {
@@ -79,16 +79,16 @@ fn run(entries: u32, queue: Arc<JobQueue>, report: &mpsc::SyncSender<io::Result<
         }
     };
     let _ = report.send(Ok(()));
-    // One place is for the no-op of `Watch`: tokio-uring panics when a full queue cannot be
+    // One place is for the no-op of `RefusalWatch`: tokio-uring panics when a full queue cannot be
     // submitted, so the queue is never full.
-    let flights_max = entries as usize - 1;
+    let reads_max = entries as usize - 1;
     let end = panic::catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
-            let mut engine = Engine::new(&queue.0, flights_max);
-            poll_fn(|context| engine.poll(context)).await
+            let mut read_loop = ReadLoop::new(&queue.0, reads_max);
+            poll_fn(|context| read_loop.poll(context)).await
         })
     }));
-    if let Ok(End::Idle) = end {
+    if let Ok(LoopEnd::Idle) = end {
         drop(ManuallyDrop::into_inner(runtime));
     }
     // Else the ring may hold reads that the kernel does not take. Dropping the runtime would wait
@@ -97,50 +97,54 @@ fn run(entries: u32, queue: Arc<JobQueue>, report: &mpsc::SyncSender<io::Result<
 
 /// How the runtime came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum LoopEnd {
     /// The queue was closed and everything is answered.
     Idle,
     /// The kernel takes nothing from the ring any more.
     RingRefused,
 }
 
-struct Flight {
+struct StartedRead {
     op: Reading<()>,
     // Dropped after the operation.
     ticket: Ticket,
 }
 
 /// The runtime's one task: no task for each read, so no memory for each either.
-struct Engine<'a> {
+struct ReadLoop<'a> {
     queue: &'a JobQueue,
     /// Jobs taken from the queue and not yet started.
     arrivals: Vec<ReadJob>,
-    flights: Vec<Flight>,
-    flights_max: usize,
-    watch: Watch,
+    reads: Vec<StartedRead>,
+    reads_max: usize,
+    watch: RefusalWatch,
 }
 
-impl<'a> Engine<'a> {
-    fn new(queue: &'a JobQueue, flights_max: usize) -> Self {
-        let (arrivals, flights) = (Vec::new(), Vec::new());
-        Self { queue, arrivals, flights, flights_max, watch: Watch::new() }
+impl<'a> ReadLoop<'a> {
+    fn new(queue: &'a JobQueue, reads_max: usize) -> Self {
+        let (arrivals, reads) = (Vec::new(), Vec::new());
+        Self { queue, arrivals, reads, reads_max, watch: RefusalWatch::new() }
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<LoopEnd> {
         let mut more_to_come = true;
         loop {
-            self.land(context);
-            let in_flight = self.flights.len();
-            more_to_come &= self.take_off(context);
+            self.answer_ended(context);
+            let in_flight = self.reads.len();
+            more_to_come &= self.start_reads(context);
             // A read that has just started must be polled once, so that its end wakes this task.
-            if self.flights.len() == in_flight {
+            if self.reads.len() == in_flight {
                 break;
             }
         }
-        if self.flights.is_empty() && !more_to_come {
-            Poll::Ready(if self.watch.no_op.is_none() { End::Idle } else { End::RingRefused })
-        } else if self.watch.sees_refusal(context, !self.flights.is_empty()) {
-            Poll::Ready(End::RingRefused)
+        if self.reads.is_empty() && !more_to_come {
+            Poll::Ready(if self.watch.no_op.is_none() {
+                LoopEnd::Idle
+            } else {
+                LoopEnd::RingRefused
+            })
+        } else if self.watch.sees_refusal(context, !self.reads.is_empty()) {
+            Poll::Ready(LoopEnd::RingRefused)
         } else {
             Poll::Pending
         }
@@ -148,13 +152,13 @@ impl<'a> Engine<'a> {
 
     /// Answers the reads that have ended. Looks at all in flight, which costs some ten
     /// nanoseconds each; many have ended whenever there are many.
-    fn land(&mut self, context: &mut Context<'_>) {
+    fn answer_ended(&mut self, context: &mut Context<'_>) {
         let mut at = 0;
-        while at < self.flights.len() {
-            match Pin::new(&mut self.flights[at].op).poll(context) {
+        while at < self.reads.len() {
+            match Pin::new(&mut self.reads[at].op).poll(context) {
                 Poll::Pending => at += 1,
                 Poll::Ready((result, buffer)) => {
-                    self.flights.swap_remove(at).ticket.answer(result, buffer);
+                    self.reads.swap_remove(at).ticket.answer(result, buffer);
                     self.watch.reads_ended();
                 }
             }
@@ -162,17 +166,17 @@ impl<'a> Engine<'a> {
     }
 
     /// Starts reads while there is room in the ring; false if no more will ever come.
-    fn take_off(&mut self, context: &Context<'_>) -> bool {
-        let was_idle = self.flights.is_empty();
-        let room = self.flights_max - self.flights.len();
+    fn start_reads(&mut self, context: &Context<'_>) -> bool {
+        let was_idle = self.reads.is_empty();
+        let room = self.reads_max - self.reads.len();
         let more_to_come = self.queue.take(room, &mut self.arrivals, context);
         for ReadJob { op, buffer, ticket } in self.arrivals.drain(..) {
             // This fails only outside a runtime, which cannot be; dropping the ticket answers.
             if let Ok(op) = op.submit(buffer, ()) {
-                self.flights.push(Flight { op, ticket });
+                self.reads.push(StartedRead { op, ticket });
             }
         }
-        if was_idle && !self.flights.is_empty() {
+        if was_idle && !self.reads.is_empty() {
             self.watch.begin();
         }
         more_to_come
@@ -191,7 +195,7 @@ const REFUSED_TICKS_MAX: u32 = 25;
 /// one, the reads would wait for the next sleep, which comes with the next event: perhaps never. A
 /// tick is such an event, so that a passing error (`EAGAIN`, `EBUSY`) is overcome. A no-op ends the
 /// moment the kernel takes it; one that does not end shows that the kernel takes nothing.
-struct Watch {
+struct RefusalWatch {
     tick: Pin<Box<Sleep>>,
     /// Some read has ended since the last tick.
     progress: bool,
@@ -199,7 +203,7 @@ struct Watch {
     refused_ticks: u32,
 }
 
-impl Watch {
+impl RefusalWatch {
     fn new() -> Self {
         let tick = Box::pin(tokio::time::sleep(TICK));
         Self { tick, progress: true, no_op: None, refused_ticks: 0 }
@@ -227,9 +231,7 @@ impl Watch {
                 self.no_op = submit_no_op().ok();
             }
         }
-        if let Some(no_op) = &mut self.no_op
-            && Pin::new(no_op).poll(context).is_ready()
-        {
+        if self.no_op.as_mut().is_some_and(|no_op| Pin::new(no_op).poll(context).is_ready()) {
             self.no_op = None;
             self.refused_ticks = 0;
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
-use super::batch::Batch;
+use super::batch::RingBatch;
 use super::ring::{Ring, SetupReport};
 use super::rings::{self, RingPermit, ThreadRing};
 use crate::device::{Device, FirstFailure, Plan};
@@ -95,7 +95,7 @@ impl UringBackend {
             let ThreadRing { ring: queue, memory, .. } = &mut ring;
             // SAFETY: the caller has borrowed the batch mutably until this returns.
             let batch =
-                unsafe { Batch::new(&self.device, plan, reads, queue, memory, self.depth_max) };
+                unsafe { RingBatch::new(&self.device, plan, reads, queue, memory, self.depth_max) };
             let outcome = batch.run(work);
             if ring.ring.in_flight() == 0 {
                 ring.ring.drop_arena();

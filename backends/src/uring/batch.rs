@@ -4,10 +4,11 @@ use std::io;
 use std::ptr::NonNull;
 
 use super::cells::ArenaCells;
-use super::ring::{Completion, ReadOp, Ring};
+use super::ring::{Completion, Ring, RingRead};
 use crate::buffer::HUGE_PAGE_BYTES;
 use crate::device::{
-    Device, LaneMemory, LaneVerdict, Lanes, NextRead, Plan, Request, Target, scatter,
+    AnswerMeaning, Device, InFlightMemory, NextRead, Plan, Request, RequestTarget,
+    RequestsInFlight, scatter,
 };
 use crate::retry::Patience;
 use crate::{Read, Result, sys};
@@ -21,11 +22,11 @@ const ARENA_BYTES_MIN: usize = 256 << 10;
 
 /// Memory that a ring keeps between batches, so that a batch allocates nothing.
 #[derive(Debug, Default)]
-pub(super) struct BatchMemory {
-    lanes: LaneMemory,
+pub(super) struct RingBatchMemory {
+    requests: InFlightMemory,
     cells: ArenaCells,
-    /// Where the part of the arena begins that a lane's request goes into, if it has one.
-    cell_of_lane: Vec<Option<usize>>,
+    /// Where the part of the arena begins that a slot's request goes into, if it has one.
+    cell_of_slot: Vec<Option<usize>>,
 }
 
 /// How much of an arena a bounced request takes: whole pages of the system, which the request has to
@@ -34,15 +35,15 @@ fn cell_bytes(request_bytes: usize) -> usize {
     request_bytes.next_multiple_of(sys::page_bytes())
 }
 
-pub(super) struct Batch<'a, 'r> {
-    lanes: Lanes<'a, 'r>,
+pub(super) struct RingBatch<'a, 'r> {
+    requests: RequestsInFlight<'a, 'r>,
     cells: &'a mut ArenaCells,
-    cell_of_lane: &'a mut Vec<Option<usize>>,
+    cell_of_slot: &'a mut Vec<Option<usize>>,
     ring: &'a mut Ring,
     depth_max: usize,
 }
 
-impl<'a, 'r> Batch<'a, 'r> {
+impl<'a, 'r> RingBatch<'a, 'r> {
     /// # Safety
     /// Nothing else may use the destinations of `reads` until [`run`](Self::run) has returned.
     pub(super) unsafe fn new(
@@ -50,14 +51,14 @@ impl<'a, 'r> Batch<'a, 'r> {
         plan: &'a Plan,
         reads: &'a [Read<'r>],
         ring: &'a mut Ring,
-        memory: &'a mut BatchMemory,
+        memory: &'a mut RingBatchMemory,
         depth_max: usize,
     ) -> Self {
-        let BatchMemory { lanes, cells, cell_of_lane } = memory;
-        cell_of_lane.clear();
-        cell_of_lane.resize(depth_max, None);
-        let lanes = Lanes::new(device, plan, reads, lanes, depth_max);
-        let mut batch = Self { lanes, cells, cell_of_lane, ring, depth_max };
+        let RingBatchMemory { requests, cells, cell_of_slot } = memory;
+        cell_of_slot.clear();
+        cell_of_slot.resize(depth_max, None);
+        let requests = RequestsInFlight::new(device, plan, reads, requests, depth_max);
+        let mut batch = Self { requests, cells, cell_of_slot, ring, depth_max };
         batch.borrow_arena();
         batch
     }
@@ -65,7 +66,7 @@ impl<'a, 'r> Batch<'a, 'r> {
     /// Borrows memory to bounce through from the pool, as much as the plan can use. False if the
     /// pool has none now. Memory that it gives holds the largest bounced request.
     fn borrow_arena(&mut self) -> bool {
-        let plan = self.lanes.plan;
+        let plan = self.requests.plan;
         if plan.bounces() == 0 {
             return false;
         }
@@ -77,7 +78,7 @@ impl<'a, 'r> Batch<'a, 'r> {
             more => more.max(HUGE_PAGE_BYTES),
         };
         let least = largest.next_power_of_two();
-        let Some(loan) = self.lanes.device.pool.lend(wanted.max(least), least) else {
+        let Some(loan) = self.requests.device.pool.lend(wanted.max(least), least) else {
             return false;
         };
         self.ring.set_arena(loan);
@@ -108,8 +109,8 @@ impl<'a, 'r> Batch<'a, 'r> {
                         && self.ring.kernel_holds_reads() => {}
                 Err(error) if patience.allows(&error) => {}
                 Err(error) => {
-                    self.lanes.fail_queue(error);
-                    break;
+                    self.requests.fail_queue(error);
+                    return self.requests.into_result();
                 }
             }
             while let Some(completion) = self.ring.reap() {
@@ -118,7 +119,12 @@ impl<'a, 'r> Batch<'a, 'r> {
             }
             work = work.and_then(|work| work().then_some(work));
         }
-        self.lanes.into_result()
+        // Its memory may be what a request on this thread would wait for.
+        self.ring.drop_arena();
+        // SAFETY: nothing is in flight, requests of a plan write to different parts, and `new`'s caller
+        // promised that nothing else does.
+        unsafe { self.requests.run_suspects() };
+        self.requests.into_result()
     }
 
     /// How many reads to wait for: with more to start, enough of them that a system call is
@@ -126,19 +132,19 @@ impl<'a, 'r> Batch<'a, 'r> {
     /// bytes to copy meanwhile.
     fn completions_wanted(&self) -> usize {
         let in_flight = self.ring.in_flight();
-        if self.lanes.has_more() {
+        if self.requests.has_more() {
             (in_flight / 8).max(1)
-        } else if self.lanes.plan.bounces() > 0 {
+        } else if self.requests.plan.bounces() > 0 {
             (in_flight / 2).max(1)
         } else {
             in_flight
         }
     }
 
-    /// Starts requests while there are lanes, cells and file slots for them.
+    /// Starts requests while there are slots, cells and open files for them.
     fn start_requests(&mut self) {
-        while let Some(request) = self.lanes.next_request() {
-            let bounces = matches!(request.target, Target::Bounce { .. });
+        while let Some(request) = self.requests.next_request() {
+            let bounces = matches!(request.target, RequestTarget::Bounce { .. });
             if bounces && self.ring.arena_bytes() == 0 {
                 if self.ring.in_flight() > 0 {
                     return;
@@ -147,7 +153,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                     // The pool has none for this batch at the moment: a buffer for this request.
                     // SAFETY: requests of a plan write to different parts, and `new`'s caller
                     // promised that nothing else does.
-                    unsafe { self.lanes.run_on_this_thread(&request) };
+                    unsafe { self.requests.run_on_this_thread(&request) };
                     continue;
                 }
             }
@@ -155,76 +161,95 @@ impl<'a, 'r> Batch<'a, 'r> {
             if bounces && cell.is_none() {
                 return; // Until a large enough part of the arena is idle.
             }
-            if let Some(lane) = self.lanes.start() {
-                self.cell_of_lane[lane] = cell;
-                self.push(lane);
+            if let Some(slot) = self.requests.start() {
+                self.cell_of_slot[slot] = cell;
+                self.push(slot);
             }
         }
     }
 
-    /// Queues what is left of a lane's request.
-    fn push(&mut self, lane: usize) {
-        let NextRead { request, descriptor, done, len } = self.lanes.part(lane);
-        let cell = self.cell_of_lane[lane];
-        let op = ReadOp {
+    /// Queues what is left of a slot's request.
+    fn push(&mut self, slot: usize) {
+        let NextRead { request, descriptor, done, len } = self.requests.next_read(slot);
+        let cell = self.cell_of_slot[slot];
+        let op = RingRead {
             descriptor,
             offset: request.offset + done as u64,
             dst: self.destination(&request, cell, done),
             // At most a chunk, which is at most 1 GiB.
             len: len as u32,
-            rw_flags: self.lanes.device.policy().rw_flags(),
-            token: lane as u64,
+            rw_flags: self.requests.device.policy().rw_flags(),
+            token: slot as u64,
         };
         // SAFETY: the destination is a part of the batch's memory that only this request writes
-        // to, or a part of the arena that is this lane's. Both outlive the read: `run` returns
+        // to, or a part of the arena that is this slot's. Both outlive the read: `run` returns
         // with nothing in flight, or else the ring is dropped, which waits.
         if let Err(error) = unsafe { self.ring.push(&op) } {
-            self.lanes.fail_lane(lane, done, error.into());
-            self.finish(lane);
+            self.requests.fail_request(slot, done, error.into());
+            self.finish(slot);
         }
     }
 
     fn destination(&self, request: &Request, cell: Option<usize>, done: usize) -> NonNull<u8> {
         match request.target {
-            Target::Straight { dst_offset } => {
-                let read = &self.lanes.reads[request.read];
+            RequestTarget::Straight { dst_offset } => {
+                let read = &self.requests.reads[request.read];
                 // SAFETY: the plan keeps to the read's length, so the sum stays in its memory.
                 unsafe { read.dst_ptr().add(dst_offset + done) }
             }
-            Target::Bounce { .. } => {
+            RequestTarget::Bounce { .. } => {
                 self.ring.arena_part(cell.unwrap_or(0) + done, request.len - done)
             }
         }
     }
 
     fn complete(&mut self, completion: Completion) {
-        let Ok(lane) = usize::try_from(completion.token) else { return };
-        match self.lanes.judge(lane, completion.result) {
-            LaneVerdict::Again => return self.push(lane),
-            LaneVerdict::Complete(request) => self.deliver(lane, &request),
-            LaneVerdict::Over => {}
+        let Ok(slot) = usize::try_from(completion.token) else { return };
+        match self.requests.judge(slot, completion.result) {
+            AnswerMeaning::Again => return self.push(slot),
+            AnswerMeaning::Complete(request) => self.deliver(slot, &request),
+            AnswerMeaning::Over => {}
         }
-        self.finish(lane);
+        self.finish(slot);
     }
 
     /// Copies a bounced request's pieces to where they are wanted.
-    fn deliver(&mut self, lane: usize, request: &Request) {
-        let Some(start) = self.cell_of_lane[lane] else { return };
+    fn deliver(&mut self, slot: usize, request: &Request) {
+        let Some(start) = self.cell_of_slot[slot] else { return };
         let bounce = self.ring.arena_part(start, request.len);
-        // SAFETY: the part is this lane's and its read has ended, so nothing writes to it. Requests
+        // SAFETY: the part is this slot's and its read has ended, so nothing writes to it. Requests
         // of a plan write to different parts of the destinations, and `new`'s caller promised that
         // nothing else does.
         unsafe {
             let bounce = std::slice::from_raw_parts(bounce.as_ptr(), request.len);
-            scatter(self.lanes.plan, request, self.lanes.reads, bounce);
+            scatter(self.requests.plan, request, self.requests.reads, bounce);
         }
     }
 
-    /// Gives back what a lane held.
-    fn finish(&mut self, lane: usize) {
-        let request = self.lanes.finish(lane);
-        if let Some(start) = self.cell_of_lane[lane].take() {
+    /// Frees a slot and its cell.
+    fn finish(&mut self, slot: usize) {
+        let request = self.requests.finish(slot);
+        if let Some(start) = self.cell_of_slot[slot].take() {
             self.cells.give_back(start..start + cell_bytes(request.len));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After a fork in mid-read, a write to a page that two requests share could take it away from the
+    /// device.
+    #[test]
+    fn requests_have_the_pages_of_the_arena_to_themselves() {
+        let page_bytes = sys::page_bytes();
+        let mut cells = ArenaCells::default();
+        cells.reset(64 * page_bytes, 8);
+        for bytes in [1, page_bytes - 1, page_bytes, page_bytes + 1, 5 * page_bytes] {
+            let cell = cell_bytes(bytes);
+            assert!(cell >= bytes && cell.is_multiple_of(page_bytes), "{bytes}: {cell}");
+            assert!(cells.take(cell).is_some_and(|start| start.is_multiple_of(page_bytes)));
         }
     }
 }

@@ -43,7 +43,7 @@ struct Arena {
 
 /// A read for the kernel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ReadOp {
+pub(super) struct RingRead {
     pub(super) descriptor: RawFd,
     pub(super) offset: u64,
     pub(super) dst: NonNull<u8>,
@@ -148,7 +148,7 @@ impl Ring {
     /// # Safety
     /// The memory must stay valid for writes, and nothing else may use it, until the read's
     /// completion is reaped or the ring is dropped.
-    pub(super) unsafe fn push(&mut self, op: &ReadOp) -> io::Result<()> {
+    pub(super) unsafe fn push(&mut self, op: &RingRead) -> io::Result<()> {
         // SAFETY: the caller's promise covers what the entry refers to.
         let pushed = unsafe { self.uring.submission().push(&op.entry()) };
         pushed.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
@@ -260,7 +260,7 @@ impl Drop for Ring {
     }
 }
 
-impl ReadOp {
+impl RingRead {
     fn entry(&self) -> io_uring::squeue::Entry {
         opcode::Read::new(types::Fd(self.descriptor), self.dst.as_ptr(), self.len)
             .offset(self.offset)
@@ -307,7 +307,46 @@ fn set_up_with(flags: &[&str], depth: u32) -> io::Result<IoUring> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::sync::mpsc;
+
     use super::*;
+
+    /// The kernel may write to the memory of a read until it has let go of it.
+    #[test]
+    fn dropping_a_ring_waits_for_the_reads_that_the_kernel_holds() {
+        let mut ring = match Ring::new(4) {
+            Ok((ring, _)) => ring,
+            Err(error) => return eprintln!("not run, because there is no io_uring: {error}"),
+        };
+        let (reader, mut writer) = io::pipe().unwrap();
+        let mut memory = [0u8; 5];
+        let op = RingRead {
+            descriptor: reader.as_raw_fd(),
+            offset: u64::MAX, // a pipe has no offsets
+            dst: NonNull::from(&mut memory).cast(),
+            len: 5,
+            rw_flags: 0,
+            token: 0,
+        };
+        // SAFETY: the memory lives longer than the ring, and is used only after it.
+        unsafe { ring.push(&op) }.unwrap();
+        ring.submit_and_look().unwrap();
+        assert!(ring.kernel_holds_reads());
+        let (dropping, is_dropping) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                is_dropping.recv().unwrap();
+                // A drop that does not wait returns during this time.
+                std::thread::sleep(Duration::from_millis(100));
+                writer.write_all(b"bytes").unwrap();
+            });
+            dropping.send(()).unwrap();
+            drop(ring);
+            assert_eq!(memory, *b"bytes", "the ring was dropped before its read ended");
+        });
+    }
 
     /// A timer of 1 kHz reached the limit after 100 seconds, and the process was aborted.
     #[test]

@@ -8,20 +8,20 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::batch::BatchMemory;
+use super::batch::RingBatchMemory;
 use super::ring::Ring;
 use crate::file::HandleOwner;
 
 /// A thread's ring and what it keeps between batches.
 pub(super) struct ThreadRing {
     pub(super) ring: Ring,
-    pub(super) memory: BatchMemory,
+    pub(super) memory: RingBatchMemory,
     _permit: RingPermit,
 }
 
 impl ThreadRing {
     pub(super) fn new(ring: Ring, permit: RingPermit) -> Self {
-        Self { ring, memory: BatchMemory::default(), _permit: permit }
+        Self { ring, memory: RingBatchMemory::default(), _permit: permit }
     }
 }
 

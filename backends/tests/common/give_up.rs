@@ -8,19 +8,6 @@ pub(crate) fn can_be_another_user() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Makes this process one of a user without rights.
-pub(crate) fn give_up_root() {
-    // SAFETY: no pointers but a null one with a count of 0; the user comes last, because only
-    // root may change the groups.
-    let failed = unsafe {
-        libc::geteuid() == 0
-            && (libc::setgroups(0, std::ptr::null()) != 0
-                || libc::setgid(65534) != 0
-                || libc::setuid(65534) != 0)
-    };
-    assert!(!failed, "giving up root: {}", io::Error::last_os_error());
-}
-
 /// Runs on a thread that has the rights of another user on files, with `dir` as its own working
 /// directory: a relative path needs no rights to the directories above. The rest of the process
 /// keeps its rights, and can remove the files afterwards.

@@ -218,7 +218,7 @@ Examples:
 
 An operation is a batch of reads, or a single read if the batch is 1; latency is per operation.
 
-Ctrl-C ends the run and keeps the finished cells. Exit codes: 0 every cell was measured, 1 some cells are
+Ctrl-C ends the run and keeps the finished cells. Exit codes: 0 every cell was measured, 1 some cells are \
 invalid or two backends returned different bytes, 2 the request makes no sense, 130 interrupted.";
 
 #[cfg(test)]

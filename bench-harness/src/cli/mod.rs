@@ -194,7 +194,7 @@ Examples:
   ringmain inspect model.safetensors.index.json --json | jq -r '.tensors[].name'";
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 all went well, 1 something could not be read, measured or written, 2 the command line
+Exit codes: 0 all went well, 1 something could not be read, measured or written, 2 the command line \
 makes no sense or names a missing file, 130 interrupted.
 Try `ringmain probe` first; `ringmain help COMMAND` has examples.";
 
@@ -223,11 +223,11 @@ Examples:
   ringmain recommend --from run.json --json | jq -r .sentence
   ringmain recommend --from run.json --json | jq -r '.groups[].auto.best_flat | .ratio_of_medians'
 
-The recommendation is `auto` unless a fixed backend is better over all groups by more than noise.
+The recommendation is `auto` unless a fixed backend is better over all groups by more than noise. \
 Where a fixed backend is better in single groups, the recommendation says where and by how much.
 
---save writes the profile to the path in RINGMAIN_PROFILE, else to ~/.config/ringmain/profile.toml (or
-below XDG_CONFIG_HOME; APPDATA on Windows). RINGMAIN_PROFILE=off makes every program ignore it. `auto`
+--save writes the profile to the path in RINGMAIN_PROFILE, else to ~/.config/ringmain/profile.toml (or \
+below XDG_CONFIG_HOME; APPDATA on Windows). RINGMAIN_PROFILE=off makes every program ignore it. `auto` \
 follows it for files on the filesystem that was measured.";
 
 const COMPARE_EXAMPLES: &str = "\
@@ -236,10 +236,10 @@ Examples:
   ringmain compare before.json after.json --fail-on-regression 5
   ringmain compare before.json after.json --json | jq '.cells[].throughput.verdict'
 
-The interval of a ratio is the one in which the true ratio lies 19 times out of 20. A cell is better
-or worse when that interval is all on one side of 1, and the difference at least 1 %. It is a
+The interval of a ratio is the one in which the true ratio lies 19 times out of 20. A cell is better \
+or worse when that interval is all on one side of 1, and the difference at least 1 %. It is a \
 regression when the whole interval lies below the threshold.
-Exit codes: 0 compared, 1 a regression was found, 2 a result cannot be read, or there is nothing to
+Exit codes: 0 compared, 1 a regression was found, 2 a result cannot be read, or there is nothing to \
 judge because the two have no valid cell in common.";
 
 #[cfg(test)]
@@ -251,6 +251,34 @@ mod tests {
     #[test]
     fn clap_accepts_the_definition() {
         Cli::command().debug_assert();
+    }
+
+    /// Lines that end where the source has a line break, and not where the terminal ends: "some / cells are
+    /// / invalid or two".
+    fn broken_lines(help: &str, width: usize) -> Vec<String> {
+        let lines: Vec<&str> = help.lines().collect();
+        let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+        let pairs = lines.windows(2).filter(|pair| pair.iter().all(|line| is_prose(line)));
+        let has_room = pairs.filter(|pair| {
+            let word = pair[1].split(' ').next().unwrap();
+            let is_end = pair[0].ends_with(['.', ':']);
+            !is_end && pair[0].chars().count() + 1 + word.chars().count() <= width
+        });
+        has_room.map(|pair| pair.join(" / ")).collect()
+    }
+
+    /// Texts that were wrapped by hand were wrapped again, in the middle of their lines.
+    #[test]
+    fn no_help_breaks_a_line_before_its_end() {
+        for width in [72, 80, 100] {
+            let mut program = Cli::command().term_width(width);
+            program.build();
+            let mut helps = vec![program.render_long_help().to_string()];
+            let commands = program.get_subcommands_mut();
+            helps.extend(commands.map(|command| command.render_long_help().to_string()));
+            let broken: Vec<_> = helps.iter().flat_map(|help| broken_lines(help, width)).collect();
+            assert_eq!(broken, [] as [String; 0], "at {width} columns");
+        }
     }
 
     #[test]

@@ -18,8 +18,10 @@ use crate::result::{CacheState, Setting};
 use crate::run::reading;
 use crate::run::task::Task;
 use crate::stats::median;
+use crate::system::scratch::without_path;
+use crate::system::space::{Remedy, check_space};
 use crate::text::progress::Progress;
-use crate::workload::{self, Job, JobSpec, Permutation};
+use crate::workload::{self, Job, JobSpec, RandomOrder};
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE_BYTES: u64 = 64 << 20;
@@ -42,13 +44,14 @@ const LOOPS: [Loop; 3] = [Loop::System, Loop::Backend, Loop::Harness];
 /// Reads the same warm blocks with and without the harness, in turns, and prints the ratios.
 pub(crate) fn run(args: &OverheadArgs, out: &mut impl Write) -> Result<(), Failure> {
     let dir = args.scratch.as_deref().unwrap_or(Path::new("."));
+    check_space(dir, FILE_BYTES, Remedy::Place("--scratch"))?;
     let folder = tempfile::Builder::new()
         .prefix(".ringmain-overhead-")
         .tempdir_in(dir)
-        .map_err(|source| Failure::WriteFile { path: dir.to_owned(), source })?;
+        .map_err(|error| Failure::Scratch { dir: dir.to_owned(), source: without_path(error) })?;
     let path = folder.path().join("raw.bin");
     write_raw(&path, FILE_BYTES, 1, &Progress::bytes("making data", FILE_BYTES))?;
-    let prepared = cache::prepare(std::slice::from_ref(&path), CacheState::Warm, 0)?;
+    let prepared = cache::settle(std::slice::from_ref(&path), CacheState::Warm, 0)?;
     if let Some(problem) = prepared.problem {
         return Err(Failure::Usage { message: problem });
     }
@@ -73,7 +76,7 @@ struct Bench {
     file: File,
     job: Box<dyn Job>,
     task: Task,
-    order: Permutation,
+    order: RandomOrder,
     buffer: Vec<u8>,
 }
 
@@ -95,7 +98,7 @@ impl Bench {
         let job = workload::by_name(&task.workload)?.open(&spec)?;
         let file = File::open(path)
             .map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
-        let order = Permutation::new(OPERATIONS, seed);
+        let order = RandomOrder::new(OPERATIONS, seed);
         Ok(Self {
             clock: Clock::start(),
             file,

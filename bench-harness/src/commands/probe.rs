@@ -10,7 +10,7 @@ use ringmain_backends::{AutoReport, BackendKind};
 
 use crate::cli::ProbeArgs;
 use crate::failure::Failure;
-use crate::measure::host::Storage;
+use crate::measure::host::{Storage, kernel_release};
 use crate::system::scratch::probe_file;
 use crate::text::size::format_bytes;
 use crate::text::table::Table;
@@ -42,10 +42,18 @@ fn probe_path(path: &Path) -> Result<(Probe, Option<String>), Failure> {
 /// temporary folder, which may be on another filesystem.
 fn probe_instead(dir: &Path, source: io::Error) -> Result<(Probe, Option<String>), Failure> {
     let why = format!("cannot create a file in {} ({source})", dir.display());
-    let probed = files_of(dir).into_iter().find_map(|path| ringmain::probe(&path).ok());
-    if let Some(probed) = probed {
-        let note = format!("{why}; the results are those of {}", probed.path.display());
-        return Ok((probed, Some(note)));
+    for path in files_of(dir) {
+        match ringmain::probe(&path) {
+            Ok(probed) => {
+                let note = format!("{why}; the results are those of {}", path.display());
+                return Ok((probed, Some(note)));
+            }
+            // Another file would not help.
+            Err(ringmain::Error::Backend { cause, .. }) if cause.is_shortage() => {
+                return Err((*cause).into());
+            }
+            Err(_) => {}
+        }
     }
     let temporary = std::env::temp_dir();
     match probe_file(&temporary) {
@@ -95,7 +103,6 @@ struct Report<'a> {
 impl<'a> Report<'a> {
     fn new(path: &Path, found: &'a Probe, note: Option<String>) -> Self {
         let absolute = std::path::absolute(path).map_or(Cow::Borrowed(path), Cow::Owned);
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         let mut storage =
             Storage::describe(&fs::canonicalize(path).unwrap_or(absolute.to_path_buf()));
         // JSON cannot hold a name that is not UTF-8.
@@ -103,7 +110,7 @@ impl<'a> Report<'a> {
         let auto = auto_on(&storage, &found.auto);
         Self {
             ringmain_version: env!("CARGO_PKG_VERSION"),
-            kernel: release.map(|release| release.trim().to_owned()),
+            kernel: kernel_release(),
             path: absolute.display().to_string(),
             storage,
             note,
@@ -214,8 +221,8 @@ fn backends_table(backends: &[BackendProbe]) -> Table {
             format!("no: {}", backend.reason)
         };
         table.row(backend.name.name(), text);
-        for missing in &backend.degradations {
-            table.row("", format!("without {}: {}", missing.what, missing.reason));
+        for lacking in &backend.degradations {
+            table.row("", lacking.to_string());
         }
     }
     table

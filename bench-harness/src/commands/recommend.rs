@@ -19,7 +19,8 @@ pub(crate) fn run(args: &RecommendArgs, out: &mut impl Write) -> Result<(), Fail
         return undo(path.as_deref(), out);
     }
     // Fail before a benchmark that takes minutes.
-    let save_to = args.save.as_ref().map(|path| profile_path(path.as_deref())).transpose()?;
+    let save_to =
+        args.save.as_ref().map(|path| profile_path(path.as_deref(), "--save")).transpose()?;
     let (run, question) = match &args.from {
         Some(path) => {
             let run = load_run(path)?;
@@ -44,18 +45,32 @@ pub(crate) fn run(args: &RecommendArgs, out: &mut impl Write) -> Result<(), Fail
     refusal.map_or(Ok(()), Err)
 }
 
+/// A choice is saved only if every cell has this many valid repetitions. Fewer have no interval, or one
+/// that says little.
+const REPETITIONS_MIN: usize = 3;
+
 /// Returns the choice that can be saved, or why there is none. `auto` follows a profile until it is
 /// removed, so a choice is saved only if all backends were compared.
 fn to_save(recommendation: &Recommendation) -> Result<&Overall, String> {
     let Some(overall) = &recommendation.overall else {
         return Err(recommendation.sentence.clone());
     };
-    if let Some(other) = recommendation.not_compared.first() {
+    if let Some(other) = recommendation.not_compared.iter().find(|other| other.lacks_numbers) {
         return Err(format!("{} is not compared, because it {}", other.way, other.reason));
+    }
+    let repetitions = recommendation.repetitions_min;
+    if repetitions < REPETITIONS_MIN {
+        return Err(format!(
+            "the repetitions are too few: a cell has {repetitions}, and a choice is saved from \
+             {REPETITIONS_MIN} or more; measure again with `--repetitions 5`"
+        ));
     }
     match overall.certainty {
         Certainty::Clear | Certainty::Noise => Ok(overall),
-        Certainty::Only => Err(format!("only {} was measured", overall.way)),
+        Certainty::Only if recommendation.not_compared.is_empty() => {
+            Err(format!("only {} was measured", overall.way))
+        }
+        Certainty::Only => Err(format!("there is nothing to compare {} with", overall.way)),
         Certainty::Unsettled => {
             Err("the repetitions are too few or spread too widely to be sure".into())
         }
@@ -93,7 +108,7 @@ impl Question {
 
 /// `--undo`: `auto` chooses by itself again.
 fn undo(asked: Option<&Path>, out: &mut impl Write) -> Result<(), Failure> {
-    let text = match remove_profile(profile_path(asked)?)? {
+    let text = match remove_profile(profile_path(asked, "--undo")?)? {
         Kept::Removed(path) => format!("removed {}\n", path.display()),
         Kept::Saved(_) | Kept::NotNeeded => "there is no profile: nothing was removed\n".into(),
     };
@@ -162,14 +177,13 @@ fn render(
     Ok(lines.join("\n") + "\n")
 }
 
-/// Where `--save` writes to.
-fn profile_path(asked: Option<&Path>) -> Result<PathBuf, Failure> {
+/// Returns the profile that the option names, or the one that `auto` looks for.
+fn profile_path(asked: Option<&Path>, option: &str) -> Result<PathBuf, Failure> {
     let path = asked.map(Path::to_owned).or_else(Profile::user_path);
     path.ok_or_else(|| {
-        usage(
-            "RINGMAIN_PROFILE is off, or there is no home folder; name a file: `--save PATH`"
-                .into(),
-        )
+        usage(format!(
+            "RINGMAIN_PROFILE is off, or there is no home folder; name a file: `{option} PATH`"
+        ))
     })
 }
 

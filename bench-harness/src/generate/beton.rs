@@ -16,7 +16,7 @@ use super::RawBytes;
 use crate::cli::{BetonField, GenBetonArgs};
 use crate::failure::Failure;
 use crate::system::interrupt;
-use crate::system::space::check_space;
+use crate::system::space::{Remedy, check_space};
 use crate::system::whole_file::folder;
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
@@ -44,7 +44,7 @@ pub(crate) struct BetonSpec {
 
 pub(crate) fn run(args: &GenBetonArgs) -> Result<String, Failure> {
     let spec = BetonSpec::from_args(args)?;
-    check_space(&folder(&args.path), spec.file_bytes()?, "--samples")?;
+    check_space(&folder(&args.path), spec.file_bytes()?, Remedy::Less("--samples"))?;
     let progress = Arc::new(Progress::bytes("writing", spec.region_bytes()?));
     let report = write_beton(&args.path, &spec, &progress)?;
     progress.finish();

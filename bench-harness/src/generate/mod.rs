@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::failure::Failure;
 use crate::system::interrupt;
-use crate::system::space::check_space;
+use crate::system::space::{Remedy, check_space};
 use crate::system::whole_file::{folder, write_whole_with};
 
 pub(crate) use beton::{BetonSpec, write_beton};
@@ -26,10 +26,10 @@ pub(crate) use shards::{ShardSizes, write_shards};
 pub(crate) fn write_data(
     path: &Path,
     bytes: u64,
-    less: &str,
+    less: &'static str,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    check_space(&folder(path), bytes, less)?;
+    check_space(&folder(path), bytes, Remedy::Less(less))?;
     match write_whole_with(path, write) {
         Err(_) if interrupt::is_requested() => Err(Failure::Interrupted),
         outcome => outcome,

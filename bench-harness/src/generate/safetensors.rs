@@ -9,7 +9,7 @@ use super::model::{Extent, ModelSizes, NewTensor};
 use super::{RawBytes, write_data};
 use crate::cli::GenSafetensorsArgs;
 use crate::failure::Failure;
-use crate::system::space::{check_space, existing_folder, write_folder};
+use crate::system::space::{Remedy, check_space, existing_folder, write_folder};
 use crate::system::whole_file::write_whole;
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
@@ -89,7 +89,7 @@ impl Model {
         }
         let total_bytes = self.bytes()?;
         // A disk that is too small leaves no folder behind.
-        check_space(&existing_folder(dir), total_bytes, "--bytes")?;
+        check_space(&existing_folder(dir), total_bytes, Remedy::Less("--bytes"))?;
         write_folder(dir, |written| {
             let mut weight_map = Map::new();
             for (part, number) in self.divide(files, total_bytes).into_iter().zip(1..) {

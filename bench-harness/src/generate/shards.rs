@@ -8,7 +8,7 @@ use super::RawBytes;
 use crate::cli::GenShardsArgs;
 use crate::failure::Failure;
 use crate::system::interrupt;
-use crate::system::space::{check_space, existing_folder, write_folder};
+use crate::system::space::{Remedy, check_space, existing_folder, write_folder};
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
 use crate::workload::shard_files;
@@ -28,7 +28,7 @@ pub(crate) struct ShardSizes {
 pub(crate) fn run(args: &GenShardsArgs) -> Result<String, Failure> {
     let sizes = ShardSizes { rows: args.rows, width: args.width, shards: args.shards };
     let bytes = sizes.bytes()?;
-    check_space(&existing_folder(&args.dir), bytes, "--rows")?;
+    check_space(&existing_folder(&args.dir), bytes, Remedy::Less("--rows"))?;
     let progress = Progress::bytes("writing", bytes);
     write_folder(&args.dir, |written| {
         check_others(&args.dir, sizes)?;

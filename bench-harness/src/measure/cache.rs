@@ -1,4 +1,27 @@
 //! Puts the page cache into a known state and verifies it.
+//!
+//! Data is made once for each cache state: a copy that stays warm, one that stays cold, one whose
+//! first half is warm. Otherwise every other cell would have to read its file anew through the page
+//! cache, which takes longer than the measurement.
+//!
+//! Cold means that `cachestat(2)` finds no cached pages just before the clock starts, when the
+//! files are already open. Pages of headers, which opening a format reads, are dropped again, after
+//! `mmap` has released them; a few pages around them, which a mapping still holds, are tolerated. The bytes must then come from the
+//! device (`/proc/self/io`), because a backend that copies the file into its own memory in `open`
+//! leaves the page cache empty too. Backends that read past the cache must leave it as it was.
+//! `auto` may bring in streams and data that is read again; scattered reads of cold data may bring
+//! in only a few pages, unless the filesystem refuses direct reads. The state is prepared again for
+//! every cell, so that no repetition warms the next.
+//!
+//! The kernel answers `cachestat(2)` only to a file's owner and to users who may write it. For
+//! other readers (`--file` of a shared data set) 128 pages are tried before each cell, one byte of
+//! each, with `RWF_NOWAIT`: one page in each of 128 equal stretches of the data, other ones in each
+//! repetition. A miss makes the kernel read the page, so it is dropped again. If all samples are as
+//! wanted, at most 2.3 % of the pages are not (95 % confidence). The result records this for each
+//! cell (`cache_check`: method, pages, pages checked, pages in the wrong state), the console and
+//! the report once. The pages that a cell leaves in the cache cannot be counted then. One sample
+//! may be in the wrong state: if the device delivers a page while the kernel still looks for it,
+//! the page seems cached. `bench` refuses the data only if neither call works.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +47,7 @@ const SETTLE_TRIES: u32 = 50;
 const SETTLE_PAUSE: Duration = Duration::from_millis(10);
 /// After this many tries, a few pages may stay: those of a mapped header never go away, those that the
 /// kernel was still reading have arrived and been dropped.
-const HEADER_TRIES: u32 = 2;
+const HEADER_TRIES: u32 = 10;
 
 /// Returns the size of a page of this kernel.
 pub(crate) fn page_bytes() -> u64 {
@@ -105,15 +128,10 @@ pub(crate) fn check_verifiable(files: &[PathBuf]) -> Result<(), Failure> {
     for path in files {
         let part = Part::of(path, CacheState::Cold)
             .map_err(|source| Failure::ReadFile { path: path.clone(), source })?;
-        match part.count() {
-            Err(refusal) if refusal.kind() == io::ErrorKind::PermissionDenied => {
-                let first_page =
-                    CacheSampler::open(path).and_then(|it| it.is_cached(0..page_bytes()));
-                first_page.map_err(|error| Failure::Usage {
-                    message: unverified(path, &refusal, &error),
-                })?;
-            }
-            _ => {}
+        if let Err(refusal) = part.count() {
+            let first_page = CacheSampler::open(path).and_then(|it| it.is_cached(0..page_bytes()));
+            first_page
+                .map_err(|error| Failure::Usage { message: unverified(path, &refusal, &error) })?;
         }
     }
     Ok(())
@@ -126,12 +144,26 @@ fn unverified(path: &Path, refusal: &io::Error, sampling: &io::Error) -> String 
          {refusal}; and it cannot be sampled with RWF_NOWAIT: {sampling}",
         path.display()
     );
-    match refusal.kind() {
-        io::ErrorKind::PermissionDenied => {
+    match (refusal.kind(), sampling.kind()) {
+        // Every reader of a file may sample it, so a filter refuses it.
+        (_, io::ErrorKind::PermissionDenied) => {
+            format!("{why}; allow cachestat, or preadv2 with flags, in the seccomp profile")
+        }
+        (io::ErrorKind::PermissionDenied, _) => {
             format!("{why}; measure a copy of your own, or run as the owner of the file")
         }
         _ => why,
     }
+}
+
+/// Says what was tried. Every reader of a file may ask for it, so a refusal is one of a filter.
+fn undropped(error: io::Error) -> io::Error {
+    let way_out = match error.kind() {
+        io::ErrorKind::PermissionDenied => "; allow fadvise64 in the seccomp profile",
+        _ => "",
+    };
+    let message = format!("it cannot be dropped from the page cache: {error}{way_out}");
+    io::Error::new(error.kind(), message)
 }
 
 /// Returns the cached pages of all files; `None` if the kernel does not count them for this user.
@@ -178,7 +210,7 @@ impl Part {
         if self.warm_len < self.len {
             // Dirty pages are not dropped; syncing a file that was only read needs no permission.
             self.file.sync_all()?;
-            drop_cached(&self.file, self.warm_len..self.len)?;
+            drop_cached(&self.file, self.warm_len..self.len).map_err(undropped)?;
         }
         Ok(())
     }
@@ -243,8 +275,8 @@ fn count(parts: &[Part]) -> Result<Prepared, (&Path, io::Error)> {
     Ok(Prepared { cached_pages: Some(cached_pages), check, problem })
 }
 
-pub(super) const STAYS: &str = "another process has them mapped or locked, or the filesystem keeps \
-                                its data there (tmpfs)";
+pub(super) const STAYS: &str = "another process, or the reader that is measured, has them mapped or \
+                                locked, or the filesystem keeps its data there (tmpfs)";
 pub(super) const SHORT: &str = "the kernel dropped them because memory is short";
 
 /// Reads the parts of the range that are not cached yet.
@@ -287,7 +319,7 @@ mod tests {
         for (state, pages) in
             [(CacheState::Warm, 245), (CacheState::Cold, 0), (CacheState::Mixed, 123)]
         {
-            let prepared = prepare(&files, state, 1).unwrap();
+            let prepared = settle(&files, state, 1).unwrap();
             assert_eq!(prepared.problem, None, "{state}");
             assert_eq!(prepared.cached_pages, Some(pages), "{state}");
             let check = prepared.check.unwrap();
@@ -306,12 +338,13 @@ mod tests {
         for (state, pages) in
             [(CacheState::Warm, 2198), (CacheState::Mixed, 1536), (CacheState::Cold, 0)]
         {
-            assert_eq!(prepare(&files, state, 1).unwrap().problem, None, "{state}");
+            assert_eq!(settle(&files, state, 1).unwrap().problem, None, "{state}");
             let check = sample::check(&[Part::of(&files[0], state).unwrap()], 7).unwrap();
             assert_eq!((check.pages, check.pages_checked), (2198, 128), "{state}");
             assert!(check.pages_off <= CHANCE, "{state}: {check:?}");
             let after = cached_pages(&files).unwrap();
-            assert!((pages..=pages + check.pages_off).contains(&after), "{state}: {after}");
+            // Sampling that drops what it looks at would drop up to 128 pages. The kernel takes a few.
+            assert!(after + 64 > pages && after <= pages + check.pages_off, "{state}: {after}");
         }
     }
 

@@ -80,18 +80,18 @@ pub struct Load {
 impl Host {
     /// Describes this machine and the storage of `path`.
     pub(crate) fn describe(path: &Path) -> Self {
-        let (os, kernel, arch) = nix::sys::utsname::uname().map_or_else(
-            |_| (std::env::consts::OS.into(), String::new(), std::env::consts::ARCH.into()),
+        let (os, arch) = nix::sys::utsname::uname().map_or_else(
+            |_| (std::env::consts::OS.into(), std::env::consts::ARCH.into()),
             |name| {
                 let text = |part: &std::ffi::OsStr| part.to_string_lossy().into_owned();
-                (text(name.sysname()), text(name.release()), text(name.machine()))
+                (text(name.sysname()), text(name.machine()))
             },
         );
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let load = Load { load_1m_before: load_1m(), ..Load::default() };
         Self {
             os,
-            kernel,
+            kernel: kernel_release().unwrap_or_default(),
             arch,
             cpu: field("/proc/cpuinfo", "model name"),
             cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
@@ -260,6 +260,12 @@ fn field(path: &str, name: &str) -> Option<String> {
 fn memory(name: &str) -> Option<u64> {
     let kib = field("/proc/meminfo", name)?;
     kib.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Returns the release of the kernel: `6.18.0-generic`.
+pub(crate) fn kernel_release() -> Option<String> {
+    let name = nix::sys::utsname::uname().ok()?;
+    Some(name.release().to_string_lossy().into_owned())
 }
 
 /// Returns the memory that programs and the page cache can still use.

@@ -22,6 +22,7 @@ impl Plan {
         self.check_data()?;
         let workloads = workload::planned(self)?;
         self.check_caches(&workloads)?;
+        workload::check_depth(self)?;
         workload::check_parameters(self, &workloads).map(drop)
     }
 

@@ -68,6 +68,13 @@ impl BackendChoice {
         }
     }
 
+    /// Returns whether the depth changes how the backend reads. The others have one request in flight.
+    #[must_use]
+    pub fn takes_depth(self) -> bool {
+        use BackendKind::{Memory, Mmap, Pread, Uncached};
+        !matches!(self.kind, Pread | Mmap | Uncached | Memory)
+    }
+
     fn suffix(self) -> &'static str {
         match self.policy {
             Policy::Default | Policy::Cache(CachePolicy::Direct) => "",

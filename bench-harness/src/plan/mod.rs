@@ -13,10 +13,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use choice::{BackendChoice, CacheUse};
+#[cfg(feature = "fuzzing")]
+pub(crate) use file::parse_plan;
 pub(crate) use file::{read_plan, render_plan};
 pub(crate) use resolve::choose_backends;
 
 use crate::result::CacheState;
+use crate::result::list::short_list;
 use crate::text::size::Bytes;
 
 /// The plan of a whole run. An empty list stands for the default of each workload.
@@ -26,6 +29,7 @@ pub struct Plan {
     /// The backends to compare; empty: all that work here.
     pub backends: Vec<BackendChoice>,
     /// The workloads; empty: the default ones.
+    #[serde(deserialize_with = "short_list")]
     pub workloads: Vec<String>,
     /// The cache states before a measurement.
     pub caches: Vec<CacheState>,

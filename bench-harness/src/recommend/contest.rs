@@ -1,6 +1,6 @@
 //! The cells that compete with each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ranking::{Samples, Way, best_of};
 use super::{Figures, Question};
@@ -24,15 +24,23 @@ pub(crate) struct Contest {
     figures: Vec<Figures>,
 }
 
-/// Returns the contests of a run that the question is about.
+/// Returns the contests of a run that the question is about. A way whose cells are all excluded is part
+/// of them without numbers, so that a choice cannot pass over it in silence. A contest is left out if
+/// every cell of it missed the rate or the memory limit: there is nothing more to measure in it.
 pub(crate) fn contests(run: &Run, question: &Question) -> Vec<Contest> {
     let mut groups: BTreeMap<Group, BTreeMap<Way, Vec<&Cell>>> = BTreeMap::new();
-    let cells = run.cells.iter().filter(|cell| question.is_about(cell));
-    for cell in cells.filter(|cell| exclusion(cell, question).is_none()) {
+    let mut open = BTreeSet::new();
+    for cell in run.cells.iter().filter(|cell| question.is_about(cell)) {
         let group = group_of(cell);
-        groups.entry(group).or_default().entry(Way::of(cell)).or_default().push(cell);
+        let excluded = exclusion(cell, question);
+        if excluded.is_none_or(Exclusion::lacks_numbers) {
+            open.insert(group.clone());
+        }
+        let counted = groups.entry(group).or_default().entry(Way::of(cell)).or_default();
+        counted.extend(excluded.is_none().then_some(cell));
     }
-    groups.into_iter().map(|(group, ways)| Contest::new(group, ways)).collect()
+    let open = groups.into_iter().filter(|(group, _)| open.contains(group));
+    open.map(|(group, ways)| Contest::new(group, ways)).collect()
 }
 
 /// Returns the group of a cell without the depth, which is part of the way.
@@ -47,6 +55,8 @@ fn group_of(cell: &Cell) -> Group {
 pub(crate) enum Exclusion {
     Invalid,
     MissesRate,
+    /// An open loop is ranked by its p99, and has none.
+    TooFewOperations,
     OverMemoryLimit,
 }
 
@@ -56,7 +66,16 @@ impl Exclusion {
         match self {
             Self::Invalid => "has no valid numbers",
             Self::MissesRate => "does not reach the rate",
+            Self::TooFewOperations => "has too few operations for a p99 (raise --seconds)",
             Self::OverMemoryLimit => "takes more memory than the limit",
+        }
+    }
+
+    /// Returns whether it is unknown how good the way is. The others were measured, and fall short.
+    pub(crate) fn lacks_numbers(self) -> bool {
+        match self {
+            Self::Invalid | Self::TooFewOperations => true,
+            Self::MissesRate | Self::OverMemoryLimit => false,
         }
     }
 }
@@ -68,6 +87,8 @@ pub(crate) fn exclusion(cell: &Cell, question: &Question) -> Option<Exclusion> {
         Some(Exclusion::Invalid)
     } else if cell.misses_rate() {
         Some(Exclusion::MissesRate)
+    } else if cell.setting.is_open_loop() && !Percentile::P99.is_known(cell.operations) {
+        Some(Exclusion::TooFewOperations)
     } else if question.memory_limit_bytes.is_some_and(|limit| peak_bytes > limit) {
         Some(Exclusion::OverMemoryLimit)
     } else {
@@ -76,11 +97,18 @@ pub(crate) fn exclusion(cell: &Cell, question: &Question) -> Option<Exclusion> {
 }
 
 impl Contest {
-    /// Returns why a backend takes no part in this contest.
+    /// Returns why a backend takes no part in this contest; if there are several reasons, one that
+    /// leaves its numbers unknown.
     pub(crate) fn exclusion(&self, run: &Run, way: &Way, question: &Question) -> Exclusion {
         let is_meant = |cell: &&Cell| cell.backend == way.backend && group_of(cell) == self.group;
-        let mut excluded = run.cells.iter().filter(is_meant);
-        excluded.find_map(|cell| exclusion(cell, question)).unwrap_or(Exclusion::Invalid)
+        let cells = run.cells.iter().filter(is_meant);
+        let excluded = cells.filter_map(|cell| exclusion(cell, question));
+        excluded.min_by_key(|why| !why.lacks_numbers()).unwrap_or(Exclusion::Invalid)
+    }
+
+    /// Returns whether any way has numbers.
+    pub(crate) fn has_numbers(&self) -> bool {
+        self.ways.iter().any(|(_, samples)| !samples.is_empty())
     }
 
     fn new(group: Group, cells: BTreeMap<Way, Vec<&Cell>>) -> Self {
@@ -91,6 +119,12 @@ impl Contest {
             ways.push((way, samples_of(&cells, is_open_loop)));
         }
         Self { group, ways, figures }
+    }
+
+    /// Returns the number of repetitions of the way that has the fewest, of those with numbers.
+    pub(crate) fn repetitions_min(&self) -> Option<usize> {
+        let counts = self.ways.iter().map(|(_, samples)| samples.len());
+        counts.filter(|count| *count > 0).min()
     }
 
     pub(crate) fn is_open_loop(&self) -> bool {
@@ -111,7 +145,8 @@ impl Contest {
 
     /// Returns whether the memory of the way grows with the bytes read.
     pub(crate) fn grows(&self, at: usize) -> bool {
-        let growths = self.figures.iter().map(|figures| figures.rss_growth_bytes);
+        let measured = self.figures.iter().filter(|figures| figures.repetitions > 0);
+        let growths = measured.map(|figures| figures.rss_growth_bytes);
         let leanest = growths.fold(f64::INFINITY, f64::min);
         self.figures[at].rss_growth_bytes - leanest > GROWTH_BYTES_MIN
     }

@@ -1,9 +1,19 @@
 //! Recommendations: which backend to use, for each workload and for all of them, and why.
 //!
 //! Cells that differ only in the backend and the queue depth compete with each other in a
-//! [`Contest`]. The user chooses these two; block size, batch, threads and cache state are properties
-//! of the program. Cells of fio, invalid cells and cells that missed their rate take no part. The
-//! figure that ranks is the throughput, or the p99 latency if operations start at given times.
+//! [`Contest`]. The user chooses these two; block size, batch, threads and cache state are
+//! properties of the program. Cells of fio, invalid cells and cells that missed their rate take no
+//! part. The figure that ranks is the throughput, or the p99 latency if operations start at given
+//! times.
+//!
+//! - **Memory.** If the resident memory of a way grew 32 MiB more than that of the leanest way in
+//!   its group, it counts as growing with the bytes read. Such a way may win, but the
+//!   recommendation says so and names the best flat one.
+//! - **Selection.** `--cache`, `--workloads` and `--memory-limit` select the cells that resemble
+//!   the user's program.
+//!
+//! When `auto` is the choice there is nothing to keep: `--save` writes no profile, and removes one
+//! that names a fixed backend.
 
 mod contest;
 mod overall;
@@ -45,6 +55,9 @@ pub(crate) struct Recommendation {
     pub(crate) auto: Option<AutoSummary>,
     /// The number of invalid cells.
     pub(crate) invalid_cells: usize,
+    /// The smallest number of repetitions that a way has in a group, of those that have any.
+    #[serde(skip)]
+    pub(crate) repetitions_min: usize,
     /// Reasons to trust the result less.
     pub(crate) warnings: Vec<String>,
     /// The last sentence: which backend to use, with which settings, and why.
@@ -92,6 +105,9 @@ pub(crate) struct NotCompared {
     pub(crate) way: Way,
     /// The reason, as a predicate: `has no valid numbers in seq cold`.
     pub(crate) reason: String,
+    /// Whether it is unknown how good it is. Otherwise it was measured, and falls short.
+    #[serde(skip)]
+    pub(crate) lacks_numbers: bool,
 }
 
 /// The choice for one workload, setting and cache state.
@@ -166,7 +182,7 @@ pub(crate) fn recommend_for(run: &Run, question: &Question) -> Recommendation {
     let invalid_cells = run.cells.iter().filter(|cell| !cell.valid).count();
     let sentence = match &overall {
         Some(overall) => words::sentence(overall, &not_compared),
-        None => words::no_choice(&refusal, &not_compared),
+        None => refusal,
     };
     let mut warnings = run.warnings.clone();
     warnings.extend(spread_warning(run).filter(|text| !run.warnings.contains(text)));
@@ -179,6 +195,7 @@ pub(crate) fn recommend_for(run: &Run, question: &Question) -> Recommendation {
         tunings: tunings(&contests),
         auto,
         invalid_cells,
+        repetitions_min: contests.iter().filter_map(Contest::repetitions_min).min().unwrap_or(0),
         warnings,
         sentence,
     }

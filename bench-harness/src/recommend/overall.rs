@@ -5,8 +5,13 @@
 //! twice as fast in another cancel out, and no group counts more because its numbers are larger.
 //! The scores are then ranked like the figures of a group, with the same treatment of noise.
 //!
-//! Every workload has the same weight, regardless of its number of settings. A cold cache counts twice,
-//! because a loader waits for the device there, while every backend reads warm data fast.
+//! Every workload has the same weight, regardless of its number of settings. A cold cache counts
+//! twice, because a loader waits for the device there, while every backend reads warm data fast.
+//!
+//! The recommendation names the worst group of the choice. A backend without valid numbers in some
+//! group is not compared, and the sentence says so. An interrupted run and a run with a group without
+//! any valid numbers have no overall choice. `--save` refuses all of them, a choice that is unsettled,
+//! and a run of one backend.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +34,8 @@ pub(crate) struct Verdict {
 }
 
 /// Chooses among the backends that have numbers in every contest. There is no overall choice for an
-/// interrupted run, or if only one backend is left after others dropped out.
+/// interrupted run, if a contest has no numbers, or if only one backend is left after others dropped
+/// out.
 pub(crate) fn overall(
     run: &Run,
     question: &Question,
@@ -40,61 +46,93 @@ pub(crate) fn overall(
     let mut not_compared = Vec::new();
     let (mut scored, mut places) = (Vec::new(), Vec::new());
     for (way, of_way) in all_places(contests) {
-        let missing = contests.iter().zip(&of_way).find(|(_, place)| place.is_none());
         let scores = scores(contests, &weights, &of_way);
-        let reason = match missing {
-            Some((contest, _)) => {
-                let predicate = contest.exclusion(run, &way, question).predicate();
-                format!("{predicate} in {}", contest.group)
-            }
-            None if scores.is_empty() => "has no repetition that is valid in every group".into(),
+        match obstacle(run, question, contests, &of_way, &way, &scores) {
+            Some(obstacle) => not_compared.push(obstacle),
             None => {
                 scored.push((way, scores));
                 places.push(of_way);
-                continue;
             }
-        };
-        not_compared.push(NotCompared { way, reason });
+        }
     }
-    let refusal = refusal(run, question, &scored, &not_compared);
+    let refusal = refusal(run, question, contests, &scored, &not_compared);
     let ranking = rank(&scored).filter(|_| refusal.is_none());
     let overall = ranking.map(|ranking| {
         let mut overall = describe(contests, &scored, &places, &ranking);
-        overall.reason = words::overall_reason(&overall, groups);
+        overall.reason = words::overall_reason(&overall, groups, &not_compared);
         overall
     });
     Verdict { overall, not_compared, refusal: refusal.unwrap_or_default() }
+}
+
+/// Returns why a way is not compared; `None` if it is.
+fn obstacle(
+    run: &Run,
+    question: &Question,
+    contests: &[Contest],
+    places: &Places,
+    way: &Way,
+    scores: &Samples,
+) -> Option<NotCompared> {
+    let missing = contests.iter().zip(places).filter(|(_, place)| place.is_none());
+    let missing = missing.map(|(contest, _)| (contest.exclusion(run, way, question), contest));
+    let found = |lacks_numbers, reason| NotCompared { way: way.clone(), reason, lacks_numbers };
+    match missing.min_by_key(|(why, _)| !why.lacks_numbers()) {
+        Some((why, contest)) => {
+            let reason = format!("{} in {}", why.predicate(), contest.group);
+            Some(found(why.lacks_numbers(), reason))
+        }
+        None if scores.is_empty() => {
+            Some(found(true, "has no repetition that is valid in every group".into()))
+        }
+        None => None,
+    }
 }
 
 /// Returns why there is no overall choice; `None` if there is one.
 fn refusal(
     run: &Run,
     question: &Question,
+    contests: &[Contest],
     scored: &[(Way, Samples)],
     not_compared: &[NotCompared],
 ) -> Option<String> {
-    let is_excluded = |why| {
-        let mut cells = run.cells.iter().filter(|cell| question.is_about(cell));
-        cells.any(|cell| exclusion(cell, question) == Some(why))
+    if !contests.iter().any(Contest::has_numbers) {
+        return Some(nothing(run, question).into());
+    }
+    if !run.complete {
+        let why = "there is no overall choice, because the run was interrupted: the choices above hold \
+                   for what was measured";
+        return Some(words::no_choice(why, not_compared));
+    }
+    if let Some(unknown) = contests.iter().find(|contest| !contest.has_numbers()) {
+        let first = unknown.ways.first();
+        let why = first.map(|(way, _)| unknown.exclusion(run, way, question));
+        return Some(words::no_numbers(&unknown.group, why.unwrap_or(Exclusion::Invalid)));
+    }
+    let why = match (scored, not_compared) {
+        ([], _) => "there is no overall choice: no backend has numbers in every group".into(),
+        ([(only, _)], others) if others.iter().any(|other| other.lacks_numbers) => {
+            format!("there is no overall choice: only {only} has numbers in every group")
+        }
+        _ => return None,
     };
-    match (scored, not_compared) {
-        ([], []) if is_excluded(Exclusion::MissesRate) => {
-            Some("there is nothing to recommend: no backend reached the requested rate".into())
-        }
-        ([], []) if is_excluded(Exclusion::OverMemoryLimit) => {
-            Some("there is nothing to recommend: every backend takes more memory than the limit".into())
-        }
-        ([], []) => Some("there is nothing to recommend: no cell of a backend is valid".into()),
-        _ if !run.complete => Some(
-            "there is no overall choice, because the run was interrupted: the choices above hold for \
-             what was measured"
-                .into(),
-        ),
-        ([], _) => Some("there is no overall choice: no backend has numbers in every group".into()),
-        ([(only, _)], [_, ..]) => {
-            Some(format!("there is no overall choice: only {only} has numbers in every group"))
-        }
-        _ => None,
+    Some(words::no_choice(&why, not_compared))
+}
+
+/// Says that no group has a choice, and why.
+fn nothing(run: &Run, question: &Question) -> &'static str {
+    let cells = run.cells.iter().filter(|cell| question.is_about(cell));
+    let reasons: Vec<Exclusion> = cells.filter_map(|cell| exclusion(cell, question)).collect();
+    if reasons.contains(&Exclusion::MissesRate) {
+        "there is nothing to recommend: no backend reached the requested rate"
+    } else if reasons.contains(&Exclusion::TooFewOperations) {
+        "there is nothing to recommend: too few operations for a p99, which ranks the backends at a \
+         given rate; raise --seconds"
+    } else if reasons.contains(&Exclusion::OverMemoryLimit) {
+        "there is nothing to recommend: every backend takes more memory than the limit"
+    } else {
+        "there is nothing to recommend: no cell of a backend is valid"
     }
 }
 

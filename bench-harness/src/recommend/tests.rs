@@ -247,3 +247,81 @@ fn without_valid_cells_there_is_no_recommendation() {
     assert!(found.overall.is_none() && found.groups.is_empty());
     assert!(found.sentence.contains("no cell of a backend is valid"));
 }
+
+/// Marks the cells that pass as invalid.
+fn spoil(cells: &mut [Cell], is_meant: impl Fn(&Cell) -> bool) {
+    cells.iter_mut().filter(|cell| is_meant(cell)).for_each(|cell| cell.valid = false);
+}
+
+/// If every cold cell was invalid, the warm cells alone made an overall choice, and no sentence named the
+/// cold ones.
+#[test]
+fn a_group_without_a_valid_cell_stops_the_overall_choice() {
+    let mut dice = Dice(16);
+    let mut all = measured(&mut dice, COLD, &[("pread", 1e9), ("uring", 2e9)]);
+    all.extend(measured(&mut dice, WARM, &[("pread", 9e9), ("uring", 3e9)]));
+    spoil(&mut all, |cell| cell.cache == COLD);
+    let found = recommend(&run(all));
+    assert_eq!(choices(&found), ["pread"], "a single group still has a choice");
+    assert!(found.overall.is_none(), "{}", found.sentence);
+    let sentence = "there is no overall choice: no backend has valid numbers in rand (64 KiB) cold";
+    assert_eq!(found.sentence, sentence);
+}
+
+/// If all cells of a backend were invalid, the sentence was the same as if it had not been measured.
+#[test]
+fn a_backend_without_a_valid_cell_is_named() {
+    let ways = [("pread", 1e9), ("mmap", 9e9), ("uring", 2e9)];
+    let mut all = measured(&mut Dice(17), COLD, &ways);
+    spoil(&mut all, |cell| cell.backend == "mmap");
+    let found = recommend(&run(all));
+    let part = "; mmap is not compared: it has no valid numbers in rand (64 KiB) cold";
+    assert!(found.sentence.ends_with(part), "{}", found.sentence);
+    assert_eq!(found.not_compared.len(), 1);
+}
+
+/// If only one backend had valid cells, the sentence said "nothing else was measured".
+#[test]
+fn nothing_else_was_measured_is_said_only_if_it_is_true() {
+    let mut all = measured(&mut Dice(18), COLD, &[("pread", 1e9), ("mmap", 2e9)]);
+    let alone = all.iter().filter(|cell| cell.backend == "pread").cloned().collect();
+    let alone = recommend(&run(alone)).sentence;
+    assert!(alone.contains("nothing else was measured"), "{alone}");
+    spoil(&mut all, |cell| cell.backend == "mmap");
+    let found = recommend(&run(all.clone()));
+    assert!(found.overall.is_none(), "{}", found.sentence);
+    assert!(found.sentence.contains("mmap has no valid numbers"), "{}", found.sentence);
+
+    // A backend that takes too much memory was measured, and is out.
+    for cell in all.iter_mut().filter(|cell| cell.backend == "mmap") {
+        (cell.valid, cell.rss_file_bytes.peak) = (true, 1 << 30);
+    }
+    let question = Question { memory_limit_bytes: Some(64 << 20), ..Question::default() };
+    let sentence = recommend_for(&run(all), &question).sentence;
+    assert!(sentence.starts_with("use pread"), "{sentence}");
+    assert!(sentence.contains("because no other backend can be chosen"), "{sentence}");
+    let part = "mmap is not compared: it takes more memory than the limit in rand (64 KiB) cold";
+    assert!(sentence.contains(part), "{sentence}");
+}
+
+/// With few operations the reason was "pread has too few operations for a p99, better unknown p99 of
+/// uring, the next", and pread was chosen.
+#[test]
+fn an_open_loop_without_a_p99_is_not_ranked() {
+    let mut dice = Dice(19);
+    let mut open = measured(&mut dice, COLD, &[("pread", 1e9), ("uring", 2e9)]);
+    for cell in &mut open {
+        (cell.setting.rate_per_s, cell.operations) = (Some(50), 50);
+    }
+    let found = recommend(&run(open.clone()));
+    assert!(found.overall.is_none() && found.groups.is_empty(), "{}", found.sentence);
+    let part = "nothing to recommend: too few operations for a p99";
+    assert!(found.sentence.contains(part), "{}", found.sentence);
+    assert!(found.sentence.ends_with("raise --seconds"), "{}", found.sentence);
+
+    open.extend(measured(&mut dice, WARM, &[("pread", 1e9), ("uring", 2e9)]));
+    let found = recommend(&run(open));
+    assert_eq!(choices(&found), ["uring"]);
+    assert!(found.overall.is_none(), "{}", found.sentence);
+    assert!(found.sentence.contains("cold is not ranked, because"), "{}", found.sentence);
+}

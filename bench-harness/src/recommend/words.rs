@@ -1,6 +1,10 @@
 //! The text of a recommendation.
+//!
+//! Printed ratios are those of the medians beside them; the interval is that of the ratios within
+//! each repetition. A p99 is that of all operations together, as in the tables, or missing if they
+//! are too few.
 
-use super::contest::Contest;
+use super::contest::{Contest, Exclusion};
 use super::ranking::Certainty;
 use super::standing::{Beside, is_auto};
 use super::{Figures, GroupChoice, NotCompared, Overall, Recommendation};
@@ -59,7 +63,6 @@ pub(super) fn reason(chosen: &GroupChoice, contest: &Contest) -> String {
 
 fn main_figure(figures: &Figures, contest: &Contest) -> String {
     match contest.is_open_loop() {
-        true if figures.latency_ns_p99.is_none() => "has too few operations for a p99".into(),
         true => format!("has a p99 of {}", figure(figures, contest)),
         false => format!("reads {}", figure(figures, contest)),
     }
@@ -69,7 +72,8 @@ fn main_figure(figures: &Figures, contest: &Contest) -> String {
 fn figure(figures: &Figures, contest: &Contest) -> String {
     match (contest.is_open_loop(), figures.latency_ns_p99) {
         (true, Some(p99)) => duration(p99),
-        (true, None) => "unknown p99".into(),
+        // Only a histogram that cannot be read has none here.
+        (true, None) => "unknown length".into(),
         (false, _) => rate(figures.throughput_bytes_per_s),
     }
 }
@@ -78,7 +82,7 @@ fn figure(figures: &Figures, contest: &Contest) -> String {
 fn advantage(choice: &Figures, next: &Figures, contest: &Contest) -> String {
     let ratio = match (contest.is_open_loop(), choice.latency_ns_p99, next.latency_ns_p99) {
         (true, Some(choice), Some(next)) => next / choice,
-        (true, ..) => return "better".into(),
+        (true, ..) => return "better than the".into(),
         (false, ..) => choice.throughput_bytes_per_s / next.throughput_bytes_per_s,
     };
     let how = if contest.is_open_loop() { "times shorter than the" } else { "times the" };
@@ -113,7 +117,11 @@ fn against(chosen: &GroupChoice, next: &Figures, ratio: &Ratio, contest: &Contes
 }
 
 /// Returns the reason for the overall choice.
-pub(super) fn overall_reason(overall: &Overall, groups: &[GroupChoice]) -> String {
+pub(super) fn overall_reason(
+    overall: &Overall,
+    groups: &[GroupChoice],
+    not_compared: &[NotCompared],
+) -> String {
     let over = match groups.len() {
         1 => "here".into(),
         count => format!("in the geometric mean over {count} groups"),
@@ -135,7 +143,8 @@ pub(super) fn overall_reason(overall: &Overall, groups: &[GroupChoice]) -> Strin
              spread too widely to be sure",
             times(ratio)
         ),
-        _ => "nothing else was measured".into(),
+        _ if not_compared.is_empty() => "nothing else was measured".into(),
+        _ => "no other backend can be chosen".into(),
     };
     if let Some(worst) = overall.worst.as_ref().filter(|worst| worst.share < 0.995) {
         text += &format!(
@@ -223,6 +232,17 @@ pub(super) fn no_choice(refusal: &str, not_compared: &[NotCompared]) -> String {
     let others: String =
         not_compared.iter().map(|other| format!("; {} {}", other.way, other.reason)).collect();
     format!("{refusal}{others}")
+}
+
+/// Returns the last sentence if a group has no numbers at all.
+pub(super) fn no_numbers(group: &Group, why: Exclusion) -> String {
+    match why {
+        Exclusion::TooFewOperations => format!(
+            "there is no overall choice: {group} is not ranked, because it has too few operations for \
+             a p99; raise --seconds"
+        ),
+        _ => format!("there is no overall choice: no backend has valid numbers in {group}"),
+    }
 }
 
 pub(super) fn lines(all: &Recommendation) -> Vec<String> {

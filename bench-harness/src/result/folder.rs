@@ -13,7 +13,7 @@ pub(crate) const RESULTS: &str = "ringmain-results";
 
 /// Where a run keeps its files.
 #[derive(Clone, Debug)]
-pub struct RunFolder {
+pub(crate) struct RunFolder {
     /// `ringmain-results/<time>`.
     pub path: PathBuf,
 }
@@ -21,13 +21,13 @@ pub struct RunFolder {
 impl RunFolder {
     /// Returns the path of the result.
     #[must_use]
-    pub fn run_json(&self) -> PathBuf {
+    pub(crate) fn run_json(&self) -> PathBuf {
         self.path.join("run.json")
     }
 
     /// Returns the path of the report.
     #[must_use]
-    pub fn report_html(&self) -> PathBuf {
+    pub(crate) fn report_html(&self) -> PathBuf {
         self.path.join("report.html")
     }
 }
@@ -36,7 +36,11 @@ impl RunFolder {
 /// result already.
 pub(crate) fn make_folder(asked: Option<&Path>) -> Result<RunFolder, Failure> {
     let failed = |path: &Path, source: io::Error| Failure::Usage {
-        message: format!("cannot create the folder {} for the result: {source}", path.display()),
+        message: format!(
+            "cannot create the folder {} for the result: {source}; name a folder that can be \
+             written to: `--out DIR`",
+            path.display()
+        ),
     };
     if let Some(path) = asked {
         std::fs::create_dir_all(path).map_err(|source| failed(path, source))?;

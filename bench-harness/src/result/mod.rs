@@ -5,6 +5,7 @@ mod cell;
 pub(crate) mod folder;
 mod group;
 pub mod histogram;
+pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod percentile;
 mod run;
@@ -13,7 +14,7 @@ pub(crate) mod trust;
 
 pub use cache::{CacheCheck, CacheCheckMethod, CacheState, CachedPages};
 pub use cell::{Cell, ContextSwitches, CpuSeconds, Faults, Latency, Resident, RssSample};
-pub use folder::RunFolder;
+pub(crate) use folder::RunFolder;
 pub use group::{Group, GroupedCells};
 pub use run::{Run, SCHEMA_VERSION, Skipped};
 pub use setting::Setting;

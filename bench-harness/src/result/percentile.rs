@@ -28,6 +28,11 @@ impl Percentile {
         }
     }
 
+    /// Returns whether so many operations have this percentile: fifty have no p99.
+    pub(crate) fn is_known(self, operations: u64) -> bool {
+        self == Self::Max || operations as f64 * (1.0 - self.quantile()) >= 1.0
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::P50 => "p50",
@@ -61,8 +66,7 @@ pub(crate) fn latency_ns(
         let values: Vec<f64> = cells.iter().map(|cell| percentile.of(cell) as f64).collect();
         return median(&values).filter(|ns| *ns > 0.0);
     };
-    let beyond = histogram.len() as f64 * (1.0 - percentile.quantile());
-    let is_known = beyond >= 1.0 || percentile == Percentile::Max;
+    let is_known = percentile.is_known(histogram.len());
     is_known.then(|| histogram.value_at_quantile(percentile.quantile()) as f64)
 }
 

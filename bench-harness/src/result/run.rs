@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::list::short_list;
 use super::{Cell, GroupedCells, Host};
 use crate::plan::Plan;
 
@@ -24,6 +25,7 @@ pub struct Run {
     /// Whether all cells were measured: false during the run and if it was interrupted.
     pub complete: bool,
     /// The command line.
+    #[serde(deserialize_with = "short_list")]
     pub command: Vec<String>,
     /// The plan that was carried out, with every default filled in.
     pub plan: Plan,
@@ -32,6 +34,7 @@ pub struct Run {
     /// Backends that were left out, and why.
     pub skipped: Vec<Skipped>,
     /// Reasons to trust the numbers less.
+    #[serde(deserialize_with = "short_list")]
     pub warnings: Vec<String>,
     /// Every cell of every repetition, in the order in which they were measured.
     pub cells: Vec<Cell>,

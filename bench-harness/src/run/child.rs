@@ -100,5 +100,5 @@ fn this_program() -> Result<Command, Failure> {
         return Ok(Command::new(link));
     }
     let path = std::env::current_exe();
-    path.map(Command::new).map_err(|source| Failure::Child { what: "ringmain".into(), source })
+    path.map(Command::new).map_err(|source| Failure::NoProgram { source })
 }

@@ -11,10 +11,11 @@ use crate::measure::cache;
 use crate::measure::host::memory_available_bytes;
 use crate::plan::Plan;
 use crate::result::CacheState;
-use crate::system::space::check_space;
+use crate::system::scratch::without_path;
+use crate::system::space::{Remedy, check_space};
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes_short;
-use crate::workload::Workload;
+use crate::workload::{NewData, Workload};
 
 /// The data of a run. Data that was made is removed when this is dropped.
 #[derive(Debug)]
@@ -86,21 +87,22 @@ impl DataSets {
         let bytes = plan.data.bytes.0;
         let total_bytes = bytes.saturating_mul(wanted.len() as u64);
         let dir = folder_for_data(plan)?;
-        check_space(&dir, total_bytes, "--bytes")?;
+        check_space(&dir, total_bytes, Remedy::Less("--bytes"))?;
         for workload in workloads {
             check_warm(bytes, &workload.caches(plan), page_cache_bytes_max)?;
         }
         let folder = tempfile::Builder::new()
             .prefix(".ringmain-data-")
             .tempdir_in(&dir)
-            .map_err(|source| Failure::Scratch { dir, source })?;
+            .map_err(|error| Failure::Scratch { dir, source: without_path(error) })?;
         let progress = Arc::new(Progress::bytes("making data", total_bytes));
         let mut sets = BTreeMap::new();
         for ((name, cache), workload) in wanted {
             let path = folder.path().join(format!("{name}-{cache}"));
             std::fs::create_dir(&path)
                 .map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
-            let files = workload.make_data(&path, bytes, plan.seed, &progress)?;
+            let data = NewData { dir: &path, bytes, seed: plan.seed, progress: &progress };
+            let files = workload.make_data(&data)?;
             sets.insert((name, cache), files);
         }
         progress.finish();

@@ -45,3 +45,16 @@ fn build_engine(
     }
     Ok(builder.build()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The description said "up to 1 requests".
+    #[test]
+    fn one_request_is_singular() {
+        let pread = BackendChoice::plain(ringmain::BackendKind::Pread);
+        let text = open_backend_of(pread, false).unwrap().describe().to_string();
+        assert!(text.contains("up to 1 request in flight"), "{text}");
+    }
+}

@@ -1,4 +1,8 @@
 //! fio on the same file with the same block size, depth and cache state, for comparison.
+//!
+//! The batch of a cell is the depth of fio. fio runs only where that is the same work: one thread,
+//! one file, no half-warm cache, no memory limit. It reports latencies of single reads, so they are
+//! shown only beside batches of one read.
 
 use std::process::{Command, Stdio};
 
@@ -72,7 +76,7 @@ impl Fio {
 
     /// Runs fio for one cell, with the depth of the cell.
     pub(crate) fn run(&self, task: &Task) -> Result<Cell, Failure> {
-        let prepared = cache::prepare(&task.cached_files, task.cache, task.sample_seed())?;
+        let prepared = cache::settle(&task.cached_files, task.cache, task.sample_seed())?;
         let output = self
             .command(task)
             .output()

@@ -1,5 +1,6 @@
-//! Limits the memory of the measured processes by a control group, or by a resource limit if no group
-//! can be made.
+//! Limits the memory of the measured processes by a control group, so that the page cache counts;
+//! the child joins it before it warms anything. If no group can be made, the limit is
+//! `RLIMIT_DATA`, and a warning says so.
 
 use std::fs;
 use std::path::{Path, PathBuf};

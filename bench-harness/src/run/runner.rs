@@ -12,7 +12,7 @@ use crate::result::{Cell, Setting};
 use crate::system::interrupt;
 use crate::text::progress::Progress;
 use crate::text::size::Bytes;
-use crate::workload::Permutation;
+use crate::workload::RandomOrder;
 
 /// The reader of a cell.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ impl Runner {
         let count = self.cells.len() as u64;
         for repetition in 0..self.repetitions {
             // The order is shuffled so that drift affects all backends alike.
-            let order = Permutation::new(count, self.seed.wrapping_add(u64::from(repetition)));
+            let order = RandomOrder::new(count, self.seed.wrapping_add(u64::from(repetition)));
             for index in 0..count {
                 let (reader, task) = &self.cells[order.at(index) as usize];
                 let task = Task {

@@ -15,7 +15,7 @@ use crate::recommend::recommend;
 use crate::report::{Exporter, Report};
 use crate::result::{Run, RunFolder, SCHEMA_VERSION, Skipped, folder, trust};
 use crate::system::interrupt;
-use crate::system::space::{check_space, missing_folders};
+use crate::system::space::{Remedy, check_space, missing_folders};
 use crate::system::whole_file::write_whole;
 use crate::text::progress::Progress;
 use crate::trace::Trace;
@@ -58,7 +58,7 @@ const RESULT_BYTES: u64 = 1 << 20;
 impl Prepared {
     /// Prepares everything. Returns an error for a plan that cannot be measured here.
     fn from_plan(mut plan: Plan, folder: &RunFolder) -> Result<Self, Failure> {
-        check_space(&folder.path, RESULT_BYTES, "--out")?;
+        check_space(&folder.path, RESULT_BYTES, Remedy::Place("--out"))?;
         let mut workloads = workload::planned(&plan)?;
         let fio = Fio::find(&plan)?;
         let skipped = choose_backends(&mut plan)?;
@@ -68,6 +68,7 @@ impl Prepared {
         let page_cache_bytes_max = limiter.as_ref().and_then(MemoryLimiter::page_cache_bytes_max);
         let data = DataSets::prepare(&plan, &mut workloads, page_cache_bytes_max)?;
         notes.extend(workload::check_parameters(&plan, &workloads)?);
+        notes.extend(workload::check_depth(&plan)?);
         if let Some(trace) = &plan.data.trace {
             notes.extend(Trace::open(trace)?.notes);
         }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 
 use nix::sys::resource::{Resource, setrlimit};
-use ringmain::Engine;
+use ringmain::{BackendKind, Engine};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::engine::open_engine;
@@ -12,7 +12,7 @@ use super::task::{Checked, MemoryLimit, Task, WorkOrder};
 use super::{validity, verify};
 use crate::failure::Failure;
 use crate::measure::{Clock, RssSampler, TlbMisses, Usage, cache, percentiles};
-use crate::result::{CachedPages, Cell, histogram};
+use crate::result::{CacheState, CachedPages, Cell, histogram};
 use crate::workload::{self, Job, JobSpec};
 
 /// Reads an order from standard input, carries it out and writes the answer to `out`.
@@ -37,6 +37,7 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
     let tlb = TlbMisses::start();
     let engine = open_engine(task)?;
     let mut jobs = open_jobs(&engine, task)?;
+    release_mapped(&engine, task)?;
     let prepared = cache::settle(&task.cached_files, task.cache, task.sample_seed())?;
 
     let rss = RssSampler::start()?;
@@ -95,6 +96,20 @@ fn prepare_cache(task: &Task) -> Result<(), Failure> {
         cache::forget(&task.cached_files)?;
     }
     cache::prepare(&task.cached_files, task.cache, task.sample_seed()).map(drop)
+}
+
+/// Gives back the pages that opening the files has mapped. A fault maps the sixteen pages around a
+/// header, which may be a whole small file, and the kernel drops no page that is mapped.
+fn release_mapped(engine: &Engine, task: &Task) -> Result<(), Failure> {
+    if task.backend.kind != BackendKind::Mmap || task.cache == CacheState::Warm {
+        return Ok(());
+    }
+    let backend = engine.backend();
+    for path in &task.cached_files {
+        let file = backend.open(path)?;
+        backend.release(&file, 0..backend.len(&file)?)?;
+    }
+    Ok(())
 }
 
 fn limit_memory(task: &Task) -> Result<(), Failure> {

@@ -1,16 +1,27 @@
 //! Statistics of a few repetitions.
+//!
+//! The statistics suit three to ten repetitions on machines that others use too. All comparisons
+//! are ratios, computed on logarithms.
+//!
+//! - **Interval.** Student's interval of 95 %. A bootstrap of three values misses one time in four,
+//!   and five pairs are too few for any rank test at 95 %; Student's interval keeps its promise
+//!   from two values on, and heavy tails make it wider rather than wrong. Repetitions of one run
+//!   are interleaved and compared pair by pair, so that drift drops out; two runs are compared as
+//!   independent samples (Welch).
+//! - **Verdict.** A ratio is better or worse if the interval is all on one side of 1 and the
+//!   difference at least 1 %. One repetition never makes a claim.
 
 mod ratio;
 mod student;
 
 mod sample;
 
-pub use ratio::{CONFIDENCE, Ratio, Verdict};
+pub(crate) use ratio::{CONFIDENCE, Ratio, Verdict};
 pub(crate) use sample::share_max;
 
 /// Returns the median of the values; `None` without values.
 #[must_use]
-pub fn median(values: &[f64]) -> Option<f64> {
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let upper = *sorted.get(sorted.len() / 2)?;
@@ -22,7 +33,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 
 /// The median, the range and the number of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// The median.
     pub median: f64,
     /// The smallest.
@@ -35,11 +46,11 @@ pub struct Summary {
 
 impl Summary {
     /// Above this [`spread`](Self::spread), two backends that differ by less cannot be ranked.
-    pub const SPREAD_MAX: f64 = 0.25;
+    pub(crate) const SPREAD_MAX: f64 = 0.25;
 
     /// Returns the summary; `None` without values.
     #[must_use]
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
         let median = median(values)?;
         let min = values.iter().copied().fold(f64::INFINITY, f64::min);
         let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -49,14 +60,14 @@ impl Summary {
     /// Returns the range as a share of the median: 0.1 if it is 10 % wide. Returns `None` for a single
     /// value, and if the median is 0.
     #[must_use]
-    pub fn spread(&self) -> Option<f64> {
+    pub(crate) fn spread(&self) -> Option<f64> {
         let is_known = self.count > 1 && self.median > 0.0;
         is_known.then(|| (self.max - self.min) / self.median)
     }
 
     /// Returns whether the values spread too widely to rank backends.
     #[must_use]
-    pub fn is_too_wide(&self) -> bool {
+    pub(crate) fn is_too_wide(&self) -> bool {
         self.spread().is_some_and(|spread| spread > Self::SPREAD_MAX)
     }
 }

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::student::critical_t;
 
 /// The confidence of a single claim: it is wrong one time in twenty.
-pub const CONFIDENCE: f64 = 0.95;
+pub(crate) const CONFIDENCE: f64 = 0.95;
 
 /// Differences below 1 % always count as noise, because memory layout and code placement change a
 /// program by as much.
@@ -31,7 +31,7 @@ const RATIO_MIN: f64 = 1.01;
 
 /// The ratio of `b` to `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ratio {
+pub(crate) struct Ratio {
     /// The geometric mean of the ratios: 2.0 if `b` is twice `a`.
     pub estimate: f64,
     /// The confidence interval of the true ratio; `null` if a side has only one value.
@@ -41,7 +41,7 @@ pub struct Ratio {
 /// The verdict on a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Larger, beyond noise.
     Better,
     /// Smaller, beyond noise.
@@ -53,7 +53,7 @@ pub enum Verdict {
 impl Verdict {
     /// Returns the verdict for a figure of which less is better.
     #[must_use]
-    pub fn of_cost(self) -> Self {
+    pub(crate) fn of_cost(self) -> Self {
         match self {
             Self::Better => Self::Worse,
             Self::Worse => Self::Better,
@@ -76,7 +76,7 @@ impl Ratio {
     /// Compares values that were measured in pairs: `a[i]` and `b[i]` are of the same repetition. Returns
     /// `None` without a pair of positive numbers.
     #[must_use]
-    pub fn paired(a: &[f64], b: &[f64], confidence: f64) -> Option<Self> {
+    pub(crate) fn paired(a: &[f64], b: &[f64], confidence: f64) -> Option<Self> {
         let pairs = a.iter().zip(b).filter(|(a, b)| is_usable(**a) && is_usable(**b));
         let logs = Moments::of(&pairs.map(|(a, b)| (b / a).ln()).collect::<Vec<_>>())?;
         let error = logs.variance_of_mean();
@@ -85,7 +85,7 @@ impl Ratio {
 
     /// Compares independent values.
     #[must_use]
-    pub fn independent(a: &[f64], b: &[f64], confidence: f64) -> Option<Self> {
+    pub(crate) fn independent(a: &[f64], b: &[f64], confidence: f64) -> Option<Self> {
         let logs = |values: &[f64]| {
             let usable = values.iter().copied().filter(|value| is_usable(*value));
             Moments::of(&usable.map(f64::ln).collect::<Vec<_>>())
@@ -104,7 +104,7 @@ impl Ratio {
 
     /// Returns whether `b` is larger or smaller than `a` beyond noise.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> Verdict {
         match self.interval {
             Some((low, _)) if low > 1.0 && self.estimate >= RATIO_MIN => Verdict::Better,
             Some((_, high)) if high < 1.0 && self.estimate <= 1.0 / RATIO_MIN => Verdict::Worse,

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::scratch::without_path;
 use crate::failure::Failure;
 
 /// Writes a file. Readers see the old file or the new one, never a part of it, even if the program or
@@ -30,7 +31,8 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
         Ok(_) => fs::canonicalize(path)?,
         Err(_) => path.to_owned(),
     };
-    let temporary = builder_with_ordinary_permissions().tempfile_in(folder(&target))?;
+    let temporary = builder_with_ordinary_permissions().tempfile_in(folder(&target));
+    let temporary = temporary.map_err(without_path)?;
     let mut file = io::BufWriter::with_capacity(1 << 20, temporary);
     write(&mut file)?;
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;

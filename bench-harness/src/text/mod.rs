@@ -2,5 +2,5 @@
 
 pub(crate) mod format;
 pub(crate) mod progress;
-pub mod size;
+pub(crate) mod size;
 pub(crate) mod table;

@@ -88,6 +88,11 @@ pub(crate) fn format_bytes_short(bytes: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
+/// Formats the number of bytes: `1 byte`, `1000 bytes`.
+pub(crate) fn exact_bytes(bytes: u64) -> String {
+    format!("{bytes} {}", if bytes == 1 { "byte" } else { "bytes" })
+}
+
 /// Formats bytes exactly: `8388608` as `8 MiB`; a number that is not a multiple of a unit in bytes.
 pub(crate) fn format_bytes(bytes: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
@@ -95,7 +100,7 @@ pub(crate) fn format_bytes(bytes: u64) -> String {
         units.into_iter().find(|(_, bits)| bytes >> bits > 0 && bytes.is_multiple_of(1 << bits));
     match whole {
         Some((unit, bits)) => format!("{} {unit}", bytes >> bits),
-        None => format!("{bytes} bytes"),
+        None => exact_bytes(bytes),
     }
 }
 
@@ -151,9 +156,16 @@ mod tests {
         }
     }
 
+    /// A file of one byte had "1 bytes".
     #[test]
     fn whole_units_are_shown_as_such_and_parse_back() {
-        let cases = [(0, "0 bytes"), (512, "512 bytes"), (1536, "1536 bytes"), (8 << 20, "8 MiB")];
+        let cases = [
+            (0, "0 bytes"),
+            (1, "1 byte"),
+            (512, "512 bytes"),
+            (1536, "1536 bytes"),
+            (8 << 20, "8 MiB"),
+        ];
         for (bytes, text) in cases {
             assert_eq!(format_bytes(bytes), text);
         }

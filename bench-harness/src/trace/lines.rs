@@ -10,7 +10,7 @@ const LINE_BYTES_MAX: u64 = 32 << 20;
 
 /// An error in a trace, with its place.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     At { line: usize, column: usize, message: String },
     Whole(String),
     Io(io::Error),
@@ -25,7 +25,7 @@ impl Fault {
         Self::Whole(message)
     }
 
-    pub(super) fn in_file(self, path: &Path) -> Failure {
+    pub(crate) fn in_file(self, path: &Path) -> Failure {
         let path = path.to_owned();
         match self {
             Self::At { line, column, message } => {

@@ -1,4 +1,10 @@
 //! Traces: recorded reads, from an iolog of fio or a recording of the engine.
+//!
+//! The harness reads recordings and fio's iolog (versions 2 and 3; the times of version 3 are
+//! microseconds, as fio's source has it) into one form: a list of reads and the places where
+//! batches begin, which a replay goes through without allocating. Errors name the line and the
+//! column. A recording that was cut off is used up to its last complete line, because the last
+//! number may lack digits.
 
 mod iolog;
 mod lines;
@@ -74,7 +80,7 @@ impl Trace {
     }
 
     /// Parses a trace without checking its files.
-    fn parse(input: impl Read) -> Result<Self, Fault> {
+    pub(crate) fn parse(input: impl Read) -> Result<Self, Fault> {
         let mut lines = Lines::new(input);
         let head = lines.next()?.map(|line| line.text.to_vec()).unwrap_or_default();
         let mut builder = TraceBuilder::default();

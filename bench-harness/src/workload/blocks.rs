@@ -3,15 +3,17 @@
 use ringmain::Buffer;
 use ringmain::backends::{FileHandle, Read, ReadBackendExt};
 
-use super::order::Permutation;
+use super::random_order::RandomOrder;
 use super::{Done, Job, JobSpec};
 use crate::failure::Failure;
+use crate::text::format::counted;
+use crate::text::size::exact_bytes;
 
 /// The order of the blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
     Sequential,
-    Random(Permutation),
+    Random(RandomOrder),
 }
 
 /// Reads every block once. Threads take batches in turn.
@@ -38,7 +40,7 @@ pub(super) struct Blocks {
 impl Blocks {
     pub(super) fn open(spec: &JobSpec<'_>, is_random: bool) -> Result<Self, Failure> {
         let block_bytes = usize::try_from(spec.setting.block_bytes.unwrap_or(4096)).unwrap_or(4096);
-        let batch = spec.setting.batch.unwrap_or(1).max(1) as usize;
+        let batch = spec.batch(1);
         let (mut files, mut blocks_before, mut blocks) = (Vec::new(), Vec::new(), 0);
         for path in spec.files {
             let file = spec.engine.backend().open(path)?;
@@ -48,13 +50,15 @@ impl Blocks {
         }
         if blocks < batch as u64 {
             let message = format!(
-                "the data has {blocks} blocks of {block_bytes} bytes, which is too small for one batch of \
-                 {batch}; use a larger file, or a smaller --block-size or --batch"
+                "the data has {} of {}, which is too small for one batch of {batch}; use a larger file, \
+                 or a smaller --block-size or --batch",
+                counted(blocks as usize, "block"),
+                exact_bytes(block_bytes as u64)
             );
             return Err(Failure::TooSmall { message });
         }
         let order = match is_random {
-            true => Order::Random(Permutation::new(blocks, spec.seed)),
+            true => Order::Random(RandomOrder::new(blocks, spec.seed)),
             false => Order::Sequential,
         };
         let mut buffer = spec.engine.pool().try_take(block_bytes * batch).map_err(|source| {
@@ -90,7 +94,7 @@ impl Blocks {
     fn place(&self, index: u64) -> (usize, u64) {
         let block = match &self.order {
             Order::Sequential => index,
-            Order::Random(permutation) => permutation.at(index),
+            Order::Random(order) => order.at(index),
         };
         // Several files may start at this block if some have no whole block; the last one has it.
         let file = self.blocks_before.partition_point(|before| *before <= block) - 1;

@@ -3,9 +3,9 @@
 
 mod blocks;
 mod mixed;
-mod order;
 mod parameter;
 mod rand;
+mod random_order;
 mod replay;
 mod samples;
 mod seq;
@@ -14,10 +14,12 @@ mod shards;
 mod views;
 mod weights;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringmain::Engine;
+use ringmain::epochs::Order;
 
 use settings::{combinations, in_variants};
 
@@ -27,8 +29,8 @@ use crate::plan::Plan;
 use crate::result::{CacheState, Setting};
 use crate::text::progress::Progress;
 
-pub(crate) use order::{Permutation, mix};
-pub(crate) use parameter::{Parameter, check_parameters};
+pub(crate) use parameter::{Parameter, check_depth, check_parameters};
+pub(crate) use random_order::{RandomOrder, mix};
 pub(crate) use samples::is_beton_name;
 pub(crate) use shards::{is_shard_name, shard_files};
 pub(crate) use weights::holds_weights;
@@ -76,16 +78,10 @@ pub(crate) trait Workload: Sync {
         RAW
     }
 
-    /// Makes its data, about `bytes` bytes, in an empty folder, and returns the files.
-    fn make_data(
-        &self,
-        dir: &Path,
-        bytes: u64,
-        seed: u64,
-        progress: &Arc<Progress>,
-    ) -> Result<Vec<PathBuf>, Failure> {
-        let path = dir.join("raw.bin");
-        write_raw(&path, bytes, seed, progress)?;
+    /// Makes its data and returns the files.
+    fn make_data(&self, data: &NewData<'_>) -> Result<Vec<PathBuf>, Failure> {
+        let path = data.dir.join("raw.bin");
+        write_raw(&path, data.bytes, data.seed, data.progress)?;
         Ok(vec![path])
     }
 
@@ -118,6 +114,17 @@ pub(crate) trait Workload: Sync {
 /// The data of workloads that read any bytes.
 const RAW: &str = "raw";
 
+/// The data that a workload makes for itself.
+#[derive(Clone, Copy)]
+pub(crate) struct NewData<'a> {
+    /// An empty folder for it.
+    pub(crate) dir: &'a Path,
+    /// About this many bytes.
+    pub(crate) bytes: u64,
+    pub(crate) seed: u64,
+    pub(crate) progress: &'a Arc<Progress>,
+}
+
 /// The parameters of a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobSpec<'a> {
@@ -129,6 +136,27 @@ pub(crate) struct JobSpec<'a> {
     /// The index of this thread and the number of threads.
     pub(crate) thread: u64,
     pub(crate) threads: u64,
+}
+
+impl JobSpec<'_> {
+    /// Returns the number of reads or items of an operation.
+    fn batch(&self, default: u32) -> usize {
+        self.setting.batch.unwrap_or(default).max(1) as usize
+    }
+
+    /// Returns whether the setting is this variant of the workload.
+    fn is_variant(&self, variant: &str) -> bool {
+        self.setting.variant.as_deref() == Some(variant)
+    }
+
+    /// Returns the order of a pass over all items: shuffled if the setting is that variant.
+    fn order(&self, shuffled: &str) -> Order {
+        if self.is_variant(shuffled) {
+            Order::Shuffled { seed: self.seed }
+        } else {
+            Order::Sequential
+        }
+    }
 }
 
 /// The operations of one thread, which are the same for every backend.
@@ -180,8 +208,13 @@ pub(crate) fn planned(plan: &Plan) -> Result<Vec<&'static dyn Workload>, Failure
 /// Returns a file itself, or the files of a folder by name without the empty ones.
 pub(crate) fn regular_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
-    if std::fs::metadata(path).map_err(failed)?.is_file() {
+    let found = std::fs::metadata(path).map_err(failed)?;
+    if found.is_file() {
         return Ok(vec![path.to_owned()]);
+    }
+    if !found.is_dir() {
+        let why = "it is not a regular file";
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)));
     }
     let mut files = Vec::new();
     for entry in std::fs::read_dir(path).map_err(failed)? {

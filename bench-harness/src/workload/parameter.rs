@@ -70,3 +70,19 @@ pub(crate) fn check_parameters(
     }
     Ok(notes)
 }
+
+/// Returns an error if the depth has no effect on any backend of the plan, and a note if it has none on
+/// some. A plan without backends takes all that work.
+pub(crate) fn check_depth(plan: &Plan) -> Result<Option<String>, Failure> {
+    let deaf = plan.backends.iter().filter(|backend| !backend.takes_depth());
+    let deaf: Vec<String> = deaf.map(ToString::to_string).collect();
+    if plan.depths.is_empty() || deaf.is_empty() {
+        return Ok(None);
+    }
+    let text = format!("`--depth` has no effect on {}", deaf.join(", "));
+    if deaf.len() < plan.backends.len() || plan.with_fio {
+        return Ok(Some(text));
+    }
+    let takers = "it is for `uring`, `tokio-uring`, `direct`, `auto` and fio";
+    Err(Failure::Usage { message: format!("{text}; {takers}") })
+}

@@ -1,19 +1,17 @@
 //! A training pass over a dataset: batches of samples in random order.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ringmain::beton::{
-    Batch, BetonReader, Order, PAGE_BYTES_DEFAULT, RegionAlignment, SampleOptions, SampleSource,
+    Batch, BetonReader, PAGE_BYTES_DEFAULT, RegionAlignment, SampleOptions, SampleSource,
 };
 
-use super::{Done, Job, JobSpec, Parameter, Workload, in_variants, regular_files};
+use super::{Done, Job, JobSpec, NewData, Parameter, Workload, in_variants, regular_files};
 use crate::cli::BetonField;
 use crate::failure::Failure;
 use crate::generate::{BetonSpec, write_beton};
 use crate::plan::Plan;
 use crate::result::Setting;
-use crate::text::progress::Progress;
 
 /// The workload `samples`.
 #[derive(Debug)]
@@ -54,16 +52,10 @@ impl Workload for Samples {
         "beton"
     }
 
-    fn make_data(
-        &self,
-        dir: &Path,
-        bytes: u64,
-        seed: u64,
-        progress: &Arc<Progress>,
-    ) -> Result<Vec<PathBuf>, Failure> {
+    fn make_data(&self, data: &NewData<'_>) -> Result<Vec<PathBuf>, Failure> {
         // The copies for the cache states must be the same.
         let spec = BetonSpec {
-            samples: (bytes / SAMPLE_BYTES).max(1),
+            samples: (data.bytes / SAMPLE_BYTES).max(1),
             sample_bytes: SAMPLE_BYTES,
             // JSON of any length, so that arrays start anywhere, as in files of FFCV.
             fields: vec![BetonField::Int, BetonField::Json, BetonField::Ndarray],
@@ -73,10 +65,10 @@ impl Workload for Samples {
             workers: None,
             is_deterministic: true,
             is_direct: false,
-            seed,
+            seed: data.seed,
         };
-        let path = dir.join("samples.beton");
-        write_beton(&path, &spec, progress)?;
+        let path = data.dir.join("samples.beton");
+        write_beton(&path, &spec, data.progress)?;
         Ok(vec![path])
     }
 
@@ -85,11 +77,9 @@ impl Workload for Samples {
     }
 
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
-        let is_random = job.setting.variant.as_deref() == Some(RANDOM);
-        let random = Order::Shuffled { seed: job.seed };
         let options = SampleOptions::new()
-            .batch_size(job.setting.batch.unwrap_or(BATCH_SIZE).max(1) as usize)
-            .order(if is_random { random } else { Order::Sequential })
+            .batch_size(job.batch(BATCH_SIZE))
+            .order(job.order(RANDOM))
             .partition(job.thread, job.threads);
         let mut sources = Vec::new();
         for file in job.files {

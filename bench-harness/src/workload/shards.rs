@@ -1,19 +1,17 @@
 //! A training pass: the rows of a corpus of shards in batches, in order or shuffled.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ringmain::Damage;
 use ringmain::shards::{
     Order, RowBatch, RowType, ShardDamage, ShardOptions, ShardSource, list_shards,
 };
 
-use super::{Done, Job, JobSpec, Parameter, Workload, in_variants};
+use super::{Done, Job, JobSpec, NewData, Parameter, Workload, in_variants};
 use crate::failure::Failure;
 use crate::generate::{ShardSizes, write_shards};
 use crate::plan::Plan;
 use crate::result::Setting;
-use crate::text::progress::Progress;
 
 /// The workload `shards`.
 #[derive(Debug)]
@@ -51,17 +49,11 @@ impl Workload for Shards {
         "shards"
     }
 
-    fn make_data(
-        &self,
-        dir: &Path,
-        bytes: u64,
-        seed: u64,
-        progress: &Arc<Progress>,
-    ) -> Result<Vec<PathBuf>, Failure> {
-        let rows = (bytes / ROW_BYTES).max(1);
+    fn make_data(&self, data: &NewData<'_>) -> Result<Vec<PathBuf>, Failure> {
+        let rows = (data.bytes / ROW_BYTES).max(1);
         let sizes = ShardSizes { rows, width: WIDTH, shards: SHARDS };
         let mut paths = Vec::new();
-        write_shards(dir, sizes, seed, progress, &mut paths)?;
+        write_shards(data.dir, sizes, data.seed, data.progress, &mut paths)?;
         Ok(paths)
     }
 
@@ -70,11 +62,9 @@ impl Workload for Shards {
     }
 
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
-        let is_shuffled = job.setting.variant.as_deref() == Some(SHUFFLED);
-        let shuffled = Order::Shuffled { seed: job.seed };
         let source = ShardOptions::new()
-            .batch_size(job.setting.batch.unwrap_or(BATCH_ROWS).max(1) as usize)
-            .order(if is_shuffled { shuffled } else { Order::Sequential })
+            .batch_size(job.batch(BATCH_ROWS))
+            .order(job.order(SHUFFLED))
             .row_type(RowType::F64)
             .partition(job.thread, job.threads)
             .open(job.engine, job.files)?;

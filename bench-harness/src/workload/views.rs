@@ -2,7 +2,7 @@
 
 use ringmain::{Buffer, ContiguousMemmap, Engine, Kind};
 
-use super::order::{Permutation, mix};
+use super::random_order::{RandomOrder, mix};
 use super::{Done, Job, JobSpec, Workload, combinations};
 use crate::failure::Failure;
 use crate::plan::Plan;
@@ -48,7 +48,7 @@ struct Loader {
     /// The number of windows in the arrays before each array.
     windows_before: Vec<u64>,
     windows: u64,
-    order: Permutation,
+    order: RandomOrder,
     rows_per_window: u64,
     batch: usize,
     thread: u64,
@@ -60,7 +60,7 @@ struct Loader {
 
 impl Loader {
     fn open(spec: &JobSpec<'_>) -> Result<Self, Failure> {
-        let batch = spec.setting.batch.unwrap_or(1).max(1) as usize;
+        let batch = spec.batch(1);
         let block_bytes = spec.setting.block_bytes.unwrap_or(ROW_BYTES);
         let rows_per_window = (block_bytes / ROW_BYTES).clamp(1, ROWS);
         let (arrays, windows_before, windows) = open_arrays(spec, rows_per_window)?;
@@ -79,7 +79,7 @@ impl Loader {
             arrays,
             windows_before,
             windows,
-            order: Permutation::new(windows, spec.seed),
+            order: RandomOrder::new(windows, spec.seed),
             rows_per_window,
             batch,
             thread: spec.thread,

@@ -1,19 +1,21 @@
 //! A server that loads a model: tensors are delivered while the next ones are read.
+//!
+//! A cell ends only with a whole pass over the model, since a cell that ended earlier would count a
+//! fraction of what the device has read. It is invalid if the device read more than twice what was
+//! delivered.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ringmain::backends::PoolOptions;
 use ringmain::weights::{Dtype, Load, LoadOptions, Tensor, Weights};
 use ringmain::{Buffer, BufferPool, Engine};
 
-use super::{Done, Job, JobSpec, Parameter, Workload, in_variants};
+use super::{Done, Job, JobSpec, NewData, Parameter, Workload, in_variants};
 use crate::failure::Failure;
 use crate::generate::{Extent, ModelSizes, write_model};
 use crate::plan::Plan;
 use crate::result::Setting;
-use crate::text::progress::Progress;
 
 /// The workload `weights`.
 #[derive(Debug)]
@@ -67,17 +69,11 @@ impl Workload for ModelWeights {
         "weights"
     }
 
-    fn make_data(
-        &self,
-        dir: &Path,
-        bytes: u64,
-        seed: u64,
-        progress: &Arc<Progress>,
-    ) -> Result<Vec<PathBuf>, Failure> {
-        let path = dir.join("model.safetensors");
-        let extent = Extent::Total(bytes);
+    fn make_data(&self, data: &NewData<'_>) -> Result<Vec<PathBuf>, Failure> {
+        let path = data.dir.join("model.safetensors");
+        let extent = Extent::Total(data.bytes);
         let sizes = ModelSizes { tensors: TENSORS, extent, dtypes: vec![Dtype::BF16] };
-        write_model(&path, &sizes, seed, progress)?;
+        write_model(&path, &sizes, data.seed, data.progress)?;
         Ok(vec![path])
     }
 
@@ -149,7 +145,7 @@ impl Loader {
         let names = own.map(|info| info.name().to_owned()).collect();
         let window_bytes = spec.setting.window_bytes.unwrap_or(WINDOW_BYTES);
         let window_bytes = usize::try_from(window_bytes).unwrap_or(usize::MAX);
-        let is_recycled = spec.setting.variant.as_deref() == Some(RECYCLED);
+        let is_recycled = spec.is_variant(RECYCLED);
         let pool = is_recycled.then(|| used_pool(&weights, window_bytes)).transpose()?;
         Ok(Self { weights, names, window_bytes, pool, load: None, last: None })
     }

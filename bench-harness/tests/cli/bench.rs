@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::faults::{NO_RINGS, can_inject, run_injected};
@@ -139,12 +141,36 @@ fn a_printed_plan_can_be_carried_out() {
     assert_eq!(cells(&result).len(), 2 * 2 * 2, "two block sizes, two states, twice");
 }
 
+/// Cold cells of `mmap` on small shards were always invalid: the reader had mapped the whole file when it
+/// read the header. The message blamed another process.
+#[test]
+fn small_shards_can_be_read_cold_through_a_mapping() {
+    let place = Place::new();
+    for (name, rows) in [("small", "100"), ("larger", "640")] {
+        let folder = place.path(name);
+        let made =
+            run(ringmain(["gen", "shards"]).arg(&folder).args(["--rows", rows, "--width", "52"]));
+        made.stdout_of_success();
+        let args =
+            ["--workloads", "shards", "--cache", "cold", "--backends", "mmap", "--batch", "16"];
+        let out = format!("out-{name}");
+        let args =
+            [&args[..], &["--json", "--out", &out, "--dir", folder.to_str().unwrap()]].concat();
+        let result = json_of(run(ringmain(["bench", "--repetitions", "2"])
+            .args(args)
+            .current_dir(place.dir.path())));
+        for cell in cells(&result) {
+            assert_eq!(cell["cached_pages"]["before"], 0, "{cell}");
+        }
+    }
+}
+
 #[test]
 fn impossible_requests_are_refused_before_anything_is_made() {
     let place = Place::new();
     make_file(&place.path("small"), 100);
     fs::write(place.path("bad.toml"), "repetitions = 2\nworkloads = \"seq\"\n").unwrap();
-    let cases: [(&[&str], &[&str]); 24] = [
+    let cases: [(&[&str], &[&str]); 26] = [
         (&["--backends", "urnig"], &["did you mean `uring`"]),
         (&["--backends", "pread+release"], &["mmap+release"]),
         (&["--workloads", "sequ"], &["no workload `sequ`", "seq"]),
@@ -154,6 +180,8 @@ fn impossible_requests_are_refused_before_anything_is_made() {
         (&["--plan", "bad.toml"], &["bad.toml", "line 2, column"]),
         (&["--plan", "none.toml"], &["none.toml", "No such file"]),
         (&["--file", "none"], &["none", "No such file"]),
+        // This was "cannot read /dev/null: Not a directory".
+        (&["--file", "/dev/null"], &["cannot read /dev/null: it is not a regular file"]),
         (&["--file", "small", "--workloads", "rand"], &["too small", "--block-size"]),
         (&["--bytes", "1000T"], &["are free", "--bytes"]),
         (&["--bytes", "0"], &["at least 1 MiB"]),
@@ -169,6 +197,11 @@ fn impossible_requests_are_refused_before_anything_is_made() {
         (&["--workloads", "weights", "--with-fio"], &["--with-fio", "`seq`, `rand`"]),
         (&["--workloads", "rand", "--cache", "mixed"], &["`rand`", "no cache state `mixed`"]),
         (&["--workloads", "rand", "--rate", "0"], &["0"]),
+        // This measured one thing twice.
+        (
+            &["--backends", "pread,mmap", "--depth", "1,8"],
+            &["`--depth` has no effect on pread, mmap"],
+        ),
     ];
     for (args, parts) in cases {
         let outcome = run(ringmain(["bench"]).args(args).current_dir(place.dir.path()));
@@ -267,9 +300,9 @@ fn two_signals_at_once_count_as_one() {
         std::thread::sleep(Duration::from_millis(20));
     }
     // timeout(1) signals the process and then its group.
-    let pid = running.child.id().to_string();
-    let both = format!("kill -TERM {pid}; kill -TERM -{pid}");
-    assert!(Command::new("sh").args(["-c", &both]).status().unwrap().success());
+    let pid = Pid::from_raw(running.child.id().cast_signed());
+    kill(pid, Signal::SIGTERM).unwrap();
+    killpg(pid, Signal::SIGTERM).unwrap();
     assert_eq!(running.finish().code, Some(130));
     assert_eq!(place.run_json()["complete"], false);
     assert_eq!(place.names(), ["out"]);
@@ -370,8 +403,9 @@ fn an_open_loop_keeps_its_rate_and_counts_from_the_intended_start() {
         ["--rate", "1000000000", "--seconds", "0.2", "--batch", "1", "--json", "--out", "2"];
     let result = json_of(run(&mut place.bench(&[&args[..], &flood].concat())));
     for cell in cells(&result) {
-        let median_ns = cell["latency_ns"]["p50"].as_u64().unwrap();
-        assert!(median_ns > 20_000_000, "half of 0.2 s is waited for, not {median_ns} ns");
+        // The last operation was due when the first was.
+        let max_ns = cell["latency_ns"]["max"].as_u64().unwrap();
+        assert!(max_ns > 180_000_000, "nearly 0.2 s are waited for, not {max_ns} ns");
     }
 }
 

@@ -122,7 +122,8 @@ fn datasets_are_made_and_recognised() {
     // The type of the first field.
     let found = inspect_with(24, 255);
     let note = found["samples_not_inspected"].as_str().unwrap();
-    assert!(found["samples"] == 50 && note.contains("handle_type"), "{found}");
+    assert!(found["samples"] == 50 && note.contains("custom type 255"), "{found}");
+    assert!(!note.contains("ReaderOptions"), "it gave advice for Rust programs: {found}");
     assert!(found["fields"][0].as_str().unwrap().contains("type 255"), "{found}");
     fs::write(&path, b"no dataset at all, whatever its name").unwrap();
     run(ringmain(["inspect"]).arg(&path)).expect_failure(1, &["a.beton", "file of version 2"]);

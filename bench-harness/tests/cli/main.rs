@@ -24,4 +24,6 @@ mod rights;
 #[cfg(target_os = "linux")]
 mod streaming;
 mod support;
+#[cfg(target_os = "linux")]
+mod surroundings;
 mod weights;

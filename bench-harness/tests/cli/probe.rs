@@ -43,6 +43,17 @@ fn json_has_every_key() {
     assert_eq!(probe["ringmain_version"], env!("CARGO_PKG_VERSION"));
 }
 
+/// The backend `memory` read the whole file to show that it works.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_larger_than_the_memory_is_probed() {
+    let data = Data::sparse(1 << 40);
+    let probe = probe_json(&data.path);
+    let backends = probe["backends"].as_array().unwrap();
+    let memory = backends.iter().find(|backend| backend["name"] == "memory").unwrap();
+    assert_eq!(memory["available"], true, "{memory}");
+}
+
 #[test]
 fn auto_uses_an_available_backend() {
     let data = Data::new(100_000);

@@ -235,6 +235,28 @@ fn an_uncertain_choice_is_not_saved() {
     }
 }
 
+/// One repetition was saved if the difference was small: without an interval, that counts as noise. Two
+/// repetitions were saved although most groups were unsure.
+#[test]
+fn a_choice_from_one_or_two_repetitions_is_not_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let profile = dir.path().join("profile.toml");
+    let to = profile.to_str().unwrap();
+    let measured = run_in(dir.path(), &[("pread", 1e9), ("uring", 1.1e9)]);
+    for repetitions in 1..=3 {
+        let mut few = measured.clone();
+        few.cells.retain(|cell| cell.repetition < repetitions);
+        let outcome = recommend(&save(dir.path(), "run.json", &few), &["--save", to]);
+        if repetitions < 3 {
+            assert_eq!(outcome.code, Some(2), "{repetitions}");
+            outcome.expect_message(&["too few", "`--repetitions 5`", "nothing was saved"]);
+        } else {
+            outcome.stdout_of_success();
+        }
+        assert_eq!(profile.exists(), repetitions == 3);
+    }
+}
+
 /// The text "2.24 GB/s, 3.54 times direct" was below a table in which direct had 1.53 GB/s.
 #[test]
 fn a_ratio_is_that_of_the_medians_beside_it() {
@@ -353,6 +375,9 @@ fn undo_removes_the_profile_and_nothing_else() {
     assert!(!path.exists());
     let text = String::from_utf8(undo().stdout_of_success()).unwrap();
     assert_eq!(text, "there is no profile: nothing was removed\n");
+    // This said `--save PATH`.
+    let off = run(&mut ringmain(["recommend", "--undo"]));
+    off.expect_failure(2, &["RINGMAIN_PROFILE is off", "`--undo PATH`"]);
     fs::write(&path, "notes").unwrap();
     undo().stdout_of_success();
     assert!(path.exists(), "a file that is no profile stays");

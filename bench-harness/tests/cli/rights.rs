@@ -18,31 +18,31 @@ const NOBODY: u32 = 65534;
 
 /// Runs the command as a user without rights: as user 65534 if the tests run as root, else as the user who
 /// runs the tests.
-struct Reader {
+pub(crate) struct Reader {
     dir: TempDir,
 }
 
 impl Reader {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-        // That user may not be allowed to enter the build folder, so the program is copied. `cp` does it,
-        // because a child that another test forks meanwhile could inherit a file that this process has
-        // open for writing, and such a file cannot be run.
-        let copied = Command::new("cp")
-            .arg(env!("CARGO_BIN_EXE_ringmain"))
-            .arg(dir.path())
-            .status()
-            .unwrap();
-        assert!(copied.success());
         let reader = Self { dir };
+        reader.take_in(Path::new(env!("CARGO_BIN_EXE_ringmain")), "ringmain");
         let tmp = reader.path("tmp");
         fs::create_dir(&tmp).unwrap();
         fs::set_permissions(&tmp, Permissions::from_mode(0o777)).unwrap();
         reader
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    /// Copies a program: that user may not be allowed to enter the build folder. `cp` does it, because a
+    /// child that another test forks meanwhile could inherit a file that this process has open for writing,
+    /// and such a file cannot be run.
+    pub(crate) fn take_in(&self, program: &Path, name: &str) {
+        let copied = Command::new("cp").arg(program).arg(self.path(name)).status().unwrap();
+        assert!(copied.success());
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -58,19 +58,26 @@ impl Reader {
         folder
     }
 
-    fn run(&self, args: &[&str], tmp: &Path) -> Outcome {
-        let mut command = Command::new(self.path("ringmain"));
-        // The environment of the other tests.
+    /// Returns a copied program in a folder that this user may write to, with the environment of the other
+    /// tests.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.path(program));
         let like = ringmain([""; 0]);
         command.envs(like.get_envs().filter_map(|(key, value)| Some((key, value?))));
-        command.args(args).env("TMPDIR", tmp).current_dir(self.path("tmp"));
+        command.env("TMPDIR", self.path("tmp")).current_dir(self.path("tmp"));
+        command
+    }
+
+    fn run(&self, args: &[&str], tmp: &Path) -> Outcome {
+        let mut command = self.command("ringmain");
+        command.args(args).env("TMPDIR", tmp);
         if self.is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
         run(&mut command)
     }
 
-    fn is_root(&self) -> bool {
+    pub(crate) fn is_root(&self) -> bool {
         self.dir.path().metadata().unwrap().uid() == 0
     }
 
@@ -173,11 +180,16 @@ fn bench_samples_the_page_cache_of_a_file_of_another_user_and_says_so() {
     }
 }
 
+/// The exit code was 1, and `overhead` named no way out.
 #[test]
-fn bench_says_where_else_data_can_be_made() {
+fn bench_and_overhead_say_where_else_data_can_be_made() {
     let reader = Reader::new();
     let folder = reader.closed_folder(&[]);
-    let args = ["bench", "--scratch", folder.to_str().unwrap(), "--out", "out"];
-    let outcome = reader.run(&args, &reader.path("tmp"));
-    outcome.expect_failure(1, &[folder.to_str().unwrap(), "Permission denied", "`--scratch DIR`"]);
+    let scratch = folder.to_str().unwrap();
+    for args in [&["bench", "--out", "out"][..], &["overhead"]] {
+        let args = [args, &["--scratch", scratch]].concat();
+        let outcome = reader.run(&args, &reader.path("tmp"));
+        outcome.expect_failure(2, &[scratch, "Permission denied", "`--scratch DIR`"]);
+        assert!(!outcome.stderr.contains("at path"), "{}", outcome.stderr);
+    }
 }

@@ -38,6 +38,7 @@ pub(crate) struct Outcome {
     /// `None` if a signal ended it.
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
+    /// Without lines of progress, which appear only on a slow machine.
     pub(crate) stderr: String,
 }
 
@@ -64,6 +65,18 @@ impl Outcome {
     }
 }
 
+/// Takes away the lines of progress, as `making data: 40 %, about 12 s left`.
+fn without_progress(stderr: &str) -> String {
+    let is_progress = |line: &&str| {
+        let Some((what, rest)) = line.split_once(": ") else { return false };
+        let is_work = ["making data", "comparing bytes", "measuring", "writing"].contains(&what);
+        let percent = rest.split_once(" %, ").map(|(percent, _)| percent.parse::<u32>());
+        is_work && matches!(percent, Some(Ok(_)))
+    };
+    let lines = stderr.split_inclusive('\n').filter(|line| !is_progress(line));
+    lines.collect()
+}
+
 /// A running program, which is killed with all its children if it takes too long.
 pub(crate) struct Running {
     pub(crate) child: Child,
@@ -75,10 +88,15 @@ pub(crate) struct Running {
 impl Running {
     /// Starts a program with pipes for both outputs.
     pub(crate) fn start(command: &mut Command) -> Self {
+        Self::try_start(command).unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    }
+
+    /// The same, if it can be started.
+    pub(crate) fn try_start(command: &mut Command) -> io::Result<Self> {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(command, 0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let child = command.spawn()?;
         let (done, is_done) = channel();
         let pid = child.id();
         let watchdog = std::thread::spawn(move || {
@@ -88,7 +106,7 @@ impl Running {
             }
             is_late
         });
-        Self { child, name: format!("{command:?}"), done, watchdog }
+        Ok(Self { child, name: format!("{command:?}"), done, watchdog })
     }
 
     /// Waits for the end, and returns the rest of both outputs.
@@ -99,7 +117,7 @@ impl Running {
         Outcome {
             code: output.status.code(),
             stdout: output.stdout,
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            stderr: without_progress(&String::from_utf8_lossy(&output.stderr)),
         }
     }
 }

@@ -12,7 +12,7 @@ pub(crate) type Dims = SmallVec<[usize; 6]>;
 type Strides = SmallVec<[isize; 6]>;
 
 /// The largest number of axes, as in NumPy 2.
-const NDIM_MAX: usize = 64;
+pub(crate) const NDIM_MAX: usize = 64;
 
 /// An n-dimensional arrangement of elements in a file. All offsets were checked to fit an `i64`
 /// when the outermost array was made, and views only point into that array.
@@ -237,9 +237,7 @@ impl Layout {
 
     /// Returns the layout without its axes of length 1: all of them, or the given one.
     pub(crate) fn squeeze(&self, axis: Option<usize>) -> Result<Self> {
-        if let Some(axis) = axis
-            && self.shape.get(axis) != Some(&1)
-        {
+        if let Some(axis) = axis.filter(|axis| self.shape.get(*axis) != Some(&1)) {
             let reason = format!("axis {axis} of shape {:?} does not have length 1", self.shape);
             return Err(Error::Shape { reason });
         }
@@ -319,7 +317,7 @@ impl Layout {
             );
         }
         let bytes = last * self.itemsize;
-        if !bytes.is_multiple_of(itemsize) {
+        if bytes % itemsize != 0 {
             return refuse(format!(
                 "the last axis has {bytes} bytes, which is not a multiple of {itemsize}"
             ));

@@ -10,15 +10,16 @@ use ringmain_backends::{Buffer, Read};
 use super::element::to_native;
 use super::read::check_size;
 use crate::epochs::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
-use crate::memory::{Claim, Need, Share};
+use crate::memory::{BufferSizes, ClaimedBuffer, Need, Share};
 use crate::{ContiguousMemmap, Element, Engine, Error, Result};
 
 impl Engine {
     /// Reads many views, of any number of files, as one batch, and returns the elements of one view
-    /// after the other, each in C order. [`Error::ElementType`] if a view is not of type `T`.
+    /// after the other, each in C order. [`Error::ElementType`] if a view is not of type `T`. They are in
+    /// the machine's byte order, whatever the order in the files.
     ///
-    /// `uring` gains most from this. ViewSchedule whose axes are in another order than in the file are
-    /// read after the others, one by one.
+    /// `uring` gains most from this. Views whose axes are in another order than in the file are read
+    /// after the others, one by one.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -54,7 +55,7 @@ impl Engine {
     }
 
     /// Like [`read_many`](Self::read_many), with the bytes of the files: the views may have elements
-    /// of any type.
+    /// of any type. Elements keep the byte order of their file.
     pub fn read_many_bytes<V: Borrow<ContiguousMemmap>>(
         &self,
         views: &[V],
@@ -87,17 +88,17 @@ impl Engine {
             let view = view.borrow();
             check_size(view.nbytes(), dst.len())?;
             self.check_own(view, number)?;
-            if view.layout().is_c_order() || view.is_empty() {
+            if is_one_read(view) {
                 reads.push(Read::new(view.file(), view.offset(), dst));
             }
         }
         let read = self.backend().read_batch(&mut reads);
         read.map_err(|error| read_error(views, error))?;
         drop(reads);
-        // ViewSchedule with their axes in another order go through bounded memory, one by one.
+        // Views with their axes in another order go through bounded memory, one by one.
         for (view, dst) in views.iter().zip(dst.iter_mut()) {
             let view = view.borrow();
-            if !view.layout().is_c_order() && !view.is_empty() {
+            if !is_one_read(view) {
                 view.read_bytes_into(dst)?;
             }
         }
@@ -145,13 +146,13 @@ impl Engine {
         let limit_bytes = self.pool().limit_bytes();
         if largest_bytes > limit_bytes {
             let reason = format!(
-                "the engine has {limit_bytes} bytes of buffers (half of its memory limit); read less at \
-                 once, or raise memory_limit_bytes"
+                "the engine has {limit_bytes} bytes of buffers (about half of its memory limit); read less \
+                 at once, or raise memory_limit_bytes"
             );
             let value = format!("a view of {largest_bytes} bytes");
             return Err(Error::invalid_option("views", value, reason));
         }
-        let share = self.reserve().share(largest_bytes);
+        let share = self.reserve().share(largest_bytes, BufferSizes::Varying);
         let limits = Limits { window_bytes, patience: self.memory_patience() };
         let schedule = ViewSchedule { engine: self.clone(), views: views.into(), at: 0, share };
         Ok(ViewReader { reader: Some(Prefetcher::new(schedule, limits)) })
@@ -172,8 +173,7 @@ impl Iterator for ViewReader {
         if outcome.is_err() {
             self.reader = None;
         }
-        // The claim is dropped first; see `Share::take`.
-        Some(outcome.map(|(_claim, buffer)| buffer))
+        Some(outcome.map(ClaimedBuffer::into_buffer))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -204,7 +204,7 @@ struct ViewSchedule {
 
 impl ViewSchedule {
     /// Takes memory for the next view, and for later ones that are read with it.
-    fn stage(&self, room: Room) -> Result<Vec<(Claim, Buffer)>> {
+    fn stage(&self, room: Room) -> Result<Vec<ClaimedBuffer>> {
         let (mut staged, mut bytes) = (Vec::new(), 0usize);
         for view in &self.views[self.at..] {
             let is_first = staged.is_empty();
@@ -223,10 +223,28 @@ impl ViewSchedule {
         }
         Ok(staged)
     }
+
+    /// Reads the next views, one into each buffer.
+    fn fill(&self, staged: &mut [ClaimedBuffer]) -> Result<()> {
+        let views = &self.views[self.at..self.at + staged.len()];
+        let mut parts: Vec<&mut [u8]> = Vec::with_capacity(staged.len());
+        for (buffer, view) in staged.iter_mut().zip(views) {
+            parts.push(&mut buffer[..view.nbytes()]);
+        }
+        self.engine.read_many_bytes_into(views, &mut parts)
+    }
+
+    /// Delivers the next view, which was read into `buffer`.
+    fn hand_out(&mut self, mut buffer: ClaimedBuffer, done: &mut Vec<Done<ClaimedBuffer>>) {
+        let view = &self.views[self.at];
+        buffer.narrow(0..view.nbytes());
+        done.push(Done { item: buffer, bytes: buffer_bytes(view) });
+        self.at += 1;
+    }
 }
 
 impl Schedule for ViewSchedule {
-    type Item = (Claim, Buffer);
+    type Item = ClaimedBuffer;
 
     fn next_bytes(&self) -> Option<usize> {
         self.views.get(self.at).map(buffer_bytes)
@@ -234,25 +252,18 @@ impl Schedule for ViewSchedule {
 
     fn read(&mut self, room: Room, done: &mut Vec<Done<Self::Item>>) -> Result<()> {
         let mut staged = self.stage(room)?;
-        let views = &self.views[self.at..self.at + staged.len()];
-        let mut parts: Vec<&mut [u8]> = Vec::with_capacity(staged.len());
-        for ((_, buffer), view) in staged.iter_mut().zip(views) {
-            parts.push(&mut buffer[..view.nbytes()]);
-        }
-        match self.engine.read_many_bytes_into(views, &mut parts) {
-            Ok(()) => {}
-            Err(error) if views.len() == 1 => return Err(error),
+        let count = staged.len();
+        match self.fill(&mut staged) {
+            Ok(()) => staged.into_iter().for_each(|buffer| self.hand_out(buffer, done)),
+            Err(error) if count == 1 => return Err(error),
             // One view failed. Read them one by one, to deliver those before it.
             Err(_) => {
-                drop(staged);
-                return self.read(Room { budget_bytes: 0, ..room }, done);
+                for mut buffer in staged {
+                    self.fill(std::slice::from_mut(&mut buffer))?;
+                    self.hand_out(buffer, done);
+                }
             }
         }
-        for ((claim, mut buffer), view) in staged.into_iter().zip(views) {
-            buffer.narrow(0..view.nbytes());
-            done.push(Done { item: (claim, buffer), bytes: buffer_bytes(view) });
-        }
-        self.at += views.len();
         Ok(())
     }
 
@@ -274,10 +285,24 @@ fn total_bytes<V: Borrow<ContiguousMemmap>>(views: &[V]) -> usize {
     views.iter().map(|view| view.borrow().nbytes()).fold(0, usize::saturating_add)
 }
 
-/// A backend's error about one of the views.
-fn read_error<V: Borrow<ContiguousMemmap>>(views: &[V], error: ringmain_backends::Error) -> Error {
-    match views.first() {
-        Some(view) => Error::backend(view.borrow().path(), error),
+/// Returns `true` if the elements of a view are one read of a batch, in the order of the file.
+fn is_one_read(view: &ContiguousMemmap) -> bool {
+    view.layout().is_c_order() || view.is_empty()
+}
+
+/// A backend's error about one of the views. The index in it counts all views of the caller.
+fn read_error<V: Borrow<ContiguousMemmap>>(
+    views: &[V],
+    mut error: ringmain_backends::Error,
+) -> Error {
+    use ringmain_backends::Error as Backend;
+    if let Backend::Read { index, .. } | Backend::PastEnd { index, .. } = &mut error {
+        let mut batch = (0..views.len()).filter(|number| is_one_read(views[*number].borrow()));
+        *index = batch.nth(*index).unwrap_or(*index);
+    }
+    let first = views.first().map(|view| view.borrow().path());
+    match error.path().or(first).map(Path::to_owned) {
+        Some(path) => Error::backend(&path, error),
         None => error.into(),
     }
 }

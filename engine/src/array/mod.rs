@@ -5,8 +5,8 @@
 //! | `dtype.rs`, `element.rs` | element types, in a file and in Rust |
 //! | `layout.rs` | offset, shape and strides: all arithmetic on views |
 //! | `index.rs`, `selection.rs` | selections that need no read, and selections that need one |
-//! | `view.rs`, `read.rs`, `scatter.rs` | the view, reading it, and reordering transposed elements
-//! |
+//! | `runs.rs` | reads the bytes of a selection: many short runs of a file |
+//! | `view.rs`, `read.rs`, `scatter.rs` | the view, reading it, and reordering transposed elements |
 //! | `many.rs` | many views as one batch, and views that are read ahead |
 //! | `npy.rs`, `exca.rs` | files that describe an array |
 
@@ -18,6 +18,7 @@ pub(crate) mod layout;
 pub(crate) mod many;
 pub(crate) mod npy;
 pub(crate) mod read;
+mod runs;
 mod scatter;
 pub(crate) mod selection;
 pub(crate) mod view;

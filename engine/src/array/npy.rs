@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ringmain_backends::{FileHandle, ReadBackendExt};
 
-use super::layout::Layout;
+use super::layout::{Layout, NDIM_MAX};
 use crate::{ContiguousMemmap, DType, Damage, Engine, Error, Result};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -198,6 +198,10 @@ impl<'a> Literal<'a> {
         let mut shape = Vec::new();
         self.expect(b'(')?;
         while !self.eat(b')') {
+            if shape.len() == NDIM_MAX {
+                // The longest header has room for half a million.
+                return Err(format!("the shape has more than {NDIM_MAX} axes"));
+            }
             shape.push(self.length()?);
             if self.eat(b',') {
                 continue;
@@ -355,6 +359,8 @@ mod tests {
     #[test]
     fn impossible_shapes_are_refused() {
         expect_reason(with_shape("(-1, 3)"), "negative");
+        assert_eq!(with_shape(&format!("({})", "1,".repeat(64))).unwrap().shape.len(), 64);
+        expect_reason(with_shape(&format!("({})", "1,".repeat(65))), "more than 64 axes");
         expect_reason(with_shape("(99999999999999999999999,)"), "larger than any file");
         for shape in ["(3)", "3", "(,)", "(3 4)", "(3,,4)", "(3, 4", "[3]", "(True,)", "(1.5,)"] {
             expect_reason(with_shape(shape), "should be");

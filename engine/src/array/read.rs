@@ -4,7 +4,7 @@
 //! bytes of the file as they are. Methods with a type parameter return elements in the byte order of the
 //! machine.
 
-use ringmain_backends::{Buffer, ReadBackendExt};
+use ringmain_backends::{Alignment, Buffer, ReadBackendExt};
 
 use super::element::to_native;
 use super::scatter::Scatter;
@@ -13,7 +13,7 @@ use crate::{ContiguousMemmap, DType, Element, Error, Result};
 
 impl ContiguousMemmap {
     /// Reads all elements in C order, as stored in the file, into `dst`, which must have exactly
-    /// their size.
+    /// their size. They keep the byte order of the file.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -27,28 +27,31 @@ impl ContiguousMemmap {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_bytes_into(&self, dst: &mut [u8]) -> Result<()> {
+        if self.is_one_read() {
+            check_size(self.nbytes(), dst.len())?;
+            let read = self.engine().backend().read_exact_at(self.file(), self.offset(), dst);
+            return read.map_err(|error| Error::backend(self.path(), error));
+        }
         self.read_bytes_into_while(dst, || true).map(|_| ())
     }
 
-    /// Like [`read_bytes_into`](Self::read_bytes_into), but calls `go_on` from time to time. If it
-    /// returns `false`, the rest of `dst` is unchanged, and the result is `false`. Elements that
-    /// lie in the file in C order are one read, and `go_on` is called once before it.
+    /// Like [`read_bytes_into`](Self::read_bytes_into), but calls `go_on` from time to time, at least
+    /// after every 32 MiB. If it returns `false`, the rest of `dst` is unchanged, and the result is
+    /// `false`.
     pub fn read_bytes_into_while(
         &self,
         dst: &mut [u8],
         mut go_on: impl FnMut() -> bool,
     ) -> Result<bool> {
         check_size(self.nbytes(), dst.len())?;
+        if self.is_one_read() {
+            let (backend, file) = (self.engine().backend(), self.file());
+            let read = backend.read_exact_at_while(file, self.offset(), dst, go_on);
+            return read.map_err(|error| Error::backend(self.path(), error));
+        }
         let Some((offset, len)) = self.layout().byte_range() else {
             return self.read_selection_into_while(&[], dst, go_on);
         };
-        if self.layout().is_c_order() || len == 0 {
-            if !go_on() {
-                return Ok(false);
-            }
-            let read = self.engine().backend().read_exact_at(self.file(), offset, dst);
-            return read.map(|()| true).map_err(|error| Error::backend(self.path(), error));
-        }
         let mut scatter = Scatter::new(self.layout());
         self.read_in_parts(offset, len, |part| {
             scatter.put(part, dst);
@@ -59,7 +62,8 @@ impl ContiguousMemmap {
     /// Reads the elements, as stored in the file, into a buffer of the engine's pool. This is the
     /// fastest way, as such memory is aligned for the device and reused. Dropping the buffer
     /// returns it to the pool. Its address is a multiple of the size of an element on every
-    /// backend.
+    /// backend. The elements keep the byte order of the file; [`read_vec`](Self::read_vec) and
+    /// [`read_into`](Self::read_into) convert them to the machine's.
     ///
     /// If other buffers hold all of the pool, this waits until one is dropped, and fails with
     /// [`Error::MemorySpent`] after [`memory_patience`](crate::EngineBuilder::memory_patience): the
@@ -88,7 +92,42 @@ impl ContiguousMemmap {
         Ok(buffer)
     }
 
-    /// Reads the elements in C order; [`Error::ElementType`] if they are not of type `T`.
+    /// Like [`read_buffer`](Self::read_buffer), for a caller that chooses the memory and may have to
+    /// stop. `take` returns a buffer of at least the given number of bytes. The address of the elements
+    /// is a multiple of `element_align`, a power of two up to 4096. As in
+    /// [`read_bytes_into_while`](Self::read_bytes_into_while), `go_on` can end the read: then the result
+    /// is `None`.
+    ///
+    /// ```
+    /// use ringmain::{Buffer, Engine, Kind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, [7; 41])?;
+    /// let array = Engine::new()?.open_raw(&path, Kind::F32, &[10], 1)?;
+    /// // Does not count against the engine's limit.
+    /// let kept = array.read_buffer_while(4, Buffer::unpooled, || true)?;
+    /// assert_eq!(kept.as_deref(), Some(&[7; 40][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_buffer_while(
+        &self,
+        element_align: usize,
+        take: impl FnOnce(usize) -> std::result::Result<Buffer, ringmain_backends::Error>,
+        go_on: impl FnMut() -> bool,
+    ) -> Result<Option<Buffer>> {
+        let failed = |error| Error::backend(self.path(), error);
+        if self.is_one_read() {
+            let (backend, span) = (self.engine().backend(), self.byte_span());
+            let read = backend.read_elements_while(self.file(), span, element_align, take, go_on);
+            return read.map_err(failed);
+        }
+        let mut buffer = take(self.nbytes()).map_err(failed)?;
+        buffer.narrow(0..self.nbytes());
+        Ok(self.read_bytes_into_while(&mut buffer, go_on)?.then_some(buffer))
+    }
+
+    /// Reads the elements in C order; [`Error::ElementType`] if they are not of type `T`. They are in the
+    /// machine's byte order, whatever the order in the file.
     ///
     /// ```
     /// use ringmain::{DType, Engine};
@@ -106,7 +145,8 @@ impl ContiguousMemmap {
     }
 
     /// Reads the elements in C order into the caller's memory; [`Error::ElementType`] if they are not
-    /// of type `T`.
+    /// of type `T`. They are in the machine's byte order, whatever the order in the file;
+    /// [`read_bytes_into`](Self::read_bytes_into) keeps the file's.
     ///
     /// ```
     /// use ringmain::{DType, Engine};
@@ -228,20 +268,32 @@ impl ContiguousMemmap {
         Err(Error::ElementType { item: None, stored: self.dtype().to_string(), reason })
     }
 
+    /// Returns whether the elements lie in the file in C order, one after the other.
+    fn is_one_read(&self) -> bool {
+        self.layout().is_c_order() || self.is_empty()
+    }
+
     /// Reads a range of the file once, as much at a time as fits in scratch memory, always whole
-    /// elements. It stops early if `take` returns `false`.
+    /// elements. The parts begin where the device can write to, if there is enough memory for that. It
+    /// stops early if `take` returns `false`.
     fn read_in_parts(
         &self,
         offset: u64,
         len: usize,
         mut take: impl FnMut(&mut [u8]) -> Result<bool>,
     ) -> Result<bool> {
-        let mut scratch = self.engine().scratch(len)?;
-        let part_max = scratch.len().max(1); // an empty range has no scratch memory
-        for done in (0..len).step_by(part_max) {
-            let part = &mut scratch[..part_max.min(len - done)];
-            let read =
-                self.engine().backend().read_exact_at(self.file(), offset + done as u64, part);
+        let alignment = self.file().alignment();
+        let wanted_bytes = len.saturating_add(alignment.lead_bytes_max());
+        let mut scratch = self.engine().scratch(wanted_bytes)?;
+        let is_large = scratch.len() >= wanted_bytes.min(2 * alignment.block());
+        let alignment = if is_large { alignment } else { Alignment::NONE };
+        let part_max = scratch.len() - alignment.lead_bytes_max();
+        let part_max = part_max / self.itemsize() * self.itemsize();
+        for done in (0..len).step_by(part_max.max(1)) {
+            let part_offset = offset + done as u64;
+            let start = alignment.position(0, part_offset);
+            let part = &mut scratch[start..][..part_max.min(len - done)];
+            let read = self.engine().backend().read_exact_at(self.file(), part_offset, part);
             read.map_err(|error| Error::backend(self.path(), error))?;
             if !take(part)? {
                 return Ok(false);

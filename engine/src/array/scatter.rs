@@ -55,17 +55,18 @@ impl Scatter {
     }
 
     fn put_sized<const N: usize>(&mut self, stored: &[u8], dst: &mut [u8]) {
-        let mut rest = stored.as_chunks::<N>().0;
-        while !rest.is_empty() {
+        let mut rest = stored;
+        while rest.len() >= N {
             let (left, stride) = self.row();
-            let (row, tail) = rest.split_at(left.min(rest.len()));
+            let elements = left.min(rest.len() / N);
+            let (row, tail) = rest.split_at(elements * N);
             let axes = self.counter.iter().zip(&self.strides);
             let mut at: usize = axes.map(|(index, stride)| index * stride).sum();
-            for element in row {
+            for element in row.chunks_exact(N) {
                 dst[at..at + N].copy_from_slice(element);
                 at += stride;
             }
-            self.advance(row.len());
+            self.advance(elements);
             rest = tail;
         }
     }

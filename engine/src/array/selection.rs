@@ -1,10 +1,11 @@
 //! Reads selections that are not one range of bytes, strided, reversed or fancy, as one batch.
 
-use ringmain_backends::{FileHandle, Read};
+use ringmain_backends::FileHandle;
 
 use super::element::to_native;
 use super::layout::{Dims, Layout, resolve_index};
 use super::read::{check_size, count_up};
+use super::runs::RunBatch;
 use crate::{ContiguousMemmap, Element, Engine, Error, Index, Result};
 
 /// One part of a selection: an [`Index`], a list or a mask.
@@ -119,14 +120,14 @@ impl ContiguousMemmap {
             let reason = format!("no file can have {run_bytes} bytes at offset {offset}");
             return Err(Error::InvalidIndex { reason });
         }
-        let mut wave = RunBatch::new(self.engine(), self.file(), run_bytes, go_on);
+        let mut batch = RunBatch::new(self.engine(), self.file(), run_bytes, go_on);
         let runs = offsets.iter().zip(dst.chunks_exact_mut(run_bytes.max(1)));
         for (offset, run) in runs {
-            if !wave.add(*offset, run)? {
+            if !batch.add(*offset, run)? {
                 return Ok(false);
             }
         }
-        wave.flush()?;
+        batch.flush()?;
         Ok(true)
     }
 
@@ -246,16 +247,16 @@ impl ResolvedSelection {
         let (outer, run_bytes) = self.run();
         let shape: Dims = self.axes[..outer].iter().map(AxisPick::len).collect();
         let mut counter: Dims = smallvec::SmallVec::from_elem(0, outer);
-        let mut wave = RunBatch::new(engine, file, run_bytes, go_on);
+        let mut batch = RunBatch::new(engine, file, run_bytes, go_on);
         for run in dst.chunks_exact_mut(run_bytes) {
             let axes = self.axes.iter().zip(&counter);
             let distance: i64 = axes.map(|(axis, at)| axis.distance(*at)).sum();
-            if !wave.add(self.offset.wrapping_add_signed(distance), run)? {
+            if !batch.add(self.offset.wrapping_add_signed(distance), run)? {
                 return Ok(false);
             }
             count_up(&mut counter, &shape);
         }
-        wave.flush()?;
+        batch.flush()?;
         Ok(true)
     }
 }
@@ -280,155 +281,6 @@ fn resolve_list(part: &Select, axis: usize, len: usize) -> Result<Vec<usize>> {
             reason: format!("a mask has {} flags, but axis {axis} has {len} elements", mask.len()),
         }),
     }
-}
-
-/// Runs closer together than this are read together, as the device delivers whole pages anyway.
-/// Runs that are at least this long are joined only if at most a quarter of the read is wasted.
-const GAP_BYTES: u64 = 4096;
-
-/// Runs of at least this size are read straight to their place.
-const STRAIGHT_BYTES: usize = 16 << 10;
-
-/// The largest number of runs in one batch.
-const BATCH_RUNS_MAX: usize = 32 << 10;
-
-/// The approximate size of a batch: a tenth of a second on a slow device, so that a caller can stop
-/// soon.
-const BATCH_BYTES_MAX: usize = 32 << 20;
-
-/// Runs that are read as one batch.
-struct RunBatch<'a, 'd, F> {
-    engine: &'a Engine,
-    file: &'a FileHandle,
-    run_bytes: usize,
-    scratch_max: usize,
-    runs: Vec<(u64, &'d mut [u8])>,
-    /// The size of the runs in bytes.
-    bytes: usize,
-    go_on: F,
-}
-
-impl<'a, 'd, F: FnMut() -> bool> RunBatch<'a, 'd, F> {
-    fn new(engine: &'a Engine, file: &'a FileHandle, run_bytes: usize, go_on: F) -> Self {
-        let scratch_max = engine.scratch_limit_bytes();
-        Self { engine, file, run_bytes, scratch_max, runs: Vec::new(), bytes: 0, go_on }
-    }
-
-    /// Adds a run. Returns `false` if the caller wants to stop.
-    fn add(&mut self, offset: u64, run: &'d mut [u8]) -> Result<bool> {
-        // Longer runs are divided, and their parts read straight to their place.
-        for (at, part) in run.chunks_mut(BATCH_BYTES_MAX).enumerate() {
-            self.bytes += part.len();
-            self.runs.push((offset + (at * BATCH_BYTES_MAX) as u64, part));
-            if self.runs.len() >= BATCH_RUNS_MAX || self.bytes >= BATCH_BYTES_MAX {
-                self.flush()?;
-                if !(self.go_on)() {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        let mut runs = std::mem::take(&mut self.runs);
-        self.bytes = 0;
-        if self.run_bytes >= STRAIGHT_BYTES.min(self.scratch_max + 1) {
-            let mut reads = Vec::with_capacity(runs.len());
-            for (offset, run) in &mut runs {
-                reads.push(Read::new(self.file, *offset, run));
-            }
-            let read = self.engine.backend().read_batch(&mut reads);
-            return read.map_err(|error| Error::backend(self.file.path(), error));
-        }
-        runs.sort_unstable_by_key(|(offset, _)| *offset);
-        let mut rest = runs.as_mut_slice();
-        while !rest.is_empty() {
-            let (mut spans, mut taken) = self.plan(rest, self.scratch_max);
-            let mut scratch = self.engine.scratch(total_bytes(&spans))?;
-            if scratch.len() < total_bytes(&spans) {
-                (spans, taken) = self.plan(rest, scratch.len());
-            }
-            let (now, later) = rest.split_at_mut(taken);
-            self.read_spans(&spans, &mut scratch, now)?;
-            rest = later;
-        }
-        Ok(())
-    }
-
-    /// Returns spans of the file that hold the next runs, as many as fit in scratch memory, and the
-    /// number of these runs.
-    fn plan(&self, runs: &[(u64, &mut [u8])], scratch_bytes: usize) -> (Vec<FileSpan>, usize) {
-        let run_bytes = self.run_bytes as u64;
-        let gap_max = if run_bytes < GAP_BYTES { GAP_BYTES } else { run_bytes / 4 };
-        let (mut spans, mut total) = (Vec::<FileSpan>::new(), 0);
-        for (at, (offset, _)) in runs.iter().enumerate() {
-            let end = offset + run_bytes;
-            match spans.last_mut() {
-                Some(last) if *offset <= last.end + gap_max => {
-                    let more = end.saturating_sub(last.end) as usize;
-                    if total + more > scratch_bytes {
-                        return (spans, at);
-                    }
-                    (last.end, total) = (last.end.max(end), total + more);
-                }
-                _ => {
-                    if !spans.is_empty() && total + self.run_bytes > scratch_bytes {
-                        return (spans, at);
-                    }
-                    total += self.run_bytes;
-                    spans.push(FileSpan { start: *offset, end });
-                }
-            }
-        }
-        (spans, runs.len())
-    }
-
-    /// Reads the spans as one batch and copies the runs out of them.
-    fn read_spans(
-        &self,
-        spans: &[FileSpan],
-        scratch: &mut [u8],
-        runs: &mut [(u64, &mut [u8])],
-    ) -> Result<()> {
-        let mut rest = &mut *scratch;
-        let mut reads = Vec::with_capacity(spans.len());
-        for span in spans {
-            let (part, tail) = rest.split_at_mut(span.len());
-            reads.push(Read::new(self.file, span.start, part));
-            rest = tail;
-        }
-        let read = self.engine.backend().read_batch(&mut reads);
-        read.map_err(|error| Error::backend(self.file.path(), error))?;
-        drop(reads);
-        let (mut at, mut before) = (0, 0);
-        for (offset, run) in runs {
-            while *offset >= spans[at].end {
-                before += spans[at].len();
-                at += 1;
-            }
-            let start = before + (*offset - spans[at].start) as usize;
-            run.copy_from_slice(&scratch[start..start + run.len()]);
-        }
-        Ok(())
-    }
-}
-
-/// A range of the file.
-#[derive(Clone, Copy, Debug)]
-struct FileSpan {
-    start: u64,
-    end: u64,
-}
-
-impl FileSpan {
-    fn len(&self) -> usize {
-        (self.end - self.start) as usize
-    }
-}
-
-fn total_bytes(spans: &[FileSpan]) -> usize {
-    spans.iter().map(FileSpan::len).sum()
 }
 
 #[cfg(test)]

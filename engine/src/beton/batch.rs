@@ -11,17 +11,25 @@
 //! image        | offsets | mode, width, height | bytes |
 //! custom       | offsets | members of the rows | bytes |
 //! ```
+//!
+//! Sizes are known before anything is read, so the buffer is taken once, numbers and offsets are
+//! written, and all regions of all samples are one `read_batch` straight to their places.
+//!
+//! A column is contiguous, and regions lie at any offset, so on `direct` and `uring` most of them
+//! cannot go straight: the planner reads whole blocks into a bounce buffer and copies. Only where
+//! the dataset is aligned and the arrays are whole blocks does the device write to the column
+//! itself; columns of such arrays are placed for it. The alternative, to place each region where
+//! its address agrees with its offset, would leave gaps, so a field would no longer be one array
+//! over the batch.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ringmain_backends::Buffer;
-
 use super::dataset::Dataset;
 use super::{Array, BetonDamage, Error, Field, FieldKind, Image, ImageMode, Value};
 use crate::DType;
-use crate::memory::Claim;
+use crate::memory::ClaimedBuffer;
 
 /// The size of an id, an offset, a place or a number in bytes.
 pub(super) const WORD: usize = 8;
@@ -78,9 +86,8 @@ impl Column {
 /// Returns the alignment of an array column. Arrays of whole device blocks are aligned to blocks,
 /// so that the device can write them in place.
 fn array_align(dataset: &Dataset, nbytes: usize) -> usize {
-    let alignment = dataset.file.alignment();
-    let device = alignment.memory.max(alignment.offset);
-    if nbytes.is_multiple_of(device) { device.max(COLUMN_ALIGN) } else { COLUMN_ALIGN }
+    let block = dataset.file.alignment().block();
+    if nbytes % block == 0 { block.max(COLUMN_ALIGN) } else { COLUMN_ALIGN }
 }
 
 pub(super) fn has_offsets(kind: &FieldKind) -> bool {
@@ -93,9 +100,7 @@ pub(super) fn has_offsets(kind: &FieldKind) -> bool {
 /// A batch of samples. A field of fixed size is one array over the batch; other fields have
 /// offsets. Dropping the batch returns its memory to the engine's pool.
 pub struct Batch {
-    // This field is dropped before the buffer; see `Share::take`.
-    pub(super) _claim: Option<Claim>,
-    pub(super) buffer: Buffer,
+    pub(super) buffer: ClaimedBuffer,
     pub(super) dataset: Arc<Dataset>,
     pub(super) len: usize,
 }
@@ -269,7 +274,7 @@ impl Batch {
         let word = |start: usize| self.words(start + at * WORD, 1)[0];
         Ok(match kind {
             FieldKind::Float => Value::Float(f64::from_bits(word(column.data_at))),
-            FieldKind::Int => Value::Int(word(column.data_at).cast_signed()),
+            FieldKind::Int => Value::Int(word(column.data_at) as i64),
             FieldKind::Bytes => Value::Bytes(blob()),
             FieldKind::NdArray(spec) | FieldKind::TorchTensor(spec) => {
                 let bytes = &self.buffer[column.data_at + at * spec.nbytes()..][..spec.nbytes()];

@@ -39,6 +39,17 @@ pub enum BetonDamage {
         /// The type id of the field.
         type_id: u8,
     },
+    /// The rows of metadata do not fit the file, so the handler of a custom field has a wrong size.
+    #[error(
+        "rows of {row_bytes} bytes do not fit the file: {reason}; check `member_bytes` and \
+         `member_align` of the handlers of its fields"
+    )]
+    WrongRowSize {
+        /// The size of a row in bytes, according to the fields and their handlers.
+        row_bytes: u64,
+        /// What does not fit.
+        reason: String,
+    },
     /// The allocation table has an impossible place or size.
     #[error("bad allocation table: {reason}")]
     BadTable {
@@ -103,6 +114,9 @@ pub enum BetonDamage {
     /// A JSON value is not UTF-8.
     #[error("the JSON is not UTF-8")]
     NotUtf8,
+    /// An image has no pixels, so it cannot be resized.
+    #[error("an image without pixels cannot be resized")]
+    EmptyImage,
     /// The JPEG cannot be decoded.
     #[error("bad JPEG: {reason}")]
     BadJpeg {

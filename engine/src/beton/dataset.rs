@@ -1,4 +1,16 @@
 //! An opened dataset: its checked header and fields, and the place of every sample.
+//!
+//! A reader keeps the metadata and the allocation table for as long as it lives: a row for each
+//! sample and 24 bytes for each region, both as in the file. It needs them to find the size that
+//! belongs to a pointer. They are bounded by the length of the file and by `index_limit_bytes`, and
+//! do not count against the engine's memory limit. The table is sorted by pointer once, so a
+//! look-up is a binary search and allocates nothing.
+//!
+//! Opening checks what concerns all samples, and looks once at all regions: each gets a mark if it
+//! is out of the pages, crosses from one into the next, or shares bytes with another (one pass over
+//! the sorted table that remembers the farthest end). A mark is an error only when that sample is
+//! read, so one damaged sample leaves the others readable. A region that is impossible in itself
+//! (outside the pages, crossing two) marks no other region.
 
 use std::path::{Path, PathBuf};
 
@@ -10,18 +22,22 @@ use super::options::ReaderOptions;
 use super::row::{Member, RowLayout};
 use super::table::{Pages, Region, Table};
 use super::{
-    ALLOCATION_LEN, Allocation, BetonDamage, Error, FIELD_LEN, Field, HEADER_LEN, ImageMode,
+    ALLOCATION_LEN, Allocation, BetonDamage, Error, FIELD_LEN, Field, FieldKind, HEADER_LEN,
+    ImageMode,
 };
 use crate::epochs::mix;
 use crate::memory::vec_of;
-use crate::steady::SteadyFile;
+use crate::versioned_file::VersionedFile;
 use crate::{Engine, Item};
+
+/// How many bytes after the rows are examined: enough for any value that is not 0.
+const GAP_BYTES_MAX: usize = 16 << 10;
 
 /// An opened dataset, shared by readers and epochs.
 #[derive(Debug)]
 pub(super) struct Dataset {
     pub(super) engine: Engine,
-    pub(super) file: SteadyFile,
+    pub(super) file: VersionedFile,
     pub(super) path: PathBuf,
     pub(super) header: Header,
     pub(super) fields: Vec<Field>,
@@ -47,6 +63,7 @@ impl Dataset {
         let fields = index.fields(options)?;
         let path = &opened.path;
         let layout = RowLayout::new(&fields, &options.handlers, path)?;
+        index.check_row_size(&fields, &layout)?;
         let (pages, regions) = index.places(&layout, options)?;
         let rows = index.rows(&layout)?;
         let table = index.table(&pages, regions)?;
@@ -174,7 +191,7 @@ impl Dataset {
 
 /// An opened file with a valid header.
 struct OpenedFile {
-    file: SteadyFile,
+    file: VersionedFile,
     path: PathBuf,
     head: Vec<u8>,
     header: Header,
@@ -184,7 +201,7 @@ impl OpenedFile {
     fn new(engine: &Engine, path: &Path) -> Result<Self, Error> {
         let backend = engine.backend();
         let failed = |error| Error::backend(path, error);
-        let file = SteadyFile::new(engine, backend.open(path).map_err(failed)?);
+        let file = VersionedFile::new(engine, backend.open(path).map_err(failed)?);
         let file = file.map_err(|change| Error::changed(path, change))?;
         let path = file.path().to_owned();
         let head_len = file.len().min(HEADER_LEN as u64) as usize;
@@ -232,6 +249,39 @@ impl IndexReader<'_> {
             .collect()
     }
 
+    /// Checks that the rows fit what follows them, if the caller gave the size of a field. A wrong size
+    /// would move all fields after it. FFCV writes nothing between the rows and the next multiple of
+    /// the page size, and without pages the table follows the rows.
+    fn check_row_size(&self, fields: &[Field], layout: &RowLayout) -> Result<(), Error> {
+        let is_custom = |field: &Field| matches!(field.kind(), FieldKind::Custom { .. });
+        let (row_bytes, at) = (layout.row_bytes() as u64, self.header.alloc_table_ptr);
+        let end = self.header.metadata_end(row_bytes);
+        let (Some(end), Some(pages_at)) = (end, self.header.pages_at(row_bytes)) else {
+            return Ok(());
+        };
+        if !fields.iter().any(is_custom) || at > self.file_len || at == end {
+            return Ok(());
+        }
+        let wrong = |reason: String| {
+            Err(Error::format(self.path, BetonDamage::WrongRowSize { row_bytes, reason }))
+        };
+        if at < pages_at {
+            return wrong(format!(
+                "they end at byte {end}, but the allocation table begins at byte {at}"
+            ));
+        }
+        let mut gap = [0; GAP_BYTES_MAX];
+        let gap = &mut gap[..(pages_at - end).min(GAP_BYTES_MAX as u64) as usize];
+        self.read(end, gap)?;
+        match gap.iter().position(|byte| *byte != 0) {
+            Some(first) => wrong(format!(
+                "they end at byte {end}, but byte {} before the pages is not 0",
+                end + first as u64
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the pages and the number of regions, if they lie in the file and within the limits.
     fn places(&self, layout: &RowLayout, options: &ReaderOptions) -> Result<(Pages, usize), Error> {
         let (header, row_bytes) = (self.header, layout.row_bytes() as u64);
@@ -253,7 +303,7 @@ impl IndexReader<'_> {
             ));
         }
         let table_bytes = self.file_len - at;
-        if !table_bytes.is_multiple_of(ALLOCATION_LEN as u64) {
+        if table_bytes % ALLOCATION_LEN as u64 != 0 {
             return bad(format!("its {table_bytes} bytes are not a whole number of rows"));
         }
         let needed_bytes = (rows_end - header.metadata_at()).saturating_add(table_bytes);
@@ -293,7 +343,8 @@ impl IndexReader<'_> {
             let len = part_max.min(regions - first) * ALLOCATION_LEN;
             let at = self.header.alloc_table_ptr + (first * ALLOCATION_LEN) as u64;
             self.read(at, &mut scratch[..len])?;
-            for row in scratch[..len].as_chunks::<ALLOCATION_LEN>().0 {
+            let rows = scratch[..len].chunks_exact(ALLOCATION_LEN);
+            for row in rows.filter_map(<[u8]>::first_chunk) {
                 table.push(Allocation::decode(row), pages);
             }
         }

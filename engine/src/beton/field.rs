@@ -5,9 +5,9 @@ use std::path::Path;
 use super::{ArraySpec, BetonDamage, Error};
 
 /// The size of a name in bytes.
-pub const NAME_LEN: usize = 16;
+const NAME_LEN: usize = 16;
 /// The size of a field's arguments in bytes.
-pub const ARGUMENTS_LEN: usize = 1024;
+pub(super) const ARGUMENTS_LEN: usize = 1024;
 
 const NAME_AT: usize = 1;
 const ARGUMENTS_AT: usize = NAME_AT + NAME_LEN;

@@ -3,15 +3,14 @@
 use std::mem;
 use std::sync::Arc;
 
-use ringmain_backends::{Buffer, Read};
+use ringmain_backends::Read;
 
 use super::Error;
 use super::batch::{Batch, Column, WORD, has_offsets, head_bytes, image_word};
 use super::dataset::Dataset;
 use super::row::Member;
 use super::table::Region;
-use crate::memory::Claim;
-use crate::memory::recycled;
+use crate::memory::{ClaimedBuffer, recycled};
 
 /// The treatment of damaged samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -109,14 +108,9 @@ impl FillMemory {
     /// Lays out the samples that [`locate`](Self::locate) found in a buffer of the size that it
     /// returned. Regions in the pages are not read yet: they are listed in
     /// [`pieces`](Self::pieces).
-    pub(super) fn stage(
-        &mut self,
-        dataset: &Arc<Dataset>,
-        claim: Option<Claim>,
-        buffer: Buffer,
-    ) -> Batch {
+    pub(super) fn stage(&mut self, dataset: &Arc<Dataset>, buffer: ClaimedBuffer) -> Batch {
         let len = self.ids.len();
-        let mut batch = Batch { _claim: claim, buffer, dataset: Arc::clone(dataset), len };
+        let mut batch = Batch { buffer, dataset: Arc::clone(dataset), len };
         batch.words_mut(0, len).copy_from_slice(&self.ids);
         self.pieces.clear();
         let mut paged_before = 0;
@@ -189,7 +183,7 @@ fn stage_numbers(batch: &mut Batch, field: usize, at: usize, ids: &[u64]) {
     for (out, id) in batch.words_mut(at, ids.len()).iter_mut().zip(ids) {
         *out = match dataset.layout.member(dataset.row(*id), field) {
             Member::Float(value) => value.to_bits(),
-            Member::Int(value) => value.cast_unsigned(),
+            Member::Int(value) => value as u64,
             _ => 0,
         };
     }

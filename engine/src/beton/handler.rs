@@ -27,7 +27,9 @@ use super::Field;
 /// }
 /// ```
 pub trait FieldHandler: fmt::Debug + Send + Sync {
-    /// Returns the number of bytes that the field has in a row of metadata.
+    /// Returns the number of bytes that the field has in a row of metadata. The file does not store
+    /// it. A size that does not fit the file is an error when the file is opened, but a file with pages
+    /// can hide one.
     fn member_bytes(&self) -> usize;
 
     /// Returns the alignment of the field in the row: a power of two up to 16. The default 1 fits

@@ -7,7 +7,7 @@ use super::{BetonDamage, Error, FIELD_LEN};
 /// The only version of the format that is supported.
 pub const VERSION: u16 = 2;
 /// The smallest page size. Every page size is a power of two.
-pub const PAGE_BYTES_MIN: u32 = 2 << 20;
+const PAGE_BYTES_MIN: u32 = 2 << 20;
 /// The page size that a writer uses by default.
 pub const PAGE_BYTES_DEFAULT: u32 = 8 << 20;
 
@@ -23,7 +23,7 @@ pub const HEADER_LEN: usize = TABLE_AT + 8;
 pub struct Header {
     /// The number of fields in a sample.
     pub fields: u16,
-    /// The size of a page in bytes: a power of two, at least [`PAGE_BYTES_MIN`].
+    /// The size of a page in bytes: a power of two, at least 2 MiB.
     pub page_bytes: u32,
     /// The number of samples.
     pub samples: u64,

@@ -1,4 +1,18 @@
 //! The choice of memory for file data that no batch has taken yet.
+//!
+//! Memory managers decide which memory holds bytes on their way to a batch. They do not change the
+//! samples.
+//!
+//! - *Direct*: no extra memory. Regions are read straight into the batch.
+//! - *OS cache*: the page cache, by `mmap`. The ranges of the next batch are requested (WILLNEED;
+//!   ranges within 64 KiB of each other together) before this batch is copied. After every 32 MiB,
+//!   one call removes all touched pages from the process. A call for each region would also remove
+//!   its neighbours, which the same page fault brought in.
+//! - *Process cache*: whole pages in buffers of the pool. `page_schedule.rs` decides before the
+//!   epoch which pages are in memory when, and property tests compare its schedules with a
+//!   simulation. With twice the open pages of `Order::PageShuffled`, every page is read once. If a
+//!   page that is only read ahead cannot be read, the batch does not fail: the page is read again
+//!   when it is needed.
 
 use std::num::NonZeroUsize;
 

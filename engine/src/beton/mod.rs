@@ -45,12 +45,24 @@
 //!
 //! # Damage
 //! Damage to the whole file is an error when the file is opened. Damage to one sample is
-//! [`Error::Format`] with its [`Item`](crate::Item) when the sample is read;
-//! the other samples stay readable.
+//! [`Error::Format`] with its [`Item`](crate::Item) when the sample is read; the other samples stay
+//! readable.
+
+// | file | content |
+// |---|---|
+// | `header.rs`, `field.rs`, `array.rs`, `row.rs`, `alloc.rs` | the bytes of the format, both ways |
+// | `handler.rs` | fields that only the caller knows |
+// | `dataset.rs`, `table.rs`, `options.rs` | an opened file, and the regions by their pointers |
+// | `beton_reader.rs`, `sample.rs`, `value.rs`, `jpeg.rs` | samples by their ids |
+// | `batch.rs`, `fill.rs` | a batch in its buffer; from ids to reads |
+// | `source.rs` | the source and its options |
+// | `sample_set.rs`, `sample_batch_reader.rs` | samples as epochs see them |
+// | `memory.rs`, `os_cache.rs`, `page_schedule.rs`, `pager.rs` | memory managers |
 
 mod alloc;
 mod array;
 mod batch;
+mod beton_reader;
 mod damage;
 mod dataset;
 mod field;
@@ -64,11 +76,12 @@ mod options;
 mod os_cache;
 mod page_schedule;
 mod pager;
-mod reader;
+#[cfg(feature = "jpeg")]
+mod resize;
 mod row;
 mod sample;
-mod sample_reader;
-mod samples;
+mod sample_batch_reader;
+mod sample_set;
 mod source;
 mod table;
 mod value;
@@ -77,21 +90,23 @@ mod writer;
 pub use alloc::{ALLOCATION_LEN, Allocation};
 pub use array::ArraySpec;
 pub use batch::{Arrays, Batch, Blobs};
+pub use beton_reader::BetonReader;
 pub use damage::BetonDamage;
-pub use field::{ARGUMENTS_LEN, FIELD_LEN, Field, FieldKind, NAME_LEN};
+pub use field::{FIELD_LEN, Field, FieldKind};
 pub use fill::Damaged;
 pub use handler::{FieldHandler, Handlers, MemberRegion};
-pub use header::{HEADER_LEN, Header, PAGE_BYTES_DEFAULT, PAGE_BYTES_MIN, VERSION};
+pub use header::{HEADER_LEN, Header, PAGE_BYTES_DEFAULT, VERSION};
 pub use memory::MemoryManager;
 pub use options::ReaderOptions;
-pub use reader::BetonReader;
+#[cfg(feature = "jpeg")]
+pub use resize::Resize;
 pub use row::{ImageMode, Member, RowLayout};
 pub use sample::{MappedSamples, Sample};
 pub use source::{SampleOptions, SampleSource};
 pub use value::{Array, Image, Value};
 
 use crate::Error;
-pub use crate::epochs::{EpochState, Order, Partition};
+pub use crate::epochs::{EpochState, Order};
 pub use writer::{
     BetonWriter, CustomRegion, RegionAlignment, SampleBuilder, SampleError, WriteProgress,
     WriteReport,

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use ringmain_backends::JoinLimits;
+
 use super::Error;
 use super::dataset::Dataset;
 
@@ -10,8 +12,8 @@ use super::dataset::Dataset;
 /// than one per region, and a call per region would also release neighbours that are needed next.
 const RELEASE_BYTES: u64 = 32 << 20;
 
-/// Ranges at most this far apart are prefetched together: a call costs more than a few pages.
-const GAP_BYTES: u64 = 64 << 10;
+/// Ranges that are prefetched together: a call costs more than a few pages.
+const TOGETHER: JoinLimits = JoinLimits { gap_bytes: 64 << 10, joined_bytes: u64::MAX };
 
 /// The ranges to prefetch, and the bytes read since the last release.
 #[derive(Debug, Default)]
@@ -33,26 +35,17 @@ impl CacheHints {
         self.ranges.clear();
         for id in ids {
             for field in &dataset.paged {
-                if let Ok(Some(region)) = dataset.region(*id, *field)
-                    && region.size > 0
-                {
-                    self.ranges.push(region.ptr..region.ptr + region.size as u64);
-                }
+                let region = dataset.region(*id, *field).ok().flatten();
+                let region = region.filter(|region| region.size > 0);
+                self.ranges.extend(region.map(|it| it.ptr..it.ptr + it.size as u64));
             }
         }
         self.ranges.sort_unstable_by_key(|range| range.start);
-        let mut ranges = self.ranges.iter().cloned();
-        let Some(mut wanted) = ranges.next() else { return Ok(()) };
-        let request = |range| dataset.engine.backend().prefetch(&dataset.file, range);
-        let failed = |error| Error::backend(&dataset.path, error);
-        for range in ranges {
-            if range.start <= wanted.end.saturating_add(GAP_BYTES) {
-                wanted.end = wanted.end.max(range.end);
-            } else {
-                request(std::mem::replace(&mut wanted, range)).map_err(failed)?;
-            }
+        for wanted in TOGETHER.join(self.ranges.iter().cloned()) {
+            let prefetched = dataset.engine.backend().prefetch(&dataset.file, wanted.range);
+            prefetched.map_err(|error| Error::backend(&dataset.path, error))?;
         }
-        request(wanted).map_err(failed)
+        Ok(())
     }
 
     /// Counts `bytes` as read, and releases the mapped pages after every [`RELEASE_BYTES`].

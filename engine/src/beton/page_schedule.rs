@@ -88,9 +88,8 @@ impl PageSchedule {
         next_use: impl Fn(u64) -> usize,
     ) -> bool {
         let starts = (self.loads.len(), self.uses.len(), self.frees.len());
-        while places.resident.len() < places.slots
-            && let Some(first) = places.missing.pop_first()
-        {
+        while places.resident.len() < places.slots {
+            let Some(first) = places.missing.pop_first() else { break };
             places.resident.push(first);
             self.loads.push(first.page);
         }
@@ -98,8 +97,13 @@ impl PageSchedule {
             self.uses.push(used.page);
             used.batch = next_use(used.page);
         }
-        let done = places.resident.extract_if(.., |resident| resident.batch == NEVER);
-        self.frees.extend(done.map(|resident| resident.page));
+        places.resident.retain(|resident| {
+            let is_done = resident.batch == NEVER;
+            if is_done {
+                self.frees.push(resident.page);
+            }
+            !is_done
+        });
         // Replacing half of the slots at a time loads many pages at once and few pages twice.
         let half = (places.slots / 2).max(1);
         let is_needed = |missing: &&PageNeed| missing.batch == batch;

@@ -30,8 +30,7 @@ pub enum ImageMode {
 
 impl ImageMode {
     /// Returns the mode with this id.
-    #[must_use]
-    pub fn from_id(id: u8) -> Option<Self> {
+    pub(super) fn from_id(id: u8) -> Option<Self> {
         match id {
             0 => Some(Self::Jpeg),
             1 => Some(Self::Raw),
@@ -117,7 +116,7 @@ impl RowLayout {
     ///
     /// let fields = [Field::new("image", FieldKind::RgbImage)?, Field::new("label", FieldKind::Int)?];
     /// let layout = RowLayout::new(&fields, &Handlers::new(), Path::new("a.beton"))?;
-    /// assert_eq!((layout.row_bytes(), layout.member_at(1)), (24, 16));
+    /// assert_eq!(layout.row_bytes(), 24);
     /// let mut row = vec![0; layout.row_bytes()];
     /// assert!(layout.put(&mut row, 1, Member::Int(-7)));
     /// assert_eq!(layout.member(&row, 1), Member::Int(-7));
@@ -143,11 +142,7 @@ impl RowLayout {
     }
 
     /// Returns the offset of a field's member in a row.
-    ///
-    /// # Panics
-    /// If there is no such field.
-    #[must_use]
-    pub fn member_at(&self, field: usize) -> usize {
+    pub(super) fn member_at(&self, field: usize) -> usize {
         self.slots[field].at
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::fill::Damaged;
 use super::memory::MemoryManager;
-use super::samples::Samples;
+use super::sample_set::SampleSet;
 use super::{Batch, BetonReader};
 use crate::epochs::{EpochOptions, EpochSource, epoch_option_methods, epoch_source_methods};
 use crate::{Error, Result};
@@ -48,7 +48,7 @@ impl SampleOptions {
     /// [`Order::PageShuffled`](super::Order::PageShuffled) (16 bytes for each sample), and the page
     /// schedule of a process cache.
     pub fn open(self, reader: &BetonReader) -> Result<SampleSource> {
-        let samples = Samples::new(Arc::clone(reader.dataset()), self.damaged, self.memory);
+        let samples = SampleSet::new(Arc::clone(reader.dataset()), self.damaged, self.memory);
         self.epochs.open(samples).map(SampleSource)
     }
 }
@@ -79,7 +79,7 @@ impl SampleOptions {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct SampleSource(EpochSource<Samples>);
+pub struct SampleSource(EpochSource<SampleSet>);
 
 impl SampleSource {
     /// Returns the number of damaged samples left out since the source was opened.

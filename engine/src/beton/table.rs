@@ -108,9 +108,7 @@ impl Table {
                 continue;
             }
             let end = ptr + u64::from(size);
-            if let Some((other, other_end)) = last
-                && ptr < other_end
-            {
+            if let Some((other, _)) = last.filter(|(_, other_end)| ptr < *other_end) {
                 self.entries[other].flaw = Flaw::Overlaps;
                 self.entries[at].flaw = Flaw::Overlaps;
             }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use ringmain_backends::Expectation;
 
-use super::dataset::{BatchReader, Dataset};
+use super::item_set::{BatchReader, ItemSet};
 use super::options::EpochOptions;
 use super::order::Order;
-use super::prefetch::{Done, Room, Schedule};
 use super::sequence::Sequence;
 use crate::Result;
 use crate::memory::Share;
+use crate::prefetch::{Done, Room, Schedule};
 
 /// The data, order and positions of one epoch, which do not change during it.
 #[derive(Debug)]
-pub(crate) struct Epoch<D: Dataset> {
+pub(crate) struct Epoch<D: ItemSet> {
     pub(crate) data: Arc<D>,
     pub(super) order: Order,
     /// The number of the epoch.
@@ -40,7 +40,7 @@ pub(crate) struct BatchPlace {
     pub(crate) len: usize,
 }
 
-impl<D: Dataset> Epoch<D> {
+impl<D: ItemSet> Epoch<D> {
     pub(crate) fn new(
         data: Arc<D>,
         options: &EpochOptions,
@@ -203,20 +203,20 @@ impl<D: Dataset> Epoch<D> {
 
 /// The batches of an epoch from a position on, for the prefetcher.
 #[derive(Debug)]
-pub(crate) struct BatchSchedule<D: Dataset> {
+pub(crate) struct BatchSchedule<D: ItemSet> {
     epoch: Arc<Epoch<D>>,
     position: u64,
     reader: D::Reader,
 }
 
-impl<D: Dataset> Clone for BatchSchedule<D> {
+impl<D: ItemSet> Clone for BatchSchedule<D> {
     fn clone(&self) -> Self {
         let (epoch, reader) = (Arc::clone(&self.epoch), self.reader.clone());
         Self { epoch, position: self.position, reader }
     }
 }
 
-impl<D: Dataset> BatchSchedule<D> {
+impl<D: ItemSet> BatchSchedule<D> {
     pub(super) fn new(epoch: Arc<Epoch<D>>, position: u64) -> Self {
         let reader = D::Reader::new(&epoch, position);
         Self { epoch, position, reader }
@@ -232,7 +232,7 @@ impl<D: Dataset> BatchSchedule<D> {
     }
 }
 
-impl<D: Dataset> Schedule for BatchSchedule<D> {
+impl<D: ItemSet> Schedule for BatchSchedule<D> {
     type Item = D::Delivery;
 
     fn next_bytes(&self) -> Option<usize> {

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_backends::BufferPool;
-
-use super::dataset::Dataset;
 use super::epoch::Epoch;
+use super::item_set::ItemSet;
 use super::order::Order;
 use super::partition::Partition;
-use super::prefetch::Limits;
 use super::source::EpochSource;
+use crate::prefetch::Limits;
 use crate::{Error, Result};
 
 const MEMORY_PATIENCE_DEFAULT: Duration = Duration::from_secs(5);
@@ -43,12 +41,12 @@ impl Default for EpochOptions {
 
 impl EpochOptions {
     /// Begins an epoch over the data.
-    pub(crate) fn open<D: Dataset>(self, data: D) -> Result<EpochSource<D>> {
+    pub(crate) fn open<D: ItemSet>(self, data: D) -> Result<EpochSource<D>> {
         self.check(&data)?;
         let batch_items = self.choose_batch_items(&data)?;
         let largest = Epoch::largest_batch(&data, &self, batch_items);
         let batch_bytes = data.batch_bytes(largest);
-        let share = data.engine().reserve().share(batch_bytes);
+        let share = data.engine().reserve().share(batch_bytes, D::BATCH_SIZES);
         let window_bytes =
             self.prefetch_window_bytes.unwrap_or_else(|| data.window_bytes_default(batch_bytes));
         let limits = Limits { window_bytes, patience: self.memory_patience };
@@ -56,7 +54,7 @@ impl EpochOptions {
         Ok(EpochSource::new(self, epoch, limits))
     }
 
-    fn check<D: Dataset>(&self, data: &D) -> Result<()> {
+    fn check<D: ItemSet>(&self, data: &D) -> Result<()> {
         let Partition { rank, world } = self.partition;
         if !self.partition.is_valid() {
             let value = format!("rank {rank} of {world}");
@@ -72,12 +70,12 @@ impl EpochOptions {
 
     /// The items of a batch. Two batches must fit in the engine's buffers, beside other memory that
     /// the options need: one batch that is used and one that is read.
-    fn choose_batch_items<D: Dataset>(&self, data: &D) -> Result<usize> {
+    fn choose_batch_items<D: ItemSet>(&self, data: &D) -> Result<usize> {
         let limit_bytes = data.engine().pool().limit_bytes();
         let reserved = data.reserved();
         let reserved_bytes = reserved.as_ref().map_or(0, |reserved| reserved.bytes);
-        let left_bytes = limit_bytes.saturating_sub(reserved_bytes);
         let items = self.batch_items.unwrap_or_else(|| {
+            let left_bytes = data.engine().half_limit_bytes().saturating_sub(reserved_bytes);
             let fitting = left_bytes / D::BATCHES_DEFAULT / data.item_bytes().max(1);
             D::BATCH_ITEMS_DEFAULT.min(fitting).max(1)
         });
@@ -87,7 +85,7 @@ impl EpochOptions {
         }
         // The capacity in a pool that is large enough: the error says how large that is.
         let largest = Epoch::largest_batch(data, self, items);
-        let batch_bytes = BufferPool::capacity_of(data.batch_bytes(largest));
+        let batch_bytes = D::BATCH_SIZES.capacity_of(data.batch_bytes(largest));
         let needed_bytes = batch_bytes.saturating_mul(2).saturating_add(reserved_bytes);
         if needed_bytes <= limit_bytes {
             return Ok(items);
@@ -98,7 +96,8 @@ impl EpochOptions {
         };
         let reason = format!(
             "{beside}two batches of {batch_bytes} bytes do not fit in the engine's {limit_bytes} \
-             bytes of buffers (half of its memory limit); lower it, or raise memory_limit_bytes to {}",
+             bytes of buffers (about half of its memory limit); lower it, or raise memory_limit_bytes to \
+             {}",
             needed_bytes.saturating_mul(2)
         );
         Err(match reserved {
@@ -126,8 +125,12 @@ macro_rules! epoch_option_methods {
             self
         }
 
-        /// Delivers only the part of rank `rank`, of `world` ranks; see
-        /// [`Partition`]($crate::epochs::Partition).
+        /// Delivers only the part of rank `rank` (from 0) of `world` ranks.
+        ///
+        /// The parts are ranges of positions in the order. Together they are all items, no item is
+        /// in two of them, and their sizes differ by at most one. In sequential order a rank
+        /// therefore reads one contiguous stretch. In a shuffled order its part is a random
+        /// selection, a different one in each epoch.
         pub fn partition(mut self, rank: u64, world: u64) -> Self {
             self.epochs.partition = $crate::epochs::Partition { rank, world };
             self

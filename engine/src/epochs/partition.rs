@@ -2,18 +2,13 @@
 
 use std::ops::Range;
 
-/// One of `world` ranks, each of which delivers its part of every epoch.
-///
-/// The parts are ranges of positions in the order. Together they are all items, no item is in two of
-/// them, and their sizes differ by at most one. In sequential order a rank therefore reads one
-/// contiguous stretch. In a shuffled order its part is a random selection, a different one in each
-/// epoch.
+/// One of `world` ranks, each of which delivers its part of every epoch: a range of the positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Partition {
+pub(crate) struct Partition {
     /// The number of this rank, from 0.
-    pub rank: u64,
+    pub(crate) rank: u64,
     /// The number of ranks.
-    pub world: u64,
+    pub(crate) world: u64,
 }
 
 impl Default for Partition {

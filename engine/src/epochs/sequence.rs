@@ -1,7 +1,7 @@
 //! Computes the item at each position.
 
 use super::blocks::Blocks;
-use super::dataset::Dataset;
+use super::item_set::ItemSet;
 use super::order::Order;
 use super::pages::ShuffledPages;
 use super::permutation::Permutation;
@@ -18,7 +18,7 @@ pub(super) enum Sequence {
 impl Sequence {
     /// Returns the order of an epoch. Data without pages is permuted instead of page-shuffled; the
     /// options refuse such an order before.
-    pub(super) fn new<D: Dataset>(order: Order, epoch: u64, data: &D) -> Self {
+    pub(super) fn new<D: ItemSet>(order: Order, epoch: u64, data: &D) -> Self {
         let items = data.item_count();
         match order {
             Order::Sequential => Self::ById,

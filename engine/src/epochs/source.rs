@@ -1,21 +1,23 @@
 //! Delivers batches of any kind of item.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
-use super::dataset::Dataset;
 use super::epoch::{BatchSchedule, Epoch};
+use super::item_set::ItemSet;
 use super::options::EpochOptions;
 use super::order::Order;
-use super::prefetch::{Limits, Prefetcher};
-use super::state::EpochState;
+use super::state::{EpochState, fingerprint};
+use crate::prefetch::{Limits, Prefetcher};
 use crate::{Error, Result};
 
 /// Delivers the batches of one epoch after the other. The public sources are thin wrappers around
 /// it.
-pub(crate) struct EpochSource<D: Dataset> {
+pub(crate) struct EpochSource<D: ItemSet> {
     options: EpochOptions,
+    /// The fingerprint of the options, once a state needed it: it takes a pass over all selected items.
+    fingerprint: OnceLock<u64>,
     prefetcher: Prefetcher<BatchSchedule<D>>,
     pub(crate) tally: D::Tally,
     /// Whether a state was resumed, and since then neither a batch was taken nor the source moved.
@@ -24,13 +26,19 @@ pub(crate) struct EpochSource<D: Dataset> {
     has_failed: bool,
 }
 
-impl<D: Dataset> EpochSource<D> {
+impl<D: ItemSet> EpochSource<D> {
     pub(super) fn new(options: EpochOptions, epoch: Epoch<D>, limits: Limits) -> Self {
         epoch.expect(false);
         let start = epoch.range.start;
         let prefetcher = Prefetcher::new(BatchSchedule::new(Arc::new(epoch), start), limits);
-        let tally = D::Tally::default();
-        Self { options, prefetcher, tally, is_just_resumed: false, has_failed: false }
+        Self {
+            options,
+            fingerprint: OnceLock::new(),
+            prefetcher,
+            tally: D::Tally::default(),
+            is_just_resumed: false,
+            has_failed: false,
+        }
     }
 
     fn epoch(&self) -> &Arc<Epoch<D>> {
@@ -161,12 +169,16 @@ impl<D: Dataset> EpochSource<D> {
         Ok(())
     }
 
+    fn fingerprint(&self) -> u64 {
+        *self.fingerprint.get_or_init(|| fingerprint(self.data(), &self.options))
+    }
+
     pub(crate) fn state(&self) -> EpochState {
-        EpochState::new(self.epoch(), &self.options, self.position())
+        EpochState::new(self.epoch(), self.fingerprint(), self.position())
     }
 
     pub(crate) fn resume(&mut self, state: &EpochState) -> Result<()> {
-        let position = state.position_in(self.epoch(), &self.options)?;
+        let position = state.position_in(self.epoch(), self.fingerprint())?;
         let epoch = self.epoch().with_number(state.epoch());
         self.restart(Arc::new(epoch), position);
         self.is_just_resumed = true;

@@ -1,7 +1,7 @@
 //! A position in an epoch that outlives the process.
 
-use super::dataset::Dataset;
 use super::epoch::Epoch;
+use super::item_set::ItemSet;
 use super::options::EpochOptions;
 use super::partition::Partition;
 use super::permutation::mix;
@@ -30,11 +30,12 @@ pub struct EpochState {
 const VERSION: u32 = 1;
 
 impl EpochState {
-    pub(super) fn new<D: Dataset>(epoch: &Epoch<D>, options: &EpochOptions, position: u64) -> Self {
+    /// Returns the state at a position. `options` is the [`fingerprint`] of the source's options.
+    pub(super) fn new<D: ItemSet>(epoch: &Epoch<D>, options: u64, position: u64) -> Self {
         Self {
             version: VERSION,
             dataset: epoch.data.fingerprint().0,
-            options: fingerprint(&*epoch.data, options),
+            options,
             epoch: epoch.number,
             delivered_items: position - epoch.range.start,
         }
@@ -54,11 +55,7 @@ impl EpochState {
     }
 
     /// Returns the position in the epochs of a source, if the state belongs to such a source.
-    pub(super) fn position_in<D: Dataset>(
-        &self,
-        epoch: &Epoch<D>,
-        options: &EpochOptions,
-    ) -> Result<u64> {
+    pub(super) fn position_in<D: ItemSet>(&self, epoch: &Epoch<D>, options: u64) -> Result<u64> {
         let refuse = |reason: &str| {
             let (path, reason) = (epoch.data.path().to_owned(), reason.to_owned());
             Err(Error::StateMismatch { path, reason })
@@ -70,7 +67,7 @@ impl EpochState {
         if self.dataset != dataset {
             return refuse(other_data);
         }
-        if self.options != fingerprint(&*epoch.data, options) {
+        if self.options != options {
             return refuse("the order, its seed, the partition or the selection of items differs");
         }
         match epoch.range.start.checked_add(self.delivered_items) {
@@ -81,7 +78,7 @@ impl EpochState {
 }
 
 /// Returns a number that differs for options that deliver other items, or in another order.
-fn fingerprint<D: Dataset>(data: &D, options: &EpochOptions) -> u64 {
+pub(super) fn fingerprint<D: ItemSet>(data: &D, options: &EpochOptions) -> u64 {
     let Partition { rank, world } = options.partition;
     let order = options.order.words(D::HAS_PAGES);
     let words = order.into_iter().chain([rank, world]).chain(data.option_words());

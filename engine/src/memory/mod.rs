@@ -1,14 +1,20 @@
 //! The memory that the engine uses on the way to the caller.
 //!
-//! | file | content |
+//! An engine has two pools, because a caller that holds all buffers must not make the backend wait: one
+//! for callers and for the engine itself, one for the backend. Within them, each of these has one reason
+//! to exist:
+//!
+//! | piece | reason |
 //! |---|---|
-//! | `reserve.rs` | shares of the pool that sources leave free for each other |
-//! | `scratch.rs` | memory that bytes pass through |
-//! | `fresh.rs` | memory outside the pool, and reusable lists of reads |
+//! | [`Reserve`], [`Share`], [`ClaimedBuffer`] (`reserve.rs`) | a source that reads ahead must leave memory for the next batch of every other source |
+//! | [`BufferSizes`] (`reserve.rs`) | buffers of one size need not be rounded up to be used again; others must be |
+//! | `Scratch` (`scratch.rs`) | bytes that only pass through need memory too, and a call must succeed although its caller holds the whole pool |
+//! | [`vec_of`], [`recycled`] (`fresh.rs`) | memory for results that the caller keeps; lists that every batch uses again |
+//! | arenas (`Loan` in `pool.rs` of the backends) | the bounce buffers of all requests of a batch, borrowed at once and returned at its end |
 
 mod fresh;
 mod reserve;
 mod scratch;
 
 pub(crate) use fresh::{recycled, vec_of};
-pub(crate) use reserve::{Claim, Need, Reserve, Share};
+pub(crate) use reserve::{BufferSizes, ClaimedBuffer, Need, Reserve, Share};

@@ -7,8 +7,7 @@ use ringmain_backends::{Buffer, Error::PoolExhausted};
 use crate::memory::vec_of;
 use crate::{Engine, Result};
 
-/// The limit on memory outside the pool for one call. It is larger than any run that goes through
-/// scratch memory.
+/// The limit on memory outside the pool for one call.
 const OWN_BYTES_MAX: usize = 64 << 10;
 
 /// A buffer of the pool, or a small vector.

@@ -1,10 +1,30 @@
 //! The profile: the backend that was measured to be best on this machine, kept for `auto`.
+//!
+//! `ringmain recommend --save` keeps its choice in a file of a few `key = value` lines
+//! (`docs/formats.md`), and `auto` reads it once, when it is opened.
+//!
+//! - **Lookup.** An `Engine`, `ringmain probe` and `ringmain cat` look for it. `BackendOptions`
+//!   look nowhere by default: a program that opens a backend itself (the conformance suite, a test)
+//!   gets what the machine allows, not what was once measured. `RINGMAIN_PROFILE` names another
+//!   file or is `off`; `EngineBuilder::profile` and `ignore_profile` do the same in code. The test
+//!   scripts set it to `off`.
+//! - **Scope.** The best way to read a disk says nothing about another one. The key is
+//!   `measured_on`, a path (as a rule the mount point): a file is read by the profile if it lies on
+//!   the same filesystem as that path *now*. A device number would be simpler to compare and would
+//!   change with the next boot; a device name says nothing about bind mounts, volumes and network
+//!   shares.
+//! - **Precedence.** A backend asked for by name never looks at it. Options that the caller set to
+//!   something else than the default stay.
+//! - **A bad profile is never an error.** If a profile is broken, names a backend that does not
+//!   work, or was measured on a path that no longer exists, `auto` works as without it, and
+//!   `describe()` and `probe` say why. The same holds for a single file that the profile's backend
+//!   refuses.
 
 mod text;
 
 use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use ringmain_backends::probe::Probe;
@@ -155,12 +175,14 @@ impl Profile {
 
     /// Reads a profile.
     pub fn read(path: &Path) -> Result<Self, ProfileError> {
-        let len = fs::metadata(path).map_err(ProfileError::Io)?.len();
-        if len > FILE_BYTES_MAX {
-            let message = format!("the file has {len} bytes, and is no profile");
+        let bytes = read_start(path, FILE_BYTES_MAX + 1).map_err(ProfileError::Io)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            let message =
+                format!("the file has more than {FILE_BYTES_MAX} bytes, and is no profile");
             return Err(ProfileError::Line { line: 1, message });
         }
-        Self::parse(&fs::read_to_string(path).map_err(ProfileError::Io)?)
+        let invalid = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
+        Self::parse(&String::from_utf8(bytes).map_err(invalid).map_err(ProfileError::Io)?)
     }
 
     /// Writes the profile to a file, which exists whole or not at all.
@@ -205,6 +227,16 @@ impl Profile {
         fill(&mut applied.access, standard.access, self.access);
         applied
     }
+}
+
+/// Reads at most `bytes_max` bytes of a regular file: a device may have no end, and a pipe no writer.
+fn read_start(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Where programs keep a user's configuration. `None` if there is no home.

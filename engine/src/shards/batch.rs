@@ -10,22 +10,20 @@
 //! ```
 //!
 //! Values are placed so that address and offset agree modulo the alignment of the device, which
-//! then writes straight to their final place. If row ids would make the buffer a size class larger,
-//! they get a small buffer of their own: 1024 rows of 1024 `f64` are 8 MiB, and with 8 KiB of ids
-//! they would count for 10.
+//! then writes straight to their final place. All batches of a source have equal memory, so each
+//! buffer fits the next batch; only one of less than half the size, as of a small shard, has less.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ringmain_backends::{Buffer, BufferPool, PoolOptions};
+use ringmain_backends::{Alignment, Buffer};
 
 use super::Error;
 use super::convert::{to_native, widen_in_place};
 use super::header::VALUE_BYTES;
 use super::writer::{RowValue, whole_rows};
-use crate::Engine;
-use crate::memory::{Claim, Need, Share};
+use crate::memory::{ClaimedBuffer, Need, Share};
 
 /// The type of the delivered values. The file stores `f32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -40,8 +38,7 @@ pub enum RowType {
 
 impl RowType {
     /// Returns the size of a value in bytes.
-    #[must_use]
-    pub fn value_bytes(self) -> usize {
+    fn value_bytes(self) -> usize {
         match self {
             Self::F64 => size_of::<f64>(),
             Self::F32 => size_of::<f32>(),
@@ -53,11 +50,6 @@ impl RowType {
 const ROWS_ALIGN: usize = 64;
 /// The size of a row id in bytes.
 const ID_BYTES: usize = 8;
-/// The smallest buffer of a pool.
-const BUFFER_BYTES_MIN: usize = 4096;
-/// Row ids get a buffer of their own only if they are at most this fraction of the rows: the pool of
-/// small buffers is a 32nd of the pool for batches.
-const APART_PART: usize = 64;
 
 /// Rows and their ids. Dropping the batch returns its memory to the engine's pool.
 ///
@@ -77,10 +69,9 @@ const APART_PART: usize = 64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RowBatch {
-    // This field is dropped before the buffer; see `Share::take`.
-    _claim: Option<Claim>,
-    buffer: Buffer,
-    ids: IdPlace,
+    buffer: ClaimedBuffer,
+    /// The offset of the row ids in the buffer.
+    ids_at: usize,
     len: usize,
     width: usize,
     row_type: RowType,
@@ -89,13 +80,6 @@ pub struct RowBatch {
     rows_end: usize,
     /// The number of extra bytes read before the values; `None` once the values are converted.
     raw_lead: Option<usize>,
-}
-
-/// The place of the row ids.
-enum IdPlace {
-    /// In the batch's buffer, at this offset.
-    Behind(usize),
-    Apart(Buffer),
 }
 
 /// The layout of a batch.
@@ -107,7 +91,7 @@ pub(super) struct BatchShape {
     /// Whether the values of the file are read into the batch, rather than converted on the way.
     pub(super) holds_raw: bool,
     /// The alignment that the device needs for addresses and offsets.
-    pub(super) align: usize,
+    pub(super) alignment: Alignment,
 }
 
 impl BatchShape {
@@ -115,10 +99,9 @@ impl BatchShape {
         self.len.saturating_mul(self.width)
     }
 
-    /// Returns the size of a batch in the engine's pool, in bytes.
-    pub(super) fn bytes(&self, engine: &Engine) -> usize {
-        let rows_end = self.rows_end(self.align.saturating_sub(1));
-        if self.has_ids_apart(engine, rows_end) { rows_end } else { self.whole(rows_end) }
+    /// Returns the size of a batch in bytes, wherever its values begin in the file.
+    pub(super) fn bytes_max(&self) -> usize {
+        self.bytes(self.rows_end(self.alignment.lead_bytes_max()))
     }
 
     /// Returns the bytes that the rows, and reading them, need, if the offset of the values is
@@ -126,7 +109,9 @@ impl BatchShape {
     fn rows_end(&self, lead: usize) -> usize {
         let raw_bytes = self.values().saturating_mul(VALUE_BYTES);
         let up = |bytes: usize| {
-            bytes.checked_next_multiple_of(self.align.max(ROWS_ALIGN)).unwrap_or(usize::MAX)
+            bytes
+                .checked_next_multiple_of(self.alignment.block().max(ROWS_ALIGN))
+                .unwrap_or(usize::MAX)
         };
         let widened = self.values().saturating_mul(size_of::<f64>());
         // The device may write whole blocks, a little more than the values.
@@ -137,21 +122,9 @@ impl BatchShape {
         }
     }
 
-    fn id_bytes(&self) -> usize {
-        self.len.saturating_mul(ID_BYTES)
-    }
-
     /// Returns the bytes that rows and ids need together.
-    fn whole(&self, rows_end: usize) -> usize {
-        ids_at(rows_end).saturating_add(self.id_bytes())
-    }
-
-    /// Returns `true` if the ids get a buffer of their own: they are few, and would make the other
-    /// buffer larger.
-    fn has_ids_apart(&self, engine: &Engine, rows_end: usize) -> bool {
-        let pool = engine.pool();
-        let is_larger = pool.capacity_for(self.whole(rows_end)) > pool.capacity_for(rows_end);
-        is_larger && engine.small_pool().is_some() && self.id_bytes() <= rows_end / APART_PART
+    fn bytes(&self, rows_end: usize) -> usize {
+        ids_at(rows_end).saturating_add(self.len.saturating_mul(ID_BYTES))
     }
 }
 
@@ -182,49 +155,38 @@ impl RowBatch {
             return Err(invalid(format!("there are {rows} rows, but {} ids", row_ids.len())));
         }
         let (row_type, bytes) = T::typed_bytes(values);
-        let at = ids_at(bytes.len());
-        let len_bytes = at.saturating_add(size_of_val(row_ids));
-        let limit_bytes = len_bytes.max(BUFFER_BYTES_MIN);
-        let mut buffer = BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() })
-            .and_then(|pool| pool.try_take(len_bytes))
+        let ids_at = ids_at(bytes.len());
+        let mut buffer = Buffer::unpooled(ids_at.saturating_add(size_of_val(row_ids)))
             .map_err(|error| Error::backend(&path(), error))?;
         buffer[..bytes.len()].copy_from_slice(bytes);
-        buffer[at..].copy_from_slice(bytemuck::cast_slice(row_ids));
+        buffer[ids_at..].copy_from_slice(bytemuck::cast_slice(row_ids));
         Ok(Self {
-            _claim: None,
-            ids: IdPlace::Behind(at),
+            ids_at,
             len: row_ids.len(),
             width,
             row_type,
             rows_at: 0,
             rows_end: bytes.len(),
             raw_lead: None,
-            buffer,
+            buffer: buffer.into(),
         })
     }
 
     /// Takes memory for a batch whose values begin at `offset` in the file. Its contents are
     /// unspecified.
     pub(super) fn take(
-        engine: &Engine,
         share: &Arc<Share>,
         need: Need,
         shape: BatchShape,
         offset: u64,
     ) -> Result<Self, ringmain_backends::Error> {
-        // The cast is exact: an alignment is a small power of two.
-        let lead = if shape.holds_raw { (offset % shape.align as u64) as usize } else { 0 };
+        let lead = if shape.holds_raw { shape.alignment.position(0, offset) } else { 0 };
         let rows_end = shape.rows_end(lead);
-        let small = engine.small_pool().filter(|_| shape.has_ids_apart(engine, rows_end));
-        let apart = small.and_then(|pool| pool.try_take(shape.id_bytes()).ok());
-        // If all small buffers are in use, the ids go after the rows.
-        let bytes = if apart.is_some() { rows_end } else { shape.whole(rows_end) };
-        let (claim, buffer) = share.take(bytes, need)?;
+        let buffer = share.take(shape.bytes(rows_end), need)?;
         let BatchShape { len, width, row_type, .. } = shape;
         Ok(Self {
-            _claim: Some(claim),
             buffer,
-            ids: apart.map_or_else(|| IdPlace::Behind(ids_at(rows_end)), IdPlace::Apart),
+            ids_at: ids_at(rows_end),
             len,
             width,
             row_type,
@@ -261,11 +223,7 @@ impl RowBatch {
     /// Returns the id of each row: its place in the concatenation of all shards.
     #[must_use]
     pub fn row_ids(&self) -> &[u64] {
-        let bytes = match &self.ids {
-            IdPlace::Behind(at) => &self.buffer[*at..],
-            IdPlace::Apart(ids) => ids,
-        };
-        bytemuck::cast_slice(&bytes[..self.len * ID_BYTES])
+        bytemuck::cast_slice(&self.buffer[self.ids_at..][..self.len * ID_BYTES])
     }
 
     /// Returns the values row by row, if their type is `f32`.
@@ -314,11 +272,7 @@ impl RowBatch {
     }
 
     pub(super) fn row_ids_mut(&mut self) -> &mut [u64] {
-        let bytes = match &mut self.ids {
-            IdPlace::Behind(at) => &mut self.buffer[*at..],
-            IdPlace::Apart(ids) => ids,
-        };
-        bytemuck::cast_slice_mut(&mut bytes[..self.len * ID_BYTES])
+        bytemuck::cast_slice_mut(&mut self.buffer[self.ids_at..][..self.len * ID_BYTES])
     }
 
     /// Returns the values and the ids, to change them in place, for example to normalise.
@@ -335,10 +289,7 @@ impl RowBatch {
     #[must_use]
     pub fn parts_mut(&mut self) -> (&mut [u8], &mut [u64]) {
         let bytes = self.len * self.width * self.row_type.value_bytes();
-        let (rows, ids) = match &mut self.ids {
-            IdPlace::Behind(at) => self.buffer.split_at_mut(*at),
-            IdPlace::Apart(ids) => (&mut self.buffer[..], &mut ids[..]),
-        };
+        let (rows, ids) = self.buffer.split_at_mut(self.ids_at);
         let ids = bytemuck::cast_slice_mut(&mut ids[..self.len * ID_BYTES]);
         (&mut rows[self.rows_at..][..bytes], ids)
     }

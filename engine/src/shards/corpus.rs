@@ -1,4 +1,8 @@
 //! The shards of a source, opened and checked, and the place of each row in them.
+//!
+//! Paths are made absolute when they are opened. A saved state identifies its corpus by the name,
+//! rows, width and first 224 bytes of values of every shard. It ignores times, so that it also fits
+//! a copy of the corpus, and it ignores the other values, which would have to be read.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +12,12 @@ use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 use super::{Error, ShardDamage};
 use crate::Engine;
 use crate::epochs::mix;
-use crate::steady::{SteadyChange, SteadyFile};
+use crate::versioned_file::{VersionChange, VersionedFile};
 
 /// A shard with at least one row.
 #[derive(Debug)]
 pub(super) struct Shard {
-    pub(super) file: SteadyFile,
+    pub(super) file: VersionedFile,
     /// The id of the shard's first row.
     pub(super) first_row: u64,
     pub(super) rows: u64,
@@ -33,8 +37,8 @@ impl Shard {
     /// Returns an error if the file at the path is no longer the opened one.
     pub(super) fn check_unchanged(&self) -> Result<(), Error> {
         self.file.check().map_err(|change| match change {
-            SteadyChange::Truncated { len } if len < self.payload_end => self.truncated(len),
-            SteadyChange::Truncated { .. } => Error::changed(self.path(), SteadyChange::Written),
+            VersionChange::Truncated { len } if len < self.payload_end => self.truncated(len),
+            VersionChange::Truncated { .. } => Error::changed(self.path(), VersionChange::Written),
             change => Error::changed(self.path(), change),
         })
     }
@@ -110,7 +114,7 @@ impl Corpus {
         self.fingerprint = words.fold(self.fingerprint, |hash, word| mix(hash ^ mix(word)));
     }
 
-    fn add(&mut self, path: &Path, file: SteadyFile, header: ShardHeader) -> Result<(), Error> {
+    fn add(&mut self, path: &Path, file: VersionedFile, header: ShardHeader) -> Result<(), Error> {
         if header.rows == 0 {
             return Ok(());
         }
@@ -147,7 +151,7 @@ impl Corpus {
 /// Returns the `*.shard` files of a directory in the byte order of their names: the files that
 /// `open_dir` opens. A folder without any is [`ShardDamage::Empty`].
 pub fn list_shards(dir: &Path) -> Result<Vec<PathBuf>, Error> {
-    let list_error = |error| Error::looking(dir, "listing the shards of the directory", error);
+    let list_error = |error| Error::listing(dir, "listing the shards of the directory", error);
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(list_error)? {
         let path = entry.map_err(list_error)?.path();
@@ -173,7 +177,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 
 /// A shard whose header was read.
 struct OpenedShard {
-    file: SteadyFile,
+    file: VersionedFile,
     header: ShardHeader,
     /// A hash of the first values.
     sample: u64,
@@ -186,7 +190,7 @@ fn open_shard(engine: &Engine, path: &Path) -> Result<OpenedShard, Error> {
     let backend = engine.backend();
     let failed = |error| Error::backend(path, error);
     let file = backend.open(path).map_err(failed)?;
-    let file = SteadyFile::new(engine, file).map_err(|change| Error::changed(path, change))?;
+    let file = VersionedFile::new(engine, file).map_err(|change| Error::changed(path, change))?;
     let file_len = backend.len(&file).map_err(failed)?;
     let mut bytes = [0; HEADER_LEN + SAMPLE_BYTES];
     // The cast is exact: it is at most the length of `bytes`.

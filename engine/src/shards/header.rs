@@ -7,7 +7,7 @@ use super::{Error, ShardDamage};
 /// The first bytes of a shard.
 pub const SHARD_MAGIC: [u8; 8] = *b"GAMSAE01";
 /// The tag of `f32` values, the only type that exists.
-pub const DTYPE_F32: u32 = 0;
+const DTYPE_F32: u32 = 0;
 
 const ROWS_AT: usize = SHARD_MAGIC.len();
 const WIDTH_AT: usize = ROWS_AT + 8;
@@ -76,7 +76,7 @@ impl ShardHeader {
         bytes.checked_add(HEADER_LEN as u64).filter(|len| *len <= i64::MAX as u64)
     }
 
-    pub(super) fn to_bytes(self) -> [u8; HEADER_LEN] {
+    pub(crate) fn to_bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[..ROWS_AT].copy_from_slice(&SHARD_MAGIC);
         bytes[ROWS_AT..WIDTH_AT].copy_from_slice(&self.rows.to_le_bytes());

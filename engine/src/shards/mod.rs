@@ -41,28 +41,36 @@
 //! # Fork
 //! A child process continues at its parent's position, with a reading thread of its own.
 
+// | file | content |
+// |---|---|
+// | `source.rs`, `row_set.rs` | the source and its options; rows as epochs see them |
+// | `corpus.rs`, `header.rs`, `damage.rs` | the shards, opened and checked; their damage |
+// | `row_batch_reader.rs`, `run_reader.rs` | batches that are read together; from row ids to reads |
+// | `batch.rs`, `convert.rs` | a batch in its buffer; `f32` to `f64` |
+// | `writer.rs` | writing |
+
 mod batch;
 mod convert;
 mod corpus;
 mod damage;
 mod header;
-mod reader;
-mod reading;
-mod rows;
+mod row_batch_reader;
+mod row_set;
+mod run_reader;
 mod source;
 mod writer;
 
 pub use batch::{RowBatch, RowType};
 pub use corpus::list_shards;
 pub use damage::ShardDamage;
-pub use header::{DTYPE_F32, HEADER_LEN, SHARD_MAGIC, ShardHeader};
+pub use header::{HEADER_LEN, SHARD_MAGIC, ShardHeader};
 pub use source::{ShardOptions, ShardSource};
 #[cfg(feature = "ndarray")]
 pub use writer::encode_shard_array;
 pub use writer::{RowValue, ShardWriter, encode_shard_bytes};
 
 use crate::Error;
-pub use crate::epochs::{EpochState, Order, Partition};
+pub use crate::epochs::{EpochState, Order};
 
 /// A source of rows in a fixed order that can be replayed. Other sources can implement it too: they
 /// make batches with [`RowBatch::from_rows`].

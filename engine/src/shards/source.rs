@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::CorpusRowSource;
 use super::batch::{RowBatch, RowType};
 use super::corpus::{Corpus, list_shards};
-use super::rows::Rows;
+use super::row_set::RowSet;
 use crate::epochs::{EpochOptions, EpochSource, epoch_option_methods, epoch_source_methods};
 use crate::{Engine, Result};
 
@@ -77,7 +77,7 @@ impl ShardOptions {
         paths: impl IntoIterator<Item = P>,
     ) -> Result<ShardSource> {
         let corpus = Corpus::open(engine, paths)?;
-        let rows = Rows::new(engine, corpus, self.selected, self.row_type);
+        let rows = RowSet::new(engine, corpus, self.selected, self.row_type);
         self.epochs.open(rows).map(ShardSource)
     }
 
@@ -122,7 +122,7 @@ impl ShardOptions {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ShardSource(EpochSource<Rows>);
+pub struct ShardSource(EpochSource<RowSet>);
 
 impl ShardSource {
     /// Opens a list of shards with the default options; [`ShardOptions::open`] takes others.

@@ -87,7 +87,7 @@ pub(super) fn whole_rows(values: u64, width: usize) -> Result<u64, String> {
     if width == 0 {
         return Err("rows must have at least one column".into());
     }
-    if !values.is_multiple_of(width as u64) {
+    if values % width as u64 != 0 {
         return Err(format!("{values} values are not a whole number of rows of {width}"));
     }
     Ok(values / width as u64)
@@ -96,9 +96,8 @@ pub(super) fn whole_rows(values: u64, width: usize) -> Result<u64, String> {
 fn push_values<T: RowValue>(values: &[T], bytes: &mut Vec<u8>) {
     let start = bytes.len();
     bytes.resize(start + values.len() * VALUE_BYTES, 0);
-    let (places, _) = bytes[start..].as_chunks_mut::<VALUE_BYTES>();
-    for (place, value) in places.iter_mut().zip(values) {
-        *place = value.stored().to_le_bytes();
+    for (place, value) in bytes[start..].chunks_exact_mut(VALUE_BYTES).zip(values) {
+        place.copy_from_slice(&value.stored().to_le_bytes());
     }
 }
 

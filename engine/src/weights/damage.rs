@@ -1,5 +1,6 @@
 //! The ways in which safetensors files, or the index of a model, can be damaged.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use super::Dtype;
@@ -118,4 +119,17 @@ pub enum TensorDamage {
         /// The size between the offsets, in bytes.
         actual: u64,
     },
+}
+
+/// The start of a name, for messages: a name may be as long as the header.
+pub(super) struct Shown<'a>(pub(super) &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const CHARS_MAX: usize = 200;
+        match self.0.char_indices().nth(CHARS_MAX) {
+            Some((end, _)) => write!(f, "{}…", &self.0[..end]),
+            None => f.write_str(self.0),
+        }
+    }
 }

@@ -1,36 +1,49 @@
 //! Decodes the header of a safetensors file and checks it before use.
 //!
-//! The `safetensors` crate makes the final decision on validity. Its errors do not always name the
-//! tensor, and it accepts duplicate names, so this module checks each tensor first.
+//! It accepts the files that the `safetensors` crate accepts, apart from duplicate names and the limits
+//! below; the fuzz target `safetensors_header` compares the two. That crate's errors do not always name
+//! the tensor.
+//!
+//! The header may come from a stranger, so what it takes in memory is a small multiple of its own size:
+//! nothing is kept twice, and lists whose items take more memory than text have a limit.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use safetensors::tensor;
-use serde::Deserialize;
 use serde::de::value::StrDeserializer;
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
+use super::damage::Shown;
 use super::{Dtype, Error, TensorDamage, TensorInfo, WeightsDamage};
 use crate::Item;
+use crate::array::layout::NDIM_MAX;
 
 /// The file begins with the length of its header, a `u64`.
-pub(super) const LENGTH_BYTES: usize = 8;
+pub(crate) const LENGTH_BYTES: usize = 8;
 /// The largest header that the format allows.
-pub(super) const HEADER_BYTES_MAX: u64 = 100_000_000;
+pub(crate) const HEADER_BYTES_MAX: u64 = 100_000_000;
+/// The largest number of axes. An axis takes two bytes of text and eight of memory. NumPy and torch
+/// have the same limit.
+const AXES_MAX: usize = NDIM_MAX;
+/// The largest number of entries in the metadata. An entry takes about ten bytes of text and a hundred
+/// of memory.
+const METADATA_ENTRIES_MAX: usize = 1 << 16;
+/// The text of the smallest tensor: `"":{"dtype":"U8","shape":[],"data_offsets":[0,1]},`.
+const TENSOR_BYTES_MIN: usize = 50;
 
 /// A decoded header.
 #[derive(Debug)]
-pub(super) struct Header {
+pub(crate) struct Header {
     /// The tensors in the order of the file.
-    pub(super) tensors: Vec<TensorInfo>,
+    pub(crate) tensors: Vec<TensorInfo>,
     /// `None` if the header has no metadata, which differs from empty metadata.
-    pub(super) metadata: Option<BTreeMap<String, String>>,
+    pub(crate) metadata: Option<BTreeMap<String, String>>,
 }
 
 /// Returns the size of the header in bytes, given the first bytes of a file.
-pub(super) fn header_bytes(start: &[u8], file_len: u64, path: &Path) -> Result<u64, Error> {
+pub(crate) fn header_bytes(start: &[u8], file_len: u64, path: &Path) -> Result<u64, Error> {
     let bad = |reason| Error::format(path, WeightsDamage::BadHeader { reason });
     let Some(length) = start.first_chunk::<LENGTH_BYTES>() else {
         return Err(bad(format!("it has {file_len} bytes, but its length field alone takes 8")));
@@ -53,56 +66,58 @@ pub(super) fn header_bytes(start: &[u8], file_len: u64, path: &Path) -> Result<u
 
 /// Decodes the header of file number `file`, given all of its bytes and the number of bytes after
 /// it.
-pub(super) fn parse(json: &[u8], data_len: u64, file: usize, path: &Path) -> Result<Header, Error> {
+pub(crate) fn parse(json: &[u8], data_len: u64, file: usize, path: &Path) -> Result<Header, Error> {
     let bad = |reason| Error::format(path, WeightsDamage::BadHeader { reason });
     let text = std::str::from_utf8(json);
     let text = text.map_err(|error| bad(format!("its header is not UTF-8: {error}")))?;
-    let mut entries: RawHeader = serde_json::from_str(text)
+    let RawHeader { mut tensors, metadata } = RawHeader::parse(text)
         .map_err(|error| bad(format!("its header cannot be parsed: {error}")))?;
-    let bad_tensor = |(tensor, damage): (&str, TensorDamage)| {
-        Error::damaged(path, Item::Tensor(tensor.into()), WeightsDamage::BadTensor(damage))
-    };
-    let metadata = entries.metadata.take();
-    let tensors = entries.check(data_len).map_err(bad_tensor)?;
-    let named = |(name, info): &(&str, tensor::TensorInfo)| ((*name).to_owned(), info.clone());
-    let checked = tensor::Metadata::new(None, tensors.iter().map(named).collect());
-    let checked = checked.map_err(|error| bad(error.to_string()))?;
-    if checked.data_len() as u64 != data_len {
-        let covered = checked.data_len();
+    let covered = check(&mut tensors, data_len).map_err(|(tensor, damage)| {
+        Error::damaged(path, Item::Tensor(tensor), WeightsDamage::BadTensor(damage))
+    })?;
+    if covered != data_len {
         return Err(bad(format!(
             "{data_len} bytes follow its header, but the tensors take {covered}"
         )));
     }
     let data_start = (LENGTH_BYTES + json.len()) as u64;
-    let take = |(name, info): (&str, tensor::TensorInfo)| {
-        let (begin, end) = info.data_offsets;
-        let offset = data_start + begin as u64;
-        TensorInfo::new(name, info.dtype, info.shape, file, offset, end - begin)
-    };
-    Ok(Header { tensors: tensors.into_iter().map(take).collect(), metadata })
+    let place = |tensor| RawTensor::place(tensor, file, data_start);
+    Ok(Header { tensors: tensors.into_iter().map(place).collect(), metadata })
 }
 
 /// The parsed JSON, in its own order and with duplicates.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct RawHeader {
-    tensors: Vec<(String, RawTensor)>,
+    tensors: Vec<RawTensor>,
     metadata: Option<BTreeMap<String, String>>,
 }
 
-#[derive(Debug, Deserialize)]
+/// A tensor as the header describes it.
+#[derive(Debug)]
 struct RawTensor {
-    dtype: String,
-    shape: Vec<usize>,
+    name: Box<str>,
+    entry: RawEntry,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawEntry {
+    dtype: RawDtype,
+    shape: RawShape,
     data_offsets: (u64, u64),
 }
 
-impl<'de> Deserialize<'de> for RawHeader {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(RawHeaderVisitor)
+impl RawHeader {
+    fn parse(text: &str) -> serde_json::Result<Self> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let header = json.deserialize_map(RawHeaderVisitor { text_bytes: text.len() })?;
+        json.end()?;
+        Ok(header)
     }
 }
 
-struct RawHeaderVisitor;
+struct RawHeaderVisitor {
+    text_bytes: usize,
+}
 
 impl<'de> Visitor<'de> for RawHeaderVisitor {
     type Value = RawHeader;
@@ -112,57 +127,154 @@ impl<'de> Visitor<'de> for RawHeaderVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawHeader, A::Error> {
-        let (mut entries, mut has_metadata) = (RawHeader::default(), false);
-        while let Some(name) = map.next_key::<String>()? {
-            if name == "__metadata__" {
-                if std::mem::replace(&mut has_metadata, true) {
+        // A vector that grows would take three times as much for a moment.
+        let mut tensors = Vec::with_capacity(self.text_bytes / TENSOR_BYTES_MIN);
+        let mut metadata = None;
+        while let Some(name) = map.next_key::<Box<str>>()? {
+            if &*name == "__metadata__" {
+                if metadata.is_some() {
                     return Err(A::Error::custom("`__metadata__` occurs twice"));
                 }
-                entries.metadata = map.next_value()?;
+                metadata = Some(map.next_value::<Option<RawMetadata>>()?);
                 continue;
             }
             let entry = map.next_value();
-            let named = |error| A::Error::custom(format_args!("tensor `{name}`: {error}"));
+            let named =
+                |error| A::Error::custom(format_args!("tensor `{}`: {error}", Shown(&name)));
             let entry = entry.map_err(named)?;
-            entries.tensors.push((name, entry));
+            tensors.push(RawTensor { name, entry });
         }
-        Ok(entries)
+        Ok(RawHeader { tensors, metadata: metadata.flatten().map(|RawMetadata(map)| map) })
     }
 }
 
-impl RawHeader {
-    /// Returns the tensors in the order of the file, or the first impossible tensor and the reason.
-    fn check(
-        &self,
-        data_len: u64,
-    ) -> Result<Vec<(&str, tensor::TensorInfo)>, (&str, TensorDamage)> {
-        let mut sorted: Vec<_> = self.tensors.iter().collect();
-        sorted.sort_by_key(|(name, _)| name);
-        if let Some(twice) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err((&twice[0].0, TensorDamage::Twice));
-        }
-        // Sorted by offset; empty tensors stay sorted by name.
-        sorted.sort_by_key(|(_, entry)| entry.data_offsets);
-        let (mut covered, mut checked) = (0, Vec::with_capacity(sorted.len()));
-        for (name, entry) in sorted {
-            let info = entry.check(covered, data_len).map_err(|fault| (name.as_str(), fault))?;
-            covered = entry.data_offsets.1;
-            checked.push((name.as_str(), info));
-        }
-        Ok(checked)
+#[derive(Debug)]
+struct RawMetadata(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for RawMetadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(RawMetadataVisitor)
     }
 }
 
-impl RawTensor {
-    /// Checks the tensor, given that the tensors before it end at `covered`.
-    fn check(&self, covered: u64, data_len: u64) -> Result<tensor::TensorInfo, TensorDamage> {
+struct RawMetadataVisitor;
+
+impl<'de> Visitor<'de> for RawMetadataVisitor {
+    type Value = RawMetadata;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawMetadata, A::Error> {
+        let mut metadata = BTreeMap::new();
+        while let Some((key, value)) = map.next_entry()? {
+            if metadata.len() == METADATA_ENTRIES_MAX {
+                return Err(A::Error::custom(format_args!(
+                    "`__metadata__` has more than {METADATA_ENTRIES_MAX} entries"
+                )));
+            }
+            metadata.insert(key, value);
+        }
+        Ok(RawMetadata(metadata))
+    }
+}
+
+/// An element type, or the name of an unknown one.
+#[derive(Debug)]
+enum RawDtype {
+    Known(Dtype),
+    Unknown(Box<str>),
+}
+
+impl<'de> Deserialize<'de> for RawDtype {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(RawDtypeVisitor)
+    }
+}
+
+struct RawDtypeVisitor;
+
+impl Visitor<'_> for RawDtypeVisitor {
+    type Value = RawDtype;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<RawDtype, E> {
+        let dtype = Dtype::deserialize(StrDeserializer::<serde::de::value::Error>::new(name));
+        Ok(dtype.map_or_else(|_| RawDtype::Unknown(name.into()), RawDtype::Known))
+    }
+}
+
+#[derive(Debug)]
+struct RawShape(Box<[usize]>);
+
+impl<'de> Deserialize<'de> for RawShape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(RawShapeVisitor)
+    }
+}
+
+struct RawShapeVisitor;
+
+impl<'de> Visitor<'de> for RawShapeVisitor {
+    type Value = RawShape;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RawShape, A::Error> {
+        let (mut shape, mut axes) = ([0; AXES_MAX], 0);
+        while let Some(len) = seq.next_element()? {
+            let Some(axis) = shape.get_mut(axes) else {
+                return Err(A::Error::custom(format_args!(
+                    "the shape has more than {AXES_MAX} axes"
+                )));
+            };
+            *axis = len;
+            axes += 1;
+        }
+        Ok(RawShape(shape[..axes].into()))
+    }
+}
+
+/// Sorts the tensors into the order of the file. Returns the size of all of them, or the first
+/// impossible tensor and the reason.
+fn check(tensors: &mut [RawTensor], data_len: u64) -> Result<u64, (Box<str>, TensorDamage)> {
+    tensors.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    if let Some(twice) = tensors.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        return Err((twice[0].name.clone(), TensorDamage::Twice));
+    }
+    // Empty tensors have the same offsets, and stay sorted by name.
+    tensors.sort_unstable_by(|a, b| {
+        (a.entry.data_offsets, &a.name).cmp(&(b.entry.data_offsets, &b.name))
+    });
+    let mut covered = 0;
+    for tensor in tensors {
+        let checked = tensor.entry.check(covered, data_len);
+        covered = checked.map_err(|damage| (tensor.name.clone(), damage))?;
+    }
+    Ok(covered)
+}
+
+impl RawEntry {
+    /// Checks the tensor, given that the tensors before it end at `covered`. Returns its end.
+    fn check(&self, covered: u64, data_len: u64) -> Result<u64, TensorDamage> {
         let (begin, end) = self.data_offsets;
-        let dtype = self.dtype()?;
-        let shape = || self.shape.clone();
+        let dtype = match &self.dtype {
+            RawDtype::Known(dtype) => *dtype,
+            RawDtype::Unknown(name) => {
+                return Err(TensorDamage::UnknownDtype { dtype: name.clone().into() });
+            }
+        };
+        let shape = || self.shape.0.to_vec();
         if end < begin {
             return Err(TensorDamage::Reversed { begin, end });
         }
-        if end > data_len {
+        if end > data_len || usize::try_from(end).is_err() {
             return Err(TensorDamage::OutsideFile { end, data_len });
         }
         if begin < covered {
@@ -171,7 +283,7 @@ impl RawTensor {
         if begin > covered {
             return Err(TensorDamage::Hole { begin, covered });
         }
-        let elements = self.shape.iter().try_fold(1usize, |count, len| count.checked_mul(*len));
+        let elements = self.shape.0.iter().try_fold(1usize, |count, len| count.checked_mul(*len));
         let bits = elements.and_then(|count| count.checked_mul(dtype.bitsize()));
         let bits = bits.ok_or_else(|| TensorDamage::Overflow { dtype, shape: shape() })?;
         if bits % 8 != 0 {
@@ -181,17 +293,18 @@ impl RawTensor {
         if expected != actual {
             return Err(TensorDamage::WrongSize { dtype, shape: shape(), expected, actual });
         }
-        // No overflow: the sizes of this tensor and of those before it were checked.
-        let offset =
-            |at| usize::try_from(at).map_err(|_| TensorDamage::OutsideFile { end, data_len });
-        let data_offsets = (offset(begin)?, offset(end)?);
-        Ok(tensor::TensorInfo { dtype, shape: shape(), data_offsets })
+        Ok(end)
     }
+}
 
-    fn dtype(&self) -> Result<Dtype, TensorDamage> {
-        let name = StrDeserializer::<serde::de::value::Error>::new(&self.dtype);
-        let unknown = |_| TensorDamage::UnknownDtype { dtype: self.dtype.clone() };
-        Dtype::deserialize(name).map_err(unknown)
+impl RawTensor {
+    /// Returns the description of a tensor that was checked.
+    fn place(self, file: usize, data_start: u64) -> TensorInfo {
+        let Self { name, entry: RawEntry { dtype, shape, data_offsets: (begin, end) } } = self;
+        let RawDtype::Known(dtype) = dtype else {
+            unreachable!("a tensor of an unknown type was refused")
+        };
+        TensorInfo::new(name, dtype, shape.0, file, data_start + begin, (end - begin) as usize)
     }
 }
 
@@ -313,6 +426,9 @@ mod tests {
     #[test]
     fn bad_headers_are_refused_with_the_reason() {
         let long = |len: u64| [len.to_le_bytes().as_slice(), b"{}"].concat();
+        let axes = |count| format!("{:?}", vec![1; count]);
+        let entry = |number| format!(r#""{number}":"""#);
+        let entries = |count| (0..count).map(entry).collect::<Vec<_>>().join(",");
         let cases = [
             (vec![1, 2, 3], "length field"),
             (long(3), "only 2 follow"),
@@ -326,12 +442,26 @@ mod tests {
             (file(r#"{"__metadata__":{},"__metadata__":{}}"#, 0), "twice"),
             (file(r#"{"__metadata__":{"a":1}}"#, 0), "string"),
             (file("{\"\u{7f}", 0), "EOF"),
+            (file(&format!(r#"{{"a":{}}}"#, tensor("U8", &axes(65), "[0,1]")), 1), "64 axes"),
+            (file(&format!(r#"{{"__metadata__":{{{}}}}}"#, entries(65537)), 0), "65536 entries"),
+            (file(&format!(r#"{{"{}":1}}"#, "é".repeat(201)), 0), "éé…`: "),
             ([8u64.to_le_bytes().as_slice(), &[0xFF; 8]].concat(), "UTF-8"),
         ];
         for (bytes, expected) in cases {
             let error = open(&bytes).unwrap_err().to_string();
             assert!(error.contains(expected) && error.contains("a.safetensors"), "{error}");
         }
+    }
+
+    #[test]
+    fn lists_up_to_their_limits_are_read() {
+        let shape = format!("{:?}", [1; AXES_MAX]);
+        let header = open(&file(&format!(r#"{{"a":{}}}"#, tensor("U8", &shape, "[0,1]")), 1));
+        assert_eq!(header.unwrap().tensors[0].shape(), [1; AXES_MAX]);
+        let entry = |number| format!(r#""{number}":"""#);
+        let entries: Vec<_> = (0..METADATA_ENTRIES_MAX).map(entry).collect();
+        let header = open(&file(&format!(r#"{{"__metadata__":{{{}}}}}"#, entries.join(",")), 0));
+        assert_eq!(header.unwrap().metadata.unwrap().len(), METADATA_ENTRIES_MAX);
     }
 
     /// This module and the `safetensors` crate must agree on every file, except for duplicate

@@ -1,12 +1,13 @@
 //! Finds the files of a model.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
+use super::damage::Shown;
 use super::{Error, WeightsDamage};
 
 /// The usual name of the index of a model in several files.
@@ -57,7 +58,7 @@ pub(super) fn locate(path: &Path) -> Result<ModelLocation, Error> {
 
 /// Returns sorted names, so that the order of files is the same on every system.
 fn file_names(dir: &Path) -> Result<BTreeSet<String>, Error> {
-    let failed = |source| Error::looking(dir, "listing the directory", source);
+    let failed = |source| Error::listing(dir, "listing the directory", source);
     let mut names = BTreeSet::new();
     for entry in dir.read_dir().map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
@@ -67,81 +68,150 @@ fn file_names(dir: &Path) -> Result<BTreeSet<String>, Error> {
     Ok(names)
 }
 
-/// A decoded index: the files, and the tensors of each, both in order.
+/// The text of the smallest entry: `"a":"b",`.
+const ENTRY_BYTES_MIN: usize = 8;
+
+/// A decoded index.
 #[derive(Debug)]
-pub(super) struct Index {
-    pub(super) files: BTreeMap<String, Vec<String>>,
+pub(crate) struct Index {
+    /// Sorted by file, and then by tensor.
+    entries: Vec<IndexEntry>,
 }
 
-#[derive(Deserialize)]
-struct Json {
-    weight_map: WeightMap,
+/// A tensor, and the file that it is in.
+#[derive(Debug)]
+pub(crate) struct IndexEntry {
+    pub(crate) file: Box<str>,
+    pub(crate) tensor: Box<str>,
 }
 
-/// Pairs of tensor and file, with duplicates.
-struct WeightMap(Vec<(String, String)>);
+struct IndexVisitor {
+    text_bytes: usize,
+}
 
-impl<'de> Deserialize<'de> for WeightMap {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(WeightMapVisitor)
+impl<'de> Visitor<'de> for IndexVisitor {
+    type Value = Vec<IndexEntry>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with a `weight_map`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = None;
+        while let Some(key) = map.next_key::<Key>()? {
+            match key {
+                Key::WeightMap if entries.is_some() => {
+                    return Err(A::Error::duplicate_field("weight_map"));
+                }
+                Key::WeightMap => {
+                    entries = Some(map.next_value_seed(WeightMap { text_bytes: self.text_bytes })?);
+                }
+                Key::Other => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        entries.ok_or_else(|| A::Error::missing_field("weight_map"))
     }
 }
 
-struct WeightMapVisitor;
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Key {
+    WeightMap,
+    #[serde(other)]
+    Other,
+}
 
-impl<'de> Visitor<'de> for WeightMapVisitor {
-    type Value = WeightMap;
+/// Reads all entries, with duplicates.
+struct WeightMap {
+    text_bytes: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for WeightMap {
+    type Value = Vec<IndexEntry>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for WeightMap {
+    type Value = Vec<IndexEntry>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of tensors and the files that they are in")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WeightMap, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(tensor) = map.next_key::<String>()? {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        // A vector that grows would take three times as much for a moment.
+        let mut entries = Vec::with_capacity(self.text_bytes / ENTRY_BYTES_MIN);
+        while let Some(tensor) = map.next_key::<Box<str>>()? {
             let file = map.next_value();
-            let named = |error| A::Error::custom(format_args!("tensor `{tensor}`: {error}"));
+            let named =
+                |error| A::Error::custom(format_args!("tensor `{}`: {error}", Shown(&tensor)));
             let file = file.map_err(named)?;
-            entries.push((tensor, file));
+            entries.push(IndexEntry { file, tensor });
         }
-        Ok(WeightMap(entries))
+        Ok(entries)
     }
 }
 
 impl Index {
-    pub(super) fn parse(json: &[u8], path: &Path) -> Result<Self, Error> {
+    pub(crate) fn parse(json: &[u8], path: &Path) -> Result<Self, Error> {
         let bad = |reason| Error::format(path, WeightsDamage::BadIndex { reason });
-        let parsed = serde_json::from_slice::<Json>(json);
-        let parsed =
-            parsed.map_err(|error| bad(format!("it is not the index of a model: {error}")))?;
-        let WeightMap(mut entries) = parsed.weight_map;
+        let mut entries = read_entries(json)
+            .map_err(|error| bad(format!("it is not the index of a model: {error}")))?;
         if entries.is_empty() {
             return Err(bad("it names no tensors".into()));
         }
-        entries.sort();
-        if let Some(twice) = entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(bad(format!("tensor `{}` occurs twice", twice[0].0)));
+        entries.sort_unstable_by(|a, b| a.tensor.cmp(&b.tensor));
+        if let Some(twice) = entries.windows(2).find(|pair| pair[0].tensor == pair[1].tensor) {
+            return Err(bad(format!("tensor `{}` occurs twice", Shown(&twice[0].tensor))));
         }
-        let mut files = BTreeMap::<String, Vec<String>>::new();
-        for (tensor, file) in entries {
-            if !is_below(&file) {
-                let reason = format!(
-                    "it places tensor `{tensor}` in `{file}`; only files beside the index, or \
-                     in folders beside it, are read"
-                );
-                return Err(bad(reason));
-            }
-            files.entry(file).or_default().push(tensor);
+        if let Some(IndexEntry { tensor, file }) = entries.iter().find(|it| !is_below(&it.file)) {
+            let (tensor, file) = (Shown(tensor), Shown(file));
+            return Err(bad(format!(
+                "it places tensor `{tensor}` in `{file}`; only files beside the index, or in \
+                 folders beside it, are read"
+            )));
         }
-        Ok(Self { files })
+        if let Some(IndexEntry { tensor, file }) =
+            entries.iter().find(|it| it.file.len() > PATH_BYTES_MAX)
+        {
+            let (tensor, len) = (Shown(tensor), file.len());
+            return Err(bad(format!(
+                "it places tensor `{tensor}` in a file whose name has {len} bytes; no path is longer than \
+                 {PATH_BYTES_MAX}"
+            )));
+        }
+        entries.sort_unstable_by(|a, b| (&a.file, &a.tensor).cmp(&(&b.file, &b.tensor)));
+        Ok(Self { entries })
+    }
+
+    /// Returns the entries of each file, the files in order, and the tensors of each in order.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &[IndexEntry]> {
+        self.entries.chunk_by(|a, b| a.file == b.file)
     }
 }
 
+fn read_entries(json: &[u8]) -> serde_json::Result<Vec<IndexEntry>> {
+    let mut parser = serde_json::Deserializer::from_slice(json);
+    let entries = parser.deserialize_map(IndexVisitor { text_bytes: json.len() })?;
+    parser.end()?;
+    Ok(entries)
+}
+
+/// No path of Linux is longer. A system call would convert a longer name first, which takes a multiple of its
+/// size on Windows.
+const PATH_BYTES_MAX: usize = 4096;
+
 /// Returns `true` if a name leads to a file below the index's own directory. A downloaded index
-/// must not be able to name other files.
+/// must not be able to name other files, nor one file in several ways (`a//b`, `a/./b`), because the
+/// header of each file is kept.
 fn is_below(name: &str) -> bool {
+    // `components` leaves out empty parts and dots.
+    let is_plain = |part| !matches!(part, "" | "." | "..");
     let is_name = |part| matches!(part, Component::Normal(_));
-    !name.is_empty() && Path::new(name).components().all(is_name)
+    name.split(std::path::is_separator).all(is_plain) && Path::new(name).components().all(is_name)
 }
 
 #[cfg(test)]
@@ -153,25 +223,30 @@ mod tests {
         Index::parse(json.as_bytes(), Path::new("m.safetensors.index.json"))
     }
 
+    /// A name as long as the whole index took 12 times its size on Windows, for the system call.
+    #[test]
+    fn a_file_name_that_no_path_can_have_is_refused() {
+        let index =
+            |len: usize| parse(&format!(r#"{{"weight_map":{{"a":"{}"}}}}"#, "x".repeat(len)));
+        assert!(index(PATH_BYTES_MAX).is_ok());
+        let error = index(PATH_BYTES_MAX + 1).unwrap_err().to_string();
+        assert!(error.contains("4097 bytes") && error.contains("`a`"), "{error}");
+    }
+
     #[test]
     fn tensors_are_found_by_file() {
         let json = r#"{"metadata":{"total_size":3},"weight_map":{"b":"2","c":"1","a":"2"}}"#;
-        let files: Vec<_> = parse(json).unwrap().files.into_iter().collect();
+        let index = parse(json).unwrap();
+        let names = |entries: &[IndexEntry]| {
+            let tensors: Vec<_> = entries.iter().map(|entry| entry.tensor.to_string()).collect();
+            (entries[0].file.to_string(), tensors)
+        };
+        let files: Vec<_> = index.files().map(names).collect();
         let expected = [("1", vec!["c"]), ("2", vec!["a", "b"])];
-        for ((file, tensors), (name, names)) in files.iter().zip(expected) {
-            assert_eq!((file.as_str(), tensors.as_slice()), (name, &names.map_owned()[..]));
-        }
-        assert_eq!(files.len(), 2);
-    }
-
-    trait MapOwned {
-        fn map_owned(self) -> Vec<String>;
-    }
-
-    impl MapOwned for Vec<&str> {
-        fn map_owned(self) -> Vec<String> {
-            self.into_iter().map(str::to_owned).collect()
-        }
+        let owned = |(file, tensors): (&str, Vec<&str>)| {
+            (file.to_owned(), tensors.into_iter().map(str::to_owned).collect())
+        };
+        assert_eq!(files, expected.map(owned));
     }
 
     #[test]
@@ -187,6 +262,13 @@ mod tests {
             (r#"{"weight_map":{"a":"../1"}}"#, "beside the index"),
             (r#"{"weight_map":{"a":"/etc/passwd"}}"#, "beside the index"),
             (r#"{"weight_map":{"a":""}}"#, "beside the index"),
+            (r#"{"weight_map":{"a":"b//c"}}"#, "beside the index"),
+            (r#"{"weight_map":{"a":"b/"}}"#, "beside the index"),
+            // One file had as many names as there are dots.
+            (r#"{"weight_map":{"a":"b/./c"}}"#, "beside the index"),
+            (r#"{"weight_map":{"a":"b/."}}"#, "beside the index"),
+            (r#"{"weight_map":{"a":"b/../c"}}"#, "beside the index"),
+            (r#"{"weight_map":{"a":"b"},"weight_map":{"a":"b"}}"#, "duplicate field"),
         ];
         for (json, expected) in cases {
             let error = parse(json).unwrap_err().to_string();

@@ -1,4 +1,8 @@
 //! Loads a model: delivers its tensors one after the other while a thread reads the next ones.
+//!
+//! As many of the next tensors as fit the window are one batch. If that batch fails, its tensors
+//! are read again one by one, so that those before the bad one are delivered and the error names
+//! the bad one. A pool that is smaller than the window only shortens the batches.
 
 use std::fmt;
 use std::path::Path;
@@ -8,9 +12,9 @@ use std::time::Duration;
 
 use ringmain_backends::BufferPool;
 
-use super::read::{Patience, PlacedTensor, TensorMemory, WantedTensor};
+use super::read::{IfSpent, PlacedTensor, TensorMemory, WantedTensor};
 use super::{Error, Tensor, Weights};
-use crate::epochs::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
+use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
 
 /// The default window: enough to keep the device busy even if tensors are large.
 const WINDOW_BYTES: usize = 128 << 20;
@@ -249,7 +253,7 @@ impl LoadSchedule {
             if !is_first && total > budget_bytes {
                 break;
             }
-            match self.weights.place(piece, &self.memory, Patience::None) {
+            match self.weights.place(piece, &self.memory, IfSpent::Fail) {
                 Ok(placed) => group.placed.push(placed),
                 Err(error) if is_first => return Err(error),
                 Err(_) => break, // the next group begins with it

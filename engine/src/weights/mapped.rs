@@ -1,14 +1,27 @@
 //! A file of weights as a slice.
+//!
+//! A mapping may be a `&[u8]` only while no process writes to the file, and the compiler cannot
+//! check that. `Unchanging` is the promise as a value: one `unsafe` call where a program knows that
+//! its models are only ever replaced, and every safe function that maps asks for it. So the engine
+//! needs no `unsafe`, and a reader of a program finds the one place that answers for it. Truncation
+//! breaks the promise too, and no promise helps against a device that fails: a load then raises
+//! `SIGBUS`, as with every mapping, and never gives zeros. `is_intact` compares the file's length
+//! and time of writing with those it was mapped with.
+//!
+//! Huge pages, reading ahead, population and locking may fail when the options ask for them:
+//! `unmet` lists what the system refused, and the file is mapped all the same. The same requests by
+//! method calls are errors.
 
 use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use ringmain_backends::{Error as BackendError, FileMap, FileVersion};
+use ringmain_backends::{Error as BackendError, FileMap, FileVersion, Lacking};
 
 use super::header::{self, LENGTH_BYTES};
+use super::options::MapStep;
 use super::read::no_such_tensor;
-use super::{Error, MmapAdvice, MmapOptions, TensorInfo, Unchanging, UnmetWish, Wish};
+use super::{Error, MmapAdvice, MmapOptions, TensorInfo, Unchanging};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -40,7 +53,7 @@ const PAGE_BYTES: usize = 4096;
 pub struct MappedWeights {
     map: FileMap,
     label: String,
-    unmet: Vec<UnmetWish>,
+    unmet: Vec<Lacking>,
     /// The tensors in the header, after the first request.
     tensors: OnceLock<Vec<TensorInfo>>,
 }
@@ -75,7 +88,8 @@ impl MappedWeights {
         unchanging: Unchanging,
     ) -> Result<Self, Error> {
         let path = path.as_ref();
-        let opened = FileMap::open(path, unchanging).and_then(|map| Self::granted(map, options));
+        let opened =
+            FileMap::open(path, unchanging).and_then(|map| Self::with_options(map, options));
         opened.map_err(|error| Error::backend(path, error))
     }
 
@@ -87,21 +101,21 @@ impl MappedWeights {
         unchanging: Unchanging,
     ) -> Result<Self, BackendError> {
         let map = FileMap::open_version(path, version, unchanging)?;
-        Self::granted(map, options)
+        Self::with_options(map, options)
     }
 
-    fn granted(map: FileMap, options: &MmapOptions) -> Result<Self, BackendError> {
+    fn with_options(map: FileMap, options: &MmapOptions) -> Result<Self, BackendError> {
         let name = map.path().file_name().unwrap_or(map.path().as_os_str());
         let label = name.to_string_lossy().into_owned();
         let mut weights = Self { map, label, unmet: Vec::new(), tensors: OnceLock::new() };
-        for wish in options.wishes() {
-            match grant(&weights.map, *wish) {
+        for step in options.steps() {
+            match apply(&weights.map, *step) {
                 Ok(()) => {}
                 // A file that shrank is an error, not just an unmet option.
                 Err(error @ BackendError::PastEnd { .. }) => return Err(error),
                 Err(error) => {
-                    let reason = weights.error(error);
-                    weights.unmet.push(UnmetWish { wish: *wish, reason });
+                    let reason = weights.error(error).to_string();
+                    weights.unmet.push(Lacking { what: step.name(), reason });
                 }
             }
         }
@@ -115,9 +129,10 @@ impl MappedWeights {
         self
     }
 
-    /// Returns the options that the system did not apply.
+    /// Returns the options that the system did not apply, and why: `huge pages`, `pages read ahead`,
+    /// `populated pages` or `locked pages`.
     #[must_use]
-    pub fn unmet(&self) -> &[UnmetWish] {
+    pub fn unmet(&self) -> &[Lacking] {
         &self.unmet
     }
 
@@ -172,7 +187,7 @@ impl MappedWeights {
     }
 
     /// Advises the kernel how the file will be used. [`Error::Unsupported`] on Windows, except for
-    /// [`MmapAdvice::Normal`].
+    /// [`MmapAdvice::Normal`] and [`MmapAdvice::WillNeed`].
     pub fn advise(&self, advice: MmapAdvice) -> Result<(), Error> {
         self.advise_range(advice, 0..self.size())
     }
@@ -250,13 +265,13 @@ impl MappedWeights {
     }
 }
 
-fn grant(map: &FileMap, wish: Wish) -> Result<(), BackendError> {
-    match wish {
-        Wish::HugePages => map.advise_huge_pages(),
-        Wish::ReadAhead { pages } => {
+fn apply(map: &FileMap, step: MapStep) -> Result<(), BackendError> {
+    match step {
+        MapStep::HugePages => map.advise_huge_pages(),
+        MapStep::ReadAhead { pages } => {
             map.advise(MmapAdvice::WillNeed, 0..pages.saturating_mul(PAGE_BYTES))
         }
-        Wish::Populate => map.populate(0..map.len()),
-        Wish::Lock => map.lock(),
+        MapStep::Populate => map.populate(0..map.len()),
+        MapStep::Lock => map.lock(),
     }
 }

@@ -14,19 +14,30 @@
 //! A mapping shows the file as a `&[u8]`, which is only sound while no process writes to the file.
 //! The caller makes that promise once, as an [`Unchanging`], which every function that maps takes.
 
-mod advised;
+// | file | content |
+// |---|---|
+// | `header.rs`, `damage.rs`, `index.rs` | the header of a file, and the index of a model |
+// | `model.rs`, `tensor.rs` | an opened model; a tensor, before and after it is read |
+// | `read.rs`, `populated_read.rs` | from tensors to reads; pages for fresh memory |
+// | `load.rs` | a schedule for the prefetcher |
+// | `mapped.rs`, `options.rs` | a file as a slice, and its options |
+// | `source/`, `advised_mapping.rs`, `range_reader.rs` | the best available way: a mapping, a backend |
+// | `read_ahead.rs`, `tensor_bytes.rs` | ranges that are read ahead; the bytes of a tensor |
+// | `cache/` | the mappings used last, within a limit |
+
+mod advised_mapping;
 mod cache;
 mod damage;
-mod header;
-mod index;
+pub(crate) mod header;
+pub(crate) mod index;
 mod load;
 mod mapped;
 mod model;
 mod options;
-mod populate;
+mod populated_read;
+mod range_reader;
 mod read;
 mod read_ahead;
-mod reader;
 mod source;
 mod tensor;
 mod tensor_bytes;
@@ -36,11 +47,11 @@ pub use damage::{TensorDamage, WeightsDamage};
 pub use load::{Load, LoadOptions, LoadProgress};
 pub use mapped::MappedWeights;
 pub use model::{WeightFile, Weights};
-pub use options::{MmapOptions, UnmetWish, Wish};
+pub use options::MmapOptions;
 pub use ringmain_backends::{GdsProbe, MapAdvice as MmapAdvice, Unchanging, probe_gds};
 /// The element type of a tensor.
 pub use safetensors::Dtype;
-pub use source::{PassedOver, Prefer, Prepared, SourceKind, WeightSource};
+pub use source::{Prefer, Prepared, SourceKind, WeightSource};
 pub use tensor::{Tensor, TensorInfo};
 pub use tensor_bytes::TensorBytes;
 

@@ -1,4 +1,11 @@
 //! The weights of a model: its tensors and its files.
+//!
+//! A file, an index and a directory all become `Weights`, a list of tensors in the order of the
+//! files. The reading code does not know which of the three was opened. An index may only name
+//! files below its own directory, since it was probably downloaded.
+//!
+//! A file that changes after it was opened makes the next read fail, even if all bytes arrived:
+//! they may mix two versions of the file. Each file is checked once per batch.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -13,7 +20,7 @@ use super::read::{no_such_tensor, tensor_error};
 use super::{Error, TensorInfo, WeightsDamage};
 use crate::array::layout::Layout;
 use crate::array::view::ArrayFile;
-use crate::steady::SteadyFile;
+use crate::versioned_file::VersionedFile;
 use crate::{ContiguousMemmap, Engine, Item};
 
 /// The first read of a file, which usually holds the header of a few hundred tensors.
@@ -69,7 +76,7 @@ pub(super) struct OpenedModel {
 /// One file of a model.
 #[derive(Debug)]
 pub struct WeightFile {
-    pub(super) file: SteadyFile,
+    pub(super) file: VersionedFile,
     metadata: Option<BTreeMap<String, String>>,
 }
 
@@ -125,17 +132,18 @@ impl Weights {
     fn open_index(engine: &Engine, path: &Path) -> Result<Self, Error> {
         let index = Index::parse(&read_index(engine, path)?, path)?;
         let (mut files, mut tensors) = (Vec::new(), Vec::new());
-        for (number, (name, wanted)) in index.files.into_iter().enumerate() {
-            let at = path.with_file_name(name);
-            let missing_file = |error| missing_file(error, path, &wanted, &at);
+        for (number, wanted) in index.files().enumerate() {
+            let at = path.with_file_name(&*wanted[0].file);
+            let missing_file = |error| missing_file(error, path, &wanted[0].tensor, &at);
             let (file, header) = open_file(engine, &at, number).map_err(missing_file)?;
             let found: HashSet<_> = header.tensors.iter().map(TensorInfo::name).collect();
-            if let Some(tensor) = wanted.iter().find(|name| !found.contains(name.as_str())) {
-                let item = Item::Tensor(tensor.as_str().into());
+            if let Some(entry) = wanted.iter().find(|entry| !found.contains(&*entry.tensor)) {
+                let item = Item::Tensor(entry.tensor.clone());
                 return Err(Error::damaged(path, item, WeightsDamage::MissingTensor { file: at }));
             }
-            let wanted: HashSet<_> = wanted.iter().map(String::as_str).collect();
-            let is_wanted = |info: &TensorInfo| wanted.contains(info.name());
+            let is_wanted = |info: &TensorInfo| {
+                wanted.binary_search_by(|entry| (*entry.tensor).cmp(info.name())).is_ok()
+            };
             tensors.extend(header.tensors.into_iter().filter(is_wanted).map(Arc::new));
             files.push(WeightFile { file, metadata: header.metadata });
         }
@@ -313,10 +321,14 @@ impl fmt::Debug for Weights {
 }
 
 /// Opens a file and reads its header.
-fn open_file(engine: &Engine, path: &Path, number: usize) -> Result<(SteadyFile, Header), Error> {
+fn open_file(
+    engine: &Engine,
+    path: &Path,
+    number: usize,
+) -> Result<(VersionedFile, Header), Error> {
     let backend = engine.backend();
     let failed = |error| Error::backend(path, error);
-    let file = SteadyFile::new(engine, backend.open(path).map_err(failed)?);
+    let file = VersionedFile::new(engine, backend.open(path).map_err(failed)?);
     let file = file.map_err(|change| Error::changed(path, change))?;
     let file_len = file.len();
     let mut bytes = read_start(backend, &file, file_len.min(START_BYTES)).map_err(failed)?;
@@ -334,7 +346,7 @@ fn open_file(engine: &Engine, path: &Path, number: usize) -> Result<(SteadyFile,
 /// Reads the start of a file: at most as much as the largest header.
 fn read_start(
     backend: &dyn ReadBackend,
-    file: &SteadyFile,
+    file: &VersionedFile,
     len: u64,
 ) -> ringmain_backends::Result<Vec<u8>> {
     backend.read_to_vec(file, 0, usize::try_from(len).unwrap_or(usize::MAX))
@@ -343,21 +355,26 @@ fn read_start(
 fn read_index(engine: &Engine, path: &Path) -> Result<Vec<u8>, Error> {
     let backend = engine.backend();
     let failed = |error| Error::backend(path, error);
-    let file = SteadyFile::new(engine, backend.open(path).map_err(failed)?);
+    let file = VersionedFile::new(engine, backend.open(path).map_err(failed)?);
     let file = file.map_err(|change| Error::changed(path, change))?;
     if file.len() > HEADER_BYTES_MAX {
         let reason = format!("it has {} bytes, which is too large for an index", file.len());
         return Err(Error::format(path, WeightsDamage::BadIndex { reason }));
     }
-    read_start(backend, &file, file.len()).map_err(failed)
+    let json = read_start(backend, &file, file.len()).map_err(failed)?;
+    file.check().map_err(|change| Error::changed(path, change))?;
+    Ok(json)
 }
 
 /// Returns the error for a file of a model that could not be opened. A missing file is reported as
 /// named by the index.
-fn missing_file(error: Error, index: &Path, wanted: &[String], file: &Path) -> Error {
+fn missing_file(error: Error, index: &Path, tensor: &str, file: &Path) -> Error {
     if !error.is_not_found() {
         return error;
     }
-    let tensor = Item::Tensor(wanted.first().map(String::as_str).unwrap_or_default().into());
-    Error::damaged(index, tensor, WeightsDamage::MissingFile { file: file.to_owned() })
+    Error::damaged(
+        index,
+        Item::Tensor(tensor.into()),
+        WeightsDamage::MissingFile { file: file.to_owned() },
+    )
 }

@@ -1,12 +1,8 @@
-//! The options of a mapping, and those that the system did not apply.
-
-use std::fmt;
-
-use super::Error;
+//! The options of a mapping.
 
 /// The options of [`MappedWeights::open_with_options`](super::MappedWeights::open_with_options).
-/// Every option is a wish: if the system cannot grant it, the file is mapped anyway, and
-/// [`MappedWeights::unmet`](super::MappedWeights::unmet) lists it.
+/// If the system cannot apply an option, the file is mapped anyway, and
+/// [`MappedWeights::unmet`](super::MappedWeights::unmet) lists the option.
 ///
 /// ```
 /// use ringmain::weights::MmapOptions;
@@ -17,28 +13,36 @@ use super::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "options do nothing until a file is opened with them"]
 pub struct MmapOptions {
-    wishes: Vec<Wish>,
+    steps: Vec<MapStep>,
 }
 
-/// A wish for a mapping.
+/// One option, which is applied to a new mapping. The steps are ordered so that each helps the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Wish {
+pub(super) enum MapStep {
     /// Use huge pages for the mapping.
     HugePages,
-    /// Start to read the first pages when the file is opened.
-    ReadAhead {
-        /// The number of pages, of 4096 bytes.
-        pages: usize,
-    },
-    /// Make all pages resident when the file is opened.
+    /// Start to read the first pages, of 4096 bytes each.
+    ReadAhead { pages: usize },
+    /// Make all pages resident.
     Populate,
     /// Keep all pages in memory.
     Lock,
 }
 
+impl MapStep {
+    /// The name under which [`MappedWeights::unmet`](super::MappedWeights::unmet) lists it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::HugePages => "huge pages",
+            Self::ReadAhead { .. } => "pages read ahead",
+            Self::Populate => "populated pages",
+            Self::Lock => "locked pages",
+        }
+    }
+}
+
 impl MmapOptions {
-    /// Returns options without wishes: pages are read when they are touched.
+    /// Returns the default: pages are read when they are touched.
     pub fn new() -> Self {
         Self::default()
     }
@@ -49,56 +53,34 @@ impl MmapOptions {
     /// thread.
     pub fn read_ahead_pages(self, pages: usize) -> Self {
         let mut options = self;
-        options.wishes.retain(|wish| !matches!(wish, Wish::ReadAhead { .. }));
-        options.with(Wish::ReadAhead { pages })
+        options.steps.retain(|step| !matches!(step, MapStep::ReadAhead { .. }));
+        options.with(MapStep::ReadAhead { pages })
     }
 
     /// Reads the whole file and makes all of it resident.
     pub fn populate(self) -> Self {
-        self.with(Wish::Populate)
+        self.with(MapStep::Populate)
     }
 
     /// Keeps all pages in memory, as far as RLIMIT_MEMLOCK allows.
     pub fn lock(self) -> Self {
-        self.with(Wish::Lock)
+        self.with(MapStep::Lock)
     }
 
     /// Advises the kernel to use huge pages. It supports them for files on some filesystems only,
     /// and `MAP_HUGETLB` cannot force them for a file.
     pub fn huge_pages(self) -> Self {
-        self.with(Wish::HugePages)
+        self.with(MapStep::HugePages)
     }
 
-    fn with(mut self, wish: Wish) -> Self {
-        // Sorted in the order in which the wishes help each other.
-        if let Err(at) = self.wishes.binary_search(&wish) {
-            self.wishes.insert(at, wish);
+    fn with(mut self, step: MapStep) -> Self {
+        if let Err(at) = self.steps.binary_search(&step) {
+            self.steps.insert(at, step);
         }
         self
     }
 
-    pub(super) fn wishes(&self) -> &[Wish] {
-        &self.wishes
-    }
-}
-
-/// A wish that the system did not grant.
-#[derive(Debug)]
-pub struct UnmetWish {
-    /// The wish.
-    pub wish: Wish,
-    /// The reason.
-    pub reason: Error,
-}
-
-impl fmt::Display for UnmetWish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wish = match self.wish {
-            Wish::HugePages => "no huge pages",
-            Wish::ReadAhead { .. } => "not read ahead",
-            Wish::Populate => "not populated",
-            Wish::Lock => "not locked",
-        };
-        write!(f, "{wish}: {}", self.reason)
+    pub(super) fn steps(&self) -> &[MapStep] {
+        &self.steps
     }
 }

@@ -1,12 +1,21 @@
 //! Reads ranges of a file ahead, with any backend.
 //!
 //! A backend's own hint has no effect if its reads bypass the page cache. So a thread reads the
-//! range into its own memory, where the next request for the same range finds it. Each range has
-//! its own thread: reading takes milliseconds, starting a thread tens of microseconds, and several
-//! ranges at once keep the device busy.
+//! range into its own memory, where the next request for the same range finds it. The memory is not
+//! from the engine's pool: programs keep tensors, and a kept buffer would starve readers that wait
+//! for the pool. It is placed like a buffer of the pool, so the device writes straight into it.
+//! Each range has its own thread: reading takes milliseconds, starting a thread tens of
+//! microseconds, and several ranges at once keep the device busy.
 //!
 //! For a mapping the thread advises the kernel. That call returns only when the kernel has found
 //! memory for the pages and queued their reads (0.6 to 2.7 s for 1 GiB on a busy machine).
+//! Preparing a range of a mapping again advises the kernel again, since the pages may have been
+//! evicted.
+//!
+//! A loader that prepares one tensor while it uses another needs two ranges. New ranges replace
+//! those that were never fetched. The prefetcher does not fit here, because there is no schedule:
+//! the caller says what it needs next, and may never fetch it. In a forked child, a source of the
+//! parent reads nothing ahead.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -56,10 +65,8 @@ impl<T> ReadAhead<T> {
         }
         loop {
             let bytes: usize = pending.iter().map(|pending| pending.range.len()).sum();
-            if pending.len() < RANGES_MAX
-                && range.len() <= self.bytes_max - bytes
-                && let Some(thread) = begin()
-            {
+            let has_room = pending.len() < RANGES_MAX && range.len() <= self.bytes_max - bytes;
+            if let Some(thread) = if has_room { begin() } else { None } {
                 pending.push_back(Pending { range: range.clone(), thread });
                 return true;
             }

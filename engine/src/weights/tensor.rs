@@ -13,9 +13,9 @@ use crate::{Element, Item, Kind};
 /// The description of a tensor in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
-    name: String,
+    name: Box<str>,
     dtype: Dtype,
-    shape: Vec<usize>,
+    shape: Box<[usize]>,
     /// The number of the file in the model.
     file: usize,
     /// The offset in that file.
@@ -25,14 +25,14 @@ pub struct TensorInfo {
 
 impl TensorInfo {
     pub(super) fn new(
-        name: &str,
+        name: Box<str>,
         dtype: Dtype,
-        shape: Vec<usize>,
+        shape: Box<[usize]>,
         file: usize,
         offset: u64,
         nbytes: usize,
     ) -> Self {
-        Self { name: name.to_owned(), dtype, shape, file, offset, nbytes }
+        Self { name, dtype, shape, file, offset, nbytes }
     }
 
     /// Returns the name, which is unique in the model.

@@ -386,6 +386,50 @@ fn a_dataset_without_pages_or_samples_is_valid() {
     }
 }
 
+/// A field of this many bytes in a row, and no region.
+#[derive(Debug)]
+struct Opaque(usize);
+
+impl FieldHandler for Opaque {
+    fn member_bytes(&self) -> usize {
+        self.0
+    }
+
+    fn region(&self, _: &[u8]) -> Option<MemberRegion> {
+        None
+    }
+}
+
+/// A handler with a wrong size moved the rows, and the other fields had wrong values without an error.
+#[test]
+fn a_handler_of_a_wrong_size_is_refused() {
+    let mut paged = std::fs::read(vector()).unwrap();
+    paged[HEADER_LEN + 2 * 1041] = 255;
+    let alloc_table_ptr = HEADER_LEN as u64 + 2 * 1041 + 3 * 24;
+    let header = Header { fields: 2, page_bytes: 2 << 20, samples: 3, alloc_table_ptr };
+    let id = Field::new("id", FieldKind::Int).unwrap();
+    let custom = Field::with_arguments("custom", 255, &[]).unwrap();
+    let head = [&header.encode()[..], &id.encode(), &custom.encode()].concat();
+    let numbers = [head, vec![1; 3 * 24]].concat();
+    for (what, bytes, wrong) in
+        [("pages", paged, &[0, 1, 8][..]), ("numbers", numbers, &[0, 8, 17, 24, 400])]
+    {
+        let memory = ringmain::backends::MemoryBackend::new();
+        memory.insert("a", bytes);
+        let engine = Engine::builder().with_backend(Arc::new(memory)).build().unwrap();
+        let open = |size| ReaderOptions::new().handle_type(255, Opaque(size)).open(&engine, "a");
+        open(16).unwrap();
+        for size in wrong {
+            let error = open(*size).unwrap_err();
+            let damage = error.damage();
+            assert!(
+                matches!(damage, Some(Damage::Beton(BetonDamage::WrongRowSize { .. }))),
+                "{what}, {size}: {error}"
+            );
+        }
+    }
+}
+
 /// A field without metadata, so that any number of samples fits in any file.
 #[derive(Debug)]
 struct Nothing;
@@ -537,6 +581,13 @@ const MISHAPS: [Mishap; 4] = [
     ("removed", |path| std::fs::remove_file(path)),
 ];
 
+/// Sets an old time of writing: two writes within one tick of the filesystem's clock look the same.
+fn make_old(path: &Path) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000))
+        .unwrap();
+}
+
 /// A file that changes after it was opened is an error, never zeros or bytes of two versions.
 #[test]
 fn a_file_that_changes_under_a_reader_is_an_error() {
@@ -552,6 +603,7 @@ fn a_file_that_changes_under_a_reader_is_an_error() {
             }
             let what = format!("{name} on {}", engine.backend().kind());
             let file = made.file();
+            make_old(&file.path);
             let reader = BetonReader::open(&engine, &file.path).unwrap();
             let memory_manager = MemoryManager::ProcessCache { pages: NonZeroUsize::MIN };
             let paged = SampleOptions::new().memory_manager(memory_manager).open(&reader);

@@ -16,7 +16,9 @@ const WIDTH: usize = 1024;
 #[test]
 fn holding_all_batches_is_an_error_and_can_be_mended() {
     let corpus = Corpus::new(&[300], WIDTH);
-    let small = |builder: ringmain::EngineBuilder| builder.memory_limit_bytes(2 << 20);
+    let small = |builder: ringmain::EngineBuilder| {
+        builder.memory_limit_bytes(2 << 20).memory_patience(Duration::from_secs(600))
+    };
     for engine in engines_with(&corpus.paths[0], small) {
         for window_bytes in [0, 1, 8 << 20] {
             let mut source = ShardOptions::new()
@@ -38,8 +40,8 @@ fn holding_all_batches_is_an_error_and_can_be_mended() {
                 error.to_string().contains("drop batches, buffers or tensors sooner"),
                 "{error}"
             );
-            // Less than the 30 seconds that a pool lets callers wait.
-            assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
+            // Less than the time that the pool of this engine lets callers wait.
+            assert!(start.elapsed() < Duration::from_secs(300), "{:?}", start.elapsed());
             let rows: usize = held.iter().map(|batch| batch.len()).sum();
             held.iter().for_each(check_rows);
             held.clear();
@@ -51,12 +53,93 @@ fn holding_all_batches_is_an_error_and_can_be_mended() {
     }
 }
 
+/// Values that fill half of the memory limit exactly leave no room for row ids in it, nor for the bytes
+/// before the first value of a block. Both used to cost a size class, a quarter of the batch.
+#[test]
+fn two_batches_of_a_quarter_of_the_memory_fit_with_their_ids() {
+    let corpus = Corpus::new(&[600], WIDTH);
+    let small = |builder: ringmain::EngineBuilder| builder.memory_limit_bytes(4 << 20);
+    for engine in engines_with(&corpus.paths[0], small) {
+        for (row_type, batch_rows) in [(RowType::F64, 128), (RowType::F32, 256)] {
+            let mut source = ShardOptions::new()
+                .batch_size(batch_rows)
+                .row_type(row_type)
+                .memory_patience(Duration::ZERO)
+                .open_dir(&engine, corpus.path())
+                .unwrap();
+            let held =
+                [source.next_batch().unwrap().unwrap(), source.next_batch().unwrap().unwrap()];
+            for batch in &held {
+                assert_eq!(batch.row_bytes().len(), 1 << 20, "{}", engine.backend().kind());
+                check_rows(batch);
+            }
+            let stats = engine.pool().stats();
+            assert!(stats.in_use_bytes <= (2 << 20) + (32 << 10), "{stats:?}");
+        }
+    }
+}
+
+/// The shorter last batch of each shard took a buffer of another size, which no other batch could use.
+#[test]
+fn batches_of_every_length_use_their_buffers_again() {
+    // The last batches have 12, 9, 15 and 9 rows, and use the buffer of the whole ones; the last shard
+    // is much smaller.
+    let corpus = Corpus::new(&[108, 41, 79, 9, 3], WIDTH);
+    for engine in engines_with(&corpus.paths[0], |builder| builder) {
+        for row_type in [RowType::F64, RowType::F32] {
+            let before = engine.pool().stats().fresh;
+            let mut source = ShardOptions::new()
+                .batch_size(16)
+                .row_type(row_type)
+                .prefetch_window_bytes(0)
+                .open_dir(&engine, corpus.path())
+                .unwrap();
+            for epoch in 0..3 {
+                source.set_epoch(epoch);
+                assert_eq!(drain(&mut source).len(), 240);
+                let fresh = engine.pool().stats().fresh - before;
+                assert_eq!(fresh, 2, "{}: {row_type:?}", engine.backend().kind());
+            }
+        }
+    }
+}
+
+/// Every batch of a small shard took the memory of the largest batch. A loop that held four of them
+/// failed although almost all memory was unused.
+#[test]
+fn small_batches_beside_a_large_one_take_little_memory() {
+    let rows: Vec<u64> = std::iter::once(256).chain([2; 30]).collect();
+    let corpus = Corpus::new(&rows, WIDTH);
+    // Two batches of 1 MiB, and no more.
+    let small = |builder: ringmain::EngineBuilder| builder.memory_limit_bytes(4 << 20);
+    for engine in engines_with(&corpus.paths[0], small) {
+        for few_rows in [false, true] {
+            let options = ShardOptions::new().row_type(RowType::F32).batch_size(256);
+            let options = options.memory_patience(Duration::from_millis(20));
+            let mut source = match few_rows {
+                true => options.only_rows((0..2).chain(256..316)),
+                false => options,
+            }
+            .open_dir(&engine, corpus.path())
+            .unwrap();
+            drop(source.next_batch().unwrap());
+            let held: Vec<_> = std::iter::from_fn(|| source.next_batch().unwrap()).collect();
+            held.iter().for_each(check_rows);
+            assert_eq!(held.len(), 30, "{}", engine.backend().kind());
+            let stats = engine.pool().stats();
+            assert!(stats.in_use_bytes <= 1 << 20, "{stats:?}");
+        }
+    }
+}
+
 /// Another thread drops the missing memory.
 #[test]
 fn a_batch_waits_while_other_threads_hold_the_memory() {
     let corpus = Corpus::new(&[300], WIDTH);
     let engine = Engine::builder().memory_limit_bytes(1 << 20).build().unwrap();
     let options = ShardOptions::new().batch_size(10).row_type(RowType::F32);
+    // The other thread may be late on a busy machine.
+    let options = options.memory_patience(Duration::from_secs(120));
     let mut source = options.open_dir(&engine, corpus.path()).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {

@@ -211,3 +211,23 @@ fn the_iterator_continues_after_a_successful_batch() {
     assert_eq!(source.next_batch().unwrap().unwrap().row_ids()[0], 0);
     assert_eq!(source.map(|batch| batch.unwrap().len()).sum::<usize>(), 200);
 }
+
+/// A source without a thread kept the memory of the batch that failed until its next read.
+#[test]
+fn a_failed_batch_returns_its_memory() {
+    let probe = Corpus::new(&[1], 1);
+    for engine in engines_for(&probe.paths[0]) {
+        if engine.backend().kind() == BackendKind::Memory {
+            continue; // a copy does not change
+        }
+        let corpus = Corpus::new(&[ROWS], WIDTH);
+        let options = ShardOptions::new().prefetch_window_bytes(0);
+        let mut source = options.open_dir(&engine, corpus.path()).unwrap();
+        if resize(&corpus.paths[0], 100).is_err() {
+            continue; // Windows does not truncate a mapped file
+        }
+        assert!(is_truncated(&source.next_batch().unwrap_err()));
+        let stats = engine.pool().stats();
+        assert_eq!(stats.in_use_bytes, 0, "{}: {stats:?}", engine.backend().kind());
+    }
+}

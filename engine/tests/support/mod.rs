@@ -53,6 +53,23 @@ pub(crate) fn or_unavailable(kind: BackendKind, outcome: Result<Engine, Error>) 
     None
 }
 
+/// Returns the sum of these fields of `/proc/self/status`, which are in KiB there.
+#[cfg(target_os = "linux")]
+pub(crate) fn status_bytes(fields: &[&str]) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let bytes = |field: &&str| {
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    };
+    fields.iter().map(bytes).sum()
+}
+
+/// Returns the bytes that the process has allocated or mapped, and touched.
+#[cfg(target_os = "linux")]
+pub(crate) fn resident_bytes() -> u64 {
+    status_bytes(&["RssAnon:", "RssFile:"])
+}
+
 fn is_required(kind: BackendKind) -> bool {
     let names = std::env::var("RINGMAIN_REQUIRE_BACKENDS").unwrap_or_default();
     let mut names = names.split(',').map(str::trim).filter(|name| !name.is_empty());

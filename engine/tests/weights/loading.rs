@@ -171,18 +171,21 @@ fn a_pool_serves_models_with_headers_of_any_length() {
 /// The shape is valid in the format, but no array view can have it.
 #[test]
 fn a_tensor_without_a_view_can_be_read() {
-    let specs = vec![
-        ("axes".to_owned(), "U8", vec![1; 70], 1),
-        ("long".to_owned(), "F32", vec![0, 1 << 40, 1 << 40], 0),
-    ];
-    let model = Model::new(specs);
+    let model = Model::new(vec![("long".to_owned(), "F32", vec![0, 1 << 40, 1 << 40], 0)]);
     let weights = Weights::open(&Engine::new().unwrap(), model.path()).unwrap();
-    for (name, nbytes) in [("axes", 1), ("long", 0)] {
-        assert_eq!(weights.read(name).unwrap().bytes(), bytes_of(name, nbytes));
-        let error = weights.view(name).unwrap_err();
-        assert!(matches!(error, Error::Shape { .. }), "{error}");
-        assert!(error.to_string().contains(&format!("tensor `{name}`")), "{error}");
-    }
+    assert_eq!(weights.read("long").unwrap().bytes(), bytes_of("long", 0));
+    let error = weights.view("long").unwrap_err();
+    assert!(matches!(error, Error::Shape { .. }), "{error}");
+    assert!(error.to_string().contains("tensor `long`"), "{error}");
+}
+
+/// A list of axes takes more memory than its text, so the header has a limit: that of NumPy.
+#[test]
+fn a_tensor_of_more_axes_than_numpy_has_is_refused() {
+    let model = Model::new(vec![("axes".to_owned(), "U8", vec![1; 70], 1)]);
+    let error = Weights::open(&Engine::new().unwrap(), model.path()).unwrap_err();
+    assert!(matches!(error, Error::Format { .. }), "{error}");
+    assert!(error.to_string().contains("tensor `axes`"), "{error}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::Command;
 use ringmain::weights::{LoadOptions, Weights};
 use ringmain::{BackendKind, Engine, Residency};
 
-use crate::support::{or_unavailable, temp_dir};
+use crate::support::{or_unavailable, status_bytes, temp_dir};
 
 const MIB: u64 = 1 << 20;
 /// 2 GiB in total, most of it holes, which cost nothing unless they are read.
@@ -124,7 +124,5 @@ fn child() {
 /// Returns the largest size that the process has had. It was started a moment ago, so no earlier
 /// peak counts.
 fn peak_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    status_bytes(&["VmHWM:"])
 }

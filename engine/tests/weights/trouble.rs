@@ -4,10 +4,12 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ringmain::Error;
 use ringmain::backends::fault::Faults;
+use ringmain::backends::{self, BackendOptions, Read, ReadBackend, forward_to, open_backend};
 use ringmain::weights::{LoadOptions, Weights};
 use ringmain::{BackendKind, Engine};
 
@@ -172,4 +174,39 @@ fn many_threads_load_at_once() {
             }
         });
     }
+}
+
+/// A backend that writes to each file right after it was read for the first time.
+#[derive(Debug)]
+struct Overwriting {
+    inner: Arc<dyn ReadBackend>,
+    is_done: AtomicBool,
+}
+
+impl ReadBackend for Overwriting {
+    forward_to!(inner: kind, open, len, version);
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> backends::Result<()> {
+        self.inner.read_batch(reads)?;
+        if !self.is_done.swap(true, Ordering::SeqCst) {
+            let file = File::options().append(true).open(reads[0].file().path());
+            file.and_then(|mut file| file.write_all(b" ")).unwrap();
+        }
+        Ok(())
+    }
+}
+
+/// The index of a model was not checked after it was read, unlike every other file: an index that
+/// another process was writing could be taken for a whole one.
+#[test]
+fn an_index_that_changes_while_it_is_read_is_an_error() {
+    let dir = crate::support::temp_dir();
+    let path = dir.path().join("model.safetensors.index.json");
+    std::fs::write(&path, r#"{"weight_map":{"a":"a.safetensors"}}"#).unwrap();
+    let inner = open_backend(BackendKind::Pread, &BackendOptions::default()).unwrap();
+    let backend = Arc::new(Overwriting { inner, is_done: AtomicBool::new(false) });
+    let engine = Engine::builder().with_backend(backend).build().unwrap();
+    let error = Weights::open(&engine, &path).unwrap_err();
+    assert!(matches!(error, Error::Changed { what: "written to", .. }), "{error:?}");
+    assert_eq!(error.path(), Some(&*path));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use ringmain::Error;
-use ringmain::weights::{MappedWeights, MmapOptions, WeightCache, Wish};
+use ringmain::weights::{MappedWeights, MmapOptions, WeightCache};
 use tempfile::TempDir;
 
 use crate::support::temp_dir;
@@ -134,7 +134,7 @@ fn a_file_that_cannot_be_opened_leaves_nothing_behind() {
     }
 }
 
-/// On Windows the lock is not granted, and the entry says so.
+/// On Windows the pages cannot be locked, and the entry says so.
 #[test]
 fn the_options_of_the_cache_apply_to_its_mappings() {
     #[cfg(unix)]
@@ -143,8 +143,8 @@ fn the_options_of_the_cache_apply_to_its_mappings() {
     let cache = WeightCache::with_options(1000, MmapOptions::new().lock(), promise());
     let weights = cache.get_or_open(files.path(0)).unwrap();
     assert_eq!(weights.is_locked(), cfg!(unix));
-    let unmet: Vec<_> = weights.unmet().iter().map(|unmet| unmet.wish).collect();
-    assert_eq!(unmet, if cfg!(unix) { vec![] } else { vec![Wish::Lock] });
+    let unmet: Vec<_> = weights.unmet().iter().map(|lacking| lacking.what).collect();
+    assert_eq!(unmet, if cfg!(unix) { vec![] } else { vec!["locked pages"] });
     drop(weights);
     assert_eq!(cache.get_or_open(files.path(1)).is_err(), cfg!(unix), "locked ones stay");
 }

@@ -110,6 +110,9 @@ fn work(
                 opened += 1;
             }
             Err(Error::CacheFull { .. }) => held.clear(),
+            // The cache gives up on a file that is replaced each time it is opened.
+            Err(Error::Changed { what: "replaced", .. })
+                if mischief == Mischief::LockAndReplace => {}
             Err(error) => panic!("{error}"),
         }
         look();

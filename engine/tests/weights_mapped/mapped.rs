@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use ringmain::weights::{MappedWeights, MmapAdvice, MmapOptions, WeightsDamage, Wish};
+use ringmain::weights::{MappedWeights, MmapAdvice, MmapOptions, WeightsDamage};
 use ringmain::{Damage, Error};
 
 use crate::support::temp_dir;
@@ -157,13 +157,13 @@ fn unmet_options_are_listed_and_the_file_is_mapped() {
     let options = MmapOptions::new().lock().populate().huge_pages().read_ahead_pages(4);
     let weights = MappedWeights::open_with_options(&path, &options, promise()).unwrap();
     assert_eq!(weights.as_bytes(), bytes);
-    let unmet: Vec<_> = weights.unmet().iter().map(|unmet| unmet.wish).collect();
-    assert!(!unmet.contains(&Wish::Populate), "{unmet:?}");
-    assert_eq!(unmet.contains(&Wish::Lock), !weights.is_locked());
+    let unmet: Vec<_> = weights.unmet().iter().map(|lacking| lacking.what).collect();
+    assert!(!unmet.contains(&"populated pages"), "{unmet:?}");
+    assert_eq!(unmet.contains(&"locked pages"), !weights.is_locked());
     if cfg!(windows) {
-        assert_eq!(unmet, [Wish::HugePages, Wish::Lock]);
+        assert_eq!(unmet, ["huge pages", "locked pages"]);
         let text = weights.unmet()[1].to_string();
-        assert!(text.starts_with("not locked: ") && text.contains("platform"), "{text}");
+        assert!(text.starts_with("without locked pages: ") && text.contains("platform"), "{text}");
     }
 }
 

@@ -90,7 +90,7 @@ fn seed_step_06_drop_unmaps_the_file() {
 fn seed_step_07_source_takes_gds_where_there_is_some_and_mmap_otherwise() {
     let source = WeightSource::open(vector(MIXED), Prefer::Gds(promise())).unwrap();
     // Reading through GPUDirect Storage is not implemented, so it is reported and passed over.
-    assert_eq!(source.passed_over()[0].kind, SourceKind::Gds);
+    assert_eq!(source.passed_over()[0].what, "gds");
     let reason = &source.passed_over()[0].reason;
     match probe_gds() {
         GdsProbe::Available { .. } => assert!(reason.contains("not implemented"), "{reason}"),

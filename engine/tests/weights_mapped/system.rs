@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringmain::weights::{
-    MappedWeights, MmapAdvice, MmapOptions, Prepared, WeightCache, WeightSource, Wish,
+    MappedWeights, MmapAdvice, MmapOptions, Prepared, WeightCache, WeightSource,
 };
 
 use crate::source::watched;
-use crate::support::temp_dir;
+use crate::support::{resident_bytes, temp_dir};
 use crate::{DEADLINE, promise, turn_to_lock, write_file};
 
 pub(crate) const MODELS: u64 = 12;
@@ -72,12 +72,6 @@ pub(crate) fn answer(number: u64) {
     println!("\n{ANSWER}{number}");
 }
 
-fn status_bytes(fields: &[&str]) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let lines = status.lines().filter(|line| fields.iter().any(|field| line.starts_with(field)));
-    lines.map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10).sum()
-}
-
 fn model(dir: &Path, at: u64) -> PathBuf {
     dir.join(format!("model-{at}.safetensors"))
 }
@@ -98,7 +92,6 @@ pub(crate) fn loading_growth_bytes(dir: &Path, limit_bytes: u64) -> u64 {
 #[ignore = "the measurement, which another test starts in a process of its own"]
 fn loading_child() {
     let Some((dir, limit_bytes)) = told() else { return };
-    let resident_bytes = || status_bytes(&["RssAnon:", "RssFile:"]);
     let cache = WeightCache::new(limit_bytes, promise());
     let (before_bytes, mut most_bytes) = (resident_bytes(), 0);
     for at in 0..MODELS {
@@ -263,8 +256,8 @@ fn memlock_child() {
     drop_capabilities();
     let options = MmapOptions::new().lock().populate();
     let weights = MappedWeights::open_with_options(model(&dir, 0), &options, promise()).unwrap();
-    let unmet: Vec<_> = weights.unmet().iter().map(|unmet| unmet.wish).collect();
-    assert_eq!(unmet, [Wish::Lock]);
+    let unmet: Vec<_> = weights.unmet().iter().map(|lacking| lacking.what).collect();
+    assert_eq!(unmet, ["locked pages"]);
     assert_eq!(mapping_bytes(&model(&dir, 0), "Rss:"), LOCKED_BYTES, "populated nevertheless");
     let error = weights.lock_in_memory().unwrap_err().to_string();
     for part in ["model-0.safetensors", "ENOMEM", "16384 bytes", "ulimit -l"] {

@@ -77,3 +77,12 @@ fn files_that_are_not_shards_are_errors() {
         assert!(Loader::open(dir.path(), 8).is_err());
     }
 }
+
+/// The folder can be copied out of the repository: its manifest took settings from the workspace.
+#[test]
+fn the_manifest_needs_nothing_but_the_path_of_ringmain() {
+    let manifest =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
+    assert!(!manifest.contains("workspace = true"), "{manifest}");
+    assert_eq!(manifest.matches("path = ").count(), 1, "{manifest}");
+}

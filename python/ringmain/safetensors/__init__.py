@@ -1,7 +1,7 @@
-"""Safetensors files and models, in the call shapes of the package of that name.
+"""Reads safetensors files and models. The functions have the signatures of the package safetensors.
 
-What it gives beside: models of several files (an index, or a directory), any backend
-(`engine=`), and slices with steps, reversed and fancy ones.
+Beyond that package, this one reads models of several files (an index, or a directory), reads with any
+backend (`engine=`), and reads slices with steps, in reverse order or with lists of indices.
 """
 
 from __future__ import annotations
@@ -22,55 +22,63 @@ try:
 except ImportError:
 
     class SafetensorError(Exception):  # type: ignore[no-redef]
-        """A file or a name that is not what it should be."""
+        """An invalid file, name or argument."""
 
 
-__all__ = ["SafetensorError", "load_file", "safe_open"]
+__all__ = [
+    "SafetensorError",
+    "SafetensorIndexError",
+    "SafetensorKeyError",
+    "SafetensorValueError",
+    "load_file",
+    "safe_open",
+]
 
 __getattr__ = forwarding("safetensors", ["deserialize", "serialize", "serialize_file"])
 
 
-class _BadFile(SafetensorError, ValueError):
-    """A file that is no safetensors file, or an argument that does not fit it."""
+class SafetensorValueError(SafetensorError, ValueError):
+    """The file is not a valid safetensors file, or an argument does not fit it."""
 
 
-class _NoTensor(SafetensorError, KeyError):
-    """There is no tensor of that name."""
+class SafetensorKeyError(SafetensorError, KeyError):
+    """There is no tensor of this name."""
 
-    def __str__(self) -> str:  # KeyError's has quotes
+    def __str__(self) -> str:  # the text of a KeyError has quotes
         return str(self.args[0])
 
 
-class _BadIndex(SafetensorError, IndexError):
-    """A slice that the tensor does not have."""
+class SafetensorIndexError(SafetensorError, IndexError):
+    """The slice is outside the tensor."""
 
 
 @contextmanager
 def _their_kinds() -> Iterator[None]:
-    """Who catches the package's error catches ours; `OSError` and `TypeError` are as they are."""
+    """Raises subclasses of the package's `SafetensorError`, so that code that catches it still works.
+    `OSError` and `TypeError` stay as they are."""
     try:
         yield
     except SafetensorError:
         raise
     except KeyError as error:
-        raise _NoTensor(error.args[0]) from None
+        raise SafetensorKeyError(error.args[0]) from None
     except IndexError as error:
-        raise _BadIndex(str(error)) from None
+        raise SafetensorIndexError(str(error)) from None
     except ValueError as error:
-        raise _BadFile(str(error)) from None
+        raise SafetensorValueError(str(error)) from None
 
 
 def _framework(name: str, device: Any) -> NumPy | Torch:
     if name in ("np", "numpy"):
         if str(device or "cpu") != "cpu":
-            raise _BadFile(f"device {device} is invalid: NumPy's arrays are on the cpu")
+            raise SafetensorValueError(f"device {device} is invalid: NumPy arrays are always on the cpu")
         return NumPy()
     if name in ("pt", "torch", "pytorch"):
         try:
             return Torch(device)
         except RuntimeError as error:
-            raise _BadFile(f"device {device} is invalid: {error}") from None
-    raise _BadFile(f'framework {name} is invalid: it is "np" or "pt"')
+            raise SafetensorValueError(f"device {device} is invalid: {error}") from None
+    raise SafetensorValueError(f'framework {name} is invalid: it can be "np" or "pt"')
 
 
 def load_file(
@@ -81,7 +89,7 @@ def load_file(
     backend: str | None = None,
     engine: Engine | str | None = None,
 ) -> dict[str, Any]:
-    """Returns all tensors of a file or a model by name, each in memory of its own.
+    """Returns all tensors of a file or a model by name. Each tensor has its own memory.
 
     `backend` is the name of a backend of ringmain, such as "mmap"; `engine` is an Engine.
     """
@@ -90,13 +98,13 @@ def load_file(
 
 
 class safe_open:
-    """Opens a file or a model and reads the tensors that are asked for.
+    """Opens a file or a model. Its methods read single tensors, slices or all tensors.
 
     filename: a safetensors file, an index (`….index.json`), or a directory that holds either.
-    framework: "np" for NumPy arrays, "pt" for tensors of torch.
-    device: where tensors of torch are put.
+    framework: "np" for NumPy arrays, "pt" for torch tensors.
+    device: the device of the torch tensors.
     backend: the name of a backend of ringmain, such as "mmap", in place of an engine.
-    engine: an Engine; by default the one that all share.
+    engine: an Engine. The default is the engine that all readers share.
     """
 
     def __init__(
@@ -110,7 +118,7 @@ class safe_open:
     ) -> None:
         self._framework = _framework(framework, device)
         if backend is not None and engine is not None:
-            raise _BadFile("engine has a backend already: give engine or backend")
+            raise SafetensorValueError("give engine or backend, not both: an engine has a backend")
         self._filename = os.fspath(filename)
         with _their_kinds():
             self._weights: _Weights | None = _Weights(filename, backend if engine is None else engine)
@@ -130,19 +138,19 @@ class safe_open:
         return self._weights
 
     def keys(self) -> list[str]:
-        """The names of the tensors."""
+        """Returns the names of the tensors, sorted."""
         return sorted(self._open().names())
 
     def offset_keys(self) -> list[str]:
-        """The names of the tensors, in the order of the files."""
+        """Returns the names of the tensors, in the order of the files."""
         return self._open().names()
 
     def metadata(self) -> dict[str, str] | None:
-        """What the header says beside tensors; of several files, of all of them together."""
+        """Returns the metadata of the header, or of the headers of all files together."""
         return self._open().metadata()
 
     def get_tensor(self, name: str) -> Any:
-        """Reads a tensor."""
+        """Reads a tensor and returns it."""
         weights = self._open()
         with _their_kinds():
             dtype, shape = weights.info(name)
@@ -150,43 +158,43 @@ class safe_open:
             return self._framework.finish(array, dtype, shape)
 
     def get_bytes(self, name: str) -> np.ndarray:
-        """Reads the bytes of a tensor of any type."""
+        """Reads a tensor of any type and returns its bytes as an array."""
         weights = self._open()
         with _their_kinds():
             return weights.read(name, None)
 
     def get_tensors(self, names: list[str] | None = None) -> dict[str, Any]:
-        """Reads all tensors, or some, while the next ones are on their way."""
+        """Reads all tensors, or those in `names`, and returns them by name. It reads ahead."""
         weights = self._open()
         with _their_kinds():
             wanted = {name: weights.info(name) for name in names or weights.names()}
             for name, (dtype, _) in wanted.items():
-                self._framework.element(dtype, name)  # before anything is read
+                self._framework.element(dtype, name)  # raises an error before anything is read
             found = weights.load(self._framework.elements, names)
             for name, array in found.items():
                 found[name] = self._framework.finish(array, *wanted[name])
             return found
 
     def get_slice(self, name: str) -> _Slice:
-        """A tensor of which only what is selected is read."""
+        """Returns an object that reads only the selected part of a tensor."""
         weights = self._open()
         with _their_kinds():
             return _Slice(weights, self._framework, name)
 
 
 class _Slice:
-    """A tensor of which only what is selected is read: `slice[2:4, ..., 0]`."""
+    """Reads only the selected part of a tensor: `slice[2:4, ..., 0]`."""
 
     def __init__(self, weights: _Weights, framework: NumPy | Torch, name: str) -> None:
         self._dtype, self._shape = weights.info(name)
         self._weights, self._framework, self._name = weights, framework, name
 
     def get_shape(self) -> list[int]:
-        """The length of each axis."""
+        """Returns the length of each axis."""
         return list(self._shape)
 
     def get_dtype(self) -> str:
-        """The format's name for the elements."""
+        """Returns the element type, by its name in the format."""
         return self._dtype
 
     def __getitem__(self, key: Any) -> Any:
@@ -194,7 +202,7 @@ class _Slice:
             element = self._framework.element(self._dtype, self._name)
             if element is None:
                 raise ValueError(
-                    f"tensor {self._name} holds {self._dtype}, of which there are no slices; use "
+                    f"tensor {self._name} holds {self._dtype}, which cannot be sliced; use "
                     f"get_tensor"
                 )
             part = self._weights.view(self._name, element).read(key)

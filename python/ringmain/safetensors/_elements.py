@@ -1,4 +1,4 @@
-"""The elements of tensors as NumPy and torch have them."""
+"""The element types of tensors in NumPy and in torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-# What NumPy has of its own.
+# The types that NumPy itself has.
 _PLAIN = {
     "BOOL": "?",
     "U8": "u1",
@@ -24,7 +24,7 @@ _PLAIN = {
     "C64": "<c8",
 }
 
-# What the package ml_dtypes adds, and what has as many bytes.
+# The types that the package ml_dtypes adds, and a NumPy type of the same size for each.
 _ADDED = {
     "BF16": ("bfloat16", "<u2"),
     "F8_E4M3": ("float8_e4m3fn", "u1"),
@@ -54,7 +54,7 @@ _TORCH = {
 
 
 class NumPy:
-    """Tensors as NumPy arrays."""
+    """Delivers tensors as NumPy arrays."""
 
     def __init__(self) -> None:
         self.elements: dict[str, Any] = {name: np.dtype(code) for name, code in _PLAIN.items()}
@@ -67,19 +67,19 @@ class NumPy:
                 self.elements[name] = np.dtype(getattr(ml_dtypes, added))
 
     def element(self, dtype: str, name: str) -> np.dtype:
-        """What the elements of a tensor are read as."""
+        """Returns the NumPy type to read a tensor with."""
         if dtype not in self.elements:
             way = "install ml_dtypes" if dtype in _ADDED else "use get_bytes"
-            raise ValueError(f"tensor {name} holds {dtype}, which NumPy has no type for; {way}")
+            raise ValueError(f"tensor {name} holds {dtype}, a type that NumPy does not have; {way}")
         return self.elements[dtype]
 
     def finish(self, array: Any, dtype: str, shape: list[int]) -> Any:
-        """The array as its caller gets it."""
-        return np.asarray(array)  # of a single element an array too
+        """Returns the array for the caller."""
+        return np.asarray(array)  # a single element becomes an array too
 
 
 class Torch:
-    """Tensors as torch's, over the memory that they were read into."""
+    """Delivers tensors as torch tensors, over the memory that was read into."""
 
     def __init__(self, device: Any) -> None:
         try:
@@ -98,10 +98,11 @@ class Torch:
         }
 
     def element(self, dtype: str, name: str) -> np.dtype | None:
-        """What the elements of a tensor are read as; none are read as bytes."""
+        """Returns the NumPy type to read a tensor with, or `None` to read its bytes."""
         if self._type(dtype) is None:
             raise ValueError(
-                f"tensor {name} holds {dtype}, which this torch has no type for; use get_bytes"
+                f"tensor {name} holds {dtype}, a type that this version of torch does not have; use "
+                f"get_bytes"
             )
         return self.elements.get(dtype)
 
@@ -109,14 +110,14 @@ class Torch:
         return getattr(self._torch, _TORCH.get(dtype, ""), None)
 
     def finish(self, array: Any, dtype: str, shape: list[int]) -> Any:
-        """The tensor of an array's memory, on the device."""
+        """Returns the tensor over the memory of an array, or a copy of it on another device."""
         torch, element = self._torch, self._type(dtype)
-        if dtype == "F4":  # two to a byte
+        if dtype == "F4":  # two elements per byte
             shape = [*shape[:-1], shape[-1] // 2]
         array = np.ascontiguousarray(array)
         if array.size == 0:
             return torch.empty(shape, dtype=element, device=self._device)
-        # By bytes, as NumPy has not all of torch's types. The tensor keeps the array, and the array
-        # its memory.
+        # The array is passed as bytes, because NumPy does not have all types of torch. The tensor keeps
+        # the array alive, and the array its memory.
         tensor = torch.from_numpy(array.reshape(-1).view(np.uint8)).view(element).reshape(shape)
         return tensor.to(self._device)

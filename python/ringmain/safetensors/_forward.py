@@ -1,4 +1,4 @@
-"""Names that ringmain.safetensors takes from the package safetensors."""
+"""Forwards names from ringmain.safetensors to the package safetensors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def forwarding(module: str, names: list[str]) -> Callable[[str], Any]:
-    """Returns the `__getattr__` of the module that stands for this module of the package.
+    """Returns the `__getattr__` for the module of ringmain that replaces `module` of the package.
 
-    Every public name of the module is forwarded. For those in `names`, a missing package is an
-    ImportError that says so; other names are just unknown then.
+    It forwards every public name to the package. If the package is not installed, a name in `names`
+    raises an ImportError that says so, and any other name an AttributeError.
     """
 
     def get(name: str) -> Any:

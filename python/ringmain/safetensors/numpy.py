@@ -1,4 +1,4 @@
-"""`safetensors.numpy` with a `load_file` of ringmain. The other functions are those of the package."""
+"""`safetensors.numpy` with the `load_file` of ringmain. The package provides the other functions."""
 
 from __future__ import annotations
 

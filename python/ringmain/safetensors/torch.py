@@ -1,4 +1,4 @@
-"""`safetensors.torch` with a `load_file` of ringmain. The other functions are those of the package."""
+"""`safetensors.torch` with the `load_file` of ringmain. The package provides the other functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import load_file as _load_file
 from ._forward import forwarding
 
 try:
-    import torch  # noqa: F401  (now, and not when the first file is loaded)
+    import torch  # noqa: F401  (an error now is better than one when the first file is loaded)
 except ImportError as error:
     raise ImportError(
         "ringmain.safetensors.torch needs torch, which could not be imported; install it, or use "
@@ -34,7 +34,7 @@ def load_file(
     backend: str | None = None,
     engine: Engine | str | None = None,
 ) -> dict[str, Any]:
-    """Returns all tensors of a file or a model as those of torch, by name, on the device.
+    """Returns all tensors of a file or a model as torch tensors on the device, by name.
 
     `backend` is the name of a backend of ringmain, such as "mmap"; `engine` is an Engine.
     """

@@ -8,8 +8,9 @@ use crate::{BackendOptions, BufferPool, Error, PoolOptions, ReadBackend, WhenSpe
 
 /// A pool that holds one buffer of one page.
 pub(super) fn smallest_pool() -> BufferPool {
-    // Long enough for a busy machine; a deadlock fails after it.
-    let when_spent = WhenSpent::Wait { timeout: Duration::from_secs(20) };
+    // Threads get the buffer in no fair order, so one may wait for all the others. Only a deadlock lasts
+    // this long.
+    let when_spent = WhenSpent::Wait { timeout: Duration::from_secs(300) };
     BufferPool::new(PoolOptions { limit_bytes: 4096, when_spent }).unwrap()
 }
 

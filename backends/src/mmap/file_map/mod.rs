@@ -1,4 +1,16 @@
 //! A whole file as a slice, for files that are not written to.
+//!
+//! One `MADV_WILLNEED` (or `POSIX_FADV_WILLNEED`) brings in no more than the device's
+//! `read_ahead_kb` or its largest transfer, and silently ignores the rest of the range. Of 512 MiB
+//! requested at once, 8 MiB arrived. In steps of 128 KiB, the usual `read_ahead_kb`, all of it
+//! arrives. The calls return after 0.14 s, while a cold walk over the same pages takes 0.7 s.
+//! `mmap` and the buffered backends use the same steps.
+//!
+//! Population is `MADV_POPULATE_READ` in steps of 16 MiB. Where the kernel (before 5.14) or the
+//! platform cannot do that, or the kernel says `EFAULT`, the range is read in steps of 128 KiB and
+//! a byte of each page is loaded: the read says what is wrong. A file that loses bytes meanwhile is
+//! an error in both cases. On Windows only reading ahead is built (`PrefetchVirtualMemory`); the
+//! other requests are `Unsupported`.
 
 use std::fmt;
 use std::fs::File;
@@ -13,6 +25,7 @@ use super::mapping::Mapping;
 use crate::file::lasting_path;
 use crate::handle_cache::open_plain;
 use crate::retry::{Shortfall, read_fully};
+use crate::sys::PerProcess;
 use crate::{Error, FileVersion, PageSize, Result, sys};
 
 /// The promise that mapped files do not change, made once, where a program knows it.
@@ -37,6 +50,16 @@ use crate::{Error, FileVersion, PageSize, Result, sys};
 /// assert_eq!(&map.as_slice()[3..6], b"345");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// There is no way around the promise:
+///
+/// ```compile_fail,E0133
+/// let unchanging = ringmain_backends::Unchanging::promise(); // this call is unsafe
+/// ```
+///
+/// ```compile_fail,E0423
+/// let unchanging = ringmain_backends::Unchanging(()); // the field is private
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Unchanging(());
 
@@ -58,8 +81,7 @@ impl Unchanging {
     }
 }
 
-/// How a range of a mapping will be used. On Windows `Normal` alone is known: reading ahead there
-/// (`PrefetchVirtualMemory`) is not built.
+/// How a range of a mapping will be used. Windows knows `Normal` and `WillNeed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapAdvice {
     /// As any other: the system reads a little ahead of a fault.
@@ -88,8 +110,15 @@ pub struct FileMap {
     version: FileVersion,
     file: File,
     mapping: Mapping,
+    /// A forked child has locked nothing: `mlock` is not inherited.
+    locking: PerProcess<Locking>,
+}
+
+/// Whether the pages of a map are locked.
+#[derive(Default)]
+struct Locking {
     /// One `lock` or `unlock` at a time.
-    locking: Mutex<()>,
+    one: Mutex<()>,
     is_locked: AtomicBool,
 }
 
@@ -120,8 +149,8 @@ impl FileMap {
             let path = path.to_owned();
             Error::Mapping { operation: "map", path, offset: 0, len, source }
         })?;
-        let (locking, is_locked) = (Mutex::new(()), AtomicBool::new(false));
-        Ok(Self { path: lasting_path(path), version, file, mapping, locking, is_locked })
+        let locking = PerProcess::new(|_| Locking::default());
+        Ok(Self { path: lasting_path(path), version, file, mapping, locking })
     }
 
     /// The path it was opened by, made absolute.
@@ -242,27 +271,29 @@ impl FileMap {
     /// Keeps all pages in memory, after they were read. [`unlock`](Self::unlock) undoes it, however
     /// often it was called, and so does dropping the map. Not built for Windows (`VirtualLock`).
     pub fn lock(&self) -> Result<()> {
-        let _one = self.locking.lock().unwrap_or_else(PoisonError::into_inner);
+        let locking = self.locking.get();
+        let _one = locking.one.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(map) = self.mapping.map() {
             sys::lock_mapped(map).map_err(|source| {
                 // Pages that could not be brought in leave the range marked as locked.
                 let _undone = sys::unlock_mapped(map);
-                self.is_locked.store(false, Ordering::SeqCst);
+                locking.is_locked.store(false, Ordering::SeqCst);
                 self.error("lock", 0..self.len(), source)
             })?;
         }
-        self.is_locked.store(true, Ordering::SeqCst);
+        locking.is_locked.store(true, Ordering::SeqCst);
         Ok(())
     }
 
     /// Lets the system page out what it likes again. Nothing happens to a map that is not locked.
     pub fn unlock(&self) -> Result<()> {
-        let _one = self.locking.lock().unwrap_or_else(PoisonError::into_inner);
+        let locking = self.locking.get();
+        let _one = locking.one.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(map) = self.mapping.map().filter(|_| self.is_locked()) {
             sys::unlock_mapped(map)
                 .map_err(|source| self.error("unlock", 0..self.len(), source))?;
         }
-        self.is_locked.store(false, Ordering::SeqCst);
+        locking.is_locked.store(false, Ordering::SeqCst);
         Ok(())
     }
 
@@ -270,7 +301,7 @@ impl FileMap {
     /// first.
     #[must_use]
     pub fn is_locked(&self) -> bool {
-        self.is_locked.load(Ordering::SeqCst)
+        self.locking.get().is_locked.load(Ordering::SeqCst)
     }
 
     fn clamp(&self, range: Range<usize>) -> Range<usize> {

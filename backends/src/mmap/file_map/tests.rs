@@ -141,3 +141,29 @@ fn a_map_stays_current_when_the_working_directory_changes() {
         }
     });
 }
+
+/// `mlock` is not inherited, but a forked child took the map for a locked one. A lock that another thread
+/// was making at that moment kept the child waiting for ever.
+#[cfg(unix)]
+#[test]
+fn a_forked_child_has_locked_nothing() {
+    let (_dir, path) = file(&[7; 8 << 10]);
+    let map = FileMap::open(&path, promise()).unwrap();
+    map.lock().unwrap();
+    let _being_made = map.locking.get().one.lock().unwrap();
+    // SAFETY: the child only looks at memory, locks and ends without running destructors.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: a plain call. It ends a child that waits for ever.
+        unsafe { libc::alarm(60) };
+        let was_locked = map.is_locked();
+        let is_right = !was_locked && map.unlock().is_ok();
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!is_right)) };
+    }
+    let mut status = 0;
+    // SAFETY: `child` is a child of this process, and `status` is valid to write to.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status}");
+    assert!(map.is_locked());
+}

@@ -118,3 +118,19 @@ fn other_machines_and_plans_cause_warnings() {
         assert!(warnings.contains(part), "`{part}` is missing in:\n{warnings}");
     }
 }
+
+/// The column was called `p99`, and its value differed from the p99 of the same run in the table of
+/// `bench`, which is that of all repetitions together.
+#[test]
+fn the_p99_is_called_a_median() {
+    let p99s = [1_000_000, 2_000_000, 9_000_000];
+    let cells = (0..).zip(p99s).map(|(repetition, p99)| {
+        let mut cell = cell("pread", COLD, repetition, 1e9);
+        cell.latency_ns.p99 = p99;
+        cell
+    });
+    let run = run(cells.collect());
+    let text = Comparison::of(&run, &run).to_text(Path::new("a.json"), Path::new("b.json"));
+    assert!(text.contains("median p99 A") && text.contains("median p99 B"), "{text}");
+    assert!(text.contains("2.00 ms"), "{text}");
+}

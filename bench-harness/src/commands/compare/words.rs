@@ -33,7 +33,17 @@ fn table(cells: &[Change]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header([
-        "cell", "A", "B", "B/A", "interval", "", "p99 A", "p99 B", "B/A", "", "RSS peak",
+        "cell",
+        "A",
+        "B",
+        "B/A",
+        "interval",
+        "",
+        "median p99 A",
+        "median p99 B",
+        "B/A",
+        "",
+        "RSS peak",
     ]);
     for change in cells {
         table.add_row([

@@ -27,17 +27,26 @@ fn describe(engine: &Engine, path: &Path) -> Result<Inspection, Failure> {
     match BetonReader::open(engine, path) {
         Ok(reader) => describe_samples(&reader, &mut facts),
         // The layout of such a file is unknown.
-        Err(error) if is_unknown_type(&error) => {
+        Err(error) => {
+            let Some(why) = unknown_type(&error) else { return Err(error.into()) };
             facts.insert("page_bytes".into(), json!(header.page_bytes));
-            facts.insert("samples_not_inspected".into(), json!(error.to_string()));
+            facts.insert("samples_not_inspected".into(), json!(why));
         }
-        Err(error) => return Err(error.into()),
     }
     Ok(Inspection { format: "beton", path: path.display().to_string(), bytes, facts })
 }
 
-fn is_unknown_type(error: &ringmain::Error) -> bool {
-    matches!(error.damage(), Some(Damage::Beton(BetonDamage::UnknownType { .. })))
+/// Returns which field has a custom type, if that is the error. The advice of the error is for programs.
+fn unknown_type(error: &ringmain::Error) -> Option<String> {
+    match error.damage() {
+        Some(Damage::Beton(BetonDamage::UnknownType { index, name, type_id, .. })) => {
+            Some(format!(
+                "field {index} (`{name}`) has the custom type {type_id}, which only the program that \
+             wrote it can read"
+            ))
+        }
+        _ => None,
+    }
 }
 
 fn describe_samples(reader: &BetonReader, facts: &mut Map<String, Value>) {

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::cli::InspectArgs;
 use crate::failure::Failure;
-use crate::text::size::format_bytes_short;
+use crate::text::size::{exact_bytes, format_bytes_short};
 use crate::text::table::Table;
 
 /// The facts about a file.
@@ -75,7 +75,7 @@ fn render(found: &Inspection, rows_max: usize) -> String {
     let mut table = Table::default();
     table.row("path", found.path.as_str());
     table.row("format", found.format);
-    let exact = format!("{} bytes", found.bytes);
+    let exact = exact_bytes(found.bytes);
     let short = format_bytes_short(found.bytes as f64);
     table.row("size", if found.bytes < 1024 { exact } else { format!("{short} ({exact})") });
     let mut lists = String::new();

@@ -69,9 +69,8 @@ impl OrderedPage {
                 // The staged samples fit in one page, so this happens at most once.
                 full = state.filling.replace(self.next_page(dataset, staged.align())?);
             }
-            if let Some(FullPage { page, at }) = &mut state.filling
-                && let Some(start) = page.reserve(bytes.len())
-            {
+            let Some(FullPage { page, at }) = &mut state.filling else { continue };
+            if let Some(start) = page.reserve(bytes.len()) {
                 page.bytes_mut(start..start + bytes.len()).copy_from_slice(bytes);
                 placed(sample, *at + start as u64);
             }

@@ -1,15 +1,25 @@
 //! Reads weights in the best available way.
+//!
+//! The order is GPUDirect Storage, mapping, backend; every way that was passed over is kept with
+//! its reason. A missing file is not looked for by the next way; only a mapping that the system
+//! refuses is.
+//!
+//! The probe for GPUDirect Storage loads `libcufile.so.0` and counts what the driver lists under
+//! `/proc/driver/nvidia/gpus`, once for the process. It does not ask CUDA itself: a CUDA that was
+//! initialised in a process does not work in the processes it forks, as data loaders do. Reading
+//! through it is not built, as there was no GPU to test it on: where it is available the source
+//! says so and takes the mapping.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringmain_backends::{
-    BackendKind, BackendOptions, Error as BackendError, ReadBackendExt, open_backend,
+    BackendKind, BackendOptions, Error as BackendError, Lacking, ReadBackendExt, open_backend,
 };
 
-use super::advised::Advised;
-use super::reader::Reader;
+use super::advised_mapping::AdvisedMapping;
+use super::range_reader::RangeReader;
 use super::tensor_bytes::{Memory, TensorBytes};
 use super::{Error, GdsProbe, MappedWeights, Unchanging, probe_gds};
 use crate::Engine;
@@ -56,15 +66,6 @@ impl SourceKind {
     }
 }
 
-/// A preferred way that was not used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassedOver {
-    /// The way.
-    pub kind: SourceKind,
-    /// The reason.
-    pub reason: String,
-}
-
 /// The result of [`WeightSource::prepare_tensor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -104,14 +105,14 @@ pub enum Prepared {
 pub struct WeightSource {
     path: PathBuf,
     held: Held,
-    passed_over: Vec<PassedOver>,
+    passed_over: Vec<Lacking>,
 }
 
 #[derive(Debug)]
 enum Held {
-    Mmap(Advised),
+    Mmap(AdvisedMapping),
     Buffer(Vec<u8>),
-    Backend(Reader),
+    Backend(RangeReader),
 }
 
 impl WeightSource {
@@ -138,7 +139,7 @@ impl WeightSource {
         gds: Option<&GdsProbe>,
         map: impl FnOnce() -> Result<MappedWeights, Error>,
     ) -> Result<Self, Error> {
-        let no_gds = |found| PassedOver { kind: SourceKind::Gds, reason: why_no_gds(found) };
+        let no_gds = |found| Lacking { what: SourceKind::Gds.name(), reason: why_no_gds(found) };
         let mut passed_over: Vec<_> = gds.map(no_gds).into_iter().collect();
         let error = match map() {
             Ok(weights) => return Ok(Self { passed_over, ..Self::from_mapped(Arc::new(weights)) }),
@@ -149,12 +150,12 @@ impl WeightSource {
             return Err(error);
         }
         let Ok(engine) = Engine::new() else { return Err(error) };
-        passed_over.push(PassedOver { kind: SourceKind::Mmap, reason: error.to_string() });
+        passed_over.push(Lacking { what: SourceKind::Mmap.name(), reason: error.to_string() });
         Self::read_by(path, engine, passed_over)
     }
 
-    fn read_by(path: &Path, engine: Engine, passed_over: Vec<PassedOver>) -> Result<Self, Error> {
-        let held = Held::Backend(Reader::open(path, engine)?);
+    fn read_by(path: &Path, engine: Engine, passed_over: Vec<Lacking>) -> Result<Self, Error> {
+        let held = Held::Backend(RangeReader::open(path, engine)?);
         Ok(Self { path: path.to_owned(), held, passed_over })
     }
 
@@ -163,7 +164,7 @@ impl WeightSource {
     #[must_use]
     pub fn from_mapped(weights: Arc<MappedWeights>) -> Self {
         let path = weights.path().to_owned();
-        Self { path, held: Held::Mmap(Advised::new(weights)), passed_over: Vec::new() }
+        Self { path, held: Held::Mmap(AdvisedMapping::new(weights)), passed_over: Vec::new() }
     }
 
     /// Uses weights that are already in memory. Errors show the name as the path.
@@ -194,9 +195,9 @@ impl WeightSource {
         self.kind() == SourceKind::Gds
     }
 
-    /// Returns the better ways that were not used, and why.
+    /// Returns the better ways that were not used, by the [name](SourceKind::name) of each, and why.
     #[must_use]
-    pub fn passed_over(&self) -> &[PassedOver] {
+    pub fn passed_over(&self) -> &[Lacking] {
         &self.passed_over
     }
 
@@ -266,8 +267,8 @@ impl fmt::Display for WeightSource {
         if let Held::Backend(reader) = &self.held {
             write!(f, " ({})", reader.engine.backend().kind())?;
         }
-        for PassedOver { kind, reason } in &self.passed_over {
-            write!(f, "; not by {}: {reason}", kind.name())?;
+        for Lacking { what, reason } in &self.passed_over {
+            write!(f, "; not by {what}: {reason}")?;
         }
         Ok(())
     }

@@ -34,8 +34,8 @@ fn a_file_that_cannot_be_mapped_is_read() {
     let source = WeightSource::mapped_or_read(&path, Some(&found), || Err(refused(&path))).unwrap();
     assert_eq!(source.kind(), SourceKind::Backend);
     assert_eq!(&*source.get_tensor_bytes(3, 4).unwrap(), b"3456");
-    let passed_over: Vec<_> = source.passed_over().iter().map(|over| over.kind).collect();
-    assert_eq!(passed_over, [SourceKind::Gds, SourceKind::Mmap]);
+    let passed_over: Vec<_> = source.passed_over().iter().map(|lacking| lacking.what).collect();
+    assert_eq!(passed_over, ["gds", "mmap"]);
     let text = source.to_string();
     for part in
         ["weights.bin by backend", "not by gds: cuFile is there", "not by mmap: mmap: cannot"]

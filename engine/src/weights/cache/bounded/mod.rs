@@ -1,16 +1,30 @@
 //! A cache bounded in bytes that evicts the least recently used entry, for any kind of content.
 //!
 //! One lock protects the entries, the bytes reserved for files that are being opened, and the
-//! counters. Bytes are reserved before a file is mapped, and an evicted mapping is unmapped before
-//! its bytes are reused. So at every moment both the counted and the mapped bytes are within the
-//! limit. Files are examined, opened and mapped outside the lock.
+//! counters. The cache checks a file (identity, length, time of writing) and reserves its bytes
+//! under the lock. It opens the file outside the lock, and only that version: if the file has
+//! changed by then, the cache checks it again. So it never maps more than it has reserved. Mappings
+//! are unmapped under the lock before their bytes are reserved for another file. A hit may
+//! therefore wait for an `munmap`, but at every moment both the counted and the mapped bytes are
+//! within the limit. Files that are being opened are in a separate list. A thread that wants one of
+//! them waits until it leaves the list, and then looks again, whether opening it succeeded, failed
+//! or panicked.
+//!
+//! An entry is evicted only if it can be taken out of its `Arc`, so neither a holder nor a weak
+//! reference keeps a mapping that is no longer counted. For the same reason `clear` keeps entries
+//! that are in use. The old mapping of a replaced file is not found any more, but counts until its
+//! last holder drops it; without a holder it is dropped at once, even if it is locked. The check
+//! whether a found mapping is intact is a system call, so it runs outside the lock. Each mapping
+//! holds a descriptor. If opening or mapping fails because there are too few (`EMFILE`, `ENFILE`,
+//! `ENOMEM`), the cache evicts the least recently used idle entry and tries again, until it
+//! succeeds or no idle entry is left.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use ringmain_backends::{Error as BackendError, FileVersion};
 
 use super::WeightCacheStats;
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::weights::Error;
 
 /// The number of attempts if a file is replaced between looking at it and opening it.
@@ -313,5 +327,7 @@ impl<T: CacheContent> CacheEntry<T> {
     }
 }
 
+#[cfg(all(test, ringmain_shuttle))]
+mod schedules;
 #[cfg(test)]
 mod tests;

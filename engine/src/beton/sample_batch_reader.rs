@@ -1,0 +1,148 @@
+//! Reads batches of samples with the memory manager that the user chose.
+
+use std::mem;
+use std::sync::Arc;
+
+use super::Batch;
+use super::fill::FillMemory;
+use super::memory::MemoryManager;
+use super::os_cache::CacheHints;
+use super::page_schedule::PageSchedule;
+use super::pager::{Pager, batch_pages};
+use super::sample_set::{Delivery, SampleSet};
+use crate::epochs::{BatchReader, Epoch, ItemSet as _};
+use crate::prefetch::{Done, Room};
+use crate::{Error, Result};
+
+/// The memory that every batch reuses, and the state of the memory manager.
+#[derive(Debug)]
+pub(super) struct SampleBatchReader {
+    /// The position of the first batch.
+    start: u64,
+    ids: Vec<u64>,
+    fill: FillMemory,
+    memory_state: MemoryState,
+}
+
+/// The state of the memory manager.
+#[derive(Clone, Debug)]
+enum MemoryState {
+    Direct,
+    OsCache {
+        hints: CacheHints,
+        /// The position up to which samples were prefetched.
+        asked: u64,
+    },
+    ProcessCache(Pager),
+}
+
+impl Clone for SampleBatchReader {
+    fn clone(&self) -> Self {
+        let (ids, fill) = <_>::default();
+        Self { start: self.start, ids, fill, memory_state: self.memory_state.clone() }
+    }
+}
+
+impl SampleBatchReader {
+    fn read_one(
+        &mut self,
+        epoch: &Epoch<SampleSet>,
+        position: u64,
+        room: Room,
+    ) -> Result<(Delivery, usize)> {
+        let (samples, dataset) = (&*epoch.data, &epoch.data.dataset);
+        epoch.batch_ids(position, &mut self.ids);
+        let positions = self.ids.len();
+        let bytes = self.fill.locate(dataset, &self.ids, samples.damaged)?;
+        samples.check_size(bytes, positions)?;
+        let buffer = epoch
+            .share
+            .take(bytes, room.need)
+            .map_err(|error| Error::reading(&dataset.path, None, "a batch", error))?;
+        let mut batch = self.fill.stage(dataset, buffer);
+        self.fill_batch(epoch, position, &mut batch)?;
+        let left_out = mem::take(&mut self.fill.left_out);
+        Ok((Delivery { batch, positions, left_out }, bytes))
+    }
+
+    fn fill_batch(
+        &mut self,
+        epoch: &Epoch<SampleSet>,
+        position: u64,
+        batch: &mut Batch,
+    ) -> Result<()> {
+        let dataset = &epoch.data.dataset;
+        match &mut self.memory_state {
+            MemoryState::Direct => self.fill.read(batch),
+            MemoryState::OsCache { hints, asked } => {
+                if *asked <= position {
+                    hints.prefetch(dataset, &self.ids)?;
+                }
+                let next = position + self.ids.len() as u64;
+                epoch.batch_ids(next, &mut self.ids);
+                hints.prefetch(dataset, &self.ids)?;
+                *asked = next + self.ids.len() as u64;
+                self.fill.read(batch)?;
+                hints.count_read(dataset, batch.memory_bytes())
+            }
+            MemoryState::ProcessCache(pager) => {
+                let number = (position - self.start) / epoch.batch_items as u64;
+                let number = usize::try_from(number).unwrap_or(usize::MAX);
+                let copied = pager.fill(number, batch, &self.fill.pieces)?;
+                // A handler returned a region that the schedule does not know, so the regions are
+                // read directly.
+                if copied < self.fill.pieces.len() { self.fill.read(batch) } else { Ok(()) }
+            }
+        }
+    }
+}
+
+impl BatchReader for SampleBatchReader {
+    type Data = SampleSet;
+
+    fn new(epoch: &Epoch<SampleSet>, position: u64) -> Self {
+        let memory_state = match epoch.data.memory {
+            MemoryManager::Direct => MemoryState::Direct,
+            MemoryManager::OsCache => {
+                MemoryState::OsCache { hints: CacheHints::default(), asked: position }
+            }
+            MemoryManager::ProcessCache { pages } => {
+                let schedule = page_schedule(epoch, position, pages.get());
+                MemoryState::ProcessCache(Pager::new(Arc::new(schedule)))
+            }
+        };
+        let (ids, fill) = <_>::default();
+        Self { start: position, ids, fill, memory_state }
+    }
+
+    /// Until it is read, a batch counts as one of average samples.
+    fn window_bytes(epoch: &Epoch<SampleSet>, _position: u64) -> usize {
+        let samples = usize::try_from(epoch.data.item_count()).unwrap_or(usize::MAX);
+        epoch.data.batch_bytes(epoch.batch_items.min(samples))
+    }
+
+    fn read(
+        &mut self,
+        epoch: &Epoch<SampleSet>,
+        position: u64,
+        room: Room,
+        done: &mut Vec<Done<Delivery>>,
+    ) -> Result<()> {
+        let (item, bytes) = self.read_one(epoch, position, room)?;
+        done.push(Done { item, bytes });
+        Ok(())
+    }
+}
+
+/// Returns the schedule of the pages that the batches from `position` on need.
+fn page_schedule(epoch: &Epoch<SampleSet>, mut position: u64, slots: usize) -> PageSchedule {
+    let (mut batches, mut ids) = (Vec::new(), Vec::new());
+    loop {
+        epoch.batch_ids(position, &mut ids);
+        if ids.is_empty() {
+            return PageSchedule::new(&batches, slots);
+        }
+        batches.push(batch_pages(&epoch.data.dataset, &ids));
+        position += ids.len() as u64;
+    }
+}

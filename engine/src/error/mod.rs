@@ -1,0 +1,627 @@
+//! The one error type of the engine.
+//!
+//! Every message names the file and, where there is one, the part of it and the way out. A file that
+//! does not follow its format is [`Error::Format`]; its [`Damage`] says what is wrong.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::versioned_file::VersionChange;
+
+mod damage;
+mod item;
+
+pub use damage::Damage;
+pub use item::Item;
+
+/// The result of every fallible call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The reason why something could not be opened, selected, read or written.
+///
+/// The [`Display`](fmt::Display) text is complete: it includes the text of the underlying error, so
+/// [`source`](std::error::Error::source) returns nothing that was already said. The accessors
+/// ([`path`](Error::path), [`kind`](Error::kind), [`raw_os_error`](Error::raw_os_error), …) answer for
+/// every variant, and `?` converts an `Error` into an [`io::Error`] of the same kind.
+///
+/// ```
+/// use ringmain::{Engine, Kind};
+///
+/// fn first_row() -> std::io::Result<Vec<f32>> {
+///     let view = Engine::new()?.open_raw("/no/such/file", Kind::F32, &[10, 4], 0)?;
+///     Ok(view.at(0)?.read_vec()?)
+/// }
+/// assert_eq!(first_row().unwrap_err().kind(), std::io::ErrorKind::NotFound);
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such file or folder.
+    #[error("{}: there is no such file or folder", path.display())]
+    NotFound {
+        /// The path that was opened.
+        path: PathBuf,
+        /// The operating system's error.
+        cause: io::Error,
+    },
+
+    /// The operating system refused something other than a read.
+    #[error("{}: {action}: {cause}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The action that failed, as in "writing the shard".
+        action: &'static str,
+        /// The operating system's error.
+        cause: io::Error,
+    },
+
+    /// A backend could not be set up, or could not open or read a file.
+    #[error("{}{}{cause}", prefix(path.as_deref().map(Path::display)), prefix(item.as_ref()))]
+    Backend {
+        /// The file, if `cause` does not name it.
+        path: Option<PathBuf>,
+        /// The part of the file that was being read.
+        item: Option<Item>,
+        /// The backend's error.
+        cause: Box<ringmain_backends::Error>,
+    },
+
+    /// The file is shorter than its header says, or was truncated after it was opened.
+    #[error(
+        "{} is truncated: it has {actual} bytes, but its {what} needs {expected}; write or fetch it \
+         again", path.display()
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// The part that does not fit: "header", "rows", "metadata", …
+        what: &'static str,
+        /// The smallest valid size of the file in bytes; `u64::MAX` if it overflows.
+        expected: u64,
+        /// The actual size of the file in bytes.
+        actual: u64,
+    },
+
+    /// The file was replaced, removed or written to after it was opened.
+    #[error(
+        "{} was {what} after it was opened, so the bytes read may mix two versions; open it again",
+        path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// The change: "replaced", "truncated", "written to" or "removed".
+        what: &'static str,
+    },
+
+    /// The file does not follow its format.
+    #[error("{}: {}{damage}", path.display(), prefix(item.as_ref()))]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The damaged part, if the rest of the file can be read.
+        item: Option<Item>,
+        /// The damage.
+        damage: Box<Damage>,
+    },
+
+    /// An array does not lie within its file.
+    #[error(
+        "{}: {len} bytes at offset {offset} are not in the file, which has {file_len} bytes",
+        path.display()
+    )]
+    OutsideFile {
+        /// The file.
+        path: PathBuf,
+        /// The offset at which the array should begin.
+        offset: u64,
+        /// The size that it should have.
+        len: u64,
+        /// The size of the file.
+        file_len: u64,
+    },
+
+    /// The file has no such row, sample, field or tensor, or this source does not deliver it.
+    #[error("{}: cannot get {item}: {reason}", path.display())]
+    NoSuchItem {
+        /// The file.
+        path: PathBuf,
+        /// The requested part.
+        item: Item,
+        /// Why it cannot be had, and what exists instead.
+        reason: String,
+    },
+
+    /// Other buffers hold all of the memory that this read may use.
+    #[error(
+        "{}: no memory for {what} of {needed_bytes} bytes: {in_use_bytes} of {limit_bytes} bytes of \
+         buffers are in use; drop batches, buffers or tensors sooner, raise the memory limit, or read \
+         less at once",
+        path.display()
+    )]
+    MemorySpent {
+        /// The file.
+        path: PathBuf,
+        /// The use of the memory: "a batch", "a page", "a tensor", …
+        what: &'static str,
+        /// The requested bytes, rounded up as the pool counts them.
+        needed_bytes: usize,
+        /// The bytes that are in use.
+        in_use_bytes: usize,
+        /// The limit of the engine's buffers, or of the pool given.
+        limit_bytes: usize,
+    },
+
+    /// The operating system has no more memory.
+    #[error("no memory for {bytes} bytes")]
+    OutOfMemory {
+        /// The requested bytes.
+        bytes: usize,
+    },
+
+    /// A cache of mappings has no room and nothing that it may drop.
+    #[error(
+        "{}: no room for {requested_bytes} bytes in a cache of {limit_bytes}: {}",
+        path.display(), cache_full(*requested_bytes, *limit_bytes, *held_bytes)
+    )]
+    CacheFull {
+        /// The file that was to be mapped.
+        path: PathBuf,
+        /// Its bytes.
+        requested_bytes: u64,
+        /// The cache's limit.
+        limit_bytes: u64,
+        /// The bytes of mappings that are in use, locked or just being opened.
+        held_bytes: u64,
+    },
+
+    /// An option has a value that cannot work.
+    #[error("option `{option}` cannot be {value}: {reason}")]
+    InvalidOption {
+        /// The option's name.
+        option: &'static str,
+        /// The value given.
+        value: String,
+        /// Why it cannot work, and which values do.
+        reason: String,
+    },
+
+    /// A saved state belongs to other data or other options.
+    #[error(
+        "{}: the state belongs to another source: {reason}; open the source with the options that it had then",
+        path.display()
+    )]
+    StateMismatch {
+        /// The file, or the first of several.
+        path: PathBuf,
+        /// The difference.
+        reason: String,
+    },
+
+    /// The platform or the filesystem cannot do what was asked.
+    #[error("{}: {reason}", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// The missing feature, and the way out.
+        reason: String,
+    },
+
+    /// A value to write does not have the declared form.
+    #[error("{}: {}{reason}", path.display(), prefix(item.as_ref()))]
+    InvalidItem {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// The sample or field.
+        item: Option<Item>,
+        /// The reason.
+        reason: String,
+    },
+
+    /// The caller's function or iterator that makes samples failed.
+    #[error("{}: {item} could not be made: {cause}", path.display())]
+    Maker {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// The sample.
+        item: Item,
+        /// The caller's error.
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    /// A thread of the engine panicked. Its message is on standard error too.
+    #[error("{}: the thread that {thread} panicked: {message}", path.display())]
+    Panicked {
+        /// The file.
+        path: PathBuf,
+        /// The task of the thread: "reads ahead" or "makes samples".
+        thread: &'static str,
+        /// The panic's message.
+        message: String,
+    },
+
+    /// An integer index is outside its axis.
+    #[error("index {index} is out of range for axis {axis} with {len} elements")]
+    IndexOutOfRange {
+        /// The axis.
+        axis: usize,
+        /// The given index.
+        index: i64,
+        /// The axis' length.
+        len: usize,
+    },
+
+    /// There are more indices than axes.
+    #[error("{given} indices were given for a view of {ndim} axes")]
+    TooManyIndices {
+        /// The number of indices.
+        given: usize,
+        /// The number of axes.
+        ndim: usize,
+    },
+
+    /// An index cannot be used there.
+    #[error("{reason}")]
+    InvalidIndex {
+        /// The reason.
+        reason: String,
+    },
+
+    /// The selection is not one contiguous range of bytes.
+    #[error(
+        "Non-contiguous: this selection of shape {shape:?} is not one range of bytes in the file; \
+         read it with `read_selection`, or read the whole view first"
+    )]
+    NonContiguous {
+        /// The shape that it would have.
+        shape: Vec<usize>,
+    },
+
+    /// A view cannot have that shape, axis order or element type without being read first.
+    #[error("{reason}")]
+    Shape {
+        /// The reason.
+        reason: String,
+    },
+
+    /// The elements or bytes of a shape cannot be counted.
+    #[error("a view of shape {shape:?} with elements of {itemsize} bytes is larger than any file")]
+    Overflow {
+        /// The requested shape.
+        shape: Vec<usize>,
+        /// The bytes of an element.
+        itemsize: usize,
+    },
+
+    /// No element type has that name.
+    #[error(
+        "there is no element type `{text}`; use one of NumPy's names or codes, such as `float32` or `<f4`"
+    )]
+    UnknownDType {
+        /// The name or code given.
+        text: String,
+    },
+
+    /// The elements have another type than requested, or a type that cannot be used here.
+    #[error("{}the elements are {stored}: {reason}", prefix(item.as_ref()))]
+    ElementType {
+        /// The tensor, if it is one.
+        item: Option<Item>,
+        /// The type in the file.
+        stored: String,
+        /// Why that does not fit, and what does.
+        reason: String,
+    },
+
+    /// The memory to read into does not have the size of the data.
+    #[error("{}the memory to read into has {given} bytes, but {needed} are needed", prefix(item.as_ref()))]
+    BufferSize {
+        /// The tensor, if it is one.
+        item: Option<Item>,
+        /// The size of the data in bytes.
+        needed: usize,
+        /// The size of the memory in bytes.
+        given: usize,
+    },
+}
+
+impl Error {
+    /// Returns the file that the error is about, if it is about one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::NotFound { path, .. }
+            | Self::Io { path, .. }
+            | Self::Truncated { path, .. }
+            | Self::Changed { path, .. }
+            | Self::Format { path, .. }
+            | Self::OutsideFile { path, .. }
+            | Self::NoSuchItem { path, .. }
+            | Self::MemorySpent { path, .. }
+            | Self::CacheFull { path, .. }
+            | Self::StateMismatch { path, .. }
+            | Self::Unsupported { path, .. }
+            | Self::InvalidItem { path, .. }
+            | Self::Maker { path, .. }
+            | Self::Panicked { path, .. } => Some(path),
+            Self::Backend { path, cause, .. } => path.as_deref().or_else(|| cause.path()),
+            _ => None,
+        }
+    }
+
+    /// Returns the part of the file that the error is about: a row, sample, field or tensor.
+    #[must_use]
+    pub fn item(&self) -> Option<&Item> {
+        match self {
+            Self::Backend { item, .. }
+            | Self::Format { item, .. }
+            | Self::InvalidItem { item, .. }
+            | Self::ElementType { item, .. }
+            | Self::BufferSize { item, .. } => item.as_ref(),
+            Self::NoSuchItem { item, .. } | Self::Maker { item, .. } => Some(item),
+            _ => None,
+        }
+    }
+
+    /// Returns the sample that the error is about.
+    #[must_use]
+    pub fn sample(&self) -> Option<u64> {
+        match self.item() {
+            Some(Item::Sample { id, .. }) => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// Returns the tensor that the error is about.
+    #[must_use]
+    pub fn tensor(&self) -> Option<&str> {
+        match self.item() {
+            Some(Item::Tensor(name) | Item::TensorRows { tensor: name, .. }) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Returns the damage of the file, if it does not follow its format.
+    #[must_use]
+    pub fn damage(&self) -> Option<&Damage> {
+        match self {
+            Self::Format { damage, .. } => Some(damage),
+            _ => None,
+        }
+    }
+
+    /// Returns the backend's error, if the error came from a backend.
+    #[must_use]
+    pub fn backend_error(&self) -> Option<&ringmain_backends::Error> {
+        match self {
+            Self::Backend { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+
+    /// Returns the offset in the file at which a read failed.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        match self {
+            Self::OutsideFile { offset, .. } => Some(*offset),
+            _ => self.backend_error()?.offset(),
+        }
+    }
+
+    /// Returns the operating system's error, if there was one.
+    #[must_use]
+    pub fn io_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::NotFound { cause, .. } | Self::Io { cause, .. } => Some(cause),
+            _ => self.backend_error()?.io_error(),
+        }
+    }
+
+    /// Returns the number of the operating system's error, if there was one.
+    #[must_use]
+    pub fn raw_os_error(&self) -> Option<i32> {
+        self.io_error()?.raw_os_error()
+    }
+
+    /// Returns the kind that an [`io::Error`] would have.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::NotFound { .. } => io::ErrorKind::NotFound,
+            Self::Io { cause, .. } => cause.kind(),
+            Self::Backend { cause, .. } => cause.kind(),
+            Self::Truncated { .. } | Self::OutsideFile { .. } => io::ErrorKind::UnexpectedEof,
+            Self::Changed { .. } => io::ErrorKind::StaleNetworkFileHandle,
+            Self::Format { .. } => io::ErrorKind::InvalidData,
+            Self::NoSuchItem { .. } => io::ErrorKind::NotFound,
+            Self::MemorySpent { .. } | Self::OutOfMemory { .. } | Self::CacheFull { .. } => {
+                io::ErrorKind::OutOfMemory
+            }
+            Self::Unsupported { .. } => io::ErrorKind::Unsupported,
+            Self::Maker { .. } | Self::Panicked { .. } => io::ErrorKind::Other,
+            _ => io::ErrorKind::InvalidInput,
+        }
+    }
+
+    /// Returns `true` if a file or folder does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Self::NotFound { .. } => true,
+            Self::Io { cause, .. } => cause.kind() == io::ErrorKind::NotFound,
+            Self::Backend { cause, .. } => cause.is_not_found(),
+            _ => false,
+        }
+    }
+
+    /// An error of the operating system while something is written.
+    pub(crate) fn io(path: &Path, action: &'static str, cause: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), action, cause }
+    }
+
+    /// An error of the operating system while a folder is listed.
+    pub(crate) fn listing(path: &Path, action: &'static str, cause: io::Error) -> Self {
+        match cause.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { path: path.to_owned(), cause },
+            _ => Self::io(path, action, cause),
+        }
+    }
+
+    pub(crate) fn format(path: &Path, damage: impl Into<Damage>) -> Self {
+        Self::Format { path: path.to_owned(), item: None, damage: Box::new(damage.into()) }
+    }
+
+    #[cfg(any(feature = "beton", feature = "safetensors"))]
+    pub(crate) fn damaged(path: &Path, item: Item, damage: impl Into<Damage>) -> Self {
+        Self::Format { path: path.to_owned(), item: Some(item), damage: Box::new(damage.into()) }
+    }
+
+    pub(crate) fn invalid_option(
+        option: &'static str,
+        value: impl fmt::Display,
+        reason: impl Into<String>,
+    ) -> Self {
+        Self::InvalidOption { option, value: value.to_string(), reason: reason.into() }
+    }
+
+    pub(crate) fn reader_panicked(path: &Path) -> Self {
+        let message = "see its message on standard error".to_owned();
+        Self::Panicked { path: path.to_owned(), thread: "reads ahead", message }
+    }
+
+    /// Returns the error for a change of a file since it was opened.
+    pub(crate) fn changed(path: &Path, change: VersionChange) -> Self {
+        match change {
+            VersionChange::Unknown(cause) => {
+                Self::io(path, "checking whether the file changed", cause)
+            }
+            change => Self::Changed { path: path.to_owned(), what: change.participle() },
+        }
+    }
+
+    /// Converts a backend's error about a file.
+    pub(crate) fn backend(path: &Path, cause: ringmain_backends::Error) -> Self {
+        Self::reading(path, None, "a buffer", cause)
+    }
+
+    /// Converts a backend's error about a part of a file. `what` names the use of the memory.
+    pub(crate) fn reading(
+        path: &Path,
+        item: Option<Item>,
+        what: &'static str,
+        cause: ringmain_backends::Error,
+    ) -> Self {
+        use ringmain_backends::Error as Backend;
+        match cause {
+            Backend::PoolExhausted { requested_bytes, in_use_bytes, limit_bytes } => {
+                let (path, needed_bytes) = (path.to_owned(), requested_bytes);
+                Self::MemorySpent { path, what, needed_bytes, in_use_bytes, limit_bytes }
+            }
+            Backend::Open { path, source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Self::NotFound { path, cause: source }
+            }
+            Backend::Replaced { path, .. } => Self::Changed { path, what: "replaced" },
+            Backend::Mapping { operation, source, .. }
+                if source.kind() == io::ErrorKind::Unsupported =>
+            {
+                let reason = format!("this platform cannot {operation} a mapped file");
+                Self::Unsupported { path: path.to_owned(), reason }
+            }
+            Backend::InvalidOption { option, value, reason } => {
+                Self::invalid_option(option, value, reason)
+            }
+            cause => {
+                let path = (cause.path() != Some(path)).then(|| path.to_owned());
+                Self::Backend { path, item, cause: Box::new(cause) }
+            }
+        }
+    }
+
+    /// Returns the range, if it lies in a file of this length.
+    #[cfg(feature = "safetensors")]
+    pub(crate) fn check_range(
+        path: &Path,
+        offset: usize,
+        len: usize,
+        file_len: u64,
+    ) -> Result<std::ops::Range<usize>> {
+        match offset.checked_add(len) {
+            Some(end) if end as u64 <= file_len => Ok(offset..end),
+            _ => {
+                let (path, offset, len) = (path.to_owned(), offset as u64, len as u64);
+                Err(Self::OutsideFile { path, offset, len, file_len })
+            }
+        }
+    }
+}
+
+impl From<ringmain_backends::Error> for Error {
+    fn from(cause: ringmain_backends::Error) -> Self {
+        match cause.path().map(Path::to_owned) {
+            Some(path) => Self::backend(&path, cause),
+            None => match cause {
+                ringmain_backends::Error::InvalidOption { option, value, reason } => {
+                    Self::invalid_option(option, value, reason)
+                }
+                cause => Self::Backend { path: None, item: None, cause: Box::new(cause) },
+            },
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
+    }
+}
+
+/// Returns the subject and a colon, to begin a message with; empty if there is no subject.
+fn prefix(subject: Option<impl fmt::Display>) -> String {
+    subject.map(|subject| format!("{subject}: ")).unwrap_or_default()
+}
+
+fn cache_full(requested_bytes: u64, limit_bytes: u64, held_bytes: u64) -> String {
+    if requested_bytes > limit_bytes {
+        return "the file alone is larger; raise the limit, or map it without the cache".into();
+    }
+    format!(
+        "{held_bytes} bytes are in use, locked or being opened; drop mappings that are no longer needed, \
+         or raise the limit"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use ringmain_backends::BackendKind;
+
+    use super::*;
+
+    #[test]
+    fn a_path_is_named_once() {
+        let path = PathBuf::from("part-000.shard");
+        let (backend, what) = (BackendKind::Pread, "directory");
+        let named = ringmain_backends::Error::NotAFile { backend, path: path.clone(), what };
+        let source = io::ErrorKind::OutOfMemory.into();
+        let unnamed = ringmain_backends::Error::OutOfMemory { requested_bytes: 1, source };
+        for cause in [named, unnamed] {
+            let text = Error::backend(&path, cause).to_string();
+            assert_eq!(text.matches("part-000.shard").count(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_one_condition() {
+        let path = Path::new("missing");
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let backend = BackendKind::Pread;
+        let open =
+            ringmain_backends::Error::Open { backend, path: path.to_owned(), source: missing() };
+        for error in [Error::listing(path, "listing", missing()), Error::from(open)] {
+            assert!(error.is_not_found() && error.path() == Some(path), "{error:?}");
+            assert!(std::error::Error::source(&error).is_none(), "the text says it already");
+            assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
+        }
+    }
+}

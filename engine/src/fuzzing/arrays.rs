@@ -1,0 +1,75 @@
+//! Files that describe arrays.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::engine_over;
+use crate::array::layout::Layout;
+use crate::array::npy::parse_header;
+use crate::{Error, MemmapArrayInfo};
+
+/// The bytes are a `.npy` file. An array that is understood fits a file, and its header has one length.
+pub(super) fn npy_header(bytes: &[u8]) {
+    let Ok(header) = parse_header(bytes) else { return };
+    let (dtype, data_offset) = (header.dtype, header.data_offset);
+    assert!(data_offset <= bytes.len() as u64, "the header ends after the file");
+
+    // The header is understood without the bytes after it, and not without its own last byte.
+    let alone = &bytes[..data_offset as usize];
+    assert_eq!(parse_header(alone).as_ref(), Ok(&header));
+    assert!(parse_header(&alone[..alone.len() - 1]).is_err());
+
+    match Layout::array(data_offset, &header.shape, dtype.itemsize(), header.fortran) {
+        Ok(layout) => {
+            assert!(layout.offset + layout.nbytes() as u64 <= i64::MAX as u64);
+            let whole = Some((data_offset, layout.nbytes()));
+            assert_eq!(layout.byte_range(), whole, "a whole array is one range, in either order");
+        }
+        Err(error) => assert!(matches!(error, Error::Overflow { .. }), "{error}"),
+    }
+}
+
+/// exca's info of an array, as its JSON files have it.
+#[derive(Deserialize)]
+struct Info {
+    filename: String,
+    offset: u64,
+    shape: Vec<usize>,
+    dtype: String,
+}
+
+/// The length of the data file: that of the real one among the seeds.
+const DATA_BYTES: usize = 24_988;
+
+/// The bytes are a list of exca's infos. Each array lies in the data file, or is refused.
+pub(super) fn exca_infos(bytes: &[u8]) {
+    let Ok(infos) = serde_json::from_slice::<Vec<Info>>(bytes) else { return };
+    let data: Vec<u8> = (0..DATA_BYTES).map(|at| (at * 31 % 251) as u8).collect();
+    for Info { filename, offset, shape, dtype } in infos.into_iter().take(16) {
+        let folder = Path::new("fuzzed");
+        let path = folder.join(&filename);
+        let Some(name) = path.to_str().filter(|name| !name.contains('\0')) else { continue };
+        let engine = engine_over(&[(name, &data)]);
+        let info = MemmapArrayInfo { filename: filename.into(), offset, shape, dtype };
+        match engine.open_exca(folder, &info) {
+            Ok(view) => {
+                let (start, len) = (offset as usize, view.nbytes());
+                assert_eq!((view.offset(), view.shape()), (offset, &info.shape[..]));
+                assert!(len == 0 || start + len <= DATA_BYTES, "{info:?} is not in the file");
+                let read = view.read_buffer().expect("the array lies in the file");
+                assert!(len == 0 || *read == data[start..start + len], "{info:?}");
+            }
+            Err(Error::OutsideFile { path: named, file_len, .. }) => {
+                assert_eq!((named.as_path(), file_len), (path.as_path(), DATA_BYTES as u64));
+            }
+            Err(error) => {
+                let is_about_the_info = matches!(
+                    error,
+                    Error::Overflow { .. } | Error::Shape { .. } | Error::UnknownDType { .. }
+                );
+                assert!(is_about_the_info, "{info:?}: {error:?}");
+            }
+        }
+    }
+}

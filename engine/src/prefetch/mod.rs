@@ -1,0 +1,477 @@
+//! Reads ahead: a thread does the next jobs of a schedule while the caller works.
+//!
+//! The same prefetcher serves everything that is read in a known order. A [`Schedule`] knows the
+//! next job, what it costs in bytes, and how to read it. The prefetcher runs a clone of the
+//! schedule on a thread, and delivers the results in order. Jobs that are being read, and results
+//! that were not yet taken, together never exceed `window_bytes`, unless a single job is larger.
+//! The thread waits until half of the window is free and then reads as many jobs together as fit:
+//! small batches become one batched read, and there is one lock and one wake-up for all of them.
+//!
+//! - **The end.** Dropping the prefetcher, or moving it to another position, cancels the thread: it
+//!   finishes its current read and is joined. With a window of 0 there is no thread, and the
+//!   schedule reads on the caller's.
+//! - **Errors** arrive in their turn, after everything that was read before. The position stays at
+//!   the job that failed, and the next call tries it again. A panic of the thread is such an error.
+//! - **Sharing.** Reading ahead leaves memory for one job of every other reader
+//!   (`memory/reserve.rs`). A job that the consumer waits for may take any free memory.
+//! - **Groups.** A schedule reads at most 2 MiB of small jobs together, and the thread checks
+//!   between groups whether it was cancelled.
+//! - **Memory** comes from the engine's pool. If other buffers hold all of it, the thread waits.
+//!   Once the consumer waits too, the thread waits for `memory_patience` and then fails the job. It
+//!   cannot know whether the consumer itself holds the buffers or another thread will drop them, so
+//!   it must wait, but not for ever. Memory beside the pool would break the limit.
+//! - **Fork.** A child has the struct, but not the thread, whose lock may have been held. The
+//!   prefetcher sees that the process is another one, leaks what it shared with the thread, and
+//!   starts anew from the consumer's position.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::path::Path;
+use std::task::Poll;
+use std::time::Duration;
+
+use ringmain_backends::HomeProcess;
+
+use crate::memory::Need;
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Arc, Condvar, Instant, Mutex, MutexGuard, PoisonError};
+use crate::{Error, Result};
+
+/// The jobs to read, one after the other. A clone continues from the same place.
+pub(crate) trait Schedule: Clone + Send + 'static {
+    type Item: Send + 'static;
+
+    /// Returns the bytes that the next job takes of the window; `None` at the end.
+    fn next_bytes(&self) -> Option<usize>;
+
+    /// Does the next job, and at most as many more as fit in `room`, and advances past them. Their
+    /// results are appended even if a later job fails: the error then belongs to the next job. It
+    /// never waits for buffers.
+    fn read(&mut self, room: Room, done: &mut Vec<Done<Self::Item>>) -> Result<()>;
+
+    /// Advances past the next job, which returned this item.
+    fn pass(&mut self, item: &Self::Item);
+
+    /// Returns the file that errors of the thread itself name.
+    fn path(&self) -> &Path;
+}
+
+/// The amount that may be read now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// The next job and those read with it may take this much, unless it is the only one.
+    pub(crate) budget_bytes: usize,
+    /// Whether the consumer waits for the next job.
+    pub(crate) need: Need,
+}
+
+/// The result of a job.
+pub(crate) struct Done<T> {
+    pub(crate) item: T,
+    /// The bytes that the result takes of the window.
+    pub(crate) bytes: usize,
+}
+
+/// The limits of reading ahead and of waiting for memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The limit on the bytes that are being read, or were read and not yet taken. A larger job is
+    /// read alone. 0 means no reading ahead and no thread.
+    pub(crate) window_bytes: usize,
+    /// How long [`Prefetcher::next`] waits while other buffers hold all of the pool. The wait must
+    /// end, because the caller itself may hold them.
+    pub(crate) patience: Duration,
+}
+
+/// The result of the next job; `None` at the end.
+type Outcome<S> = Option<Result<<S as Schedule>::Item>>;
+
+/// If the pool is exhausted, the thread tries again after this pause, and then after longer ones.
+const PAUSE_MIN: Duration = Duration::from_micros(250);
+const PAUSE_MAX: Duration = Duration::from_millis(8);
+
+/// The initial capacity of the queue of results is at most this, so that a large window of tiny
+/// jobs costs little. A longer queue grows when needed.
+const QUEUE_LEN_MAX: usize = 1024;
+
+/// If a caller that polls does not call for this long, its wait counts as abandoned. Its next call
+/// starts a new wait and does not report the old wait's error.
+const ABANDONED_AFTER: Duration = Duration::from_secs(1);
+
+/// Runs a schedule ahead of its consumer. Dropping it ends the thread, which completes at most the
+/// read in progress.
+pub(crate) struct Prefetcher<S: Schedule> {
+    /// The consumer's position in the schedule; the thread has a clone that runs ahead.
+    position: S,
+    limits: Limits,
+    reader: Option<ReaderThread<S>>,
+    /// The results of reads without a thread.
+    done: Vec<Done<S::Item>>,
+    /// When a read without a thread began to wait for buffers.
+    waits_since: Option<Instant>,
+    /// When `next_within` last returned `Pending`.
+    pending_at: Option<Instant>,
+}
+
+struct ReaderThread<S: Schedule> {
+    shared: Arc<SharedQueue<S>>,
+    thread: JoinHandle<()>,
+    /// After a fork the child has this struct, but not the thread.
+    home: HomeProcess,
+}
+
+struct SharedQueue<S: Schedule> {
+    state: Mutex<QueueState<S>>,
+    /// The consumer waits here for a result; the thread waits for room with `has_room`.
+    is_filled: Condvar,
+    has_room: Condvar,
+}
+
+struct QueueState<S: Schedule> {
+    ready: VecDeque<Done<S::Item>>,
+    ready_bytes: usize,
+    failure: Option<Error>,
+    /// The thread has ended, or is about to end.
+    is_over: bool,
+    /// The consumer wants the thread to end.
+    is_cancelled: bool,
+    /// The thread waits until no more than this many bytes are ready.
+    reader_waits_for: Option<usize>,
+    consumer_waits_since: Option<Instant>,
+}
+
+impl<S: Schedule> Prefetcher<S> {
+    /// Returns a prefetcher that reads nothing until the first [`next`](Self::next).
+    pub(crate) fn new(position: S, limits: Limits) -> Self {
+        let (reader, waits_since, pending_at) = (None, None, None);
+        Self { position, limits, reader, done: Vec::new(), waits_since, pending_at }
+    }
+
+    /// Returns the schedule at the consumer's position: its next job is the one that `next` will
+    /// return.
+    pub(crate) fn position(&self) -> &S {
+        &self.position
+    }
+
+    /// Drops the results that were read ahead and continues at another position.
+    pub(crate) fn restart(&mut self, position: S) {
+        self.stop();
+        self.position = position;
+        self.waits_since = None;
+    }
+
+    /// Returns the result of the next job; `None` at the end. After an error the next call tries
+    /// the same job again.
+    pub(crate) fn next(&mut self) -> Outcome<S> {
+        loop {
+            if let Poll::Ready(outcome) = self.next_before(None) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Like [`next`](Self::next), but waits at most `timeout`. A call after `Pending` continues to
+    /// wait for the same job, and the patience covers all these calls together.
+    pub(crate) fn next_within(&mut self, timeout: Duration) -> Poll<Outcome<S>> {
+        let outcome = self.next_before(Instant::now().checked_add(timeout));
+        self.pending_at = outcome.is_pending().then(Instant::now);
+        outcome
+    }
+
+    fn next_before(&mut self, deadline: Option<Instant>) -> Poll<Outcome<S>> {
+        if self.pending_at.take().is_some_and(|at| at.elapsed() >= ABANDONED_AFTER) {
+            self.restart_wait();
+        }
+        if self.position.next_bytes().is_none() {
+            return Poll::Ready(None);
+        }
+        if !self.has_reader() && !self.start() {
+            return self.read_here(deadline).map(Some);
+        }
+        let Some(reader) = &self.reader else { return Poll::Pending }; // `start` just set it
+        let Poll::Ready(outcome) = reader.take(deadline) else { return Poll::Pending };
+        let outcome = outcome
+            .map_err(|error| error.unwrap_or_else(|| Error::reader_panicked(self.position.path())));
+        match &outcome {
+            Ok(item) => self.position.pass(item),
+            Err(_) => self.stop(),
+        }
+        Poll::Ready(Some(outcome))
+    }
+
+    fn restart_wait(&mut self) {
+        self.waits_since = None;
+        if self.has_reader() && self.reader.as_ref().is_some_and(ReaderThread::is_out_of_patience) {
+            self.stop();
+        }
+    }
+
+    fn has_reader(&mut self) -> bool {
+        if self.reader.as_ref().is_some_and(ReaderThread::is_inherited) {
+            self.stop();
+        }
+        self.reader.is_some()
+    }
+
+    /// Starts the thread. Returns `false` if the window is 0 or no thread can be started.
+    fn start(&mut self) -> bool {
+        if self.limits.window_bytes == 0 {
+            return false;
+        }
+        let shared = Arc::new(SharedQueue::new(self.queue_len()));
+        let (theirs, schedule, limits) = (Arc::clone(&shared), self.position.clone(), self.limits);
+        let thread = thread::Builder::new()
+            .name("ringmain-reader".into())
+            .spawn(move || run(&theirs, schedule, limits));
+        let Ok(thread) = thread else { return false };
+        self.reader = Some(ReaderThread { shared, thread, home: HomeProcess::current() });
+        true
+    }
+
+    /// Returns the number of jobs like the next one that the window holds. With that capacity the
+    /// queue allocates nothing later, when the reader first runs far ahead.
+    fn queue_len(&self) -> usize {
+        let job_bytes = self.position.next_bytes().unwrap_or(0).max(1);
+        (self.limits.window_bytes / job_bytes).clamp(1, QUEUE_LEN_MAX)
+    }
+
+    fn stop(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.stop();
+        }
+    }
+
+    /// Does one job on the caller's thread.
+    fn read_here(&mut self, deadline: Option<Instant>) -> Poll<Result<S::Item>> {
+        let (since, mut pause) = (self.waits_since.take().unwrap_or_else(Instant::now), PAUSE_MIN);
+        // Only one job is read at a time: a result before a failure would be lost.
+        let room = Room { budget_bytes: 0, need: Need::Awaited };
+        loop {
+            let outcome = self.position.read(room, &mut self.done);
+            if let Some(done) = self.done.pop() {
+                return Poll::Ready(Ok(done.item));
+            }
+            let error = match outcome {
+                Err(error) if !is_out_of_memory(&error) => return Poll::Ready(Err(error)),
+                Err(error) => error,
+                // The schedule broke its promise: it returned no result.
+                Ok(()) => return Poll::Ready(Err(Error::reader_panicked(self.position.path()))),
+            };
+            if since.elapsed() >= self.limits.patience {
+                return Poll::Ready(Err(error));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                self.waits_since = Some(since);
+                return Poll::Pending;
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+impl<S: Schedule> Drop for Prefetcher<S> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl<S: Schedule> ReaderThread<S> {
+    fn is_inherited(&self) -> bool {
+        !self.home.is_current()
+    }
+
+    /// Returns `true` if the consumer's wait for buffers has timed out; if not, the wait restarts.
+    fn is_out_of_patience(&self) -> bool {
+        let mut state = self.shared.lock();
+        state.consumer_waits_since = None;
+        state.failure.as_ref().is_some_and(is_out_of_memory)
+    }
+
+    /// Waits for a result. `Err(None)` means that the thread panicked.
+    fn take(&self, deadline: Option<Instant>) -> Poll<Result<S::Item, Option<Error>>> {
+        let mut state = self.shared.lock();
+        loop {
+            let done = state.ready.pop_front();
+            state.ready_bytes -= done.as_ref().map_or(0, |done| done.bytes);
+            if state.reader_waits_for.is_some_and(|bytes_max| state.has_room(bytes_max)) {
+                self.shared.has_room.notify_one();
+            }
+            if let Some(done) = done {
+                state.consumer_waits_since = None;
+                return Poll::Ready(Ok(done.item));
+            }
+            if let Some(error) = state.failure.take() {
+                return Poll::Ready(Err(Some(error)));
+            }
+            if state.is_over {
+                return Poll::Ready(Err(None));
+            }
+            state.consumer_waits_since.get_or_insert_with(Instant::now);
+            let is_filled = &self.shared.is_filled;
+            state = match deadline.map(|deadline| deadline.checked_duration_since(Instant::now())) {
+                None => is_filled.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(None | Some(Duration::ZERO)) => return Poll::Pending,
+                Some(Some(left)) => {
+                    let woken = is_filled.wait_timeout(state, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    fn stop(self) {
+        if self.is_inherited() {
+            // The thread belongs to the parent process, and may have held the lock during the fork.
+            mem::forget(self);
+            return;
+        }
+        self.shared.lock().is_cancelled = true;
+        self.shared.has_room.notify_one();
+        let _panicked = self.thread.join();
+    }
+}
+
+impl<S: Schedule> QueueState<S> {
+    /// Returns `true` if nothing is ready, or at most `bytes_max` bytes. The thread waits for this, and
+    /// the consumer wakes it only then: a wake-up for each small result would cost more than taking it.
+    fn has_room(&self, bytes_max: usize) -> bool {
+        self.ready.is_empty() || self.ready_bytes <= bytes_max
+    }
+}
+
+impl<S: Schedule> SharedQueue<S> {
+    fn new(queue_len: usize) -> Self {
+        let state = QueueState {
+            ready: VecDeque::with_capacity(queue_len),
+            ready_bytes: 0,
+            failure: None,
+            is_over: false,
+            is_cancelled: false,
+            reader_waits_for: None,
+            consumer_waits_since: None,
+        };
+        Self { state: Mutex::new(state), is_filled: Condvar::new(), has_room: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState<S>> {
+        // No panic can leave the state half changed, so a poisoned lock is still valid.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the amount that may be read if the next job takes `job_bytes`; `None` if the thread
+    /// should end.
+    ///
+    /// It waits until half of the window is free, so that many small jobs are read together while
+    /// the consumer works on the other half.
+    fn wait_for_room(&self, job_bytes: usize, window_bytes: usize) -> Option<Room> {
+        let bytes_max = window_bytes.saturating_sub(job_bytes.max(window_bytes / 2));
+        let mut state = self.lock();
+        while !state.is_cancelled {
+            if state.has_room(bytes_max) {
+                let budget_bytes = window_bytes.saturating_sub(state.ready_bytes);
+                let is_awaited = state.consumer_waits_since.is_some();
+                let need = if is_awaited { Need::Awaited } else { Need::Ahead };
+                return Some(Room { budget_bytes, need });
+            }
+            state.reader_waits_for = Some(bytes_max);
+            state = self.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.reader_waits_for = None;
+        }
+        None
+    }
+
+    fn hand_over(&self, done: &mut Vec<Done<S::Item>>) {
+        if done.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        state.ready_bytes += done.iter().map(|done| done.bytes).sum::<usize>();
+        state.ready.extend(done.drain(..));
+        // The consumer's next wait is for another job.
+        let waits = state.consumer_waits_since.take().is_some();
+        drop(state);
+        if waits {
+            self.is_filled.notify_one();
+        }
+    }
+
+    /// Waits until buffers may be free. Returns `false` if the consumer's patience is exhausted: the
+    /// consumer then gets the error.
+    fn wait_for_buffers(
+        &self,
+        error: Error,
+        need: Need,
+        pause: Duration,
+        patience: Duration,
+    ) -> bool {
+        let mut state = self.lock();
+        let waited = state.consumer_waits_since.map_or(Duration::ZERO, |since| since.elapsed());
+        if state.is_cancelled {
+            return true; // `wait_for_room` will end the thread
+        }
+        if need == Need::Ahead && state.consumer_waits_since.is_some() {
+            return true; // an awaited job may use any free memory
+        }
+        if waited >= patience && state.consumer_waits_since.is_some() {
+            // Under the same lock: a consumer that restarts its wait sees the failure, or prevents it.
+            state.failure = Some(error);
+            return false;
+        }
+        // Whatever the consumer takes may return buffers.
+        state.reader_waits_for = Some(usize::MAX);
+        let woken = self.has_room.wait_timeout(state, pause);
+        woken.unwrap_or_else(PoisonError::into_inner).0.reader_waits_for = None;
+        true
+    }
+
+    fn end(&self, failure: Option<Error>) {
+        let mut state = self.lock();
+        state.is_over = true;
+        state.failure = state.failure.take().or(failure);
+        drop(state);
+        self.is_filled.notify_one();
+    }
+}
+
+/// Returns `true` if the error only means that no buffer is free at the moment.
+fn is_out_of_memory(error: &Error) -> bool {
+    matches!(error, Error::MemorySpent { .. })
+}
+
+/// Wakes the consumer when the thread ends, also in a panic.
+struct EndOnDrop<'a, S: Schedule>(&'a SharedQueue<S>);
+
+impl<S: Schedule> Drop for EndOnDrop<'_, S> {
+    fn drop(&mut self) {
+        self.0.end(None);
+    }
+}
+
+/// The main function of the thread.
+fn run<S: Schedule>(shared: &SharedQueue<S>, mut schedule: S, limits: Limits) {
+    let _end = EndOnDrop(shared);
+    let (mut done, mut pause) = (Vec::new(), PAUSE_MIN);
+    while let Some(job_bytes) = schedule.next_bytes() {
+        let Some(room) = shared.wait_for_room(job_bytes, limits.window_bytes) else {
+            return;
+        };
+        let outcome = schedule.read(room, &mut done);
+        shared.hand_over(&mut done);
+        match outcome {
+            Ok(()) => pause = PAUSE_MIN,
+            Err(error) if is_out_of_memory(&error) => {
+                if !shared.wait_for_buffers(error, room.need, pause, limits.patience) {
+                    return;
+                }
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            Err(error) => return shared.end(Some(error)),
+        }
+    }
+}
+
+#[cfg(all(test, ringmain_shuttle))]
+mod schedules;
+#[cfg(test)]
+mod tests;

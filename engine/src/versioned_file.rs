@@ -1,0 +1,96 @@
+//! A file that must not change after it was opened.
+//!
+//! A backend keeps reading the old contents of a replaced file, and the new contents of a file that
+//! was written to in place. Offsets from the file's header fit neither, so the file is checked
+//! again after each read: another file under the path, another length or another time of writing is
+//! an error. The check is as fine as the file system's clock: it misses a write in the same tick as
+//! one before `open`.
+
+use std::io;
+use std::ops::Deref;
+
+use ringmain_backends::{Error, FileChange, FileHandle, FileVersion};
+
+use crate::Engine;
+
+/// An open file, and its version when it was opened.
+#[derive(Debug)]
+pub(crate) struct VersionedFile {
+    engine: Engine,
+    file: FileHandle,
+    version: FileVersion,
+}
+
+/// A change of a file since it was opened.
+#[derive(Debug)]
+pub(crate) enum VersionChange {
+    Removed,
+    Replaced,
+    /// The file is shorter now.
+    Truncated {
+        len: u64,
+    },
+    /// The file was written to, and may have grown.
+    Written,
+    /// The backend cannot check the file.
+    Unknown(io::Error),
+}
+
+impl VersionChange {
+    /// Returns the word for the message "was … after it was opened".
+    pub(crate) fn participle(&self) -> &'static str {
+        match self {
+            Self::Removed => "removed",
+            Self::Replaced => "replaced",
+            Self::Truncated { .. } => "truncated",
+            Self::Written | Self::Unknown(_) => "written to",
+        }
+    }
+}
+
+impl From<FileChange> for VersionChange {
+    fn from(change: FileChange) -> Self {
+        match change {
+            FileChange::Replaced => Self::Replaced,
+            FileChange::Truncated { len } => Self::Truncated { len },
+            FileChange::Written => Self::Written,
+        }
+    }
+}
+
+impl VersionedFile {
+    /// Records the current version of the file.
+    pub(crate) fn new(engine: &Engine, file: FileHandle) -> Result<Self, VersionChange> {
+        let version = version(engine, &file)?;
+        Ok(Self { engine: engine.clone(), file, version })
+    }
+
+    /// Returns the length that the file had when it was opened.
+    pub(crate) fn len(&self) -> u64 {
+        self.version.len()
+    }
+
+    /// Returns an error if the file changed since it was opened.
+    pub(crate) fn check(&self) -> Result<(), VersionChange> {
+        let now = version(&self.engine, &self.file)?;
+        now.change_since(&self.version).map_or(Ok(()), |change| Err(change.into()))
+    }
+}
+
+impl Deref for VersionedFile {
+    type Target = FileHandle;
+
+    fn deref(&self) -> &FileHandle {
+        &self.file
+    }
+}
+
+fn version(engine: &Engine, file: &FileHandle) -> Result<FileVersion, VersionChange> {
+    engine.backend().version(file).map_err(|error| match error {
+        Error::Replaced { .. } => VersionChange::Replaced,
+        error if error.is_not_found() => VersionChange::Removed,
+        // With its number, which a conversion would lose.
+        Error::Open { source, .. } => VersionChange::Unknown(source),
+        error => VersionChange::Unknown(error.into()),
+    })
+}

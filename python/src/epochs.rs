@@ -1,0 +1,189 @@
+//! Iteration over epochs: everything that `ShardSource` and `BetonEpoch` share.
+
+use std::process;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use ringmain::epochs::EpochState;
+
+use crate::error::{Failure, Result};
+use crate::gil::detached;
+
+/// A source of the engine that Python iterates over. It has one position, so only one thread at a time
+/// may use it.
+pub(crate) struct Epochs<S> {
+    /// Only `try_lock` is used: in a forked child the mutex may stay locked forever.
+    source: Mutex<S>,
+    /// The process that locked the source last.
+    process_id: AtomicU32,
+    /// True if an iteration reached the end of the epoch and the source was not moved since.
+    is_finished: AtomicBool,
+    /// The name of the source in error messages.
+    name: &'static str,
+}
+
+impl<S: Send> Epochs<S> {
+    pub(crate) fn new(name: &'static str, source: S) -> Self {
+        let (source, process_id) = (Mutex::new(source), AtomicU32::new(process::id()));
+        Self { source, process_id, is_finished: AtomicBool::new(false), name }
+    }
+
+    /// Returns the source, or an error if another thread is using it.
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, S>> {
+        let name = self.name;
+        let is_own_process = || self.process_id.load(Ordering::Relaxed) == process::id();
+        let message = match self.source.try_lock() {
+            Ok(source) => {
+                self.process_id.store(process::id(), Ordering::Relaxed);
+                return Ok(source);
+            }
+            Err(TryLockError::Poisoned(_)) => format!(
+                "an earlier call of this {name} panicked, so its position is not known: make another \
+                 one"
+            ),
+            Err(TryLockError::WouldBlock) if is_own_process() => format!(
+                "this {name} is in use by another thread: give each thread its own, with rank and \
+                 world"
+            ),
+            Err(TryLockError::WouldBlock) => format!(
+                "this process was forked while a thread of its parent used this {name}, so its \
+                 position is not known here: make another one"
+            ),
+        };
+        Err(PyRuntimeError::new_err(message).into())
+    }
+
+    /// Moves the source, which ends the reads in progress. The interpreter lock is released meanwhile.
+    pub(crate) fn move_source(&self, py: Python<'_>, go: impl FnOnce(&mut S) + Send) -> Result<()> {
+        self.try_move_source(py, |source| -> Result<()> {
+            go(source);
+            Ok(())
+        })
+    }
+
+    /// Like [`move_source`](Self::move_source), with a move that may fail.
+    pub(crate) fn try_move_source<E: Into<Failure> + Send>(
+        &self,
+        py: Python<'_>,
+        go: impl FnOnce(&mut S) -> std::result::Result<(), E> + Send,
+    ) -> Result<()> {
+        let mut source = self.lock()?;
+        let source = &mut *source;
+        detached(py, || go(source))?;
+        self.is_finished.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Remembers that an iteration has reached the end of the epoch.
+    pub(crate) fn finish(&self) {
+        self.is_finished.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the next iteration begins the next epoch. This is not so after a skip or a state
+    /// that moved the source to the end of an epoch: the next iteration is then empty.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.is_finished.load(Ordering::Relaxed)
+    }
+}
+
+/// Defines the Python methods that all iterators over epochs have, for a class with a field `epochs` of
+/// type [`Epochs`] and a method `next_arrays`. The arguments are the class, the name of an item, the
+/// tuple that `__next__` returns, and the data and options that a state must agree with.
+macro_rules! epoch_methods {
+    ($class:ident, $item:literal, $batch:literal, $same:literal) => {
+        #[pymethods]
+        impl $class {
+            /// The number of the current epoch.
+            #[getter]
+            fn epoch(&self) -> Result<u64> {
+                Ok(self.epochs.lock()?.epoch())
+            }
+
+            /// Returns the number of batches in an epoch.
+            fn __len__(&self) -> Result<usize> {
+                Ok(usize::try_from(self.epochs.lock()?.epoch_batches()).unwrap_or(usize::MAX))
+            }
+
+            /// Returns an iterator over the remaining batches of this epoch. After a loop has reached the
+            /// end of the epoch, it begins the next epoch.
+            fn __iter__<'py>(this: PyRef<'py, Self>, py: Python<'py>) -> Result<PyRef<'py, Self>> {
+                if this.epochs.is_finished() {
+                    this.epochs.move_source(py, |source| {
+                        source.set_epoch(source.epoch().wrapping_add(1));
+                    })?;
+                }
+                Ok(this)
+            }
+
+            #[doc = concat!("Returns the next ", $batch, ". After an error, the next call tries the same")]
+            #[doc = "batch again."]
+            fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyTuple>>> {
+                let mut source = self.epochs.lock()?;
+                let arrays = self.next_arrays(py, &mut source)?;
+                if arrays.is_none() {
+                    self.epochs.finish();
+                }
+                Ok(arrays)
+            }
+
+            #[doc = concat!("Goes back to the first ", $item, " of the epoch.")]
+            fn reset(&self, py: Python<'_>) -> Result<()> {
+                self.epochs.move_source(py, |source| source.reset())
+            }
+
+            /// Begins an epoch, whose order differs from that of other epochs unless it is sequential. If
+            /// load_state_dict was called just before with a state of this epoch, the epoch continues
+            /// from that state.
+            fn set_epoch(
+                &self,
+                py: Python<'_>,
+                #[pyo3(from_py_with = $crate::arguments::epoch)] epoch: u64,
+            ) -> Result<()> {
+                self.epochs.move_source(py, |source| source.set_epoch(epoch))
+            }
+
+            /// Skips this number of batches without reading them, or the rest of the epoch if fewer are
+            /// left.
+            fn skip_batches(
+                &self,
+                py: Python<'_>,
+                #[pyo3(from_py_with = $crate::arguments::batches)] batches: u64,
+            ) -> Result<()> {
+                self.epochs.move_source(py, |source| source.skip_batches(batches))
+            }
+
+            /// Returns the position in the epoch as a plain dict of numbers.
+            fn state_dict<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+                $crate::epochs::state_to_dict(py, &self.epochs.lock()?.state())
+            }
+
+            #[doc = "Continues from a state, in the epoch of the state. It must come from"]
+            #[doc = $same]
+            fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> Result<()> {
+                let state = $crate::epochs::state_from_dict(state)?;
+                self.epochs.try_move_source(py, |source| source.resume(&state))
+            }
+        }
+    };
+}
+pub(crate) use epoch_methods;
+
+/// Returns a state as a plain dict.
+pub(crate) fn state_to_dict<'py>(py: Python<'py>, state: &EpochState) -> Result<Bound<'py, PyAny>> {
+    let json = serde_json::to_string(state).map_err(|error| Failure::value(error.to_string()))?;
+    Ok(py.import("json")?.call_method1("loads", (json,))?)
+}
+
+/// Returns the state of a dict that [`state_to_dict`] returned.
+pub(crate) fn state_from_dict(state: &Bound<'_, PyDict>) -> Result<EpochState> {
+    let json = state.py().import("json")?;
+    let text = json.call_method1("dumps", (state,)).map_err(|error| invalid_state(&error))?;
+    serde_json::from_str(&text.extract::<String>()?).map_err(|error| invalid_state(&error))
+}
+
+fn invalid_state(error: &dyn std::fmt::Display) -> Failure {
+    Failure::value(format!("this is not a valid state: {error}"))
+}
