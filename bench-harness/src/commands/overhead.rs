@@ -12,7 +12,8 @@ use ringmain::Engine;
 use crate::cli::OverheadArgs;
 use crate::failure::Failure;
 use crate::generate::write_raw;
-use crate::measure::{Clock, cache};
+use crate::measure::Clock;
+use crate::measure::cache::{self, Opening};
 use crate::plan::Plan;
 use crate::result::{CacheState, Setting};
 use crate::run::reading;
@@ -51,7 +52,8 @@ pub(crate) fn run(args: &OverheadArgs, out: &mut impl Write) -> Result<(), Failu
         .map_err(|error| Failure::Scratch { dir: dir.to_owned(), source: without_path(error) })?;
     let path = folder.path().join("raw.bin");
     write_raw(&path, FILE_BYTES, 1, &Progress::bytes("making data", FILE_BYTES))?;
-    let prepared = cache::settle(std::slice::from_ref(&path), CacheState::Warm, 0)?;
+    let files = std::slice::from_ref(&path);
+    let prepared = cache::settle(files, CacheState::Warm, 0, Opening::ReadsNothing)?;
     if let Some(problem) = prepared.problem {
         return Err(Failure::Usage { message: problem });
     }

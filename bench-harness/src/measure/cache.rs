@@ -42,12 +42,19 @@ use crate::result::{CacheCheck, CacheCheckMethod, CacheState};
 const HEADER_PAGES: u64 = 64;
 /// At most one in this many pages of the data may be such a page.
 const OPENED_SHARE_MAX: u64 = 10;
-/// How often, and how far apart, the state is verified after the files were opened.
-const SETTLE_TRIES: u32 = 50;
+/// How often, and how far apart, the state is verified after the files were opened. The device of a busy
+/// machine may take a second for pages that the kernel is still reading ahead.
+const SETTLE_TRIES: u32 = 100;
 const SETTLE_PAUSE: Duration = Duration::from_millis(10);
-/// After this many tries, a few pages may stay: those of a mapped header never go away, those that the
-/// kernel was still reading have arrived and been dropped.
+/// After this many tries, a few pages of files with headers may stay: those of a mapped header never go away.
 const HEADER_TRIES: u32 = 10;
+
+/// What opening the files has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    ReadsNothing,
+    ReadsHeaders,
+}
 
 /// Returns the size of a page of this kernel.
 pub(crate) fn page_bytes() -> u64 {
@@ -91,12 +98,21 @@ pub(crate) fn forget(files: &[PathBuf]) -> Result<(), Failure> {
 
 /// Prepares the files again after they were opened, just before the clock starts. A backend that reads
 /// ahead when it opens a file must not be measured as cold. Headers that were read are dropped again.
-pub(crate) fn settle(files: &[PathBuf], state: CacheState, seed: u64) -> Result<Prepared, Failure> {
+pub(crate) fn settle(
+    files: &[PathBuf],
+    state: CacheState,
+    seed: u64,
+    opening: Opening,
+) -> Result<Prepared, Failure> {
+    let exact_tries = match opening {
+        Opening::ReadsNothing => SETTLE_TRIES,
+        Opening::ReadsHeaders => HEADER_TRIES,
+    };
     let mut settled = settle_once(files, state, seed)?;
     // Pages that the kernel is still reading ahead cannot be dropped yet.
     for retry in 0..SETTLE_TRIES {
         let is_exact = settled.check.is_some_and(|check| check.pages_off == 0);
-        if settled.problem.is_none() && (is_exact || retry >= HEADER_TRIES) {
+        if settled.problem.is_none() && (is_exact || retry >= exact_tries) {
             break;
         }
         std::thread::sleep(SETTLE_PAUSE);
@@ -319,7 +335,7 @@ mod tests {
         for (state, pages) in
             [(CacheState::Warm, 245), (CacheState::Cold, 0), (CacheState::Mixed, 123)]
         {
-            let prepared = settle(&files, state, 1).unwrap();
+            let prepared = settle(&files, state, 1, Opening::ReadsNothing).unwrap();
             assert_eq!(prepared.problem, None, "{state}");
             assert_eq!(prepared.cached_pages, Some(pages), "{state}");
             let check = prepared.check.unwrap();
@@ -338,7 +354,11 @@ mod tests {
         for (state, pages) in
             [(CacheState::Warm, 2198), (CacheState::Mixed, 1536), (CacheState::Cold, 0)]
         {
-            assert_eq!(settle(&files, state, 1).unwrap().problem, None, "{state}");
+            assert_eq!(
+                settle(&files, state, 1, Opening::ReadsNothing).unwrap().problem,
+                None,
+                "{state}"
+            );
             let check = sample::check(&[Part::of(&files[0], state).unwrap()], 7).unwrap();
             assert_eq!((check.pages, check.pages_checked), (2198, 128), "{state}");
             assert!(check.pages_off <= CHANCE, "{state}: {check:?}");

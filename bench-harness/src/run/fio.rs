@@ -10,7 +10,7 @@ use ringmain::BackendKind;
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::measure::cache;
+use crate::measure::cache::{self, Opening};
 use crate::plan::{BackendChoice, Plan};
 use crate::result::{CacheState, CachedPages, Cell, CpuSeconds, Faults, Latency};
 use crate::run::task::Task;
@@ -76,7 +76,8 @@ impl Fio {
 
     /// Runs fio for one cell, with the depth of the cell.
     pub(crate) fn run(&self, task: &Task) -> Result<Cell, Failure> {
-        let prepared = cache::settle(&task.cached_files, task.cache, task.sample_seed())?;
+        let opening = Opening::ReadsNothing;
+        let prepared = cache::settle(&task.cached_files, task.cache, task.sample_seed(), opening)?;
         let output = self
             .command(task)
             .output()

@@ -38,7 +38,8 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
     let engine = open_engine(task)?;
     let mut jobs = open_jobs(&engine, task)?;
     release_mapped(&engine, task)?;
-    let prepared = cache::settle(&task.cached_files, task.cache, task.sample_seed())?;
+    let opening = workload::by_name(&task.workload)?.opening();
+    let prepared = cache::settle(&task.cached_files, task.cache, task.sample_seed(), opening)?;
 
     let rss = RssSampler::start()?;
     let usage = Usage::now();

@@ -25,6 +25,7 @@ use settings::{combinations, in_variants};
 
 use crate::failure::Failure;
 use crate::generate::write_raw;
+use crate::measure::cache::Opening;
 use crate::plan::Plan;
 use crate::result::{CacheState, Setting};
 use crate::text::progress::Progress;
@@ -93,6 +94,11 @@ pub(crate) trait Workload: Sync {
     /// Returns the files whose cache state matters, from those that it opens.
     fn cached_files(&self, files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         Ok(files.to_vec())
+    }
+
+    /// Returns what opening its files reads. Only formats have headers.
+    fn opening(&self) -> Opening {
+        if self.data_name() == RAW { Opening::ReadsNothing } else { Opening::ReadsHeaders }
     }
 
     /// Returns whether its reads have no order and do not repeat, so that `auto` has no reason to bring cold
