@@ -12,6 +12,9 @@ fn kind_of(which: usize) -> FieldKind {
     all_fields()[which].kind().clone()
 }
 
+/// Long enough that few fit in a page. A sample has at most six fields, and all of them must fit in one page.
+const LONG_BYTES: usize = 300_000;
+
 fn value_of(which: usize) -> BoxedStrategy<Value> {
     let bytes = || vec(any::<u8>(), 0..300).prop_map(Value::Bytes);
     match which {
@@ -23,7 +26,7 @@ fn value_of(which: usize) -> BoxedStrategy<Value> {
         ]
         .boxed(),
         2 => (-1e9..1e9).prop_map(Value::Float).boxed(),
-        3 => prop_oneof![9 => bytes(), 1 => Just(Value::Bytes(vec![3; 900_000]))].boxed(),
+        3 => prop_oneof![9 => bytes(), 1 => Just(Value::Bytes(vec![3; LONG_BYTES]))].boxed(),
         4 => vec(any::<u8>(), 24).prop_map(Value::Array).boxed(),
         5 => any::<String>().prop_map(|s| Value::Json(serde_json::to_string(&s).unwrap())).boxed(),
         6 => vec(any::<u8>(), 10).prop_map(Value::Array).boxed(),
