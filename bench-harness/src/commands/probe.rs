@@ -135,28 +135,32 @@ impl<'a> Report<'a> {
         head.row("kernel", self.kernel.as_deref().unwrap_or("unknown"));
         head.row("ringmain", self.ringmain_version);
         format!(
-            "{}\nKernel and filesystem\n{}\nBackends\n{}\nauto takes {}\n{}",
+            "{}\nKernel and filesystem\n{}\nBackends\n{}\nauto\n{}",
             head.render(),
             features_table(self.features, self.backends).render(),
             backends_table(self.backends).render(),
-            self.auto.choice,
             auto_table(&self.auto).render(),
         )
     }
 }
 
-/// Returns the report of `auto` with another reason if the filesystem keeps its files in memory: all
-/// reads are copies there, and no backend is faster because of the device.
+/// Returns the report of `auto` as it is on this filesystem. If the filesystem keeps its files in memory, `auto`
+/// finds all data in the page cache and copies it with `pread`.
 fn auto_on(storage: &Storage, auto: &AutoReport) -> AutoReport {
-    let follows_profile = auto.profile.as_ref().is_some_and(|profile| profile.is_used);
     let mut auto = auto.clone();
-    let in_memory = storage.filesystem.as_ref().filter(|_| storage.is_memory() && !follows_profile);
+    let in_memory =
+        storage.filesystem.as_ref().filter(|_| storage.is_memory() && !follows_profile(&auto));
     if let Some(filesystem) = in_memory {
+        auto.choice = BackendKind::Pread;
         auto.reason = format!(
             "{filesystem} keeps its files in memory: every read is a copy, and no data is cold"
         );
     }
     auto
+}
+
+fn follows_profile(auto: &AutoReport) -> bool {
+    auto.profile.as_ref().is_some_and(|profile| profile.is_used)
 }
 
 /// `ext4, mounted at /data`.
@@ -229,7 +233,14 @@ fn backends_table(backends: &[BackendProbe]) -> Table {
 }
 
 fn auto_table(auto: &AutoReport) -> Table {
+    let choice = auto.choice;
+    let reads = if choice == BackendKind::Pread || follows_profile(auto) {
+        format!("all data with {choice}")
+    } else {
+        format!("cached data with pread, other data with {choice}")
+    };
     let mut table = Table::default();
+    table.row("reads", reads);
     table.row("why", auto.reason.as_str());
     table
 }

@@ -83,8 +83,22 @@ fn the_table_has_the_facts_of_the_json() {
         assert!(words.contains(&line), "`{line}` is missing in:\n{text}");
     }
     let auto = &probe["auto"];
-    let last = format!("auto takes {} why {}", auto["choice"], auto["reason"]).replace('"', "");
+    let last = format!("data with {} why {}", auto["choice"], auto["reason"]).replace('"', "");
     assert!(words.ends_with(&last), "`{last}` does not end:\n{text}");
+}
+
+/// It said that `auto` takes `uring`, which never reads there.
+#[test]
+fn a_filesystem_in_memory_is_read_by_copies() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let text = run(ringmain(["probe"]).arg(dir.path())).stdout_of_success();
+    let words = String::from_utf8(text).unwrap();
+    let words: String = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("auto reads all data with pread why tmpfs keeps its files in memory"),
+        "{words}"
+    );
+    assert_eq!(probe_json(dir.path())["auto"]["choice"], "pread");
 }
 
 #[test]
