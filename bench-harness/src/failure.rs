@@ -141,7 +141,7 @@ impl Failure {
     }
 }
 
-/// Returns whether nobody, or not this user, may write there.
+/// Returns whether the place is read-only, or this user has no right to write there.
 fn is_closed(source: &io::Error) -> bool {
     matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }

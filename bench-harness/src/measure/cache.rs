@@ -6,8 +6,8 @@
 //!
 //! Cold means that `cachestat(2)` finds no cached pages just before the clock starts, when the
 //! files are already open. Pages of headers, which opening a format reads, are dropped again, after
-//! `mmap` has released them; a few pages around them, which a mapping still holds, are tolerated. The bytes must then come from the
-//! device (`/proc/self/io`), because a backend that copies the file into its own memory in `open`
+//! `mmap` has released them; a few pages around them, which a mapping still holds, are tolerated. The
+//! bytes must then come from the device (`/proc/self/io`), because a backend that copies the file into its own memory in `open`
 //! leaves the page cache empty too. Backends that read past the cache must leave it as it was.
 //! `auto` may bring in streams and data that is read again; scattered reads of cold data may bring
 //! in only a few pages, unless the filesystem refuses direct reads. The state is prepared again for

@@ -28,7 +28,7 @@ impl Percentile {
         }
     }
 
-    /// Returns whether so many operations have this percentile: fifty have no p99.
+    /// Returns whether this number of operations is enough for the percentile: fifty are too few for a p99.
     pub(crate) fn is_known(self, operations: u64) -> bool {
         self == Self::Max || operations as f64 * (1.0 - self.quantile()) >= 1.0
     }
