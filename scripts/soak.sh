@@ -29,8 +29,11 @@ esac
 # `auto` must choose by what the machine can do, not by a profile that the user has saved.
 export RINGMAIN_PROFILE=off
 need_rust
-# The test command takes the build of the tests (dev), which reads slower and needs no other build.
+# The test command chooses the profile dev: the soak then reads slower, and is built from the libraries that the tests
+# were built from, with the same features.
 profile=${RINGMAIN_SOAK_PROFILE:-soak}
-cargo build --locked --quiet --profile "$profile" --package ringmain-soak
+selection=(--package ringmain-soak)
+[[ $profile != dev ]] || selection=(--workspace --all-features --bin ringmain-soak)
+cargo build --locked --quiet --profile "$profile" "${selection[@]}"
 mkdir -p "$target/soak-files"
 exec "$target/${profile/#dev/debug}/ringmain-soak" --dir "$target/soak-files" "$@"

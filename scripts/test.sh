@@ -38,8 +38,8 @@ python_tests() {
     local venv=$target/python
     build_python "$venv"
     need_venv "$venv" exca pytest hypothesis ml_dtypes pillow pyarrow safetensors
-    # Runs Python with few rights and small limits.
-    cargo build --locked --package ringmain-surroundings
+    # Runs Python with few rights and small limits. Built with the features of the tests, whose libraries it shares.
+    cargo build --locked --workspace --all-features --bin surroundings
     export RINGMAIN_SURROUNDINGS=$target/debug/surroundings
     # All of these work on a recent Linux. On other systems, set the variable to the backends that must work.
     RINGMAIN_REQUIRE_BACKENDS=${RINGMAIN_REQUIRE_BACKENDS-pread,mmap,direct,uring,tokio-uring} \
@@ -59,13 +59,18 @@ rustdoc() {
         cargo doc --locked --workspace --all-features --no-deps
 }
 
+# Two tests per processor, because many tests wait: for a device, a child process or the end of a delay.
+native_tests() {
+    RUST_TEST_THREADS=$((2 * $(nproc))) cargo test --locked --workspace --all-features
+}
+
 # A test fails if it cannot find these programs, instead of passing without a check.
 export RINGMAIN_REQUIRE_CHROMIUM=1 RINGMAIN_REQUIRE_PYTHON=1
 
 step set-up set_up
 step fmt cargo fmt --all --check
 step clippy clippy
-step tests cargo test --locked --workspace --all-features
+step tests native_tests
 # A few schedules, the same each time; `scripts/schedules.sh` alone tries many.
 step schedules scripts/schedules.sh --seed 17 500
 # A minute that checks every byte while files change and processes fork; `scripts/soak.sh` alone is for hours.
