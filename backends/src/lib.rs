@@ -92,6 +92,7 @@ mod trace;
 #[cfg_attr(not(linux_uring), path = "uring/disabled.rs")]
 mod uring;
 mod version;
+mod workers;
 
 pub use auto::{AdviceReport, AutoReport};
 pub use backend::{READ_PART_BYTES, ReadBackend, ReadBackendExt};

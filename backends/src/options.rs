@@ -20,7 +20,8 @@ pub struct BackendOptions {
     pub open_files_max: usize,
     /// Device requests in flight for one batch (`uring`, `tokio-uring`). Default 128.
     pub depth_max: usize,
-    /// Reader threads of `direct`, the calling one included. Default 8.
+    /// Threads that work on one batch, the calling one included: those that read with `direct`, and up to four that
+    /// copy a large batch from the page cache with `pread`, `uncached` and `auto`. Default 8.
     pub threads_max: usize,
     /// Rings of `uring`, one for each thread that reads; threads beyond read without a ring.
     /// Default 64.

@@ -186,7 +186,8 @@ impl EngineBuilder {
         self.change(move |options| options.cache_policy = policy)
     }
 
-    /// Limits the number of threads that `direct` reads with.
+    /// Limits the number of threads that work on one batch: see
+    /// [`BackendOptions::threads_max`](ringmain_backends::BackendOptions::threads_max).
     pub fn threads_max(self, threads: usize) -> Self {
         self.change(move |options| options.threads_max = threads)
     }

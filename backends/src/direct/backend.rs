@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bounces::BatchBounces;
-use super::workers::Workers;
 use crate::device::{Device, FirstFailure, Request};
 use crate::file::HandleOwner;
 use crate::overlap::{CacheAnswer, OverlappingBackend};
 use crate::sys::PerProcess;
+use crate::workers::Workers;
 use crate::{
     BackendKind, BackendOptions, CachePolicy, Capabilities, Error, FileHandle, Read, ReadBackend,
     Result,
@@ -31,7 +31,8 @@ impl DirectBackend {
     fn new(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
         let device = Device::new(BackendKind::Direct, options, CachePolicy::Direct, owner)?;
         let threads_max = options.threads_max;
-        let workers = PerProcess::new(move |_inherited| Workers::new(threads_max - 1));
+        let workers =
+            PerProcess::new(move |_inherited| Workers::new("ringmain-direct", threads_max - 1));
         Ok(Self { device, workers, threads_max })
     }
 }

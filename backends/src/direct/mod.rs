@@ -2,6 +2,5 @@
 
 mod backend;
 mod bounces;
-mod workers;
 
 pub(crate) use backend::open;

@@ -11,6 +11,7 @@
 //! - `mmap` has no such call. It measures how long the first copy of a batch takes. If that waited
 //!   for the device, the kernel is asked for all other ranges of the batch (`MADV_WILLNEED`) before
 //!   they are copied.
+//! - Several threads copy a large batch together: see `copiers.rs`.
 //! - At most 256 reads and 32 MiB are in flight together: with more, the kernel may evict pages
 //!   before they are copied.
 //!
@@ -21,6 +22,7 @@
 
 mod access_hint;
 mod buffered_file;
+mod copiers;
 mod positional;
 pub(crate) mod window;
 

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::buffered_file::BufferedFile;
+use super::copiers::{Copied, Copiers};
 use super::window;
 use crate::fault::Injection;
 use crate::file::HandleOwner;
@@ -43,6 +44,7 @@ pub(crate) struct PositionalBackend {
     kind: BackendKind,
     calls: ReadCalls,
     cache: PerProcess<HandleCache<BufferedFile>>,
+    copiers: Copiers,
     faults: Injection,
 }
 
@@ -78,7 +80,8 @@ impl PositionalBackend {
             let open = move |path: &Path| Ok(BufferedFile::new(open(kind, path)?, access));
             HandleCache::new(owner, kind, open_max, open).beside()
         });
-        Ok(Self { kind, calls, cache, faults: Injection::current() })
+        let copiers = Copiers::new(options.threads_max);
+        Ok(Self { kind, calls, cache, copiers, faults: Injection::current() })
     }
 
     /// The counters of the cache of open files.
@@ -164,26 +167,19 @@ impl PositionalBackend {
         first: usize,
         tell: &mut impl FnMut(&Read<'_>, bool),
     ) -> Result<()> {
-        let mut done = [0; window::WINDOW_READS_MAX];
-        let mut files = LastFile { cache: self.cache.get(), last: None };
-        let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
-        for (read, done) in together.iter_mut().zip(&mut done) {
-            if read.is_empty() || read.end().is_none() {
-                continue;
-            }
-            // A file that cannot be opened is reported by the second sweep, in the order of the
-            // batch.
-            let Ok(file) = files.pin(read) else { continue };
-            file.expect_batch();
-            let offset = read.offset();
-            if let Some(copied) = file.read_at_once(read.dst(), offset, &mut read_at_once) {
-                *done = copied;
-                tell(read, copied == read.len());
+        let mut copied = Copied::from_elem(None, together.len());
+        let copy = |reads: &mut [Read<'_>], copied: &mut [_]| self.copy_at_once(reads, copied);
+        self.copiers.share(together, &mut copied, copy);
+        for (read, copied) in together.iter().zip(&copied) {
+            if let Some(copied) = copied {
+                tell(read, *copied == read.len());
             }
         }
+        let mut files = LastFile { cache: self.cache.get(), last: None };
         let mut is_asked_for = together.len() < window::TIMED_READS_MIN;
         for at in 0..together.len() {
-            let (read, done, index) = (&mut together[at], done[at], first + at);
+            let (read, index) = (&mut together[at], first + at);
+            let done = copied[at].unwrap_or(0);
             if done == read.len() {
                 continue;
             }
@@ -196,6 +192,24 @@ impl PositionalBackend {
             }
         }
         Ok(())
+    }
+
+    /// Copies what the page cache has of each read, without waiting, and notes how many bytes that is. The kernel
+    /// begins to read the rest.
+    fn copy_at_once(&self, reads: &mut [Read<'_>], copied: &mut [Option<usize>]) {
+        let mut files = LastFile { cache: self.cache.get(), last: None };
+        let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
+        for (read, copied) in reads.iter_mut().zip(copied) {
+            if read.is_empty() || read.end().is_none() {
+                continue;
+            }
+            // A file that cannot be opened is reported by the second sweep, in the order of the
+            // batch.
+            let Ok(file) = files.pin(read) else { continue };
+            file.expect_batch();
+            let offset = read.offset();
+            *copied = file.read_at_once(read.dst(), offset, &mut read_at_once);
+        }
     }
 }
 

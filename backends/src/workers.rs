@@ -9,7 +9,9 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Up to `helpers_max` threads, started when first needed. They end with this.
 #[derive(Debug)]
-pub(super) struct Workers {
+pub(crate) struct Workers {
+    /// The name of the threads.
+    name: &'static str,
     shared: Arc<HelperBoard>,
     helpers_max: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -48,21 +50,21 @@ struct ErasedJob(*const Job<'static>);
 unsafe impl Send for ErasedJob {}
 
 impl Workers {
-    pub(super) fn new(helpers_max: usize) -> Self {
-        Self { shared: Arc::default(), helpers_max, threads: Mutex::default() }
+    pub(crate) fn new(name: &'static str, helpers_max: usize) -> Self {
+        Self { name, shared: Arc::default(), helpers_max, threads: Mutex::default() }
     }
 
     /// Calls `run` once with every number below `count`, on this thread and on helpers, and
     /// returns when all the calls have.
-    #[cfg(test)]
-    fn run(&self, count: usize, run: &(dyn Fn(usize) + Sync)) {
+    pub(crate) fn run(&self, count: usize, run: &(dyn Fn(usize) + Sync)) {
         self.run_beside(count, run, &mut || false);
     }
 
     /// Calls `run` once with every number below `count`, on this thread and on helpers, and
     /// returns when all the calls have. While helpers are at it, this thread first does its own
     /// `work`, until that returns false.
-    pub(super) fn run_beside(
+    #[cfg_attr(not(linux_direct), allow(dead_code))]
+    pub(crate) fn run_beside(
         &self,
         count: usize,
         run: &(dyn Fn(usize) + Sync),
@@ -107,7 +109,7 @@ impl Workers {
         let mut threads = lock(&self.threads);
         for _ in 0..wanted.min(self.helpers_max.saturating_sub(threads.len())) {
             let shared = Arc::clone(&self.shared);
-            let builder = thread::Builder::new().name("ringmain-direct".into());
+            let builder = thread::Builder::new().name(self.name.into());
             match builder.spawn(move || shared.help()) {
                 Ok(thread) => threads.push(thread),
                 Err(_) => break,
@@ -202,7 +204,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(all(test, ringmain_shuttle))]
 mod schedules;
 
+// Not on Windows, where no backend has workers.
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::time::{Duration, Instant};
 
@@ -210,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_part_runs_once_from_many_callers() {
-        let workers = Workers::new(3);
+        let workers = Workers::new("test", 3);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -231,7 +235,7 @@ mod tests {
     /// Each part waits until another runs beside it.
     #[test]
     fn parts_overlap() {
-        let workers = Workers::new(3);
+        let workers = Workers::new("test", 3);
         let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         workers.run(8, &|_| {
             most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -248,7 +252,7 @@ mod tests {
     /// The parts borrow from the stack that the caller's panic unwinds.
     #[test]
     fn a_caller_that_panics_waits_for_its_helpers() {
-        let workers = Workers::new(1);
+        let workers = Workers::new("test", 1);
         let (has_begun, is_panicking) = (AtomicBool::new(false), AtomicBool::new(false));
         let has_ended = AtomicBool::new(false);
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
@@ -278,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_panic_in_a_part_reaches_the_caller_and_leaves_the_workers_usable() {
-        let workers = Workers::new(2);
+        let workers = Workers::new("test", 2);
         for bad_part in 0..4 {
             let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
                 workers.run(4, &|part| {

@@ -25,7 +25,7 @@ fn run_counted(workers: &Workers, parts: usize) {
 #[test]
 fn every_part_runs_once_and_the_threads_end() {
     explore(|| {
-        let workers = Workers::new(2);
+        let workers = Workers::new("test", 2);
         thread::scope(|scope| {
             for parts in [[2, 3], [3, 2]] {
                 let workers = &workers;
@@ -40,7 +40,7 @@ fn every_part_runs_once_and_the_threads_end() {
 #[test]
 fn workers_without_a_job_end() {
     explore(|| {
-        let workers = Workers::new(2);
+        let workers = Workers::new("test", 2);
         run_counted(&workers, 2);
         assert_ends(workers);
     });
@@ -67,7 +67,7 @@ impl Meeting {
 #[test]
 fn a_helper_comes_to_every_job() {
     explore(|| {
-        let workers = Workers::new(2);
+        let workers = Workers::new("test", 2);
         let (first, later) = (Meeting::default(), Meeting::default());
         workers.run(2, &|_| first.wait_for(2));
         thread::scope(|scope| {
@@ -82,7 +82,7 @@ fn a_helper_comes_to_every_job() {
 #[test]
 fn the_callers_own_work_is_done_beside_the_parts() {
     explore(|| {
-        let (workers, parts, mut turns) = (Workers::new(1), Count::new(0), 0);
+        let (workers, parts, mut turns) = (Workers::new("test", 1), Count::new(0), 0);
         let run = |_| {
             parts.fetch_add(1, CountOrdering::SeqCst);
         };
@@ -101,7 +101,7 @@ fn the_callers_own_work_is_done_beside_the_parts() {
 #[test]
 fn a_part_that_panics_leaves_no_helper_at_its_job() {
     explore(|| {
-        let workers = Workers::new(2);
+        let workers = Workers::new("test", 2);
         let running = Count::new(0);
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
             workers.run(3, &|part| {
