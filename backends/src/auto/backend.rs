@@ -229,8 +229,8 @@ impl ReadBackend for AutoBackend {
             };
             match outcome {
                 // A file that has left the device or the cache does not return, so this ends.
-                Err(error) if self.leave_device(&error, reads) => {}
-                Err(error) if self.leave_cache(&error, reads) => {}
+                Err(error) if self.stop_using_device(&error, reads) => {}
+                Err(error) if self.stop_using_cache(&error, reads) => {}
                 Err(error) if may_use_cache && lacks_descriptors(&error) => may_use_cache = false,
                 outcome => return outcome,
             }
@@ -277,7 +277,7 @@ impl ReadBackend for AutoBackend {
         }
         let choice = self.device().kind();
         let report = AutoReport::new(choice, self.report.rejected.clone(), None);
-        let is_left = self.warmth == Warmth::Auto && self.trials(file).leaves_some();
+        let is_left = self.warmth == Warmth::Auto && self.trials(file).leaves_some_on_device();
         Some(format!("{}{}", report.explain(self.routes), route.explain(is_left)))
     }
 

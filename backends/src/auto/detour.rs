@@ -12,7 +12,7 @@ impl AutoBackend {
     /// If the error says that the filesystem refuses direct reads, its files are read through the
     /// page cache from now on. Returns false for any other error. The other files of the batch on
     /// that filesystem move too, so that a batch over many files is not refused once for each.
-    pub(super) fn leave_device(&self, error: &Error, reads: &[Read<'_>]) -> bool {
+    pub(super) fn stop_using_device(&self, error: &Error, reads: &[Read<'_>]) -> bool {
         let Error::Read { backend, index, source, .. } = error else { return false };
         let Some(refused) = reads.get(*index).map(Read::file) else { return false };
         if !error.is_refused_direct_read() {
@@ -23,7 +23,7 @@ impl AutoBackend {
         }
         let volume = refused.identity().volume;
         let files = reads.iter().map(Read::file).filter(|file| file.identity().volume == volume);
-        let left = files.filter_map(|file| self.route_of(file)).filter(|it| it.leave_device());
+        let left = files.filter_map(|file| self.route_of(file)).filter(|it| it.stop_using_device());
         self.counters.add(Count::Fallbacks, left.count() as u64);
         let path = refused.path().display();
         let reason = format!("{path} is read with `pread`, because its reads fail: {source}");
@@ -36,7 +36,7 @@ impl AutoBackend {
     /// If the error says that a file cannot be opened for reads through the page cache, it is read
     /// from the device from now on. Returns false for any other error. A file that was deleted or
     /// replaced since `open` may still be open for the device.
-    pub(super) fn leave_cache(&self, error: &Error, reads: &[Read<'_>]) -> bool {
+    pub(super) fn stop_using_cache(&self, error: &Error, reads: &[Read<'_>]) -> bool {
         let lost = match error {
             Error::Replaced { backend: BackendKind::Pread, path, .. } => path,
             Error::Read { backend: BackendKind::Pread, path, source, .. } if is_lost(source) => {
@@ -50,7 +50,7 @@ impl AutoBackend {
         if routes().any(FileRoute::is_cache_only) {
             return false;
         }
-        routes().filter(|route| route.leave_cache()).count() > 0
+        routes().filter(|route| route.stop_using_cache()).count() > 0
     }
 }
 

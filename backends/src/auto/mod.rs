@@ -31,7 +31,8 @@
 //! the kernel's read, and the batch waits for it last. Nearly every batch needs only one way, and
 //! is passed on unchanged.
 //!
-//! **Streams.** The third of three small single reads that follow one another goes through the page
+//! **Streams.** The third of three small single reads that follow one another (at the front of a file the
+//! second) goes through the page
 //! cache with the kernel's readahead, which is 20 times as fast as the device one read at a time.
 //! From 128 KiB on the device is faster.
 //!
@@ -47,7 +48,8 @@
 //! its speed: two workers on blocks of 256 KiB once took a device of 4 GB/s for a slow one, and
 //! read at a third of its speed. A batch brings in twice its own bytes at most, and its other cold
 //! reads go to the device: otherwise the first batch of a shuffled epoch would wait for all of the
-//! data. (Once and eight times were slower over a whole epoch.)
+//! data. (Once and eight times were slower over a whole epoch.) Small single reads bring their data in
+//! without a trial: one at a time, every device is slow at them.
 //!
 //! A descriptor for the device cannot read through the cache, so a file may be open twice; each of
 //! the two handle caches has half of `open_files_max`.

@@ -22,11 +22,15 @@ pub(super) const WINDOW_READS: usize = 4096;
 const BRING_FACTOR: u64 = 2;
 
 /// One in this many of the single reads that are believed to be cached finds out whether it is.
-const TOLD_EVERY: u64 = 8;
+const CHECK_EVERY: u64 = 8;
 
 /// How much is brought into the page cache around a cold read of data that is kept. Blocks of this
 /// size arrive at the device's full speed.
 const BRING_BYTES: u64 = 1 << 20;
+
+/// Single reads of this size and more are tried both ways before their data is brought in, as batches are. Smaller
+/// ones are always brought in: one at a time, every device is slow at them.
+const TRIED_SINGLE_BYTES_MIN: usize = 128 << 10;
 
 impl AutoBackend {
     /// The way of a read that is not empty. For the handle of another backend any way does, because all
@@ -63,15 +67,18 @@ impl AutoBackend {
         match self.way(read, may_use_cache) {
             Way::Advised => self.advised().read_batch(slice::from_mut(read)),
             Way::Device => self.device().read_batch(slice::from_mut(read)),
+            Way::Bring if read.len() >= TRIED_SINGLE_BYTES_MIN => {
+                self.read_window(slice::from_mut(read), may_use_cache)
+            }
             way @ (Way::Cache | Way::Bring) => {
                 if way == Way::Bring {
                     self.bring(read);
                 }
                 // A call that may wait is a little faster, and serves as well where the read is
                 // believed to be cached. Some calls do not wait, and so find out.
-                let is_told = route.is_none_or(|route| !route.is_sure(read.offset()))
-                    || throw_dice() % TOLD_EVERY == 0;
-                if !is_told || !self.copy_cached(read) {
+                let checks_cache = route.is_none_or(|route| !route.is_sure(read.offset()))
+                    || throw_dice() % CHECK_EVERY == 0;
+                if !checks_cache || !self.copy_cached(read) {
                     self.cache.read_batch(slice::from_mut(read))?;
                 }
                 self.count_cached(slice::from_ref(read));
@@ -143,7 +150,7 @@ impl AutoBackend {
             (_, Some(first)) => {
                 self.trials(first.file()).of(total_bytes(reads), reads.len()).phase()
             }
-            (_, None) => Phase::Leave,
+            (_, None) => Phase::StayOnDevice,
         }
     }
 
@@ -164,7 +171,7 @@ impl AutoBackend {
             Phase::TimeBringing | Phase::Bring => {
                 (total_bytes(reads) * BRING_FACTOR).div_ceil(BRING_BYTES)
             }
-            Phase::TimeDevice | Phase::Leave => 0,
+            Phase::TimeDevice | Phase::StayOnDevice => 0,
         };
         let mut last = Way::Cache;
         let way = |read: &Read<'_>| {
@@ -243,4 +250,53 @@ fn total_bytes(reads: &[Read<'_>]) -> u64 {
 
 fn is_through_cache(way: Way) -> bool {
     matches!(way, Way::Cache | Way::Bring)
+}
+
+#[cfg(all(test, linux_device))]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::overlap::CacheAnswer;
+    use crate::sys;
+    use crate::{Access, BackendOptions, Expectation};
+
+    /// Large single reads of data that is read again went through the page cache at half of the device's speed,
+    /// whatever the trial had found.
+    #[test]
+    fn large_single_reads_stay_on_a_device_that_is_fast() {
+        const LEN: usize = 1 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        std::fs::write(&path, vec![7; 2 * LEN]).unwrap();
+        let backend = AutoBackend::new(&BackendOptions::default()).unwrap();
+        let file = backend.open(&path).unwrap();
+        let is_cached = || backend.device().cached(&file, 0..2 << 20);
+        let has_device = !backend.route_of(&file).unwrap().is_cache_only();
+        if !has_device || is_cached() == CacheAnswer::Refused {
+            eprintln!("not tested: no direct reads here, or no answer to what is cached");
+            return;
+        }
+        let expectation = Expectation { access: Access::Random, reread_bytes: Some(2 << 20) };
+        backend.expect(&[&file], &expectation).unwrap();
+        let trial = backend.trials(&file).of(LEN as u64, 1);
+        while trial.phase() == Phase::TimeDevice {
+            trial.add(Phase::TimeDevice, LEN as u64, Duration::from_micros(100));
+        }
+        let open = std::fs::File::open(&path).unwrap();
+        open.sync_all().unwrap();
+        let started = Instant::now();
+        while is_cached() != CacheAnswer::NotCached {
+            assert!(
+                started.elapsed() < Duration::from_secs(60),
+                "the file stays in the page cache"
+            );
+            sys::release_cached(&open, 0..2 << 20).unwrap();
+        }
+        let mut bytes = vec![0; LEN];
+        backend.read_batch(&mut [Read::new(&file, 0, &mut bytes)]).unwrap();
+        assert_eq!(bytes, vec![7; LEN]);
+        let stats = backend.stats();
+        assert_eq!((stats.device.reads, stats.cache.reads), (1, 0));
+    }
 }

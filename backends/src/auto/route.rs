@@ -68,7 +68,7 @@ impl FileRoute {
     /// The route of a file that is read through the page cache only.
     pub(super) fn cache_only() -> Self {
         let route = Self::new(0, Access::AsItComes, true);
-        route.leave_device();
+        route.stop_using_device();
         route
     }
 
@@ -102,13 +102,13 @@ impl FileRoute {
     }
 
     /// Reads go through the page cache from now on. False if they do already.
-    pub(super) fn leave_device(&self) -> bool {
+    pub(super) fn stop_using_device(&self) -> bool {
         self.is_advised.store(false, Ordering::Relaxed);
         !self.is_cache_only.swap(true, Ordering::Relaxed)
     }
 
     /// Reads go to the device from now on. False if they cannot.
-    pub(super) fn leave_cache(&self) -> bool {
+    pub(super) fn stop_using_cache(&self) -> bool {
         let can = !self.is_cache_only() && !self.is_advised();
         if can {
             self.is_device_only.store(true, Ordering::Relaxed);

@@ -42,7 +42,7 @@ pub(super) enum Phase {
     /// Data is brought in.
     Bring,
     /// Data stays on the device.
-    Leave,
+    StayOnDevice,
 }
 
 impl Phase {
@@ -67,8 +67,8 @@ impl Trials {
     }
 
     /// Whether reads of some size are known to be better left on the device.
-    pub(super) fn leaves_some(&self) -> bool {
-        self.classes.iter().any(|trial| trial.phase() == Phase::Leave)
+    pub(super) fn leaves_some_on_device(&self) -> bool {
+        self.classes.iter().any(|trial| trial.phase() == Phase::StayOnDevice)
     }
 }
 
@@ -83,12 +83,12 @@ impl Trial {
     pub(super) fn phase(&self) -> Phase {
         let Some(device) = self.device.known() else { return Phase::TimeDevice };
         if device >= FAST_BYTES_PER_US {
-            return Phase::Leave;
+            return Phase::StayOnDevice;
         }
         match self.bringing.known() {
             None => Phase::TimeBringing,
             Some(bringing) if is_worth_it(device, bringing) => Phase::Bring,
-            Some(_) => Phase::Leave,
+            Some(_) => Phase::StayOnDevice,
         }
     }
 
@@ -97,7 +97,7 @@ impl Trial {
         match phase {
             Phase::TimeDevice => self.device.add(bytes, took),
             Phase::TimeBringing => self.bringing.add(bytes, took),
-            Phase::Bring | Phase::Leave => {}
+            Phase::Bring | Phase::StayOnDevice => {}
         }
     }
 }
@@ -187,7 +187,7 @@ mod tests {
     fn a_fast_device_needs_no_trial() {
         assert_eq!(
             after(&[[300, 2900], [1000; 2]].concat().repeat(4), &[]).phase(),
-            Phase::Leave,
+            Phase::StayOnDevice,
             "the best counts"
         );
     }
@@ -195,14 +195,14 @@ mod tests {
     /// Rates of one of two processes that share a device: each seems half as fast as the device is.
     #[test]
     fn a_shared_device_is_compared_with_bringing_on_the_same_device() {
-        assert_eq!(after(&[1900; 16], &[700; 4]).phase(), Phase::Leave, "blocks of 256 KiB");
-        assert_eq!(after(&[1500; 16], &[580; 4]).phase(), Phase::Leave, "samples of 48 KiB");
+        assert_eq!(after(&[1900; 16], &[700; 4]).phase(), Phase::StayOnDevice, "blocks of 256 KiB");
+        assert_eq!(after(&[1500; 16], &[580; 4]).phase(), Phase::StayOnDevice, "samples of 48 KiB");
         assert_eq!(after(&[500; 16], &[330; 4]).phase(), Phase::Bring, "rows of 4 KiB");
     }
 
     #[test]
     fn one_batch_that_found_its_data_cached_does_not_decide() {
-        assert_eq!(after(&[1900; 16], &[700, 700, 5000, 700]).phase(), Phase::Leave);
+        assert_eq!(after(&[1900; 16], &[700, 700, 5000, 700]).phase(), Phase::StayOnDevice);
     }
 
     #[test]
@@ -211,9 +211,9 @@ mod tests {
         for _ in 0..DEVICE_SAMPLES {
             trials.of(BYTES, 16).add(Phase::TimeDevice, BYTES, Duration::from_micros(100));
         }
-        assert_eq!(trials.of(2 * BYTES, 32).phase(), Phase::Leave, "the same mean size");
+        assert_eq!(trials.of(2 * BYTES, 32).phase(), Phase::StayOnDevice, "the same mean size");
         assert_eq!(trials.of(BYTES, 1).phase(), Phase::TimeDevice);
-        assert!(trials.leaves_some() && !Trials::default().leaves_some());
+        assert!(trials.leaves_some_on_device() && !Trials::default().leaves_some_on_device());
     }
 
     #[test]
@@ -225,6 +225,6 @@ mod tests {
                 trial.add(trial.phase(), bytes, Duration::ZERO);
             }
         }
-        assert!(trials.leaves_some());
+        assert!(trials.leaves_some_on_device());
     }
 }
