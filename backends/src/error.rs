@@ -337,13 +337,14 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Open { backend, path, source } => {
+            // Both are the same with every backend, so the message does not name one.
+            Self::Open { path, source, .. } => {
                 let (cause, hint) = (named(source), open_hint(source));
-                write!(f, "{backend}: cannot open {}: {cause}{hint}", path.display())
+                write!(f, "cannot open {}: {cause}{hint}", path.display())
             }
-            Self::NotAFile { backend, path, what } => {
+            Self::NotAFile { path, what, .. } => {
                 let path = path.display();
-                write!(f, "{backend}: {path} is a {what}, and only regular files can be read")
+                write!(f, "{path} is a {what}, and only regular files can be read")
             }
             Self::Read { backend, path, offset, len, source, .. } => {
                 let (path, cause) = (path.display(), named(source));
