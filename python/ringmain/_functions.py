@@ -2,8 +2,8 @@
 
 import numpy as np
 
-# These functions would call a ufunc on the view, or reverse it, and a view refuses both. So the view is
-# read first. Other functions convert their arguments themselves, and those that only rearrange axes
+# These functions would call a ufunc on the view or reverse the view, and a view refuses both. So the view
+# is read first. Other functions convert their arguments themselves, and functions that only rearrange axes
 # return a view.
 _READING = frozenset(
     {np.sum, np.prod, np.max, np.min, np.amax, np.amin, np.any, np.all, np.ptp, np.flip}

@@ -27,7 +27,8 @@ def install(base):
     The class of views overrides the attributes that it supports. Attributes of protocols
     (`__array_interface__`, `__int__`, …) get no `_Refusal`, because Python and NumPy use a protocol
     whose attribute exists: `int(arr)` would raise an AttributeError instead of a TypeError, and each
-    `np.asarray` would run into the two that NumPy looks up first.
+    `np.asarray` would raise and catch two exceptions, because NumPy looks up `__array_struct__` and
+    `__array_interface__` before `__array__`.
     """
     names = {name for name in dir(np.ndarray) if not name.startswith("_")}
     for name in names:

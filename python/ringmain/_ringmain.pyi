@@ -36,8 +36,8 @@ class Engine:
         memory. "auto", the default, keeps the data of epochs if it fits in the available memory. "keep"
         keeps all data. "leave" reads cold data past the page cache.
     access: the order in which files are read, which decides how far the kernel reads ahead. With
-        "random" it reads nothing ahead, with "sequential" further than usual. "as-it-comes", the
-        default, leaves the choice to the kernel.
+        "random" the kernel reads nothing ahead; with "sequential" it reads further ahead than usual.
+        "as-it-comes", the default, leaves the choice to the kernel.
     """
 
     def __new__(
@@ -64,12 +64,13 @@ class Engine:
         here. With a path, it says how the engine would read that file, and why."""
     def stats(self) -> dict[str, Any]:
         """Returns counters since the engine was made: batches, reads and bytes in total; reads and bytes
-        from the page cache, from the device and through aligned buffers; questions to the kernel about
-        the page cache, wrong estimates, retries and open files. "batch_seconds" has quantiles of the
-        time per batch; they are None before the first batch."""
+        from the page cache, from the device and through aligned buffers; how often "auto" asked the
+        kernel what is in the page cache, and how often it wrongly took a read for cached; retries and
+        open files. "batch_seconds" has quantiles of the time per batch; they are None before the first
+        batch."""
     def pool_stats(self) -> _PoolStats:
-        """Returns the bytes of the pool that arrays hold, the bytes that wait for their next use, the
-        limit of the pool, and how many buffers were newly allocated or used again."""
+        """Returns the bytes of the pool that arrays and batches hold, the bytes that wait for their next
+        use, the limit of the pool, and how many buffers were newly allocated or used again."""
 
 @final
 class ContiguousMemmap:
@@ -126,8 +127,8 @@ class ContiguousMemmap:
     ) -> Any: ...
     def __arrow_array__(self, type: Any = None) -> Any: ...
     def read(self, selection: Any = ..., out: _Out | None = None) -> Any:
-        """Reads a selection, which can be any index that NumPy accepts. Returns a new array, or `out`,
-        which may be a tensor."""
+        """Reads a selection, which can be any index that NumPy accepts. Returns a new array, or fills and
+        returns `out`, which is an array or a tensor."""
     def reshape(
         self, *shape: Any, order: Literal["C", "F", "A"] = "C", copy: bool | None = None
     ) -> ContiguousMemmap: ...
@@ -182,13 +183,13 @@ def read_many(
     """Reads views of any number of files as one batch.
 
     Returns a list of arrays, one for each view. With stack=True it returns a single array whose first
-    axis counts the views, which must have one shape and dtype. `out` is such a list or such an array; it
-    is filled and returned.
+    axis counts the views; all views must then have the same shape and dtype. `out` is a list or an array
+    of that form, which is filled and returned.
     """
 
 def _run_command(args: list[str], program: list[str]) -> int: ...
 def probe(path: _Path | None = None) -> dict[str, Any]:
-    """Tries what this kernel, the filesystem of `path` and each backend on that filesystem can do, and
+    """Tests what this kernel, the filesystem of `path` and each backend on that filesystem can do, and
     returns the results."""
 
 _Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -203,18 +204,18 @@ class ShardSource:
 
     paths: a folder, whose *.shard files are read in the order of their names; a file; or a list of
         files.
-    order: "shuffled" and "blocks" (of block_rows) depend only on seed and epoch.
+    order: "shuffled" and "blocks" depend only on seed and epoch. "blocks" keeps block_rows rows together.
     rank, world: splits every epoch into `world` parts and delivers part number `rank`.
     batch_rows: the largest number of rows in a batch; 1024 by default, or fewer if the rows are large.
         In sequential order a batch ends at the end of its shard.
     drop_last: leaves out batches that have fewer rows than batch_rows.
     dtype: float32, the type in which rows are stored, or float64.
-    rows: delivers only these rows: their numbers, or a mask with a bool for each row.
+    rows: the rows to deliver, as numbers or as a mask with a bool for each row; by default all rows.
     prefetch_bytes: how many bytes a thread reads ahead; 8 MiB by default. 0 reads nothing ahead.
     patience: how many seconds a batch waits for memory that other batches hold, before it raises a
         MemoryError; 5 by default.
 
-    The arrays use memory of the engine's pool, which gets it back when the last array of a batch is
+    The arrays use memory of the engine's pool. It returns to the pool when the last array of a batch is
     dropped.
     """
 
@@ -241,7 +242,7 @@ class ShardSource:
         """The number of rows in all shards."""
     @property
     def epoch_rows(self) -> int:
-        """The number of rows that this source delivers in an epoch, with its rank and its `rows`."""
+        """The number of rows that this source delivers in an epoch, given its rank and its `rows`."""
     @property
     def remaining_rows(self) -> int:
         """The number of rows that remain in this epoch."""
@@ -260,27 +261,27 @@ class ShardSource:
     def __len__(self) -> int:
         """Returns the number of batches in an epoch."""
     def __iter__(self) -> ShardSource:
-        """Returns an iterator over the remaining batches of this epoch. After a loop has reached the end
-        of the epoch, it begins the next epoch."""
+        """Returns an iterator over the remaining batches of this epoch, or over the next epoch if a loop
+        has reached the end of this one."""
     def __next__(self) -> tuple[_Rows, _Ids]:
         """Returns the next batch. After an error or Ctrl-C, the next call tries the same batch again."""
     def reset(self) -> None:
         """Goes back to the first row of the epoch."""
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch. If load_state_dict was called just before with a state of this epoch, the
-        epoch continues from that state."""
+        """Begins the epoch with the number `epoch`. If load_state_dict was called just before with a state
+        of this epoch, the epoch continues from that state."""
     def skip_rows(self, rows: int) -> None:
         """Skips this number of rows without reading them, or the rest of the epoch if fewer are left."""
     def skip_batches(self, batches: int) -> None:
         """Skips this number of batches without reading them, or the rest of the epoch if fewer are
         left."""
     def seek(self, row_id: int) -> None:
-        """Goes to a row in the order of the epoch: the next batch begins with it."""
+        """Goes to a row in the order of the epoch: the next batch begins with the row `row_id`."""
     def state_dict(self) -> dict[str, int]:
         """Returns the position of the source as a plain dict of numbers."""
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Continues from a state, in the epoch of the state. It must come from a source over the same
-        shards with the same order, rank, world and rows."""
+        """Continues from a state, in the epoch of the state. The state must come from a source over the
+        same shards with the same order, rank, world and rows."""
 
 @final
 class Beton:
@@ -290,16 +291,17 @@ class Beton:
     images: "decoded" delivers arrays of (height, width, 3); "stored" delivers JPEGs as their bytes.
     resize: the (height, width) that all images are resampled to. The images of a batch are then one array
         of (batch, height, width, 3).
-    center_crop: with resize, resamples only the square at the centre whose side is this part of the
-        shorter side of the image: above 0, at most 1.
-    index_limit: the most memory for metadata and allocation table, in bytes; 4 GiB by default.
-    fields: a NumPy dtype for each field whose type FFCV does not define. It describes the field's
+    center_crop: with resize, resamples only a square at the centre of the image. Its side is this fraction,
+        above 0 and at most 1, of the image's shorter side.
+    index_limit: the most memory that the metadata and the allocation table may take, in bytes; 4 GiB by
+        default.
+    fields: a NumPy dtype for each field whose type FFCV does not define. The dtype describes the field's
         metadata. If the dtype has a "ptr" (and a "size"), the value is a dict of "metadata" and "data";
         otherwise the value is the metadata.
 
-    The memory limit does not apply to samples and batches that the program keeps: once the engine's pool
-    is exhausted, they get memory outside of it. The batches of an epoch always use the pool and count
-    against its limit.
+    The memory limit applies neither to single samples nor to the batches of `read_batch`: once the engine's
+    pool is exhausted, they get memory outside of it. The batches of an epoch always use the pool and count
+    against its limit; only their decoded images may get memory outside of it.
     """
 
     def __new__(
@@ -315,8 +317,9 @@ class Beton:
     ) -> Beton: ...
     @property
     def fields(self) -> dict[str, dict[str, Any]]:
-        """The fields by name: the kind of each, and for arrays also dtype and shape. BetonWriter accepts
-        this dict."""
+        """The fields by name. Each is a dict with its kind, for arrays also with dtype and shape, and for
+        custom fields with the dtype of the metadata. BetonWriter accepts these dicts, except those of
+        custom fields."""
     @property
     def path(self) -> PathLike[str]:
         """The file."""
@@ -354,7 +357,8 @@ class Beton:
         """Returns an iterator of (batch, ids) over all samples. A thread reads ahead.
 
         open_pages: how many pages "quasi_random" draws samples from at a time.
-        memory_manager: "os_cache" needs the backend "mmap", and "process_cache" needs cache_pages.
+        memory_manager: "direct" reads samples straight into the batch; "os_cache" reads through the page
+            cache and needs the backend "mmap"; "process_cache" keeps cache_pages pages of the file in memory.
         damaged: "fail" raises an error at a damaged sample; "leave_out" leaves the sample out. A sample
             is also damaged if its JPEG or its JSON cannot be decoded.
         patience: how many seconds a batch waits for memory that other batches hold, before it raises a
@@ -384,23 +388,23 @@ class BetonEpoch:
         """Returns the number of batches in the epoch. There may be fewer if damaged samples are left
         out."""
     def __iter__(self) -> BetonEpoch:
-        """Returns an iterator over the remaining batches of this epoch. After a loop has reached the end
-        of the epoch, it begins the next epoch."""
+        """Returns an iterator over the remaining batches of this epoch, or over the next epoch if a loop
+        has reached the end of this one."""
     def __next__(self) -> tuple[dict[str, Any], _Ids]:
         """Returns the next batch. After an error or Ctrl-C, the next call tries the same batch again."""
     def reset(self) -> None:
         """Goes back to the first sample of the epoch."""
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch. If load_state_dict was called just before with a state of this epoch, the
-        epoch continues from that state."""
+        """Begins the epoch with the number `epoch`. If load_state_dict was called just before with a state
+        of this epoch, the epoch continues from that state."""
     def skip_batches(self, batches: int) -> None:
         """Skips this number of batches without reading them, or the rest of the epoch if fewer are
         left."""
     def state_dict(self) -> dict[str, int]:
         """Returns the position in the epoch as a plain dict of numbers."""
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Continues from a state. It must come from an epoch of the same dataset with the same
-        traversal, rank and world."""
+        """Continues from a state, in the epoch of the state. The state must come from an epoch of the same
+        dataset with the same traversal, rank and world."""
 
 class _WriteReport(TypedDict):
     samples: int
@@ -417,16 +421,16 @@ class BetonWriter:
         fit in a page. A file consists of whole pages: one for the header, and at least one per worker.
     alignment: 512 or 4096 aligns samples for direct reads. By default samples are packed.
     workers: the number of threads that write. Your code holds the interpreter lock while it makes a
-        sample.
+        sample, so only the rest of the work runs in parallel.
     deterministic: makes the bytes of the file independent of the number and timing of the workers.
     direct: writes past the page cache.
 
     A sample is a dict by field name, or a tuple in the order of the fields. An image is an array of
     (height, width, 3) uint8, an RGB image of Pillow, or the bytes of a JPEG. An array is converted to the
-    dtype of its field if its own dtype always fits; for a list it is enough that its numbers fit.
+    dtype of its field if np.can_cast allows it; for a list it is enough that its numbers fit.
 
-    The writer's threads call your code, not the thread that called the writer. Open objects that are
-    bound to a thread, such as an sqlite3 connection, inside that code.
+    The writer's own threads run your code, not the thread that called the writer. If an object is bound to
+    a thread, such as an sqlite3 connection, open it inside that code.
     """
 
     def __new__(
@@ -441,8 +445,8 @@ class BetonWriter:
         direct: bool = False,
     ) -> BetonWriter: ...
     def from_indexed(self, samples: Any) -> _WriteReport:
-        """Writes samples[0] to samples[len(samples) - 1]. Workers get them one at a time, in any
-        order."""
+        """Writes the samples from samples[0] up to samples[len(samples) - 1]. Workers get them one at a
+        time, in any order."""
     def from_iterable(self, samples: Iterable[Any], count: int | None = None) -> _WriteReport:
         """Writes the samples that an iterable yields: `count` samples, by default len(samples)."""
 

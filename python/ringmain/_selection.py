@@ -40,7 +40,8 @@ class _Whole:
         self.length, self.stride = length, stride
 
     def continues(self, run_bytes):
-        """Whether runs of this many bytes follow each other along the axis. A single one always does."""
+        """Returns whether runs of this many bytes follow each other in the file along this axis. On an axis
+        of length 1 there is only one run, so the answer is True."""
         return self.length == 1 or self.stride == run_bytes
 
     def distances(self):
@@ -48,7 +49,7 @@ class _Whole:
 
 
 class _Some:
-    """An axis with a slice."""
+    """An axis from which a slice selects a part, or all elements in another order."""
 
     def __init__(self, taken, stride):
         self.taken, self.stride = taken, stride
@@ -58,8 +59,8 @@ class _Some:
 
 
 class _Listed:
-    """An axis whose elements are selected by index. True and False stand for such a list without an
-    axis."""
+    """An axis whose elements are selected by a list of indices. The keys True and False also become a list,
+    of length 1 or 0, which belongs to no axis."""
 
     def __init__(self, indices, stride):
         self.indices, self.stride = indices, stride
@@ -72,8 +73,8 @@ class _Gap:
 
 def _expand(parts, ndim):
     """Returns the parts with each mask replaced by one list per axis of the mask, and with a whole slice
-    for each axis that the ellipsis covers. A mask without axes becomes a list without an axis, of length
-    1 or 0."""
+    for each axis that the ellipsis covers. A mask without axes, True or False, becomes a list that belongs
+    to no axis, of length 1 or 0."""
     expanded = []
     for part in parts:
         if part is None or part is Ellipsis or isinstance(part, slice):
@@ -144,9 +145,9 @@ def _resolve(indices, length, axis):
 
 
 def _groups(axes):
-    """Returns the distances along the dimensions of the result. Lists are broadcast together into one
-    group. It takes the position of the lists, or comes first if other axes or the ellipsis are between
-    them."""
+    """Returns the distances along the dimensions of the result. All lists are broadcast together into one
+    group. The group takes the position of the lists, or comes first if other axes or the ellipsis are
+    between the lists."""
     at = [place for place, axis in enumerate(axes) if isinstance(axis, _Listed)]
     try:
         listed = sum(axes[place].indices * axes[place].stride for place in at)

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 # The states of a slot, in its first byte. The worker sets SENT. The receiver sets HELD and later FREE,
-# or RETIRED if a child of the receiver may see the slot.
+# or RETIRED if a forked child of the receiver may still read the slot.
 _FREE, _SENT, _HELD, _RETIRED = range(4)
 # Random bytes by which the receiver checks that it has mapped the right file.
 _TOKEN = slice(16, 32)
@@ -107,8 +107,8 @@ class Slots:
 
     def __init__(self) -> None:
         self._slots: list[_Slot] = []
-        # Slots that a child may see. They stay open, because the message with one may still be on its
-        # way.
+        # Slots that a forked child may still read. They stay open, because the receiver may not have got
+        # the message that names such a slot yet.
         self._retired: list[_Slot] = []
         # Several threads may read datasets in this worker.
         self._lock = threading.Lock()
@@ -182,8 +182,8 @@ def slots_of_worker() -> Slots | None:
     pid = os.getpid()
     if _mine is None or _mine[0] != pid:
         try:
-            # The parent must open this worker's files in /proc. If this worker can open the parent's,
-            # the parent can open this worker's too.
+            # The parent must be able to open this worker's files in /proc. If this worker can list the
+            # parent's files there, the parent can open this worker's files too.
             os.listdir(f"/proc/{os.getppid()}/fd")
         except OSError:
             return None

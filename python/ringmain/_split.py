@@ -4,7 +4,7 @@ from bisect import bisect_right
 
 
 def part(rank: int, world: int, worker: int, workers: int) -> tuple[int, int]:
-    """Returns the number of a worker among all workers of all ranks, and the number of all workers."""
+    """Returns the number of a worker among the workers of all ranks, and how many workers all ranks have."""
     if not 0 <= rank < world:
         raise ValueError(f"rank {rank} of {world} does not exist: ranks count from 0 to world - 1")
     if not 0 <= worker < workers:
@@ -19,8 +19,8 @@ def parts_left(batches: int, lengths: list[int]) -> list[tuple[int, int]]:
     were used. `lengths` are the numbers of batches of the parts.
 
     A loader asks its workers in turn, beginning with the first, and skips those that have ended. So the
-    first worker gets the part whose turn is next. The batches then come in the original order, and
-    counting them works in the resumed loader too.
+    first worker gets the part whose turn is next. The batches then come in the original order, and a
+    state of the resumed loader can count them again.
     """
 
     def in_rounds(rounds: int) -> int:

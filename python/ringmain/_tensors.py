@@ -46,7 +46,8 @@ def _words(torch, itemsize):
 
 
 def _ml_dtypes():
-    """Returns the types of the package ml_dtypes by name, or none if it is not installed."""
+    """Returns bfloat16 and the float8 types of the package ml_dtypes by name, or an empty dict if the
+    package is not installed."""
     if not _known:
         try:
             import ml_dtypes

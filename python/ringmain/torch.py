@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any
 
-# Torch seeds this module in each worker. Without this import each forked worker would import it itself,
-# which can fail in CPython 3.11.
+# Torch seeds numpy.random in each worker. Without this import each forked worker would import the module
+# itself, which can fail in CPython 3.11.
 import numpy.random  # noqa: F401
 
 from . import ShardSource, _split
@@ -37,10 +37,11 @@ def _refuse_collation(batch: Any, *, collate_fn_map: Any = None) -> Any:
     )
 
 
-# A DataLoader with a batch_size collates batches, even a single one, so this makes it fail.
+# A DataLoader with a batch_size collates the items of a dataset, even a single one. For batches, this
+# function makes that an error.
 collate.default_collate_fn_map[Batch] = _refuse_collation
 
-# The positions in the memory that a dataset shares with its copies.
+# The positions in the memory that a dataset shares with its copies in workers.
 _EPOCH, _LOADS, _IN_WORKERS = range(3)
 
 
@@ -48,13 +49,13 @@ class ShardDataset(IterableDataset[Batch]):
     """Delivers the rows of shards in batches `(rows, row_ids)` of tensors, each row once per epoch.
 
     The rows are split over the ranks, and the rows of a rank over the workers of its DataLoader. The
-    DataLoader must not batch again: `DataLoader(dataset, batch_size=None, num_workers=2)`. Rank and world
-    come from `torch.distributed` if that is initialised. All other options are those of
+    DataLoader must not batch again: `DataLoader(dataset, batch_size=None, num_workers=2)`. By default, rank
+    and world come from `torch.distributed` if that is initialised. All other options are those of
     `ringmain.ShardSource`.
 
     Each row comes once, so ranks may have different numbers of batches. `DistributedDataParallel` would
-    then wait for the ranks that have finished: train within its `join()`, or stop every rank after the
-    smallest `batches()` of all ranks.
+    then wait for the ranks that have finished. To avoid this, train within its `join()`, or stop every
+    rank after the smallest `batches()` of all ranks.
     """
 
     def __init__(
@@ -88,11 +89,11 @@ class ShardDataset(IterableDataset[Batch]):
 
     @property
     def epoch(self) -> int:
-        """The number of the current epoch, or of the next one if it has not begun."""
+        """The number of the epoch of the current iteration, or of the next one if none is running."""
         return int(self._shared[_EPOCH])
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch, whose order differs from that of other epochs unless it is sequential.
+        """Begins an epoch. Each epoch has its own order, unless the order is sequential.
 
         The epoch begins with its first row. If `load_state_dict` was called just before with a state of
         this epoch, the epoch continues from that state.
@@ -141,10 +142,10 @@ class ShardDataset(IterableDataset[Batch]):
         """Returns the position in the epoch as a plain dict.
 
         Without arguments, it is the position of the iteration in this process. A loader that keeps the
-        states of its workers calls this method in each worker. The workers of a plain DataLoader are
-        ahead of its caller, so pass the number of `batches` that were used in this epoch, including
-        those before a `load_state_dict`, and the `num_workers` of the loader. The loader must have
-        `in_order=True`, the default.
+        states of its workers, such as torchdata's StatefulDataLoader, calls this method in each worker.
+        The workers of a plain DataLoader are ahead of its caller, so pass the number of `batches` that
+        were used in this epoch, including those before a `load_state_dict`, and the `num_workers` of the
+        loader. The loader must have `in_order=True`, the default.
         """
         state: dict[str, Any] = {
             "epoch": self.epoch, "rank": self._rank, "world": self._world,
@@ -198,8 +199,8 @@ class ShardDataset(IterableDataset[Batch]):
         return [len(self._open(part, parts, epoch)) for part in range(parts)]
 
     def _parse(self, state: dict[str, Any]) -> tuple[int, _Resume | None]:
-        """Returns the epoch of a state, and how to continue in it. The latter is `None` for a state at
-        the beginning of the epoch."""
+        """Returns the epoch of a state, and how to continue in that epoch: `None` for a state at the
+        beginning of the epoch."""
         try:
             epoch, theirs = index(state["epoch"]), (state["rank"], state["world"])
             workers = max(1, _count("num_workers", state.get("num_workers", 0)))
@@ -258,7 +259,7 @@ class _Resume:
     workers: int
     # For each worker: its part of the epoch, and how many batches of that part were used.
     parts: list[tuple[int, int]]
-    # The iteration that has used the state, then a flag for each worker of that iteration.
+    # A number for the iteration that has used the state, then a flag for each worker of that iteration.
     uses: torch.Tensor
 
     def is_used(self) -> bool:
@@ -268,9 +269,9 @@ class _Resume:
         """Marks the state as used by this iteration. Returns False if an earlier iteration used it, in
         this process or in its workers."""
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
-        # The seed of a worker is the seed of its iteration plus its number, so the difference identifies
-        # the iteration. If a program sets the same seed for each epoch, the next iteration looks the
-        # same, but the flags of its workers are already set.
+        # The seed of a worker is the seed of its iteration plus the number of the worker, so the
+        # difference identifies the iteration. If a program sets the same seed for each epoch, the next
+        # iteration looks the same, but the flags of its workers are already set.
         iteration = -1 if info is None else (info.seed - worker) % (1 << 62) + 1
         if int(self.uses[0]) not in (0, iteration):
             return False

@@ -1,5 +1,5 @@
-//! Arguments that are numbers or one of several words. A value that cannot be used raises a `ValueError`
-//! that names the argument; PyO3 itself raises an `OverflowError` without the name.
+//! Parses arguments that are numbers or one of several words. A value that cannot be used raises a
+//! `ValueError` that names the argument; PyO3 itself would raise an `OverflowError` without the name.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use pyo3::types::PyBool;
 
 use crate::error::{Failure, Result};
 
-/// Returns an argument that is one number.
+/// Converts an argument to `T`. If a number is too large or too small for `T`, the error names the argument.
 pub(crate) fn number<'py, T: FromPyObjectOwned<'py>>(
     name: &str,
     value: &Bound<'py, PyAny>,
@@ -26,7 +26,7 @@ pub(crate) fn number<'py, T: FromPyObjectOwned<'py>>(
     })
 }
 
-/// Returns an argument that is one number or a sequence of numbers.
+/// Converts an argument that is one number or a sequence of numbers.
 pub(crate) fn numbers<'py, T: FromPyObjectOwned<'py>>(
     name: &str,
     value: &Bound<'py, PyAny>,
@@ -130,7 +130,8 @@ fn is_mask(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(value.get_item(0).is_ok_and(|first| first.is_instance_of::<PyBool>()))
 }
 
-/// Returns the argument of `skip_rows`. It has the same name as the argument [`rows`].
+/// Returns the argument `rows` of `skip_rows`, which is a number. The function [`rows`] parses the argument of
+/// the same name that is a list or a mask.
 pub(crate) fn skipped_rows(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     number("rows", value)
 }
@@ -149,7 +150,8 @@ pub(crate) fn resize(value: &Bound<'_, PyAny>) -> PyResult<Option<(u16, u16)>> {
 /// Returns the argument `page_size`. The file format stores the page size in 32 bits.
 pub(crate) fn page_size(value: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
     let bytes: Option<u64> = number("page_size", value)?;
-    // The writer refuses `u32::MAX` too, and its message names the possible sizes.
+    // A size that does not fit becomes `u32::MAX`. The writer refuses that too, and its message names the
+    // possible sizes.
     Ok(bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)))
 }
 

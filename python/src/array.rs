@@ -3,9 +3,9 @@
 //! Small arrays use NumPy's own memory, which its allocator recycles. Large arrays use a
 //! [`Buffer`]: the array's base is a Python object that owns the buffer, so the buffer returns to
 //! the pool when the last array or view of it is dropped. If the pool is exhausted because the
-//! caller keeps its arrays, a new array gets memory outside the pool. The engine does not limit how
-//! much a program keeps, and a wait for that memory might never end. The memory of two batches of every
-//! open source stays free, so that kept arrays do not stop a source.
+//! caller keeps its arrays, a new array gets memory outside the pool: the engine does not limit how much
+//! a program keeps, and a wait for the caller to drop an array might never end. Arrays leave the memory
+//! of two batches in the pool for every open source, so that kept arrays do not stop a source.
 
 use std::any::Any;
 use std::ptr;
@@ -23,7 +23,7 @@ use crate::error::{Failure, Result};
 /// would map and zero new memory for each array.
 pub(crate) const POOLED_BYTES_MIN: usize = 64 << 10;
 
-/// The base object of arrays; it owns their memory: a buffer, or a batch of the engine.
+/// The base object of arrays. It owns their memory, which is a buffer or a batch of the engine.
 #[pyclass(frozen, module = "ringmain._ringmain", name = "_Memory")]
 struct ArrayMemory {
     _memory: Box<dyn Any + Send + Sync>,
@@ -53,7 +53,7 @@ pub(crate) fn from_buffer<'py>(
     let data = buffer.as_mut_ptr();
     let owner = owner(py, buffer)?;
     // SAFETY: `data` is valid for the bytes of the array (`check_len` compared the lengths) while
-    // `owner` lives, because moving a buffer does not move its memory. Nothing else refers to it.
+    // `owner` lives, because moving a buffer does not move its memory. Nothing else refers to that memory.
     unsafe { over(owner, data, descr, shape) }
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn empty<'py>(
     unsafe { new_array(descr, shape, ptr::null_mut()) }
 }
 
-/// Returns an array to be filled: a large one uses memory of the pool, a small one NumPy's.
+/// Returns an array to be filled. A large array uses memory of the pool, a small one NumPy's own memory.
 pub(crate) fn new<'py>(
     engine: &Engine,
     descr: &Bound<'py, PyArrayDescr>,
@@ -137,9 +137,9 @@ unsafe fn new_array<'py>(
 ///
 /// # Safety
 /// The array must be in C order without gaps, writable and alive for `'a`, and nothing else may use
-/// its elements during that time. The interpreter lock is released meanwhile, so this depends on the
-/// caller's program: no other thread may touch an array that was passed as `out`. As in NumPy, a
-/// program that touches it sees old or new bytes.
+/// its elements during that time. The interpreter lock is released meanwhile, so for an array that was
+/// passed as `out` this depends on the user's program: no other thread may touch the array. As in
+/// NumPy, a program that touches it anyway sees old or new bytes.
 ///
 /// The bytes of a new array may be uninitialised. The allocator hands them over through NumPy, which
 /// the compiler cannot see into, so they count as arbitrary bytes. Readers only write to them until

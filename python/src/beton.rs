@@ -27,24 +27,25 @@ use crate::path::absolute;
 /// images: "decoded" delivers arrays of (height, width, 3); "stored" delivers JPEGs as their bytes.
 /// resize: the (height, width) that all images are resampled to. The images of a batch are then one array
 ///     of (batch, height, width, 3). The filter is that of Pillow's resize with BILINEAR.
-/// center_crop: with resize, resamples only the square at the centre whose side is this part of the shorter
-///     side of the image: above 0, at most 1. By default the whole image is resampled.
-/// index_limit: the most memory for metadata and allocation table, in bytes; 4 GiB by default.
-/// fields: a NumPy dtype for each field whose type FFCV does not define. It describes the field's
+/// center_crop: with resize, resamples only a square at the centre of the image. Its side is this fraction,
+///     above 0 and at most 1, of the image's shorter side. By default the whole image is resampled.
+/// index_limit: the most memory that the metadata and the allocation table may take, in bytes; 4 GiB by
+///     default.
+/// fields: a NumPy dtype for each field whose type FFCV does not define. The dtype describes the field's
 ///     metadata: it is the metadata_type of the class that wrote the field. If the dtype has a "ptr" (and
 ///     a "size"), the value is a dict of "metadata" and "data", the bytes that "ptr" points to; otherwise
-///     the value is the metadata. A dtype of the wrong size moves all fields; it is an error if the file
-///     shows it.
+///     the value is the metadata. With a dtype of the wrong size, fields would be read from wrong places;
+///     this raises an error if the layout of the file shows it.
 ///
-/// The memory limit does not apply to samples and batches that the program keeps: once the engine's pool
-/// is exhausted, they get memory outside of it. The batches of an epoch always use the pool and count
-/// against its limit.
+/// The memory limit applies neither to single samples nor to the batches of `read_batch`: once the engine's
+/// pool is exhausted, they get memory outside of it. The batches of an epoch always use the pool and count
+/// against its limit; only their decoded images may get memory outside of it.
 #[pyclass(frozen, weakref, sequence, module = "ringmain", name = "Beton")]
 pub(crate) struct PyBeton {
     pub(crate) reader: BetonReader,
     pub(crate) engine: Py<PyEngine>,
     pub(crate) form: SampleForm,
-    /// The arguments that a pickle contains beside the form of samples.
+    /// This argument and the next two are kept only for pickles.
     resize: Option<(u16, u16)>,
     center_crop: Option<f64>,
     index_limit: Option<u64>,
@@ -90,7 +91,8 @@ impl PyBeton {
         let reader = match detached(py, || options.open(&engine.get().engine, &path)) {
             Ok(reader) => reader,
             Err(failure) => {
-                // A misspelt name leaves its field without a dtype. The name is the better message.
+                // A misspelt name in `fields` leaves a field without a dtype. An error about the name is
+                // more helpful than an error about that field.
                 let described = detached(py, || BetonReader::describe(&engine.get().engine, &path));
                 if let Ok((_, fields)) = described {
                     check_names(&form.custom, &fields, &path)?;
@@ -115,7 +117,8 @@ impl PyBeton {
         usize::try_from(self.reader.len()).unwrap_or(usize::MAX)
     }
 
-    /// The fields by name. Each is a dict with its `kind`, and for arrays also `dtype` and `shape`.
+    /// The fields by name. Each is a dict with its `kind`, for arrays also with `dtype` and `shape`, and for
+    /// custom fields with the `dtype` of the metadata.
     #[getter]
     fn fields<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let fields = PyDict::new(py);

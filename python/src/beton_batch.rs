@@ -26,7 +26,7 @@ pub(crate) struct SampleForm {
 pub(crate) enum Images {
     /// Arrays of (height, width, 3). JPEGs are decoded.
     Decoded,
-    /// Arrays of this size.
+    /// Arrays of (height, width, 3), resampled to this size.
     Resized(Resize),
     /// JPEGs are delivered as their bytes.
     Stored,
@@ -53,8 +53,8 @@ pub(crate) struct BatchArrays<'py> {
     pub(crate) ids: Bound<'py, PyUntypedArray>,
 }
 
-/// The plan for the objects of one field. It is made before there are pointers to the batch's
-/// memory.
+/// The plan for the objects of one field. Planning reads the batch, so all plans are made before `show` takes
+/// pointers to the batch's memory.
 enum PlannedValue<'py> {
     /// An object with its own memory.
     Object(Bound<'py, PyAny>),
@@ -98,7 +98,7 @@ pub(crate) fn sample<'py>(
         (0..batch.fields().len()).map(|field| plan.value(field)).collect::<Result<_>>()?;
     let fields = show(py, batch, planned)?.fields;
     for (name, value) in fields.iter() {
-        // A small array is copied. Otherwise each one that the program keeps would hold a whole
+        // A small array is copied. Otherwise each small array that the program keeps would hold a whole
         // buffer of the pool.
         let array = value.cast::<PyUntypedArray>().ok();
         if let Some(array) = array.filter(|array| array::nbytes(array) < POOLED_BYTES_MIN) {
@@ -176,7 +176,7 @@ impl<'py> ArrayPlace<'py> {
 
 /// The images of a field that are not delivered as they are stored.
 enum Decoded {
-    /// For each sample, the image if it is a JPEG.
+    /// For each sample, the decoded image if it is a JPEG. Empty if nothing in the field is decoded.
     Each(Vec<Option<Buffer>>),
     /// All images, resampled to one size; `None` once they are planned.
     Resized(Option<Buffer>, Resize),
@@ -289,7 +289,8 @@ impl<'a, 'py> Plan<'a, 'py> {
         })
     }
 
-    /// Plans the resampled images of a field as one array. `axes` are its axes before height and width.
+    /// Plans the resampled images of a field as one array. `axes` are the lengths of the array's axes before
+    /// height and width.
     /// Returns `None` if the images of the field are not resampled.
     fn resized(&mut self, field: usize, axes: &[usize]) -> Result<Option<PlannedValue<'py>>> {
         let Decoded::Resized(buffer, resize) = &mut self.decoded[field] else { return Ok(None) };
@@ -337,7 +338,7 @@ impl<'a, 'py> Plan<'a, 'py> {
             let is_about_text = error.is_instance_of::<PyValueError>(self.py)
                 || error.is_instance_of::<PyRecursionError>(self.py);
             if !is_about_text {
-                return error.into(); // such as `KeyboardInterrupt`: the sample may be sound
+                return error.into(); // such as `KeyboardInterrupt`: the JSON may be valid
             }
             let (id, name) = (self.batch.ids()[at], self.batch.fields()[field].name());
             Failure::value(format!("sample {id}, field `{name}`: bad JSON: {error}"))
@@ -360,7 +361,7 @@ fn object<'py>(py: Python<'py>, value: impl IntoPyObjectExt<'py>) -> Result<Boun
     Ok(value.into_bound_py_any(py)?)
 }
 
-/// Decodes the images of all fields, as far as their form requires it.
+/// Decodes or resamples the images of all fields, if `images` requires it.
 fn decode(batch: &Batch, images: Images, engine: &Engine) -> Result<Vec<Decoded>> {
     let of_field = |field: usize| {
         let is_image = *batch.fields()[field].kind() == FieldKind::RgbImage;

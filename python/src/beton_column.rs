@@ -129,8 +129,8 @@ impl Column {
         Ok(Some(array.cast_into().map_err(PyErr::from)?))
     }
 
-    /// Adds the sample and the field to an exception about a value. Returns any other exception
-    /// unchanged.
+    /// Adds the number of the sample and the name of the field to the message of an exception about a value.
+    /// Returns any other exception unchanged.
     fn named(&self, py: Python<'_>, id: u64, error: PyErr) -> SampleError {
         let message = format!("sample {id}, field {:?}: {}", self.name, error.value(py));
         let is = |kind: &Bound<'_, PyAny>| error.is_instance(py, kind);
@@ -166,8 +166,9 @@ fn image_size(image: &Bound<'_, PyUntypedArray>) -> std::result::Result<(u16, u1
     }
 }
 
-/// Returns a value as an array of the type `descr`. An array is converted only if its type always
-/// fits. A list has no type, so it is enough that its whole numbers fit; other numbers are rounded.
+/// Returns a value as an array of the dtype `descr`. An array is converted only if NumPy considers the
+/// conversion of its dtype safe. A list has no dtype, so its numbers decide: whole numbers must fit in an
+/// integer `descr`, and numbers for a floating-point `descr` are rounded.
 fn converted<'py>(
     value: &Bound<'py, PyAny>,
     descr: &Bound<'py, PyArrayDescr>,

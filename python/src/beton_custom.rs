@@ -50,7 +50,8 @@ impl CustomFields {
 }
 
 impl CustomField {
-    /// Returns the metadata of one or more samples, whose bytes follow each other, as an array.
+    /// Returns an array of the metadata of one or more samples. `bytes` holds the metadata of all samples, one
+    /// after the other.
     pub(crate) fn metadata<'py>(&self, py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>> {
         let shown = (PyBytes::new(py, bytes), &self.descr);
         let array = py.import("numpy")?.call_method1("frombuffer", shown)?;
@@ -58,13 +59,13 @@ impl CustomField {
     }
 }
 
-/// The layout of a sample's metadata: where it holds the pointer to the data, and the data's size.
+/// The layout of a sample's metadata, including where it holds the pointer to the data and the data's size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metadata {
     bytes: usize,
     align: usize,
     ptr_at: Option<usize>,
-    /// The offset of the size within the metadata, and how many bytes it has.
+    /// Where the metadata holds the size of the data: the offset, and the number of bytes.
     size: Option<(usize, usize)>,
 }
 
@@ -107,7 +108,7 @@ impl Metadata {
         Ok(Self { bytes: descr.itemsize(), align: descr.alignment(), ptr_at, size })
     }
 
-    /// Returns whether a value also has bytes in the pages of the file.
+    /// Returns whether a value has bytes in the pages of the file besides its metadata.
     pub(crate) fn has_data(&self) -> bool {
         self.ptr_at.is_some()
     }

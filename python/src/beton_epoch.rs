@@ -15,7 +15,7 @@ use crate::error::{Failure, Result};
 use crate::gil::{detached, wait_for};
 
 /// An iterator of `(batch, ids)` over the batches of an epoch of a dataset. If damaged samples are left
-/// out, it may deliver fewer batches than its length.
+/// out, it may deliver fewer batches than `len()` returns.
 ///
 /// A loop reads to the end of the epoch, and a new loop begins the next epoch. After a `break`, the next
 /// loop reads the rest of the epoch. `reset` goes back to the start of the epoch.
@@ -123,9 +123,9 @@ impl PyBeton {
     /// batch_size: the number of samples in a batch.
     /// drop_last: leaves out the last batch if it is smaller than the others.
     /// rank, world: splits every epoch into `world` parts and delivers part number `rank`.
-    /// memory_manager: "direct"; "os_cache", which needs the backend "mmap"; or "process_cache", which
-    ///     keeps pages in memory.
-    /// cache_pages: how many pages "process_cache" keeps.
+    /// memory_manager: "direct" reads samples straight into the batch; "os_cache" reads through the page
+    ///     cache and needs the backend "mmap"; "process_cache" keeps whole pages of the file in memory.
+    /// cache_pages: how many pages "process_cache" keeps at a time.
     /// damaged: "fail" raises an error at a damaged sample; "leave_out" leaves the sample out. A sample is
     ///     also damaged if its JPEG or its JSON cannot be decoded.
     /// prefetch_bytes: how many bytes the thread reads ahead, as far as the memory limit allows; two
@@ -237,8 +237,8 @@ impl PyBetonEpoch {
                 Err(failure) => {
                     detached(py, || {
                         source.resume(&before)?;
-                        // `set_epoch` right after a resume would keep the position. This call makes
-                        // `set_epoch` begin the epoch instead.
+                        // Right after a resume, `set_epoch` keeps the position. After this call, it
+                        // begins the epoch.
                         source.skip_items(0);
                         Ok::<(), ringmain::Error>(())
                     })?;

@@ -30,16 +30,16 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 ///     fit in a page. A file consists of whole pages: one for the header, and at least one per worker.
 /// alignment: 512 or 4096 aligns samples for direct reads. By default samples are packed.
 /// workers: the number of threads that write. Your code holds the interpreter lock while it makes a
-///     sample.
+///     sample, so only the rest of the work runs in parallel.
 /// deterministic: makes the bytes of the file independent of the number and timing of the workers.
 /// direct: writes past the page cache.
 ///
 /// A sample is a dict by field name, or a tuple in the order of the fields. An image is an array of
 /// (height, width, 3) uint8, an RGB image of Pillow, or the bytes of a JPEG. An array is converted to the
-/// dtype of its field if its own dtype always fits; for a list it is enough that its numbers fit.
+/// dtype of its field if np.can_cast allows it; for a list it is enough that its numbers fit.
 ///
-/// The writer's threads call your code, not the thread that called the writer. Open objects that are
-/// bound to a thread, such as an sqlite3 connection, inside that code.
+/// The writer's own threads run your code, not the thread that called the writer. If an object is bound to
+/// a thread, such as an sqlite3 connection, open it inside that code.
 #[pyclass(frozen, module = "ringmain", name = "BetonWriter")]
 pub(crate) struct PyBetonWriter {
     path: PathBuf,
@@ -94,8 +94,8 @@ impl PyBetonWriter {
         Ok(Self { path, writer, columns })
     }
 
-    /// Writes samples[0] to samples[len(samples) - 1] and returns a dict with the numbers of samples,
-    /// pages and bytes written. Workers get the samples one at a time, in any order.
+    /// Writes the samples from samples[0] up to samples[len(samples) - 1], and returns a dict with the
+    /// numbers of samples, pages and bytes written. Workers get the samples one at a time, in any order.
     fn from_indexed<'py>(&self, samples: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {
         let (py, count) = (samples.py(), samples.len()? as u64);
         let samples = samples.clone().unbind();
@@ -141,8 +141,8 @@ impl PyBetonWriter {
                 })
             });
             match (written, take_raised(&raised)) {
-                // The iterator raised an exception. The writer saw too few samples, or one too many
-                // because the exception counts as an item.
+                // The iterator raised an exception. The writer's own error only follows from it: there
+                // were too few samples, or one too many because the exception counts as an item.
                 (Err(Error::InvalidItem { item: None, .. }), Some(error)) => {
                     Err(Failure::from(error))
                 }
@@ -244,8 +244,8 @@ impl PyBetonWriter {
 /// The items of a Python iterator, for threads without the interpreter lock.
 struct Items<'a> {
     iterator: Py<PyIterator>,
-    /// The exception that the iterator raised. Every further item repeats it, because an end would be
-    /// reported as too few items.
+    /// The exception that the iterator raised. Every further item repeats it, because the writer would
+    /// report an end as too few items.
     raised: &'a Mutex<Option<PyErr>>,
     /// True after Ctrl-C: the writer needs no more items.
     is_over: &'a AtomicBool,

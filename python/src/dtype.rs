@@ -66,8 +66,8 @@ pub(crate) fn check(descr: Bound<'_, PyArrayDescr>) -> Result<Bound<'_, PyArrayD
 }
 
 /// Returns an element type of the engine with this size, which stands for any NumPy type of the same
-/// size: the engine never looks at the elements. Returns `None` if the engine has no such type; an
-/// element is then an axis of `itemsize` bytes.
+/// size: the engine never looks at the elements. Returns `None` if the engine has no type of this size. Its
+/// array then has bytes as elements, and one more axis for the `itemsize` bytes of a NumPy element.
 pub(crate) fn stand_in(itemsize: usize) -> Option<Kind> {
     match itemsize {
         1 => Some(Kind::U8),
@@ -79,7 +79,7 @@ pub(crate) fn stand_in(itemsize: usize) -> Option<Kind> {
     }
 }
 
-/// Returns whether this is a subclass of `np.ndarray`, which `ndarray.view` accepts in place of a
+/// Returns whether `value` is a subclass of `np.ndarray`, which `ndarray.view` accepts in place of a
 /// dtype.
 pub(crate) fn is_array_type(value: &Bound<'_, PyAny>) -> bool {
     let ndarray = PyUntypedArray::type_object(value.py());

@@ -1,4 +1,4 @@
-//! `Engine`: a backend with a memory limit. Also the engines that callers share.
+//! `Engine`, a backend with a memory limit, and the engines that callers share.
 
 use std::fs;
 use std::path::PathBuf;
@@ -29,8 +29,8 @@ use crate::gil::detached;
 ///     memory. "auto", the default, keeps the data of epochs if it fits in the available memory. "keep"
 ///     keeps all data. "leave" reads cold data past the page cache.
 /// access: the order in which files are read, which decides how far the kernel reads ahead. With "random"
-///     it reads nothing ahead, with "sequential" further than usual. "as-it-comes", the default, leaves
-///     the choice to the kernel.
+///     the kernel reads nothing ahead; with "sequential" it reads further ahead than usual. "as-it-comes",
+///     the default, leaves the choice to the kernel.
 #[pyclass(frozen, module = "ringmain", name = "Engine", weakref)]
 #[derive(Debug)]
 pub(crate) struct PyEngine {
@@ -60,7 +60,8 @@ pub(crate) struct Options {
 const MEMORY_LIMIT_BYTES: usize = 512 << 20;
 const MEMORY_LIMIT_BYTES_MIN: usize = 64 << 20;
 
-/// Returns the default limit, or a quarter of the memory of the machine or container if that is less.
+/// Returns `MEMORY_LIMIT_BYTES`, or a quarter of the memory of the machine or container if that is less, but
+/// at least `MEMORY_LIMIT_BYTES_MIN`.
 fn default_memory_limit_bytes() -> usize {
     let quarter = total_memory_bytes().map_or(MEMORY_LIMIT_BYTES, |bytes| bytes / 4);
     quarter.clamp(MEMORY_LIMIT_BYTES_MIN, MEMORY_LIMIT_BYTES)
@@ -161,9 +162,9 @@ impl PyEngine {
     }
 
     /// Returns a dict of counters since the engine was made: batches, reads and bytes in total; reads and
-    /// bytes from the page cache, from the device and through aligned buffers; questions to the kernel
-    /// about the page cache, wrong estimates, retries and open files. "batch_seconds" has quantiles of the
-    /// time per batch; they are None before the first batch.
+    /// bytes from the page cache, from the device and through aligned buffers; how often "auto" asked the
+    /// kernel what is in the page cache, and how often it wrongly took a read for cached; retries and open
+    /// files. "batch_seconds" has quantiles of the time per batch; they are None before the first batch.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.engine.stats();
         let (ways, handles) = (&stats.ways, &stats.ways.handles);
@@ -211,9 +212,9 @@ impl PyEngine {
     }
 
     /// Returns a dict about the pool of buffers for arrays and batches, which may use about half of the
-    /// memory limit. "in_use_bytes" are held by arrays, "idle_bytes" wait for their next use, and "limit_bytes"
-    /// is the limit of the pool. "fresh" and "recycled" count the buffers that were newly allocated and
-    /// those that were used again.
+    /// memory limit. "in_use_bytes" are held by arrays and batches, "idle_bytes" wait for their next use, and
+    /// "limit_bytes" is the limit of the pool. "fresh" and "recycled" count the buffers that were newly
+    /// allocated and those that were used again.
     fn pool_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.engine.pool().stats();
         let dict = PyDict::new(py);
@@ -250,7 +251,7 @@ impl PyEngine {
         Ok(Self { engine, options, token })
     }
 
-    /// Returns the engine to pickle with a view, or `None` for the default engine.
+    /// Returns the engine that a pickle contains, or `None` for the default engine: each process has its own.
     pub(crate) fn for_pickle(py: Python<'_>, engine: &Py<Self>) -> Option<Py<Self>> {
         let is_default = DEFAULT.get(py).is_some_and(|default| default.is(engine));
         (!is_default).then(|| engine.clone_ref(py))
@@ -339,11 +340,11 @@ fn known(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     Ok(KNOWN.get_or_try_init(py, new_dict)?.bind(py))
 }
 
-/// How many unpickled engines stay alive. Otherwise a worker that gets a view with each task would
-/// make an engine for each task.
+/// How many unpickled engines stay alive after their last use. Without this, a worker that unpickles a view
+/// for each task would make an engine for each task.
 const KEPT_ENGINES: usize = 4;
 
-/// Keeps an engine alive until `KEPT_ENGINES` others were kept after it.
+/// Keeps an engine alive until this function has been called for `KEPT_ENGINES` other engines.
 fn keep(engine: &Bound<'_, PyEngine>) -> PyResult<()> {
     static KEPT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = engine.py();
@@ -369,7 +370,7 @@ pub(crate) fn _engine(py: Python<'_>, token: String, options: Options) -> Result
     Ok(engine.into_any())
 }
 
-/// Tries what this kernel, a filesystem and each backend on that filesystem can do, and returns the
+/// Tests what this kernel, a filesystem and each backend on that filesystem can do, and returns the
 /// results as a dict.
 ///
 /// path: a file or folder on the filesystem; by default the folder of this package.

@@ -19,7 +19,7 @@ pub(crate) struct Epochs<S> {
     source: Mutex<S>,
     /// The process that locked the source last.
     process_id: AtomicU32,
-    /// True if an iteration reached the end of the epoch and the source was not moved since.
+    /// True if an iteration has reached the end of the epoch and the source has not been moved since.
     is_finished: AtomicBool,
     /// The name of the source in error messages.
     name: &'static str,
@@ -56,7 +56,8 @@ impl<S: Send> Epochs<S> {
         Err(PyRuntimeError::new_err(message).into())
     }
 
-    /// Moves the source, which ends the reads in progress. The interpreter lock is released meanwhile.
+    /// Moves the source to another position, which ends the reads in progress. The interpreter lock is
+    /// released meanwhile.
     pub(crate) fn move_source(&self, py: Python<'_>, go: impl FnOnce(&mut S) + Send) -> Result<()> {
         self.try_move_source(py, |source| -> Result<()> {
             go(source);
@@ -82,8 +83,9 @@ impl<S: Send> Epochs<S> {
         self.is_finished.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the next iteration begins the next epoch. This is not so after a skip or a state
-    /// that moved the source to the end of an epoch: the next iteration is then empty.
+    /// Returns whether the next iteration begins the next epoch. It does so only after an iteration has
+    /// reached the end of the epoch. If a skip or a loaded state moved the source to the end, the next
+    /// iteration is empty.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_finished.load(Ordering::Relaxed)
     }
@@ -107,8 +109,8 @@ macro_rules! epoch_methods {
                 Ok(usize::try_from(self.epochs.lock()?.epoch_batches()).unwrap_or(usize::MAX))
             }
 
-            /// Returns an iterator over the remaining batches of this epoch. After a loop has reached the
-            /// end of the epoch, it begins the next epoch.
+            /// Returns an iterator over the remaining batches of this epoch, or over the next epoch if a
+            /// loop has reached the end of this one.
             fn __iter__<'py>(this: PyRef<'py, Self>, py: Python<'py>) -> Result<PyRef<'py, Self>> {
                 if this.epochs.is_finished() {
                     this.epochs.move_source(py, |source| {
@@ -134,9 +136,9 @@ macro_rules! epoch_methods {
                 self.epochs.move_source(py, |source| source.reset())
             }
 
-            /// Begins an epoch, whose order differs from that of other epochs unless it is sequential. If
-            /// load_state_dict was called just before with a state of this epoch, the epoch continues
-            /// from that state.
+            /// Begins the epoch with the number `epoch`. Each epoch has its own order, unless the order is
+            /// sequential. If load_state_dict was called just before with a state of this epoch, the epoch
+            /// continues from that state.
             fn set_epoch(
                 &self,
                 py: Python<'_>,
@@ -160,7 +162,7 @@ macro_rules! epoch_methods {
                 $crate::epochs::state_to_dict(py, &self.epochs.lock()?.state())
             }
 
-            #[doc = "Continues from a state, in the epoch of the state. It must come from"]
+            #[doc = "Continues from a state, in the epoch of the state. The state must come from"]
             #[doc = $same]
             fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> Result<()> {
                 let state = $crate::epochs::state_from_dict(state)?;
@@ -177,7 +179,7 @@ pub(crate) fn state_to_dict<'py>(py: Python<'py>, state: &EpochState) -> Result<
     Ok(py.import("json")?.call_method1("loads", (json,))?)
 }
 
-/// Returns the state of a dict that [`state_to_dict`] returned.
+/// Parses a dict that [`state_to_dict`] returned.
 pub(crate) fn state_from_dict(state: &Bound<'_, PyDict>) -> Result<EpochState> {
     let json = state.py().import("json")?;
     let text = json.call_method1("dumps", (state,)).map_err(|error| invalid_state(&error))?;

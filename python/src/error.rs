@@ -89,7 +89,8 @@ impl From<backends::Error> for Failure {
     }
 }
 
-/// Returns the exception whose type belongs to `error`. The message may say more than the error.
+/// Returns an exception with `message`, which may say more than `error`. The type of the exception depends
+/// on `error`.
 fn from_backend(error: &backends::Error, message: String, path: Option<&Path>) -> Failure {
     use backends::Error as E;
     match error {
@@ -116,7 +117,7 @@ impl From<Error> for Failure {
         if names_options(&error) {
             message = in_python(&message, path.as_deref());
         }
-        // Only the backend's part of the message may name options.
+        // If the message ends with an error of the backend, only that part may name options.
         if let Some(cause) = error.backend_error() {
             let text = cause.to_string();
             if let Some(start) = message.strip_suffix(&text) {

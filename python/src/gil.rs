@@ -1,4 +1,4 @@
-//! Reads and waits with the interpreter lock released, which Ctrl-C can end.
+//! Reads and waits that release the interpreter lock and that Ctrl-C can end.
 
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 
 use crate::error::{Failure, Result};
 
-/// The time between two checks for signals during a read. It is short for a person who waits, and long
-/// compared to the 5 ms for which another thread may hold the interpreter lock.
+/// The time between two checks for signals during a read. It is short for a person who waits. It is long
+/// compared to the 5 ms that a check may wait for the interpreter lock while another thread holds it.
 const READ_CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// The time between two checks for signals during a wait.
@@ -23,7 +23,7 @@ pub(crate) fn detached<T: Send, E: Into<Failure> + Send>(
 }
 
 /// Like [`detached`], for work that can be interrupted. The work calls its argument from time to time
-/// and must stop if that returns `false`: then Ctrl-C has raised `KeyboardInterrupt`, which this
+/// and must stop if that call returns `false`. Ctrl-C has then raised `KeyboardInterrupt`, which this
 /// function returns as the error.
 pub(crate) fn interruptible<T: Send, E: Into<Failure> + Send>(
     py: Python<'_>,
@@ -50,8 +50,8 @@ pub(crate) fn interruptible<T: Send, E: Into<Failure> + Send>(
     raised.map_or(Ok(outcome), |error| Err(error.into()))
 }
 
-/// Waits with the interpreter lock released. `wait` waits for the given time. Between two calls of it,
-/// Ctrl-C raises `KeyboardInterrupt`.
+/// Calls `wait` with the interpreter lock released, until it returns a result. Each call waits for at most
+/// the given time. Between two calls, Ctrl-C raises `KeyboardInterrupt`.
 pub(crate) fn wait_for<T: Send, E: Into<Failure> + Send>(
     py: Python<'_>,
     mut wait: impl FnMut(Duration) -> Poll<std::result::Result<T, E>> + Send,

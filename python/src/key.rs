@@ -12,13 +12,13 @@ use crate::error::{Failure, Result};
 #[derive(Debug)]
 pub(crate) struct BasicKey {
     pub(crate) indices: SmallVec<[Index; 6]>,
-    /// With an ellipsis, an index that uses up all axes selects an array without axes. Without one it
-    /// selects an element.
+    /// An index that uses up all axes selects an element, but with an ellipsis it selects an array without
+    /// axes.
     pub(crate) has_ellipsis: bool,
 }
 
 impl BasicKey {
-    /// Parses the key of a view of this shape. Returns `None` if it contains lists, masks or arrays.
+    /// Parses the key of a view of this shape. Returns `None` if the key contains lists, masks or arrays.
     pub(crate) fn parse(key: &Bound<'_, PyAny>, shape: &[usize]) -> Result<Option<Self>> {
         let mut basic = Self { indices: SmallVec::new(), has_ellipsis: false };
         let Ok(parts) = key.cast::<PyTuple>() else {
@@ -63,7 +63,7 @@ impl BasicKey {
         )))
     }
 
-    /// Adds a part. Returns `false` if it is not a basic index.
+    /// Adds a part. Returns `false` if the part is not a basic index.
     fn push(&mut self, part: KeyPart) -> bool {
         let KeyPart::Index(index) = part else { return false };
         self.has_ellipsis |= index == Index::Ellipsis;

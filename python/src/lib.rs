@@ -1,4 +1,4 @@
-//! The Python package `ringmain`: the engine under NumPy.
+//! The Python package `ringmain`: reads files with the engine and returns NumPy arrays.
 //!
 //! | file | contents |
 //! |---|---|
@@ -18,8 +18,8 @@
 //! | `beton_writer`, `beton_column` | `BetonWriter`, the values of a field |
 //! | `command` | the `ringmain` command |
 //! | `epochs` | iteration over epochs: what `ShardSource` and `BetonEpoch` share |
-//! | `arguments`, `path` | arguments: numbers and words, whose errors name the argument, and absolute paths |
-//! | `gil` | reads and waits with the interpreter lock released, which Ctrl-C can end |
+//! | `arguments`, `path` | parse arguments that are numbers, words or paths |
+//! | `gil` | reads and waits that release the interpreter lock and that Ctrl-C can end |
 //!
 //! `unsafe` occurs only where NumPy and the engine share memory: in `array`, in the files that fill
 //! arrays (`read`, `selection`, `read_many`), and in those that make several arrays over one

@@ -72,7 +72,8 @@ pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<EngineArgument<'_>>) -
 /// Returns a view of an array in a file without a header.
 ///
 /// path: the file.
-/// dtype: the type of the elements, as `np.dtype` accepts it; with ml_dtypes also "bfloat16".
+/// dtype: the type of the elements: anything that `np.dtype` accepts or, if ml_dtypes is installed, the name
+///     of one of its types, such as "bfloat16".
 /// shape: the length of each axis, or one length. One axis may be -1: its length then follows from the
 ///     length of the file. Without a shape, the view has one axis with all elements of the file.
 /// offset: the offset of the first element in the file, in bytes.
@@ -181,7 +182,7 @@ pub(crate) fn open_npy<'py>(
     let path = absolute(&path)?;
     let engine = PyEngine::of(py, engine, backend)?;
     let array = match py.detach(|| engine.get().engine.open_npy(&path)) {
-        // The file may still be valid: the engine has no structured types, strings and times.
+        // The file may still be valid: the engine does not support structured types, strings and times.
         Err(error @ Error::Format { .. }) => match map_npy(py, &path)? {
             Some(memmap) => {
                 let engine = EngineArgument::Engine(engine.into_bound(py));

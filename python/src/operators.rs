@@ -11,7 +11,7 @@ use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyDict, PyTuple};
 
 /// The base class of views. It refuses arithmetic and the methods of arrays, because they would read
-/// the file without the caller noticing, perhaps many times. `np.asarray(view)` reads it once.
+/// the file without the caller noticing, perhaps many times. `np.asarray(view)` reads the file once.
 #[pyclass(frozen, subclass, module = "ringmain._ringmain", name = "_NoArithmetic")]
 #[derive(Debug)]
 pub(crate) struct NoArithmetic;

@@ -55,7 +55,7 @@ impl View {
             (Selection::Everything, None) => Ok(self.read_all(py)?.into_any()),
             (Selection::Everything, Some(out)) => {
                 array::check_out(&out.array, self.descr.bind(py), self.lengths())?;
-                // SAFETY: just checked; the caller has given it to be filled.
+                // SAFETY: `check_out` accepted the array, and the caller passed it to be filled.
                 self.read_into(py, unsafe { array::bytes_mut(&out.array) })?;
                 Ok(out.object)
             }
@@ -67,7 +67,8 @@ impl View {
         }
     }
 
-    /// Handles NumPy functions. A function whose ufunc a view refuses reads the view first.
+    /// Handles NumPy functions that are called with views. `_functions.py` lists the functions for which the
+    /// view is read first.
     fn __array_function__<'py>(
         slf: &Bound<'py, Self>,
         func: &Bound<'py, PyAny>,
@@ -132,7 +133,8 @@ impl View {
         Ok(one.into_any().get_item(PyTuple::empty(py))?)
     }
 
-    /// Reads all elements into a new array: a large one uses memory of the pool, a small one NumPy's.
+    /// Reads all elements into a new array. A large array uses memory of the pool, a small one NumPy's own
+    /// memory.
     pub(crate) fn read_all<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
         let descr = self.descr.bind(py);
         if self.array.nbytes() < POOLED_BYTES_MIN {

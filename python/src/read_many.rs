@@ -14,10 +14,10 @@ use crate::view::View;
 /// Reads views of any number of files as one batch, and returns a list of arrays, one for each view.
 ///
 /// views: the views. Empty arrays are accepted too, because indexing returns them for empty selections.
-/// out: the memory to fill and return: a list of arrays or tensors, one for each view, or a single one
-///     whose first axis counts the views.
+/// out: the memory to fill and return: a list of arrays or tensors, one for each view, or a single array or
+///     tensor whose first axis counts the views.
 /// stack: returns a single array whose first axis counts the views, instead of a list. All views must
-///     have one shape and dtype.
+///     have the same shape and dtype.
 #[pyfunction]
 #[pyo3(signature = (views, out=None, *, stack=false))]
 pub(crate) fn read_many<'py>(
@@ -222,7 +222,7 @@ fn by_engine(views: &[&View]) -> Vec<Vec<usize>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Reads the views of one engine in parts, and checks for Ctrl-C between them.
+/// Reads the views of one engine in parts of up to `READ_PART_BYTES`, and checks for Ctrl-C between two parts.
 fn read_group(
     py: Python<'_>,
     views: &[&View],
@@ -246,7 +246,7 @@ fn read_group(
         let mut dst: Vec<&mut [u8]> =
             now.iter().map(|at| std::mem::take(&mut parts[*at])).collect();
         match &mut dst[..] {
-            // A single view may be larger than a part.
+            // A single view may be larger than a part, so `read_into` checks for Ctrl-C itself.
             [one] => views[*first].read_into(py, one)?,
             many => detached(py, || engine.read_many_bytes_into(&arrays, many))?,
         }

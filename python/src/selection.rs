@@ -91,8 +91,8 @@ fn read_basic<'py>(
     Ok((array, is_scalar))
 }
 
-/// Reads elements of the first axis by number, the most common list. It does not need the rules for
-/// lists and masks in `_selection.py`.
+/// Reads elements of the first axis by number. This is the most common selection with a list, and it does
+/// not need the general rules in `_selection.py`.
 fn read_list<'py>(
     view: &View,
     py: Python<'py>,
@@ -112,7 +112,7 @@ fn read_selection(view: &View, py: Python<'_>, parts: &[Select], dst: &mut [u8])
     interruptible(py, |go_on| view.array.read_selection_into_while(parts, dst, go_on)).map(drop)
 }
 
-/// Returns the key as numbers on the first axis, or `None` if it is something else.
+/// Returns the key as indices of the first axis, or `None` if the key is anything but a list of integers.
 fn as_list(key: &Bound<'_, PyAny>) -> Result<Option<Vec<i64>>> {
     if key.is_instance_of::<PyTuple>() {
         return Ok(None);
@@ -129,7 +129,7 @@ fn as_list(key: &Bound<'_, PyAny>) -> Result<Option<Vec<i64>>> {
 }
 
 /// The result of `plan` in `_selection.py`: the distance in bytes of each run from the first element
-/// of the view, the bytes of a run, the shape of the result, and whether it is an element.
+/// of the view, the bytes of a run, the shape of the result, and whether NumPy would return an element.
 type Plan<'py> = (Bound<'py, PyArray1<i64>>, usize, Vec<usize>, bool);
 
 /// Reads a selection with lists, masks or arrays. Returns the array, and whether NumPy would return

@@ -94,7 +94,7 @@ impl View {
 
     /// Returns the same bytes as elements of another type; nothing is read.
     ///
-    /// dtype: the new type. The last axis grows or shrinks if its size differs from the old one.
+    /// dtype: the new type. If its elements have another size, the last axis grows or shrinks.
     /// type: a subclass of np.ndarray, which is accepted and ignored.
     #[pyo3(signature = (dtype=None, r#type=None))]
     fn view<'py>(
@@ -114,7 +114,7 @@ impl View {
 }
 
 impl View {
-    /// Returns an axis, counted from the first.
+    /// Returns the number of an axis, counted from the first. A negative argument counts from the last.
     pub(crate) fn axis(&self, argument: &Bound<'_, PyAny>) -> Result<usize> {
         let ndim = self.lengths().len();
         // A number that does not fit in an `isize` is too large for any array.

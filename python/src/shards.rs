@@ -24,7 +24,7 @@ use crate::path::absolute;
 ///
 /// paths: a folder, whose *.shard files are read in the order of their names; a file; or a list of files.
 /// engine: an Engine, or the name of a backend. The default is the engine that all readers share.
-/// order: "sequential", "shuffled" or "blocks". The last two depend only on seed and epoch.
+/// order: "sequential", "shuffled" or "blocks". "shuffled" and "blocks" depend only on seed and epoch.
 /// seed: the seed of the order.
 /// epoch: the number of the first epoch.
 /// block_rows: with order="blocks", how many rows stay together.
@@ -33,13 +33,13 @@ use crate::path::absolute;
 ///     sequential order a batch ends at the end of its shard.
 /// drop_last: leaves out batches that have fewer rows than batch_rows.
 /// dtype: float32, the type in which rows are stored, or float64.
-/// rows: delivers only these rows: their numbers, or a mask with a bool for each row.
+/// rows: the rows to deliver, as numbers or as a mask with a bool for each row; by default all rows.
 /// prefetch_bytes: how many bytes a thread reads ahead; 8 MiB by default. 0 reads nothing ahead.
 /// patience: how many seconds a batch waits for memory that other batches hold, before it raises a
 ///     MemoryError; 5 by default.
 ///
-/// The arrays use memory of the engine's pool, which gets it back when the last array of a batch is
-/// dropped. Batches that the program keeps count against the engine's memory limit.
+/// The arrays use memory of the engine's pool. It returns to the pool when the last array of a batch is
+/// dropped, so batches that the program keeps count against the engine's memory limit.
 #[pyclass(frozen, weakref, module = "ringmain", name = "ShardSource")]
 pub(crate) struct PyShardSource {
     epochs: Epochs<ShardSource>,
@@ -210,7 +210,7 @@ impl PyShardSource {
         Ok(self.epochs.lock()?.total_rows())
     }
 
-    /// The number of rows that this source delivers in an epoch, with its rank and its `rows`.
+    /// The number of rows that this source delivers in an epoch, given its rank and its `rows`.
     #[getter]
     fn epoch_rows(&self) -> Result<u64> {
         Ok(self.epochs.lock()?.epoch_items())

@@ -219,8 +219,8 @@ impl View {
         indices
     }
 
-    /// Returns an iterator over the first axis. `bounds` returns the start, stop and step for the length
-    /// of that axis.
+    /// Returns an iterator over the first axis. `bounds` gets the length of that axis and returns the start,
+    /// stop and step of the iteration.
     fn elements<'py>(
         slf: &Bound<'py, Self>,
         bounds: impl FnOnce(usize) -> (isize, isize, isize),

@@ -57,7 +57,7 @@ impl PyWeights {
         (!said.is_empty()).then(|| all.map(|(key, value)| (&**key, &**value)).collect())
     }
 
-    /// Reads a tensor as elements of the NumPy type `element`, or as bytes if it is None.
+    /// Reads a tensor as elements of the NumPy type `element`, or as bytes if `element` is None.
     #[pyo3(signature = (name, element))]
     fn read<'py>(
         &self,
@@ -67,7 +67,7 @@ impl PyWeights {
     ) -> Result<Bound<'py, PyAny>> {
         let pool = self.engine.get().engine.pool();
         let tensor = detached(py, || match self.weights.read_from(name, pool) {
-            // The pool is exhausted. The tensor gets memory outside of it, because the engine does
+            // The pool is exhausted. The tensor gets memory outside of the pool, because the engine does
             // not limit how much a program keeps.
             Err(Error::MemorySpent { .. }) => self.weights.read(name),
             tensor => tensor,
@@ -97,10 +97,10 @@ impl PyWeights {
                 Ok(Some(tensor)) => tensor,
                 Ok(None) => break,
                 Err(failure) => {
-                    // Dropping waits for the reader, which may be in the middle of a large tensor.
-                    // Another thread does it, so that Ctrl-C need not wait.
+                    // Dropping `load` waits for its reader, which may be in the middle of a large tensor.
+                    // Another thread drops it, so that Ctrl-C takes effect at once.
                     let dropping = thread::Builder::new().spawn(move || drop(load));
-                    drop(dropping); // if there is no thread, `spawn` has dropped `load`
+                    drop(dropping); // if no thread could start, `spawn` has dropped `load`
                     return Err(failure);
                 }
             };

@@ -321,6 +321,7 @@ def test_types_that_numpy_does_not_have_are_refused_before_reading(tmp_path):
             file.get_slice("four")[:2]
         assert file.get_bytes("four").tobytes() == b"ab"
         assert file.get_tensors(["big"])["big"].nbytes == 1 << 20
+        assert file.get_tensors([]) == {}, "no tensor was asked for, so none can be refused"
 
 
 def test_memory_is_recycled_and_kept_tensors_are_not_limited(tmp_path):

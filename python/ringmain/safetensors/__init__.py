@@ -44,7 +44,7 @@ class SafetensorValueError(SafetensorError, ValueError):
 class SafetensorKeyError(SafetensorError, KeyError):
     """There is no tensor of this name."""
 
-    def __str__(self) -> str:  # the text of a KeyError has quotes
+    def __str__(self) -> str:  # a KeyError would put quotes around the text
         return str(self.args[0])
 
 
@@ -54,8 +54,8 @@ class SafetensorIndexError(SafetensorError, IndexError):
 
 @contextmanager
 def _their_kinds() -> Iterator[None]:
-    """Raises subclasses of the package's `SafetensorError`, so that code that catches it still works.
-    `OSError` and `TypeError` stay as they are."""
+    """Turns KeyError, IndexError and ValueError into subclasses of the package's `SafetensorError`, so that
+    code that catches `SafetensorError` still works. `OSError` and `TypeError` stay as they are."""
     try:
         yield
     except SafetensorError:
@@ -164,10 +164,11 @@ class safe_open:
             return weights.read(name, None)
 
     def get_tensors(self, names: list[str] | None = None) -> dict[str, Any]:
-        """Reads all tensors, or those in `names`, and returns them by name. It reads ahead."""
+        """Reads all tensors, or those in `names`, and returns them by name. A thread reads ahead."""
         weights = self._open()
         with _their_kinds():
-            wanted = {name: weights.info(name) for name in names or weights.names()}
+            wanted = weights.names() if names is None else names
+            wanted = {name: weights.info(name) for name in wanted}
             for name, (dtype, _) in wanted.items():
                 self._framework.element(dtype, name)  # raises an error before anything is read
             found = weights.load(self._framework.elements, names)

@@ -118,6 +118,6 @@ class Torch:
         if array.size == 0:
             return torch.empty(shape, dtype=element, device=self._device)
         # The array is passed as bytes, because NumPy does not have all types of torch. The tensor keeps
-        # the array alive, and the array its memory.
+        # the array alive, and the array keeps its memory alive.
         tensor = torch.from_numpy(array.reshape(-1).view(np.uint8)).view(element).reshape(shape)
         return tensor.to(self._device)
