@@ -13,7 +13,7 @@ use crate::thread_number::thread_number;
 pub struct BackendStats {
     /// Reads through the page cache.
     pub cache: Traffic,
-    /// Reads past it.
+    /// Reads that leave nothing in the page cache.
     pub device: Traffic,
     /// Requests to the device that went through aligned memory of the pool, because the caller's
     /// was not aligned, or because neighbours shared a request. Their bytes are those of the
@@ -25,8 +25,8 @@ pub struct BackendStats {
     pub wrong_estimates: u64,
     /// Device requests that had to be continued or repeated: short reads, interruptions.
     pub retries: u64,
-    /// How often `auto` opened a file for the page cache alone, or moved it there, because its
-    /// filesystem refuses direct reads.
+    /// How often `auto` opened a file for the page cache alone, or moved it there: because its
+    /// filesystem refuses direct reads, or because descriptors ran out.
     pub fallbacks: u64,
     /// Open files.
     pub handles: HandleCacheStats,

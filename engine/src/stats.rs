@@ -33,7 +33,7 @@ impl fmt::Display for EngineStats {
             ("page cache queries", ways.questions),
             ("wrong estimates", ways.wrong_estimates),
             ("retries", ways.retries),
-            ("files that refused direct reads", ways.fallbacks),
+            ("files read through the page cache alone", ways.fallbacks),
         ] {
             if count > 0 {
                 write!(f, "; {name}: {count}")?;

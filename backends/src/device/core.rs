@@ -44,8 +44,8 @@ struct DeviceState {
 const KEPT_PLANS_MAX: usize = 16;
 const KEPT_PLANS_BYTES_MAX: usize = 8 << 20;
 
-/// The largest bounced request: enough for the device to be fast (see `docs/performance.md`),
-/// little enough to have several in flight.
+/// The largest bounced request: enough for a device to reach its full speed, little enough to have
+/// several in flight.
 const BOUNCE_BYTES_MAX: usize = 512 << 10;
 
 impl Device {

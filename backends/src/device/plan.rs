@@ -187,7 +187,7 @@ impl Plan {
         self.pieces(request).iter().any(|piece| piece.read != request.read)
     }
 
-    /// The reads of a request that want bytes at or after `arrived`: those it has failed.
+    /// The first read of the batch that lacks bytes if only `arrived` bytes of the request have arrived.
     pub(crate) fn first_read_lacking(&self, request: &Request, arrived: usize) -> usize {
         let lacking = |piece: &&BouncedPiece| piece.start + piece.len > arrived;
         let reads = self.pieces(request).iter().filter(lacking).map(|piece| piece.read);

@@ -9,8 +9,8 @@ use ringmain_backends::{Buffer, Read};
 
 use super::element::to_native;
 use super::read::check_size;
-use crate::epochs::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
 use crate::memory::{BufferSizes, ClaimedBuffer, Need, Share};
+use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
 use crate::{ContiguousMemmap, Element, Engine, Error, Result};
 
 impl Engine {

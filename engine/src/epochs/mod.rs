@@ -14,9 +14,9 @@
 //! | `source.rs` | the source that delivers batches |
 //! | `state.rs` | [`EpochState`]: a position that outlives the process |
 //!
-//! An item has an *id*, its number in the data set, and a *position*, its place in the order of an
-//! epoch. A rank delivers a range of positions. One contract suite, `tests/epochs/`, runs over all
-//! sources.
+//! An item has a *position*, its place in the order of an epoch; a *number* among the items that were
+//! selected; and an *id*, which users see: its number in the whole data set. A rank delivers a range
+//! of positions. One contract suite, `tests/epochs/`, runs over all sources.
 
 mod blocks;
 mod epoch;
@@ -39,9 +39,6 @@ pub(crate) use options::{EpochOptions, epoch_option_methods};
 pub(crate) use partition::Partition;
 pub(crate) use permutation::mix;
 pub(crate) use source::{EpochSource, epoch_source_methods};
-
-/// For `array`, which finds it here.
-pub(crate) use crate::prefetch;
 
 #[cfg(feature = "beton")]
 pub(crate) use {item_set::Reserved, pages::ItemsByPage};

@@ -178,6 +178,7 @@ impl<D: ItemSet> EpochSource<D> {
     }
 
     pub(crate) fn resume(&mut self, state: &EpochState) -> Result<()> {
+        // All epochs of a source have the same positions.
         let position = state.position_in(self.epoch(), self.fingerprint())?;
         let epoch = self.epoch().with_number(state.epoch());
         self.restart(Arc::new(epoch), position);

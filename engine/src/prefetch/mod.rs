@@ -14,9 +14,10 @@
 //!   the job that failed, and the next call tries it again. A panic of the thread is such an error.
 //! - **Sharing.** Reading ahead leaves memory for one job of every other reader
 //!   (`memory/reserve.rs`). A job that the consumer waits for may take any free memory.
-//! - **Groups.** A schedule reads at most 2 MiB of small jobs together, and the thread checks
-//!   between groups whether it was cancelled.
-//! - **Memory** comes from the engine's pool. If other buffers hold all of it, the thread waits.
+//! - **Groups.** A schedule decides how many jobs it reads together, and the thread checks between
+//!   groups whether it was cancelled.
+//! - **Memory** comes from the engine's pool, unless the schedule takes it elsewhere, as the one of
+//!   weights does. If other buffers hold all of the pool, the thread waits.
 //!   Once the consumer waits too, the thread waits for `memory_patience` and then fails the job. It
 //!   cannot know whether the consumer itself holds the buffers or another thread will drop them, so
 //!   it must wait, but not for ever. Memory beside the pool would break the limit.
