@@ -13,8 +13,14 @@ packages=(--package ringmain-backends --package ringmain)
 # The files of this other compiler are kept apart from those of the usual builds.
 portable=$target/portable
 wine=/usr/lib/wine/wine64
-# A separate Wine folder: it has none of the user's settings, and leaves nothing in the home directory.
-wine_home=$portable/wine
+# Windows programs that run at the same time. Each has a Wine folder of its own, because a folder has one server,
+# which two programs would keep busy all the time. The folders have none of the user's settings, and nothing is left in
+# the home directory.
+lanes=$(($(nproc) < 4 ? $(nproc) : 4))
+wine_homes=()
+for ((lane = 0; lane < lanes; lane++)); do
+    wine_homes+=("$portable/wine-$lane")
+done
 
 # The other backends are not compiled in here, even if the caller requires them for the full build.
 export RINGMAIN_REQUIRE_BACKENDS=pread,mmap
@@ -83,24 +89,36 @@ use_own_tmp() {
 # The overrides stop Wine from offering to download .NET and a browser, and from writing menus to the
 # home directory.
 start_wine() {
-    export WINEPREFIX=$wine_home WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml,winemenubuilder.exe='
+    local home starting=()
+    export WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml,winemenubuilder.exe='
     mkdir -p "$portable/dll"
     make_random_dll "$portable/dll"
     export WINEPATH="Z:${portable//\//\\}\\dll"
     unset DISPLAY
-    "$wine" wineboot --init </dev/null >"$portable/wineboot.log" 2>&1 ||
-        die "Wine does not start; see $portable/wineboot.log"
-    # The server of wineboot ends when no program runs, and then resets the connections of programs that start
-    # at that moment. This one stays.
+    for home in "${wine_homes[@]}"; do
+        WINEPREFIX=$home "$wine" wineboot --init </dev/null >"$home.log" 2>&1 &
+        starting+=("$!")
+    done
+    for home in "${wine_homes[@]}"; do
+        wait "${starting[0]}" || die "Wine does not start; see $home.log"
+        starting=("${starting[@]:1}")
+    done
+    # The servers of wineboot end when no program runs, and then reset the connections of programs that start
+    # at that moment. These stay.
     stop_wine
-    /usr/lib/wine/wineserver --persistent || die "Wine's server does not start (exit code $?)"
+    for home in "${wine_homes[@]}"; do
+        WINEPREFIX=$home /usr/lib/wine/wineserver --persistent || die "Wine's server does not start (exit code $?)"
+    done
 }
 
-# Wine's server outlives the programs and would keep this script's output open.
+# Wine's servers outlive the programs and would keep this script's output open.
 stop_wine() {
-    [[ -d $wine_home ]] || return 0
-    WINEPREFIX=$wine_home /usr/lib/wine/wineserver --kill || true
-    WINEPREFIX=$wine_home /usr/lib/wine/wineserver --wait || true
+    local home
+    for home in "${wine_homes[@]}"; do
+        [[ -d $home ]] || continue
+        WINEPREFIX=$home /usr/lib/wine/wineserver --kill || true
+        WINEPREFIX=$home /usr/lib/wine/wineserver --wait || true
+    done
 }
 
 # Wine 8 lacks the DLL from which std gets random bytes. Wine searches WINEPATH last, so a Wine that
@@ -124,10 +142,9 @@ windows_build() {
         --lib "${programs[@]}" --all-features --no-run 2>&1 | tee "$portable/windows.log"
 }
 
-# Runs one program per processor, because a program spends half of its time waiting for Wine's server.
-# Each program runs one test at a time: Wine 8 loses wake-ups between threads that wait for the same
-# address, so two tests that share a `OnceLock` would wait forever. All programs run even if one fails,
-# because a round takes minutes.
+# Each program runs one test at a time: Wine 8 loses wake-ups between threads that wait for the same address,
+# so two tests that share a `OnceLock` would wait forever. All programs run even if one fails, because a round
+# takes minutes.
 windows_tests() {
     local programs
     start_wine
@@ -140,10 +157,12 @@ windows_tests() {
     export RUST_TEST_THREADS=1 wine portable
     export -f run_windows_program has_begun
     # shellcheck disable=SC2016
-    xargs --delimiter='\n' --max-procs="$(nproc)" --max-args=1 bash -c 'run_windows_program "$1"' _ <<<"$programs"
+    xargs --delimiter='\n' --max-procs="$lanes" --max-args=1 --process-slot-var=lane \
+        bash -c 'run_windows_program "$1"' _ <<<"$programs"
 }
 
-# run_windows_program PROGRAM: prints the result in one line, or the whole output if the program failed.
+# run_windows_program PROGRAM: runs it in the Wine folder `$lane`, and prints the result in one line, or the whole
+# output if the program failed.
 # The time limit is for a program that hangs under Wine. The slowest takes 55 s, or 5 minutes if seven other
 # processes compete for each processor.
 run_windows_program() {
@@ -152,7 +171,7 @@ run_windows_program() {
     local log=$portable/tmp/$name.log
     for start in 1 2 3; do
         status=0
-        timeout 30m "$wine" "$1" >"$log" 2>&1 || status=$?
+        WINEPREFIX=$portable/wine-$lane timeout 30m "$wine" "$1" >"$log" 2>&1 || status=$?
         # A program that hangs is not started again.
         if has_begun "$log" || ((status == 124)); then break; fi
         printf '%s: Wine did not start it (try %d, exit code %d) %s\n' "$name" "$start" "$status" "$(cat -- "$log")"
