@@ -16,7 +16,7 @@ wine=/usr/lib/wine/wine64
 # Windows programs that run at the same time. Each has a Wine folder of its own, because a folder has one server,
 # which two programs would keep busy all the time. The folders have none of the user's settings, and nothing is left in
 # the home directory.
-lanes=$(($(nproc) < 4 ? $(nproc) : 4))
+lanes=$(($(nproc) < 2 ? $(nproc) : 2))
 wine_homes=()
 for ((lane = 0; lane < lanes; lane++)); do
     wine_homes+=("$portable/wine-$lane")
@@ -100,7 +100,10 @@ start_wine() {
         starting+=("$!")
     done
     for home in "${wine_homes[@]}"; do
-        wait "${starting[0]}" || die "Wine does not start; see $home.log"
+        wait "${starting[0]}" || {
+            kill -- "${starting[@]}" 2>/dev/null || true
+            die "Wine does not start; see $home.log"
+        }
         starting=("${starting[@]:1}")
     done
     # The servers of wineboot end when no program runs, and then reset the connections of programs that start

@@ -91,9 +91,15 @@ build_python_tests() {
 # The means that keep the machine in a condition: a process, or a control group for the tests. Both are
 # removed when the condition ends.
 load_pid='' group=''
+# The runs that are under way side by side, and whether there are any.
+pair=() is_pair=false
 
 begin_condition() {
-    [[ $1 != scarce ]] || make_group || occupy_memory
+    case $1 in
+    # A run without another one beside it.
+    busy) $is_pair || keep_cores_busy ;;
+    scarce) make_group || occupy_memory ;;
+    esac
 }
 
 end_condition() {
@@ -104,6 +110,25 @@ end_condition() {
     fi
     [[ -z $group ]] || rmdir -- "$group" || true
     group=''
+}
+
+# run_pair RUN: this run and the next one side by side.
+run_pair() {
+    local pid
+    is_pair=true
+    run_once "$1" &
+    pair+=("$!")
+    run_once $(($1 + 1)) &
+    pair+=("$!")
+    for pid in "${pair[@]}"; do
+        wait "$pid" || die "a run ended before its last test; see $logs"
+    done
+    pair=() is_pair=false
+}
+
+keep_cores_busy() {
+    stress-ng --cpu "$(nproc)" --quiet &
+    load_pid=$!
 }
 
 # Makes a control group of 2 GiB, including the page cache, which does not affect other programs. Only
@@ -222,16 +247,15 @@ print_failures() {
 }
 
 read_arguments "$@"
-trap end_condition EXIT
+trap 'end_condition; kill -- "${pair[@]}" 2>/dev/null || true' EXIT
 trap 'exit 130' INT TERM
 
 step set-up set_up
 printf '\nrun  condition  seconds  passed  failed\n'
 for ((run = 1; run <= runs; run++)); do
-    if is_busy "$run"; then
-        run_once "$run" &
-        # The second of the two, or the only one at the end.
-        if ! is_busy $((run + 1)) || ((run == runs)); then wait; fi
+    if is_busy "$run" && is_busy $((run + 1)) && ((run < runs)); then
+        run_pair "$run"
+        run=$((run + 1))
     else
         run_once "$run"
     fi

@@ -63,7 +63,6 @@ impl Workers {
     /// Calls `run` once with every number below `count`, on this thread and on helpers, and
     /// returns when all the calls have. While helpers are at it, this thread first does its own
     /// `work`, until that returns false.
-    #[cfg_attr(not(linux_direct), allow(dead_code))]
     pub(crate) fn run_beside(
         &self,
         count: usize,

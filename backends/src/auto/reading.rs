@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::slice;
 use std::time::{Duration, Instant};
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::AutoBackend;
 use super::route::Way;
@@ -67,9 +67,7 @@ impl AutoBackend {
         match self.way(read, may_use_cache) {
             Way::Advised => self.advised().read_batch(slice::from_mut(read)),
             Way::Device => self.device().read_batch(slice::from_mut(read)),
-            Way::Bring if read.len() >= TRIED_SINGLE_BYTES_MIN => {
-                self.read_window(slice::from_mut(read), may_use_cache)
-            }
+            Way::Bring if read.len() >= TRIED_SINGLE_BYTES_MIN => self.read_tried_single(read),
             way @ (Way::Cache | Way::Bring) => {
                 if way == Way::Bring {
                     self.bring(read);
@@ -87,6 +85,19 @@ impl AutoBackend {
         }
     }
 
+    /// Reads a large read of kept data that is not cached, in the way that the trial of its size says.
+    fn read_tried_single(&self, read: &mut Read<'_>) -> Result<()> {
+        let reads = slice::from_mut(read);
+        let phase = self.phase(reads);
+        self.read_timed(reads, phase, |reads| {
+            let brings = matches!(phase, Phase::TimeBringing | Phase::Bring);
+            if brings {
+                reads.iter().for_each(|read| self.bring(read));
+            }
+            smallvec![if brings { Way::Bring } else { Way::Device }; reads.len()]
+        })
+    }
+
     pub(super) fn read_many(&self, reads: &mut [Read<'_>], may_use_cache: bool) -> Result<()> {
         for (at, window) in reads.chunks_mut(WINDOW_READS).enumerate() {
             self.read_window(window, may_use_cache).map_err(|error| match error.index() {
@@ -97,11 +108,21 @@ impl AutoBackend {
         Ok(())
     }
 
-    /// Reads no more than [`WINDOW_READS`], and times it if the trial of its size asks for that.
+    /// Reads no more than [`WINDOW_READS`].
     fn read_window(&self, reads: &mut [Read<'_>], may_use_cache: bool) -> Result<()> {
         let phase = self.phase(reads);
+        self.read_timed(reads, phase, |reads| self.ways(reads, may_use_cache, phase))
+    }
+
+    /// Reads in the ways that `choose` returns, and times it if the trial of this size asks for that.
+    fn read_timed(
+        &self,
+        reads: &mut [Read<'_>],
+        phase: Phase,
+        choose: impl FnOnce(&[Read<'_>]) -> SmallVec<[Way; WINDOW_READS]>,
+    ) -> Result<()> {
         let started = phase.is_timed().then(Instant::now);
-        let ways = self.ways(reads, may_use_cache, phase);
+        let ways = choose(reads);
         self.read_ways(reads, &ways)?;
         if let Some(started) = started {
             self.add_sample(phase, reads, &ways, started.elapsed());
@@ -266,12 +287,14 @@ mod tests {
     #[test]
     fn large_single_reads_stay_on_a_device_that_is_fast() {
         const LEN: usize = 1 << 20;
-        let dir = tempfile::tempdir().unwrap();
+        // Beside the test program, because the folder for temporary files may be in memory.
+        let program = std::env::current_exe().unwrap();
+        let dir = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
         let path = dir.path().join("data");
         std::fs::write(&path, vec![7; 2 * LEN]).unwrap();
         let backend = AutoBackend::new(&BackendOptions::default()).unwrap();
         let file = backend.open(&path).unwrap();
-        let is_cached = || backend.device().cached(&file, 0..2 << 20);
+        let is_cached = || backend.device().cached(&file, 0..LEN as u64);
         let has_device = !backend.route_of(&file).unwrap().is_cache_only();
         if !has_device || is_cached() == CacheAnswer::Refused {
             eprintln!("not tested: no direct reads here, or no answer to what is cached");
@@ -279,6 +302,7 @@ mod tests {
         }
         let expectation = Expectation { access: Access::Random, reread_bytes: Some(2 << 20) };
         backend.expect(&[&file], &expectation).unwrap();
+        assert!(backend.route_of(&file).unwrap().is_kept());
         let trial = backend.trials(&file).of(LEN as u64, 1);
         while trial.phase() == Phase::TimeDevice {
             trial.add(Phase::TimeDevice, LEN as u64, Duration::from_micros(100));

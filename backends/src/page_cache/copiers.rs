@@ -1,14 +1,14 @@
 //! Threads that copy a batch from the page cache together.
 //!
 //! One thread copies 4 to 9 GB/s; memory has more. So the caller invites a few helpers to a large batch and copies
-//! beside them, part by part. It never waits for a helper that has not begun: on a busy machine it copies alone.
+//! beside them, part by part. It does not wait for helpers that have not woken up, as on a busy machine.
 
 use smallvec::SmallVec;
 
 use super::window::WINDOW_READS_MAX;
 use crate::Read;
 use crate::sync::{Mutex, PoisonError};
-use crate::sys::PerProcess;
+use crate::sys::{self, PerProcess};
 use crate::workers::Workers;
 
 /// How many bytes of each read were copied; `None` if the system did not say.
@@ -34,11 +34,10 @@ pub(super) struct Copiers {
 }
 
 impl Copiers {
-    /// With no more threads than processors, the calling one included.
+    /// With no more threads than processors, the calling one included. Helpers only help with calls that do not wait.
     pub(super) fn new(threads_max: usize) -> Self {
-        // Not on Windows: Wine 8, where this is tested, loses wake-ups between threads.
         let processors = match std::thread::available_parallelism() {
-            Ok(processors) if cfg!(unix) => processors.get(),
+            Ok(processors) if sys::COPIES_AT_ONCE => processors.get(),
             _ => 1,
         };
         Self::with_threads(threads_max.min(processors).min(THREADS_MAX))

@@ -80,7 +80,8 @@ impl PositionalBackend {
             let open = move |path: &Path| Ok(BufferedFile::new(open(kind, path)?, access));
             HandleCache::new(owner, kind, open_max, open).beside()
         });
-        let copiers = Copiers::new(options.threads_max);
+        // Threads that read different files must not wait for one another's descriptor.
+        let copiers = Copiers::new(options.threads_max.min(options.open_files_max));
         Ok(Self { kind, calls, cache, copiers, faults: Injection::current() })
     }
 
