@@ -90,11 +90,11 @@ impl AutoBackend {
         let reads = slice::from_mut(read);
         let phase = self.phase(reads);
         self.read_timed(reads, phase, |reads| {
-            let brings = matches!(phase, Phase::TimeBringing | Phase::Bring);
-            if brings {
-                reads.iter().for_each(|read| self.bring(read));
+            if !phase.brings() {
+                return smallvec![Way::Device];
             }
-            smallvec![if brings { Way::Bring } else { Way::Device }; reads.len()]
+            reads.iter().for_each(|read| self.bring(read));
+            smallvec![Way::Bring]
         })
     }
 
@@ -188,11 +188,9 @@ impl AutoBackend {
         may_use_cache: bool,
         phase: Phase,
     ) -> SmallVec<[Way; WINDOW_READS]> {
-        let mut brings_left = match phase {
-            Phase::TimeBringing | Phase::Bring => {
-                (total_bytes(reads) * BRING_FACTOR).div_ceil(BRING_BYTES)
-            }
-            Phase::TimeDevice | Phase::StayOnDevice => 0,
+        let mut brings_left = match phase.brings() {
+            true => (total_bytes(reads) * BRING_FACTOR).div_ceil(BRING_BYTES),
+            false => 0,
         };
         let mut last = Way::Cache;
         let way = |read: &Read<'_>| {

@@ -46,6 +46,11 @@ pub(super) enum Phase {
 }
 
 impl Phase {
+    /// Whether data is brought into the page cache.
+    pub(super) fn brings(self) -> bool {
+        matches!(self, Self::TimeBringing | Self::Bring)
+    }
+
     /// Whether the time of a batch is noted.
     pub(super) fn is_timed(self) -> bool {
         matches!(self, Self::TimeDevice | Self::TimeBringing)

@@ -78,8 +78,8 @@ impl Copiers {
 #[cfg(unix)]
 mod tests {
     use std::collections::HashSet;
-    use std::sync::Barrier;
-    use std::thread;
+    use std::thread::{self, ThreadId};
+    use std::time::{Duration, Instant};
 
     use proptest::prelude::*;
 
@@ -123,14 +123,14 @@ mod tests {
             let mut memory = vec![0; 4 * read_bytes];
             let mut reads: Vec<_> =
                 memory.chunks_mut(read_bytes).map(|dst| Read::new(&file, 0, dst)).collect();
-            // The first two parts wait for one another, so different threads must have taken them.
-            let (meeting, seen) = (Barrier::new(threads), Mutex::new(HashSet::new()));
+            // Each part waits until enough threads have taken one, so that one thread cannot take all.
+            let seen = Mutex::new(HashSet::<ThreadId>::new());
             copiers.share(&mut reads, &mut [None; 4], |_, _| {
-                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                let is_new = seen.insert(thread::current().id());
-                drop(seen);
-                if is_new {
-                    meeting.wait();
+                let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
+                lock().insert(thread::current().id());
+                let started = Instant::now();
+                while lock().len() < threads && started.elapsed() < Duration::from_secs(60) {
+                    thread::yield_now();
                 }
             });
             let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
