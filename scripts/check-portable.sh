@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the portable crates on other platforms: tests them on Linux with every feature off,
-# type-checks them for macOS, and runs their tests as Windows programs under Wine.
+# Checks the portable crates: tests them on Linux with every feature off, type-checks them for macOS, and runs
+# their tests as Windows programs under Wine. Arguments select parts: `linux`, `macos`, `windows`.
 #
 # Debian's own compiler builds the standard libraries for macOS and Windows from Debian's copy of the
 # Rust sources, so no toolchain is downloaded and the installed one stays as it is.
@@ -194,16 +194,33 @@ has_begun() {
     grep -aqE '^running [0-9]+ tests?' "$1"
 }
 
-step "portable: set-up" set_up
-step "portable: clippy, no features" linux_clippy
-step "portable: tests, no features" linux_tests
-step "portable: macOS, all features" macos_check --all-features --all-targets
-# The test programs were checked above. What the features change on macOS is in the libraries.
-step "portable: macOS, no features" macos_check --no-default-features --lib
-if runs_windows_programs; then
+check_linux() {
+    step "no features: clippy" linux_clippy
+    step "no features: tests" linux_tests
+}
+
+# The test programs are checked with all features. What the features change on macOS is in the libraries.
+check_macos() {
+    step "macOS: all features" macos_check --all-features --all-targets
+    step "macOS: no features" macos_check --no-default-features --lib
+}
+
+check_windows() {
+    if ! runs_windows_programs; then
+        printf '\n== Windows: SKIPPED: Wine needs an x86-64 machine\n'
+        return
+    fi
     use_own_tmp
-    step "portable: Windows, build" windows_build
-    step "portable: Windows tests under Wine" windows_tests
-else
-    printf '\n== portable: Windows tests SKIPPED: they need an x86-64 machine\n'
-fi
+    step "Windows: build" windows_build
+    step "Windows: tests under Wine" windows_tests
+}
+
+parts=("$@")
+((${#parts[@]})) || parts=(linux macos windows)
+for part in "${parts[@]}"; do
+    [[ $part =~ ^(linux|macos|windows)$ ]] || die "there is no part '$part'; there are: linux, macos, windows"
+done
+step set-up set_up
+for part in "${parts[@]}"; do
+    "check_$part"
+done

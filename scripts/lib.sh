@@ -23,12 +23,62 @@ step() {
     local started=$SECONDS cpu_started taken cpu
     cpu_started=$(cpu_seconds)
     current_step=$1
+    check_beside
     printf '\n== %s\n' "$current_step"
     "${@:2}"
     taken=$((SECONDS - started)) cpu=$(($(cpu_seconds) - cpu_started))
     printf -- '-- %s: %d s, %d s of processor time\n' "$current_step" "$taken" "$cpu"
     step_times+=("$(printf '%5d s %5d s  %s' "$taken" "$cpu" "$current_step")")
     current_step=
+}
+
+# One step may run beside the others. It is a job with its own process group, so that it can be ended together
+# with everything it has started. Its output goes to a file.
+beside_name='' beside_pid='' beside_log='' beside_status=0
+
+# start_beside NAME LOG COMMAND...: starts this step and returns.
+start_beside() {
+    beside_name=$1 beside_log=$2
+    printf '\n== %s: runs beside the next steps; its output goes to %s\n' "$1" "$2"
+    mkdir -p -- "$(dirname -- "$2")"
+    set -m
+    "${@:3}" </dev/null >"$2" 2>&1 &
+    beside_pid=$!
+    set +m
+}
+
+# Prints the output of the step beside until it ends, and returns its exit code.
+finish_beside() {
+    if [[ $beside_pid ]]; then
+        tail -n +1 -f --pid="$beside_pid" -- "$beside_log"
+        collect_beside
+    else
+        cat -- "$beside_log"
+    fi
+    return "$beside_status"
+}
+
+# Stops this script if the step beside has failed.
+check_beside() {
+    [[ $beside_pid && -z $(jobs -pr) ]] || return 0
+    collect_beside
+    ((beside_status == 0)) && return
+    current_step=$beside_name
+    cat -- "$beside_log"
+    exit 1
+}
+
+collect_beside() {
+    beside_status=0
+    wait "$beside_pid" || beside_status=$?
+    beside_pid=
+}
+
+# Ends the step beside if it still runs.
+stop_beside() {
+    [[ $beside_pid ]] || return 0
+    kill -TERM -- "-$beside_pid" 2>/dev/null || true
+    collect_beside
 }
 
 # Prints the processor time of the commands that this script has finished; proc(5) counts it in hundredths of

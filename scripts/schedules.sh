@@ -43,14 +43,20 @@ number() {
 }
 
 # The files are kept apart from those of the usual builds, because the flag changes every crate. Many
-# schedules are worth an optimised build; the checks of debug builds stay.
+# schedules are worth an optimised build; the checks of debug builds stay. For a few, compiling takes most of the
+# time, and the packages that the tests of this system optimise are not optimised here.
 explore() {
+    local package settings=()
     if ((schedules >= 10000)); then
         export CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=true
+    else
+        for package in ringmain-backends ringmain-fault-fs fuser; do
+            settings+=(--config "profile.dev.package.$package.opt-level=0")
+        done
     fi
     RUSTFLAGS="${RUSTFLAGS:-} --cfg ringmain_shuttle" RUST_BACKTRACE=${RUST_BACKTRACE:-0} \
         RINGMAIN_SCHEDULES=$schedules RINGMAIN_SCHEDULES_SEED=$seed \
-        cargo test --locked --quiet --package ringmain-backends --package ringmain --features ringmain/safetensors \
+        cargo test "${settings[@]}" --locked --quiet --package ringmain-backends --package ringmain --features ringmain/safetensors \
         --lib --target-dir "$target/schedules" -- "$name"
 }
 

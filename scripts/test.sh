@@ -4,7 +4,7 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
-trap report_end EXIT
+trap 'report_end; stop_beside' EXIT
 
 # `auto` must choose by what the machine can do, not by a profile that the user has saved.
 export RINGMAIN_PROFILE=off
@@ -70,6 +70,8 @@ export RINGMAIN_REQUIRE_CHROMIUM=1 RINGMAIN_REQUIRE_PYTHON=1
 step set-up set_up
 step fmt cargo fmt --all --check
 step clippy clippy
+# The programs for Windows wait much of their time, so they are built and run beside the tests of this system.
+start_beside "other systems" "$target/portable.log" scripts/check-portable.sh macos windows
 step tests native_tests
 # A few schedules, the same each time; `scripts/schedules.sh` alone tries many.
 step schedules scripts/schedules.sh --seed 17 500
@@ -79,4 +81,5 @@ step soak env RINGMAIN_SOAK_PROFILE=dev scripts/soak.sh 1 17
 step "embedded loader, by itself" cargo test --locked --package embedded-loader
 step rustdoc rustdoc
 step python python_tests
-step portable scripts/check-portable.sh
+step "no features" scripts/check-portable.sh linux
+step "other systems" finish_beside
