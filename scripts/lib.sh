@@ -19,16 +19,19 @@ current_step=
 step_times=()
 
 # step NAME COMMAND...: announces a step, runs it, and prints how long it took.
+# The processor time is unknown while another step runs beside it.
 step() {
-    local started=$SECONDS cpu_started taken cpu
+    local started=$SECONDS cpu_started taken cpu=unknown is_alone=
+    [[ $beside_pid ]] || is_alone=yes
     cpu_started=$(cpu_seconds)
     current_step=$1
     check_beside
     printf '\n== %s\n' "$current_step"
     "${@:2}"
-    taken=$((SECONDS - started)) cpu=$(($(cpu_seconds) - cpu_started))
-    printf -- '-- %s: %d s, %d s of processor time\n' "$current_step" "$taken" "$cpu"
-    step_times+=("$(printf '%5d s %5d s  %s' "$taken" "$cpu" "$current_step")")
+    taken=$((SECONDS - started))
+    [[ ! $is_alone ]] || cpu="$(($(cpu_seconds) - cpu_started)) s"
+    printf -- '-- %s: %d s, processor time: %s\n' "$current_step" "$taken" "$cpu"
+    step_times+=("$(printf '%5d s %9s  %s' "$taken" "$cpu" "$current_step")")
     current_step=
 }
 
@@ -94,7 +97,7 @@ cpu_seconds() {
 report_end() {
     local status=$?
     if ((${#step_times[@]} > 1)); then
-        printf '\n   took processors  step\n'
+        printf '\n   took processor  step\n'
         printf '%s\n' "${step_times[@]}"
     fi
     if ((status == 0)); then

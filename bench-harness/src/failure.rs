@@ -57,6 +57,10 @@ pub(crate) enum Failure {
     #[error("{message}")]
     Regression { message: String },
 
+    /// The program that was recorded failed. The recording is whole.
+    #[error("{message}; the recording has what it read until then")]
+    Program { message: String },
+
     /// A result that cannot be used: exit code 2.
     #[error("{}: {message}", path.display())]
     Run { path: PathBuf, message: String },

@@ -14,6 +14,7 @@ mod generate;
 mod measure;
 pub mod plan;
 mod recommend;
+mod record;
 mod report;
 pub mod result;
 mod run;

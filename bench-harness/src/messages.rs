@@ -97,6 +97,7 @@ fn failures() -> Vec<Failure> {
         Failure::Plan { path: "plan.toml".into(), message: message() },
         Failure::Trace { path: "epoch.trace".into(), message: message() },
         Failure::Regression { message: message() },
+        Failure::Program { message: message() },
         Failure::Run { path: "run.json".into(), message: message() },
         Failure::ReadFile { path: path(), source: ErrorKind::NotFound.into() },
         Failure::WriteFile { path: path(), source: denied() },
@@ -123,7 +124,7 @@ fn failures() -> Vec<Failure> {
             Failure::Plan { .. } | Failure::Trace { .. } | Failure::Regression { .. } => {}
             Failure::Run { .. } | Failure::ReadFile { .. } | Failure::WriteFile { .. } => {}
             Failure::Task(_) | Failure::Child { .. } | Failure::NoProgram { .. } => {}
-            Failure::Worker { .. } => {}
+            Failure::Worker { .. } | Failure::Program { .. } => {}
             Failure::Cell { .. } | Failure::WrongBytes { .. } | Failure::ThreadPanicked => {}
             Failure::Interrupted | Failure::InvalidCells { .. } => {}
             Failure::Thread(_) | Failure::Output(_) => {}
@@ -225,6 +226,10 @@ fn refused_traces() -> Vec<String> {
         "ringmain recording 1\nf 0 /a\nb 0 5000000000 0 0 1\n",
         "ringmain recording 1\nf 0 /a\nb 0 0 0 0 1\ne 1 1 2\n",
         "ringmain recording 1\nf 0 /a\nb 0 0 0 0 1\ne 1 1 1\nf\n",
+        "ringmain recording 2\nx\n",
+        "ringmain recording 2\nt 0 5000000000\n",
+        "ringmain recording 2\nf 0 /a\nb 0 x 0 0 0 1\n",
+        "7 1.0 close(3</d/a>) = 0\n",
     ];
     let message = |text: &&str| {
         let path = dir.path().join("trace");

@@ -144,6 +144,13 @@ fn traces() {
     let read_added =
         repeated(TEXT_BYTES, |text, n| write!(text, "{n:x} add\n{n:x} read 0 1\n").unwrap());
     let one = format!("{own}f 0 a\n");
+    let read = "1 1.0 pread64(3</a>, 0, 1, 0)=1\n";
+    let log = |line: fn(&mut String, usize)| read.to_owned() + &repeated(TEXT_BYTES, line);
+    let threads = log(|text, n| writeln!(text, "{n} 1.0 dup(3)=4").unwrap());
+    let children = log(|text, n| writeln!(text, "1 1.0 fork()={}", n + 2).unwrap());
+    let opened = log(|text, n| writeln!(text, "1 1.0 open(\"/{n:x}\")={n}").unwrap());
+    let mapped = log(|text, n| writeln!(text, "1 1.0 mmap(0,1,0,0,3</a>,0)={}", 2 * n).unwrap());
+    let unfinished = log(|text, n| writeln!(text, "{n} 1.0 fork(<unfinished ...>").unwrap());
     check(
         "trace",
         vec![
@@ -158,6 +165,11 @@ fn traces() {
                 "reads of an iolog",
                 format!("fio version 2 iolog\na add\n{}", "a read 0 1\n".repeat(TEXT_BYTES / 11)),
             ),
+            ("threads of a program", threads),
+            ("children of a program", children),
+            ("open files of a program", opened),
+            ("mappings of a program", mapped),
+            ("calls that never return", unfinished),
             ("files of an iolog", format!("fio version 2 iolog\n{added}")),
             ("files of an iolog that are read", format!("fio version 2 iolog\n{read_added}")),
         ],

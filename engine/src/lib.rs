@@ -70,7 +70,7 @@ pub use builder::EngineBuilder;
 pub use engine::{Description, Engine};
 pub use error::{Damage, Error, Item, Result};
 pub use profile::{Profile, ProfileError, ProfileSource, probe};
-pub use record::{Recording, RecordingStatus};
+pub use record::{BatchHead, ReadBy, RecordedCounts, Recording, RecordingStatus, RecordingText};
 pub use stats::EngineStats;
 
 /// The crates whose number types views are read as: `half::f16`, `num_complex::Complex64` and others.

@@ -122,7 +122,8 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["trace", "bytes"])]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Replay these reads: an iolog of fio (version 2 or 3), or a recording of `Engine::record`
+    /// Replay these reads: a recording of `ringmain record` or `Engine::record`, an iolog of fio (version 2 or 3), or a
+    /// log of `strace -f -y -ttt -T`
     #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
     pub(crate) trace: Option<PathBuf>,
 

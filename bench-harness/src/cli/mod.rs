@@ -2,6 +2,7 @@
 
 mod bench;
 mod generate;
+mod record;
 mod report;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use ringmain_backends::BackendKind;
 use crate::text::size::parse_bytes;
 
 pub(crate) use bench::{BenchArgs, MeasuredArgs};
+pub(crate) use record::RecordArgs;
 pub(crate) use report::ReportArgs;
 
 pub(crate) use generate::{
@@ -32,6 +34,7 @@ pub(crate) enum Command {
     Probe(ProbeArgs),
     Bench(BenchArgs),
     Recommend(RecommendArgs),
+    Record(RecordArgs),
     Compare(CompareArgs),
     Report(ReportArgs),
     Gen(GenArgs),

@@ -8,6 +8,7 @@ mod inspect;
 mod overhead;
 mod probe;
 mod recommend;
+mod record;
 mod report;
 mod schema;
 
@@ -37,6 +38,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, program: Vec<OsString>) -> 
     let outcome = output::stdout().and_then(|mut out| match command {
         Command::Probe(args) => probe::run(&args, &mut out),
         Command::Bench(args) => bench::run(&args, &mut out),
+        Command::Record(args) => record::run(&args),
         Command::Recommend(args) => recommend::run(&args, &mut out),
         Command::Compare(args) => compare::run(&args, &mut out),
         Command::Report(args) => report::run(&args, &mut out),

@@ -90,7 +90,7 @@ impl Log<'_> {
         if bytes == 0 {
             return Ok(());
         }
-        self.builder.begin_batch(at_us, 0);
+        self.builder.begin_plain_batch(at_us);
         self.builder.read(path, offset, bytes).map_err(|message| match first.clone().next() {
             Some(word) => word.fault(message),
             None => Fault::whole(message),

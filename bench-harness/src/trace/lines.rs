@@ -25,6 +25,14 @@ impl Fault {
         Self::Whole(message)
     }
 
+    /// The message without a place.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::At { message, .. } | Self::Whole(message) => message.clone(),
+            Self::Io(error) => error.to_string(),
+        }
+    }
+
     pub(crate) fn in_file(self, path: &Path) -> Failure {
         let path = path.to_owned();
         match self {

@@ -1,26 +1,32 @@
-//! Traces: recorded reads, from an iolog of fio or a recording of the engine.
+//! Traces: recorded reads, from a recording of Ringmain, an iolog of fio or a log of strace.
 //!
-//! The harness reads recordings and fio's iolog (versions 2 and 3; the times of version 3 are
-//! microseconds, as fio's source has it) into one form: a list of reads and the places where
-//! batches begin, which a replay goes through without allocating. Errors name the line and the
-//! column. A recording that was cut off is used up to its last complete line, because the last
-//! number may lack digits.
+//! The harness reads all of them (fio's versions 2 and 3; the times of version 3 are microseconds, as
+//! fio's source has it) into one form: a list of reads and the places where batches begin, which a replay
+//! goes through without allocating. Errors name the line and the column. A recording that was cut off is
+//! used up to its last complete line, because the last number may lack digits.
 
 mod iolog;
 mod lines;
+pub(crate) mod pattern;
 mod recording;
+mod strace;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::fs::{self, File};
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+use ringmain::{BatchHead, ReadBy};
 
 use crate::failure::Failure;
 use crate::text::size::format_bytes;
 
-use lines::{Fault, Lines};
+pub(crate) use lines::Fault;
+use lines::{Line, Lines};
+use strace::Beside;
+pub(crate) use strace::{KnownMapping, KnownProcess, PageFault};
 
 /// Recorded reads in batches, in the order of the file.
 #[derive(Clone, Debug, Default)]
@@ -29,8 +35,12 @@ pub(crate) struct Trace {
     pub(crate) files: Vec<TraceFile>,
     /// Notes for the user about what was left out or is unusual.
     pub(crate) notes: Vec<String>,
+    /// The process of each thread, as far as the trace says.
+    processes: BTreeMap<u32, u32>,
     batches: Vec<Span>,
     reads: Vec<TraceRead>,
+    /// The trace has every file that a program read. Files that are gone are left out of a replay.
+    has_all_files: bool,
 }
 
 /// A file that a trace reads.
@@ -53,10 +63,8 @@ pub(crate) struct TraceRead {
 /// Reads that were handed over at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batch<'a> {
-    /// Microseconds since the start of the trace; 0 if the trace has no times.
-    pub(crate) at_us: u64,
-    /// A small number for the thread that read.
-    pub(crate) thread: u32,
+    /// The times are 0 if the trace has none.
+    pub(crate) head: BatchHead,
     pub(crate) reads: &'a [TraceRead],
 }
 
@@ -64,8 +72,7 @@ pub(crate) struct Batch<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Span {
     first_read: usize,
-    at_us: u64,
-    thread: u32,
+    head: BatchHead,
 }
 
 impl Trace {
@@ -75,12 +82,36 @@ impl Trace {
         let file = File::open(path)
             .map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
         let trace = Self::parse(BufReader::new(file)).map_err(|fault| fault.in_file(path))?;
+        if trace.has_all_files {
+            return trace.without_files_that_are_gone().map_err(|fault| fault.in_file(path));
+        }
         trace.check_files(path)?;
         Ok(trace)
     }
 
+    /// Returns whether the first bytes of a file are those of a trace.
+    pub(crate) fn is_trace(head: &[u8]) -> bool {
+        let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let is_named = |name: &[u8]| line.starts_with(name);
+        is_named(b"fio version ") || is_named(b"ringmain recording ") || strace::is_log(line)
+    }
+
     /// Parses a trace without checking its files.
     pub(crate) fn parse(input: impl Read) -> Result<Self, Fault> {
+        Self::parse_beside(input, Beside::default())
+    }
+
+    /// Parses a log of strace without checking its files. The page faults of the program are in the order of
+    /// time; `process` is what it was before the log, if it ran already.
+    pub(crate) fn of_program(
+        log: impl Read,
+        faults: &[PageFault],
+        process: Option<KnownProcess>,
+    ) -> Result<Self, Fault> {
+        Self::parse_beside(log, Beside { faults, process })
+    }
+
+    fn parse_beside(input: impl Read, beside: Beside<'_>) -> Result<Self, Fault> {
         let mut lines = Lines::new(input);
         let head = lines.next()?.map(|line| line.text.to_vec()).unwrap_or_default();
         let mut builder = TraceBuilder::default();
@@ -89,15 +120,24 @@ impl Trace {
             b"fio version 3 iolog" => {
                 iolog::parse(&mut lines, iolog::Version::Three, &mut builder)?
             }
-            b"ringmain recording 1" => recording::parse(&mut lines, &mut builder)?,
+            b"ringmain recording 1" => {
+                recording::parse(&mut lines, recording::Version::One, &mut builder)?
+            }
+            b"ringmain recording 2" => {
+                recording::parse(&mut lines, recording::Version::Two, &mut builder)?
+            }
+            head if strace::is_log(head) => {
+                let head = Line { text: head, number: 1, is_whole: true };
+                strace::parse(head, &mut lines, beside, &mut builder)?;
+            }
             head => {
                 let head = String::from_utf8_lossy(&head[..head.len().min(40)]).into_owned();
                 return Err(Fault::at(
                     1,
                     1,
                     format!(
-                        "expected `fio version 2 iolog`, `fio version 3 iolog` or `ringmain recording \
-                     1`, found `{}`",
+                        "expected `ringmain recording 2`, `fio version 3 iolog`, an earlier version of these, or \
+                         a line of strace; found `{}`",
                         head.escape_debug(),
                     ),
                 ));
@@ -112,9 +152,9 @@ impl Trace {
     }
 
     fn batch(&self, at: usize) -> Batch<'_> {
-        let Span { first_read, at_us, thread } = self.batches[at];
+        let Span { first_read, head } = self.batches[at];
         let end = self.batches.get(at + 1).map_or(self.reads.len(), |next| next.first_read);
-        Batch { at_us, thread, reads: &self.reads[first_read..end] }
+        Batch { head, reads: &self.reads[first_read..end] }
     }
 
     /// Returns the number of batches.
@@ -136,6 +176,71 @@ impl Trace {
     /// Returns the bytes of all reads together.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.reads.iter().fold(0, |total, read| total.saturating_add(read.bytes))
+    }
+
+    /// Returns the process of a thread, if the trace says it.
+    pub(crate) fn process_of(&self, thread: u32) -> Option<u32> {
+        self.processes.get(&thread).copied()
+    }
+
+    /// Returns the reads of the files that `keep` returns true for, and of no other.
+    pub(crate) fn only(&self, keep: impl Fn(&TraceFile) -> bool) -> Result<Self, Fault> {
+        let kept: Vec<bool> = self.files.iter().map(keep).collect();
+        let mut builder = TraceBuilder::default();
+        for batch in self.batches() {
+            let mut reads = batch.reads.iter().filter(|read| kept[read.file as usize]).peekable();
+            if reads.peek().is_some() {
+                builder.begin_batch(batch.head);
+            }
+            for read in reads {
+                let path = &self.files[read.file as usize].path;
+                builder.read(path, read.offset, read.bytes).map_err(Fault::whole)?;
+            }
+        }
+        let Self { notes, processes, has_all_files, .. } = self.clone();
+        builder.trace = Self { notes, processes, has_all_files, ..builder.trace };
+        builder.finish()
+    }
+
+    /// Returns the trace without the files that cannot be read any more as they were, and notes how many these
+    /// are. A page fault at the end of a file counts the bytes that the file has.
+    pub(crate) fn without_files_that_are_gone(mut self) -> Result<Self, Fault> {
+        self.cut_faults();
+        let gone = self.files.iter().filter(|file| file.problem().is_some()).count();
+        if gone == 0 {
+            return Ok(self);
+        }
+        self.notes.push(format!(
+            "{gone} of {} files are left out: they were deleted or changed after they were read",
+            self.files.len()
+        ));
+        self.only(|file| file.problem().is_none())
+    }
+
+    /// Cuts the last page of each file to the bytes that the file has.
+    fn cut_faults(&mut self) {
+        let len_of = |file: &TraceFile| fs::metadata(&file.path).map_or(0, |found| found.len());
+        let lens: Vec<u64> = self.files.iter().map(len_of).collect();
+        let mut needed = vec![0; lens.len()];
+        for at in 0..self.batches.len() {
+            let is_fault = self.batches[at].head.by == ReadBy::Fault;
+            let end = self.batches.get(at + 1).map_or(self.reads.len(), |next| next.first_read);
+            for read in &mut self.reads[self.batches[at].first_read..end] {
+                let file = read.file as usize;
+                if is_fault && read.offset < lens[file] {
+                    read.bytes = read.bytes.min(lens[file] - read.offset);
+                }
+                needed[file] = needed[file].max(read.offset + read.bytes);
+            }
+        }
+        for (file, needed) in self.files.iter_mut().zip(needed) {
+            file.bytes_needed = needed;
+        }
+    }
+
+    /// Writes the trace as a recording.
+    pub(crate) fn write_to(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        recording::write(self, out)
     }
 
     /// Returns an error with the first files that are missing or too short.
@@ -184,9 +289,33 @@ struct TraceBuilder {
 }
 
 impl TraceBuilder {
-    fn begin_batch(&mut self, at_us: u64, thread: u32) {
+    /// Begins a batch of a trace that has neither times nor threads.
+    fn begin_plain_batch(&mut self, at_us: u64) {
+        self.begin_batch(BatchHead { by: ReadBy::Call, at_us, took_us: 0, thread: 0 });
+    }
+
+    fn begin_batch(&mut self, head: BatchHead) {
         let first_read = self.trace.reads.len();
-        self.trace.batches.push(Span { first_read, at_us, thread });
+        self.trace.batches.push(Span { first_read, head });
+    }
+
+    fn name_thread(&mut self, thread: u32, process: u32) {
+        self.trace.processes.insert(thread, process);
+    }
+
+    /// Puts the batches, each of one read, into the order in which they began, and counts time from the first.
+    fn start_at_first(&mut self) {
+        let Trace { batches, reads, has_all_files, .. } = &mut self.trace;
+        *has_all_files = true;
+        let mut order: Vec<(BatchHead, TraceRead)> =
+            batches.iter().map(|span| (span.head, reads[span.first_read])).collect();
+        order.sort_by_key(|(head, _)| head.at_us);
+        let first_us = order.first().map_or(0, |(head, _)| head.at_us);
+        for (at, (mut head, read)) in order.into_iter().enumerate() {
+            head.at_us -= first_us;
+            batches[at] = Span { first_read: at, head };
+            reads[at] = read;
+        }
     }
 
     /// Adds a read to the last batch. Returns an error if it is impossible.

@@ -1,13 +1,63 @@
-//! Recordings of `Engine::record`. See `docs/formats.md`.
+//! Recordings of `Engine::record` and `ringmain record`. See `docs/formats.md`.
 
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use super::TraceBuilder;
+use ringmain::{BatchHead, ReadBy, RecordingText};
+
 use super::lines::{Fault, Line, Lines, Word, Words, path_from};
+use super::{Trace, TraceBuilder};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// Without processes, page faults, and how long a batch took.
+    One,
+    Two,
+}
+
+impl Version {
+    /// The letters that a line may begin with.
+    fn kinds(self) -> &'static str {
+        match self {
+            Self::One => "`f`, `b` or `e`",
+            Self::Two => "`f`, `t`, `b`, `m` or `e`",
+        }
+    }
+}
+
+/// Lines are written in parts of this size.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Writes a trace as a recording.
+pub(super) fn write(trace: &Trace, file: &mut dyn Write) -> io::Result<()> {
+    let mut text = RecordingText::new();
+    for batch in trace.batches() {
+        if let Some(process) = trace.process_of(batch.head.thread) {
+            text.name_thread(batch.head.thread, process);
+        }
+        text.begin_batch(batch.head);
+        for read in batch.reads {
+            let path = &trace.files[read.file as usize].path;
+            let too_many = || io::Error::other("the recording has too many files");
+            let index = text.name_file(path).ok_or_else(too_many)?;
+            text.read(index, read.offset, read.bytes);
+        }
+        text.end_batch();
+        if text.pending().len() >= BUFFER_BYTES {
+            file.write_all(text.pending())?;
+            text.clear_pending();
+        }
+    }
+    text.finish();
+    file.write_all(text.pending())
+}
 
 /// Parses the lines after the first.
-pub(super) fn parse(lines: &mut Lines<impl Read>, builder: &mut TraceBuilder) -> Result<(), Fault> {
+pub(super) fn parse(
+    lines: &mut Lines<impl Read>,
+    version: Version,
+    builder: &mut TraceBuilder,
+) -> Result<(), Fault> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut has_end = false;
     while let Some(line) = lines.next()? {
@@ -19,17 +69,19 @@ pub(super) fn parse(lines: &mut Lines<impl Read>, builder: &mut TraceBuilder) ->
             return Err(Fault::at(line.number, 1, "there are lines after the end".into()));
         }
         let mut words = line.words();
-        let kind = words.expect("`f`, `b` or `e`")?;
-        match kind.text {
-            b"f" => files.push(file(&mut words, files.len())?),
-            b"b" => batch(&mut words, &files, builder)?,
-            b"e" => {
+        let kind = words.expect(version.kinds())?;
+        match (kind.text, version) {
+            (b"f", _) => files.push(file(&mut words, files.len())?),
+            (b"t", Version::Two) => thread(&mut words, builder)?,
+            (b"b", _) => batch(ReadBy::Call, version, &mut words, &files, builder)?,
+            (b"m", Version::Two) => batch(ReadBy::Fault, version, &mut words, &files, builder)?,
+            (b"e", _) => {
                 end(line, &mut words, builder)?;
                 has_end = true;
             }
             _ => {
-                let found = kind.shown();
-                return Err(kind.fault(format!("expected `f`, `b` or `e`, found `{found}`")));
+                let (kinds, found) = (version.kinds(), kind.shown());
+                return Err(kind.fault(format!("expected {kinds}, found `{found}`")));
             }
         }
     }
@@ -54,21 +106,37 @@ fn file(words: &mut Words<'_>, index: usize) -> Result<PathBuf, Fault> {
     })
 }
 
-/// Parses `b AT_US THREAD` and three numbers for each read.
+/// Parses `t THREAD PROCESS`.
+fn thread(words: &mut Words<'_>, builder: &mut TraceBuilder) -> Result<(), Fault> {
+    let thread = small_number(words, "the number of a thread")?;
+    let process = small_number(words, "the number of a process")?;
+    words.end()?;
+    builder.name_thread(thread, process);
+    Ok(())
+}
+
+/// Parses a number of 32 bits.
+fn small_number(words: &mut Words<'_>, what: &str) -> Result<u32, Fault> {
+    let mut place = words.clone();
+    u32::try_from(words.number(what)?)
+        .or_else(|_| Err(place.expect(what)?.fault(format!("{what} is too large"))))
+}
+
+/// Parses `AT_US TOOK_US THREAD`, without the second in version 1, and three numbers for each read.
 fn batch(
+    by: ReadBy,
+    version: Version,
     words: &mut Words<'_>,
     files: &[PathBuf],
     builder: &mut TraceBuilder,
 ) -> Result<(), Fault> {
     let at_us = words.number("the time in microseconds")?;
-    let mut place = words.clone();
-    let thread = words.number("the number of a thread")?;
-    let thread = u32::try_from(thread).or_else(|_| {
-        Err(place
-            .expect("the number of a thread")?
-            .fault("the number of the thread is too large".into()))
-    })?;
-    builder.begin_batch(at_us, thread);
+    let took_us = match version {
+        Version::One => 0,
+        Version::Two => words.number("a duration in microseconds")?,
+    };
+    let thread = small_number(words, "the number of a thread")?;
+    builder.begin_batch(BatchHead { by, at_us, took_us, thread });
     loop {
         let mut place = words.clone();
         let index = words.number("the number of a file")?;

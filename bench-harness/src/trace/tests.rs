@@ -44,7 +44,7 @@ fn iolog_version_2() {
 #[test]
 fn iolog_version_3_has_times() {
     let trace = parse(V3).unwrap();
-    let batches: Vec<_> = trace.batches().map(|b| (b.at_us, b.reads[0].offset)).collect();
+    let batches: Vec<_> = trace.batches().map(|b| (b.head.at_us, b.reads[0].offset)).collect();
     assert_eq!(batches, [(7, 0), (1900, 4096)]);
     assert!(trace.notes.is_empty());
 }
@@ -52,7 +52,7 @@ fn iolog_version_3_has_times() {
 #[test]
 fn a_log_of_fio_is_parsed() {
     let trace = parse(BY_FIO).unwrap();
-    let batches: Vec<_> = trace.batches().map(|b| (b.at_us, b.reads[0].offset)).collect();
+    let batches: Vec<_> = trace.batches().map(|b| (b.head.at_us, b.reads[0].offset)).collect();
     assert_eq!(batches, [(1446, 249_856), (1473, 3_104_768), (1492, 1_683_456)]);
     assert_eq!(trace.files[0].bytes_needed, 3_104_768 + 4096);
 }
@@ -60,7 +60,8 @@ fn a_log_of_fio_is_parsed() {
 #[test]
 fn a_recording_keeps_its_batches() {
     let trace = parse(OWN).unwrap();
-    let batches: Vec<_> = trace.batches().map(|b| (b.at_us, b.thread, b.reads.len())).collect();
+    let batches: Vec<_> =
+        trace.batches().map(|b| (b.head.at_us, b.head.thread, b.reads.len())).collect();
     assert_eq!(batches, [(3, 0, 2), (9, 1, 1)]);
     let files: Vec<_> =
         trace.files.iter().map(|f| (f.path.to_str().unwrap(), f.bytes_needed)).collect();
@@ -81,7 +82,7 @@ fn a_recording_that_was_cut_off_is_used_as_far_as_it_goes() {
 #[test]
 fn mistakes_are_named_with_line_and_column() {
     let cases = [
-        ("", "t: line 1, column 1: expected `fio version 2 iolog`"),
+        ("", "t: line 1, column 1: expected `ringmain recording 2`"),
         ("fio version 1 iolog\n", "found `fio version 1 iolog`"),
         ("fio version 2 iolog\n", "the trace has no reads"),
         ("fio version 2 iolog\n/a add\n/a raed 0 1\n", "line 3, column 4: expected an action"),
@@ -113,7 +114,7 @@ fn mistakes_are_named_with_line_and_column() {
         ),
         (
             "ringmain recording 1\nf 0 /a\nb 0 5000000000 0 0 1\n",
-            "line 3, column 5: the number of the thread",
+            "line 3, column 5: the number of a thread is too large",
         ),
         (
             "ringmain recording 1\nf 0 /a\nb 0 0 0 0 1\ne 1 1 2\n",
@@ -279,7 +280,7 @@ fn threads_are_distinct_and_batches_stay_whole() {
     let trace = Trace::open(&log).unwrap();
     assert!(trace.notes.is_empty(), "{:?}", trace.notes);
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-    trace.batches().for_each(|batch| *counts.entry(batch.thread).or_default() += 1);
+    trace.batches().for_each(|batch| *counts.entry(batch.head.thread).or_default() += 1);
     assert_eq!(counts.into_values().collect::<Vec<_>>(), [10; 4]);
     assert_eq!(trace.files.len(), 2);
 }

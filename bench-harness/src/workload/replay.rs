@@ -86,7 +86,7 @@ impl Player {
         let trace = Trace::open(path)?;
         if spec.setting.is_open_loop()
             && spec.setting.rate_per_s.is_none()
-            && trace.batches().all(|batch| batch.at_us == 0)
+            && trace.batches().all(|batch| batch.head.at_us == 0)
         {
             let message = format!("{} has no times; leave out --recorded-times", path.display());
             return Err(Failure::Usage { message });
@@ -137,7 +137,7 @@ impl Job for Player {
     }
 
     fn due_ns(&self) -> Option<u64> {
-        let at_us = |at: usize| self.trace.batches().nth(at).map(|batch| batch.at_us);
+        let at_us = |at: usize| self.trace.batches().nth(at).map(|batch| batch.head.at_us);
         let since_first_us = at_us(self.next_group * self.group)?.saturating_sub(at_us(0)?);
         Some(since_first_us.saturating_mul(1000))
     }

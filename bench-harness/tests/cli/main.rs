@@ -18,6 +18,8 @@ mod page;
 mod peers;
 mod probe;
 mod recommend;
+#[cfg(target_os = "linux")]
+mod record;
 mod report;
 #[cfg(target_os = "linux")]
 mod rights;

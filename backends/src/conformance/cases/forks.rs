@@ -9,6 +9,7 @@ use crate::conformance::process::fork;
 use crate::conformance::rig::{Dice, Rig, open_all, random_wants};
 use crate::{FileHandle, ReadBackend};
 
+/// Every third batch is large enough that a backend may share it among threads.
 fn read_some(
     backend: &dyn ReadBackend,
     handles: &[FileHandle],
@@ -17,8 +18,9 @@ fn read_some(
     rounds: u64,
 ) {
     let mut dice = Dice::new(seed);
-    for _ in 0..rounds {
-        check_batch(backend, &random_wants(&mut dice, handles, files, 24, 20_000));
+    for round in 0..rounds {
+        let read_bytes_max = if round % 3 == 0 { 60_000 } else { 20_000 };
+        check_batch(backend, &random_wants(&mut dice, handles, files, 24, read_bytes_max));
     }
 }
 

@@ -10,8 +10,20 @@ use crate::{BackendOptions, ReadBackend};
 
 use super::bounds::smallest_options;
 
-/// Each thread opens the files for itself, and all read at the same time.
+const READ_BYTES_MAX: u64 = 8000;
+
 fn read_in_threads(backend: &dyn ReadBackend, files: &[DataFile], threads: u64, rounds: u64) {
+    read_up_to_in_threads(READ_BYTES_MAX, backend, files, threads, rounds);
+}
+
+/// Each thread opens the files for itself, and all read at the same time.
+fn read_up_to_in_threads(
+    read_bytes_max: u64,
+    backend: &dyn ReadBackend,
+    files: &[DataFile],
+    threads: u64,
+    rounds: u64,
+) {
     let start = Barrier::new(usize::try_from(threads).unwrap());
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -21,7 +33,7 @@ fn read_in_threads(backend: &dyn ReadBackend, files: &[DataFile], threads: u64, 
                 let mut dice = Dice::new(100 + thread);
                 let handles = open_all(backend, files);
                 for _ in 0..rounds {
-                    let wants = random_wants(&mut dice, &handles, files, 16, 8000);
+                    let wants = random_wants(&mut dice, &handles, files, 16, read_bytes_max);
                     check_batch(backend, &wants);
                 }
             });
@@ -32,6 +44,8 @@ fn read_in_threads(backend: &dyn ReadBackend, files: &[DataFile], threads: u64, 
 pub(in crate::conformance) fn eight_threads(rig: &Rig<'_>) {
     let (backend, files) = (rig.backend(), rig.files(6, 200_000));
     read_in_threads(&*backend, &files, 8, 20);
+    // Batches that a backend may share among threads of its own.
+    read_up_to_in_threads(100_000, &*backend, &files, 4, 4);
 }
 
 pub(in crate::conformance) fn eight_threads_with_little_of_everything(rig: &Rig<'_>) {

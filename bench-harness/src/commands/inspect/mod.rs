@@ -80,9 +80,15 @@ fn render(found: &Inspection, rows_max: usize) -> String {
     table.row("size", if found.bytes < 1024 { exact } else { format!("{short} ({exact})") });
     let mut lists = String::new();
     for (name, value) in &found.facts {
-        match records::of(value) {
-            Some(records) => lists += &format!("\n{name}\n{}", records::render(&records, rows_max)),
-            None => table.row(name, records::text(name, value)),
+        match (records::of(value), value) {
+            (Some(records), _) => {
+                lists += &format!("\n{name}\n{}", records::render(&records, rows_max));
+            }
+            (None, Value::Array(sentences)) if sentences.iter().any(Value::is_string) => {
+                lists += &format!("\n{name}\n");
+                sentences.iter().for_each(|it| lists += &format!(" {}\n", records::text("", it)));
+            }
+            (None, value) => table.row(name, records::text(name, value)),
         }
     }
     table.render() + &lists

@@ -4,10 +4,12 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Map, Value};
 
+use crate::text::format::percent;
 use crate::text::size::format_bytes_short;
 
 /// The order of these columns; others follow.
-const COLUMNS: [&str; 7] = ["name", "dtype", "shape", "bytes", "tensors", "header_bytes", "file"];
+const COLUMNS: [&str; 8] =
+    ["name", "reads", "dtype", "shape", "bytes", "tensors", "header_bytes", "file"];
 
 /// One row of a table.
 type Record = Map<String, Value>;
@@ -56,9 +58,12 @@ pub(super) fn text(name: &str, value: &Value) -> String {
             let fields = fields.iter().map(|(name, value)| format!("{name}={}", text("", value)));
             fields.collect::<Vec<_>>().join(" ")
         }
-        value if name == "bytes" => {
+        value if name.split('_').any(|part| part == "bytes") => {
             value.as_u64().map_or(value.to_string(), |bytes| format_bytes_short(bytes as f64))
         }
+        value if name.ends_with("_share") => value.as_f64().map_or(value.to_string(), percent),
+        Value::Null => "unknown".into(),
+        value if value.is_f64() => format!("{:.1}", value.as_f64().unwrap_or(0.0)),
         value => value.to_string(),
     }
 }

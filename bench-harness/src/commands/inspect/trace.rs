@@ -1,39 +1,43 @@
-//! Patterns of reads: fio's iolog and the engine's recordings.
+//! Patterns of reads: recordings, fio's iolog and logs of strace.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use ringmain::Engine;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::Inspection;
 use crate::failure::Failure;
 use crate::trace::Trace;
+use crate::trace::pattern::Pattern;
 
-const HEADS: [&[u8]; 2] = [b"fio version ", b"ringmain recording "];
+/// The first line of every format of traces is shorter than this, or recognised by its beginning.
+const HEAD_BYTES: u64 = 4096;
 
 pub(super) fn inspect(_: &Engine, path: &Path) -> Option<Result<Inspection, Failure>> {
     let mut head = Vec::new();
-    File::open(path).ok()?.take(32).read_to_end(&mut head).ok()?;
-    HEADS.iter().any(|start| head.starts_with(start)).then(|| describe(path))
+    File::open(path).ok()?.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+    Trace::is_trace(&head).then(|| describe(path))
 }
 
 fn describe(path: &Path) -> Result<Inspection, Failure> {
     let trace = Trace::open(path)?;
     let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
     let bytes = std::fs::metadata(path).map_err(failed)?.len();
-    let threads: BTreeSet<u32> = trace.batches().map(|batch| batch.thread).collect();
-    let seconds = trace.batches().map(|batch| batch.at_us).max().unwrap_or(0) as f64 / 1e6;
-    let names: Vec<_> = trace.files.iter().map(|file| file.path.display().to_string()).collect();
-    let mut facts = Map::new();
-    facts.insert("files".into(), json!(names));
-    facts.insert("batches".into(), json!(trace.batch_count()));
-    facts.insert("reads".into(), json!(trace.reads().len()));
-    facts.insert("read_bytes".into(), json!(trace.total_bytes()));
-    facts.insert("threads".into(), json!(threads.len()));
-    facts.insert("seconds".into(), json!(seconds));
-    facts.insert("notes".into(), json!(trace.notes));
+    let facts = facts(&trace)?;
     Ok(Inspection { format: "trace", path: path.display().to_string(), bytes, facts })
+}
+
+/// The figures, with the batches and the notes of the trace.
+fn facts(trace: &Trace) -> Result<Map<String, Value>, Failure> {
+    let mut facts = Map::new();
+    facts.insert("files".into(), json!(trace.files.len()));
+    facts.insert("batches".into(), json!(trace.batch_count()));
+    let pattern = Pattern::of(trace);
+    if let Value::Object(figures) = serde_json::to_value(pattern)? {
+        facts.extend(figures);
+    }
+    facts.insert("notes".into(), json!(trace.notes));
+    Ok(facts)
 }

@@ -1,0 +1,141 @@
+//! Records the reads of an unmodified program: its system calls by strace, and the page faults of its mappings by
+//! events of the kernel.
+
+mod faults;
+mod target;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use tempfile::NamedTempFile;
+
+use crate::cli::RecordArgs;
+use crate::failure::Failure;
+use crate::system::interrupt;
+use crate::system::scratch::without_path;
+use crate::system::whole_file::{folder, write_whole_with};
+use crate::trace::Trace;
+use faults::{FaultCollector, Faults};
+use target::Target;
+
+/// A recording that was written.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    pub(crate) trace: Trace,
+    /// How the program ended, in words, if it failed.
+    pub(crate) failure: Option<String>,
+}
+
+/// Runs the command, or watches the process, and writes the recording when it has ended.
+pub(crate) fn record(args: &RecordArgs) -> Result<Recorded, Failure> {
+    let target = Target::new(&args.command, args.pid)?;
+    refuse_existing(&args.out)?;
+    let only = absolute_paths(&args.only)?;
+    let log = make_log(&args.out)?;
+    let mut strace = target.strace(log.path())?;
+    let collector = match args.no_mappings {
+        true => None,
+        false => Some(FaultCollector::start(&target.watched())),
+    };
+    let known = target.known();
+    let status = run(&mut strace, &target)?;
+    let (faults, notes) = finish(collector);
+    let failed = |source| Failure::ReadFile { path: log.path().to_owned(), source };
+    if log.as_file().metadata().map_err(failed)?.len() == 0 {
+        let message = "nothing was recorded: the program made no call that reads".into();
+        return Err(Failure::Trace { path: args.out.clone(), message });
+    }
+    let input = BufReader::new(File::open(log.path()).map_err(failed)?);
+    let parsed = Trace::of_program(input, &faults.faults, known).map_err(|fault| {
+        let nothing = format!("nothing was recorded: {}", fault.message());
+        let how = status_words(status).map_or(nothing.clone(), |how| format!("{nothing}; {how}"));
+        Failure::Trace { path: args.out.clone(), message: how }
+    })?;
+    let in_out = |fault: crate::trace::Fault| fault.in_file(&args.out);
+    let mut trace = parsed.without_files_that_are_gone().map_err(in_out)?;
+    if !only.is_empty() {
+        let is_wanted = |path: &Path| only.iter().any(|start| path.starts_with(start));
+        trace = trace.only(|file| is_wanted(&file.path)).map_err(|_| Failure::Trace {
+            path: args.out.clone(),
+            message: "nothing was recorded: the program read no file that --only names".into(),
+        })?;
+    }
+    trace.notes.extend(notes);
+    write_whole_with(&args.out, |file| trace.write_to(file))?;
+    // The interrupt that ends the recording ends strace too.
+    let is_wanted_end = matches!(target, Target::Process(_)) && interrupt::is_requested();
+    let failure = if is_wanted_end { None } else { status_words(status) };
+    Ok(Recorded { trace, failure })
+}
+
+/// A recording takes the place of nothing, because the file may be data.
+fn refuse_existing(path: &Path) -> Result<(), Failure> {
+    match path.symlink_metadata() {
+        Err(_) => Ok(()),
+        Ok(_) => Err(Failure::Usage {
+            message: format!(
+                "{} already exists; remove it or name another file with --out",
+                path.display()
+            ),
+        }),
+    }
+}
+
+fn absolute_paths(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let absolute = |path: &PathBuf| {
+        path.canonicalize().map_err(|source| Failure::ReadFile { path: path.clone(), source })
+    };
+    paths.iter().map(absolute).collect()
+}
+
+/// The log is beside the recording, because that folder must be writable and have space anyway.
+fn make_log(out: &Path) -> Result<NamedTempFile, Failure> {
+    let made = tempfile::Builder::new().prefix(".ringmain-strace-").tempfile_in(folder(out));
+    made.map_err(|error| Failure::WriteFile { path: out.to_owned(), source: without_path(error) })
+}
+
+/// Runs strace to its end. Ctrl-C ends the recording of a process that ran before. A command gets the signal
+/// itself, and strace ends with the command.
+fn run(strace: &mut Command, target: &Target) -> Result<ExitStatus, Failure> {
+    interrupt::handle();
+    let failed = |source| Failure::Child { what: "strace".into(), source };
+    let mut child = strace.spawn().map_err(failed)?;
+    if matches!(target, Target::Process(_)) {
+        interrupt::watch_child(child.id());
+    }
+    let status = child.wait();
+    interrupt::watch_child(0);
+    status.map_err(failed)
+}
+
+/// Returns the page faults, and notes about those that are missing.
+fn finish(collector: Option<std::io::Result<FaultCollector>>) -> (Faults, Vec<String>) {
+    match collector {
+        None => (Faults::default(), Vec::new()),
+        Some(Err(error)) => {
+            let note = format!(
+                "page faults of mappings are not recorded: {error}; as root, run `sysctl kernel.perf_event_paranoid=2`, \
+                 or leave them out with --no-mappings"
+            );
+            (Faults::default(), vec![note])
+        }
+        Some(Ok(collector)) => {
+            let faults = collector.finish();
+            let lost = faults.lost;
+            let note = format!("{lost} page faults came too fast and are not recorded");
+            (faults, (lost > 0).then_some(note).into_iter().collect())
+        }
+    }
+}
+
+/// Returns how the program ended, if it failed. strace ends as the program did.
+fn status_words(status: ExitStatus) -> Option<String> {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => None,
+        (Some(code), _) => Some(format!("the program ended with exit code {code}")),
+        (None, signal) => Some(format!("signal {} ended the program", signal.unwrap_or(0))),
+    }
+}

@@ -1,0 +1,520 @@
+//! Logs of strace: the reads of any program, by its system calls.
+//!
+//! `ringmain record` makes such a log; others can be read too (`strace -f -y -ttt -T -o LOG PROGRAM`). Each call that
+//! reads a regular file becomes a batch of one read, with the bytes that it returned. Page faults of mappings are not
+//! system calls: `ringmain record` collects them beside the log and passes them here.
+
+mod call;
+mod process;
+
+use std::collections::{HashMap, HashSet};
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use ringmain::{BatchHead, ReadBy};
+
+use super::TraceBuilder;
+use super::lines::{Fault, Line, Lines};
+use call::{Call, Descriptor, micros};
+use process::{Birth, Processes, Thread};
+
+/// Each thread has one at most, so more belong to no real program.
+const UNFINISHED_MAX: usize = 1 << 16;
+
+const DAY_US: u64 = 24 * 3600 * 1_000_000;
+
+/// A page fault of a program that is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageFault {
+    /// Microseconds since 1970.
+    pub(crate) at_us: u64,
+    pub(crate) thread: u32,
+    pub(crate) address: u64,
+}
+
+/// A process that runs when its recording begins.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownProcess {
+    pub(crate) process: u32,
+    pub(crate) threads: Vec<u32>,
+    /// Descriptors, with their files and positions.
+    pub(crate) open: Vec<(i64, PathBuf, u64)>,
+    pub(crate) mappings: Vec<KnownMapping>,
+}
+
+/// A mapping of a process that runs when its recording begins.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownMapping {
+    pub(crate) addresses: Range<u64>,
+    pub(crate) path: PathBuf,
+    pub(crate) offset: u64,
+    pub(crate) is_code: bool,
+}
+
+/// What is known of a program besides its log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside<'a> {
+    /// In the order of time.
+    pub(crate) faults: &'a [PageFault],
+    pub(crate) process: Option<KnownProcess>,
+}
+
+/// Returns whether the first line of a file looks like a line of strace.
+pub(super) fn is_log(head: &[u8]) -> bool {
+    let line = LogLine::parse(head);
+    let is_call = || {
+        let open = line.rest.iter().position(|byte| *byte == b'(');
+        let name = &line.rest[..open.unwrap_or(0)];
+        let is_name =
+            |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
+        !name.is_empty() && name.iter().all(is_name)
+    };
+    let has_stamp = line.thread.is_some() || line.at_us.is_some();
+    let is_event = |start: &[u8]| line.rest.starts_with(start);
+    Call::parse(line.rest).is_some()
+        || has_stamp && (is_call() || is_event(b"<... ") || is_event(b"+++ ") || is_event(b"--- "))
+}
+
+/// Parses a log. `head` is its first line, which was read before.
+pub(super) fn parse(
+    head: Line<'_>,
+    lines: &mut Lines<impl Read>,
+    beside: Beside<'_>,
+    builder: &mut TraceBuilder,
+) -> Result<(), Fault> {
+    let mut log = Log::new(beside.faults, builder);
+    if let Some(process) = beside.process {
+        log.know(process);
+    }
+    log.line(head)?;
+    while let Some(line) = lines.next()? {
+        log.line(line)?;
+    }
+    log.finish()
+}
+
+struct Log<'a> {
+    builder: &'a mut TraceBuilder,
+    /// Those that are still to come.
+    faults: &'a [PageFault],
+    has_faults: bool,
+    processes: Processes,
+    /// Calls that have begun and not returned.
+    unfinished: HashMap<u32, Unfinished>,
+    clock: Clock,
+    /// Files that are mapped as programs or libraries.
+    code: HashSet<PathBuf>,
+    mapped: HashSet<PathBuf>,
+    page_bytes: u64,
+    uring_calls: u64,
+    calls_left_out: u64,
+}
+
+struct Unfinished {
+    at_us: u64,
+    text: Vec<u8>,
+}
+
+/// A line of a log: the thread and the time if it has them, and the call.
+struct LogLine<'a> {
+    thread: Option<u32>,
+    at_us: Option<Stamp>,
+    rest: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stamp {
+    /// Microseconds since 1970 (`-ttt`), or since the line before (`-r`).
+    Absolute(u64),
+    /// Microseconds since midnight (`-t`, `-tt`).
+    OfDay(u64),
+}
+
+/// Turns the stamps of lines into microseconds since 1970, or since the first midnight of the log.
+#[derive(Debug, Default)]
+struct Clock {
+    days: u64,
+    last_us: u64,
+}
+
+impl Clock {
+    fn at_us(&mut self, stamp: Option<Stamp>) -> u64 {
+        let at_us = match stamp {
+            None => self.last_us,
+            Some(Stamp::Absolute(at_us)) => at_us,
+            Some(Stamp::OfDay(of_day_us)) => {
+                let mut at_us = of_day_us.saturating_add(self.days * DAY_US);
+                if at_us + DAY_US / 2 < self.last_us {
+                    self.days += 1;
+                    at_us += DAY_US;
+                }
+                at_us
+            }
+        };
+        self.last_us = at_us;
+        at_us
+    }
+}
+
+impl<'a> LogLine<'a> {
+    fn parse(text: &'a [u8]) -> Self {
+        let (thread, rest) = split_thread(text);
+        let (word, after) = split_word(rest);
+        match stamp(word) {
+            Some(at_us) => Self { thread, at_us: Some(at_us), rest: after },
+            None => Self { thread, at_us: None, rest },
+        }
+    }
+}
+
+/// Splits off `123 ` or `[pid  123] `.
+fn split_thread(text: &[u8]) -> (Option<u32>, &[u8]) {
+    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse().ok();
+    if let Some(inner) = text.strip_prefix(b"[pid ") {
+        let end = inner.iter().position(|byte| *byte == b']');
+        let end = end.unwrap_or(inner.len().saturating_sub(1));
+        let after = inner.get(end + 1..).unwrap_or_default();
+        return (number(inner[..end].trim_ascii()), after.trim_ascii_start());
+    }
+    let (word, after) = split_word(text);
+    match number(word) {
+        Some(thread) => (Some(thread), after),
+        None => (None, text),
+    }
+}
+
+fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
+    let text = text.trim_ascii_start();
+    let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
+    (&text[..end], text[end..].trim_ascii_start())
+}
+
+/// Parses `1794992740.741638`, `12:34:56` or `12:34:56.741638`.
+fn stamp(word: &[u8]) -> Option<Stamp> {
+    if let Some(at_us) = micros(word) {
+        return Some(Stamp::Absolute(at_us));
+    }
+    let text = std::str::from_utf8(word).ok()?;
+    let mut fields = text.split(':');
+    let (hours, minutes, seconds) = (fields.next()?, fields.next()?, fields.next()?);
+    let whole = |text: &str| text.parse::<u8>().ok().map(u64::from);
+    let seconds_us = match seconds.contains('.') {
+        true => micros(seconds.as_bytes())?,
+        false => whole(seconds)? * 1_000_000,
+    };
+    let minutes = whole(hours)? * 60 + whole(minutes)?;
+    Some(Stamp::OfDay(minutes * 60_000_000 + seconds_us))
+}
+
+impl<'a> Log<'a> {
+    fn new(faults: &'a [PageFault], builder: &'a mut TraceBuilder) -> Self {
+        Self {
+            builder,
+            faults,
+            has_faults: !faults.is_empty(),
+            processes: Processes::default(),
+            unfinished: HashMap::new(),
+            clock: Clock::default(),
+            code: HashSet::new(),
+            mapped: HashSet::new(),
+            page_bytes: page_bytes(),
+            uring_calls: 0,
+            calls_left_out: 0,
+        }
+    }
+
+    /// Takes over what the process had open and mapped before the log begins.
+    fn know(&mut self, process: KnownProcess) {
+        let KnownProcess { process, threads, open, mappings } = process;
+        let Some(leader) = self.processes.thread(process) else { return };
+        for thread in threads.into_iter().filter(|thread| *thread != process) {
+            let birth =
+                Birth { parent: process, is_thread: true, shares_files: true, shares_memory: true };
+            self.processes.end_birth(birth, Some(thread));
+        }
+        for (number, path, position) in open {
+            let descriptor = Descriptor { number, path: Some(path) };
+            leader.file(&descriptor).seek(position);
+        }
+        for KnownMapping { addresses, path, offset, is_code } in mappings {
+            if !may_be_regular(&path) {
+                continue;
+            }
+            let files = if is_code { &mut self.code } else { &mut self.mapped };
+            files.insert(path.clone());
+            leader.mappings().map(addresses, Some((path.into(), offset)));
+        }
+    }
+
+    fn line(&mut self, line: Line<'_>) -> Result<(), Fault> {
+        let LogLine { thread, at_us, rest } = LogLine::parse(line.text);
+        let (id, at_us) = (thread.unwrap_or(0), self.clock.at_us(at_us));
+        let place = |message| Fault::at(line.number, 1, message);
+        self.faults_before(at_us).map_err(place)?;
+        if let Some(begun) = rest.strip_suffix(b"<unfinished ...>") {
+            self.begin(id, at_us, begun);
+            return Ok(());
+        }
+        if let Some(resumed) = rest.strip_prefix(b"<... ") {
+            return self.resume(id, resumed).map_err(place);
+        }
+        if rest.starts_with(b"+++ ") {
+            self.processes.end_thread(id);
+            return Ok(());
+        }
+        match Call::parse(rest) {
+            Some(call) => self.call(id, at_us, &call).map_err(place),
+            // A signal, or a line that was cut off.
+            None => Ok(()),
+        }
+    }
+
+    /// A call has begun, and another thread calls before it returns.
+    fn begin(&mut self, id: u32, at_us: u64, text: &[u8]) {
+        let has = |flag: &str| text.windows(flag.len()).any(|part| part == flag.as_bytes());
+        if is_birth(text.split(|byte| *byte == b'(').next().unwrap_or_default()) {
+            // Without this, a thread that the log has not shown would be taken for its own child.
+            if self.processes.thread(id).is_some() {
+                self.processes.begin_birth(birth(id, has));
+            }
+        }
+        if self.unfinished.len() < UNFINISHED_MAX {
+            self.unfinished.insert(id, Unfinished { at_us, text: text.to_vec() });
+        }
+    }
+
+    fn resume(&mut self, id: u32, resumed: &[u8]) -> Result<(), String> {
+        let Some(Unfinished { at_us, mut text }) = self.unfinished.remove(&id) else {
+            return Ok(());
+        };
+        let end = resumed.windows(8).position(|part| part == b"resumed>");
+        text.extend_from_slice(&resumed[end.map_or(resumed.len(), |end| end + 8)..]);
+        match Call::parse(&text) {
+            Some(call) => self.call(id, at_us, &call),
+            None => Ok(()),
+        }
+    }
+
+    fn call(&mut self, id: u32, at_us: u64, call: &Call<'_>) -> Result<(), String> {
+        let Some(thread) = self.processes.thread(id) else {
+            self.calls_left_out += 1;
+            return Ok(());
+        };
+        match call.name {
+            "read" | "readv" => self.read_at_position(&thread, at_us, call, 0)?,
+            "pread64" | "preadv" | "preadv2" => self.read_at_offset(&thread, at_us, call)?,
+            "sendfile" => self.read_by_copy(&thread, at_us, call, (1, 2))?,
+            "copy_file_range" | "splice" => self.read_by_copy(&thread, at_us, call, (0, 1))?,
+            "open" | "creat" => open(&thread, call, 0),
+            "openat" | "openat2" => open(&thread, call, 1),
+            "close" => {
+                if let Some(descriptor) = call.descriptor(0) {
+                    thread.close(descriptor.number);
+                }
+            }
+            "dup" | "dup2" | "dup3" => duplicate(&thread, call),
+            "fcntl" if call.arg(1).starts_with(b"F_DUPFD") => duplicate(&thread, call),
+            "lseek" => {
+                if let (Some(descriptor), Some(position)) = (call.descriptor(0), call.returned()) {
+                    thread.file(&descriptor).seek(position);
+                }
+            }
+            "mmap" => self.map(&thread, call),
+            "munmap" if call.returned() == Some(0) => {
+                if let Some(addresses) = addresses(call.number(0), call.number(1)) {
+                    thread.mappings().unmap(addresses);
+                }
+            }
+            "mremap" => {
+                let from = addresses(call.number(0), call.number(1));
+                if let (Some(from), Some(to)) = (from, addresses(call.returned(), call.number(2))) {
+                    thread.mappings().remap(from, to);
+                }
+            }
+            "execve" | "execveat" if call.returned() == Some(0) => self.processes.execute(id),
+            "io_uring_enter" => self.uring_calls += 1,
+            name if is_birth(name.as_bytes()) => {
+                let child = call.returned().and_then(|child| u32::try_from(child).ok());
+                let child = child.filter(|child| *child > 0);
+                self.processes.end_birth(birth(id, |flag| call.has_flag(flag)), child);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn read_at_position(
+        &mut self,
+        thread: &Thread,
+        at_us: u64,
+        call: &Call<'_>,
+        arg: usize,
+    ) -> Result<(), String> {
+        let (Some(descriptor), Some(bytes)) = (call.descriptor(arg), call.returned()) else {
+            return Ok(());
+        };
+        let file = thread.file(&descriptor);
+        let offset = file.advance(bytes);
+        self.add(thread, at_us, call.took_us, file.path(), offset, bytes)
+    }
+
+    fn read_at_offset(
+        &mut self,
+        thread: &Thread,
+        at_us: u64,
+        call: &Call<'_>,
+    ) -> Result<(), String> {
+        // `preadv2` reads at the current position if the offset is -1, which strace may print as unsigned.
+        let offset = call.number(3).filter(|offset| *offset != u64::MAX);
+        let Some(offset) = offset else {
+            return self.read_at_position(thread, at_us, call, 0);
+        };
+        let (Some(descriptor), Some(bytes)) = (call.descriptor(0), call.returned()) else {
+            return Ok(());
+        };
+        let path = thread.file(&descriptor).path();
+        self.add(thread, at_us, call.took_us, path, offset, bytes)
+    }
+
+    /// A call that copies from a file in the kernel: the places of the descriptor and of its offset.
+    fn read_by_copy(
+        &mut self,
+        thread: &Thread,
+        at_us: u64,
+        call: &Call<'_>,
+        (from, offset): (usize, usize),
+    ) -> Result<(), String> {
+        let Some(offset) = call.number(offset) else {
+            return self.read_at_position(thread, at_us, call, from);
+        };
+        let (Some(descriptor), Some(bytes)) = (call.descriptor(from), call.returned()) else {
+            return Ok(());
+        };
+        let path = thread.file(&descriptor).path();
+        self.add(thread, at_us, call.took_us, path, offset, bytes)
+    }
+
+    fn add(
+        &mut self,
+        thread: &Thread,
+        at_us: u64,
+        took_us: u64,
+        path: Option<Rc<Path>>,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<(), String> {
+        let Some(path) = path.filter(|path| bytes > 0 && may_be_regular(path)) else {
+            return Ok(());
+        };
+        let head = BatchHead { by: ReadBy::Call, at_us, took_us, thread: thread.number };
+        self.builder.name_thread(thread.number, thread.process);
+        self.builder.begin_batch(head);
+        self.builder.read(&path, offset, bytes)
+    }
+
+    fn map(&mut self, thread: &Thread, call: &Call<'_>) {
+        let Some(addresses) = addresses(call.returned(), call.number(1)) else { return };
+        let file = call.descriptor(4).filter(|descriptor| descriptor.number >= 0);
+        let path = file.and_then(|descriptor| thread.file(&descriptor).path());
+        let path = path.filter(|path| may_be_regular(path));
+        if let Some(path) = &path {
+            let files = if call.has_flag("PROT_EXEC") { &mut self.code } else { &mut self.mapped };
+            files.insert(path.to_path_buf());
+        }
+        let file = path.map(|path| (path, call.number(5).unwrap_or(0)));
+        thread.mappings().map(addresses, file);
+    }
+
+    /// Adds the page faults until this time.
+    fn faults_before(&mut self, at_us: u64) -> Result<(), String> {
+        while let Some((fault, rest)) = self.faults.split_first().filter(|(f, _)| f.at_us < at_us) {
+            self.faults = rest;
+            self.fault(fault)?;
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, fault: &PageFault) -> Result<(), String> {
+        // Only threads of the program are in the log.
+        let Some(thread) = self.processes.known_thread(fault.thread) else { return Ok(()) };
+        let found =
+            thread.mappings().at(fault.address).map(|(m, offset)| (Rc::clone(&m.path), offset));
+        let Some((path, offset)) = found.filter(|(path, _)| !self.code.contains(&**path)) else {
+            return Ok(());
+        };
+        let offset = offset - offset % self.page_bytes;
+        let (by, at_us, took_us) = (ReadBy::Fault, fault.at_us, 0);
+        self.builder.name_thread(thread.number, thread.process);
+        self.builder.begin_batch(BatchHead { by, at_us, took_us, thread: thread.number });
+        self.builder.read(&path, offset, self.page_bytes)
+    }
+
+    fn finish(mut self) -> Result<(), Fault> {
+        self.faults_before(u64::MAX).map_err(Fault::whole)?;
+        self.builder.start_at_first();
+        if self.uring_calls > 0 {
+            let calls = self.uring_calls;
+            self.builder.note(format!(
+                "the program called io_uring {calls} times; what it read that way is not recorded"
+            ));
+        }
+        if self.calls_left_out > 0 {
+            let calls = self.calls_left_out;
+            self.builder.note(format!("{calls} calls are left out: too many threads run at once"));
+        }
+        let mapped = self.mapped.difference(&self.code).count();
+        if mapped > 0 && !self.has_faults {
+            self.builder.note(format!(
+                "the program mapped {mapped} files; what it read that way is not recorded"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The size of a page; what nearly every machine has if the system does not say.
+fn page_bytes() -> u64 {
+    let found = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
+    found.ok().flatten().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096)
+}
+
+fn open(thread: &Thread, call: &Call<'_>, path_at: usize) {
+    let Some(descriptor) = call.returned_descriptor() else { return };
+    // Without the name of the descriptor (`strace -y`), that of the argument is used if it is absolute.
+    let named = descriptor.path.clone().or_else(|| call.path(path_at));
+    thread.open(&descriptor, named.as_deref().filter(|path| path.is_absolute()));
+}
+
+fn duplicate(thread: &Thread, call: &Call<'_>) {
+    if let (Some(original), Some(copy)) = (call.descriptor(0), call.returned_descriptor()) {
+        thread.duplicate(&original, copy.number);
+    }
+}
+
+fn is_birth(name: &[u8]) -> bool {
+    matches!(name, b"clone" | b"clone3" | b"fork" | b"vfork")
+}
+
+fn birth(parent: u32, has_flag: impl Fn(&str) -> bool) -> Birth {
+    Birth {
+        parent,
+        is_thread: has_flag("CLONE_THREAD"),
+        shares_files: has_flag("CLONE_FILES"),
+        shares_memory: has_flag("CLONE_VM"),
+    }
+}
+
+fn addresses(start: Option<u64>, bytes: Option<u64>) -> Option<Range<u64>> {
+    let start = start?;
+    Some(start..start.checked_add(bytes?)?)
+}
+
+/// Pipes, sockets and deleted files have no absolute path. Those of devices and of the kernel's own files are known.
+fn may_be_regular(path: &Path) -> bool {
+    path.is_absolute() && !["/dev", "/proc", "/sys"].iter().any(|dir| path.starts_with(dir))
+}
+
+#[cfg(test)]
+mod tests;

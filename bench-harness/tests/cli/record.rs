@@ -1,0 +1,235 @@
+//! `ringmain record` on real programs, and the way from there to `inspect` and `bench --trace`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::faults::can_inject;
+use crate::support::{Data, Outcome, Running, ringmain, run, say};
+
+/// Data, and a folder with nothing else.
+fn data() -> Data {
+    Data::new(300_000)
+}
+
+/// Records a command on the data, in its folder, as `trace`.
+fn record(data: &Data, command: &[&str]) -> Outcome {
+    let args = ["record", "--only", data.name(), "--out", "trace", "--"];
+    run(ringmain(args.iter().chain(command)).current_dir(data.dir()))
+}
+
+/// The reads of a recording: the letter of the line, offset and bytes.
+fn reads(data: &Data) -> Vec<(char, u64, u64)> {
+    let text = fs::read_to_string(data.dir().join("trace")).unwrap();
+    assert!(text.starts_with("ringmain recording 2\n"), "{text}");
+    let lines = text.lines().filter(|line| line.starts_with(['b', 'm']));
+    let read = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words.len(), 7, "{line}");
+        (line.chars().next().unwrap(), words[5].parse().unwrap(), words[6].parse().unwrap())
+    };
+    lines.map(read).collect()
+}
+
+fn total(reads: &[(char, u64, u64)]) -> u64 {
+    reads.iter().map(|read| read.2).sum()
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_copy_is_recorded_inspected_and_replayed() {
+    if !can_inject() {
+        return;
+    }
+    let data = data();
+    let outcome = record(&data, &["cp", data.name(), "copy"]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    for part in ["of 1 file", "ringmain bench --trace trace"] {
+        assert!(outcome.stderr.contains(part), "{}", outcome.stderr);
+    }
+    assert_eq!(fs::read(data.dir().join("copy")).unwrap(), data.bytes);
+    // `cp` may ask once more at the end, which returns nothing.
+    assert_eq!(total(&reads(&data)), data.bytes.len() as u64);
+    assert_eq!(names(data.dir()), ["copy", "data.bin", "trace"]);
+
+    let inspected = run(ringmain(["inspect", "trace"]).current_dir(data.dir())).stdout_of_success();
+    let inspected = String::from_utf8(inspected).unwrap();
+    assert!(inspected.contains(data.name()) && inspected.contains("times_read"), "{inspected}");
+
+    let args = ["bench", "--trace", "trace", "--backends", "pread", "--repetitions", "1", "--json"];
+    let more = ["--cache", "cold", "--seconds", "60"];
+    let result = run(ringmain(args.iter().chain(&more)).current_dir(data.dir()));
+    let result: serde_json::Value = serde_json::from_slice(&result.stdout_of_success()).unwrap();
+    assert_eq!(result["cells"][0]["bytes"], data.bytes.len(), "{result:#}");
+}
+
+#[test]
+fn positions_are_followed_through_seeks_and_children() {
+    if !can_inject() {
+        return;
+    }
+    let skipped = data();
+    let of = format!("if={}", skipped.name());
+    let command = ["dd", &of, "of=/dev/null", "bs=4096", "skip=5", "count=3"];
+    assert_eq!(record(&skipped, &command).code, Some(0));
+    let expected = [('b', 20_480, 4096), ('b', 24_576, 4096), ('b', 28_672, 4096)];
+    assert_eq!(reads(&skipped), expected);
+
+    // Both programs read from the descriptor that the shell opened.
+    let shared = data();
+    let script = format!("(head -c 1000; head -c 500) <{} >/dev/null", shared.name());
+    assert_eq!(record(&shared, &["sh", "-c", &script]).code, Some(0));
+    assert_eq!(reads(&shared), [('b', 0, 1000), ('b', 1000, 500)]);
+}
+
+fn has_python() -> bool {
+    let has =
+        Command::new("python3").arg("--version").output().is_ok_and(|out| out.status.success());
+    if !has {
+        assert!(std::env::var_os("RINGMAIN_REQUIRE_PYTHON").is_none(), "there is no python3");
+        say("SKIPPED: there is no python3");
+    }
+    has
+}
+
+#[test]
+fn page_faults_of_mappings_are_recorded() {
+    if !can_inject() || !has_python() {
+        return;
+    }
+    let data = data();
+    let program = "import mmap, sys\n\
+                   file = open(sys.argv[1], 'rb')\n\
+                   pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)\n\
+                   print(sum(pages[at] for at in range(0, len(pages), 4096)))\n";
+    let outcome = record(&data, &["python3", "-c", program, data.name()]);
+    if outcome.stderr.contains("page faults of mappings are not recorded") {
+        say(&format!("SKIPPED: {}", outcome.stderr));
+        return;
+    }
+    let sum: u64 = data.bytes.iter().step_by(4096).map(|byte| u64::from(*byte)).sum();
+    assert_eq!(String::from_utf8(outcome.stdout).unwrap(), format!("{sum}\n"));
+    let reads = reads(&data);
+    // The kernel maps several pages at a fault, but no more than two megabytes.
+    assert!(!reads.is_empty());
+    for (kind, offset, bytes) in reads {
+        assert_eq!((kind, offset % 4096), ('m', 0));
+        assert!(bytes > 0 && offset + bytes <= data.bytes.len() as u64, "{offset} {bytes}");
+    }
+}
+
+#[test]
+fn a_database_is_recorded() {
+    if !can_inject() || !has_python() {
+        return;
+    }
+    let data = data();
+    let make = "import sqlite3, sys\n\
+                base = sqlite3.connect(sys.argv[1])\n\
+                base.execute('create table t (a integer primary key, b text)')\n\
+                base.executemany('insert into t values (?, ?)', [(n, 'x' * 100) for n in range(5000)])\n\
+                base.commit()\n";
+    let query = "import sqlite3, sys\n\
+                 base = sqlite3.connect(sys.argv[1])\n\
+                 print(base.execute('select b from t where a = 4321').fetchone()[0])\n";
+    let base = data.dir().join("base");
+    let made = run(Command::new("python3").args(["-c", make]).arg(&base));
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let args = ["record", "--only", "base", "--out", "trace", "--", "python3", "-c", query, "base"];
+    let outcome = run(ringmain(args).current_dir(data.dir()));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let reads = reads(&data);
+    let base_bytes = fs::metadata(base).unwrap().len();
+    // The header, a page or two of the tree, and the page with the row, but by far not all.
+    assert!(reads.len() >= 3 && total(&reads) < base_bytes / 4, "{base_bytes}: {reads:?}");
+}
+
+#[test]
+fn a_running_process_is_recorded_until_an_interrupt() {
+    if !can_inject() {
+        return;
+    }
+    let data = data();
+    let script = format!("while sleep 0.02; do head -c 100 {} >/dev/null; done", data.name());
+    let mut reader =
+        Command::new("sh").args(["-c", &script]).current_dir(data.dir()).spawn().unwrap();
+    let pid = reader.id().to_string();
+    let args = ["record", "--only", data.name(), "--out", "trace", "--pid", &pid];
+    let recorder = Running::start(ringmain(args).current_dir(data.dir()));
+    let started = Instant::now();
+    let has_read = || {
+        let logs = fs::read_dir(data.dir()).unwrap().flatten();
+        logs.filter(|log| log.file_name().to_string_lossy().starts_with(".ringmain-strace-"))
+            .any(|log| fs::read_to_string(log.path()).is_ok_and(|log| log.contains(") = 100 <")))
+    };
+    while !has_read() && started.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill(Pid::from_raw(recorder.child.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    let outcome = recorder.finish();
+    let is_alive = reader.try_wait().unwrap().is_none();
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(is_alive, "the recorded process goes on");
+    let reads = reads(&data);
+    assert!(!reads.is_empty() && reads.iter().all(|read| *read == ('b', 0, 100)), "{reads:?}");
+}
+
+#[test]
+fn a_program_that_fails_leaves_its_recording() {
+    if !can_inject() {
+        return;
+    }
+    let data = data();
+    let script = format!("head -c 10 {} >/dev/null; exit 3", data.name());
+    let outcome = record(&data, &["sh", "-c", &script]);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    let message =
+        "error: the program ended with exit code 3; the recording has what it read until then\n";
+    assert!(outcome.stderr.ends_with(message), "{}", outcome.stderr);
+    assert_eq!(reads(&data), [('b', 0, 10)]);
+}
+
+#[test]
+fn bad_input_is_refused_before_anything_runs() {
+    if !can_inject() {
+        return;
+    }
+    let data = data();
+    fs::write(data.dir().join("old"), "mine").unwrap();
+    let mark = |name: &str| vec!["--".to_owned(), "touch".into(), name.into()];
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let cases: [(Vec<String>, i32, &[&str]); 8] = [
+        (vec![], 2, &["COMMAND"]),
+        (words("-- no-such-program-here"), 2, &["no-such-program-here", "not found"]),
+        ([words("--out old"), mark("ran")].concat(), 2, &["old already exists", "--out"]),
+        ([words("--out missing/x"), mark("ran")].concat(), 1, &["missing/x"]),
+        ([words("--only missing"), mark("ran")].concat(), 2, &["missing"]),
+        (words("--pid 4194305"), 2, &["4194305"]),
+        (words("--pid 0"), 2, &["--pid"]),
+        (words("--pid 1 -- true"), 2, &["--pid"]),
+    ];
+    for (args, code, parts) in cases {
+        let args = ["record".to_owned()].into_iter().chain(args);
+        let outcome = run(ringmain(args).current_dir(data.dir()));
+        outcome.expect_failure(code, parts);
+    }
+    let mut without = ringmain(["record", "--", "/bin/sh", "-c", "exit 0"]);
+    let outcome = run(without.current_dir(data.dir()).env("PATH", data.dir()));
+    outcome.expect_failure(2, &["strace", "apt-get install"]);
+    // A program that reads nothing of interest.
+    record(&data, &["true"]).expect_failure(2, &["nothing was recorded", "--only"]);
+    assert_eq!(names(data.dir()), ["data.bin", "old"]);
+    assert_eq!(fs::read_to_string(data.dir().join("old")).unwrap(), "mine");
+}
