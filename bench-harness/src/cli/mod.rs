@@ -174,6 +174,10 @@ pub(crate) struct InspectArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Write a page with pictures of a trace: offsets over time, sizes, what caches would save
+    #[arg(long, value_name = "PAGE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// Shows what measuring itself costs, on warm reads of 4 KiB.
@@ -194,6 +198,7 @@ Examples:
   ringmain inspect array.npy
   ringmain inspect array.npy --json | jq .shape
   ringmain inspect model.safetensors --all | less
+  ringmain inspect epoch.trace --html epoch.html
   ringmain inspect model.safetensors.index.json --json | jq -r '.tensors[].name'";
 
 const EXIT_CODES: &str = "\

@@ -19,8 +19,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<(), Failure> {
         text += &format!("note: {note}\n");
     }
     text += &format!(
-        "\nringmain inspect {path}          what the program read, file by file\n\
-         ringmain bench --trace {path}    how fast each backend makes the same reads\n"
+        "\nringmain inspect {path} --html page.html    pictures of what the program read\n\
+         ringmain bench --trace {path}               how fast each backend makes the same reads\n"
     );
     // Without a standard error the recording remains.
     let _ = io::stderr().write_all(text.as_bytes());

@@ -4,7 +4,7 @@ mod columns;
 mod csv;
 mod hgrm;
 mod histogram_log;
-mod html;
+pub(crate) mod html;
 mod markdown;
 pub(crate) mod summary;
 mod terminal;

@@ -183,14 +183,18 @@ impl Trace {
         self.processes.get(&thread).copied()
     }
 
-    /// Returns the reads of the files that `keep` returns true for, and of no other.
+    /// Returns the reads of the files that `keep` returns true for, and of no other. Time begins at the first of
+    /// them.
     pub(crate) fn only(&self, keep: impl Fn(&TraceFile) -> bool) -> Result<Self, Fault> {
         let kept: Vec<bool> = self.files.iter().map(keep).collect();
         let mut builder = TraceBuilder::default();
+        let mut first_us = None;
         for batch in self.batches() {
             let mut reads = batch.reads.iter().filter(|read| kept[read.file as usize]).peekable();
             if reads.peek().is_some() {
-                builder.begin_batch(batch.head);
+                let first_us = *first_us.get_or_insert(batch.head.at_us);
+                let at_us = batch.head.at_us.saturating_sub(first_us);
+                builder.begin_batch(BatchHead { at_us, ..batch.head });
             }
             for read in reads {
                 let path = &self.files[read.file as usize].path;

@@ -45,6 +45,9 @@ pub(crate) struct CacheShare {
 /// The figures of one file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct FilePattern {
+    /// Its index in [`Trace::files`].
+    #[serde(skip)]
+    pub(crate) index: usize,
     pub(crate) name: String,
     pub(crate) reads: usize,
     pub(crate) bytes: u64,
@@ -171,13 +174,15 @@ impl Pattern {
 
 /// The files with the most bytes come first.
 fn file_patterns(trace: &Trace, sums: &[Sums]) -> Vec<FilePattern> {
-    let patterns = trace.files.iter().zip(sums).map(|(file, sums)| FilePattern {
-        name: file.path.display().to_string(),
-        reads: sums.reads,
-        bytes: sums.bytes,
-        times_read: sums.times_read(),
-        sequential_share: sums.sequential_share(),
-    });
+    let patterns =
+        trace.files.iter().zip(sums).enumerate().map(|(index, (file, sums))| FilePattern {
+            index,
+            name: file.path.display().to_string(),
+            reads: sums.reads,
+            bytes: sums.bytes,
+            times_read: sums.times_read(),
+            sequential_share: sums.sequential_share(),
+        });
     let mut patterns: Vec<_> = patterns.collect();
     patterns.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
     patterns

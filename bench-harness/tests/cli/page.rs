@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::fixture;
 use crate::report::Folder;
-use crate::support::run;
+use crate::support::{ringmain, run};
 
 /// A script that is added to a copy of the page and reports to the page around it.
 const MEASURE: &str = r#"
@@ -163,12 +163,12 @@ fn expect_pictures(seen: &Seen, result: &Run) {
     assert_eq!(seen.page["unnamed"], 0, "pictures without a text");
 }
 
-/// Checks that the page loads nothing and fits its width.
-fn expect_manners(seen: &Seen) {
+/// Checks that the page has this many scripts besides the measuring one, loads nothing and fits its width.
+fn expect_manners(seen: &Seen, own_scripts: u32) {
+    assert_eq!(seen.page["scripts"], own_scripts + 1);
     assert!(seen.complaints.is_empty(), "{:#?}", seen.complaints);
     assert_eq!(seen.page["loaded"], serde_json::json!([]));
     assert_eq!((&seen.page["foreign"], &seen.page["handlers"]), (&0.into(), &0.into()));
-    assert_eq!(seen.page["scripts"], 2, "its own and the measuring one");
     let (needed, width) = (seen.page["needed"].as_u64(), seen.page["width"].as_u64());
     assert!(needed <= width, "{needed:?} pixels on a screen of {width:?}");
 }
@@ -183,7 +183,7 @@ fn charts_are_drawn_on_a_desktop_and_on_a_phone() {
     assert_eq!(phone.page["width"], 360);
     for seen in [&desk, &phone] {
         expect_pictures(seen, &result);
-        expect_manners(seen);
+        expect_manners(seen, 1);
         let tip = seen.page["tip"].as_str().unwrap();
         assert!(tip.contains(" %") && tip.contains("uring+buffered"), "{tip}");
         assert_eq!(seen.page["heat"], 8 * 9, "eight groups, eight backends and fio");
@@ -199,7 +199,7 @@ fn hostile_names_are_shown_and_do_nothing() {
     for width in [360, 1200] {
         let seen = measure(browser, &folder, width, false);
         expect_pictures(&seen, &result);
-        expect_manners(&seen);
+        expect_manners(&seen, 1);
         assert_eq!(seen.page["title"], "ringmain bench, 2026-11-16T08:00:00Z");
     }
 }
@@ -220,4 +220,36 @@ fn the_page_causes_no_message_in_the_console() {
     let (document, complaints) = open(browser, &folder.path("spoilt.html"), false);
     assert!(complaints.len() >= 2, "{complaints:#?}");
     assert!(!document.contains("<title>no</title>"), "a foreign script ran");
+}
+
+#[test]
+fn a_trace_has_pictures_on_a_desktop_and_on_a_phone() {
+    let Some(browser) = chromium() else { return };
+    let folder = Folder::with(&fixture::small_run());
+    let data = folder.path("a rather long name for data that was read.bin");
+    fs::write(&data, vec![7; 1 << 20]).unwrap();
+    let mut trace = format!("ringmain recording 2\nf 0 {}\n", data.display());
+    for at in 0..200 {
+        let (offset, len) = (at * 5003 % 1_000_000, 1 << (at % 14));
+        trace +=
+            &format!("{} {} 5 0 0 {offset} {len}\n", if at % 2 == 0 { 'b' } else { 'm' }, at * 100);
+    }
+    fs::write(folder.path("epoch.trace"), trace).unwrap();
+    let args = ["inspect", "epoch.trace", "--html", "report.html"];
+    run(ringmain(args).current_dir(folder.path(""))).stdout_of_success();
+    for (width, dark) in [(1200, false), (360, true)] {
+        let seen = measure(browser, &folder, width, dark);
+        expect_manners(&seen, 0);
+        assert_eq!(seen.page["unnamed"], 0, "pictures without a text");
+        let pictures = seen.page["pictures"].as_array().unwrap();
+        assert_eq!(pictures.len(), 1 + 14 + 1, "a file, sizes, and a cache");
+        for size in pictures {
+            let is_seen = size[0].as_f64() > Some(40.0) && size[1].as_f64() > Some(14.0);
+            assert!(is_seen, "a picture of {size}");
+        }
+    }
+    let args = ["inspect", "run.json", "--html", "other.html"];
+    let refused = run(ringmain(args).current_dir(folder.path("")));
+    refused.expect_failure(2, &["run.json is not a trace", "--html"]);
+    assert!(!folder.path("other.html").exists());
 }

@@ -1,7 +1,6 @@
 //! `ringmain record` on real programs, and the way from there to `inspect` and `bench --trace`.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::faults::can_inject;
+use crate::report::names;
 use crate::support::{Data, Outcome, Running, ringmain, run, say};
 
 /// Data, and a folder with nothing else.
@@ -37,13 +37,6 @@ fn reads(data: &Data) -> Vec<(char, u64, u64)> {
 
 fn total(reads: &[(char, u64, u64)]) -> u64 {
     reads.iter().map(|read| read.2).sum()
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
-    let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 #[test]

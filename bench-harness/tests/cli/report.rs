@@ -43,7 +43,8 @@ impl Folder {
     }
 }
 
-fn names(dir: &Path) -> Vec<String> {
+/// The names of everything in a folder, sorted.
+pub(crate) fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -9,8 +9,11 @@ use serde_json::{Map, Value, json};
 
 use super::Inspection;
 use crate::failure::Failure;
+use crate::system::whole_file::write_whole;
 use crate::trace::Trace;
 use crate::trace::pattern::Pattern;
+
+const FORMAT: &str = "trace";
 
 /// The first line of every format of traces is shorter than this, or recognised by its beginning.
 const HEAD_BYTES: u64 = 4096;
@@ -26,7 +29,20 @@ fn describe(path: &Path) -> Result<Inspection, Failure> {
     let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
     let bytes = std::fs::metadata(path).map_err(failed)?.len();
     let facts = facts(&trace)?;
-    Ok(Inspection { format: "trace", path: path.display().to_string(), bytes, facts })
+    Ok(Inspection { format: FORMAT, path: path.display().to_string(), bytes, facts })
+}
+
+/// Writes the page of a trace. Other formats have none.
+pub(super) fn write_page(found: &Inspection, path: &Path, page: &Path) -> Result<(), Failure> {
+    if found.format != FORMAT {
+        let message = format!(
+            "{} is not a trace, and only traces have pictures; leave out --html",
+            path.display()
+        );
+        return Err(Failure::Usage { message });
+    }
+    let trace = Trace::open(path)?;
+    write_whole(page, &crate::report::html::trace::page(path, &trace))
 }
 
 /// The figures, with the batches and the notes of the trace.

@@ -10,7 +10,7 @@ use crate::text::format::{bytes, seconds};
 /// More points would not be visible at this size.
 const SAMPLES_MAX: usize = 32;
 
-const HEIGHT_PX: u32 = 84;
+pub(super) const HEIGHT_PX: u32 = 84;
 
 /// Returns the largest sample of each of several equal intervals, with the first and the last.
 pub(crate) fn thinned(samples: &[RssSample]) -> Vec<RssSample> {
@@ -72,7 +72,8 @@ fn mini(backend: &BackendSummary<'_>, cell: &Cell, look: Look, x: &Linear, y: &L
     )
 }
 
-fn axes(x: &Linear, y: &Linear) -> String {
+/// Returns the axes of a small picture: microseconds to the right, bytes upwards.
+pub(super) fn axes(x: &Linear, y: &Linear) -> String {
     let mut svg = String::new();
     for tick in &y.ticks {
         let at = (1.0 - y.share(*tick)) * f64::from(HEIGHT_PX);

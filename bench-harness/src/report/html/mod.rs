@@ -14,6 +14,7 @@ mod numbers;
 mod overview;
 mod scale;
 mod throughput;
+pub(crate) mod trace;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -44,7 +45,7 @@ impl Exporter for Report<'_> {
         let chapters: Vec<Chapter<'_>> =
             numbered.map(|(summary, n)| Chapter { id: format!("g{n}"), summary }).collect();
         let looks = Looks::of(run);
-        let mut html = head(run);
+        let mut html = head(&format!("ringmain bench, {}", escape(&run.started_at)));
         html += &facts::header(run, self.recommendation);
         html += "<main>\n";
         html += &facts::warnings(run);
@@ -64,7 +65,8 @@ impl Exporter for Report<'_> {
     }
 }
 
-fn head(run: &Run) -> String {
+/// Returns the head of a page, with the style of all pages. The title is HTML.
+fn head(title: &str) -> String {
     // The page loads nothing and runs only its own script.
     let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT.as_bytes()));
     format!(
@@ -72,9 +74,8 @@ fn head(run: &Run) -> String {
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
          'unsafe-inline'; script-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>ringmain bench, {date}</title>\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n{shapes}",
-        date = escape(&run.started_at),
         shapes = shapes(),
     )
 }
