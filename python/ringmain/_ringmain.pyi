@@ -38,6 +38,13 @@ class Engine:
     access: the order in which files are read, which decides how far the kernel reads ahead. With
         "random" the kernel reads nothing ahead; with "sequential" it reads further ahead than usual.
         "as-it-comes", the default, leaves the choice to the kernel.
+    threads: the largest number of threads that copy one large batch from the page cache, the calling one
+        included.
+    profile: the path of a profile of `ringmain recommend --save`, which "auto" follows. "off" ignores the
+        profile that the user has saved.
+    record: the path of a new file to which every read is recorded, for `ringmain bench --trace`. The file
+        is complete after finish_recording(), or when the program ends. Other processes do not record:
+        neither forked ones nor those that unpickle the engine.
     """
 
     def __new__(
@@ -51,6 +58,9 @@ class Engine:
         open_files: int | None = None,
         warmth: Literal["auto", "keep", "leave"] | None = None,
         access: Literal["as-it-comes", "random", "sequential"] | None = None,
+        threads: int | None = None,
+        profile: _Path | None = None,
+        record: _Path | None = None,
     ) -> Engine: ...
     @property
     def backend(self) -> str:
@@ -68,6 +78,9 @@ class Engine:
         kernel what is in the page cache, and how often it wrongly took a read for cached; retries and
         open files. "batch_seconds" has quantiles of the time per batch; they are None before the first
         batch."""
+    def finish_recording(self) -> dict[str, Any]:
+        """Ends the recording that the argument `record` began, and returns its path and the numbers of
+        batches, reads and bytes in it. "stopped" says why it ended before; otherwise it is None."""
     def pool_stats(self) -> _PoolStats:
         """Returns the bytes of the pool that arrays and batches hold, the bytes that wait for their next
         use, the limit of the pool, and how many buffers were newly allocated or used again."""

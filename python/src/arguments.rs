@@ -83,6 +83,7 @@ arguments! {
     rank: u64,
     row_id: u64,
     seed: u64,
+    threads: Option<usize>,
     workers: Option<usize>,
     world: u64,
 }

@@ -7,7 +7,7 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
-use ringmain::{Access, Engine, Residency, Warmth};
+use ringmain::{Access, Engine, Recording, Residency, Warmth};
 
 use crate::arguments::{self, choose};
 use crate::error::{Failure, Result};
@@ -31,6 +31,13 @@ use crate::gil::detached;
 /// access: the order in which files are read, which decides how far the kernel reads ahead. With "random"
 ///     the kernel reads nothing ahead; with "sequential" it reads further ahead than usual. "as-it-comes",
 ///     the default, leaves the choice to the kernel.
+/// threads: the largest number of threads that copy one large batch from the page cache, the calling one
+///     included.
+/// profile: the path of a profile of `ringmain recommend --save`, which "auto" follows. "off" ignores the
+///     profile that the user has saved.
+/// record: the path of a new file to which every read is recorded, for `ringmain bench --trace`. The file is
+///     complete after `finish_recording()`, or when the program ends. Other processes do not record: neither
+///     forked ones nor those that unpickle the engine.
 #[pyclass(frozen, module = "ringmain", name = "Engine", weakref)]
 #[derive(Debug)]
 pub(crate) struct PyEngine {
@@ -41,7 +48,7 @@ pub(crate) struct PyEngine {
 }
 
 /// The options as the caller gave them. A pickle contains these and the token.
-#[derive(Clone, Debug, FromPyObject, IntoPyObject)]
+#[derive(Clone, Debug, Default, FromPyObject, IntoPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
     backend: String,
@@ -52,6 +59,8 @@ pub(crate) struct Options {
     open_files: Option<usize>,
     warmth: Option<String>,
     access: Option<String>,
+    threads: Option<usize>,
+    profile: Option<PathBuf>,
 }
 
 /// The memory limit of engines whose caller sets none. About half of it is for batches, including those
@@ -81,7 +90,7 @@ fn total_memory_bytes() -> Option<usize> {
 }
 
 impl Options {
-    fn build(&self) -> Result<Engine> {
+    fn build(&self, record: Option<PathBuf>) -> Result<Engine> {
         let mut builder = Engine::builder().backend(self.backend.parse()?);
         let memory_limit = self.memory_limit.unwrap_or_else(default_memory_limit_bytes);
         builder = builder.memory_limit_bytes(memory_limit);
@@ -103,6 +112,17 @@ impl Options {
         if let Some(name) = &self.access {
             builder = builder.access(choose("access", name, &ACCESSES)?);
         }
+        if let Some(threads) = self.threads {
+            builder = builder.threads_max(threads);
+        }
+        match &self.profile {
+            None => {}
+            Some(path) if path.as_os_str() == "off" => builder = builder.ignore_profile(),
+            Some(path) => builder = builder.profile(path),
+        }
+        if let Some(path) = record {
+            builder = builder.record(path);
+        }
         Ok(builder.build()?)
     }
 }
@@ -123,7 +143,8 @@ const ACCESSES: [(&str, Access); 3] = [
 impl PyEngine {
     #[new]
     #[pyo3(signature = (backend="auto", *, memory_limit=None, depth=None, chunk_bytes=None,
-                        residency=None, open_files=None, warmth=None, access=None))]
+                        residency=None, open_files=None, warmth=None, access=None, threads=None,
+                        profile=None, record=None))]
     #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn new(
         py: Python<'_>,
@@ -135,6 +156,9 @@ impl PyEngine {
         #[pyo3(from_py_with = arguments::open_files)] open_files: Option<usize>,
         warmth: Option<String>,
         access: Option<String>,
+        #[pyo3(from_py_with = arguments::threads)] threads: Option<usize>,
+        profile: Option<PathBuf>,
+        record: Option<PathBuf>,
     ) -> Result<Self> {
         let options = Options {
             backend: backend.to_owned(),
@@ -145,8 +169,32 @@ impl PyEngine {
             open_files,
             warmth,
             access,
+            threads,
+            profile,
         };
-        Self::open(py, options, None)
+        let opened = Self::open(py, options, None, record)?;
+        if let Some(recording) = opened.engine.recording() {
+            let end = RecordingEnd(recording.clone());
+            py.import("atexit")?.call_method1("register", (Bound::new(py, end)?,))?;
+        }
+        Ok(opened)
+    }
+
+    /// Ends the recording that the argument `record` began, and returns a dict: its path, and the numbers of
+    /// batches, reads and bytes in it. "stopped" says why it ended before, for example because the disk was
+    /// full; otherwise it is None.
+    fn finish_recording<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        let recording = self.engine.recording().ok_or_else(|| {
+            Failure::value("this engine does not record; give Engine the argument `record`")
+        })?;
+        let status = detached(py, || Ok::<_, Failure>(recording.finish()))?;
+        let dict = PyDict::new(py);
+        dict.set_item("path", status.path)?;
+        dict.set_item("batches", status.batches)?;
+        dict.set_item("reads", status.reads)?;
+        dict.set_item("bytes", status.bytes)?;
+        dict.set_item("stopped", status.stopped)?;
+        Ok(dict)
     }
 
     /// Returns a description for people: the backend, what it can do, and which features are missing
@@ -242,12 +290,17 @@ impl PyEngine {
 }
 
 impl PyEngine {
-    fn open(py: Python<'_>, options: Options, token: Option<String>) -> Result<Self> {
+    fn open(
+        py: Python<'_>,
+        options: Options,
+        token: Option<String>,
+        record: Option<PathBuf>,
+    ) -> Result<Self> {
         let token = match token {
             Some(token) => token,
             None => py.import("uuid")?.call_method0("uuid4")?.str()?.to_string(),
         };
-        let engine = detached(py, || options.build())?;
+        let engine = detached(py, || options.build(record))?;
         Ok(Self { engine, options, token })
     }
 
@@ -302,7 +355,20 @@ impl PyEngine {
 
     /// Returns a new engine with the default options.
     fn plain(py: Python<'_>, backend: &str) -> Result<Py<Self>> {
-        Ok(Py::new(py, Self::new(py, backend, None, None, None, None, None, None, None)?)?)
+        let options = Options { backend: backend.to_owned(), ..Options::default() };
+        Ok(Py::new(py, Self::open(py, options, None, None)?)?)
+    }
+}
+
+/// Ends a recording when the interpreter ends. The interpreter does not drop every object then, and the last lines
+/// of the recording would be missing.
+#[pyclass(frozen)]
+struct RecordingEnd(Recording);
+
+#[pymethods]
+impl RecordingEnd {
+    fn __call__(&self) {
+        self.0.finish();
     }
 }
 
@@ -364,7 +430,7 @@ pub(crate) fn _engine(py: Python<'_>, token: String, options: Options) -> Result
     if !found.is_none() {
         return Ok(found);
     }
-    let engine = Bound::new(py, PyEngine::open(py, options, Some(token.clone()))?)?;
+    let engine = Bound::new(py, PyEngine::open(py, options, Some(token.clone()), None)?)?;
     known(py)?.set_item(token, &engine)?;
     keep(&engine)?;
     Ok(engine.into_any())

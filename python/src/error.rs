@@ -68,6 +68,7 @@ impl Failure {
             // A NUL in a path. Python's own `open` raises a ValueError for it too.
             (None, io::ErrorKind::InvalidInput) => Self::value(message),
             (None, io::ErrorKind::IsADirectory) => Self::os(libc::EISDIR, message, path),
+            (None, io::ErrorKind::AlreadyExists) => Self::os(libc::EEXIST, message, path),
             (None, _) => Self::os(libc::EIO, message, path),
         }
     }
@@ -187,7 +188,7 @@ fn names_options(error: &Error) -> bool {
 }
 
 /// Phrases in the engine's messages, and the phrases that replace them in Python.
-const NAMES: [(&str, &str); 13] = [
+const NAMES: [(&str, &str); 14] = [
     ("the selection of items", "the list of rows"),
     ("option `partition` cannot be ", ""),
     ("the partition", "rank or world"),
@@ -198,6 +199,7 @@ const NAMES: [(&str, &str); 13] = [
     ("only_rows", "rows"),
     ("depth_max", "depth"),
     ("open_files_max", "open_files"),
+    ("threads_max", "threads"),
     (
         "which has no handler; give one to `ReaderOptions::handle_type` or `handle_name`",
         "which FFCV does not have; give the NumPy dtype of its metadata, the metadata_type of its \

@@ -1,6 +1,8 @@
 """`Engine`: its options, and the engines that callers share."""
 
 import pickle
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -44,10 +46,54 @@ def test_views_without_an_engine_share_the_default_one(mapped, original):
 
 def test_pickles_contain_all_options_of_an_engine():
     given = {"memory_limit": 1 << 20, "depth": 7, "chunk_bytes": 65536, "residency": "release",
-             "open_files": 5, "warmth": "leave", "access": "random"}  # fmt: skip
+             "open_files": 5, "warmth": "leave", "access": "random", "threads": 2, "profile": "off"}  # fmt: skip
     engine = ringmain.Engine("pread", **given)
     pickled = pickle.dumps(engine)
     assert pickle.loads(pickled) is engine
     del engine
     _, (_, options) = pickle.loads(pickled).__reduce__()
+    options["profile"] = str(options["profile"])
     assert options == {"backend": "pread", **given}
+
+
+def test_reads_are_recorded(tmp_path):
+    path, trace = tmp_path / "data.npy", tmp_path / "epoch.trace"
+    np.save(path, np.arange(1000))
+    engine = ringmain.Engine("pread", record=trace)
+    view = ringmain.open_npy(path, engine=engine)
+    np.testing.assert_array_equal(view[10:20], np.arange(10, 20))
+    # A process that unpickles the view does not record, and does not fail because the file exists.
+    unpickled = "import pickle, sys; print(pickle.load(sys.stdin.buffer)[3])"
+    child = subprocess.run([sys.executable, "-c", unpickled], input=pickle.dumps(view), capture_output=True, timeout=120)
+    assert (child.returncode, child.stdout) == (0, b"3\n"), child.stderr
+    status = engine.finish_recording()
+    assert (status["path"], status["stopped"]) == (trace, None)
+    lines = trace.read_text().splitlines()
+    assert lines[0] == "ringmain recording 2"
+    assert lines[-1].split() == ["e", str(status["batches"]), str(status["reads"]), str(status["bytes"])]
+    assert [line for line in lines if line.startswith("b") and line.endswith(f" {128 + 80} 80")]
+    with pytest.raises(FileExistsError, match="already exists"):
+        ringmain.Engine("pread", record=trace)
+    with pytest.raises(ValueError, match="record"):
+        ringmain.Engine("pread").finish_recording()
+
+
+def test_a_recording_is_complete_when_the_program_ends(tmp_path):
+    path, trace = tmp_path / "data.npy", tmp_path / "epoch.trace"
+    np.save(path, np.arange(1000))
+    program = (
+        "import ringmain, sys\n"
+        "view = ringmain.open_npy(sys.argv[1], engine=ringmain.Engine('pread', record=sys.argv[2]))\n"
+        "view[3]\n"
+        "sys.modules['keeps the view'] = view\n"
+    )
+    subprocess.run([sys.executable, "-c", program, path, trace], check=True, timeout=120)
+    assert trace.read_text().splitlines()[-1].startswith("e ")
+
+
+def test_a_profile_can_be_named(tmp_path):
+    path = tmp_path / "data.npy"
+    np.save(path, np.arange(1000))
+    missing = tmp_path / "missing.toml"
+    np.testing.assert_array_equal(ringmain.open_npy(path, engine=ringmain.Engine(profile="off"))[:3], range(3))
+    assert "missing.toml" in ringmain.Engine(profile=missing).describe()

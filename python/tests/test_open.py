@@ -196,6 +196,7 @@ def test_invalid_numbers_are_value_errors(tmp_path):
         "depth": lambda: ringmain.Engine(depth=2**70),
         "open_files": lambda: ringmain.Engine(open_files=-1),
         "chunk_bytes": lambda: ringmain.Engine(chunk_bytes=-1),
+        "threads": lambda: ringmain.Engine(threads=-1),
     }.items():
         with pytest.raises(ValueError, match=name):
             refused()
