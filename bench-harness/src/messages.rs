@@ -20,6 +20,7 @@ use crate::result::{CacheCheck, CacheCheckMethod, CacheState, Run, trust};
 use crate::system::space::{Remedy, Space};
 use crate::text::size::{Bytes, parse_bytes};
 use crate::trace::Trace;
+use crate::trace::pattern::Pattern;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/messages.txt");
 /// Set to rewrite the file.
@@ -42,13 +43,14 @@ fn every_message_is_the_reviewed_one() {
 }
 
 fn render() -> String {
-    let sections: [(&str, Vec<String>); 9] = [
+    let sections: [(&str, Vec<String>); 10] = [
         ("Help", helps()),
         ("Errors", failures().iter().map(ToString::to_string).collect()),
         ("Plans that are refused", refused_plans()),
         ("Names and sizes that are refused", refused_words()),
         ("Results that are refused", refused_results()),
         ("Traces that are refused", refused_traces()),
+        ("Recordings", recordings()),
         ("Warnings", trust::warnings(&doubtful_run())),
         ("Recommendations", recommendations()),
         ("Tables and comparisons", tables()),
@@ -205,6 +207,27 @@ fn refused_results() -> Vec<String> {
         message.replace(version, "VERSION")
     };
     texts.iter().map(message).collect()
+}
+
+/// What is said about the reads of a program, and about those that were not seen.
+fn recordings() -> Vec<String> {
+    let log = "7 1.0 mmap(NULL, 4096, PROT_READ, MAP_SHARED, 3</d/a>, 0) = 0x10000\n\
+               7 1.1 io_uring_enter(5, 1, 1, 0, NULL, 8) = 1\n\
+               7 1.2 pread64(3</d/a>, \"\"..., 4096, 8192) = 4096 <0.25>\n\
+               8 1.5 pread64(3</d/b>, \"\"..., 512, 0) = 512 <0.5>\n";
+    let program = Trace::parse(log.as_bytes()).unwrap();
+    let faults = "ringmain recording 2\nf 0 /d/a\nm 5 0 0 0 0 4096\nm 9 0 0 0 4096 4096\n";
+    let mapped = Trace::parse(faults.as_bytes()).unwrap();
+    let gone = program.clone().without_files_that_are_gone().unwrap_err().message();
+    let mut messages = vec![
+        Pattern::of(&program).sentences().join("\n"),
+        Pattern::of(&mapped).sentences().join("\n"),
+        gone,
+    ];
+    messages.extend(program.notes);
+    messages.extend(mapped.notes);
+    messages.extend(crate::record::sample_notes());
+    messages
 }
 
 fn refused_traces() -> Vec<String> {

@@ -92,18 +92,15 @@ def record(tmp_path, program):
     rows = (np.arange(500 * 1024, dtype=np.float32) % 8192).reshape(500, 1024)
     rows.tofile(data)
     done = run("module", "record", "--only", data, "--out", trace, "--", sys.executable, "-c", program, data)
+    if "page faults of mappings are not recorded" in done.stderr:
+        pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == float(rows[:, 0].sum())
     return trace.read_text().splitlines(), done.stderr
 
 
 def test_a_loop_over_np_memmap_is_recorded(tmp_path):
-    try:
-        lines, _ = record(tmp_path, RANDOM_ROWS)
-    except AssertionError as error:
-        if "page faults of mappings are not recorded" in str(error):
-            pytest.skip(f"the kernel reports no page faults: {error}")
-        raise
+    lines, _ = record(tmp_path, RANDOM_ROWS)
     offsets = [int(line.split()[5]) for line in lines if line.startswith("m ")]
     assert offsets and offsets != sorted(offsets), "the rows are read in random order"
     assert all(offset % 4096 == 0 and offset < 500 * 4096 for offset in offsets)

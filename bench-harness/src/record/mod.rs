@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::system::interrupt;
 use crate::system::scratch::without_path;
 use crate::system::whole_file::{folder, write_whole_with};
-use crate::trace::Trace;
+use crate::trace::{Fault, Trace};
 use faults::{FaultCollector, Faults};
 use target::Target;
 
@@ -43,25 +43,26 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded, Failure> {
     let known = target.known();
     let status = run(&mut strace, &target)?;
     let (faults, notes) = finish(collector);
+    // The notes may say why nothing was seen.
+    let nothing = |reason: String| {
+        let how = status_words(status);
+        let reasons: Vec<String> = [reason].into_iter().chain(how).chain(notes.clone()).collect();
+        let message = format!("nothing was recorded: {}", reasons.join("; "));
+        Failure::Trace { path: args.out.clone(), message }
+    };
     let failed = |source| Failure::ReadFile { path: log.path().to_owned(), source };
     if log.as_file().metadata().map_err(failed)?.len() == 0 {
-        let message = "nothing was recorded: the program made no call that reads".into();
-        return Err(Failure::Trace { path: args.out.clone(), message });
+        return Err(nothing("the program made no call that reads".into()));
     }
     let input = BufReader::new(File::open(log.path()).map_err(failed)?);
-    let parsed = Trace::of_program(input, &faults.faults, known).map_err(|fault| {
-        let nothing = format!("nothing was recorded: {}", fault.message());
-        let how = status_words(status).map_or(nothing.clone(), |how| format!("{nothing}; {how}"));
-        Failure::Trace { path: args.out.clone(), message: how }
-    })?;
-    let in_out = |fault: crate::trace::Fault| fault.in_file(&args.out);
+    let parsed = Trace::of_program(input, &faults.faults, known);
+    let parsed = parsed.map_err(|fault| nothing(fault.message()))?;
+    let in_out = |fault: Fault| fault.in_file(&args.out);
     let mut trace = parsed.without_files_that_are_gone().map_err(in_out)?;
     if !only.is_empty() {
         let is_wanted = |path: &Path| only.iter().any(|start| path.starts_with(start));
-        trace = trace.only(|file| is_wanted(&file.path)).map_err(|_| Failure::Trace {
-            path: args.out.clone(),
-            message: "nothing was recorded: the program read no file that --only names".into(),
-        })?;
+        let kept = trace.only(|file| is_wanted(&file.path));
+        trace = kept.map_err(|_| nothing("the program read no file that --only names".into()))?;
     }
     trace.notes.extend(notes);
     write_whole_with(&args.out, |file| trace.write_to(file))?;
@@ -125,10 +126,13 @@ fn finish(collector: Option<std::io::Result<FaultCollector>>) -> (Faults, Vec<St
         Some(Ok(collector)) => {
             let faults = collector.finish();
             let lost = faults.lost;
-            let note = format!("{lost} page faults came too fast and are not recorded");
-            (faults, (lost > 0).then_some(note).into_iter().collect())
+            (faults, (lost > 0).then(|| lost_words(lost)).into_iter().collect())
         }
     }
+}
+
+fn lost_words(lost: u64) -> String {
+    format!("{lost} page faults came too fast and are not recorded")
 }
 
 /// Returns how the program ended, if it failed. strace ends as the program did.
@@ -138,4 +142,12 @@ fn status_words(status: ExitStatus) -> Option<String> {
         (Some(code), _) => Some(format!("the program ended with exit code {code}")),
         (None, signal) => Some(format!("signal {} ended the program", signal.unwrap_or(0))),
     }
+}
+
+/// Notes and endings, for the list of messages.
+#[cfg(test)]
+pub(crate) fn sample_notes() -> Vec<String> {
+    let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+    let ends = [3 << 8, 9].into_iter().filter_map(|raw| status_words(ExitStatus::from_raw(raw)));
+    finish(Some(Err(denied))).1.into_iter().chain([lost_words(12)]).chain(ends).collect()
 }

@@ -214,9 +214,13 @@ impl Trace {
         if gone == 0 {
             return Ok(self);
         }
+        let all = self.files.len();
+        if gone == all {
+            let message = format!("all {all} files were deleted or changed after they were read");
+            return Err(Fault::whole(message));
+        }
         self.notes.push(format!(
-            "{gone} of {} files are left out: they were deleted or changed after they were read",
-            self.files.len()
+            "{gone} of {all} files are left out: they were deleted or changed after they were read"
         ));
         self.only(|file| file.problem().is_none())
     }

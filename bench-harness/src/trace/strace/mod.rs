@@ -17,6 +17,7 @@ use ringmain::{BatchHead, ReadBy};
 
 use super::TraceBuilder;
 use super::lines::{Fault, Line, Lines};
+use crate::text::format::counted;
 use call::{Call, Descriptor, micros};
 use process::{Birth, Processes, Thread};
 
@@ -455,10 +456,10 @@ impl<'a> Log<'a> {
         self.faults_before(u64::MAX).map_err(Fault::whole)?;
         self.builder.start_at_first();
         if self.uring_calls > 0 {
-            let calls = self.uring_calls;
-            self.builder.note(format!(
-                "the program called io_uring {calls} times; what it read that way is not recorded"
-            ));
+            let calls = counted(usize::try_from(self.uring_calls).unwrap_or(usize::MAX), "call");
+            let note =
+                format!("{calls} of io_uring; what the program read that way is not recorded");
+            self.builder.note(note);
         }
         if self.calls_left_out > 0 {
             let calls = self.calls_left_out;
@@ -466,9 +467,9 @@ impl<'a> Log<'a> {
         }
         let mapped = self.mapped.difference(&self.code).count();
         if mapped > 0 && !self.has_faults {
-            self.builder.note(format!(
-                "the program mapped {mapped} files; what it read that way is not recorded"
-            ));
+            let files = counted(mapped, "mapped file");
+            let note = format!("{files}; what the program read that way is not recorded");
+            self.builder.note(note);
         }
         Ok(())
     }

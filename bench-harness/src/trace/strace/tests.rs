@@ -130,7 +130,7 @@ fn what_the_log_cannot_show_is_noted() {
     let notes = parse(log).notes;
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(
-        notes[0].contains("io_uring 1 times") && notes[1].contains("mapped 1 files"),
+        notes[0].contains("1 call of io_uring") && notes[1].contains("1 mapped file;"),
         "{notes:?}"
     );
 }
