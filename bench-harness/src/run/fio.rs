@@ -14,7 +14,7 @@ use crate::measure::cache::{self, Opening};
 use crate::plan::{BackendChoice, Plan};
 use crate::result::{CacheState, CachedPages, Cell, CpuSeconds, Faults, Latency};
 use crate::run::task::Task;
-use crate::workload::{self, Parameter};
+use crate::workload;
 
 /// One way in which fio reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,14 +64,9 @@ impl Fio {
         })
     }
 
-    /// Returns whether fio can do the work of a cell. It reads blocks of a single file and has no half-warm
-    /// cache. With several threads each of its jobs would read the whole file, which is other work.
+    /// Returns whether fio can do the work of a cell.
     pub(crate) fn can_do(task: &Task) -> bool {
-        workload::by_name(&task.workload).is_ok_and(|workload| workload.takes(Parameter::Fio))
-            && task.cached_files.len() == 1
-            && task.cache != CacheState::Mixed
-            && task.setting.rate_per_s.is_none()
-            && task.setting.threads.unwrap_or(1) == 1
+        workload::fio_obstacle(&task.group()).is_none() && task.cached_files.len() == 1
     }
 
     /// Runs fio for one cell, with the depth of the cell.

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 use crate::generate::write_raw;
 use crate::measure::cache::Opening;
 use crate::plan::Plan;
-use crate::result::{CacheState, Setting};
+use crate::result::{CacheState, Group, Setting};
 use crate::text::progress::Progress;
 
 pub(crate) use parameter::{Parameter, check_depth, check_parameters};
@@ -203,6 +203,23 @@ pub(crate) fn by_name(name: &str) -> Result<&'static dyn Workload, Failure> {
     })
 }
 
+/// Returns why fio cannot do the work of a group; `None` if it can. It reads blocks of a single file and has no
+/// half-warm cache. With several threads each of its jobs would read the whole file, which is other work.
+pub(crate) fn fio_obstacle(group: &Group) -> Option<&'static str> {
+    let takes_fio = by_name(&group.workload).is_ok_and(|it| it.takes(Parameter::Fio));
+    match group {
+        _ if !takes_fio => Some("fio only reads blocks"),
+        Group { cache: CacheState::Mixed, .. } => Some("fio cannot warm half of a file"),
+        Group { setting, .. } if setting.is_open_loop() => {
+            Some("fio paces its reads in another way")
+        }
+        Group { setting, .. } if setting.threads.unwrap_or(1) > 1 => {
+            Some("every thread of fio would read the whole file")
+        }
+        _ => None,
+    }
+}
+
 /// Returns the workloads that the plan names, or the default ones.
 pub(crate) fn planned(plan: &Plan) -> Result<Vec<&'static dyn Workload>, Failure> {
     if plan.workloads.is_empty() {
@@ -242,5 +259,26 @@ mod tests {
         assert_eq!(by_name("views").map(|workload| workload.name()).ok(), Some("views"));
         let message = by_name("vews").err().map(|error| error.to_string()).unwrap_or_default();
         assert!(message.contains("views"), "{message}");
+    }
+
+    #[test]
+    fn fio_is_compared_only_where_it_does_the_same_work() {
+        let group = |workload: &str, setting: Setting, cache| Group {
+            workload: workload.into(),
+            setting,
+            cache,
+        };
+        let plain = Setting::default;
+        assert_eq!(fio_obstacle(&group("rand", plain(), CacheState::Cold)), None);
+        let cases = [
+            (group("views", plain(), CacheState::Cold), "blocks"),
+            (group("rand", plain(), CacheState::Mixed), "half"),
+            (group("rand", Setting { rate_per_s: Some(10), ..plain() }, CacheState::Cold), "paces"),
+            (group("seq", Setting { threads: Some(2), ..plain() }, CacheState::Warm), "thread"),
+        ];
+        for (group, part) in cases {
+            let why = fio_obstacle(&group).unwrap_or_default();
+            assert!(why.contains(part), "{group}: {why}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use super::group::{Chapter, heading_text};
 use crate::report::summary::{BackendSummary, GroupSummary};
 use crate::stats::Summary;
 use crate::text::format::{percent, rate};
+use crate::workload::fio_obstacle;
 
 /// Returns a table with shaded cells; the shade only repeats the number.
 pub(crate) fn heat_map(chapters: &[Chapter<'_>]) -> String {
@@ -88,6 +89,9 @@ fn fio_cell(summary: &GroupSummary<'_>, best: Option<f64>) -> String {
             percent(best / fio),
             rate(fio)
         ),
-        _ => "<td class=\"none\">–</td>".into(),
+        _ => {
+            let why = fio_obstacle(&summary.group).unwrap_or("fio has no valid cell");
+            format!("<td class=\"none\">{why}</td>")
+        }
     }
 }
