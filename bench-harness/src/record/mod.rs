@@ -52,7 +52,8 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded, Failure> {
     };
     let failed = |source| Failure::ReadFile { path: log.path().to_owned(), source };
     if log.as_file().metadata().map_err(failed)?.len() == 0 {
-        return Err(nothing("the program made no call that reads".into()));
+        // Every program makes some of these calls when it starts.
+        return Err(nothing(target.why_not_traced()));
     }
     let input = BufReader::new(File::open(log.path()).map_err(failed)?);
     let parsed = Trace::of_program(input, &faults.faults, known);

@@ -59,6 +59,16 @@ impl Target {
         Ok(command)
     }
 
+    /// Why strace saw nothing, which prints its own message to standard error.
+    pub(super) fn why_not_traced(&self) -> String {
+        match self {
+            Self::Command(_) => "strace could not trace the program, and says why above".into(),
+            Self::Process(pid) => format!(
+                "strace could not trace process {pid}, and says why above; processes of other users, and those                  that it did not start if kernel.yama.ptrace_scope is not 0, can only be traced by root"
+            ),
+        }
+    }
+
     /// The threads whose page faults are collected.
     pub(super) fn watched(&self) -> Vec<Watched> {
         match self {

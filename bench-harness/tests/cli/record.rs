@@ -45,7 +45,8 @@ fn a_copy_is_recorded_inspected_and_replayed() {
         return;
     }
     let data = data();
-    let outcome = record(&data, &["cp", data.name(), "copy"]);
+    // A copy that shares the blocks of its source would read nothing.
+    let outcome = record(&data, &["cp", "--reflink=never", data.name(), "copy"]);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     for part in ["of 1 file", "ringmain bench --trace trace"] {
         assert!(outcome.stderr.contains(part), "{}", outcome.stderr);
@@ -86,11 +87,11 @@ fn positions_are_followed_through_seeks_and_children() {
 }
 
 fn has_python() -> bool {
-    let has =
-        Command::new("python3").arg("--version").output().is_ok_and(|out| out.status.success());
+    let import = ["-c", "import mmap, sqlite3"];
+    let has = Command::new("python3").args(import).output().is_ok_and(|out| out.status.success());
     if !has {
         assert!(std::env::var_os("RINGMAIN_REQUIRE_PYTHON").is_none(), "there is no python3");
-        say("SKIPPED: there is no python3");
+        say("SKIPPED: there is no python3 with its standard modules");
     }
     has
 }
@@ -173,6 +174,10 @@ fn a_running_process_is_recorded_until_an_interrupt() {
     let is_alive = reader.try_wait().unwrap().is_none();
     reader.kill().unwrap();
     reader.wait().unwrap();
+    if outcome.stderr.contains("Operation not permitted") {
+        say(&format!("SKIPPED: {}", outcome.stderr));
+        return;
+    }
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert!(is_alive, "the recorded process goes on");
     let reads = reads(&data);
