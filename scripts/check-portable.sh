@@ -7,7 +7,7 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
-trap 'report_end; stop_wine' EXIT
+trap report_end EXIT
 
 packages=(--package ringmain-backends --package ringmain)
 # The files of this other compiler are kept apart from those of the usual builds.
@@ -210,6 +210,8 @@ check_windows() {
         printf '\n== Windows: SKIPPED: Wine needs an x86-64 machine\n'
         return
     fi
+    # Only this part has started servers. Another part may run at the same time.
+    trap 'report_end; stop_wine' EXIT
     use_own_tmp
     step "Windows: build" windows_build
     step "Windows: tests under Wine" windows_tests

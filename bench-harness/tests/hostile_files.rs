@@ -150,6 +150,7 @@ fn traces() {
     let children = log(|text, n| writeln!(text, "1 1.0 fork()={}", n + 2).unwrap());
     let opened = log(|text, n| writeln!(text, "1 1.0 open(\"/{n:x}\")={n}").unwrap());
     let mapped = log(|text, n| writeln!(text, "1 1.0 mmap(0,1,0,0,3</a>,0)={}", 2 * n).unwrap());
+    let copies = opened[..TEXT_BYTES / 2].to_owned() + "\n" + &children;
     let unfinished = log(|text, n| writeln!(text, "{n} 1.0 fork(<unfinished ...>").unwrap());
     check(
         "trace",
@@ -166,6 +167,7 @@ fn traces() {
                 format!("fio version 2 iolog\na add\n{}", "a read 0 1\n".repeat(TEXT_BYTES / 11)),
             ),
             ("threads of a program", threads),
+            ("children with many files", copies),
             ("children of a program", children),
             ("open files of a program", opened),
             ("mappings of a program", mapped),

@@ -14,7 +14,8 @@ pub(crate) struct RecordArgs {
     #[arg(conflicts_with = "pid")]
     pub(crate) command: Vec<OsString>,
 
-    /// Record a process that runs already, with its children, until it ends or until Ctrl-C
+    /// Record a process that runs already, and the children that it starts from now on, until it ends or until
+    /// Ctrl-C
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
 
@@ -40,5 +41,5 @@ Examples:
   ringmain bench --trace epoch.trace                  the same reads on every backend
 
 The program runs under strace, which must be installed. Each call that reads takes 50 to 250 µs longer, so \
-the recorded times are those of a slower program. Reads by io_uring are not seen. A page fault of a \
+the recorded times are those of a slower program. Reads by io_uring and libaio are not seen. A page fault of a \
 mapping counts as a read of one page, although the kernel may read more.";

@@ -12,14 +12,16 @@ use perf_event::{Builder, Clock, SampleFlag, Sampler};
 
 use crate::trace::PageFault;
 
-/// The memory for events that were not collected yet, for each processor. Users without rights get half a
-/// megabyte from the kernel.
+/// The memory for events that were not collected yet. Each watched thread has a ring on each processor. Users without
+/// rights get half a megabyte for each processor from the kernel.
 const RING_BYTES: [usize; 3] = [8 << 20, 512 << 10, 64 << 10];
+/// For all rings. The kernel cannot swap them.
+const RINGS_BYTES_MAX: usize = 64 << 20;
 
 /// The rings are emptied this often. A million faults a second fill half a megabyte in 13 ms.
 const COLLECT_EVERY: Duration = Duration::from_millis(2);
 
-/// Half a gigabyte of them.
+/// They and their sorting take half a gigabyte.
 const FAULTS_MAX: usize = 20 << 20;
 
 /// Collects page faults on a thread until it is finished.
@@ -51,9 +53,11 @@ impl FaultCollector {
     /// Begins to collect. Fails if the kernel or its settings do not allow it.
     pub(super) fn start(watched: &[Watched]) -> io::Result<Self> {
         let mut samplers = Vec::new();
+        let processors = processors()?;
+        let ring_bytes_max = RINGS_BYTES_MAX / (watched.len() * processors).max(1);
         for watched in watched {
-            for processor in 0..processors()? {
-                match open(*watched, processor) {
+            for processor in 0..processors {
+                match open(*watched, processor, ring_bytes_max) {
                     Ok(sampler) => samplers.push(sampler),
                     // A processor that is switched off.
                     Err(error) if error.raw_os_error() == Some(nix::libc::ENODEV) => {}
@@ -80,11 +84,11 @@ fn processors() -> io::Result<usize> {
 }
 
 /// An event that children inherit can only have a ring if it is limited to one processor.
-fn open(watched: Watched, processor: usize) -> io::Result<Sampler> {
-    let mut last = io::Error::from(io::ErrorKind::Unsupported);
+fn open(watched: Watched, processor: usize, ring_bytes_max: usize) -> io::Result<Sampler> {
+    let mut last = io::Error::other("the process has too many threads");
     // Without rights, only faults of the program itself count, not those of calls on its behalf.
     for exclude_kernel in [false, true] {
-        for ring_bytes in RING_BYTES {
+        for ring_bytes in RING_BYTES.into_iter().filter(|bytes| *bytes <= ring_bytes_max) {
             match open_with(watched, processor, exclude_kernel, ring_bytes) {
                 Ok(sampler) => return Ok(sampler),
                 Err(error) => last = error,
@@ -126,7 +130,7 @@ fn collect(mut samplers: Vec<Sampler>, is_over: &AtomicBool) -> Faults {
         let is_last = is_over.load(Ordering::Acquire);
         samplers.iter_mut().for_each(|sampler| collected.drain(sampler));
         if is_last {
-            collected.faults.sort_by_key(|fault| fault.at_us);
+            collected.faults.sort_unstable_by_key(|it| (it.at_us, it.thread, it.address));
             return collected;
         }
         thread::sleep(COLLECT_EVERY);

@@ -45,26 +45,26 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded, Failure> {
     let (faults, notes) = finish(collector);
     // The notes may say why nothing was seen.
     let nothing = |reason: String| {
-        let how = status_words(status);
+        let how = status_words(status).filter(|_| matches!(target, Target::Command(_)));
         let reasons: Vec<String> = [reason].into_iter().chain(how).chain(notes.clone()).collect();
         let message = format!("nothing was recorded: {}", reasons.join("; "));
         Failure::Trace { path: args.out.clone(), message }
     };
     let failed = |source| Failure::ReadFile { path: log.path().to_owned(), source };
     if log.as_file().metadata().map_err(failed)?.len() == 0 {
-        // Every program makes some of these calls when it starts.
-        return Err(nothing(target.why_not_traced()));
+        return Err(nothing(target.why_nothing(interrupt::is_requested())));
     }
     let input = BufReader::new(File::open(log.path()).map_err(failed)?);
     let parsed = Trace::of_program(input, &faults.faults, known);
     let parsed = parsed.map_err(|fault| nothing(fault.message()))?;
     let in_out = |fault: Fault| fault.in_file(&args.out);
-    let mut trace = parsed.without_files_that_are_gone().map_err(in_out)?;
+    let mut trace = parsed;
     if !only.is_empty() {
         let is_wanted = |path: &Path| only.iter().any(|start| path.starts_with(start));
         let kept = trace.only(|file| is_wanted(&file.path));
         trace = kept.map_err(|_| nothing("the program read no file that --only names".into()))?;
     }
+    let mut trace = trace.without_files_that_are_gone().map_err(in_out)?;
     trace.notes.extend(notes);
     write_whole_with(&args.out, |file| trace.write_to(file))?;
     // The interrupt that ends the recording ends strace too.
@@ -73,7 +73,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded, Failure> {
     Ok(Recorded { trace, failure })
 }
 
-/// A recording takes the place of nothing, because the file may be data.
+/// The file may be data. What the program itself writes to that path is replaced.
 fn refuse_existing(path: &Path) -> Result<(), Failure> {
     match path.symlink_metadata() {
         Err(_) => Ok(()),
@@ -99,8 +99,8 @@ fn make_log(out: &Path) -> Result<NamedTempFile, Failure> {
     made.map_err(|error| Failure::WriteFile { path: out.to_owned(), source: without_path(error) })
 }
 
-/// Runs strace to its end. Ctrl-C ends the recording of a process that ran before. A command gets the signal
-/// itself, and strace ends with the command.
+/// Runs strace to its end. A signal ends the recording of a process that ran before. Ctrl-C on a terminal reaches a
+/// command too, and strace ends with the command.
 fn run(strace: &mut Command, target: &Target) -> Result<ExitStatus, Failure> {
     interrupt::handle();
     let failed = |source| Failure::Child { what: "strace".into(), source };
@@ -118,10 +118,13 @@ fn finish(collector: Option<std::io::Result<FaultCollector>>) -> (Faults, Vec<St
     match collector {
         None => (Faults::default(), Vec::new()),
         Some(Err(error)) => {
-            let note = format!(
-                "page faults of mappings are not recorded: {error}; as root, run `sysctl kernel.perf_event_paranoid=2`, \
-                 or leave them out with --no-mappings"
-            );
+            let advice = match error.kind() {
+                std::io::ErrorKind::PermissionDenied => {
+                    "; as root, run `sysctl kernel.perf_event_paranoid=2`"
+                }
+                _ => "",
+            };
+            let note = format!("page faults of mappings are not recorded: {error}{advice}");
             (Faults::default(), vec![note])
         }
         Some(Ok(collector)) => {
@@ -133,7 +136,7 @@ fn finish(collector: Option<std::io::Result<FaultCollector>>) -> (Faults, Vec<St
 }
 
 fn lost_words(lost: u64) -> String {
-    format!("{lost} page faults came too fast and are not recorded")
+    format!("{lost} page faults are not recorded: they came too fast, or after 20 million others")
 }
 
 /// Returns how the program ended, if it failed. strace ends as the program did.

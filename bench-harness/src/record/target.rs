@@ -14,7 +14,7 @@ use crate::trace::{KnownMapping, KnownProcess};
 /// the call.
 const CALLS: &str = "trace=read,pread64,readv,preadv,?preadv2,?sendfile,?copy_file_range,splice,\
                      ?open,openat,?openat2,?creat,close,dup,?dup2,dup3,fcntl,lseek,mmap,munmap,mremap,execve,\
-                     ?execveat,clone,?clone3,?fork,?vfork,?io_uring_enter";
+                     ?execveat,clone,?clone3,?fork,?vfork,?io_uring_enter,?io_submit";
 
 /// What is recorded.
 #[derive(Debug)]
@@ -59,13 +59,15 @@ impl Target {
         Ok(command)
     }
 
-    /// Why strace saw nothing, which prints its own message to standard error.
-    pub(super) fn why_not_traced(&self) -> String {
+    /// Why the log of strace is empty. Every program makes some of the calls when it starts, so strace could not
+    /// trace it. It prints its own message to standard error.
+    pub(super) fn why_nothing(&self, is_interrupted: bool) -> String {
         match self {
             Self::Command(_) => "strace could not trace the program, and says why above".into(),
-            Self::Process(pid) => format!(
-                "strace could not trace process {pid}, and says why above; processes of other users, and those                  that it did not start if kernel.yama.ptrace_scope is not 0, can only be traced by root"
-            ),
+            Self::Process(_) if is_interrupted => "the process read no file in that time".into(),
+            Self::Process(_) => {
+                "strace could not trace the process, and says why above; as root it may".into()
+            }
         }
     }
 

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use ringmain::{BatchHead, ReadBy};
 
 use crate::failure::Failure;
+use crate::text::format::counted;
 use crate::text::size::format_bytes;
 
 pub(crate) use lines::Fault;
@@ -76,12 +77,17 @@ struct Span {
 }
 
 impl Trace {
+    /// Reads a trace without looking at its files.
+    pub(crate) fn open_unchecked(path: &Path) -> Result<Self, Failure> {
+        let file = File::open(path)
+            .map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
+        Self::parse(BufReader::new(file)).map_err(|fault| fault.in_file(path))
+    }
+
     /// Reads a trace in the format that its first line names, and checks that its files exist and are long
     /// enough.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let file = File::open(path)
-            .map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
-        let trace = Self::parse(BufReader::new(file)).map_err(|fault| fault.in_file(path))?;
+        let trace = Self::open_unchecked(path)?;
         if trace.has_all_files {
             return trace.without_files_that_are_gone().map_err(|fault| fault.in_file(path));
         }
@@ -201,8 +207,9 @@ impl Trace {
                 builder.read(path, read.offset, read.bytes).map_err(Fault::whole)?;
             }
         }
-        let Self { notes, processes, has_all_files, .. } = self.clone();
-        builder.trace = Self { notes, processes, has_all_files, ..builder.trace };
+        builder.trace.notes = self.notes.clone();
+        builder.trace.processes = self.processes.clone();
+        builder.trace.has_all_files = self.has_all_files;
         builder.finish()
     }
 
@@ -216,11 +223,13 @@ impl Trace {
         }
         let all = self.files.len();
         if gone == all {
-            let message = format!("all {all} files were deleted or changed after they were read");
+            let files = counted(all, "file");
+            let message =
+                format!("{files}: deleted, changed or not regular, so nothing can be read again");
             return Err(Fault::whole(message));
         }
         self.notes.push(format!(
-            "{gone} of {all} files are left out: they were deleted or changed after they were read"
+            "{gone} of {all} files are left out: they were deleted or changed after they were read, or are not regular"
         ));
         self.only(|file| file.problem().is_none())
     }

@@ -27,7 +27,7 @@ pub(crate) struct Pattern {
     pub(crate) size_bytes_median: u64,
     pub(crate) size_bytes_p90: u64,
     pub(crate) size_bytes_max: u64,
-    /// From the start of the first read to the end of the last.
+    /// From the start of the trace to the end of the last read.
     pub(crate) seconds: f64,
     /// The time that all threads together spent in reads; `None` if the trace does not say.
     pub(crate) reading_seconds: Option<f64>,
@@ -35,7 +35,7 @@ pub(crate) struct Pattern {
     pub(crate) by_file: Vec<FilePattern>,
 }
 
-/// What a cache would have had of the reads, if it dropped what was not used for the longest time.
+/// What a cache would have had of the blocks that were read, if it dropped what was not used for the longest time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct CacheShare {
     pub(crate) cache_bytes: u64,
@@ -111,7 +111,7 @@ impl Pattern {
             size_bytes_max: size_at(1.0),
             seconds: end_us as f64 / 1e6,
             reading_seconds: (took_us > 0).then_some(took_us as f64 / 1e6),
-            cache: cache_shares(trace, all.distinct_bytes),
+            cache: cache_shares(trace),
             by_file: file_patterns(trace, &by_file),
         }
     }
@@ -152,7 +152,7 @@ impl Pattern {
                 self.times_read,
             ),
             format!(
-                "the share of reads that a cache would have had, by its size: {}",
+                "the share of blocks that a cache would have had, by its size: {}",
                 found.collect::<Vec<_>>().join(", ")
             ),
         ];
@@ -224,10 +224,12 @@ const USES_MAX: u64 = 4 << 20;
 const BLOCK_BYTES_MIN: u64 = 4096;
 
 /// What caches of several sizes would have had, up to the first one that holds the whole working set.
-fn cache_shares(trace: &Trace, distinct_bytes: u64) -> Vec<CacheShare> {
+fn cache_shares(trace: &Trace) -> Vec<CacheShare> {
     let block_bytes = block_bytes(trace);
     let distances = reuse_distances(trace, block_bytes);
     let uses = distances.values().sum::<u64>().max(1);
+    let first_uses = distances.get(&None).copied().unwrap_or(0);
+    let working_set_bytes = first_uses.saturating_mul(block_bytes);
     let mut shares = Vec::new();
     let mut cache_bytes = (16 << 20).max(block_bytes);
     loop {
@@ -236,7 +238,7 @@ fn cache_shares(trace: &Trace, distinct_bytes: u64) -> Vec<CacheShare> {
         let found = distances.iter().filter(|(distance, _)| distance.is_some_and(|d| d < blocks));
         let found: u64 = found.map(|(_, uses)| uses).sum();
         shares.push(CacheShare { cache_bytes, found_share: found as f64 / uses as f64 });
-        if cache_bytes >= distinct_bytes || shares.len() == 12 {
+        if cache_bytes >= working_set_bytes || shares.len() == 12 {
             return shares;
         }
         cache_bytes = cache_bytes.saturating_mul(4);
@@ -352,6 +354,17 @@ mod tests {
         );
         assert_eq!(found.by_file[0].name, "/a");
         assert_eq!((found.by_file[0].reads, found.by_file[1].bytes), (3, 10));
+    }
+
+    /// The blocks around small reads are more than the bytes of the reads.
+    #[test]
+    fn caches_are_listed_up_to_one_that_holds_every_block() {
+        let mut text = "ringmain recording 1\nf 0 /a\n".to_owned();
+        for at in 0..20_000_u64 {
+            text += &format!("b 0 0 0 {} 100\n", (at % 10_000) * 4096);
+        }
+        let last = pattern(&text).cache.pop().unwrap();
+        assert_eq!((last.cache_bytes >> 20, last.found_share), (64, 0.5));
     }
 
     /// The tree against the definition.

@@ -8,7 +8,7 @@ use std::path::Path;
 const HEAD: &[u8] = b"ringmain recording 2\n";
 
 /// The largest number of files. A recording of more files stops there.
-const FILES_MAX: usize = 1 << 20;
+const FILES_MAX: usize = 1 << 22;
 
 /// How the reads of a batch were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub struct RecordingText {
     pending: Vec<u8>,
     /// The line of the batch that was begun. Lines that name its files come before it.
     batch: Vec<u8>,
+    batch_reads: u64,
+    batch_bytes: u64,
     /// Keyed by the bytes of the path: hashing a `Path` splits it into components, which is slower.
     files: HashMap<OsString, u64>,
     threads: HashSet<u32>,
@@ -88,6 +90,8 @@ impl RecordingText {
         Self {
             pending: HEAD.to_vec(),
             batch: Vec::new(),
+            batch_reads: 0,
+            batch_bytes: 0,
             files: HashMap::new(),
             threads: HashSet::new(),
             counts: RecordedCounts::default(),
@@ -124,6 +128,7 @@ impl RecordingText {
     pub fn begin_batch(&mut self, head: BatchHead) {
         let BatchHead { by, at_us, took_us, thread } = head;
         self.batch.clear();
+        (self.batch_reads, self.batch_bytes) = (0, 0);
         self.batch.push(match by {
             ReadBy::Call => b'b',
             ReadBy::Fault => b'm',
@@ -134,8 +139,8 @@ impl RecordingText {
     /// Adds a read to the batch. `file` is a number from [`Self::name_file`].
     pub fn read(&mut self, file: u64, offset: u64, bytes: u64) {
         put_numbers(&mut self.batch, [file, offset, bytes]);
-        self.counts.reads += 1;
-        self.counts.bytes = self.counts.bytes.saturating_add(bytes);
+        self.batch_reads += 1;
+        self.batch_bytes = self.batch_bytes.saturating_add(bytes);
     }
 
     /// Ends the batch.
@@ -143,6 +148,8 @@ impl RecordingText {
         self.batch.push(b'\n');
         self.pending.extend_from_slice(&self.batch);
         self.counts.batches += 1;
+        self.counts.reads += self.batch_reads;
+        self.counts.bytes = self.counts.bytes.saturating_add(self.batch_bytes);
     }
 
     /// Ends the recording with a line that counts what it has.
@@ -211,10 +218,21 @@ pub(super) fn escape_path(buffer: &mut Vec<u8>, path: &Path) {
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_batch_that_was_not_ended_is_not_counted() {
+        let mut text = RecordingText::new();
+        for bytes in [100, 7] {
+            text.begin_batch(BatchHead { by: ReadBy::Call, at_us: 0, took_us: 0, thread: 0 });
+            text.read(0, 0, bytes);
+        }
+        text.end_batch();
+        assert_eq!(text.counts(), RecordedCounts { batches: 1, reads: 1, bytes: 7 });
+    }
+
+    #[cfg(unix)]
     #[test]
     fn an_odd_path_is_one_line() {
         use std::ffi::OsStr;

@@ -4,7 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Map, Value};
 
-use crate::text::format::percent;
+use crate::text::format::{percent, seconds};
 use crate::text::size::format_bytes_short;
 
 /// The order of these columns; others follow.
@@ -62,6 +62,9 @@ pub(super) fn text(name: &str, value: &Value) -> String {
             value.as_u64().map_or(value.to_string(), |bytes| format_bytes_short(bytes as f64))
         }
         value if name.ends_with("_share") => value.as_f64().map_or(value.to_string(), percent),
+        value if name.ends_with("seconds") && value.is_f64() => {
+            seconds(value.as_f64().unwrap_or(0.0))
+        }
         Value::Null => "unknown".into(),
         value if value.is_f64() => format!("{:.1}", value.as_f64().unwrap_or(0.0)),
         value => value.to_string(),

@@ -25,7 +25,8 @@ pub(super) fn inspect(_: &Engine, path: &Path) -> Option<Result<Inspection, Fail
 }
 
 fn describe(path: &Path) -> Result<Inspection, Failure> {
-    let trace = Trace::open(path)?;
+    // The files may be gone.
+    let trace = Trace::open_unchecked(path)?;
     let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
     let bytes = std::fs::metadata(path).map_err(failed)?.len();
     let facts = facts(&trace)?;
@@ -41,7 +42,11 @@ pub(super) fn write_page(found: &Inspection, path: &Path, page: &Path) -> Result
         );
         return Err(Failure::Usage { message });
     }
-    let trace = Trace::open(path)?;
+    if path.canonicalize().ok().is_some_and(|path| page.canonicalize().ok() == Some(path)) {
+        let message = format!("--html {} would replace the trace", page.display());
+        return Err(Failure::Usage { message });
+    }
+    let trace = Trace::open_unchecked(path)?;
     write_whole(page, &crate::report::html::trace::page(path, &trace))
 }
 

@@ -147,8 +147,8 @@ fn caches(pattern: &Pattern) -> String {
         .iter()
         .map(|it| (bytes(it.cache_bytes as f64), it.found_share, percent(it.found_share)));
     let about =
-        "share of the reads that a cache would have had which drops what was not used for longest";
-    bars("Reads that a cache saves", about, rows.collect(), "saved")
+        "share of the blocks that a cache would have had which drops what was not used for longest";
+    bars("What a cache saves", about, rows.collect(), "saved")
 }
 
 /// A table with a bar in each row: its name, a share and a number.

@@ -7,7 +7,7 @@
 mod call;
 mod process;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -104,16 +104,27 @@ struct Log<'a> {
     processes: Processes,
     /// Calls that have begun and not returned.
     unfinished: HashMap<u32, Unfinished>,
+    /// Lines of threads whose parent is not known yet, until the call that makes them returns.
+    held: HashMap<u32, Vec<HeldLine>>,
+    /// Lines that were held and can be taken now.
+    ready: VecDeque<(u32, Vec<HeldLine>)>,
+    /// The log has no more lines, so no call returns any more.
+    is_over: bool,
     clock: Clock,
     /// Files that are mapped as programs or libraries.
     code: HashSet<PathBuf>,
     mapped: HashSet<PathBuf>,
     page_bytes: u64,
-    uring_calls: u64,
+    queue_calls: u64,
     calls_left_out: u64,
 }
 
 struct Unfinished {
+    at_us: u64,
+    text: Vec<u8>,
+}
+
+struct HeldLine {
     at_us: u64,
     text: Vec<u8>,
 }
@@ -128,7 +139,7 @@ struct LogLine<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stamp {
     /// Microseconds since 1970 (`-ttt`), or since the line before (`-r`).
-    Absolute(u64),
+    Seconds(u64),
     /// Microseconds since midnight (`-t`, `-tt`).
     OfDay(u64),
 }
@@ -138,20 +149,23 @@ enum Stamp {
 struct Clock {
     days: u64,
     last_us: u64,
+    /// Whether the first stamp was 0, as with `-r`.
+    is_relative: Option<bool>,
 }
 
 impl Clock {
     fn at_us(&mut self, stamp: Option<Stamp>) -> u64 {
         let at_us = match stamp {
             None => self.last_us,
-            Some(Stamp::Absolute(at_us)) => at_us,
+            Some(Stamp::Seconds(us)) => match *self.is_relative.get_or_insert(us == 0) {
+                true => self.last_us.saturating_add(us),
+                false => us,
+            },
             Some(Stamp::OfDay(of_day_us)) => {
-                let mut at_us = of_day_us.saturating_add(self.days * DAY_US);
-                if at_us + DAY_US / 2 < self.last_us {
-                    self.days += 1;
-                    at_us += DAY_US;
-                }
-                at_us
+                let at_us = of_day_us.saturating_add(self.days.saturating_mul(DAY_US));
+                let is_next_day = at_us.saturating_add(DAY_US / 2) < self.last_us;
+                self.days += u64::from(is_next_day);
+                at_us.saturating_add(if is_next_day { DAY_US } else { 0 })
             }
         };
         self.last_us = at_us;
@@ -164,10 +178,16 @@ impl<'a> LogLine<'a> {
         let (thread, rest) = split_thread(text);
         let (word, after) = split_word(rest);
         match stamp(word) {
-            Some(at_us) => Self { thread, at_us: Some(at_us), rest: after },
+            Some(at_us) => Self { thread, at_us: Some(at_us), rest: without_difference(after) },
             None => Self { thread, at_us: None, rest },
         }
     }
+}
+
+/// Skips `(+     0.000123) `, which `-r` adds to other times.
+fn without_difference(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|byte| *byte == b')').filter(|_| text.starts_with(b"(+"));
+    end.map_or(text, |end| text[end + 1..].trim_ascii_start())
 }
 
 /// Splits off `123 ` or `[pid  123] `.
@@ -195,17 +215,17 @@ fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
 /// Parses `1794992740.741638`, `12:34:56` or `12:34:56.741638`.
 fn stamp(word: &[u8]) -> Option<Stamp> {
     if let Some(at_us) = micros(word) {
-        return Some(Stamp::Absolute(at_us));
+        return Some(Stamp::Seconds(at_us));
     }
     let text = std::str::from_utf8(word).ok()?;
     let mut fields = text.split(':');
     let (hours, minutes, seconds) = (fields.next()?, fields.next()?, fields.next()?);
-    let whole = |text: &str| text.parse::<u8>().ok().map(u64::from);
+    let whole = |text: &str, max: u64| text.parse::<u64>().ok().filter(|number| *number <= max);
     let seconds_us = match seconds.contains('.') {
-        true => micros(seconds.as_bytes())?,
-        false => whole(seconds)? * 1_000_000,
+        true => micros(seconds.as_bytes()).filter(|us| *us < 61_000_000)?,
+        false => whole(seconds, 60)? * 1_000_000,
     };
-    let minutes = whole(hours)? * 60 + whole(minutes)?;
+    let minutes = whole(hours, 23)? * 60 + whole(minutes, 59)?;
     Some(Stamp::OfDay(minutes * 60_000_000 + seconds_us))
 }
 
@@ -217,11 +237,14 @@ impl<'a> Log<'a> {
             has_faults: !faults.is_empty(),
             processes: Processes::default(),
             unfinished: HashMap::new(),
+            held: HashMap::new(),
+            ready: VecDeque::new(),
+            is_over: false,
             clock: Clock::default(),
             code: HashSet::new(),
             mapped: HashSet::new(),
             page_bytes: page_bytes(),
-            uring_calls: 0,
+            queue_calls: 0,
             calls_left_out: 0,
         }
     }
@@ -250,23 +273,58 @@ impl<'a> Log<'a> {
     }
 
     fn line(&mut self, line: Line<'_>) -> Result<(), Fault> {
+        // The number at the end of a line that was cut off may lack digits.
+        if !line.is_whole {
+            return Ok(());
+        }
         let LogLine { thread, at_us, rest } = LogLine::parse(line.text);
         let (id, at_us) = (thread.unwrap_or(0), self.clock.at_us(at_us));
         let place = |message| Fault::at(line.number, 1, message);
         self.faults_before(at_us).map_err(place)?;
+        self.accept(id, at_us, rest).map_err(place)?;
+        self.take_ready().map_err(place)
+    }
+
+    /// Takes a line, or holds it back if its thread may be one whose parent is not known yet.
+    fn accept(&mut self, id: u32, at_us: u64, text: &[u8]) -> Result<(), String> {
+        if !self.is_over && self.processes.may_be_unborn(id) {
+            self.held.entry(id).or_default().push(HeldLine { at_us, text: text.to_vec() });
+            return Ok(());
+        }
+        self.event(id, at_us, text)
+    }
+
+    /// Takes the lines of threads whose parent is known now, which may make others known. If then no call that
+    /// makes a thread is left, the other threads have no parent in the log, and all lines are taken.
+    fn take_ready(&mut self) -> Result<(), String> {
+        loop {
+            while let Some((id, lines)) = self.ready.pop_front() {
+                for HeldLine { at_us, text } in lines {
+                    self.accept(id, at_us, &text)?;
+                }
+            }
+            if self.held.is_empty() || self.processes.has_births() {
+                return Ok(());
+            }
+            self.ready.extend(self.held.drain());
+        }
+    }
+
+    /// A line without its thread and time.
+    fn event(&mut self, id: u32, at_us: u64, rest: &[u8]) -> Result<(), String> {
         if let Some(begun) = rest.strip_suffix(b"<unfinished ...>") {
             self.begin(id, at_us, begun);
             return Ok(());
         }
         if let Some(resumed) = rest.strip_prefix(b"<... ") {
-            return self.resume(id, resumed).map_err(place);
+            return self.resume(id, resumed);
         }
         if rest.starts_with(b"+++ ") {
             self.processes.end_thread(id);
             return Ok(());
         }
         match Call::parse(rest) {
-            Some(call) => self.call(id, at_us, &call).map_err(place),
+            Some(call) => self.call(id, at_us, &call),
             // A signal, or a line that was cut off.
             None => Ok(()),
         }
@@ -335,11 +393,13 @@ impl<'a> Log<'a> {
                 }
             }
             "execve" | "execveat" if call.returned() == Some(0) => self.processes.execute(id),
-            "io_uring_enter" => self.uring_calls += 1,
+            "io_uring_enter" | "io_submit" => self.queue_calls += 1,
             name if is_birth(name.as_bytes()) => {
                 let child = call.returned().and_then(|child| u32::try_from(child).ok());
                 let child = child.filter(|child| *child > 0);
                 self.processes.end_birth(birth(id, |flag| call.has_flag(flag)), child);
+                let held = child.and_then(|child| Some((child, self.held.remove(&child)?)));
+                self.ready.extend(held);
             }
             _ => {}
         }
@@ -453,12 +513,16 @@ impl<'a> Log<'a> {
     }
 
     fn finish(mut self) -> Result<(), Fault> {
+        self.is_over = true;
+        self.ready.extend(self.held.drain());
+        self.take_ready().map_err(Fault::whole)?;
         self.faults_before(u64::MAX).map_err(Fault::whole)?;
         self.builder.start_at_first();
-        if self.uring_calls > 0 {
-            let calls = counted(usize::try_from(self.uring_calls).unwrap_or(usize::MAX), "call");
-            let note =
-                format!("{calls} of io_uring; what the program read that way is not recorded");
+        if self.queue_calls > 0 {
+            let calls = counted(usize::try_from(self.queue_calls).unwrap_or(usize::MAX), "call");
+            let note = format!(
+                "{calls} of io_uring or libaio; what the program read that way is not recorded"
+            );
             self.builder.note(note);
         }
         if self.calls_left_out > 0 {

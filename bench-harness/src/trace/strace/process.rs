@@ -4,7 +4,7 @@
 //! it reads. Both follow from the earlier calls of the process and of its parents.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
@@ -14,13 +14,19 @@ use super::call::Descriptor;
 /// More threads at once than this are left out: a log that is made to waste memory has many.
 const THREADS_MAX: usize = 1 << 16;
 
+/// The entries that all living processes together have copied from their parents. A process beyond that begins
+/// without files and mappings.
+const COPIED_ENTRIES_MAX: usize = 1 << 18;
+
 /// Every thread that the log has shown and that has not ended.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     threads: HashMap<u32, Thread>,
-    /// Calls that make a thread or a process and have not returned. The child may call first.
-    births: VecDeque<Birth>,
+    /// Calls that make a thread or a process and have not returned, by the thread that calls. The child may call
+    /// first.
+    births: HashMap<u32, Birth>,
     next_number: u32,
+    copied_entries: usize,
 }
 
 /// A thread.
@@ -29,6 +35,8 @@ pub(super) struct Thread {
     /// A small number, which no other thread of the log has.
     pub(super) number: u32,
     pub(super) process: u32,
+    /// What it has copied from its parent.
+    copied_entries: usize,
     files: Rc<RefCell<HashMap<i64, Rc<OpenFile>>>>,
     mappings: Rc<RefCell<Mappings>>,
 }
@@ -52,37 +60,44 @@ pub(super) struct Birth {
 impl Processes {
     /// Returns the thread, which is new if the log has not shown it before; `None` if there are too many.
     pub(super) fn thread(&mut self, id: u32) -> Option<Thread> {
-        if let Some(thread) = self.threads.get(&id) {
-            return Some(thread.clone());
+        match self.threads.get(&id) {
+            Some(thread) => Some(thread.clone()),
+            None => self.add(id, None),
         }
-        let birth = self.births.pop_front();
-        self.add(id, birth)
     }
 
-    /// Returns the thread if the log has shown it, or if it may be one that is just being made.
-    pub(super) fn known_thread(&mut self, id: u32) -> Option<Thread> {
-        let is_known = self.threads.contains_key(&id) || !self.births.is_empty();
-        if is_known { self.thread(id) } else { None }
+    /// Returns the thread if the log has shown it.
+    pub(super) fn known_thread(&self, id: u32) -> Option<Thread> {
+        self.threads.get(&id).cloned()
+    }
+
+    pub(super) fn has_births(&self) -> bool {
+        !self.births.is_empty()
+    }
+
+    /// Whether the log has not shown the thread, and a call that may make it has not returned.
+    pub(super) fn may_be_unborn(&self, id: u32) -> bool {
+        !self.births.is_empty() && !self.threads.contains_key(&id)
     }
 
     /// A call that makes a thread has begun.
     pub(super) fn begin_birth(&mut self, birth: Birth) {
-        self.births.push_back(birth);
+        self.births.insert(birth.parent, birth);
     }
 
     /// A call that makes a thread has returned; `child` is `None` if it failed.
     pub(super) fn end_birth(&mut self, birth: Birth, child: Option<u32>) {
-        let pending = self.births.iter().position(|other| other.parent == birth.parent);
-        if let Some(at) = pending {
-            self.births.remove(at);
-        }
+        self.births.remove(&birth.parent);
         if let Some(child) = child.filter(|child| !self.threads.contains_key(child)) {
             self.add(child, Some(birth));
         }
     }
 
     pub(super) fn end_thread(&mut self, id: u32) {
-        self.threads.remove(&id);
+        self.births.remove(&id);
+        if let Some(thread) = self.threads.remove(&id) {
+            self.copied_entries -= thread.copied_entries;
+        }
     }
 
     fn add(&mut self, id: u32, birth: Option<Birth>) -> Option<Thread> {
@@ -91,11 +106,19 @@ impl Processes {
         }
         let parent = birth.and_then(|birth| self.threads.get(&birth.parent).map(|p| (birth, p)));
         let number = self.next_number;
+        let entries_max = COPIED_ENTRIES_MAX - self.copied_entries;
         let thread = match parent {
-            Some((birth, parent)) => parent.make(birth, number, id),
-            None => Thread { number, process: id, files: Rc::default(), mappings: Rc::default() },
+            Some((birth, parent)) => parent.make(birth, number, id, entries_max),
+            None => Thread {
+                number,
+                process: id,
+                copied_entries: 0,
+                files: Rc::default(),
+                mappings: Rc::default(),
+            },
         };
         self.next_number += 1;
+        self.copied_entries += thread.copied_entries;
         self.threads.insert(id, thread.clone());
         Some(thread)
     }
@@ -109,17 +132,29 @@ impl Processes {
 }
 
 impl Thread {
-    fn make(&self, birth: Birth, number: u32, id: u32) -> Self {
+    fn make(&self, birth: Birth, number: u32, id: u32, entries_max: usize) -> Self {
+        let mut copied_entries = 0;
+        let mut may_copy = |entries: usize| {
+            let fits = copied_entries + entries <= entries_max;
+            copied_entries += if fits { entries } else { 0 };
+            fits
+        };
         let files = match birth.shares_files {
             true => Rc::clone(&self.files),
-            false => Rc::new(RefCell::new(self.files.borrow().clone())),
+            false if may_copy(self.files.borrow().len()) => {
+                Rc::new(RefCell::new(self.files.borrow().clone()))
+            }
+            false => Rc::default(),
         };
         let mappings = match birth.shares_memory {
             true => Rc::clone(&self.mappings),
-            false => Rc::new(RefCell::new(self.mappings.borrow().clone())),
+            false if may_copy(self.mappings.borrow().by_start.len()) => {
+                Rc::new(RefCell::new(self.mappings.borrow().clone()))
+            }
+            false => Rc::default(),
         };
         let process = if birth.is_thread { self.process } else { id };
-        Self { number, process, files, mappings }
+        Self { number, process, copied_entries, files, mappings }
     }
 
     /// A call has opened a file.
@@ -264,14 +299,32 @@ mod tests {
     }
 
     #[test]
-    fn a_child_may_call_before_the_call_that_made_it_returns() {
+    fn a_thread_may_be_unborn_while_a_call_has_not_returned() {
         let mut processes = Processes::default();
-        processes.thread(1).unwrap().open(&descriptor(3), None);
         processes.thread(1).unwrap().file(&descriptor(3)).seek(7);
+        assert!(!processes.may_be_unborn(5));
         processes.begin_birth(birth(1, false));
-        assert_eq!(processes.thread(5).unwrap().file(&descriptor(3)).advance(0), 7);
+        assert!(processes.may_be_unborn(5) && !processes.may_be_unborn(1));
         processes.end_birth(birth(1, false), Some(5));
-        assert_eq!(processes.thread(6).unwrap().process, 6, "no birth is left for a stranger");
+        assert_eq!(processes.known_thread(5).unwrap().file(&descriptor(3)).advance(0), 7);
+        assert!(!processes.may_be_unborn(6) && processes.known_thread(6).is_none());
+    }
+
+    #[test]
+    fn processes_copy_a_bounded_number_of_entries() {
+        let mut processes = Processes::default();
+        let parent = processes.thread(1).unwrap();
+        (0..1000).for_each(|number| parent.open(&descriptor(number), None));
+        let fits = COPIED_ENTRIES_MAX / 1000;
+        for child in 2..1000 {
+            processes.end_birth(birth(1, false), Some(child));
+            let files = processes.known_thread(child).unwrap().files.borrow().len();
+            assert_eq!(files, if child as usize - 2 < fits { 1000 } else { 0 }, "{child}");
+        }
+        // A process that ends makes room for another one.
+        processes.end_thread(2);
+        processes.end_birth(birth(1, false), Some(5000));
+        assert_eq!(processes.known_thread(5000).unwrap().files.borrow().len(), 1000);
     }
 
     #[test]

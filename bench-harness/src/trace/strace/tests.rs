@@ -87,6 +87,69 @@ fn the_plainest_log_has_the_names_of_open() {
     assert_eq!(reads(&trace), [(0, 10, 0, Some(0))]);
 }
 
+/// Two processes fork at the same time, and both children call before the forks return.
+#[test]
+fn children_get_the_files_of_their_own_parent() {
+    let log = "1 1.0 lseek(3</d/a>, 1000, SEEK_SET) = 1000\n\
+               2 1.1 lseek(3</d/a>, 2000, SEEK_SET) = 2000\n\
+               1 1.2 fork( <unfinished ...>\n\
+               2 1.3 fork( <unfinished ...>\n\
+               22 1.4 read(3</d/a>, \"\"..., 5) = 5\n\
+               11 1.5 read(3</d/a>, \"\"..., 5) = 5\n\
+               11 1.6 +++ exited with 0 +++\n\
+               1 1.7 <... fork resumed>) = 11\n\
+               2 1.8 <... fork resumed>) = 22\n\
+               1 1.9 read(3</d/a>, \"\"..., 5) = 5\n";
+    let found: Vec<_> = reads(&parse(log)).iter().map(|read| (read.0, read.3)).collect();
+    assert_eq!(found, [(2000, Some(22)), (1000, Some(11)), (1005, Some(1))]);
+    // The call that makes the child never returns.
+    let cut = "1 1.2 fork( <unfinished ...>\n22 1.4 read(3</d/a>, \"\"..., 5) = 5\n";
+    assert_eq!(reads(&parse(cut)), [(0, 5, 1, Some(22))]);
+}
+
+/// Each process forks the next one, and every fork returns late: this overflowed the stack.
+#[test]
+fn a_long_chain_of_children_is_followed() {
+    let last = 50_000;
+    let mut log = "1 1.0 lseek(3</d/a>, 77, SEEK_SET) = 77\n".to_owned();
+    (1..last).for_each(|id| log += &format!("{id} 1.1 fork( <unfinished ...>\n"));
+    log += &format!("{last} 1.2 read(3</d/a>, \"\"..., 5) = 5\n");
+    (1..last).rev().for_each(|id| log += &format!("{id} 1.3 <... fork resumed>) = {}\n", id + 1));
+    assert_eq!(reads(&parse(&log)), [(77, 5, last - 1, Some(last))]);
+}
+
+#[test]
+fn relative_times_are_added_up() {
+    for log in [
+        "0.000000 pread64(3</d/a>, \"\", 1, 0) = 1\n0.5 pread64(3</d/a>, \"\", 1, 1) = 1\n\
+         0.25 pread64(3</d/a>, \"\", 1, 2) = 1\n",
+        "7 9.0 (+ 0.0) pread64(3</d/a>, \"\", 1, 0) = 1\n7 9.5 (+ 0.5) pread64(3</d/a>, \"\", 1, 1) = 1\n\
+         7 9.75 (+ 0.25) pread64(3</d/a>, \"\", 1, 2) = 1\n",
+    ] {
+        let times: Vec<_> = parse(log).batches().map(|batch| batch.head.at_us).collect();
+        assert_eq!(times, [0, 500_000, 750_000], "{log}");
+    }
+}
+
+/// The line was cut off in the number of bytes.
+#[test]
+fn the_last_line_of_a_log_that_was_cut_off_is_not_used() {
+    let log =
+        "7 1.0 pread64(3</d/a>, \"\", 1, 0) = 1\n7 1.1 pread64(3</d/a>, \"\", 1000, 5000) = 10";
+    assert_eq!(parse(log).reads().len(), 1);
+}
+
+#[test]
+fn impossible_times_are_no_times() {
+    for head in [
+        "1 0:0:18446744073709.5 read(3</a>, \"\", 1) = 1",
+        "1 255:255:18446744073709.5 read(3) = 1",
+    ] {
+        assert!(stamp(head.split(' ').nth(1).unwrap().as_bytes()).is_none(), "{head}");
+        let _ = Trace::parse(format!("{head}\n").as_bytes());
+    }
+}
+
 #[test]
 fn times_of_day_go_on_after_midnight() {
     let log = "[pid  7] 23:59:59.5 pread64(3</d/a>, \"\"..., 1, 0) = 1\n\
@@ -130,7 +193,7 @@ fn what_the_log_cannot_show_is_noted() {
     let notes = parse(log).notes;
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(
-        notes[0].contains("1 call of io_uring") && notes[1].contains("1 mapped file;"),
+        notes[0].contains("1 call of io_uring or libaio") && notes[1].contains("1 mapped file;"),
         "{notes:?}"
     );
 }
