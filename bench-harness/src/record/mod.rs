@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 use tempfile::NamedTempFile;
 
@@ -20,6 +21,9 @@ use crate::system::whole_file::{folder, write_whole_with};
 use crate::trace::{Fault, Trace};
 use faults::{FaultCollector, Faults};
 use target::Target;
+
+/// How long strace may take to let a process go.
+const DETACHING_MAX: Duration = Duration::from_secs(3);
 
 /// A recording that was written.
 #[derive(Debug)]
@@ -108,9 +112,32 @@ fn run(strace: &mut Command, target: &Target) -> Result<ExitStatus, Failure> {
     if matches!(target, Target::Process(_)) {
         interrupt::watch_child(child.id());
     }
-    let status = child.wait();
+    let status = wait(&mut child, target);
     interrupt::watch_child(0);
     status.map_err(failed)
+}
+
+/// After the signal that ends the recording of a process, strace gets some time to let the process go. If the process
+/// waits for a child that it has made by `vfork`, strace 6.1 waits for the process and the child for strace. The
+/// kernel lets both go when strace is killed.
+fn wait(child: &mut Child, target: &Target) -> std::io::Result<ExitStatus> {
+    if matches!(target, Target::Command(_)) {
+        return child.wait();
+    }
+    let mut requested: Option<Instant> = None;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if interrupt::is_requested() {
+            let since = requested.get_or_insert_with(Instant::now);
+            if since.elapsed() > DETACHING_MAX {
+                child.kill()?;
+                return child.wait();
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Returns the page faults, and notes about those that are missing.
