@@ -306,7 +306,7 @@ struct TraceBuilder {
 }
 
 impl TraceBuilder {
-    /// Begins a batch of a trace that has neither times nor threads.
+    /// Begins a batch of a trace that has neither threads nor durations.
     fn begin_plain_batch(&mut self, at_us: u64) {
         self.begin_batch(BatchHead { by: ReadBy::Call, at_us, took_us: 0, thread: 0 });
     }

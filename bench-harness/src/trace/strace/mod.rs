@@ -362,10 +362,11 @@ impl<'a> Log<'a> {
             return Ok(());
         };
         match call.name {
-            "read" | "readv" => self.read_at_position(&thread, at_us, call, 0)?,
-            "pread64" | "preadv" | "preadv2" => self.read_at_offset(&thread, at_us, call)?,
-            "sendfile" => self.read_by_copy(&thread, at_us, call, (1, 2))?,
-            "copy_file_range" | "splice" => self.read_by_copy(&thread, at_us, call, (0, 1))?,
+            "read" | "readv" => self.read(&thread, at_us, call, (0, None))?,
+            "pread64" | "preadv" | "preadv2" => self.read(&thread, at_us, call, (0, Some(3)))?,
+            // These copy from a file in the kernel.
+            "sendfile" => self.read(&thread, at_us, call, (1, Some(2)))?,
+            "copy_file_range" | "splice" => self.read(&thread, at_us, call, (0, Some(1)))?,
             "open" | "creat" => open(&thread, call, 0),
             "openat" | "openat2" => open(&thread, call, 1),
             "close" => {
@@ -406,55 +407,22 @@ impl<'a> Log<'a> {
         Ok(())
     }
 
-    fn read_at_position(
+    /// A call that reads: the places of the descriptor and, if it has one, of the offset. Without an offset it reads
+    /// at the current position. So does `preadv2` with the offset -1, which strace may print as unsigned.
+    fn read(
         &mut self,
         thread: &Thread,
         at_us: u64,
         call: &Call<'_>,
-        arg: usize,
+        (descriptor, offset): (usize, Option<usize>),
     ) -> Result<(), String> {
-        let (Some(descriptor), Some(bytes)) = (call.descriptor(arg), call.returned()) else {
+        let (Some(descriptor), Some(bytes)) = (call.descriptor(descriptor), call.returned()) else {
             return Ok(());
         };
         let file = thread.file(&descriptor);
-        let offset = file.advance(bytes);
+        let given = offset.and_then(|at| call.number(at)).filter(|offset| *offset != u64::MAX);
+        let offset = given.unwrap_or_else(|| file.advance(bytes));
         self.add(thread, at_us, call.took_us, file.path(), offset, bytes)
-    }
-
-    fn read_at_offset(
-        &mut self,
-        thread: &Thread,
-        at_us: u64,
-        call: &Call<'_>,
-    ) -> Result<(), String> {
-        // `preadv2` reads at the current position if the offset is -1, which strace may print as unsigned.
-        let offset = call.number(3).filter(|offset| *offset != u64::MAX);
-        let Some(offset) = offset else {
-            return self.read_at_position(thread, at_us, call, 0);
-        };
-        let (Some(descriptor), Some(bytes)) = (call.descriptor(0), call.returned()) else {
-            return Ok(());
-        };
-        let path = thread.file(&descriptor).path();
-        self.add(thread, at_us, call.took_us, path, offset, bytes)
-    }
-
-    /// A call that copies from a file in the kernel: the places of the descriptor and of its offset.
-    fn read_by_copy(
-        &mut self,
-        thread: &Thread,
-        at_us: u64,
-        call: &Call<'_>,
-        (from, offset): (usize, usize),
-    ) -> Result<(), String> {
-        let Some(offset) = call.number(offset) else {
-            return self.read_at_position(thread, at_us, call, from);
-        };
-        let (Some(descriptor), Some(bytes)) = (call.descriptor(from), call.returned()) else {
-            return Ok(());
-        };
-        let path = thread.file(&descriptor).path();
-        self.add(thread, at_us, call.took_us, path, offset, bytes)
     }
 
     fn add(
