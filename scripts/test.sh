@@ -46,12 +46,13 @@ python_tests() {
         "$venv/bin/python" -m pytest --quiet --hypothesis-seed=17 python/tests
 }
 
-# The library crates promise to build with an older compiler than the tests need. Clippy checks that they use
-# nothing newer of the standard library.
+# The library crates and the loader that others copy promise to build with an older compiler than the tests need.
+# Clippy checks that they use nothing newer of the standard library.
 clippy() {
     cargo clippy --locked --workspace --all-targets --all-features -- \
         -D warnings -A clippy::incompatible_msrv
-    cargo clippy --locked --lib --all-features --package ringmain-backends --package ringmain -- -D warnings
+    cargo clippy --locked --lib --all-features --package ringmain-backends --package ringmain \
+        --package embedded-loader -- -D warnings
 }
 
 rustdoc() {
@@ -70,9 +71,11 @@ export RINGMAIN_REQUIRE_CHROMIUM=1 RINGMAIN_REQUIRE_PYTHON=1
 step set-up set_up
 step fmt cargo fmt --all --check
 step clippy clippy
-# The programs for Windows wait much of their time, so they are built and run beside the tests of this system.
-start_beside "other systems" "$target/portable.log" scripts/check-portable.sh macos windows
+# Programs for Windows wait much of their time, and the tests of the Python package use one processor. So the portable
+# checks run beside both.
+start_beside "portable" "$target/portable.log" scripts/check-portable.sh macos windows linux
 step tests native_tests
+step python python_tests
 # A few schedules, the same each time; `scripts/schedules.sh` alone tries many.
 step schedules scripts/schedules.sh --seed 17 500
 # A minute that checks every byte while files change and processes fork; `scripts/soak.sh` alone is for hours.
@@ -80,6 +83,4 @@ step soak env RINGMAIN_SOAK_PROFILE=dev scripts/soak.sh 1 17
 # The loader with all features was tested above. Without features it does not depend on Ringmain.
 step "embedded loader, by itself" cargo test --locked --package embedded-loader
 step rustdoc rustdoc
-step python python_tests
-step "no features" scripts/check-portable.sh linux
-step "other systems" finish_beside
+step "portable" finish_beside

@@ -146,7 +146,6 @@ impl Buffer {
     }
 }
 
-/// So that `bytes::Bytes::from_owner` and others take a buffer.
 impl Deref for Buffer {
     type Target = [u8];
 
@@ -155,6 +154,7 @@ impl Deref for Buffer {
     }
 }
 
+/// So that `bytes::Bytes::from_owner` and others take a buffer.
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
         self

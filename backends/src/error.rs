@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::BackendKind;
 
+mod debug;
+
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -16,8 +18,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// The message is complete: it contains the operating system's error, which
 /// [`io_error`](Error::io_error) returns. `source()` returns nothing, so that a report of the whole
-/// chain says nothing twice.
-#[derive(Debug)]
+/// chain says nothing twice. [`Debug`](fmt::Debug) is the same message with the name of the variant.
 #[non_exhaustive]
 pub enum Error {
     /// The file could not be opened.
@@ -104,6 +105,12 @@ pub enum Error {
         way_out: String,
     },
 
+    /// An async read was awaited outside a tokio-uring runtime, or in one that has ended.
+    OutsideRuntime {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// The buffer pool is spent, and the caller chose not to wait or has waited long enough; or the
     /// buffer is larger than the pool.
     PoolExhausted {
@@ -176,6 +183,7 @@ impl Error {
             | Self::PastEnd { path, .. }
             | Self::Replaced { path, .. }
             | Self::FileUnsupported { path, .. }
+            | Self::OutsideRuntime { path }
             | Self::Mapping { path, .. }
             | Self::ForeignHandle { path, .. } => Some(path),
             _ => None,
@@ -206,7 +214,9 @@ impl Error {
             }
             Self::PastEnd { .. } => Kind::UnexpectedEof,
             Self::Replaced { .. } => Kind::StaleNetworkFileHandle,
-            Self::Unavailable { .. } | Self::FileUnsupported { .. } => Kind::Unsupported,
+            Self::Unavailable { .. }
+            | Self::FileUnsupported { .. }
+            | Self::OutsideRuntime { .. } => Kind::Unsupported,
             Self::UnknownBackend { .. } => Kind::NotFound,
             Self::PoolExhausted { .. } | Self::OutOfMemory { .. } => Kind::OutOfMemory,
             _ => self.io_error().map_or(Kind::Other, io::Error::kind),
@@ -352,14 +362,16 @@ impl fmt::Display for Error {
                     true => "; the filesystem refuses direct reads: use `pread` or `auto`",
                     false => read_hint(source),
                 };
-                write!(f, "{backend}: reading {len} bytes at offset {offset} of {path} failed: ")?;
+                let bytes = Bytes(*len as u64);
+                write!(f, "{backend}: reading {bytes} at offset {offset} of {path} failed: ")?;
                 write!(f, "{cause}{hint}")
             }
             Self::PastEnd { backend, path, offset, len, file_len, .. } => write!(
                 f,
-                "{backend}: reading {len} bytes at offset {offset} of {} goes past its end: it has \
-                 {file_len} bytes",
-                path.display()
+                "{backend}: reading {} at offset {offset} of {} goes past its end: it has {}",
+                Bytes(*len as u64),
+                path.display(),
+                Bytes(*file_len)
             ),
             Self::Replaced { backend, path, offset } => write!(
                 f,
@@ -376,6 +388,12 @@ impl fmt::Display for Error {
                 write!(f, "{backend}: {path} cannot be read this way: {reason}; ")?;
                 f.write_str(&or_instead(way_out, "use `pread` or `auto`"))
             }
+            Self::OutsideRuntime { path } => write!(
+                f,
+                "tokio-uring: {} was read outside a tokio-uring runtime, or in one that has ended; \
+                 await the read inside `tokio_uring::start`",
+                path.display()
+            ),
             Self::PoolExhausted { requested_bytes, limit_bytes, .. }
                 if requested_bytes > limit_bytes =>
             {
@@ -404,7 +422,8 @@ impl fmt::Display for Error {
             ),
             Self::Mapping { operation, path, offset, len, source } => {
                 let (path, cause) = (path.display(), named(source));
-                write!(f, "mmap: cannot {operation} {len} bytes at offset {offset} of {path}: ")?;
+                let bytes = Bytes(*len as u64);
+                write!(f, "mmap: cannot {operation} {bytes} at offset {offset} of {path}: ")?;
                 write!(f, "{cause}{}", mapping_hint(operation, source))
             }
             Self::UnknownBackend { name, suggestion } => {
@@ -423,6 +442,15 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// A number of bytes with its noun: `1 byte`, `2 bytes`.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} byte{}", self.0, if self.0 == 1 { "" } else { "s" })
+    }
+}
 
 /// The way out and the alternative to it, or the alternative alone.
 fn or_instead(way_out: &str, alternative: &str) -> String {
@@ -515,6 +543,23 @@ mod tests {
         }
         assert_eq!(error.offset(), Some(4096));
         assert_eq!(error.path(), Some(Path::new("/data/a.bin")));
+    }
+
+    /// A `main` that returns an error prints its `Debug` text, which had fields instead of the message.
+    #[test]
+    fn debug_is_the_message_and_the_variant() {
+        let error = Error::UnknownBackend { name: "urin".into(), suggestion: "uring".parse().ok() };
+        let text = format!("{error:?}");
+        assert_eq!(text, "there is no backend `urin`; did you mean `uring`? (UnknownBackend)");
+    }
+
+    #[test]
+    fn one_byte_is_not_bytes() {
+        let path = "/data/a.bin".into();
+        let backend = BackendKind::Pread;
+        let error = Error::PastEnd { backend, path, offset: 1, len: 1, index: 0, file_len: 1 };
+        let text = error.to_string();
+        assert!(text.contains("reading 1 byte at") && text.ends_with("it has 1 byte"), "{text}");
     }
 
     #[test]

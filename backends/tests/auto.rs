@@ -237,6 +237,32 @@ fn a_deleted_file_is_read_to_its_end() {
     assert!((wanted..=wanted + 4 * 63).contains(&device), "{device} device reads, {wanted} wanted");
 }
 
+/// The estimate of a file that was just opened is empty, and `explain` said that 0 % of the file were cached.
+#[test]
+fn auto_explains_a_file_that_it_has_not_read() {
+    let numbered = NumberedFile::new();
+    // Another program may take pages from the cache, and some may stay while they are written back.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    for (is_cached, wanted) in
+        [(true, "about 100 % of it is cached now"), (false, "about 0 % of it")]
+    {
+        loop {
+            if is_cached {
+                numbered.make_cached()
+            } else {
+                numbered.make_cold()
+            }
+            let opened = auto_with(&BackendOptions::default(), numbered.path());
+            let Some((auto, file)) = opened else { return };
+            let text = auto.explain(Some(&file)).unwrap();
+            if text.contains(wanted) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "`{wanted}` is missing in: {text}");
+        }
+    }
+}
+
 #[test]
 fn auto_explains_its_choice() {
     let numbered = NumberedFile::new();
@@ -246,7 +272,7 @@ fn auto_explains_its_choice() {
     let choice = report.choice.name();
     assert!(text.contains("pread") && text.contains(choice), "{text}");
     let started = Instant::now();
-    while !auto.explain(Some(&file)).unwrap().contains("100 %") {
+    while !auto.explain(Some(&file)).unwrap().contains("100 % of it is believed") {
         // The kernel may take pages back, and reads from the device do not bring them in again.
         numbered.make_cached();
         (0..20).for_each(|at| numbered.check(&*auto, &file, &scattered(64, at)));

@@ -111,6 +111,8 @@ pub(crate) enum Failure {
 
     #[error("cannot start a reader thread: {0}")]
     Thread(#[source] io::Error),
+    #[error("cannot start a reading process: {0}")]
+    Fork(#[source] io::Error),
 
     #[error("cannot encode the result as JSON: {0}")]
     Json(#[from] serde_json::Error),

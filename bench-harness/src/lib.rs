@@ -1,11 +1,12 @@
 //! The `ringmain` command as a library, and the layout of its results.
 //!
 //! `ringmain bench` carries out a [`plan::Plan`] and writes a [`result::Run`] as `run.json`.
-// `unsafe` is allowed in one place only, which reads the counter of the processor.
+// `unsafe` is allowed in two places only: one reads the counter of the processor, one forks.
 #![deny(unsafe_code)]
 
 mod cli;
 mod commands;
+mod comparison;
 mod failure;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

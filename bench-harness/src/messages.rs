@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 
 use crate::cli::Cli;
-use crate::commands::compare::Comparison;
+use crate::comparison::Comparison;
 use crate::failure::Failure;
 use crate::fixture::rated::{cell, run, run_in};
 use crate::plan::{BackendChoice, DataPlan, Plan, render_plan};
@@ -114,6 +114,7 @@ fn failures() -> Vec<Failure> {
         Failure::InvalidCells { invalid: 3, all: 40 },
         Failure::InvalidCells { invalid: 40, all: 40 },
         Failure::Thread(denied()),
+        Failure::Fork(denied()),
         Failure::Output(ErrorKind::StorageFull.into()),
     ];
     for failure in &all {
@@ -129,7 +130,7 @@ fn failures() -> Vec<Failure> {
             Failure::Worker { .. } | Failure::Program { .. } => {}
             Failure::Cell { .. } | Failure::WrongBytes { .. } | Failure::ThreadPanicked => {}
             Failure::Interrupted | Failure::InvalidCells { .. } => {}
-            Failure::Thread(_) | Failure::Output(_) => {}
+            Failure::Thread(_) | Failure::Fork(_) | Failure::Output(_) => {}
         }
     }
     all

@@ -138,7 +138,7 @@ mod linux {
     /// Reads the first column, and returns the elements per second.
     fn column_rate(array: &ContiguousMemmap, elements: &mut [u8]) -> f64 {
         let start = Instant::now();
-        array.read_selection_into(&[(..).into(), 0.into()], elements).unwrap();
+        array.read_selection_bytes_into(&[(..).into(), 0.into()], elements).unwrap();
         elements.len() as f64 / start.elapsed().as_secs_f64()
     }
 
@@ -234,7 +234,7 @@ mod linux {
         let mut all = engine.pool().take(16 << 20).unwrap();
         bench.make_cold();
         let before = device_bytes();
-        array.read_selection_into(&selection, some).unwrap();
+        array.read_selection_bytes_into(&selection, some).unwrap();
         let share = (device_bytes() - before) as f64 / wanted as f64;
         let rate = |start: Instant| wanted as f64 / start.elapsed().as_secs_f64();
         let kib = row_bytes >> 10;
@@ -246,7 +246,7 @@ mod linux {
             &mut || {
                 bench.make_cold();
                 let start = Instant::now();
-                array.read_selection_into(&selection, some).unwrap();
+                array.read_selection_bytes_into(&selection, some).unwrap();
                 rate(start)
             },
             &mut || {

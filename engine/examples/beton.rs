@@ -74,7 +74,7 @@ fn train(what: &str, reader: &BetonReader, options: SampleOptions) -> Result<(),
     println!("{what}:");
     let mut source = options.batch_size(128).open(reader)?;
     let mut weights = [0.0f32; 3];
-    for epoch in 0..EPOCHS {
+    for epoch in source.epoch()..EPOCHS {
         source.set_epoch(epoch);
         let start = Instant::now();
         let right = one_epoch(&mut source, &mut weights)?;

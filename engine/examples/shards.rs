@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} rows of {} columns", source.total_rows(), source.width());
 
     let mut weights = [0.0; WIDTH - 1];
-    for epoch in 0..EPOCHS {
+    for epoch in source.epoch()..EPOCHS {
         source.set_epoch(epoch);
         let start = Instant::now();
         let loss = train(&mut source, &mut weights)?;

@@ -80,7 +80,7 @@ fn map_in_place(weights: &Weights) -> Result<(), Box<dyn Error>> {
     let cache = WeightCache::new(4 << 30, unchanging);
     for file in weights.files() {
         let source = WeightSource::from_mapped(cache.get_or_open(file.path())?);
-        println!("{source}, {} bytes", source.size());
+        println!("{source}, {} bytes", source.file_len());
     }
     let Some(info) = weights.tensors().next() else { return Ok(()) };
     let path = weights.files()[info.file()].path();

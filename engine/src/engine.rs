@@ -12,6 +12,7 @@ use ringmain_backends::{
 
 use crate::array::layout::Layout;
 use crate::array::view::ArrayFile;
+use crate::error::count;
 use crate::memory::Reserve;
 use crate::record::RecordingBackend;
 use crate::{ContiguousMemmap, DType, EngineBuilder, EngineStats, Error, Recording, Result};
@@ -235,12 +236,17 @@ impl Engine {
         let file = self.backend().open(path.as_ref())?;
         let bytes = self.backend().len(&file)?.saturating_sub(offset);
         let row_bytes = row.nbytes() as u64;
-        if row_bytes == 0 || bytes % row_bytes != 0 {
+        if row_bytes == 0 {
+            let reason = format!("rows of shape {row_shape:?} have no bytes to count them by");
+            return Err(Error::Shape { reason });
+        }
+        if bytes % row_bytes != 0 {
             let what = if row_shape.is_empty() { "elements" } else { "rows" };
+            let (path, bytes, row) =
+                (file.path().display(), count(bytes, "byte"), count(row_bytes, "byte"));
             let reason = format!(
-                "{}: {bytes} bytes from offset {offset} on are not a whole number of {what} of \
-                 {row_bytes} bytes",
-                file.path().display()
+                "{path}: {bytes} from offset {offset} on are not a whole number of {what} of \
+                 {row}"
             );
             return Err(Error::Shape { reason });
         }
@@ -261,18 +267,19 @@ impl Engine {
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("a");
     /// # std::fs::write(&path, (0..20).collect::<Vec<u8>>())?;
-    /// let column = Engine::new()?.open_strided(&path, Kind::U8.into(), &[4], &[5], 3)?;
+    /// let column = Engine::new()?.open_strided(&path, Kind::U8, &[4], &[5], 3)?;
     /// assert_eq!(column.read_vec::<u8>()?, [3, 8, 13, 18]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open_strided(
         &self,
         path: impl AsRef<Path>,
-        dtype: DType,
+        dtype: impl Into<DType>,
         shape: &[usize],
         strides: &[isize],
         offset: u64,
     ) -> Result<ContiguousMemmap> {
+        let dtype = dtype.into();
         let (layout, range) = Layout::strided(offset, shape, strides, dtype.itemsize())?;
         let file = self.backend().open(path.as_ref())?;
         self.check_inside(&file, &range)?;
@@ -329,9 +336,30 @@ impl fmt::Display for Description {
         if let Some(choice) = &self.choice {
             write!(f, "; {choice}")?;
         }
-        for lacking in degradations {
+        // The reason of a choice names backends that cannot be used.
+        let choice = self.choice.as_deref().unwrap_or_default();
+        for lacking in degradations.iter().filter(|it| !choice.contains(&it.reason)) {
             write!(f, "; {lacking}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringmain_backends::{BackendKind, Lacking};
+
+    use super::*;
+
+    /// Without features, the reasons why `uring` and `direct` cannot be used stood there twice.
+    #[test]
+    fn a_description_says_nothing_twice() {
+        let lacking = |what, reason: &str| Lacking { what, reason: reason.to_owned() };
+        let mut capabilities = Capabilities::new(BackendKind::Auto);
+        capabilities.degradations = vec![lacking("uring", "no ring"), lacking("pool", "too small")];
+        let choice = Some("all reads with `pread`: `uring` cannot be used: no ring".to_owned());
+        let text = Description { capabilities, choice, memory_limit_bytes: 1 << 20 }.to_string();
+        assert_eq!(text.matches("no ring").count(), 1, "{text}");
+        assert!(text.contains("too small"), "{text}");
     }
 }

@@ -29,10 +29,11 @@
 //! safetensors files.
 //!
 //! # Features
-//! `uring`, `direct` and `tokio-uring` add the backends of those names on Linux. `ndarray` adds
-//! [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards) batches. `serde` makes the
-//! states of sources serializable. `beton` adds FFCV's datasets, `jpeg` decodes their images, and
-//! `safetensors` adds weights. `conformance` adds the tests for backends of your own.
+//! `uring`, `direct` and `tokio-uring` add the backends of those names on Linux; the first two are on
+//! by default. `ndarray` adds [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards)
+//! batches. `serde` makes the states of sources, orders and element types serializable. `beton` adds
+//! FFCV's datasets, `jpeg` decodes their images, and `safetensors` adds weights. `tracing` sends an
+//! event for each choice of `auto`. `conformance` adds the tests for backends of your own.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -87,3 +88,8 @@ pub use ringmain_backends::{
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// The examples of the guide, which use all formats.
+#[cfg(all(doctest, feature = "beton", feature = "safetensors", feature = "serde"))]
+#[doc = include_str!("../../docs/guide.md")]
+struct Guide;

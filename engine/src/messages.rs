@@ -54,7 +54,7 @@ messages!(
     CacheFull InvalidOption StateMismatch Unsupported InvalidItem Maker Panicked IndexOutOfRange
     TooManyIndices InvalidIndex NonContiguous Shape Overflow UnknownDType ElementType BufferSize
 );
-messages!(Item, items(), Row Sample Field Tensor TensorRows);
+messages!(Item, items(), Row Sample Field Tensor TensorRows View);
 messages!(Damage, damages(), Array Shard Beton Weights);
 messages!(
     ShardDamage, shard_damages(),
@@ -112,10 +112,13 @@ fn file_errors() -> Vec<Error> {
         failed(None, Some(Item::Row(300))),
         failed(Some("/data".into()), Some(sample(Some("image")))),
         Error::Truncated { path: path.clone(), what: "header", expected: 32, actual: 20 },
+        Error::Truncated { path: path.clone(), what: "rows", expected: 64, actual: 1 },
         Error::Changed { path: path.clone(), what: "written to" },
+        Error::Changed { path: path.clone(), what: "removed" },
         format(None, ShardDamage::BadMagic.into()),
         format(Some(sample(Some("text"))), BetonDamage::NotUtf8.into()),
         Error::OutsideFile { path: path.clone(), offset: 4096, len: 512, file_len: 4100 },
+        Error::OutsideFile { path: path.clone(), offset: 4096, len: 1, file_len: 1 },
         Error::NoSuchItem {
             path: path.clone(),
             item: sample(None),
@@ -123,7 +126,9 @@ fn file_errors() -> Vec<Error> {
         },
         Error::StateMismatch {
             path: path.clone(),
-            reason: "the shards have other names, rows, columns or first values".to_owned(),
+            reason: "the shards have other names, rows, columns or first values; open the shards \
+                     that it was saved with"
+                .to_owned(),
         },
         Error::Unsupported { path, reason: "this platform cannot lock a mapped file".to_owned() },
     ]
@@ -138,14 +143,19 @@ fn request_errors() -> Vec<Error> {
         held_bytes,
     };
     let reason = "the batch size must be at least 1".to_owned();
+    let spent = |what, needed_bytes, in_use_bytes| Error::MemorySpent {
+        path: path(),
+        what,
+        needed_bytes,
+        in_use_bytes,
+        limit_bytes: 32768,
+    };
     vec![
-        Error::MemorySpent {
-            path: path(),
-            what: "a batch",
-            needed_bytes: 8192,
-            in_use_bytes: 28672,
-            limit_bytes: 32768,
-        },
+        spent("a batch", 8192, 28672),
+        spent("a buffer", 65536, 0),
+        spent("a batch", 65536, 0),
+        spent("a page", 65536, 0),
+        spent("a tensor", 65536, 0),
         Error::OutOfMemory { bytes: 1 << 40 },
         full(2000, 0),
         full(800, 600),
@@ -183,11 +193,19 @@ fn view_errors() -> Vec<Error> {
         Error::Overflow { shape: vec![1 << 40, 1 << 40], itemsize: 4 },
         Error::UnknownDType { text: "flaot32".to_owned() },
         Error::ElementType {
+            path: None,
             item: Some(tensor()),
             stored: "BF16".to_owned(),
             reason: "they cannot be read as f32".to_owned(),
         },
+        Error::ElementType {
+            path: Some(path()),
+            item: Some(Item::View(3)),
+            stored: "<f4".to_owned(),
+            reason: "they are not u8; `read_as` converts".to_owned(),
+        },
         Error::BufferSize { item: None, needed: 100, given: 12 },
+        Error::BufferSize { item: Some(Item::View(3)), needed: 1, given: 1 << 20 },
     ]
 }
 
@@ -199,6 +217,7 @@ fn items() -> Vec<Item> {
         Item::Field("label".into()),
         tensor(),
         Item::TensorRows { tensor: "layer.1.weight".into(), rows: 10..20 },
+        Item::View(3),
     ]
 }
 

@@ -67,8 +67,10 @@ fn arrays_that_no_file_can_hold_are_refused() {
     refused!(counted, open(&[usize::MAX], 0), Error::Overflow { .. });
     refused!(counted, open(&[1 << 40, 1 << 40], 0), Error::Overflow { .. });
     refused!(counted, open(&[0, usize::MAX, usize::MAX], 0), Error::Overflow { .. });
-    refused!(counted, open(&[1], u64::MAX), Error::Overflow { .. });
-    refused!(counted, open(&[1], i64::MAX as u64 - 7), Error::Overflow { .. });
+    // The message named the shape as the cause.
+    for (shape, offset) in [(1, u64::MAX), (0, u64::MAX), (1, i64::MAX as u64 - 7)] {
+        refused!(counted, open(&[shape], offset), Error::InvalidOption { option: "offset", .. });
+    }
     refused!(counted, open(&[1; 65], 0), Error::Shape { .. });
 }
 
@@ -84,6 +86,20 @@ fn arrays_that_are_not_in_the_file_are_refused() {
     refused!(counted, open(&[], 57), Error::OutsideFile { .. });
     refused!(counted, open(&[0], 61), Error::OutsideFile { .. });
     refused!(counted, open(&[1 << 50], 1 << 50), Error::OutsideFile { .. });
+}
+
+#[test]
+fn rows_that_the_file_cannot_count_are_refused() {
+    let counted = Counted::new();
+    let open =
+        |row_shape: &[usize]| counted.engine.open_rows(&counted.path, Kind::U16, row_shape, 0);
+    assert_eq!(open(&[3]).unwrap().shape(), [10, 3]);
+    refused!(counted, open(&[7]), Error::Shape { .. });
+    // The message was about "rows of 0 bytes".
+    let empty = open(&[0, 4]);
+    refused!(counted, empty, Error::Shape { .. });
+    let message = empty.unwrap_err().to_string();
+    assert!(message.contains("rows of shape [0, 4] have no bytes"), "{message}");
 }
 
 #[test]
@@ -120,6 +136,7 @@ fn indices_that_are_out_of_range_are_refused() {
         let deep = view.index(&[Index::Ellipsis, index.into()]);
         refused!(counted, deep, Error::IndexOutOfRange { axis: 2, len: 5, .. });
     }
+    refused!(counted, view.at(3usize), Error::IndexOutOfRange { axis: 0, index: 3, .. });
     let empty = view.index(&[(0..0).into()]).unwrap();
     refused!(counted, empty.at(0), Error::IndexOutOfRange { len: 0, .. });
     refused!(counted, view.index(&[Index::ALL; 4]), Error::TooManyIndices { given: 4, ndim: 3 });
@@ -161,7 +178,11 @@ fn memory_of_another_size_is_refused() {
         let mut bytes = vec![0; len];
         refused!(counted, view.read_bytes_into(&mut bytes), Error::BufferSize { needed: 60, .. });
         refused!(counted, view.t().read_bytes_into(&mut bytes), Error::BufferSize { .. });
-        refused!(counted, view.read_selection_into(&[], &mut bytes), Error::BufferSize { .. });
+        refused!(
+            counted,
+            view.read_selection_bytes_into(&[], &mut bytes),
+            Error::BufferSize { .. }
+        );
         let many = engine.read_many_bytes(&[view.at(0).unwrap(), view.clone()], &mut bytes);
         refused!(counted, many, Error::BufferSize { needed: 80, .. });
         let parts = engine.read_many_bytes_into(std::slice::from_ref(&view), &mut [&mut bytes]);
@@ -210,7 +231,7 @@ fn selections_out_of_range_are_refused() {
     let often = |count: usize| Select::List(vec![0; count]);
     let too_many = [often(1 << 22), often(1 << 22), often(1 << 22)];
     refused!(counted, read(&too_many), Error::Overflow { .. });
-    refused!(counted, view.read_selection_into(&too_many, &mut []), Error::Overflow { .. });
+    refused!(counted, view.read_selection_bytes_into(&too_many, &mut []), Error::Overflow { .. });
     let too_large = [often(1 << 19), often(1 << 19), often(1 << 19)];
     refused!(counted, read(&too_large), Error::OutOfMemory { .. });
 }
@@ -249,8 +270,10 @@ fn wrong_npy_files_are_refused_on_every_backend() {
         refused!(npy("<f4", "(99999999999999999999,)", 24), Error::Format { .. });
         refused!(npy("<f4", "(2, 3)", 23), Error::OutsideFile { len: 24, .. });
         refused!(npy("<f4", "(1048576, 1048576)", 24), Error::OutsideFile { .. });
-        refused!(npy("<f4", "(4294967296, 4294967296)", 24), Error::Overflow { .. });
-        refused!(npy("<f4", "(0, 9223372036854775807)", 24), Error::Overflow { .. });
+        // These were errors of the caller's request, without the file.
+        refused!(npy("<f4", "(4294967296, 4294967296)", 24), Error::Format { .. });
+        refused!(npy("<f4", "(0, 9223372036854775807)", 24), Error::Format { .. });
+        refused!(npy("<f4", "(18446744073709551615,)", 24), Error::Format { .. });
         let axes = format!("({})", "1,".repeat(65));
         refused!(npy("<f4", &axes, 4), Error::Format { .. });
         let mut long = npy("<f4", "(2, 3)", 24);

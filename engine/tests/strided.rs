@@ -23,7 +23,7 @@ fn strided_views_are_read_correctly() {
     let (_dir, path) = file();
     let engine = Engine::new().unwrap();
     let open = |shape: &[usize], strides: &[isize], offset| {
-        engine.open_strided(&path, Kind::U16.into(), shape, strides, offset)
+        engine.open_strided(&path, Kind::U16, shape, strides, offset)
     };
     let read = |view: &ContiguousMemmap| view.read_vec::<u16>().unwrap();
     let column = open(&[4], &[20], 6).unwrap();
@@ -44,7 +44,11 @@ fn strided_views_are_read_correctly() {
     for (strides, offset) in [([2], LEN as u64 - 4), ([LEN as isize], 0)] {
         assert!(matches!(open(&[3], &strides, offset), Err(Error::OutsideFile { .. })));
     }
-    assert!(open(&[3], &[-2], 2).is_err(), "before the file");
+    // The messages said that the view is larger than any file.
+    let error = open(&[3], &[-2], 2).unwrap_err();
+    assert!(error.to_string().contains("begins 2 bytes before the start of the file"), "{error}");
+    let error = open(&[0], &[2], u64::MAX).unwrap_err();
+    assert!(matches!(error, Error::InvalidOption { option: "offset", .. }), "{error}");
 }
 
 /// Runs were read to addresses in scratch memory that the device could not write to, so a device backend
@@ -111,11 +115,11 @@ fn a_read_can_be_stopped() {
         asked += 1;
         false
     };
-    assert!(!elements.read_selection_into_while(&column, &mut dst, &mut once).unwrap());
+    assert!(!elements.read_selection_bytes_into_while(&column, &mut dst, &mut once).unwrap());
     assert_eq!(asked, 1);
     let offsets: Vec<u64> = (0..LEN as u64 / 4).rev().map(|at| 4 * at).collect();
-    assert!(!elements.read_runs_into_while(&offsets, 2, &mut dst, || false).unwrap());
-    assert!(elements.read_runs_into_while(&offsets, 2, &mut dst, || true).unwrap());
+    assert!(!elements.read_runs_bytes_into_while(&offsets, 2, &mut dst, || false).unwrap());
+    assert!(elements.read_runs_bytes_into_while(&offsets, 2, &mut dst, || true).unwrap());
     assert!(
         dst.as_chunks()
             .0
@@ -124,5 +128,5 @@ fn a_read_can_be_stopped() {
             .all(|(pair, offset)| { u16::from_le_bytes(*pair) == (offset / 2) as u16 })
     );
     let far = [u64::MAX - 1];
-    assert!(elements.read_runs_into_while(&far, 2, &mut dst[..2], || true).is_err());
+    assert!(elements.read_runs_bytes_into_while(&far, 2, &mut dst[..2], || true).is_err());
 }

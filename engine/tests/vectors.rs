@@ -46,8 +46,8 @@ fn check_bytes(array: &ContiguousMemmap, expected: &str, what: &str) {
     let engine = array.engine();
     engine.read_many_bytes(std::slice::from_ref(array), &mut bytes).unwrap();
     assert_eq!(sha256(&bytes), expected, "{what}: read_many");
-    array.read_selection_into(&[], &mut bytes).unwrap();
-    assert_eq!(sha256(&bytes), expected, "{what}: read_selection_into");
+    array.read_selection_bytes_into(&[], &mut bytes).unwrap();
+    assert_eq!(sha256(&bytes), expected, "{what}: read_selection_bytes_into");
 }
 
 fn check_npy(engine: &Engine, name: &str, entry: &Value) {

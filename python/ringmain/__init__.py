@@ -1,4 +1,7 @@
-"""Feeds ML loaders from local files as fast as the device delivers, with flat memory."""
+"""Feeds ML loaders from local files as fast as the device delivers, with flat memory.
+
+The modules `ringmain.torch` and `ringmain.safetensors` are imported when they are first used.
+"""
 
 from . import _refusals
 from ._ringmain import (
@@ -8,6 +11,7 @@ from ._ringmain import (
     ContiguousMemmap,
     Engine,
     ShardSource,
+    ShardWriter,
     __version__,
     open_npy,
     open_raw,
@@ -24,9 +28,27 @@ __all__ = [
     "ContiguousMemmap",
     "Engine",
     "ShardSource",
+    "ShardWriter",
     "__version__",
     "open_npy",
     "open_raw",
     "probe",
     "read_many",
 ]
+
+
+def __getattr__(name):
+    # Importing torch takes seconds, and it need not be installed.
+    if name in ("safetensors", "torch"):
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    from importlib.util import find_spec
+
+    # help() gets every name in this list, so it must not contain a module that cannot be imported.
+    modules = ["safetensors"] + ["torch"] * (find_spec("torch") is not None)
+    return sorted({*globals(), *modules})

@@ -7,8 +7,35 @@ from typing import Any
 
 import numpy as np
 from torch.utils.data import Dataset
+from torch.utils.data._utils import collate
 
 from ._ringmain import Beton
+
+
+class Sample(dict[str, Any]):
+    """A sample. Its class lets `_collate` give a better error than torch's."""
+
+
+def _collate(batch: Sequence[Sample], *, collate_fn_map: Any = None) -> dict[str, Any]:
+    """Collates samples as torch does with dicts."""
+    collated = {}
+    for name in batch[0]:
+        values = [sample[name] for sample in batch]
+        try:
+            collated[name] = collate.collate(values, collate_fn_map=collate_fn_map)
+        except RuntimeError as error:
+            shapes = {getattr(value, "shape", None) for value in values}
+            if len(shapes) == 1:
+                raise
+            raise RuntimeError(
+                f"the values of field {name!r} have different shapes, so they cannot become one "
+                f"tensor: for images, pass resize=(height, width) to BetonDataset, or crop them in "
+                f"`transform`; otherwise pass a collate_fn to the DataLoader"
+            ) from error
+    return collated
+
+
+collate.default_collate_fn_map[Sample] = _collate
 
 
 class BetonDataset(Dataset[Any]):
@@ -48,7 +75,7 @@ class BetonDataset(Dataset[Any]):
         return f"BetonDataset({self.beton!r})"
 
     def _deliver(self, sample: dict[str, Any]) -> Any:
-        return sample if self.transform is None else self.transform(sample)
+        return Sample(sample) if self.transform is None else self.transform(sample)
 
 
 def _value(kind: str, column: Any, at: int) -> Any:

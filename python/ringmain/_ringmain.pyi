@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 __version__: str
 
-_Path = str | PathLike[str]
+_Path = str | bytes | PathLike[str] | PathLike[bytes]
 _Backend = Literal["auto", "pread", "mmap", "direct", "uring", "uncached", "tokio-uring"]
 # An array or a tensor to fill.
 _Out = Any
@@ -28,10 +28,11 @@ class Engine:
     memory_limit: the limit on all buffers, in bytes. The default is 512 MiB, or a quarter of the memory
         of the machine or container if that is less, and at least 64 MiB. About half of the limit is for
         arrays and batches, the rest for the backend's own buffers.
-    depth: the largest number of requests to the device that a batch keeps in flight.
-    chunk_bytes: the size of the largest request to the device.
-    residency: whether "mmap" keeps the pages that it has read in memory.
-    open_files: the largest number of files that stay open.
+    depth: the largest number of requests to the device that a batch keeps in flight; 128 by default.
+    chunk_bytes: the size of the largest request to the device; 1 MiB by default.
+    residency: whether "mmap" keeps the pages that it has read in memory; "keep" by default.
+    open_files: the largest number of files that stay open. The default is an eighth of the limit of the
+        process (`ulimit -n`), but at least 16 and at most 512.
     warmth: whether data that "auto" reads stays in the page cache, so that the next read copies it from
         memory. "auto", the default, keeps the data of epochs if it fits in the available memory. "keep"
         keeps all data. "leave" reads cold data past the page cache.
@@ -39,9 +40,9 @@ class Engine:
         "random" the kernel reads nothing ahead; with "sequential" it reads further ahead than usual.
         "as-it-comes", the default, leaves the choice to the kernel.
     threads: the largest number of threads that copy one large batch from the page cache, the calling one
-        included.
+        included; 8 by default.
     profile: the path of a profile of `ringmain recommend --save`, which "auto" follows. "off" ignores the
-        profile that the user has saved.
+        profile that the user has saved, which is the default.
     record: the path of a new file to which every read is recorded, for `ringmain bench --trace`. The file
         is complete after finish_recording(), or when the program ends. Other processes do not record:
         neither forked ones nor those that unpickle the engine.
@@ -76,8 +77,9 @@ class Engine:
         """Returns counters since the engine was made: batches, reads and bytes in total; reads and bytes
         from the page cache, from the device and through aligned buffers; how often "auto" asked the
         kernel what is in the page cache, and how often it wrongly took a read for cached; retries and
-        open files. "batch_seconds" has quantiles of the time per batch; they are None before the first
-        batch."""
+        open files. "batch_seconds" has quantiles of the time per batch. Only batches of eight reads or
+        more and one in sixteen of the smaller ones are timed; the quantiles are None before the first of
+        them."""
     def finish_recording(self) -> dict[str, Any]:
         """Ends the recording that the argument `record` began, and returns its path and the numbers of
         batches, reads and bytes in it. "stopped" says why it ended before; otherwise it is None."""
@@ -128,7 +130,8 @@ class ContiguousMemmap:
     def __getitem__(self, key: Any, /) -> Any:
         """Returns a view, an empty array for an empty selection, or an element if the key selects one.
 
-        Strided and fancy selections raise TypeError; `read` reads them.
+        The key has integers, slices, `...` and `None`, as in NumPy, and selects one range of the file. Other
+        selections raise TypeError; `read` reads them.
         """
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
@@ -140,8 +143,9 @@ class ContiguousMemmap:
     ) -> Any: ...
     def __arrow_array__(self, type: Any = None) -> Any: ...
     def read(self, selection: Any = ..., out: _Out | None = None) -> Any:
-        """Reads a selection, which can be any index that NumPy accepts. Returns a new array, or fills and
-        returns `out`, which is an array or a tensor."""
+        """Reads a selection, which can be any index of positions that NumPy accepts. Returns a new array, or
+        fills and returns `out`, which is an array or a tensor. For a field of a structured dtype, use
+        np.asarray(view)["field"]."""
     def reshape(
         self, *shape: Any, order: Literal["C", "F", "A"] = "C", copy: bool | None = None
     ) -> ContiguousMemmap: ...
@@ -215,15 +219,18 @@ class ShardSource:
     A loop reads to the end of the epoch, and a new loop begins the next epoch. After a `break`, the next
     loop reads the rest of the epoch. `reset` goes back to the start of the epoch.
 
-    paths: a folder, whose *.shard files are read in the order of their names; a file; or a list of
-        files.
+    paths: a folder, whose *.shard files are read in the order of their names; a file; or any iterable of
+        files. The order of the files decides the numbers of the rows, so sort the result of a glob.
     order: "shuffled" and "blocks" depend only on seed and epoch. "blocks" keeps block_rows rows together.
     rank, world: splits every epoch into `world` parts and delivers part number `rank`.
     batch_rows: the largest number of rows in a batch; 1024 by default, or fewer if the rows are large.
         In sequential order a batch ends at the end of its shard.
-    drop_last: leaves out batches that have fewer rows than batch_rows.
+    drop_last: leaves out batches that have fewer rows than batch_rows. If no batch is left for any rank, it
+        is an error.
     dtype: float32, the type in which rows are stored, or float64.
     rows: the rows to deliver, as numbers or as a mask with a bool for each row; by default all rows.
+        Numbers may come in any order, but not twice: the order of delivery is that of `order`, and
+        "sequential" delivers them sorted.
     prefetch_bytes: how many bytes a thread reads ahead; 8 MiB by default. 0 reads nothing ahead.
     patience: how many seconds a batch waits for memory that other batches hold, before it raises a
         MemoryError; 5 by default.
@@ -234,7 +241,7 @@ class ShardSource:
 
     def __new__(
         cls,
-        paths: _Path | Sequence[_Path],
+        paths: _Path | Iterable[_Path],
         *,
         engine: Engine | _Backend | str | None = None,
         order: Literal["sequential", "shuffled", "blocks"] = "sequential",
@@ -246,7 +253,7 @@ class ShardSource:
         batch_rows: int | None = None,
         drop_last: bool = False,
         dtype: npt.DTypeLike = "float32",
-        rows: Sequence[int] | npt.NDArray[np.integer[Any] | np.bool] | None = None,
+        rows: Iterable[int] | npt.NDArray[np.integer[Any] | np.bool] | None = None,
         prefetch_bytes: int | None = None,
         patience: float | None = None,
     ) -> ShardSource: ...
@@ -297,6 +304,36 @@ class ShardSource:
         same shards with the same order, rank, world and rows."""
 
 @final
+class ShardWriter:
+    """Writes a shard, which ShardSource reads. Use it in a `with` block.
+
+    The file gets its name at the end of the block, when all rows are on the device, and replaces a file of
+    that name. If an exception leaves the block, nothing is left behind. Without a `with` block, finish()
+    completes the shard.
+
+    path: the file, with the suffix .shard. Its folder must exist.
+    width: the number of columns of every row.
+    """
+
+    def __new__(cls, path: _Path, width: int) -> ShardWriter: ...
+    @property
+    def path(self) -> PathLike[str]:
+        """The file."""
+    @property
+    def width(self) -> int:
+        """The number of columns of every row."""
+    @property
+    def rows(self) -> int:
+        """The number of rows that were written so far."""
+    def write(self, rows: npt.ArrayLike) -> None:
+        """Adds rows: an array of (any number of rows, width), or anything that np.asarray converts to one.
+        Shards hold float32; other real numbers are rounded to it."""
+    def finish(self) -> int:
+        """Completes the shard and returns the number of its rows. The end of a `with` block calls this."""
+    def __enter__(self) -> ShardWriter: ...
+    def __exit__(self, kind: object, error: object, traceback: object) -> None: ...
+
+@final
 class Beton:
     """A dataset in FFCV's .beton format. beton[id] reads one sample and returns a dict of its fields by
     name.
@@ -308,8 +345,8 @@ class Beton:
         above 0 and at most 1, of the image's shorter side.
     index_limit: the most memory that the metadata and the allocation table may take, in bytes; 4 GiB by
         default.
-    fields: a NumPy dtype for each field whose type FFCV does not define. The dtype describes the field's
-        metadata. If the dtype has a "ptr" (and a "size"), the value is a dict of "metadata" and "data";
+    fields: a NumPy dtype for each field whose type FFCV does not define, or the number of its bytes. The
+        dtype describes the field's metadata. If the dtype has a "ptr" (and a "size"), the value is a dict of "metadata" and "data";
         otherwise the value is the metadata.
 
     The memory limit applies neither to single samples nor to the batches of `read_batch`: once the engine's
@@ -326,7 +363,7 @@ class Beton:
         resize: tuple[int, int] | None = None,
         center_crop: float | None = None,
         index_limit: int | None = None,
-        fields: dict[str, npt.DTypeLike] | None = None,
+        fields: dict[str, npt.DTypeLike | int] | None = None,
     ) -> Beton: ...
     @property
     def fields(self) -> dict[str, dict[str, Any]]:
@@ -340,7 +377,8 @@ class Beton:
     def engine(self) -> Engine:
         """The engine that reads."""
     def __len__(self) -> int: ...
-    def __getitem__(self, id: int, /) -> dict[str, Any]: ...
+    def __getitem__(self, id: int, /) -> dict[str, Any]:
+        """Reads the sample with the number `id`. A negative number counts from the end."""
     def __iter__(self) -> Iterator[dict[str, Any]]: ...
     def read_batch(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> dict[str, Any]:
         """Reads several samples as one batch of reads and returns a dict by field name. Negative ids count
@@ -370,6 +408,9 @@ class Beton:
         """Returns an iterator of (batch, ids) over all samples. A thread reads ahead.
 
         open_pages: how many pages "quasi_random" draws samples from at a time.
+        batch_size: the number of samples in a batch; 256 by default.
+        drop_last: leaves out the last batch if it is smaller than the others. If that leaves no batch, it
+            is an error.
         memory_manager: "direct" reads samples straight into the batch; "os_cache" reads through the page
             cache and needs the backend "mmap"; "process_cache" keeps cache_pages pages of the file in memory.
         damaged: "fail" raises an error at a damaged sample; "leave_out" leaves the sample out. A sample
@@ -433,7 +474,7 @@ class BetonWriter:
     page_size: the size of a page in bytes, a power of two from 2 MiB on; 8 MiB by default. A sample must
         fit in a page. A file consists of whole pages: one for the header, and at least one per worker.
     alignment: 512 or 4096 aligns samples for direct reads. By default samples are packed.
-    workers: the number of threads that write. Your code holds the interpreter lock while it makes a
+    workers: the number of threads that write; by default the number of processors. Your code holds the interpreter lock while it makes a
         sample, so only the rest of the work runs in parallel.
     deterministic: makes the bytes of the file independent of the number and timing of the workers.
     direct: writes past the page cache.

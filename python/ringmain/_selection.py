@@ -87,6 +87,10 @@ def _expand(parts, ndim):
             expanded += zip(indices.nonzero(), indices.shape) if indices.ndim else [(None, int(indices))]
         elif indices.dtype.kind in "iu":
             expanded.append((indices, None))
+        elif indices.dtype.kind == "U":
+            raise IndexError(
+                f"a view has no fields — use np.asarray(arr)[{part!r}] to read fields of a structured dtype."
+            )
         else:
             raise IndexError("arrays used as indices must be of integer (or boolean) type")
     if sum(part is Ellipsis for part in expanded) > 1:

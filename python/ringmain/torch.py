@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -25,6 +25,7 @@ except ImportError as error:
     ) from error
 
 from ._beton_dataset import BetonDataset
+from ._loops import Loops, shared_zeros
 from ._slots import Batch, plain, slots_of_worker
 
 __all__ = ["Batch", "BetonDataset", "ShardDataset"]
@@ -42,7 +43,7 @@ def _refuse_collation(batch: Any, *, collate_fn_map: Any = None) -> Any:
 collate.default_collate_fn_map[Batch] = _refuse_collation
 
 # The positions in the memory that a dataset shares with its copies in workers.
-_EPOCH, _LOADS, _IN_WORKERS = range(3)
+_EPOCH, _IS_SET, _LOADS, _IN_WORKERS = range(4)
 
 
 class ShardDataset(IterableDataset[Batch]):
@@ -52,6 +53,9 @@ class ShardDataset(IterableDataset[Batch]):
     DataLoader must not batch again: `DataLoader(dataset, batch_size=None, num_workers=2)`. By default, rank
     and world come from `torch.distributed` if that is initialised. All other options are those of
     `ringmain.ShardSource`.
+
+    Each loop begins the next epoch, also after a `break`, with any number of workers. A program that calls
+    `set_epoch` chooses the epochs itself: from then on, every loop delivers the epoch that was set last.
 
     Each row comes once, so ranks may have different numbers of batches. `DistributedDataParallel` would
     then wait for the ranks that have finished. To avoid this, train within its `join()`, or stop every
@@ -72,13 +76,15 @@ class ShardDataset(IterableDataset[Batch]):
             raise ValueError("give rank and world together, or leave both to torch.distributed")
         if rank is None or world is None:
             rank, world = _distributed()
-        self._paths = paths
+        # An iterator, such as a glob, could be used only once, but each worker opens the shards itself.
+        self._paths = list(paths) if isinstance(paths, Iterator) else paths
         self._options = options
         self._rank, self._world = rank, world
         # Shared with the workers: persistent workers see a later `set_epoch`, and this process sees
         # that the workers are reading.
-        self._shared = _shared_zeros(3)
+        self._shared = shared_zeros(4)
         self._shared[_EPOCH] = epoch
+        self._loops = Loops()
         self._loads = 0
         self._resume: _Resume | None = None
         self._source: ShardSource | None = None
@@ -89,19 +95,19 @@ class ShardDataset(IterableDataset[Batch]):
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch of the current iteration, or of the next one if none is running."""
-        return int(self._shared[_EPOCH])
+        """The number of the epoch of the current or the last loop. Before the first loop, and after
+        `set_epoch` or `load_state_dict`, it is the epoch of the next loop."""
+        return self._epoch_of(max(0, self._loops.begun - 1))
 
     def set_epoch(self, epoch: int) -> None:
         """Begins an epoch. Each epoch has its own order, unless the order is sequential.
 
         The epoch begins with its first row. If `load_state_dict` was called just before with a state of
-        this epoch, the epoch continues from that state.
+        this epoch, the epoch continues from that state. After this call, the dataset no longer advances by
+        itself: call it before each loop.
         """
-        self._shared[_EPOCH] = epoch
-        self._source = None
-        if get_worker_info() is None:
-            self._shared[_IN_WORKERS] = 0
+        self._begin_epoch(epoch)
+        self._shared[_IS_SET] = 1
         resume = self._resume
         if resume is not None and (resume.epoch != epoch or resume.is_used()):
             self._resume = None
@@ -120,7 +126,14 @@ class ShardDataset(IterableDataset[Batch]):
         return self.batches(workers)
 
     def __iter__(self) -> Iterator[Batch]:
+        # This function is not a generator, because the loop must be counted even if it ends before this
+        # worker has to deliver a batch.
         info = get_worker_info()
+        resume = self._resume
+        is_loaded = resume is not None and not resume.is_used()
+        return self._batches(info, self._loops.begin(info, again=is_loaded))
+
+    def _batches(self, info: Any, loop_number: Callable[[], int]) -> Iterator[Batch]:
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
         if self._loads != int(self._shared[_LOADS]):
             raise RuntimeError(
@@ -129,10 +142,12 @@ class ShardDataset(IterableDataset[Batch]):
             )
         self._shared[_IN_WORKERS] = 0 if info is None else 1
         resume = self._resume
-        if resume is not None and resume.epoch == self.epoch and resume.use(info):
+        # If the program sets the epochs, no worker has to wait for the number of the loop.
+        epoch = self._epoch_of(0 if self._shared[_IS_SET] else loop_number())
+        if resume is not None and resume.epoch == epoch and resume.use(info):
             source, part = self._go_on(resume, worker, workers)
         else:
-            source, part = self._open(worker, workers), worker
+            source, part = self._open(worker, workers, epoch), worker
         self._source, self._place = source, (part, workers)
         slots = None if info is None else slots_of_worker()
         for rows, row_ids in source:
@@ -161,6 +176,8 @@ class ShardDataset(IterableDataset[Batch]):
                 "number of batches that you have used, state_dict(batches=…, num_workers=…)"
             )
         if self._source is not None:
+            # Another loop may have begun since, with the next epoch.
+            state["epoch"] = self._source.epoch
             state["part"], state["num_workers"] = self._place
             state["source"] = self._source.state_dict()
         elif self._resume is not None and not self._resume.is_used():
@@ -177,7 +194,7 @@ class ShardDataset(IterableDataset[Batch]):
             self._loads += 1
             self._shared[_LOADS] = self._loads
         self._resume = resume
-        self.set_epoch(epoch)
+        self._begin_epoch(epoch)
 
     def __getstate__(self) -> dict[str, Any]:
         # A source has a thread and open files, so the copy opens its own source.
@@ -189,6 +206,19 @@ class ShardDataset(IterableDataset[Batch]):
             f"ShardDataset({str(self._paths)!r}, epoch={self.epoch}, rank={self._rank}, "
             f"world={self._world}{options})"
         )
+
+    def _begin_epoch(self, epoch: int) -> None:
+        """Makes this the epoch of the next loop."""
+        info = get_worker_info()
+        self._shared[_EPOCH] = epoch
+        self._loops.restart(info)
+        self._source = None
+        if info is None:
+            self._shared[_IN_WORKERS] = 0
+
+    def _epoch_of(self, loop: int) -> int:
+        """Returns the epoch of a loop, counted from the first loop after `_begin_epoch`."""
+        return int(self._shared[_EPOCH]) + (0 if self._shared[_IS_SET] else loop)
 
     def _open(self, part: int, parts: int, epoch: int | None = None) -> ShardSource:
         rank, world = _split.part(self._rank, self._world, part, parts)
@@ -208,7 +238,10 @@ class ShardDataset(IterableDataset[Batch]):
             part = index(state["part"]) if "source" in state else None
             start, batch_rows = dict(state["start"]), index(state["batch_rows"])
         except (KeyError, TypeError) as error:
-            raise ValueError(f"this is not a valid state of a ShardDataset: {error!r}") from error
+            raise ValueError(
+                f"this is not a valid state of a ShardDataset: pass a dict that its state_dict() "
+                f"returned ({error!r})"
+            ) from error
         if theirs != (self._rank, self._world):
             raise ValueError(
                 f"the state belongs to rank {theirs[0]} of {theirs[1]}, but this is rank "
@@ -223,7 +256,7 @@ class ShardDataset(IterableDataset[Batch]):
             parts = self._parts_left(used, workers, epoch, batch_rows)
         else:
             return epoch, None
-        return epoch, _Resume(state, epoch, workers, parts, _shared_zeros(1 + workers))
+        return epoch, _Resume(state, epoch, workers, parts, shared_zeros(1 + workers))
 
     def _parts_left(
         self, used: int, workers: int, epoch: int, batch_rows: int
@@ -242,7 +275,7 @@ class ShardDataset(IterableDataset[Batch]):
 
     def _go_on(self, resume: _Resume, worker: int, workers: int) -> tuple[ShardSource, int]:
         part, used = resume.parts[worker]
-        source = self._open(part, workers)
+        source = self._open(part, workers, resume.epoch)
         if "source" in resume.state:
             source.load_state_dict(resume.state["source"])
         else:
@@ -286,12 +319,6 @@ class _Resume:
         self.uses[0] = iteration
         self.uses[1 + worker] = 1
         return True
-
-
-def _shared_zeros(count: int) -> torch.Tensor:
-    zeros = torch.zeros(count, dtype=torch.int64)
-    zeros.share_memory_()  # type: ignore[no-untyped-call]
-    return zeros
 
 
 def _count(name: str, value: Any) -> int:

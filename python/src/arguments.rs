@@ -1,5 +1,5 @@
 //! Parses arguments that are numbers or one of several words. A value that cannot be used raises a
-//! `ValueError` that names the argument; PyO3 itself would raise an `OverflowError` without the name.
+//! `ValueError` or a `TypeError` that names the argument; PyO3's own errors do not have the name.
 
 use std::time::Duration;
 
@@ -7,27 +7,77 @@ use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 
 use crate::error::{Failure, Result};
 
-/// Converts an argument to `T`. If a number is too large or too small for `T`, the error names the argument.
-pub(crate) fn number<'py, T: FromPyObjectOwned<'py>>(
+/// A type that whole numbers are converted to.
+pub(crate) trait Whole {
+    /// The numbers that fit, for error messages.
+    const RANGE: &'static str;
+}
+
+impl Whole for u16 {
+    const RANGE: &'static str = "0 to 65535";
+}
+
+impl Whole for u64 {
+    const RANGE: &'static str = "0 to 2**64 - 1";
+}
+
+impl Whole for usize {
+    const RANGE: &'static str = if usize::BITS == 64 { u64::RANGE } else { "0 to 2**32 - 1" };
+}
+
+impl Whole for i64 {
+    const RANGE: &'static str = "-2**63 to 2**63 - 1";
+}
+
+impl<T: Whole> Whole for Option<T> {
+    const RANGE: &'static str = T::RANGE;
+}
+
+/// Converts an argument to a number. The error for another type, or for a number that is too large or too
+/// small, names the argument.
+pub(crate) fn number<'py, T: FromPyObjectOwned<'py> + Whole>(
     name: &str,
     value: &Bound<'py, PyAny>,
 ) -> PyResult<T> {
     value.extract::<T>().map_err(|error| {
         let error: PyErr = error.into();
         if !error.is_instance_of::<PyOverflowError>(value.py()) {
-            return error;
+            return wrong_type(name, "an int", value, error);
         }
         let text = value.str().map_or_else(|_| "this".to_owned(), |shown| shown.to_string());
-        Failure::value(format!("{name} cannot be {text}")).into()
+        Failure::value(format!("{name} cannot be {text}: it can be {}", T::RANGE)).into()
     })
 }
 
+/// Converts an argument to `T`. If it has another type, the error names the argument and says what it must
+/// be: PyO3's own message does not have the name.
+pub(crate) fn typed<'a, 'py, T: FromPyObject<'a, 'py>>(
+    name: &str,
+    wanted: &str,
+    value: &'a Bound<'py, PyAny>,
+) -> PyResult<T> {
+    value.extract::<T>().map_err(|error| wrong_type(name, wanted, value, error.into()))
+}
+
+/// Returns the error for an argument of another type. Any other error stays as it is.
+fn wrong_type(name: &str, wanted: &str, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyTypeError>(value.py()) {
+        return error;
+    }
+    Failure::type_(format!("{name} must be {wanted}, not {}", type_name(value))).into()
+}
+
+/// Returns the name of an object's type, for error messages.
+pub(crate) fn type_name(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or_else(|_| "this object".to_owned(), |name| name.to_string())
+}
+
 /// Converts an argument that is one number or a sequence of numbers.
-pub(crate) fn numbers<'py, T: FromPyObjectOwned<'py>>(
+pub(crate) fn numbers<'py, T: FromPyObjectOwned<'py> + Whole>(
     name: &str,
     value: &Bound<'py, PyAny>,
 ) -> PyResult<Vec<T>> {
@@ -35,12 +85,20 @@ pub(crate) fn numbers<'py, T: FromPyObjectOwned<'py>>(
         Err(error) if error.is_instance_of::<PyTypeError>(value.py()) => {}
         one => return Ok(vec![one?]),
     }
-    let Ok(several) = value.try_iter() else {
-        let kind = value.get_type().name()?;
+    let several = if is_text(value) { None } else { value.try_iter().ok() };
+    let Some(several) = several else {
+        let kind = type_name(value);
         let message = format!("{name} must be an int or a sequence of ints, not {kind}");
         return Err(Failure::type_(message).into());
     };
-    several.map(|one| number(name, &one?)).collect()
+    let name = format!("a number in {name}");
+    several.map(|one| number(&name, &one?)).collect()
+}
+
+/// Returns whether this is a str or bytes. Python could iterate over them, but they are never a list of
+/// numbers or paths.
+pub(crate) fn is_text(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>()
 }
 
 /// Returns the choice that an argument names.
@@ -84,8 +142,51 @@ arguments! {
     row_id: u64,
     seed: u64,
     threads: Option<usize>,
+    width: usize,
     workers: Option<usize>,
     world: u64,
+}
+
+/// Defines, for each argument that is a str, a bool or a float, the function that `from_py_with` calls.
+macro_rules! typed_arguments {
+    ($wanted:literal, $kind:ty: $($name:ident)*) => {$(
+        pub(crate) fn $name(value: &Bound<'_, PyAny>) -> PyResult<$kind> {
+            typed(stringify!($name), $wanted, value)
+        }
+    )*};
+}
+
+typed_arguments!("a str", Option<String>: access residency warmth);
+typed_arguments!("a bool", bool: deterministic direct drop_last stack);
+typed_arguments!("a number", Option<f64>: center_crop patience);
+
+/// Defines the functions for arguments that are a str and have a default. Their type is `&str`, because
+/// the signature in `help()` only shows a default that is a literal.
+macro_rules! words {
+    ($($name:ident)*) => {$(
+        pub(crate) fn $name<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
+            typed(stringify!($name), "a str", value)
+        }
+    )*};
+}
+
+words!(backend damaged images memory_manager order traversal);
+
+/// Returns the argument `backend` of functions that also have an argument `engine`.
+pub(crate) fn optional_backend(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    typed("backend", "a str", value)
+}
+
+/// Returns the argument `fields`.
+pub(crate) fn fields<'a, 'py>(value: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyDict>> {
+    value.cast().map_err(|error| wrong_type("fields", "a dict by field name", value, error.into()))
+}
+
+/// Returns the argument `fields` of a reader.
+pub(crate) fn optional_fields<'a, 'py>(
+    value: &'a Bound<'py, PyAny>,
+) -> PyResult<Option<&'a Bound<'py, PyDict>>> {
+    if value.is_none() { Ok(None) } else { fields(value).map(Some) }
 }
 
 /// The argument `rows`: the rows to deliver.
@@ -113,7 +214,14 @@ pub(crate) fn rows(value: &Bound<'_, PyAny>) -> PyResult<Option<Rows>> {
         return Ok(None);
     }
     if !is_mask(value)? {
-        return Ok(Some(Rows { ids: number("rows", value)?, mask_len: None }));
+        let ids = row_ids(value)?;
+        if let Some(row) = repeated(&ids) {
+            return Err(Failure::value(format!(
+                "rows has row {row} twice, but an epoch delivers each row once: pass np.unique(rows)"
+            ))
+            .into());
+        }
+        return Ok(Some(Rows { ids, mask_len: None }));
     }
     let mask = value.py().import("numpy")?.call_method1("asarray", (value,))?;
     if mask.getattr("ndim")?.extract::<usize>()? != 1 {
@@ -122,6 +230,29 @@ pub(crate) fn rows(value: &Bound<'_, PyAny>) -> PyResult<Option<Rows>> {
     }
     let ids = mask.call_method0("nonzero")?.get_item(0)?.call_method0("tolist")?.extract()?;
     Ok(Some(Rows { ids, mask_len: Some(mask.len()?) }))
+}
+
+/// Returns the row numbers of any iterable.
+fn row_ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+    let several = if is_text(value) { None } else { value.try_iter().ok() };
+    let Some(several) = several else {
+        return Err(Failure::type_(format!(
+            "rows must be a list of row numbers, or a mask with a bool for each row, not {}",
+            type_name(value)
+        ))
+        .into());
+    };
+    several.map(|one| number("a number in rows", &one?)).collect()
+}
+
+/// Returns the smallest number that occurs more than once.
+fn repeated(ids: &[u64]) -> Option<u64> {
+    if ids.is_sorted_by(|one, next| one < next) {
+        return None; // the usual case needs no copy
+    }
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
 fn is_mask(value: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -150,14 +281,18 @@ pub(crate) fn resize(value: &Bound<'_, PyAny>) -> PyResult<Option<(u16, u16)>> {
 
 /// Returns the argument `page_size`. The file format stores the page size in 32 bits.
 pub(crate) fn page_size(value: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
-    let bytes: Option<u64> = number("page_size", value)?;
-    // A size that does not fit becomes `u32::MAX`. The writer refuses that too, and its message names the
-    // possible sizes.
-    Ok(bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)))
+    let Some(bytes): Option<u64> = number("page_size", value)? else { return Ok(None) };
+    match u32::try_from(bytes) {
+        Ok(bytes) if bytes >= 2 << 20 && bytes.is_power_of_two() => Ok(Some(bytes)),
+        _ => Err(Failure::value(format!(
+            "page_size cannot be {bytes}: it can be a power of two from 2 << 20 (2 MiB) to 2 << 30"
+        ))
+        .into()),
+    }
 }
 
-/// Returns the argument `patience`, which is in seconds.
-pub(crate) fn patience(seconds: f64) -> Result<Duration> {
+/// Returns the argument `patience`, which is in seconds, as a duration.
+pub(crate) fn waiting_time(seconds: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         Failure::value(format!(
             "patience cannot be {seconds}: it can be any number of seconds from 0 on"

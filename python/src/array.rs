@@ -197,8 +197,15 @@ pub(crate) fn check_out(
 ) -> Result<()> {
     if !out.dtype().is_equiv_to(descr) {
         let found = out.dtype();
+        let native = descr.call_method1("newbyteorder", ("=",))?;
+        // Torch has only the native byte order, so a tensor cannot have the dtype of these elements.
+        let way_out = if found.eq(native)? {
+            ", in the other byte order; read without `out`, and convert the array: .astype(out.dtype)"
+        } else {
+            ""
+        };
         return Err(Failure::type_(format!(
-            "out has dtype {found}, but the elements to read have dtype {descr}"
+            "out has dtype {found}, but the elements to read have dtype {descr}{way_out}"
         )));
     }
     if out.shape() != shape {

@@ -16,11 +16,11 @@ use crate::dtype;
 use crate::engine::{EngineArgument, PyEngine};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
-use crate::path::absolute;
+use crate::path::{FilePath, absolute};
 
-/// A dataset in FFCV's `.beton` format. `beton[id]` reads one sample and returns a dict of its fields
-/// by name. `read_batch` reads several samples as one batch of reads. `epoch` delivers all samples while
-/// a thread reads ahead.
+/// A dataset in FFCV's `.beton` format. `beton[id]` reads one sample and returns a dict of its fields by
+/// name; a negative `id` counts from the end. `read_batch` reads several samples as one batch of reads.
+/// `epoch` delivers all samples while a thread reads ahead.
 ///
 /// path: the file.
 /// engine: an Engine, or the name of a backend. The default is the engine that all readers share.
@@ -31,11 +31,11 @@ use crate::path::absolute;
 ///     above 0 and at most 1, of the image's shorter side. By default the whole image is resampled.
 /// index_limit: the most memory that the metadata and the allocation table may take, in bytes; 4 GiB by
 ///     default.
-/// fields: a NumPy dtype for each field whose type FFCV does not define. The dtype describes the field's
-///     metadata: it is the metadata_type of the class that wrote the field. If the dtype has a "ptr" (and
-///     a "size"), the value is a dict of "metadata" and "data", the bytes that "ptr" points to; otherwise
-///     the value is the metadata. With a dtype of the wrong size, fields would be read from wrong places;
-///     this raises an error if the layout of the file shows it.
+/// fields: a NumPy dtype for each field whose type FFCV does not define, or the number of its bytes. The
+///     dtype describes the field's metadata: it is the metadata_type of the class that wrote the field. If
+///     the dtype has a "ptr" (and a "size"), the value is a dict of "metadata" and "data", the bytes that
+///     "ptr" points to; otherwise the value is the metadata. With a dtype of the wrong size, fields would
+///     be read from wrong places; this raises an error if the layout of the file shows it.
 ///
 /// The memory limit applies neither to single samples nor to the batches of `read_batch`: once the engine's
 /// pool is exhausted, they get memory outside of it. The batches of an epoch always use the pool and count
@@ -62,13 +62,13 @@ impl PyBeton {
     #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        path: FilePath,
         engine: Option<EngineArgument<'_>>,
-        images: &str,
+        #[pyo3(from_py_with = arguments::images)] images: &str,
         #[pyo3(from_py_with = arguments::resize)] resize: Option<(u16, u16)>,
-        center_crop: Option<f64>,
+        #[pyo3(from_py_with = arguments::center_crop)] center_crop: Option<f64>,
         #[pyo3(from_py_with = arguments::index_limit)] index_limit: Option<u64>,
-        fields: Option<&Bound<'_, PyDict>>,
+        #[pyo3(from_py_with = arguments::optional_fields)] fields: Option<&Bound<'_, PyDict>>,
     ) -> Result<Self> {
         let images = choose("images", images, &IMAGES)?;
         let images = match beton_batch::parse_resize(resize, center_crop)? {
@@ -87,7 +87,7 @@ impl PyBeton {
         for field in form.custom.iter() {
             options = options.handle_name(&field.name, field.layout);
         }
-        let path = absolute(&path)?;
+        let path = absolute(&path.0)?;
         let reader = match detached(py, || options.open(&engine.get().engine, &path)) {
             Ok(reader) => reader,
             Err(failure) => {

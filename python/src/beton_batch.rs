@@ -12,7 +12,7 @@ use crate::array::{self, POOLED_BYTES_MIN};
 use crate::beton_custom::{CustomField, CustomFields};
 use crate::dtype;
 use crate::error::{Failure, Result};
-use crate::gil::detached;
+use crate::gil::interruptible;
 
 /// The form in which samples are delivered.
 #[derive(Debug)]
@@ -199,7 +199,7 @@ impl<'a, 'py> Plan<'a, 'py> {
         form: &'a SampleForm,
         engine: &Engine,
     ) -> Result<Self> {
-        let decoded = detached(py, || decode(batch, form.images, engine))?;
+        let decoded = interruptible(py, |go_on| decode(batch, form.images, engine, go_on))?;
         Ok(Self { py, batch, form, byte: PyArrayDescr::new(py, "u1")?, decoded })
     }
 
@@ -361,9 +361,15 @@ fn object<'py>(py: Python<'py>, value: impl IntoPyObjectExt<'py>) -> Result<Boun
     Ok(value.into_bound_py_any(py)?)
 }
 
-/// Decodes or resamples the images of all fields, if `images` requires it.
-fn decode(batch: &Batch, images: Images, engine: &Engine) -> Result<Vec<Decoded>> {
-    let of_field = |field: usize| {
+/// Decodes or resamples the images of all fields, if `images` requires it. Stops between two images once
+/// `go_on` returns `false`; the caller then drops the result.
+fn decode(
+    batch: &Batch,
+    images: Images,
+    engine: &Engine,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Vec<Decoded>> {
+    let mut of_field = |field: usize| {
         let is_image = *batch.fields()[field].kind() == FieldKind::RgbImage;
         match images {
             Images::Resized(resize) if is_image => {
@@ -373,13 +379,14 @@ fn decode(batch: &Batch, images: Images, engine: &Engine) -> Result<Vec<Decoded>
                 Ok(Decoded::Resized(Some(rgb), resize))
             }
             Images::Decoded if is_image => {
-                let of_sample = |at| decode_jpeg(batch, at, field, engine);
-                Ok(Decoded::Each((0..batch.len()).map(of_sample).collect::<Result<_>>()?))
+                let places = (0..batch.len()).take_while(|_| go_on());
+                let decoded = places.map(|at| decode_jpeg(batch, at, field, engine));
+                Ok(Decoded::Each(decoded.collect::<Result<_>>()?))
             }
             _ => Ok(Decoded::Each(Vec::new())),
         }
     };
-    (0..batch.fields().len()).map(of_field).collect()
+    (0..batch.fields().len()).map(&mut of_field).collect()
 }
 
 /// Returns the pixels of an image, or `None` if it is stored as pixels.

@@ -8,6 +8,7 @@ use pyo3::types::PyDict;
 use ringmain::DType;
 use ringmain::beton::{ArraySpec, FieldKind, SampleBuilder, SampleError};
 
+use crate::arguments::type_name;
 use crate::array;
 use crate::error::{Failure, Result};
 
@@ -87,7 +88,10 @@ impl Column {
                         image_size(&image).map_err(|reason| self.unfit(id, reason))?;
                     builder.image_raw(width, height, &bytes_in_order(&image)?)?
                 }
-                None => builder.image_jpeg(&bytes_of(value).map_err(named)?)?,
+                None => {
+                    let jpeg = bytes_of(value).map_err(|_| named(not_an_image(value)))?;
+                    builder.image_jpeg(&jpeg)?
+                }
             },
             FieldKind::NdArray(spec) | FieldKind::TorchTensor(spec) => {
                 let Some(descr) = &self.descr else { return Err(self.unfit(id, "no dtype")) };
@@ -149,6 +153,15 @@ impl Column {
     fn unfit(&self, id: u64, reason: &str) -> SampleError {
         raise(Failure::value(format!("sample {id}, field {:?}: {reason}", self.name)))
     }
+}
+
+/// Returns the error for an object that is neither pixels nor bytes.
+fn not_an_image(value: &Bound<'_, PyAny>) -> PyErr {
+    PyTypeError::new_err(format!(
+        "an image must be an array of (height, width, 3) uint8, an RGB image of Pillow, or the bytes of \
+         a JPEG, not {}; of a tensor, pass tensor.numpy(); of a file, pass Path(file).read_bytes()",
+        type_name(value)
+    ))
 }
 
 /// Returns the width and height of an image, or the reason why the array is not an image.

@@ -2,9 +2,10 @@
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
 use ringmain::beton::{FieldHandler, MemberRegion};
 
+use crate::arguments;
 use crate::dtype;
 use crate::error::{Failure, Result};
 
@@ -20,11 +21,17 @@ pub(crate) struct CustomField {
 }
 
 impl CustomFields {
-    /// Parses the argument `fields`: a dict of dtypes by field name.
+    /// Parses the argument `fields`: a dict of dtypes or sizes by field name.
     pub(crate) fn parse(dtypes: Option<&Bound<'_, PyDict>>) -> Result<Self> {
         let Some(dtypes) = dtypes else { return Ok(Self::default()) };
+        let py = dtypes.py();
         let fields = dtypes.iter().map(|(name, dtype)| {
-            let (name, descr) = (name.extract::<String>()?, dtype::parse(&dtype)?);
+            let name: String = arguments::typed("a field name in fields", "a str", &name)?;
+            let descr = match dtype.cast::<PyInt>() {
+                // A number of bytes: FFCV packs members without gaps, as NumPy does with this dtype.
+                Ok(bytes) => dtype::parse(PyString::new(py, &format!("V{bytes}")).as_any())?,
+                Err(_) => dtype::parse(&dtype)?,
+            };
             let layout = Metadata::parse(&name, &descr)?;
             Ok(CustomField { name, descr: descr.unbind(), layout })
         });

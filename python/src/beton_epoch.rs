@@ -4,13 +4,13 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyTuple;
 use ringmain::beton::{Batch, Damaged, MemoryManager, Order, SampleOptions, SampleSource};
 
 use crate::arguments::{self, choose};
 use crate::beton::PyBeton;
 use crate::beton_batch::BatchArrays;
-use crate::epochs::{Epochs, epoch_methods};
+use crate::epochs::{Epochs, epoch_methods, no_full_batch};
 use crate::error::{Failure, Result};
 use crate::gil::{detached, wait_for};
 
@@ -62,7 +62,7 @@ impl Options {
             options = options.prefetch_window_bytes(bytes);
         }
         if let Some(seconds) = self.patience {
-            options = options.memory_patience(arguments::patience(seconds)?);
+            options = options.memory_patience(arguments::waiting_time(seconds)?);
         }
         Ok(options)
     }
@@ -120,8 +120,9 @@ impl PyBeton {
     /// seed: the seed of the order.
     /// epoch: the number of the first epoch.
     /// open_pages: how many pages "quasi_random" draws samples from at a time.
-    /// batch_size: the number of samples in a batch.
-    /// drop_last: leaves out the last batch if it is smaller than the others.
+    /// batch_size: the number of samples in a batch; 256 by default.
+    /// drop_last: leaves out the last batch if it is smaller than the others. If that leaves no batch, it
+    ///     is an error.
     /// rank, world: splits every epoch into `world` parts and delivers part number `rank`.
     /// memory_manager: "direct" reads samples straight into the batch; "os_cache" reads through the page
     ///     cache and needs the backend "mmap"; "process_cache" keeps whole pages of the file in memory.
@@ -140,19 +141,19 @@ impl PyBeton {
     #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn epoch(
         slf: &Bound<'_, Self>,
-        traversal: &str,
+        #[pyo3(from_py_with = arguments::traversal)] traversal: &str,
         #[pyo3(from_py_with = arguments::seed)] seed: u64,
         #[pyo3(from_py_with = arguments::epoch)] epoch: u64,
         #[pyo3(from_py_with = arguments::open_pages)] open_pages: Option<u64>,
         #[pyo3(from_py_with = arguments::batch_size)] batch_size: Option<usize>,
-        drop_last: bool,
+        #[pyo3(from_py_with = arguments::drop_last)] drop_last: bool,
         #[pyo3(from_py_with = arguments::rank)] rank: u64,
         #[pyo3(from_py_with = arguments::world)] world: u64,
-        memory_manager: &str,
+        #[pyo3(from_py_with = arguments::memory_manager)] memory_manager: &str,
         #[pyo3(from_py_with = arguments::cache_pages)] cache_pages: Option<usize>,
-        damaged: &str,
+        #[pyo3(from_py_with = arguments::damaged)] damaged: &str,
         #[pyo3(from_py_with = arguments::prefetch_bytes)] prefetch_bytes: Option<usize>,
-        patience: Option<f64>,
+        #[pyo3(from_py_with = arguments::patience)] patience: Option<f64>,
     ) -> Result<PyBetonEpoch> {
         let options = Options {
             traversal: traversal.to_owned(),
@@ -171,6 +172,9 @@ impl PyBeton {
         let (samples, damaged) = (options.build(epoch)?, options.damaged()?);
         let reader = &slf.get().reader;
         let source = detached(slf.py(), || samples.open(reader))?;
+        if drop_last && source.epoch_batches() == 0 {
+            return Err(no_full_batch("batch_size", source.batch_size(), "samples"));
+        }
         let (epochs, beton) = (Epochs::new("epoch", source), slf.clone().unbind());
         Ok(PyBetonEpoch { epochs, beton, options, damaged, left_out: AtomicU64::new(0) })
     }
@@ -214,6 +218,7 @@ impl PyBetonEpoch {
 
 epoch_methods!(
     PyBetonEpoch,
+    "BetonEpoch",
     "sample",
     "`(batch, ids)`",
     "an epoch of the same dataset with the same traversal, rank and world."

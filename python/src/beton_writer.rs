@@ -17,6 +17,7 @@ use ringmain::beton::{
 use crate::arguments;
 use crate::beton_column::{Column, raise};
 use crate::error::{Failure, Result};
+use crate::path::FilePath;
 
 /// The time between two checks for Ctrl-C.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
@@ -29,8 +30,8 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 /// page_size: the size of a page in bytes, a power of two from 2 MiB on; 8 MiB by default. A sample must
 ///     fit in a page. A file consists of whole pages: one for the header, and at least one per worker.
 /// alignment: 512 or 4096 aligns samples for direct reads. By default samples are packed.
-/// workers: the number of threads that write. Your code holds the interpreter lock while it makes a
-///     sample, so only the rest of the work runs in parallel.
+/// workers: the number of threads that write; by default the number of processors. Your code holds the
+///     interpreter lock while it makes a sample, so only the rest of the work runs in parallel.
 /// deterministic: makes the bytes of the file independent of the number and timing of the workers.
 /// direct: writes past the page cache.
 ///
@@ -55,13 +56,13 @@ impl PyBetonWriter {
                         deterministic=false, direct=false))]
     #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn new(
-        path: PathBuf,
-        fields: &Bound<'_, PyDict>,
+        path: FilePath,
+        #[pyo3(from_py_with = arguments::fields)] fields: &Bound<'_, PyDict>,
         #[pyo3(from_py_with = arguments::page_size)] page_size: Option<u32>,
         #[pyo3(from_py_with = arguments::alignment)] alignment: Option<usize>,
         #[pyo3(from_py_with = arguments::workers)] workers: Option<usize>,
-        deterministic: bool,
-        direct: bool,
+        #[pyo3(from_py_with = arguments::deterministic)] deterministic: bool,
+        #[pyo3(from_py_with = arguments::direct)] direct: bool,
     ) -> Result<Self> {
         let (mut columns, mut described) = (Vec::new(), Vec::new());
         for (name, kind) in fields.iter() {
@@ -91,7 +92,7 @@ impl PyBetonWriter {
             };
             writer = writer.alignment(found);
         }
-        Ok(Self { path, writer, columns })
+        Ok(Self { path: path.0, writer, columns })
     }
 
     /// Writes the samples from samples[0] up to samples[len(samples) - 1], and returns a dict with the

@@ -1,7 +1,8 @@
 //! `Engine`, a backend with a memory limit, and the engines that callers share.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use pyo3::Borrowed;
 use pyo3::prelude::*;
@@ -12,6 +13,7 @@ use ringmain::{Access, Engine, Recording, Residency, Warmth};
 use crate::arguments::{self, choose};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
+use crate::path::FilePath;
 
 /// Reads files through one backend, within one memory limit.
 ///
@@ -21,10 +23,11 @@ use crate::gil::detached;
 /// memory_limit: the limit on all buffers, in bytes. The default is 512 MiB, or a quarter of the memory of
 ///     the machine or container if that is less, and at least 64 MiB. Memory is only allocated when it
 ///     is used. About half of the limit is for arrays and batches, the rest for the backend's own buffers.
-/// depth: the largest number of requests to the device that a batch keeps in flight.
-/// chunk_bytes: the size of the largest request to the device.
-/// residency: whether "mmap" keeps the pages that it has read in memory: "keep" or "release".
-/// open_files: the largest number of files that stay open.
+/// depth: the largest number of requests to the device that a batch keeps in flight; 128 by default.
+/// chunk_bytes: the size of the largest request to the device; 1 MiB by default.
+/// residency: whether "mmap" keeps the pages that it has read in memory: "keep", the default, or "release".
+/// open_files: the largest number of files that stay open. The default is an eighth of the limit of the
+///     process (`ulimit -n`), but at least 16 and at most 512.
 /// warmth: whether data that "auto" reads stays in the page cache, so that the next read copies it from
 ///     memory. "auto", the default, keeps the data of epochs if it fits in the available memory. "keep"
 ///     keeps all data. "leave" reads cold data past the page cache.
@@ -32,9 +35,9 @@ use crate::gil::detached;
 ///     the kernel reads nothing ahead; with "sequential" it reads further ahead than usual. "as-it-comes",
 ///     the default, leaves the choice to the kernel.
 /// threads: the largest number of threads that copy one large batch from the page cache, the calling one
-///     included.
+///     included; 8 by default.
 /// profile: the path of a profile of `ringmain recommend --save`, which "auto" follows. "off" ignores the
-///     profile that the user has saved.
+///     profile that the user has saved, which is the default.
 /// record: the path of a new file to which every read is recorded, for `ringmain bench --trace`. The file is
 ///     complete after `finish_recording()`, or when the program ends. Other processes do not record: neither
 ///     forked ones nor those that unpickle the engine.
@@ -117,13 +120,30 @@ impl Options {
         }
         match &self.profile {
             None => {}
-            Some(path) if path.as_os_str() == "off" => builder = builder.ignore_profile(),
+            Some(path) if is_off(path) => builder = builder.ignore_profile(),
             Some(path) => builder = builder.profile(path),
         }
         if let Some(path) = record {
             builder = builder.record(path);
         }
         Ok(builder.build()?)
+    }
+}
+
+/// Returns whether the argument `profile` is the word for no profile.
+fn is_off(profile: &Path) -> bool {
+    profile.as_os_str() == "off"
+}
+
+/// Returns an error if there is no profile at this path. The engine itself would ignore that, because the
+/// user's own profile need not exist.
+fn check_profile(path: &Path) -> Result<()> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let message = "there is no profile here; `ringmain recommend --save` writes one";
+            Err(Failure::missing(path, message))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -148,18 +168,22 @@ impl PyEngine {
     #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn new(
         py: Python<'_>,
-        backend: &str,
+        #[pyo3(from_py_with = arguments::backend)] backend: &str,
         #[pyo3(from_py_with = arguments::memory_limit)] memory_limit: Option<usize>,
         #[pyo3(from_py_with = arguments::depth)] depth: Option<usize>,
         #[pyo3(from_py_with = arguments::chunk_bytes)] chunk_bytes: Option<usize>,
-        residency: Option<String>,
+        #[pyo3(from_py_with = arguments::residency)] residency: Option<String>,
         #[pyo3(from_py_with = arguments::open_files)] open_files: Option<usize>,
-        warmth: Option<String>,
-        access: Option<String>,
+        #[pyo3(from_py_with = arguments::warmth)] warmth: Option<String>,
+        #[pyo3(from_py_with = arguments::access)] access: Option<String>,
         #[pyo3(from_py_with = arguments::threads)] threads: Option<usize>,
-        profile: Option<PathBuf>,
-        record: Option<PathBuf>,
+        profile: Option<FilePath>,
+        record: Option<FilePath>,
     ) -> Result<Self> {
+        let profile = profile.map(|path| path.0);
+        if let Some(path) = profile.as_deref().filter(|path| !is_off(path)) {
+            check_profile(path)?;
+        }
         let options = Options {
             backend: backend.to_owned(),
             memory_limit,
@@ -172,7 +196,7 @@ impl PyEngine {
             threads,
             profile,
         };
-        let opened = Self::open(py, options, None, record)?;
+        let opened = Self::open(py, options, None, record.map(|path| path.0))?;
         if let Some(recording) = opened.engine.recording() {
             let end = RecordingEnd(recording.clone());
             py.import("atexit")?.call_method1("register", (Bound::new(py, end)?,))?;
@@ -202,17 +226,18 @@ impl PyEngine {
     ///
     /// path: a file. The description then says how the engine would read that file, and why.
     #[pyo3(signature = (path=None))]
-    fn describe(&self, py: Python<'_>, path: Option<PathBuf>) -> Result<String> {
+    fn describe(&self, py: Python<'_>, path: Option<FilePath>) -> Result<String> {
         match path {
             None => Ok(self.engine.describe().to_string()),
-            Some(path) => detached(py, || self.engine.describe_file(path)),
+            Some(FilePath(path)) => detached(py, || self.engine.describe_file(path)),
         }
     }
 
     /// Returns a dict of counters since the engine was made: batches, reads and bytes in total; reads and
     /// bytes from the page cache, from the device and through aligned buffers; how often "auto" asked the
     /// kernel what is in the page cache, and how often it wrongly took a read for cached; retries and open
-    /// files. "batch_seconds" has quantiles of the time per batch; they are None before the first batch.
+    /// files. "batch_seconds" has quantiles of the time per batch. Only batches of eight reads or more and
+    /// one in sixteen of the smaller ones are timed; the quantiles are None before the first of them.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.engine.stats();
         let (ways, handles) = (&stats.ways, &stats.ways.handles);
@@ -442,9 +467,9 @@ pub(crate) fn _engine(py: Python<'_>, token: String, options: Options) -> Result
 /// path: a file or folder on the filesystem; by default the folder of this package.
 #[pyfunction]
 #[pyo3(signature = (path=None))]
-pub(crate) fn probe(py: Python<'_>, path: Option<PathBuf>) -> Result<Bound<'_, PyAny>> {
+pub(crate) fn probe(py: Python<'_>, path: Option<FilePath>) -> Result<Bound<'_, PyAny>> {
     let path = match path {
-        Some(path) => path,
+        Some(FilePath(path)) => path,
         None => py.import("ringmain")?.getattr("__file__")?.extract()?,
     };
     let found = detached(py, || ringmain::probe(&path))?;

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringmain::epochs::EpochState;
 
+use crate::arguments::type_name;
 use crate::error::{Failure, Result};
 use crate::gil::detached;
 
@@ -92,10 +93,10 @@ impl<S: Send> Epochs<S> {
 }
 
 /// Defines the Python methods that all iterators over epochs have, for a class with a field `epochs` of
-/// type [`Epochs`] and a method `next_arrays`. The arguments are the class, the name of an item, the
-/// tuple that `__next__` returns, and the data and options that a state must agree with.
+/// type [`Epochs`] and a method `next_arrays`. The arguments are the class, its name in Python, the name of an
+/// item, the tuple that `__next__` returns, and the data and options that a state must agree with.
 macro_rules! epoch_methods {
-    ($class:ident, $item:literal, $batch:literal, $same:literal) => {
+    ($class:ident, $name:literal, $item:literal, $batch:literal, $same:literal) => {
         #[pymethods]
         impl $class {
             /// The number of the current epoch.
@@ -164,8 +165,8 @@ macro_rules! epoch_methods {
 
             #[doc = "Continues from a state, in the epoch of the state. The state must come from"]
             #[doc = $same]
-            fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyDict>) -> Result<()> {
-                let state = $crate::epochs::state_from_dict(state)?;
+            fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> Result<()> {
+                let state = $crate::epochs::state_from_dict($name, state)?;
                 self.epochs.try_move_source(py, |source| source.resume(&state))
             }
         }
@@ -179,13 +180,27 @@ pub(crate) fn state_to_dict<'py>(py: Python<'py>, state: &EpochState) -> Result<
     Ok(py.import("json")?.call_method1("loads", (json,))?)
 }
 
-/// Parses a dict that [`state_to_dict`] returned.
-pub(crate) fn state_from_dict(state: &Bound<'_, PyDict>) -> Result<EpochState> {
+/// Parses a dict that [`state_to_dict`] returned. `class` is the Python class that has the state.
+pub(crate) fn state_from_dict(class: &str, state: &Bound<'_, PyAny>) -> Result<EpochState> {
+    // The parser's own errors are about lines and columns of a text that the caller never sees.
+    let invalid = || {
+        Failure::value(format!(
+            "this is not a valid state of a {class}: pass a dict that its state_dict() returned"
+        ))
+    };
+    let state: &Bound<'_, PyDict> = state.cast().map_err(|_| {
+        let kind = type_name(state);
+        Failure::type_(format!("state must be a dict that state_dict() returned, not {kind}"))
+    })?;
     let json = state.py().import("json")?;
-    let text = json.call_method1("dumps", (state,)).map_err(|error| invalid_state(&error))?;
-    serde_json::from_str(&text.extract::<String>()?).map_err(|error| invalid_state(&error))
+    let text = json.call_method1("dumps", (state,)).map_err(|_| invalid())?;
+    serde_json::from_str(&text.extract::<String>()?).map_err(|_| invalid())
 }
 
-fn invalid_state(error: &dyn std::fmt::Display) -> Failure {
-    Failure::value(format!("this is not a valid state: {error}"))
+/// Returns the error for an epoch that `drop_last` would leave without any batch, for every rank.
+pub(crate) fn no_full_batch(argument: &str, batch_items: usize, items: &str) -> Failure {
+    Failure::value(format!(
+        "drop_last leaves out batches of fewer than {argument}={batch_items} {items}, and no batch has \
+         that many: the epoch would be empty; pass a smaller {argument}"
+    ))
 }

@@ -55,6 +55,11 @@ impl Failure {
         Self(PyIndexError::new_err(message.into()))
     }
 
+    /// Returns a `FileNotFoundError`.
+    pub(crate) fn missing(path: &Path, message: &str) -> Self {
+        Self::os(libc::ENOENT, message.to_owned(), Some(path))
+    }
+
     /// Returns whether this is a `ValueError`: an argument or the contents of a file are wrong.
     pub(crate) fn is_value(&self, py: Python<'_>) -> bool {
         self.0.is_instance_of::<PyValueError>(py)
@@ -188,11 +193,12 @@ fn names_options(error: &Error) -> bool {
 }
 
 /// Phrases in the engine's messages, and the phrases that replace them in Python.
-const NAMES: [(&str, &str); 14] = [
+const NAMES: [(&str, &str); 15] = [
     ("the selection of items", "the list of rows"),
     ("option `partition` cannot be ", ""),
     ("the partition", "rank or world"),
     ("memory_limit_bytes", "memory_limit"),
+    ("read a part of it, or read it with `read_vec` or `read_into`", "or read a part of it"),
     ("prefetch_window_bytes", "prefetch_bytes"),
     ("index_limit_bytes", "index_limit"),
     ("page_bytes", "page_size"),

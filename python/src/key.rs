@@ -101,6 +101,10 @@ impl KeyPart {
         match part.extract() {
             Ok(index) => Ok(Self::Index(Index::At(index))),
             Err(_) if is_sequence(part) => Ok(Self::Fancy),
+            Err(_) if part.is_instance_of::<PyString>() => Err(Failure::index(format!(
+                "a view has no fields — use np.asarray(arr)[{}] to read a field of a structured dtype.",
+                part.repr()?
+            ))),
             Err(_) => Err(Failure::index(
                 "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer \
                  or boolean arrays are valid indices",

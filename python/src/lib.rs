@@ -11,7 +11,7 @@
 //! | `memmap` | finds the file and the offset of an array: `open_raw`, `open_npy`, an `np.memmap` |
 //! | `key`, `selection` | indices by NumPy's rules |
 //! | `read_many` | reads many views as one batch |
-//! | `shards` | `ShardSource` |
+//! | `shards`, `shard_writer` | `ShardSource`, `ShardWriter` |
 //! | `weights` | safetensors |
 //! | `beton`, `beton_epoch`, `beton_batch` | `Beton`, `BetonEpoch`, samples as arrays |
 //! | `beton_custom` | fields whose types FFCV does not define |
@@ -47,6 +47,7 @@ mod read;
 mod read_many;
 mod selection;
 mod shape;
+mod shard_writer;
 mod shards;
 mod view;
 mod weights;
@@ -77,6 +78,8 @@ mod _ringmain {
     use super::memmap::{_open_view, open_npy, open_raw};
     #[pymodule_export]
     use super::read_many::read_many;
+    #[pymodule_export]
+    use super::shard_writer::PyShardWriter;
     #[pymodule_export]
     use super::shards::PyShardSource;
     #[pymodule_export]

@@ -14,7 +14,7 @@ use crate::dtype;
 use crate::engine::{EngineArgument, PyEngine};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
-use crate::path::absolute;
+use crate::path::{FilePath, absolute};
 use crate::view::View;
 
 /// Returns a view of the elements of a memory-mapped array.
@@ -85,21 +85,29 @@ pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<EngineArgument<'_>>) -
 #[allow(clippy::too_many_arguments)] // in Python the arguments have names
 pub(crate) fn open_raw<'py>(
     py: Python<'py>,
-    path: PathBuf,
+    path: FilePath,
     dtype: &Bound<'py, PyAny>,
     shape: Option<&Bound<'py, PyAny>>,
     #[pyo3(from_py_with = arguments::offset)] offset: u64,
-    order: &str,
+    #[pyo3(from_py_with = arguments::order)] order: &str,
     engine: Option<EngineArgument<'py>>,
-    backend: Option<String>,
+    #[pyo3(from_py_with = arguments::optional_backend)] backend: Option<String>,
 ) -> Result<Bound<'py, View>> {
     let descr = dtype::parse(dtype)?;
     let itemsize = descr.itemsize();
     let shape = match shape {
+        // The third argument of np.memmap is the mode.
+        Some(mode) if arguments::is_text(mode) => {
+            return Err(Failure::type_(format!(
+                "shape must be an int or a sequence of ints, not {}: open_raw has no mode, because \
+                 files are only read",
+                mode.repr()?
+            )));
+        }
         Some(shape) => arguments::numbers("shape", shape)?,
         None => vec![-1],
     };
-    let (engine, path) = (PyEngine::of(py, engine, backend)?, absolute(&path)?);
+    let (engine, path) = (PyEngine::of(py, engine, backend)?, absolute(&path.0)?);
     let shape =
         detached(py, || whole_shape(&engine.get().engine, &path, &shape, itemsize, offset))?;
     let strides = match order {
@@ -175,11 +183,11 @@ fn first_fastest(shape: &[usize], itemsize: usize) -> Vec<isize> {
 #[pyo3(signature = (path, *, engine=None, backend=None))]
 pub(crate) fn open_npy<'py>(
     py: Python<'py>,
-    path: PathBuf,
+    path: FilePath,
     engine: Option<EngineArgument<'py>>,
-    backend: Option<String>,
+    #[pyo3(from_py_with = arguments::optional_backend)] backend: Option<String>,
 ) -> Result<Bound<'py, View>> {
-    let path = absolute(&path)?;
+    let path = absolute(&path.0)?;
     let engine = PyEngine::of(py, engine, backend)?;
     let array = match py.detach(|| engine.get().engine.open_npy(&path)) {
         // The file may still be valid: the engine does not support structured types, strings and times.
@@ -261,7 +269,7 @@ impl ArrayInFile {
         });
         match strides {
             None => engine.open_raw(path, kind, &shape, self.offset),
-            Some(strides) => engine.open_strided(path, kind.into(), &shape, &strides, self.offset),
+            Some(strides) => engine.open_strided(path, kind, &shape, &strides, self.offset),
         }
     }
 }

@@ -8,7 +8,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyTuple};
 
 /// The base class of views. It refuses arithmetic and the methods of arrays, because they would read
 /// the file without the caller noticing, perhaps many times. `np.asarray(view)` reads the file once.
@@ -41,19 +41,25 @@ macro_rules! refuse {
                 Err(refusal("power"))
             }
 
-            /// A view equals itself, so that it can be a key of a dict. For any other comparison the
-            /// elements would have to be read.
-            fn __richcmp__(
-                slf: &Bound<'_, Self>,
+            /// Without this, Python would call `__len__`, and a view of a single zero would be true.
+            fn __bool__(&self) -> PyResult<bool> {
+                Err(PyTypeError::new_err(
+                    "the truth value of a ContiguousMemmap is ambiguous — use len(arr) > 0 for its \
+                     length, or np.asarray(arr).any() or .all() for its elements.",
+                ))
+            }
+
+            /// `view == view` is true: `weakref.WeakKeyDictionary` and `WeakSet` compare keys in this way.
+            /// Other containers compare identities first. For any other comparison the elements would
+            /// have to be read.
+            fn __richcmp__<'py>(
+                slf: &Bound<'py, Self>,
                 other: &Bound<'_, PyAny>,
                 op: CompareOp,
-            ) -> PyResult<Py<PyAny>> {
+            ) -> PyResult<Bound<'py, PyBool>> {
                 let py = slf.py();
                 let ufunc = match op {
-                    CompareOp::Eq | CompareOp::Ne if slf.is(other) => {
-                        let equal = matches!(op, CompareOp::Eq);
-                        return Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind());
-                    }
+                    CompareOp::Eq if slf.is(other) => return Ok(PyBool::new(py, true).to_owned()),
                     CompareOp::Eq => "equal",
                     CompareOp::Ne => "not_equal",
                     CompareOp::Lt => "less",

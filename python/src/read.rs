@@ -40,10 +40,10 @@ impl View {
 
     /// Reads a selection and returns it as an array.
     ///
-    /// selection: any index that NumPy accepts, including strided, reversed and fancy ones; by default
-    ///     all elements.
+    /// selection: any index of positions that NumPy accepts, including strided, reversed and fancy ones; by
+    ///     default all elements. For a field of a structured dtype, use np.asarray(view)["field"].
     /// out: an array or a torch tensor to fill and return. It must be C-contiguous and have the shape and
-    ///     dtype of the selection.
+    ///     dtype of the selection, including its byte order.
     #[pyo3(signature = (selection=Selection::Everything, out=None))]
     fn read<'py>(
         &self,

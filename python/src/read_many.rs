@@ -6,6 +6,7 @@ use pyo3::types::PyList;
 use ringmain::ContiguousMemmap;
 use ringmain::backends::READ_PART_BYTES;
 
+use crate::arguments;
 use crate::array::{self, Out};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
@@ -24,7 +25,7 @@ pub(crate) fn read_many<'py>(
     py: Python<'py>,
     views: &Bound<'py, PyAny>,
     out: Option<Bound<'py, PyAny>>,
-    stack: bool,
+    #[pyo3(from_py_with = arguments::stack)] stack: bool,
 ) -> Result<Bound<'py, PyAny>> {
     let items: Vec<ViewOrEmpty<'py>> =
         views.try_iter()?.map(|item| ViewOrEmpty::new(item?)).collect::<Result<_>>()?;

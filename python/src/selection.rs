@@ -109,7 +109,8 @@ fn read_list<'py>(
 }
 
 fn read_selection(view: &View, py: Python<'_>, parts: &[Select], dst: &mut [u8]) -> Result<()> {
-    interruptible(py, |go_on| view.array.read_selection_into_while(parts, dst, go_on)).map(drop)
+    interruptible(py, |go_on| view.array.read_selection_bytes_into_while(parts, dst, go_on))
+        .map(drop)
 }
 
 /// Returns the key as indices of the first axis, or `None` if the key is anything but a list of integers.
@@ -155,7 +156,7 @@ fn read_fancy<'py>(
         let first = view.array.offset();
         let offsets: Vec<u64> =
             distances.iter().map(|distance| first.saturating_add_signed(*distance)).collect();
-        view.array.read_runs_into_while(&offsets, run_bytes, bytes, go_on)
+        view.array.read_runs_bytes_into_while(&offsets, run_bytes, bytes, go_on)
     })?;
     Ok((array, is_scalar))
 }

@@ -4,25 +4,27 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use numpy::{PyArrayDescr, PyUntypedArray};
+use pyo3::Borrowed;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyFrozenSet, PySet, PyTuple};
 use ringmain::shards::{Order, RowBatch, RowType, ShardOptions, ShardSource};
 use ringmain::{Engine, Error};
 
 use crate::arguments::{self, Rows};
 use crate::array;
 use crate::engine::{EngineArgument, PyEngine};
-use crate::epochs::{Epochs, epoch_methods};
+use crate::epochs::{Epochs, epoch_methods, no_full_batch};
 use crate::error::{Failure, Result};
 use crate::gil::{detached, wait_for};
-use crate::path::absolute;
+use crate::path::{FilePath, absolute};
 
 /// An iterator of `(rows, row_ids)` that delivers the rows of shards in batches.
 ///
 /// A loop reads to the end of the epoch, and a new loop begins the next epoch. After a `break`, the next
 /// loop reads the rest of the epoch. `reset` goes back to the start of the epoch.
 ///
-/// paths: a folder, whose *.shard files are read in the order of their names; a file; or a list of files.
+/// paths: a folder, whose *.shard files are read in the order of their names; a file; or any iterable of
+///     files. The order of the files decides the numbers of the rows, so sort the result of a glob.
 /// engine: an Engine, or the name of a backend. The default is the engine that all readers share.
 /// order: "sequential", "shuffled" or "blocks". "shuffled" and "blocks" depend only on seed and epoch.
 /// seed: the seed of the order.
@@ -31,9 +33,12 @@ use crate::path::absolute;
 /// rank, world: splits every epoch into `world` parts and delivers part number `rank`.
 /// batch_rows: the largest number of rows in a batch; 1024 by default, or fewer if the rows are large. In
 ///     sequential order a batch ends at the end of its shard.
-/// drop_last: leaves out batches that have fewer rows than batch_rows.
+/// drop_last: leaves out batches that have fewer rows than batch_rows. If no batch is left for any rank, it
+///     is an error.
 /// dtype: float32, the type in which rows are stored, or float64.
-/// rows: the rows to deliver, as numbers or as a mask with a bool for each row; by default all rows.
+/// rows: the rows to deliver, as numbers or as a mask with a bool for each row; by default all rows. Numbers
+///     may come in any order, but not twice: the order of delivery is that of `order`, and "sequential"
+///     delivers them sorted.
 /// prefetch_bytes: how many bytes a thread reads ahead; 8 MiB by default. 0 reads nothing ahead.
 /// patience: how many seconds a batch waits for memory that other batches hold, before it raises a
 ///     MemoryError; 5 by default.
@@ -48,11 +53,41 @@ pub(crate) struct PyShardSource {
     options: Options,
 }
 
-/// The argument `paths`: a folder or a file, or an ordered list of files.
-#[derive(Clone, Debug, FromPyObject, IntoPyObject)]
+/// The argument `paths`: a folder or a file, or several files in order.
+#[derive(Clone, Debug, IntoPyObject)]
 enum Paths {
     One(PathBuf),
     List(Vec<PathBuf>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Paths {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(FilePath(path)) = value.extract() {
+            return Ok(Self::One(path));
+        }
+        let kind = arguments::type_name(&value);
+        if value.is_instance_of::<PySet>() || value.is_instance_of::<PyFrozenSet>() {
+            let message = "paths is a set, which has no order, but the numbers of rows depend on the \
+                           order of the files; pass sorted(paths)";
+            return Err(Failure::type_(message).into());
+        }
+        let files = value.try_iter().map_err(|_| {
+            Failure::type_(format!("paths must be a folder, a file or a list of files, not {kind}"))
+        })?;
+        let files = files.map(|file| {
+            let file = file?;
+            file.extract().map(|FilePath(path)| path).map_err(|_: PyErr| {
+                let file = arguments::type_name(&file);
+                let message = format!(
+                    "paths must be a folder, a file or a list of files, not a {kind} of {file}"
+                );
+                Failure::type_(message).into()
+            })
+        });
+        files.collect::<PyResult<_>>().map(Self::List)
+    }
 }
 
 impl Paths {
@@ -110,7 +145,7 @@ impl Options {
             options = options.prefetch_window_bytes(bytes);
         }
         if let Some(seconds) = self.patience {
-            options = options.memory_patience(arguments::patience(seconds)?);
+            options = options.memory_patience(arguments::waiting_time(seconds)?);
         }
         Ok(options)
     }
@@ -160,18 +195,18 @@ impl PyShardSource {
         py: Python<'_>,
         paths: Paths,
         engine: Option<EngineArgument<'_>>,
-        order: &str,
+        #[pyo3(from_py_with = arguments::order)] order: &str,
         #[pyo3(from_py_with = arguments::seed)] seed: u64,
         #[pyo3(from_py_with = arguments::epoch)] epoch: u64,
         #[pyo3(from_py_with = arguments::block_rows)] block_rows: Option<u64>,
         #[pyo3(from_py_with = arguments::rank)] rank: u64,
         #[pyo3(from_py_with = arguments::world)] world: u64,
         #[pyo3(from_py_with = arguments::batch_rows)] batch_rows: Option<usize>,
-        drop_last: bool,
+        #[pyo3(from_py_with = arguments::drop_last)] drop_last: bool,
         dtype: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = arguments::rows)] rows: Option<Rows>,
         #[pyo3(from_py_with = arguments::prefetch_bytes)] prefetch_bytes: Option<usize>,
-        patience: Option<f64>,
+        #[pyo3(from_py_with = arguments::patience)] patience: Option<f64>,
     ) -> Result<Self> {
         let dtype = match dtype {
             Some(dtype) => PyArrayDescr::new(py, dtype)?.str()?.to_string(),
@@ -200,6 +235,9 @@ impl PyShardSource {
             return Err(Failure::value(format!(
                 "rows is a mask of {len} values, but the shards have {total} rows"
             )));
+        }
+        if drop_last && source.epoch_batches() == 0 {
+            detached(py, || check_other_ranks(&source, &paths, &options, &engine.get().engine))?;
         }
         Ok(Self { epochs: Epochs::new("ShardSource", source), engine, paths, options })
     }
@@ -282,6 +320,7 @@ impl PyShardSource {
 
 epoch_methods!(
     PyShardSource,
+    "ShardSource",
     "row",
     "`(rows, row_ids)`",
     "a source over the same shards with the same order, rank, world and rows."
@@ -296,6 +335,30 @@ impl PyShardSource {
         let batch = wait_for(py, |timeout| source.next_batch_within(timeout))?;
         batch.map(|batch| arrays(py, batch)).transpose()
     }
+}
+
+/// Returns an error if `drop_last` leaves no batch for any rank. `source` has none. With `drop_last` all
+/// ranks have the same number of rows, so the other ranks can only have a batch in sequential order, where
+/// a batch ends at the end of its shard.
+fn check_other_ranks(
+    source: &ShardSource,
+    paths: &Paths,
+    options: &Options,
+    engine: &Engine,
+) -> Result<()> {
+    let batch_rows = source.batch_size();
+    let total_rows =
+        options.rows.as_ref().map_or(source.total_rows(), |rows| rows.ids.len() as u64);
+    let rank_rows = total_rows / options.world.max(1);
+    let is_uneven = options.order == "sequential" && options.world > 1;
+    if is_uneven && rank_rows >= batch_rows as u64 {
+        // One rank that reads all rows has a whole batch if any of several ranks has one.
+        let all = Options { rank: 0, world: 1, ..options.clone() };
+        if paths.open(all.build(0)?, engine)?.epoch_batches() > 0 {
+            return Ok(());
+        }
+    }
+    Err(no_full_batch("batch_rows", batch_rows, "rows"))
 }
 
 /// Renames the option `batch_size` in an error to `batch_rows`, its name in Python.

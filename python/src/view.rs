@@ -19,6 +19,11 @@ use crate::operators::NoArithmetic;
 /// `np.asarray(view)` reads the view, `view.read(key)` reads a selection, and `ringmain.read_many(views)`
 /// reads several views as one batch. `ringmain.open_raw` and `open_npy` open files without np.memmap.
 ///
+/// `view[key]` returns a view without reading it. The key has integers, slices, `...` and `None`, as in NumPy,
+/// and must select one range of the file; other selections (`view[:, 3]`, steps, lists, masks) raise a
+/// TypeError and are for `view.read(key)`. A key that selects one element reads it. A key that selects nothing
+/// returns an empty array.
+///
 /// arr: an np.memmap, or any view of one, even with gaps between its elements or in reverse order.
 /// cache: ignored. It is accepted because exca's class has this argument.
 /// engine: an Engine, or the name of a backend. The default is the engine that all views share.

@@ -1,7 +1,6 @@
 //! Safetensors: the native part of `ringmain.safetensors`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::thread;
 
 use numpy::PyArrayDescr;
@@ -15,6 +14,7 @@ use crate::dtype;
 use crate::engine::{EngineArgument, PyEngine};
 use crate::error::Result;
 use crate::gil::{detached, wait_for};
+use crate::path::FilePath;
 use crate::view::View;
 
 /// The tensors of a safetensors file, or of a model of several files.
@@ -32,9 +32,9 @@ const WINDOW_BYTES: usize = 1 << 30;
 impl PyWeights {
     #[new]
     #[pyo3(signature = (path, engine=None))]
-    fn new(py: Python<'_>, path: PathBuf, engine: Option<EngineArgument<'_>>) -> Result<Self> {
+    fn new(py: Python<'_>, path: FilePath, engine: Option<EngineArgument<'_>>) -> Result<Self> {
         let engine = PyEngine::or_default(py, engine)?;
-        let weights = detached(py, || Weights::open(&engine.get().engine, &path))?;
+        let weights = detached(py, || Weights::open(&engine.get().engine, &path.0))?;
         Ok(Self { weights, engine })
     }
 

@@ -135,8 +135,10 @@ def test_other_fields_are_readable_beside_a_custom_field(tmp_path, engine):
     batches = list(beton.epoch("random", batch_size=40))
     assert sum(len(batch["text"]["data"]) for batch, _ in batches) == 100
     # To ignore a custom field, the size of its metadata is enough.
-    beton = ringmain.Beton(path, engine=engine, fields={"id": "<i8", "text": "V16"})
-    assert beton[3]["meta"] == make(3)["meta"] and beton[3]["text"].nbytes == 16
+    for size in ("V16", 16, np.dtype("V16")):
+        beton = ringmain.Beton(path, engine=engine, fields={"id": "<i8", "text": size})
+        assert beton[3]["meta"] == make(3)["meta"] and beton[3]["text"].nbytes == 16
+        assert pickle.loads(pickle.dumps(beton))[3]["score"] == make(3)["score"]
 
 
 def test_invalid_dtypes_of_custom_fields_are_errors(tmp_path):
@@ -146,6 +148,9 @@ def test_invalid_dtypes_of_custom_fields_are_errors(tmp_path):
         ({"text": [("ptr", "<u4")]}, "ptr.*<u8"),
         ({"text": [("ptr", "<u8"), ("size", "f8")]}, "size.*unsigned"),
         ({"text": "O"}, "objects"),
+        ({"text": 0}, "no bytes"),
+        ({"text": -3}, "V-3"),
+        (3, "fields must be a dict by field name, not int"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             ringmain.Beton(path, fields=fields)

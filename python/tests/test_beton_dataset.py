@@ -76,3 +76,14 @@ def test_a_loader_collates_images_of_one_size():
 def test_a_pickle_opens_the_file_again():
     dataset = pickle.loads(pickle.dumps(BetonDataset(VECTOR, images="stored")))
     check_sample(dataset[1], EXPECTED["samples"][1], "stored")
+
+
+def test_the_error_for_images_of_several_sizes_names_resize():
+    """The error was torch's: "stack expects each tensor to be equal size"."""
+    loader = torch.utils.data.DataLoader(BetonDataset(VECTOR), batch_size=8)
+    with pytest.raises(RuntimeError, match=r"field 'img' have different shapes.*resize=\(height, width\)"):
+        list(loader)
+    dataset = BetonDataset(VECTOR, resize=(8, 8))
+    batch = next(iter(torch.utils.data.DataLoader(dataset, batch_size=3)))
+    assert type(batch) is dict and batch["img"].shape == (3, 8, 8, 3) and batch["label"].shape == (3,)
+    assert isinstance(dataset[0], dict)

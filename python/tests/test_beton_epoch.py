@@ -293,6 +293,24 @@ def test_an_epoch_is_pickled_as_its_options(tmp_path, engine):
     assert [ids.tolist() for _, ids in copy] == [ids.tolist() for _, ids in epoch]
 
 
+def test_drop_last_must_leave_a_batch():
+    """The loop was empty, without an error."""
+    beton = ringmain.Beton(VECTOR)
+    for options in ({"batch_size": 301}, {"batch_size": 200, "rank": 0, "world": 2}):
+        with pytest.raises(ValueError, match="no batch has that many.*pass a smaller batch_size"):
+            beton.epoch("random", drop_last=True, **options)
+        assert len(beton.epoch("random", **options)) >= 1
+    assert len(beton.epoch(batch_size=300, drop_last=True)) == 1
+
+
+def test_errors_about_states_and_types_name_the_argument():
+    epoch = ringmain.Beton(VECTOR).epoch()
+    with pytest.raises(ValueError, match=r"not a valid state of a BetonEpoch: .*state_dict\(\)"):
+        epoch.load_state_dict({})
+    with pytest.raises(TypeError, match="traversal must be a str, not int"):
+        ringmain.Beton(VECTOR).epoch(3)
+
+
 def test_the_repr_of_an_epoch_names_the_file_and_the_options():
     epoch = ringmain.Beton(VECTOR).epoch("random", seed=3, batch_size=32, epoch=2)
     assert repr(epoch) == f"BetonEpoch({VECTOR}, traversal=random, epoch=2, batch_size=32, 300 samples to come)"

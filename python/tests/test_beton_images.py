@@ -1,7 +1,12 @@
 """Images of `.beton` files in one size, compared with Pillow."""
 
+import io
+import math
 import pickle
+import sys
+import time
 
+import interrupts
 import numpy as np
 import pytest
 from beton_files import EXPECTED, VECTOR
@@ -129,3 +134,20 @@ def test_kept_images_do_not_count_against_the_limit(raw_file):
 def test_invalid_sizes_are_errors(options, kind, message):
     with pytest.raises(kind, match=message):
         ringmain.Beton(VECTOR, **options)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot send Ctrl-C to one process")
+def test_ctrl_c_ends_the_decoding_between_images(tmp_path):
+    """Ctrl-C had no effect before all images of the batch were decoded."""
+    noise = np.random.default_rng(1).integers(0, 256, (1000, 1000, 3), np.uint8)
+    jpeg = io.BytesIO()
+    Image.fromarray(noise).save(jpeg, "jpeg", quality=95)
+    ringmain.BetonWriter(tmp_path / "a.beton", {"img": "image"}).from_iterable([(jpeg.getvalue(),)])
+    beton = ringmain.Beton(tmp_path / "a.beton")
+    start = time.monotonic()
+    beton[0]
+    one = time.monotonic() - start
+    images = min(80, math.ceil(4 / one))
+    start = time.monotonic()
+    interrupts.raises_soon(lambda: beton.read_batch([0] * images))
+    assert time.monotonic() - start < 0.3 + 0.6 * images * one

@@ -85,7 +85,11 @@ def test_samples_that_do_not_fit_the_fields_are_errors(tmp_path):
         ({"n": "bytes"}, [("x",)], TypeError, 'sample 0, field "n".*str'),
         ({"n": "bytes"}, [(np.zeros(2, "f4"),)], TypeError, 'sample 0, field "n"'),
         ({"n": "json"}, [({1, 2},)], TypeError, 'sample 0, field "n".*set'),
-        ({"i": "image"}, [(3,)], TypeError, 'sample 0, field "i"'),
+        ({"i": "image"}, [(3,)], TypeError, 'sample 0, field "i".*bytes of a JPEG, not int.*tensor.numpy'),
+        ({"i": "image"}, [(tmp_path,)], TypeError, r"not PosixPath.*read_bytes\(\)"),
+        ({"i": "image"}, [([[[0, 0, 0]]],)], TypeError, r"\(height, width, 3\) uint8.*, not list"),
+        ({"i": "image"}, [(None,)], TypeError, "not NoneType"),
+        (3, [], TypeError, "fields must be a dict by field name, not int"),
         ({"": "int"}, [], ValueError, "name"),
         ({"n": "int"}, [(1, 2)], ValueError, "2 values"),
         ({"n": "int"}, [{"m": 1}], ValueError, 'no value for field "n"'),
@@ -116,8 +120,7 @@ def test_samples_that_do_not_fit_the_fields_are_errors(tmp_path):
         ("page_size", 3), ("page_size", -1), ("page_size", 1 << 40),
     ]:  # fmt: skip
         with pytest.raises(ValueError, match=option):
-            writer = ringmain.BetonWriter(tmp_path / "a.beton", {"n": "int"}, **{option: value})
-            writer.from_iterable([(1,)])
+            ringmain.BetonWriter(tmp_path / "a.beton", {"n": "int"}, **{option: value})
     assert list(tmp_path.iterdir()) == []  # no file is left behind
 
 

@@ -94,6 +94,36 @@ def test_a_recording_is_complete_when_the_program_ends(tmp_path):
 def test_a_profile_can_be_named(tmp_path):
     path = tmp_path / "data.npy"
     np.save(path, np.arange(1000))
-    missing = tmp_path / "missing.toml"
     np.testing.assert_array_equal(ringmain.open_npy(path, engine=ringmain.Engine(profile="off"))[:3], range(3))
-    assert "missing.toml" in ringmain.Engine(profile=missing).describe()
+    unusable = tmp_path / "unusable.toml"
+    unusable.write_text("no profile")
+    assert "unusable.toml" in ringmain.Engine(profile=unusable).describe()
+
+
+def test_a_named_profile_must_exist(tmp_path):
+    """The engine ignored a missing profile, also one whose name was misspelt."""
+    with pytest.raises(FileNotFoundError, match="ringmain recommend --save") as caught:
+        ringmain.Engine(profile=tmp_path / "missing.toml")
+    assert caught.value.filename == str(tmp_path / "missing.toml")
+
+
+def test_errors_about_types_name_the_argument(tmp_path):
+    for options, message in [
+        ({"backend": 3}, "backend must be a str, not int"),
+        ({"depth": "deep"}, "depth must be an int, not str"),
+        ({"warmth": 3}, "warmth must be a str, not int"),
+        ({"profile": 3}, "expected str, bytes or os.PathLike object, not int"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            ringmain.Engine(**options)
+
+
+def test_small_batches_are_timed_only_sometimes(tmp_path):
+    """The help promised a time after the first batch."""
+    np.save(tmp_path / "data.npy", np.arange(1000))
+    engine = ringmain.Engine("pread")
+    view = ringmain.open_npy(tmp_path / "data.npy", engine=engine)
+    ringmain.read_many([view[at : at + 1] for at in range(8)])
+    assert engine.stats()["batch_seconds"]["max"] > 0
+    text = " ".join(ringmain.Engine.stats.__doc__.split())
+    assert "batches of eight reads or more and one in sixteen of the smaller ones" in text

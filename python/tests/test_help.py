@@ -2,6 +2,8 @@
 
 import inspect
 import pydoc
+import subprocess
+import sys
 
 import pytest
 
@@ -16,6 +18,7 @@ CLASSES = [
     ringmain.ContiguousMemmap,
     ringmain.Engine,
     ringmain.ShardSource,
+    ringmain.ShardWriter,
 ]
 FUNCTIONS = [ringmain.open_npy, ringmain.open_raw, ringmain.probe, ringmain.read_many]
 
@@ -84,3 +87,46 @@ def test_the_rule_of_loops_is_explained(kind):
     """Only the documentation of ShardSource told what the loop after a loop reads."""
     text = " ".join(inspect.getdoc(kind).split())
     assert "a new loop begins the next epoch" in text and "After a `break`" in text
+
+
+def test_defaults_are_explained():
+    """The signature shows only None for them."""
+    text = " ".join(inspect.getdoc(ringmain.Engine).split())
+    for default in ("128 by default", "1 MiB by default", '"keep", the default', "at most 512", "8 by default"):
+        assert default in text
+    assert "256 by default" in inspect.getdoc(ringmain.Beton.epoch)
+    assert "by default the number of processors" in inspect.getdoc(ringmain.BetonWriter)
+
+
+@pytest.mark.parametrize("kind", [ringmain.Beton, ringmain.ContiguousMemmap])
+def test_help_says_what_an_index_can_be(kind):
+    """Python shows only "Return self[key]." for `__getitem__`, so the text of the class says it."""
+    text = " ".join(inspect.getdoc(kind).split())
+    assert ("a negative `id` counts from the end" if kind is ringmain.Beton else "The key has integers, slices") in text
+
+
+def test_modules_are_found_without_an_import():
+    """`import ringmain; ringmain.safetensors` was an AttributeError."""
+    script = (
+        "import sys, ringmain; assert 'ringmain.safetensors' not in sys.modules\n"
+        "assert 'safetensors' in dir(ringmain) and 'ShardWriter' in dir(ringmain)\n"
+        "assert callable(ringmain.safetensors.safe_open) and not hasattr(ringmain, 'colour')"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def test_without_torch_the_attribute_is_the_error_of_its_import():
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import pydoc, ringmain; assert 'torch' not in dir(ringmain); pydoc.render_doc(ringmain)\n"
+        "try: ringmain.torch\n"
+        "except ImportError as error: assert 'ringmain.ShardSource' in str(error)\n"
+        "else: raise SystemExit(1)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def test_with_torch_the_attribute_is_the_module():
+    pytest.importorskip("torch", reason="torch is not installed")
+    script = "import ringmain; assert 'torch' in dir(ringmain); ringmain.torch.ShardDataset"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

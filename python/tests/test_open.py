@@ -1,5 +1,6 @@
 """`open_raw`, `open_npy` and mappings of NumPy: where the elements are in the file."""
 
+import os
 import pickle
 
 import numpy as np
@@ -200,7 +201,21 @@ def test_invalid_numbers_are_value_errors(tmp_path):
     }.items():
         with pytest.raises(ValueError, match=name):
             refused()
+    with pytest.raises(TypeError, match="shape.*not 'r': open_raw has no mode, because files are only read"):
+        ringmain.open_raw(path, "u1", "r")
     for refused in (lambda: ringmain.open_raw(path, "u1", 1.5), lambda: ringmain.open_raw(path, "u1", "3"),
                     lambda: ringmain.open_raw(path, "u1", engine=3)):
         with pytest.raises(TypeError):
             refused()
+
+
+def test_paths_can_be_bytes(tmp_path):
+    """Bytes were refused, although the error for other types said "expected str, bytes or os.PathLike"."""
+    path = tmp_path / "file.npy"
+    np.save(path, np.arange(5))
+    for given in (os.fsencode(path), str(path), path):
+        assert len(ringmain.open_npy(given)) == len(ringmain.open_raw(given, "i8", 5, offset=128)) == 5
+        assert ringmain.Engine().describe(given) and ringmain.probe(given)
+    for wrong in (None, 3):
+        with pytest.raises(TypeError, match=f"expected str, bytes or os.PathLike object, not {type(wrong).__name__}"):
+            ringmain.open_npy(wrong)

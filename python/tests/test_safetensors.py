@@ -4,6 +4,7 @@ import os
 import importlib
 import json
 import struct
+import subprocess
 import sys
 
 import ml_dtypes
@@ -372,6 +373,9 @@ def test_saving_functions_are_those_of_the_package(tmp_path, framework):
     for name in forwarded:
         assert getattr(module, name) is getattr(theirs, name)
         assert name in dir(module)
+    found = {}
+    exec(f"from ringmain.safetensors.{framework} import *", found)
+    assert {"load_file", *forwarded} <= set(found)
     tensors = {"a": np.arange(6.0) if torch is None else torch.arange(6.0)}
     module.save_file(tensors, tmp_path / "a.safetensors")
     assert list(module.load_file(tmp_path / "a.safetensors")["a"]) == list(range(6))
@@ -390,3 +394,12 @@ def test_without_the_package_saving_says_what_is_missing(monkeypatch, framework)
     with pytest.raises(ImportError, match="save_file.*pip install safetensors"):
         module.save_file
     assert not hasattr(module, "colour") and callable(module.load_file)
+
+
+def test_without_the_package_import_star_has_load_file():
+    script = (
+        "import sys; sys.modules['safetensors'] = None\n"
+        "from ringmain.safetensors.numpy import *\n"
+        "load_file; assert 'save_file' not in globals()"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -1,5 +1,6 @@
 """Shards in torch DataLoaders. Torch is optional: without it pytest skips these tests."""
 
+import copy
 import pickle
 import sys
 from types import SimpleNamespace
@@ -32,6 +33,13 @@ def dataset_type(torch):
 
 def ids_of(batches):
     return [int(row_id) for _, row_ids in batches for row_id in row_ids]
+
+
+def copy_of_worker(dataset):
+    """Returns a copy that shares the memory that a worker's copy shares."""
+    worker = copy.copy(dataset)
+    worker._loops = copy.copy(dataset._loops)
+    return worker
 
 
 def loader(torch, dataset, workers, **options):
@@ -89,9 +97,9 @@ def test_ranks_and_workers_deliver_every_row_once(corpus, torch, dataset_type, m
     for rank in range(2):
         dataset = dataset_type(corpus, rank=rank, world=2, batch_rows=5)
         for worker in range(3):
-            info = SimpleNamespace(id=worker, num_workers=3)
+            info = SimpleNamespace(id=worker, num_workers=3, seed=worker)
             monkeypatch.setattr(ringmain.torch, "get_worker_info", lambda info=info: info)
-            found += ids_of(dataset)
+            found += ids_of(copy_of_worker(dataset))
     assert sorted(found) == list(range(TOTAL))
     with pytest.raises(ValueError, match="together"):
         dataset_type(corpus, rank=1)
@@ -110,6 +118,122 @@ def test_persistent_workers_see_the_epoch(corpus, torch, dataset_type):  # noqa:
         orders.append(ids_of(batches))
         assert sorted(orders[-1]) == list(range(TOTAL))
     assert orders[0] == orders[2] != orders[1]
+
+
+LOADERS = [
+    (0, {}),
+    (2, {}),
+    (3, {"persistent_workers": True}),
+    (2, {"multiprocessing_context": "spawn"}),
+    (2, {"multiprocessing_context": "spawn", "persistent_workers": True}),
+]
+
+
+@pytest.mark.parametrize(("workers", "options"), LOADERS)
+def test_every_loop_reads_the_next_epoch(corpus, torch, dataset_type, workers, options):  # noqa: F811
+    """Without `set_epoch`, every loop repeated the order of the first one."""
+    dataset = counted(corpus, dataset_type)
+    batches = loader(torch, dataset, workers, **options)
+    loops = []
+    for epoch in range(4):
+        loops.append(ids_of(batches))
+        assert dataset.epoch == epoch and sorted(loops[-1]) == list(range(TOTAL))
+    again = counted(corpus, dataset_type)
+    for epoch, found in enumerate(loops):
+        again.set_epoch(epoch)
+        assert ids_of(loader(torch, again, workers)) == found
+    assert len({tuple(loop) for loop in loops}) == 4
+
+
+@pytest.mark.parametrize(("workers", "options"), LOADERS[:3])
+def test_a_loop_after_a_break_reads_the_next_epoch(corpus, torch, dataset_type, workers, options):  # noqa: F811
+    """Workers of one loop must not read different epochs, even if some had not begun at the break."""
+    dataset = counted(corpus, dataset_type, batch_rows=4)
+    batches = loader(torch, dataset, workers, **options)
+    for epoch in range(6):
+        if epoch % 2 == 0:
+            next(iter(batches))
+        else:
+            assert sorted(ids_of(batches)) == list(range(TOTAL))
+            assert dataset.epoch == epoch
+
+
+def test_loops_at_the_same_time_read_whole_epochs(corpus, torch, dataset_type):  # noqa: F811
+    dataset = counted(corpus, dataset_type)
+    batches = loader(torch, dataset, 2)
+    found = [[], []]
+    for pair in zip(batches, batches, strict=True):
+        for ids, (_, row_ids) in zip(found, pair, strict=True):
+            ids += row_ids.tolist()
+    assert sorted(found[0]) == sorted(found[1]) == list(range(TOTAL))
+
+
+@pytest.mark.parametrize(("workers", "options"), LOADERS[:3])
+def test_loops_after_a_resumed_one_read_the_next_epochs(corpus, torch, dataset_type, workers, options):  # noqa: F811
+    whole = counted(corpus, dataset_type, epoch=5)
+    loops = [ids_of(loader(torch, whole, workers)) for _ in range(3)]
+    assert len({tuple(loop) for loop in loops}) == 3
+    dataset = counted(corpus, dataset_type)
+    dataset.load_state_dict(counted(corpus, dataset_type, epoch=5).state_dict(batches=2, num_workers=workers))
+    batches = loader(torch, dataset, workers, **options)
+    rest = ids_of(batches)
+    assert rest == loops[0][-len(rest) :] and len(rest) < TOTAL and dataset.epoch == 5
+    assert [ids_of(batches), ids_of(batches)] == loops[1:]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_epoch_that_was_set_stays(corpus, torch, dataset_type, workers):  # noqa: F811
+    dataset = counted(corpus, dataset_type)
+    first = ids_of(loader(torch, dataset, workers))
+    dataset.set_epoch(0)
+    assert [ids_of(loader(torch, dataset, workers)) for _ in range(2)] == [first, first]
+    assert dataset.epoch == 0
+
+
+def test_the_state_of_a_loop_has_its_epoch(corpus, torch, dataset_type):  # noqa: F811
+    dataset = counted(corpus, dataset_type)
+    batches = loader(torch, dataset, 2)
+    assert len(ids_of(batches)) == TOTAL
+    for used, _ in enumerate(batches, 1):
+        state = dataset.state_dict(batches=used, num_workers=2)
+        assert (state["epoch"], state["batches"]) == (1, used)
+
+
+def test_torchdata_resumes_and_reads_the_next_epochs(corpus, dataset_type):  # noqa: F811
+    """Its loader loads the states in the workers, before they iterate."""
+    loader_type = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+
+    def opened():
+        return loader_type(counted(corpus, dataset_type), batch_size=None, num_workers=2)
+
+    batches = opened()
+    loops = [[ids.tolist() for _, ids in batches] for _ in range(3)]
+    assert len({str(loop) for loop in loops}) == 3
+    batches = opened()
+    assert [ids.tolist() for _, ids in batches] == loops[0]
+    running = iter(batches)
+    begun = [next(running)[1].tolist() for _ in range(3)]
+    state = batches.state_dict()
+    later = opened()
+    later.load_state_dict(state)
+    assert begun + [ids.tolist() for _, ids in later] == loops[1]
+    assert [ids.tolist() for _, ids in later] == loops[2]
+
+
+def test_paths_may_be_a_glob(corpus, torch, dataset_type):  # noqa: F811
+    dataset = dataset_type(iter(sorted(corpus.glob("*.shard"))), batch_rows=6)
+    for workers in (0, 2):
+        assert sorted(ids_of(loader(torch, dataset, workers))) == list(range(TOTAL))
+
+
+def test_drop_last_must_leave_a_batch(corpus, torch, dataset_type):  # noqa: F811
+    """The loop was empty, without an error."""
+    with pytest.raises(ValueError, match="smaller batch_rows"):
+        counted(corpus, dataset_type, batch_rows=TOTAL + 1, drop_last=True)
+    dataset = counted(corpus, dataset_type, batch_rows=TOTAL // 2, drop_last=True)
+    assert len(list(loader(torch, dataset, 2))) == 2
+    with pytest.raises(ValueError, match="smaller batch_rows"):
+        list(loader(torch, dataset, 3))  # a worker has a third of the rows
 
 
 def test_a_state_is_resumed_in_this_process(corpus, torch, dataset_type):  # noqa: F811
@@ -293,16 +417,16 @@ def test_a_loader_that_keeps_the_states_of_its_workers(corpus, dataset_type, mon
 
     dataset, found, states = counted(corpus, dataset_type), [], []
     for worker in range(2):
-        copy = pickle.loads(pickle.dumps(dataset))
+        part = copy_of_worker(dataset)
         as_worker(worker)
-        found += ids_of([next(iter(copy))])
-        states.append(copy.state_dict())
+        found += ids_of([next(iter(part))])
+        states.append(part.state_dict())
         as_worker(None)
     for worker, state in enumerate(states):
-        copy = pickle.loads(pickle.dumps(dataset))
+        part = copy_of_worker(dataset)
         as_worker(worker)
-        copy.load_state_dict(state)
-        found += ids_of(copy)
+        part.load_state_dict(state)
+        found += ids_of(part)
         as_worker(None)
     assert sorted(found) == list(range(TOTAL))
 
@@ -315,6 +439,6 @@ def test_repr(corpus, dataset_type):  # noqa: F811
 def test_a_pickle_does_not_contain_the_source(corpus, dataset_type):  # noqa: F811
     dataset = dataset_type(corpus, batch_rows=6)
     next(iter(dataset))
-    copy = pickle.loads(pickle.dumps(dataset))
-    assert ids_of(copy) == list(range(TOTAL))
+    unpickled = pickle.loads(pickle.dumps(dataset))
+    assert ids_of(unpickled) == list(range(TOTAL))
     assert dataset.batches() == len(list(dataset))

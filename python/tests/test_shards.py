@@ -156,7 +156,7 @@ def test_epochs_differ_and_are_repeatable(corpus):
 
 def test_files_and_rows_are_given_as_lists(corpus):
     paths = [corpus / "part-002.shard", str(corpus / "part-000.shard")]
-    source = ringmain.ShardSource(paths, rows=[1, 40, 52, 1], batch_rows=3)
+    source = ringmain.ShardSource(paths, rows=[52, 1, 40], batch_rows=3)
     assert (source.total_rows, source.epoch_rows) == (53, 3)
     (first, ids), (second, more) = source
     assert ids.tolist() == [1] and more.tolist() == [40, 52]
@@ -186,8 +186,18 @@ def test_a_state_continues_where_it_was_taken(corpus, order, engine):
     assert sorted(before + rest) == list(range(TOTAL))
     with pytest.raises(ValueError, match="rank or world"):
         opened(world=2).load_state_dict(state)
-    with pytest.raises(ValueError, match="not a valid state"):
-        source.load_state_dict({"epoch": 1})
+
+
+def test_a_dict_that_is_not_a_state_is_an_error(corpus):
+    """The errors were those of a JSON parser: "missing field `version` at line 1 column 2"."""
+    source = ringmain.ShardSource(corpus)
+    state = source.state_dict()
+    for wrong in ({}, {"epoch": 1}, {**state, "epoch": "1"}, {**state, "epoch": -1}, {"a": object()}):
+        with pytest.raises(ValueError, match=r"not a valid state of a ShardSource: .*state_dict\(\)") as caught:
+            source.load_state_dict(wrong)
+        assert "column" not in str(caught.value) and "u64" not in str(caught.value)
+    with pytest.raises(TypeError, match=r"state must be a dict that state_dict\(\) returned, not list"):
+        source.load_state_dict([])
 
 
 def test_skips_seeks_and_resets(corpus):
@@ -199,7 +209,7 @@ def test_skips_seeks_and_resets(corpus):
     source.reset()
     source.skip_batches(4)  # the first shard: batches of 4, 4, 4 and 1 rows
     assert next(source)[1].tolist() == [13]
-    with pytest.raises(IndexError, match="fewer rows"):
+    with pytest.raises(IndexError, match=f"the shards have {TOTAL} rows"):
         source.seek(TOTAL)
     for move in (source.skip_rows, source.skip_batches, source.set_epoch, source.seek):
         with pytest.raises(ValueError, match="cannot be -1"):
@@ -261,7 +271,7 @@ def test_an_engine_is_given_by_name(corpus):
         ({"rank": 2, "world": 2}, "rank"),
         ({"batch_rows": 0}, "batch_rows"),
         ({"rows": []}, "`rows`"),
-        ({"seed": -1}, "seed cannot be -1"),
+        ({"seed": -1}, r"seed cannot be -1: it can be 0 to 2\*\*64 - 1"),
         ({"epoch": -1}, "epoch"),
         ({"rank": -1}, "rank"),
         ({"world": 2**64}, "world"),
@@ -287,8 +297,72 @@ def test_files_that_are_not_shards_are_errors(corpus, engine):
     (corpus / "empty").mkdir()
     with pytest.raises(ValueError, match="empty"):
         ringmain.ShardSource(corpus / "empty", engine=engine)
-    with pytest.raises(TypeError):
-        ringmain.ShardSource(3)
+
+
+def test_paths_are_any_iterable_of_files(corpus):
+    """Generators were refused, with an error about Rust types."""
+    files = sorted(corpus.glob("*.shard"))
+    for paths in (iter(files), tuple(map(str, files)), (os.fsencode(file) for file in files), os.fsencode(corpus)):
+        assert ids_of(ringmain.ShardSource(paths)) == list(range(TOTAL))
+    assert ids_of(ringmain.ShardSource(corpus.glob("*-003.shard"))) == list(range(7))
+    for paths, message in [
+        (None, "paths must be a folder, a file or a list of files, not NoneType"),
+        (3, "not int"),
+        ([3], "not a list of int"),
+        (set(files), "no order.*sorted"),
+    ]:
+        with pytest.raises(TypeError, match=message) as caught:
+            ringmain.ShardSource(paths)
+        assert "enum" not in str(caught.value)
+    with pytest.raises(ValueError):
+        ringmain.ShardSource([])
+
+
+def test_rows_that_come_twice_are_an_error(corpus):
+    """They were delivered once, without an error."""
+    with pytest.raises(ValueError, match=r"rows has row 3 twice.*np\.unique"):
+        ringmain.ShardSource(corpus, rows=[5, 3, 9, 3])
+    for rows in ([9, 3, 5], {9, 3, 5}, np.array([9, 3, 5]), (row for row in (9, 3, 5))):
+        assert ids_of(ringmain.ShardSource(corpus, rows=rows)) == [3, 5, 9]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rows": "abc"}, "rows must be a list of row numbers, or a mask.*, not str"),
+        ({"rows": 3}, "rows must be a list of row numbers, or a mask.*, not int"),
+        ({"rows": ["a"]}, "a number in rows must be an int, not str"),
+        ({"batch_rows": "a"}, "batch_rows must be an int, not str"),
+        ({"seed": 1.5}, "seed must be an int, not float"),
+        ({"order": 3}, "order must be a str, not int"),
+        ({"drop_last": "yes"}, "drop_last must be a bool, not str"),
+        ({"patience": "long"}, "patience must be a number, not str"),
+    ],
+)
+def test_errors_about_types_name_the_argument(corpus, options, message):
+    """They were PyO3's, without the name: "'str' object cannot be interpreted as an integer"."""
+    with pytest.raises(TypeError, match=message):
+        ringmain.ShardSource(corpus, **options)
+
+
+def test_drop_last_must_leave_a_batch(corpus):
+    """The loop was empty, without an error."""
+    message = "no batch has that many.*pass a smaller batch_rows"
+    for options in (
+        {"order": "shuffled", "batch_rows": TOTAL + 1},
+        {"order": "shuffled", "batch_rows": 40, "rank": 1, "world": 2},
+        {"order": "shuffled", "batch_rows": 4, "rows": [1, 2, 3]},
+        {"batch_rows": 41},  # in sequential order a batch ends with its shard
+        {"batch_rows": 41, "rank": 1, "world": 2},
+    ):
+        with pytest.raises(ValueError, match=message):
+            ringmain.ShardSource(corpus, drop_last=True, **options)
+        assert ids_of(ringmain.ShardSource(corpus, **options))
+    # Another rank has a batch.
+    lengths = [
+        len(ringmain.ShardSource(corpus, drop_last=True, batch_rows=20, rank=rank, world=2)) for rank in range(2)
+    ]
+    assert lengths == [0, 1]
 
 
 def test_reading_a_changed_shard_is_an_error(corpus):

@@ -55,6 +55,9 @@ def test_out_can_be_a_tensor(tmp_path, dtype):
     assert torch.equal(torch.stack(parts), expected[1:])
     with pytest.raises(TypeError, match="out has dtype"):
         view.read(out=torch.zeros(3, 4, dtype=torch.int64))
+    swapped = ringmain.open_raw(tmp_path / "file", ">f4", -1)
+    with pytest.raises(TypeError, match=r"byte order; read without `out`.*astype\(out\.dtype\)"):
+        swapped.read(out=torch.zeros(swapped.shape, dtype=torch.float32))
     with pytest.raises(ValueError, match="contiguous"):
         view.read(out=torch.zeros(4, 3, dtype=expected.dtype).T)
     with pytest.raises(TypeError, match="out must be an array or a tensor"):
@@ -87,3 +90,12 @@ def test_the_workers_of_a_loader_read_a_view(view, backend, context):
     )
     read = torch.cat(list(loader)).numpy()
     np.testing.assert_array_equal(read, np.asarray(view))
+
+
+def test_a_single_bfloat16_becomes_a_tensor(tmp_path):
+    """Torch cannot convert the scalars of ml_dtypes. With an ellipsis the element stays a view."""
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    np.arange(12).astype(ml_dtypes.bfloat16).tofile(tmp_path / "file")
+    view = ringmain.open_raw(tmp_path / "file", "bfloat16", (3, 4))
+    tensor = torch.as_tensor(view[2, 3, ...])
+    assert tensor.dtype == torch.bfloat16 and tensor.shape == () and tensor == 11

@@ -3,6 +3,7 @@
 import collections.abc
 import copy
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -217,11 +218,45 @@ def test_arithmetic_is_refused(view, original):
         lambda: view != 3,
         lambda: view == view[:],
         lambda: view != view[:],
+        lambda: view != view,
         lambda: np.add.reduce(view),
     ):
         with pytest.raises(TypeError, match=r"does not support ufunc '\w+'"):
             compute()
-    assert view == view and view in {view} and {view: 1}[view] == 1
+
+
+def test_the_truth_value_of_a_view_is_refused(tmp_path):
+    """`bool(view[:1])` was True over a zero, where NumPy returns False, because Python called `len`."""
+    np.zeros(3, np.int64).tofile(tmp_path / "zeros")
+    view = ringmain.open_raw(tmp_path / "zeros", np.int64)
+    for part in (view, view[:1], view[0, ...]):
+        with pytest.raises(TypeError, match=r"len\(arr\) > 0.*np\.asarray\(arr\)\.any\(\)"):
+            bool(part)
+        with pytest.raises(TypeError, match="truth value"):
+            not part
+    assert len(view) > 0 and not np.asarray(view[:1]).any()
+
+
+def test_views_are_keys_of_containers(view):
+    """Most containers compare identities first. Those of weakref call `==`."""
+    other = view[1:]
+    assert view in [view, other] and view in {other, view} and {other: 2, view: 1}[view] == 1
+    assert [view, other].index(view) == 0 and [view, other] == [view, other]
+    weak = weakref.WeakKeyDictionary({other: 2, view: 1})
+    assert weak[view] == 1 and view in weakref.WeakSet([other, view])
+    assert view == view
+
+
+def test_the_error_for_a_field_names_the_alternative(tmp_path):
+    """The error for `view["x"]` of a structured dtype had no way out."""
+    array = np.zeros(3, [("x", "f4"), ("y", "i8")])
+    np.save(tmp_path / "file.npy", array)
+    view = ringmain.open_npy(tmp_path / "file.npy")
+    for read in (view.__getitem__, view.read):
+        with pytest.raises(IndexError, match=r"np\.asarray\(arr\)\['x'\]"):
+            read("x")
+    with pytest.raises(IndexError, match=r"np\.asarray\(arr\)\[\['x', 'y'\]\]"):
+        view.read(["x", "y"])
 
 
 def test_the_repr_of_a_view_names_the_file_and_the_offset(tmp_path):

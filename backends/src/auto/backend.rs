@@ -13,7 +13,7 @@ use super::trial::{DEVICES, Trials};
 use super::warmth;
 use crate::file::HandleOwner;
 use crate::mmap::MappedRange;
-use crate::overlap::OverlappingBackend;
+use crate::overlap::{CacheAnswer, OverlappingBackend};
 use crate::page_cache::PositionalBackend;
 use crate::stats::{Count, Counters};
 use crate::sys::PerProcess;
@@ -22,6 +22,9 @@ use crate::{
     Access, BackendKind, BackendOptions, BackendStats, CachePolicy, Capabilities, Expectation,
     FileHandle, Lacking, Read, ReadBackend, Result, Warmth, direct, uring,
 };
+
+/// The pages of a file that `explain` asks the kernel about before the first read.
+const SAMPLES: u128 = 64;
 
 /// Chooses for every read: cached data is copied from the page cache, other data is read from the
 /// device by the fastest backend that this machine allows. A file whose filesystem refuses direct
@@ -138,6 +141,23 @@ impl AutoBackend {
             (_, Some(device)) if route.is_some_and(|it| !it.is_cache_only()) => device.as_backend(),
             _ => &self.cache,
         }
+    }
+
+    /// Asks the kernel about a few pages of a file, and returns how many percent of them are in the
+    /// page cache; `None` if it does not say.
+    fn sample_cached_percent(&self, file: &FileHandle) -> Option<usize> {
+        let len = self.len(file).ok().filter(|len| *len > 0)?;
+        let mut cached = 0;
+        for at in 0..SAMPLES {
+            // The middle of each part of the file. The product may not fit in 64 bits.
+            let offset = (u128::from(len) * (2 * at + 1) / (2 * SAMPLES)) as u64;
+            cached += match self.device().cached(file, offset..offset + 1) {
+                CacheAnswer::Cached => 1,
+                CacheAnswer::NotCached => 0,
+                CacheAnswer::Refused | CacheAnswer::NoFile => return None,
+            };
+        }
+        Some(cached * 100 / SAMPLES as usize)
     }
 
     pub(super) fn advised(&self) -> &dyn ReadBackend {
@@ -278,7 +298,8 @@ impl ReadBackend for AutoBackend {
         let choice = self.device().kind();
         let report = AutoReport::new(choice, self.report.rejected.clone(), None);
         let is_left = self.warmth == Warmth::Auto && self.trials(file).leaves_some_on_device();
-        Some(format!("{}{}", report.explain(self.routes), route.explain(is_left)))
+        let about_file = route.explain(is_left, || self.sample_cached_percent(file));
+        Some(format!("{}{about_file}", report.explain(self.routes)))
     }
 
     fn stats(&self) -> BackendStats {

@@ -77,10 +77,11 @@ impl Estimate {
         known >= SURE && !was_cached
     }
 
-    /// How much of the file is believed to be cached.
-    pub(super) fn cached_percent(&self) -> usize {
-        let is_cached = |score: &&AtomicI8| score.load(Ordering::Relaxed) > 0;
-        self.scores.iter().filter(is_cached).count() * 100 / self.scores.len()
+    /// How much of the file is believed to be cached; `None` before the first answer.
+    pub(super) fn cached_percent(&self) -> Option<usize> {
+        let scores = self.scores.iter().map(|score| score.load(Ordering::Relaxed));
+        let cached = scores.clone().filter(|score| *score > 0).count();
+        scores.into_iter().any(|score| score != 0).then(|| cached * 100 / self.scores.len())
     }
 
     fn score(&self, offset: u64) -> &AtomicI8 {
@@ -118,6 +119,16 @@ mod tests {
             assert_eq!(estimate.belief(u64::MAX, || 1), Belief::Ask);
         }
         assert_eq!(Estimate::of_len(100).scores.len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_believed_before_the_first_answer() {
+        let estimate = Estimate::of_len(4 << 20);
+        assert_eq!(estimate.cached_percent(), None);
+        estimate.learn(0, false);
+        assert_eq!(estimate.cached_percent(), Some(0));
+        estimate.learn(1 << 20, true);
+        assert_eq!(estimate.cached_percent(), Some(25));
     }
 
     #[test]

@@ -130,8 +130,13 @@ impl FileRoute {
         self.is_kept.store(is_kept, Ordering::Relaxed);
     }
 
-    /// How this file differs from others, as the rest of a sentence.
-    pub(super) fn explain(&self, is_left_on_device: bool) -> String {
+    /// How this file differs from others, as the rest of a sentence. Before the first read, `sample`
+    /// asks the kernel how many percent of the file are in the page cache.
+    pub(super) fn explain(
+        &self,
+        is_left_on_device: bool,
+        sample: impl FnOnce() -> Option<usize>,
+    ) -> String {
         let mut text = String::new();
         if self.is_device_only.load(Ordering::Relaxed) {
             return "; this file was deleted or replaced, so all reads go to the device".into();
@@ -147,8 +152,13 @@ impl FileRoute {
         } else if self.is_kept() {
             text += "; data that is read stays in the page cache for the next time";
         }
-        let percent = self.estimate.cached_percent();
-        text + &format!("; about {percent} % of it is believed to be cached")
+        if let Some(percent) = self.estimate.cached_percent() {
+            return text + &format!("; about {percent} % of it is believed to be cached");
+        }
+        text + &match sample() {
+            Some(percent) => format!("; about {percent} % of it is cached now, by a sample"),
+            None => "; how much of it is cached is not known before the first read".to_owned(),
+        }
     }
 
     /// The way of a read. `dice` returns a different number for each read, and `ask` asks the

@@ -87,11 +87,14 @@ impl AsyncFile {
     ///
     /// # Errors
     /// [`Error::PastEnd`] where the file ends before, [`Error::Read`] where the system fails the
-    /// read, [`Error::PoolExhausted`], and [`Error::Unavailable`] outside a tokio-uring runtime. In a
-    /// single-threaded runtime of tokio that is not one of tokio-uring, the latter panics: that panic is
-    /// caught, and ends a process that aborts on panics.
+    /// read, [`Error::PoolExhausted`], and [`Error::OutsideRuntime`] outside a tokio-uring runtime.
+    ///
+    /// # Aborts
+    /// In a single-threaded runtime of tokio that is not one of tokio-uring, tokio-uring panics, and says
+    /// in no other way that it has no runtime there. The panic is caught, unless the program was
+    /// built with `panic = "abort"`: then the process ends.
     pub async fn read_at(&self, offset: u64, len: usize, pool: &BufferPool) -> Result<Buffer> {
-        require_runtime().map_err(outside)?;
+        require_runtime().map_err(|error| self.outside(error))?;
         let failed = |shortfall| self.error(offset, len, shortfall);
         // The kernel takes no offset past `i64::MAX`, also not in the block around the bytes.
         let last_end = (i64::MAX as u64) - PAGE_BYTES as u64;
@@ -100,7 +103,7 @@ impl AsyncFile {
         }
         // Whole blocks, also past the end of the file: the device takes no others.
         let placement = self.device.alignment().place(offset..offset + len as u64, 1, u64::MAX);
-        let mut buffer = take(pool, placement.buffer_bytes()).await?;
+        let mut buffer = self.take(pool, placement.buffer_bytes()).await?;
         let needed = if len == 0 { 0 } else { placement.in_buffer().end };
         buffer = self.fill(buffer, placement.blocks().start, needed).await?.map_err(failed)?;
         buffer.narrow(placement.in_buffer());
@@ -125,7 +128,8 @@ impl AsyncFile {
                 part: done..buffer.len().min(done + REQUEST_BYTES_MAX),
                 rw_flags: self.policy.rw_flags(),
             };
-            let (result, back) = op.read(buffer, Rc::clone(&self.device)).await.map_err(outside)?;
+            let outcome = op.read(buffer, Rc::clone(&self.device)).await;
+            let (result, back) = outcome.map_err(|error| self.outside(error))?;
             buffer = back;
             let at_end = || shortfall_at_end(self.device.file(), end);
             match progress.after(result, needed, align, at_end) {
@@ -135,6 +139,30 @@ impl AsyncFile {
             }
         }
         Ok(Ok(buffer))
+    }
+
+    /// A buffer of the pool. It waits as long as the pool's options say, but asleep: the buffers may
+    /// be held by another task of this thread.
+    async fn take(&self, pool: &BufferPool, len: usize) -> Result<Buffer> {
+        let timeout = match pool.when_spent() {
+            WhenSpent::Wait { timeout } if len <= pool.limit_bytes() => timeout,
+            _ => Duration::ZERO,
+        };
+        let started = Instant::now();
+        loop {
+            match pool.try_take(len) {
+                Err(Error::PoolExhausted { .. }) if started.elapsed() < timeout => {
+                    // Outside a tokio-uring runtime there may be no timer, and tokio would panic.
+                    let _taken = submit_no_op().map_err(|error| self.outside(error))?.await;
+                    tokio::time::sleep(POOL_PAUSE).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn outside(&self, NoRuntime: NoRuntime) -> Error {
+        Error::OutsideRuntime { path: self.path.clone() }
     }
 
     fn error(&self, offset: u64, len: usize, shortfall: Shortfall) -> Error {
@@ -153,31 +181,3 @@ const REQUEST_BYTES_MAX: usize = 1 << 30;
 
 /// How often to look for a buffer in a spent pool.
 const POOL_PAUSE: Duration = Duration::from_millis(1);
-
-/// A buffer of the pool. It waits as long as the pool's options say, but asleep: the buffers may be
-/// held by another task of this thread.
-async fn take(pool: &BufferPool, len: usize) -> Result<Buffer> {
-    let timeout = match pool.when_spent() {
-        WhenSpent::Wait { timeout } if len <= pool.limit_bytes() => timeout,
-        _ => Duration::ZERO,
-    };
-    let started = Instant::now();
-    loop {
-        match pool.try_take(len) {
-            Err(Error::PoolExhausted { .. }) if started.elapsed() < timeout => {
-                // Outside a tokio-uring runtime there may be no timer, and tokio would panic.
-                let _taken = submit_no_op().map_err(outside)?.await;
-                tokio::time::sleep(POOL_PAUSE).await;
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
-fn outside(NoRuntime: NoRuntime) -> Error {
-    Error::Unavailable {
-        backend: BackendKind::TokioUring,
-        reason: "an async read outside a tokio-uring runtime, or in one that has ended".into(),
-        way_out: "await it inside `tokio_uring::start`".into(),
-    }
-}

@@ -566,9 +566,9 @@ fn an_async_read_outside_a_runtime_is_an_error_without_a_panic() {
     let fixture = Fixture::new(1);
     let file = AsyncFile::open(&fixture.paths[0], CachePolicy::Buffered).unwrap();
     let pool = pool(4096);
-    assert!(matches!(poll_read(&file, &pool), Err(Error::Unavailable { .. })));
+    assert!(matches!(poll_read(&file, &pool), Err(Error::OutsideRuntime { .. })));
     let _all = pool.take(4096).unwrap();
-    assert!(matches!(poll_read(&file, &pool), Err(Error::Unavailable { .. })));
+    assert!(matches!(poll_read(&file, &pool), Err(Error::OutsideRuntime { .. })));
     assert_eq!(PANICS.get(), 0, "a panic was caught");
 }
 
@@ -579,7 +579,7 @@ fn an_async_read_in_another_runtime_of_tokio_is_an_error() {
     let file = AsyncFile::open(&fixture.paths[0], CachePolicy::Buffered).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let _inside = runtime.enter();
-    assert!(matches!(poll_read(&file, &pool(4096)), Err(Error::Unavailable { .. })));
+    assert!(matches!(poll_read(&file, &pool(4096)), Err(Error::OutsideRuntime { .. })));
 }
 
 #[test]

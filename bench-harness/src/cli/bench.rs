@@ -56,6 +56,11 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) workloads: Option<Vec<String>>,
 
+    /// Forms of the workloads, such as blocks,shuffled-f32; `ringmain help bench` lists them [default: the usual ones of each
+    /// workload]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) variants: Option<Vec<String>>,
+
     /// Cache states: cold and warm for every workload, mixed for `mixed` [default: all]
     #[arg(long, value_name = "STATES", value_delimiter = ',')]
     pub(crate) cache: Option<Vec<CacheState>>,
@@ -72,13 +77,24 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     pub(crate) depth: Option<Vec<u32>>,
 
-    /// Threads that read at the same time [default: 1]
+    /// Forked processes that read at the same time, like the workers of a data loader. The memory of a cell is then the
+    /// sum over all of them, and PSS counts pages that they share once [default: 1]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
+    pub(crate) processes: Option<Vec<u32>>,
+
+    /// Threads of a process that read at the same time [default: 1]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     pub(crate) threads: Option<Vec<u32>>,
 
     /// How much `weights` reads ahead: 0, 32M, 1GiB [default: 128 MiB]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub(crate) window: Option<Vec<Bytes>>,
+
+    /// Read all of the data this often in a cell, in another random order each time, and report every epoch by itself:
+    /// time, page faults, bytes from the device. The cache state is that before the first. --seconds has no effect
+    /// then [default: 1]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) epochs: Option<u32>,
 
     /// The longest time that a cell reads, in seconds; `weights` always loads the whole model [default:
     /// 0.2]
@@ -157,11 +173,14 @@ impl MeasuredArgs {
         let set = self.clone();
         put(&mut plan.backends, set.backends);
         put(&mut plan.workloads, set.workloads);
+        put(&mut plan.variants, set.variants);
         put(&mut plan.caches, set.cache);
         put(&mut plan.block_bytes, set.block_size);
         put(&mut plan.batches, set.batch);
         put(&mut plan.depths, set.depth);
+        put(&mut plan.processes, set.processes);
         put(&mut plan.threads, set.threads);
+        put(&mut plan.epochs, set.epochs);
         put(&mut plan.window_bytes, set.window);
         put(&mut plan.seconds, set.seconds);
         put(&mut plan.repetitions, set.repetitions);
@@ -198,7 +217,17 @@ fn put<T>(place: &mut T, value: Option<T>) {
 fn examples() -> String {
     let mut text = String::from("Workloads:\n");
     for workload in workload::ALL {
-        text += &format!("  {:<8} {}\n", workload.name(), workload.about());
+        text += &format!("  {:<15} {}\n", workload.name(), workload.about());
+    }
+    text += "\nVariants (* measured if none is named):\n";
+    let all: Vec<_> = workload::ALL.into_iter().filter(|it| !it.variants().is_empty()).collect();
+    for alike in all.chunk_by(|a, b| a.variants() == b.variants()) {
+        let names: Vec<&str> = alike.iter().map(|workload| workload.name()).collect();
+        text += &format!("  {}\n", names.join(", "));
+        for variant in alike[0].variants() {
+            let star = if variant.is_default { '*' } else { ' ' };
+            text += &format!("   {star} {:<19} {}\n", variant.name, variant.about);
+        }
     }
     text + EXAMPLES
 }
@@ -210,9 +239,14 @@ Examples:
   ringmain bench --backends uring,pread --cache cold --seconds 2 --with-fio
   ringmain bench --backends auto,pread,uring --workloads rand,seq --batch 1,32,128
                                                    does auto choose as well as a fixed backend?
-  ringmain bench --workloads rand --rate 20000     latency at 20 000 operations a second
-  ringmain bench --workloads rand --rate 5000,10000,20000,40000
-                                                   latency over load
+  ringmain bench --workloads rand --batch 1 --rate 2000,5000,10000
+                                                   latency over load, in operations a second
+  ringmain bench --workloads views --backends mmap,mmap+release,pread --processes 1,2,4
+                                                   what do forked workers share, what do they accumulate?
+  ringmain bench --workloads shards --variants shuffled,blocks
+                                                   what does it gain to shuffle blocks instead of rows?
+  ringmain bench --workloads shards --cache cold --epochs 3 --memory-limit 256M --bytes 512M
+                                                   does the second epoch come from memory?
   ringmain bench --memory-limit 256M --bytes 128M --workloads views
   ringmain bench --file model.safetensors --workloads weights --window 32M,256M
   ringmain bench --print-plan > plan.toml; ringmain bench --plan plan.toml

@@ -110,13 +110,16 @@ pub(crate) struct RecommendArgs {
 }
 
 /// The arguments of `bench` that say how to measure: they mean nothing for an existing result.
-const MEASURING_ARGS: [&str; 20] = [
+const MEASURING_ARGS: [&str; 23] = [
     "plan",
     "backends",
+    "variants",
     "block_size",
     "batch",
     "depth",
+    "processes",
     "threads",
+    "epochs",
     "window",
     "seconds",
     "operations",
@@ -222,7 +225,7 @@ Units: k, M, G, T and KiB, MiB, … are powers of 1024; kB, MB, … are powers o
 
 const RECOMMEND_EXAMPLES: &str = "\
 Examples:
-  ringmain recommend --from ringmain-results/LATEST/run.json
+  ringmain recommend --from ringmain-results/2026-11-16T08-00-00Z/run.json
   ringmain recommend --from run.json --cache warm --workloads shards
                                                    my data fits into memory
   ringmain recommend --from run.json --cache cold --memory-limit 512M

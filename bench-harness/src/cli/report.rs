@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Writes the HTML report of a run again, and other files from it
+/// Writes the HTML report of a run again, and other files from it. With two runs: a page that shows them side by side
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {
@@ -12,8 +12,13 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "RUN.json")]
     pub(crate) run: PathBuf,
 
+    /// The run.json of a second run, to show both side by side: what changed from the first to the second, and whether it
+    /// is more than noise
+    #[arg(value_name = "SECOND.json", conflicts_with_all = ["csv", "markdown", "hgrm", "hlog"])]
+    pub(crate) second: Option<PathBuf>,
+
     /// Write the report to this file [default: report.html beside the result, unless another output is
-    /// requested]
+    /// requested; comparison.html beside the second of two results]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
@@ -39,4 +44,5 @@ const EXAMPLES: &str = "\
 Examples:
   ringmain report ringmain-results/2026-11-16T08-00-00Z/run.json
   ringmain report run.json -o /tmp/report.html --csv cells.csv
+  ringmain report before/run.json after/run.json -o /tmp/comparison.html
   ringmain report run.json --hgrm latency/ --hlog latency.hlog";

@@ -23,14 +23,7 @@ pub(crate) fn run(args: &BenchArgs, out: &mut impl Write) -> Result<(), Failure>
     } else {
         print_result(&run, &folder, out)?;
     }
-    trust::same_bytes(&run)?;
-    if !run.complete {
-        return Err(Failure::Interrupted);
-    }
-    match run.cells.iter().filter(|cell| !cell.valid).count() {
-        0 => Ok(()),
-        invalid => Err(Failure::InvalidCells { invalid, all: run.cells.len() }),
-    }
+    trust::verdict(&run)
 }
 
 /// Prints the tables, the warnings, the recommendation and the paths of the result.

@@ -2,7 +2,7 @@
 
 mod bench;
 mod cat;
-pub(crate) mod compare;
+mod compare;
 mod generate;
 mod inspect;
 mod overhead;

@@ -21,6 +21,7 @@ use crate::run::task::Task;
 use crate::stats::median;
 use crate::system::scratch::without_path;
 use crate::system::space::{Remedy, check_space};
+use crate::text::format::counted;
 use crate::text::progress::Progress;
 use crate::workload::{self, Job, JobSpec, RandomOrder};
 
@@ -112,13 +113,13 @@ impl Bench {
     }
 
     fn time(&mut self, which: Loop) -> Result<Duration, Failure> {
-        self.job.restart()?;
+        self.job.begin_epoch(0)?;
         let started = Instant::now();
         match which {
             Loop::System => self.read_by_system()?,
             Loop::Backend => self.read_by_backend()?,
             Loop::Harness => {
-                let reading = reading::read(&self.task, self.job.as_mut(), &self.clock, 1, 0)?;
+                let reading = reading::read(&self.task, self.job.as_mut(), &self.clock, 0)?;
                 black_box(&reading);
             }
         }
@@ -142,7 +143,7 @@ impl Bench {
         while operations < OPERATIONS {
             match self.job.next()? {
                 Some(done) => operations += black_box(done).reads,
-                None => self.job.restart()?,
+                None => self.job.begin_epoch(0)?,
             }
         }
         Ok(())
@@ -155,11 +156,11 @@ fn print_ratios(seconds: &[Vec<f64>; 3], out: &mut impl Write) -> Result<(), Fai
     let cost = |of: &[f64], over: &[f64]| (ns(of) / ns(over) - 1.0) * 100.0;
     let [system, backend, harness] = seconds;
     let text = format!(
-        "warm random reads of 4 KiB, medians of {} interleaved rounds\n\
+        "warm random reads of 4 KiB, medians of {}\n\
          pread(2) in a bare loop     {:7.1} ns\n\
          the backend in a bare loop  {:7.1} ns, {:+.1} %\n\
          the loop of the harness     {:7.1} ns, {:+.1} %: what measuring costs\n",
-        system.len(),
+        counted(system.len(), "interleaved round"),
         ns(system),
         ns(backend),
         cost(backend, system),

@@ -11,7 +11,7 @@ use crate::cli::RecommendArgs;
 use crate::failure::Failure;
 use crate::recommend::{Certainty, Overall, Question, Recommendation, is_auto, recommend_for};
 use crate::result::load::load_run;
-use crate::result::{Cell, Run};
+use crate::result::{Cell, Run, trust};
 use crate::text::size::Bytes;
 
 pub(crate) fn run(args: &RecommendArgs, out: &mut impl Write) -> Result<(), Failure> {
@@ -42,7 +42,11 @@ pub(crate) fn run(args: &RecommendArgs, out: &mut impl Write) -> Result<(), Fail
     };
     let text = render(&recommendation, args.json, kept.as_ref())?;
     out.write_all(text.as_bytes()).map_err(Failure::Output)?;
-    refusal.map_or(Ok(()), Err)
+    match refusal {
+        Some(refusal) => Err(refusal),
+        None if args.from.is_none() => trust::verdict(&run),
+        None => Ok(()),
+    }
 }
 
 /// A choice is saved only if every cell has this many valid repetitions. Fewer have no interval, or one
@@ -130,6 +134,12 @@ fn keep(run: &Run, overall: &Overall, path: PathBuf) -> Result<Kept, Failure> {
     if is_auto(&overall.way) {
         return remove_profile(path);
     }
+    if path.exists() && Profile::read(&path).is_err() {
+        let path = path.display();
+        return Err(usage(format!(
+            "{path} exists and is not a profile: nothing was saved; remove it, or name another file"
+        )));
+    }
     let saved = profile(run, overall)?.save(&path);
     saved.map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
     Ok(Kept::Saved(path))
@@ -199,9 +209,16 @@ fn profile(run: &Run, overall: &Overall) -> Result<Profile, Failure> {
     }
     let mut options = BackendOptions::default();
     choice.apply(&mut options);
+    let mut depth_max = overall.way.depth.map(|depth| depth as usize);
+    if choice.kind == BackendKind::Direct {
+        // Its depth is its number of threads, which a profile does not hold.
+        if depth_max.take().is_some_and(|threads| threads < options.threads_max) {
+            return Err(usage(format!("a profile cannot hold {}: nothing was saved", overall.way)));
+        }
+    }
     let started_at = &run.started_at;
     Ok(Profile {
-        depth_max: overall.way.depth.map(|depth| depth as usize),
+        depth_max,
         cache_policy: Some(options.cache_policy).filter(|policy| *policy != CachePolicy::default()),
         residency: Some(options.residency).filter(|residency| *residency != Residency::default()),
         page_size: Some(options.page_size).filter(|page_size| *page_size != PageSize::default()),

@@ -5,9 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::cli::ReportArgs;
+use crate::comparison::Comparison;
 use crate::failure::Failure;
 use crate::recommend::recommend;
-use crate::report::{Csv, Exporter, HistogramLog, Markdown, Report, distributions};
+use crate::report::{
+    Csv, Exporter, HistogramLog, Markdown, Report, comparison_page, distributions,
+};
 use crate::result::Run;
 use crate::result::load::load_run;
 use crate::system::whole_file::write_whole;
@@ -15,8 +18,13 @@ use crate::system::whole_file::write_whole;
 /// Renders every file before it writes the first one, so that a damaged result leaves nothing behind.
 pub(crate) fn run(args: &ReportArgs, out: &mut File) -> Result<(), Failure> {
     let run = load_run(&args.run)?;
-    let files = render(args, &run)?;
-    check_paths(&args.run, &files)?;
+    let (files, results) = match &args.second {
+        None => (render(args, &run)?, vec![args.run.as_path()]),
+        Some(second) => {
+            (vec![render_both(args, &run, second)?], vec![args.run.as_path(), second.as_path()])
+        }
+    };
+    check_paths(&results, &files)?;
     if let Some(dir) = &args.hgrm {
         fs::create_dir_all(dir)
             .map_err(|source| Failure::WriteFile { path: dir.clone(), source })?;
@@ -59,10 +67,23 @@ fn render(args: &ReportArgs, run: &Run) -> Result<Vec<(PathBuf, String)>, Failur
     Ok(files)
 }
 
-/// Returns an error if an output would overwrite the result or another output.
-fn check_paths(result: &Path, files: &[(PathBuf, String)]) -> Result<(), Failure> {
+/// Returns the page that shows two runs side by side.
+fn render_both(
+    args: &ReportArgs,
+    first: &Run,
+    second: &Path,
+) -> Result<(PathBuf, String), Failure> {
+    let both = Comparison::of(first, &load_run(second)?);
+    // Without a common cell there is nothing to show.
+    both.verdict()?;
+    let default = || second.with_file_name("comparison.html");
+    Ok((args.output.clone().unwrap_or_else(default), comparison_page(&both)))
+}
+
+/// Returns an error if an output would overwrite a result or another output.
+fn check_paths(results: &[&Path], files: &[(PathBuf, String)]) -> Result<(), Failure> {
     let place = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut taken = vec![place(result)];
+    let mut taken: Vec<PathBuf> = results.iter().map(|result| place(result)).collect();
     for (path, _) in files {
         let at = place(path);
         // A device such as /dev/null can take several outputs.

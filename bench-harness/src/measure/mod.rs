@@ -4,13 +4,13 @@ pub(crate) mod cache;
 mod clock;
 pub(crate) mod host;
 mod latency;
+mod memory;
 mod process;
-mod rss;
 mod sample;
 mod tlb;
 
 pub(crate) use clock::Clock;
 pub(crate) use latency::{Latencies, percentiles};
+pub(crate) use memory::MemorySampler;
 pub(crate) use process::Usage;
-pub(crate) use rss::RssSampler;
 pub(crate) use tlb::TlbMisses;

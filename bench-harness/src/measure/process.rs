@@ -2,11 +2,12 @@
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use serde::{Deserialize, Serialize};
 
 use crate::result::{ContextSwitches, CpuSeconds, Faults};
 
 /// Counters of this process, all its threads together.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Usage {
     pub(crate) faults: Faults,
     pub(crate) cpu_s: CpuSeconds,
@@ -66,6 +67,18 @@ impl Usage {
                 .zip(start.device_bytes)
                 .map(|(end, start)| end.saturating_sub(start)),
         }
+    }
+
+    /// Adds the counters of another process, or of another time.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.faults.minor += other.faults.minor;
+        self.faults.major += other.faults.major;
+        self.cpu_s.user += other.cpu_s.user;
+        self.cpu_s.system += other.cpu_s.system;
+        self.context_switches.voluntary += other.context_switches.voluntary;
+        self.context_switches.involuntary += other.context_switches.involuntary;
+        let sum = self.device_bytes.zip(other.device_bytes);
+        self.device_bytes = sum.map(|(own, others)| own + others);
     }
 }
 

@@ -27,10 +27,12 @@ impl Plan {
     }
 
     fn check_numbers(&self) -> Result<(), Failure> {
-        let numbers: [(&str, &[u32], u32); 4] = [
+        let numbers: [(&str, &[u32], u32); 6] = [
             ("batch", &self.batches, 65536),
             ("depth", &self.depths, 32768),
+            ("processes", &self.processes, 256),
             ("threads", &self.threads, 1024),
+            ("epochs", &[self.epochs], 1000),
             ("repetitions", &[self.repetitions], 1000),
         ];
         for (name, values, max) in numbers {
@@ -47,8 +49,10 @@ impl Plan {
         if self.rates_per_s.contains(&0) || self.operations == Some(0) {
             return usage("a rate or a count of 0 would measure nothing");
         }
-        if self.caches.is_empty() || self.threads.is_empty() {
-            return usage("a plan needs at least one cache state and one number of threads");
+        if self.caches.is_empty() || self.threads.is_empty() || self.processes.is_empty() {
+            return usage(
+                "a plan needs at least one cache state, one number of processes and one number of threads",
+            );
         }
         Ok(())
     }

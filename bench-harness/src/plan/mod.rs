@@ -16,7 +16,7 @@ pub use choice::{BackendChoice, CacheUse};
 #[cfg(feature = "fuzzing")]
 pub(crate) use file::parse_plan;
 pub(crate) use file::{read_plan, render_plan};
-pub(crate) use resolve::choose_backends;
+pub(crate) use resolve::{choose_backends, choose_caches};
 
 use crate::result::CacheState;
 use crate::result::list::short_list;
@@ -31,6 +31,9 @@ pub struct Plan {
     /// The workloads; empty: the default ones.
     #[serde(deserialize_with = "short_list")]
     pub workloads: Vec<String>,
+    /// The forms of the workloads; empty: the usual ones of each.
+    #[serde(deserialize_with = "short_list", skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<String>,
     /// The cache states before a measurement.
     pub caches: Vec<CacheState>,
     /// Bytes of a read.
@@ -39,10 +42,15 @@ pub struct Plan {
     pub batches: Vec<u32>,
     /// The largest number of device requests in flight.
     pub depths: Vec<u32>,
-    /// Threads that read at the same time.
+    /// Forked processes that read at the same time.
+    pub processes: Vec<u32>,
+    /// Threads of a process that read at the same time.
     pub threads: Vec<u32>,
     /// Bytes that `weights` reads ahead.
     pub window_bytes: Vec<Bytes>,
+    /// Passes over all of the data in a cell. With more than one, each pass is whole, however long it takes, and has
+    /// figures of its own.
+    pub epochs: u32,
     /// The longest time that a cell reads. It ends earlier when a cold file has been read once. A cell of
     /// `weights` takes as long as it needs for a whole pass.
     pub seconds: f64,
@@ -107,12 +115,15 @@ impl Default for Plan {
         Self {
             backends: Vec::new(),
             workloads: Vec::new(),
+            variants: Vec::new(),
             caches: vec![CacheState::Cold, CacheState::Warm, CacheState::Mixed],
             block_bytes: Vec::new(),
             batches: Vec::new(),
             depths: Vec::new(),
+            processes: vec![1],
             threads: vec![1],
             window_bytes: Vec::new(),
+            epochs: 1,
             seconds: 0.2,
             operations: None,
             repetitions: 5,

@@ -7,7 +7,8 @@ use ringmain::backends::probe::{Probe, probe};
 
 use super::{BackendChoice, Plan};
 use crate::failure::Failure;
-use crate::result::Skipped;
+use crate::measure::host::Storage;
+use crate::result::{CacheState, Skipped};
 use crate::system::scratch::probe_file;
 use crate::workload;
 
@@ -37,6 +38,27 @@ pub(crate) fn choose_backends(plan: &mut Plan) -> Result<Vec<Skipped>, Failure> 
         }
     }
     Ok(skipped)
+}
+
+/// Leaves out the cache states that the filesystem cannot have, and returns a note about that. Returns an error if none
+/// is left.
+pub(crate) fn choose_caches(plan: &mut Plan) -> Result<Option<String>, Failure> {
+    let data = &plan.data;
+    let own = data.file.as_deref().or(data.dir.as_deref());
+    let path = own.or(data.scratch.as_deref()).unwrap_or(Path::new("."));
+    let storage = Storage::describe(path);
+    if data.trace.is_some() || !storage.is_memory() {
+        return Ok(None);
+    }
+    let filesystem = storage.filesystem.unwrap_or_default();
+    let why = format!("{filesystem} keeps its files in memory, so no data is cold");
+    let asked = plan.caches.len();
+    plan.caches.retain(|cache| *cache == CacheState::Warm);
+    match plan.caches.len() {
+        0 => Err(Failure::Usage { message: format!("{why}; name another place, or --cache warm") }),
+        left if left == asked => Ok(None),
+        _ => Ok(Some(format!("{why}: only warm data is measured"))),
+    }
 }
 
 /// Probes the place where the data is or will be made.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ranking::{Samples, Way, best_of};
 use super::{Figures, Question};
 use crate::result::histogram;
-use crate::result::percentile::{Percentile, growth, latency_ns};
+use crate::result::percentile::{Percentile, latency_ns};
 use crate::result::{Cell, Group, Run, Setting};
 use crate::stats::median;
 
@@ -30,9 +30,14 @@ pub(crate) struct Contest {
 pub(crate) fn contests(run: &Run, question: &Question) -> Vec<Contest> {
     let mut groups: BTreeMap<Group, BTreeMap<Way, Vec<&Cell>>> = BTreeMap::new();
     let mut open = BTreeSet::new();
-    for cell in run.cells.iter().filter(|cell| question.is_about(cell)) {
+    let cells = || run.cells.iter().filter(|cell| question.is_about(cell));
+    // The latencies of the other repetitions would flatter a way that did not always keep the rate.
+    let late = cells().filter(|cell| exclusion(cell, question) == Some(Exclusion::MissesRate));
+    let late: BTreeSet<_> = late.map(|cell| (group_of(cell), Way::of(cell))).collect();
+    for cell in cells() {
         let group = group_of(cell);
-        let excluded = exclusion(cell, question);
+        let is_late = late.contains(&(group.clone(), Way::of(cell)));
+        let excluded = exclusion(cell, question).or(is_late.then_some(Exclusion::MissesRate));
         if excluded.is_none_or(Exclusion::lacks_numbers) {
             open.insert(group.clone());
         }
@@ -82,14 +87,13 @@ impl Exclusion {
 
 /// Returns why a cell takes no part; `None` if it does.
 pub(crate) fn exclusion(cell: &Cell, question: &Question) -> Option<Exclusion> {
-    let peak_bytes = cell.rss_anon_bytes.peak.saturating_add(cell.rss_file_bytes.peak);
     if !cell.valid {
         Some(Exclusion::Invalid)
     } else if cell.misses_rate() {
         Some(Exclusion::MissesRate)
     } else if cell.setting.is_open_loop() && !Percentile::P99.is_known(cell.operations) {
         Some(Exclusion::TooFewOperations)
-    } else if question.memory_limit_bytes.is_some_and(|limit| peak_bytes > limit) {
+    } else if question.memory_limit_bytes.is_some_and(|limit| cell.memory_peak_bytes() > limit) {
         Some(Exclusion::OverMemoryLimit)
     } else {
         None
@@ -115,7 +119,7 @@ impl Contest {
         let is_open_loop = group.setting.is_open_loop();
         let (mut ways, mut figures) = (Vec::new(), Vec::new());
         for (way, cells) in cells {
-            figures.push(figures_of(way.clone(), &cells));
+            figures.push(figures_of(way.clone(), &cells, is_open_loop));
             ways.push((way, samples_of(&cells, is_open_loop)));
         }
         Self { group, ways, figures }
@@ -187,17 +191,21 @@ fn p99(cells: &[&Cell]) -> Option<f64> {
     latency_ns(histogram.as_ref(), cells, Percentile::P99)
 }
 
-fn figures_of(way: Way, cells: &[&Cell]) -> Figures {
+/// Returns the figures that are printed. The one that ranks is the median of the repetitions.
+fn figures_of(way: Way, cells: &[&Cell], is_open_loop: bool) -> Figures {
     let of = |figure: fn(&Cell) -> f64| {
         median(&cells.iter().map(|cell| figure(cell)).collect::<Vec<_>>()).unwrap_or(0.0)
     };
     Figures {
         way,
         throughput_bytes_per_s: of(|cell| cell.throughput_bytes_per_s),
-        latency_ns_p99: p99(cells),
-        rss_growth_bytes: of(|cell| {
-            growth(&cell.rss_anon_bytes) as f64 + growth(&cell.rss_file_bytes) as f64
-        }),
+        latency_ns_p99: match is_open_loop {
+            true => {
+                median(&cells.iter().map(|cell| cell.latency_ns.p99 as f64).collect::<Vec<_>>())
+            }
+            false => p99(cells),
+        },
+        rss_growth_bytes: of(|cell| cell.memory_growth_bytes() as f64),
         repetitions: cells.len(),
     }
 }

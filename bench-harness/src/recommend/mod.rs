@@ -28,7 +28,7 @@ use crate::result::trust::spread_warning;
 use crate::result::{CacheState, Cell, Run, Setting};
 use crate::stats::Ratio;
 
-pub(crate) use ranking::Certainty;
+pub(crate) use ranking::{Certainty, direct_threads};
 pub(crate) use standing::is_auto;
 
 use contest::{Contest, contests};

@@ -6,7 +6,8 @@
 //! the ways that are within noise of the best, and at most a quarter worse, the simplest is chosen:
 //! `auto`, `pread`, `mmap`, `uncached`, `direct`, `uring`, `tokio-uring`; a plain one before one
 //! with a policy, a shallow queue before a deep one. If a larger difference is still within noise,
-//! the better one is chosen and called unsettled.
+//! the better one is chosen and called unsettled. `auto` gives way only to a way that is better beyond
+//! noise, however large the difference of the medians is.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,9 +16,11 @@ use std::fmt;
 use ringmain::{Access, BackendKind, BackendOptions, CachePolicy, PageSize, Residency};
 use serde::Serialize;
 
+use super::standing::is_auto;
 use crate::plan::BackendChoice;
 use crate::result::Cell;
 use crate::stats::{CONFIDENCE, Ratio, Verdict, median};
+use crate::text::format::counted;
 
 /// The backends, the simplest first. Of two ways within noise the simpler one is chosen, because it
 /// depends on less: kernel, limits, privileges. `auto` comes first because it works everywhere and
@@ -47,13 +50,21 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// Returns the way of a cell. The depth is part of it only if the backend has a queue.
+    /// Returns the way of a cell. The depth is part of it only if it changes how the backend reads.
     pub(crate) fn of(cell: &Cell) -> Self {
         let way = Self { backend: cell.backend.clone(), depth: cell.setting.depth };
-        match way.choice().map(|choice| choice.kind) {
-            Some(BackendKind::Uring | BackendKind::TokioUring | BackendKind::Auto) | None => way,
-            Some(_) => Self { depth: None, ..way },
+        match way.choice() {
+            Some(choice) if choice.kind == BackendKind::Direct => {
+                Self { depth: way.depth.map(direct_threads), ..way }
+            }
+            Some(choice) if !choice.takes_depth() => Self { depth: None, ..way },
+            _ => way,
         }
+    }
+
+    /// Returns whether the depth is the number of threads.
+    fn has_threads(&self) -> bool {
+        self.choice().is_some_and(|choice| choice.kind == BackendKind::Direct)
     }
 
     /// Returns a key of which smaller is simpler: by backend, without a policy before with one, by depth.
@@ -92,7 +103,11 @@ impl Way {
             Access::Random => ".access(Access::Random)",
             Access::Sequential => ".access(Access::Sequential)",
         };
-        let depth = self.depth.map(|depth| format!(".depth_max({depth})")).unwrap_or_default();
+        let depth = match self.depth {
+            Some(threads) if self.has_threads() => format!(".threads_max({threads})"),
+            Some(depth) => format!(".depth_max({depth})"),
+            None => String::new(),
+        };
         let backend = match choice.kind {
             // `auto` is the default.
             BackendKind::Auto => String::new(),
@@ -120,7 +135,11 @@ impl Way {
             Access::Random => ", access=\"random\"",
             Access::Sequential => ", access=\"sequential\"",
         };
-        let depth = self.depth.map(|depth| format!(", depth={depth}")).unwrap_or_default();
+        let depth = match self.depth {
+            Some(threads) if self.has_threads() => format!(", threads={threads}"),
+            Some(depth) => format!(", depth={depth}"),
+            None => String::new(),
+        };
         let kind = choice.kind;
         is_offered.then(|| format!("ringmain.Engine(\"{kind}\"{residency}{access}{depth})"))
     }
@@ -129,10 +148,19 @@ impl Way {
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.depth {
+            Some(threads) if self.has_threads() => {
+                write!(f, "{} with {}", self.backend, counted(threads as usize, "thread"))
+            }
             Some(depth) => write!(f, "{} with depth {depth}", self.backend),
             None => f.write_str(&self.backend),
         }
     }
+}
+
+/// Returns the number of threads with which `direct` reads at a depth: each has one request in flight.
+pub(crate) fn direct_threads(depth: u32) -> u32 {
+    let threads_max = BackendOptions::default().threads_max;
+    depth.min(u32::try_from(threads_max).unwrap_or(u32::MAX))
 }
 
 /// A figure by repetition, of which more is better.
@@ -195,12 +223,21 @@ pub(crate) fn rank(ways: &[(Way, Samples)]) -> Option<Ranking> {
     let (&leader, others) = order.split_first()?;
     let against = |a: usize, b: usize| compared_with_each(&ways[b].1, &ways[a].1, others.len());
     let is_tied = |at: &usize| {
+        let is_close = median_of(&ways[leader].1) <= median_of(&ways[*at].1) * TIE_RATIO_MAX;
         against(leader, *at).is_some_and(|ratio| {
-            ratio.verdict() != Verdict::Better && ratio.estimate <= TIE_RATIO_MAX
+            let is_excused = is_auto(&ways[*at].0) && ratio.interval.is_some();
+            ratio.verdict() != Verdict::Better && (is_close || is_excused)
         })
     };
     let tied: Vec<usize> = others.iter().copied().filter(is_tied).collect();
-    let choice = tied.iter().copied().chain([leader]).min_by_key(|at| ways[*at].0.simplicity())?;
+    // If the leader is better than `auto`, what is chosen instead of the leader must be so too.
+    let auto = others.iter().copied().find(|at| is_auto(&ways[*at].0) && !tied.contains(at));
+    let is_worth_it = |at: &usize| {
+        auto.and_then(|auto| against(*at, auto))
+            .is_none_or(|ratio| *at == leader || ratio.verdict() == Verdict::Better)
+    };
+    let candidates = tied.iter().copied().filter(is_worth_it).chain([leader]);
+    let choice = candidates.min_by_key(|at| ways[*at].0.simplicity())?;
     let within_noise =
         order.iter().copied().filter(|at| *at != choice && (*at == leader || tied.contains(at)));
     let within_noise: Vec<usize> = within_noise.collect();
@@ -208,7 +245,12 @@ pub(crate) fn rank(ways: &[(Way, Samples)]) -> Option<Ranking> {
     let ratio = runner_up.and_then(|runner_up| against(choice, runner_up));
     let certainty = match (runner_up, ratio.map(|ratio| ratio.verdict())) {
         (None, _) => Certainty::Only,
-        (Some(next), _) if within_noise.contains(&next) => Certainty::Noise,
+        (Some(next), _)
+            if within_noise.contains(&next)
+                && ways[choice].0.simplicity() < ways[next].0.simplicity() =>
+        {
+            Certainty::Noise
+        }
         (Some(_), Some(Verdict::Better)) => Certainty::Clear,
         (Some(_), _) => Certainty::Unsettled,
     };
@@ -319,6 +361,53 @@ mod tests {
         assert_eq!((name.as_str(), certainty), ("uring", Certainty::Unsettled));
         let (name, certainty) = trial(&mut dice, &[("pread", 1e9), ("uring", 1.1e9)], 0.01, 1);
         assert_eq!((name.as_str(), certainty), ("pread", Certainty::Noise));
+    }
+
+    /// A fixed backend was recommended although `auto` was within noise of it, because the medians were far apart.
+    #[test]
+    fn auto_gives_way_only_to_what_is_better_beyond_noise() {
+        let wide = |centre: f64| {
+            samples(vec![centre, centre * 0.4, centre * 2.0, centre * 0.5, centre * 1.8])
+        };
+        let ways =
+            [(way("auto"), wide(1.0)), (way("uring"), samples(vec![1.5, 1.4, 1.6, 1.3, 1.5]))];
+        let found = rank(&ways).unwrap();
+        assert_eq!((found.choice, found.certainty), (0, Certainty::Noise));
+        let ways = [
+            (way("auto"), samples(vec![1.0, 1.01, 0.99, 1.0, 1.0])),
+            (way("uring"), samples(vec![1.5, 1.4, 1.6, 1.3, 1.5])),
+        ];
+        let found = rank(&ways).unwrap();
+        assert_eq!((found.choice, found.certainty), (1, Certainty::Clear));
+    }
+
+    /// A simpler way that may be no better than `auto` is not chosen for its simplicity.
+    #[test]
+    fn a_way_that_replaces_auto_is_better_than_auto() {
+        let ways = [
+            (way("auto"), samples(vec![1.0, 1.01, 0.99, 1.0, 1.0])),
+            (way("pread"), samples(vec![1.25, 0.7, 1.9, 0.8, 1.8])),
+            (way("uring"), samples(vec![1.3, 1.31, 1.29, 1.3, 1.3])),
+        ];
+        let found = rank(&ways).unwrap();
+        assert_eq!((found.choice, found.certainty), (2, Certainty::Unsettled));
+    }
+
+    /// `direct` has as many requests in flight as threads, so its depths are different ways.
+    #[test]
+    fn direct_is_ranked_by_its_threads() {
+        let cell = |depth| {
+            let mut cell =
+                crate::fixture::rated::cell("direct", crate::result::CacheState::Cold, 0, 1e9);
+            cell.setting.depth = Some(depth);
+            cell
+        };
+        let ways = [1, 32, 128].map(|depth| Way::of(&cell(depth)));
+        assert_ne!(ways[0], ways[1]);
+        assert_eq!(ways[1], ways[2], "both read with all threads");
+        assert_eq!(ways[0].to_string(), "direct with 1 thread");
+        assert!(ways[0].builder().unwrap().ends_with(".threads_max(1)"));
+        assert!(ways[0].python().unwrap().ends_with("threads=1)"));
     }
 
     #[test]

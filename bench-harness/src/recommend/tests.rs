@@ -176,7 +176,7 @@ fn at_a_given_rate_the_latency_decides() {
     let found = recommend(&run(all));
     assert_eq!(choices(&found), ["uring"]);
     let reason = &found.groups[0].reason;
-    assert!(reason.starts_with("uring has a p99 of 200 µs, 4.50 times shorter"), "{reason}");
+    assert!(reason.starts_with("uring has a median p99 of 200 µs, 4.50 times shorter"), "{reason}");
 }
 
 #[test]

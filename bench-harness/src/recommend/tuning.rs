@@ -29,10 +29,9 @@ enum Parameter {
     Window,
 }
 
-/// The best way at one value of the parameter.
+/// One way at one value of the parameter.
 struct Candidate<'a> {
     value: u64,
-    way: &'a Way,
     samples: &'a Samples,
 }
 
@@ -40,17 +39,15 @@ struct Candidate<'a> {
 pub(crate) fn tunings(contests: &[Contest]) -> Vec<Tuning> {
     let mut tunings = Vec::new();
     for parameter in [Parameter::Threads, Parameter::Window] {
-        let mut families: BTreeMap<Group, Vec<Candidate<'_>>> = BTreeMap::new();
+        let mut families: BTreeMap<Group, Vec<(u64, &Contest)>> = BTreeMap::new();
         for contest in contests.iter().filter(|contest| !contest.is_open_loop()) {
-            let best = best_of(&contest.ways, |_| true);
-            if let (Some(value), Some(at)) = (parameter.value(&contest.group.setting), best) {
-                let (way, samples) = &contest.ways[at];
+            if let Some(value) = parameter.value(&contest.group.setting) {
                 let family = families.entry(parameter.without(&contest.group)).or_default();
-                family.push(Candidate { value, way, samples });
+                family.push((value, contest));
             }
         }
-        let several = families.into_iter().filter(|(_, candidates)| candidates.len() > 1);
-        tunings.extend(several.filter_map(|(group, family)| parameter.advise(&group, family)));
+        tunings
+            .extend(families.iter().filter_map(|(group, family)| parameter.advise(group, family)));
     }
     tunings
 }
@@ -87,9 +84,19 @@ impl Parameter {
         }
     }
 
-    /// Advises the smallest value that is not worse than the best beyond noise, because a larger one costs
-    /// memory or processors.
-    fn advise(self, group: &Group, mut family: Vec<Candidate<'_>>) -> Option<Tuning> {
+    /// Advises the smallest value at which the fastest backend is not worse than at its best beyond noise, because a
+    /// larger one costs memory or processors.
+    fn advise(self, group: &Group, family: &[(u64, &Contest)]) -> Option<Tuning> {
+        let way = fastest(family)?;
+        let family = family.iter().filter_map(|(value, contest)| {
+            let (_, samples) = contest.ways.iter().find(|(other, _)| other == way)?;
+            Some(Candidate { value: *value, samples })
+        });
+        let mut family: Vec<Candidate<'_>> = family.collect();
+        family.retain(|candidate| !candidate.samples.is_empty());
+        if family.len() < 2 {
+            return None;
+        }
         family.sort_by_key(|candidate| candidate.value);
         let rate = |candidate: &Candidate<'_>| median_of(candidate.samples);
         let best = family.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
@@ -110,11 +117,20 @@ impl Parameter {
         let reason = format!(
             "take {}: {} reads {}, against {}{why}",
             self.show(chosen.value),
-            chosen.way,
+            way,
             words::rate(rate(chosen)),
             others.join(" and ")
         );
         let (parameter, group) = (self.name(), group.to_string());
         Some(Tuning { parameter, group, value: chosen.value, reason })
     }
+}
+
+/// Returns the way that is the fastest at any value.
+fn fastest<'a>(family: &[(u64, &'a Contest)]) -> Option<&'a Way> {
+    let bests = family.iter().filter_map(|(_, contest)| {
+        let (way, samples) = &contest.ways[best_of(&contest.ways, |_| true)?];
+        Some((way, median_of(samples)))
+    });
+    bests.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(way, _)| way)
 }

@@ -2,7 +2,7 @@
 //!
 //! Printed ratios are those of the medians beside them; the interval is that of the ratios within
 //! each repetition. A p99 is that of all operations together, as in the tables, or missing if they
-//! are too few.
+//! are too few. In an open loop, which the p99 ranks, it is the median of the repetitions.
 
 use super::contest::{Contest, Exclusion};
 use super::ranking::Certainty;
@@ -41,7 +41,7 @@ pub(super) fn reason(chosen: &GroupChoice, contest: &Contest) -> String {
     if let (Some(next), Some(ratio)) = (&chosen.runner_up, &chosen.ratio) {
         text += &against(chosen, next, ratio, contest);
     } else {
-        text += "; no other backend has valid numbers";
+        text += "; there is no other backend with valid numbers to compare it with";
     }
     if let Some(p99) = chosen.choice.latency_ns_p99.filter(|_| !contest.is_open_loop()) {
         let of = contest.operation();
@@ -63,12 +63,12 @@ pub(super) fn reason(chosen: &GroupChoice, contest: &Contest) -> String {
 
 fn main_figure(figures: &Figures, contest: &Contest) -> String {
     match contest.is_open_loop() {
-        true => format!("has a p99 of {}", figure(figures, contest)),
+        true => format!("has a median p99 of {}", figure(figures, contest)),
         false => format!("reads {}", figure(figures, contest)),
     }
 }
 
-/// Formats the figure that ranks: the median throughput, or the p99 of all operations.
+/// Formats the figure that ranks: the median throughput, or the median p99.
 fn figure(figures: &Figures, contest: &Contest) -> String {
     match (contest.is_open_loop(), figures.latency_ns_p99) {
         (true, Some(p99)) => duration(p99),
@@ -181,6 +181,7 @@ fn exceptions(groups: &[GroupChoice]) -> String {
     let named: Vec<String> = named.collect();
     let more = match better.len() - named.len() {
         0 => String::new(),
+        1 => ", and a fixed backend is better in one more group".into(),
         more => format!(", and a fixed backend is better in {more} more groups"),
     };
     format!("; but {}{more}", named.join(", "))

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,6 +60,19 @@ impl Target {
         Ok(command)
     }
 
+    /// Returns the command, or the command line of the process.
+    pub(super) fn name(&self) -> OsString {
+        match self {
+            Self::Command(words) => words.join(" ".as_ref()),
+            Self::Process(pid) => {
+                let mut bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                bytes.pop_if(|last| *last == 0);
+                bytes.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
+                OsString::from_vec(bytes)
+            }
+        }
+    }
+
     /// Why the log of strace is empty. Every program makes some of the calls when it starts, so strace could not
     /// trace it. It prints its own message to standard error.
     pub(super) fn why_nothing(&self, is_interrupted: bool) -> String {
@@ -101,7 +115,7 @@ fn find_program(name: &std::ffi::OsStr) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(is_program)
 }
 
-fn numbers_in(folder: &str) -> Vec<i32> {
+pub(super) fn numbers_in(folder: &str) -> Vec<i32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }

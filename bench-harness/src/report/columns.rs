@@ -21,16 +21,18 @@ fn optional<T: Display>(value: Option<T>) -> String {
 }
 
 /// All columns, in the order of `run.json`.
-pub(crate) const COLUMNS: [Column; 45] = [
+pub(crate) const COLUMNS: [Column; 50] = [
     column("backend", |c| c.backend.clone()),
     column("workload", |c| c.workload.clone()),
     column("setting_variant", |c| optional(c.setting.variant.as_ref())),
     column("setting_block_bytes", |c| optional(c.setting.block_bytes)),
     column("setting_batch", |c| optional(c.setting.batch)),
     column("setting_depth", |c| optional(c.setting.depth)),
+    column("setting_processes", |c| optional(c.setting.processes)),
     column("setting_threads", |c| optional(c.setting.threads)),
     column("setting_window_bytes", |c| optional(c.setting.window_bytes)),
     column("setting_rate_per_s", |c| optional(c.setting.rate_per_s)),
+    column("setting_epochs", |c| optional(c.setting.epochs)),
     column("cache", |c| c.cache.to_string()),
     column("repetition", |c| c.repetition.to_string()),
     column("valid", |c| c.valid.to_string()),
@@ -51,6 +53,9 @@ pub(crate) const COLUMNS: [Column; 45] = [
     column("rss_file_bytes_start", |c| c.rss_file_bytes.start.to_string()),
     column("rss_file_bytes_peak", |c| c.rss_file_bytes.peak.to_string()),
     column("rss_file_bytes_end", |c| c.rss_file_bytes.end.to_string()),
+    column("pss_bytes_start", |c| optional(c.pss_bytes.map(|pss| pss.start))),
+    column("pss_bytes_peak", |c| optional(c.pss_bytes.map(|pss| pss.peak))),
+    column("pss_bytes_end", |c| optional(c.pss_bytes.map(|pss| pss.end))),
     column("faults_minor", |c| c.faults.minor.to_string()),
     column("faults_major", |c| c.faults.major.to_string()),
     column("cpu_s_user", |c| c.cpu_s.user.to_string()),

@@ -114,7 +114,7 @@ mod tests {
         let mut cell = fixture::full_cell();
         assert_eq!(
             tag(&cell),
-            "uring+buffered/rand/shuffled;4KiBx32;depth128;2threads;1000/s/cold/invalid"
+            "uring+buffered/rand/shuffled;4KiBx32;depth128;3processes;2threads;1000/s;4epochs/cold/invalid"
         );
         cell.valid = true;
         cell.workload = "a, b\n".into();

@@ -2,7 +2,7 @@
 
 use super::Exporter;
 use crate::failure::Failure;
-use crate::report::summary::{BackendSummary, GroupSummary, summarize};
+use crate::report::summary::{BackendSummary, EpochSummary, GroupSummary, summarize};
 use crate::result::Run;
 use crate::result::percentile::{Percentile, growth};
 use crate::text::format::{bytes, nanoseconds, percent, rate};
@@ -54,7 +54,25 @@ fn table(group: &GroupSummary<'_>) -> String {
     for backend in &group.backends {
         text += &line(row(backend, fio).into_iter());
     }
-    text
+    text + &epochs(group)
+}
+
+/// Returns a table of the epochs, one below the other; nothing for cells without epochs.
+fn epochs(group: &GroupSummary<'_>) -> String {
+    let mut lines = String::new();
+    for backend in &group.backends {
+        for (number, epoch) in (1..).zip(backend.epochs()) {
+            let names = [escape(&backend.name), number.to_string()];
+            lines += &line(names.into_iter().chain(epoch.fields()));
+        }
+    }
+    if lines.is_empty() {
+        return lines;
+    }
+    let names = [&["backend", "epoch"], &EpochSummary::FIELDS[..]].concat();
+    let head = line(names.iter().map(|name| (*name).to_owned()));
+    let rule = line((0..names.len()).map(|at| if at == 0 { "---" } else { "---:" }.into()));
+    format!("\n{head}{rule}{lines}")
 }
 
 fn line(fields: impl Iterator<Item = String>) -> String {
@@ -122,6 +140,14 @@ mod tests {
             let fields = line.matches(" |").count();
             assert!(fields == 7 || fields == 8, "{line}");
         }
+    }
+
+    #[test]
+    fn epochs_are_a_table_of_their_own() {
+        let text = Markdown.export(&fixture::epochs_run()).unwrap();
+        assert!(text.contains("| backend | epoch | time |"), "{text}");
+        let of_pread = text.lines().filter(|line| line.starts_with("| pread | ")).count();
+        assert_eq!(of_pread, 1 + 3, "{text}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub(crate) use csv::Csv;
 pub(crate) use hgrm::distributions;
 pub(crate) use histogram_log::HistogramLog;
 pub(crate) use html::Report;
+pub(crate) use html::comparison::page as comparison_page;
 pub(crate) use markdown::Markdown;
 pub(crate) use terminal::Terminal;
 

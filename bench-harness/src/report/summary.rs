@@ -3,9 +3,10 @@
 use hdrhistogram::Histogram;
 
 use crate::failure::Failure;
-use crate::result::percentile::{Percentile, latency_ns};
-use crate::result::{Cell, Group, Run, histogram};
+use crate::result::percentile::{Percentile, growth, latency_ns};
+use crate::result::{Cell, Epoch, Group, Run, histogram};
 use crate::stats::{Summary, median};
+use crate::text::format::{count, percent, rate, seconds};
 
 /// The summaries of a group.
 #[derive(Debug)]
@@ -29,6 +30,34 @@ pub(crate) struct BackendSummary<'a> {
     pub(crate) histogram: Option<Histogram<u64>>,
 }
 
+/// The medians of one epoch over the valid repetitions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EpochSummary {
+    pub(crate) seconds: f64,
+    pub(crate) throughput_bytes_per_s: f64,
+    pub(crate) minor_faults: f64,
+    pub(crate) major_faults: f64,
+    /// Bytes from the device as a share of the requested bytes; `None` if the kernel does not count them.
+    pub(crate) device_share: Option<f64>,
+}
+
+impl EpochSummary {
+    /// The names of [`Self::fields`].
+    pub(crate) const FIELDS: [&str; 5] =
+        ["time", "throughput", "minor faults", "major faults", "device"];
+
+    /// Returns the fields of a table.
+    pub(crate) fn fields(&self) -> [String; 5] {
+        [
+            seconds(self.seconds),
+            rate(self.throughput_bytes_per_s),
+            count(self.minor_faults as u64),
+            count(self.major_faults as u64),
+            self.device_share.map_or("–".into(), percent),
+        ]
+    }
+}
+
 /// Summarises every group of a run.
 pub(crate) fn summarize(run: &Run) -> Result<Vec<GroupSummary<'_>>, Failure> {
     let groups = run.grouped().into_iter().map(|(group, backends)| {
@@ -44,6 +73,11 @@ impl GroupSummary<'_> {
         let backends = self.backends.iter().filter(|backend| backend.is_fio() == is_fio);
         let all = backends.filter_map(|backend| backend.throughput);
         all.max_by(|a, b| a.median.total_cmp(&b.median))
+    }
+
+    /// Returns whether its cells are sums over several processes, of which some know their PSS.
+    pub(crate) fn has_pss(&self) -> bool {
+        self.backends.iter().flat_map(|backend| &backend.valid).any(|cell| cell.pss_bytes.is_some())
     }
 
     /// Returns the throughput of the best backend.
@@ -85,6 +119,31 @@ impl<'a> BackendSummary<'a> {
         median(&known.collect::<Vec<_>>())
     }
 
+    /// Returns the median growth of the PSS of all processes together.
+    pub(crate) fn pss_growth(&self) -> Option<f64> {
+        self.median_of_known(|cell| cell.pss_bytes.as_ref().map(growth))
+    }
+
+    /// Returns the medians of each epoch; none if the cells do not read whole epochs.
+    pub(crate) fn epochs(&self) -> Vec<EpochSummary> {
+        let count = self.valid.iter().map(|cell| cell.epochs.len()).min().unwrap_or(0);
+        (0..count).filter_map(|at| self.epoch(at)).collect()
+    }
+
+    fn epoch(&self, at: usize) -> Option<EpochSummary> {
+        let number =
+            |of: fn(&Epoch) -> f64| self.median(|cell| cell.epochs.get(at).map_or(0.0, of));
+        let device = self.median_of_known(|cell| cell.epochs.get(at)?.device_bytes);
+        let bytes = number(|epoch| epoch.bytes as f64)?;
+        Some(EpochSummary {
+            seconds: number(|epoch| epoch.seconds)?,
+            throughput_bytes_per_s: number(|epoch| epoch.throughput_bytes_per_s)?,
+            minor_faults: number(|epoch| epoch.faults.minor as f64)?,
+            major_faults: number(|epoch| epoch.faults.major as f64)?,
+            device_share: device.filter(|_| bytes > 0.0).map(|device| device / bytes),
+        })
+    }
+
     /// Returns the latency in nanoseconds at a percentile of all valid operations.
     pub(crate) fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
         latency_ns(self.histogram.as_ref(), &self.valid, percentile)
@@ -113,6 +172,18 @@ mod tests {
         assert_eq!(backend.valid.len() + 1, backend.cells.len());
         let operations: u64 = backend.valid.iter().map(|cell| cell.operations).sum();
         assert_eq!(backend.histogram.as_ref().unwrap().len(), operations);
+    }
+
+    #[test]
+    fn epochs_are_summarised_one_by_one() {
+        let run = fixture::epochs_run();
+        let groups = summarize(&run).unwrap();
+        let pread = &groups[0].backends[0];
+        let epochs = pread.epochs();
+        assert_eq!((pread.name.as_str(), epochs.len()), ("pread", 3));
+        assert!(epochs[1].throughput_bytes_per_s > epochs[0].throughput_bytes_per_s);
+        assert_eq!((epochs[0].device_share, epochs[2].device_share), (Some(1.0), Some(0.0)));
+        assert!(summarize(&fixture::small_run()).unwrap()[0].backends[0].epochs().is_empty());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::Exporter;
 use crate::failure::Failure;
-use crate::report::summary::{BackendSummary, GroupSummary, summarize};
+use crate::report::summary::{BackendSummary, EpochSummary, GroupSummary, summarize};
 use crate::result::percentile::{Percentile, growth};
 use crate::result::{Cell, Run};
 use crate::text::format::{self, bytes, count, nanoseconds, percent};
@@ -18,7 +18,10 @@ pub(crate) struct Terminal;
 impl Exporter for Terminal {
     fn export(&self, run: &Run) -> Result<String, Failure> {
         let groups = summarize(run)?;
-        let tables = groups.iter().map(|group| format!("\n{}\n{}\n", group.group, table(group)));
+        let tables = groups.iter().map(|group| {
+            let epochs = epochs(group).map(|table| format!("{table}\n")).unwrap_or_default();
+            format!("\n{}\n{}\n{epochs}", group.group, table(group))
+        });
         Ok(tables.collect())
     }
 }
@@ -29,22 +32,39 @@ const HEADER: [&str; 11] = [
 ];
 
 fn table(group: &GroupSummary<'_>) -> Table {
+    let (fio, has_pss) = (group.best_fio(), group.has_pss());
+    let mut header = HEADER.to_vec();
+    header.extend(has_pss.then_some("PSS"));
+    header.extend(fio.map(|_| "of fio"));
+    aligned(&header, group.backends.iter().map(|backend| row(backend, has_pss, fio)))
+}
+
+/// Returns a table of the epochs, one below the other; `None` for cells without epochs.
+fn epochs(group: &GroupSummary<'_>) -> Option<Table> {
+    let mut rows = Vec::new();
+    for backend in &group.backends {
+        for (number, epoch) in (1..).zip(backend.epochs()) {
+            let name = format!("{}, epoch {number}", backend.name);
+            rows.push([name].into_iter().chain(epoch.fields()).collect());
+        }
+    }
+    let header = [&["backend"], &EpochSummary::FIELDS[..]].concat();
+    (!rows.is_empty()).then(|| aligned(&header, rows.into_iter()))
+}
+
+/// Returns a table with numbers on the right.
+fn aligned(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    let fio = group.best_fio();
-    let mut header = HEADER.to_vec();
-    header.extend(fio.map(|_| "of fio"));
     table.set_header(header);
-    for backend in &group.backends {
-        table.add_row(row(backend, fio));
-    }
+    table.add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }
 
-fn row(backend: &BackendSummary<'_>, fio: Option<f64>) -> Vec<String> {
+fn row(backend: &BackendSummary<'_>, has_pss: bool, fio: Option<f64>) -> Vec<String> {
     let Some(rate) = backend.throughput else {
         // The warnings say why.
         return vec![backend.name.clone(), "invalid".into()];
@@ -78,6 +98,7 @@ fn row(backend: &BackendSummary<'_>, fio: Option<f64>) -> Vec<String> {
     let device = backend.median_of_known(|cell| cell.device_bytes);
     let asked = backend.median(|cell| cell.bytes as f64).filter(|bytes| *bytes > 0.0);
     row.push(known(device.zip(asked).map(|(device, asked)| device / asked), percent));
+    row.extend(has_pss.then(|| known(backend.pss_growth(), |grown| format!("+{}", bytes(grown)))));
     row.extend(fio.map(|fio| percent(rate.median / fio)));
     row
 }
@@ -98,5 +119,14 @@ mod tests {
             }
         }
         assert!(text.contains("of fio") && text.contains("invalid"), "{text}");
+        assert!(!text.contains("PSS") && !text.contains("epoch"), "{text}");
+    }
+
+    #[test]
+    fn epochs_and_processes_have_their_figures() {
+        let text = Terminal.export(&fixture::epochs_run()).unwrap();
+        assert!(text.contains("2 processes, 3 epochs) cold"), "{text}");
+        assert!(text.contains("pread, epoch 3") && text.contains("major faults"), "{text}");
+        assert!(text.contains("PSS"), "{text}");
     }
 }

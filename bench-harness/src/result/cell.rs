@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::percentile::growth;
 use super::{CacheCheck, CacheState, CachedPages, Group, Setting};
 
 /// One measurement: a backend, a workload with its setting, a cache state, one repetition. Cells of fio
@@ -38,15 +39,19 @@ pub struct Cell {
     pub latency_ns: Latency,
     /// All latencies, as a compressed HdrHistogram (V2, base64).
     pub latency_histogram: String,
-    /// Anonymous memory of the process.
+    /// Anonymous memory of the process; of several, the sum.
     pub rss_anon_bytes: Resident,
-    /// Mapped pages of files.
+    /// Mapped pages of files; of several processes, the sum.
     pub rss_file_bytes: Resident,
     /// Both over time.
     pub rss_timeline: Vec<RssSample>,
+    /// PSS of several processes together: a page that two of them share counts once. `null` for one process, and in
+    /// results of older versions. The two figures of RSS count such a page for each process.
+    #[serde(default)]
+    pub pss_bytes: Option<Resident>,
     /// Page faults.
     pub faults: Faults,
-    /// Processor time of the process.
+    /// Processor time of all processes of the cell.
     pub cpu_s: CpuSeconds,
     /// Processor time for each gigabyte (10⁹ bytes) delivered.
     pub cpu_s_per_gb: f64,
@@ -58,6 +63,9 @@ pub struct Cell {
     pub device_bytes: Option<u64>,
     /// Pages of the data in the page cache; `null` if the kernel does not count them for this user.
     pub cached_pages: CachedPages,
+    /// The figures of each epoch; empty if the cell does not read whole epochs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub epochs: Vec<Epoch>,
     /// How the state of the page cache was verified; `null` if it was not, and in results of older
     /// versions.
     #[serde(default)]
@@ -80,6 +88,23 @@ pub struct Latency {
     pub p999: u64,
     /// The longest operation.
     pub max: u64,
+}
+
+/// One pass over all of the data, of several in a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Epoch {
+    /// Bytes that were requested and delivered.
+    pub bytes: u64,
+    /// How long the pass took.
+    pub seconds: f64,
+    /// Bytes a second.
+    pub throughput_bytes_per_s: f64,
+    /// Page faults.
+    pub faults: Faults,
+    /// Processor time.
+    pub cpu_s: CpuSeconds,
+    /// Bytes that the device delivered; `null` if the kernel does not count them.
+    pub device_bytes: Option<u64>,
 }
 
 /// Resident memory at three moments of a measurement.
@@ -147,6 +172,19 @@ impl Cell {
     pub fn misses_rate(&self) -> bool {
         let reached = self.operations as f64 / self.seconds.max(1e-9);
         self.setting.rate_per_s.is_some_and(|asked| reached < asked as f64 * RATE_SHARE_MIN)
+    }
+
+    /// Returns the largest amount of memory of all processes together. Pages that they share count once, if that is known.
+    pub(crate) fn memory_peak_bytes(&self) -> u64 {
+        let rss_bytes = || self.rss_anon_bytes.peak.saturating_add(self.rss_file_bytes.peak);
+        self.pss_bytes.map_or_else(rss_bytes, |pss| pss.peak)
+    }
+
+    /// Returns by how much that memory grew.
+    pub(crate) fn memory_growth_bytes(&self) -> u64 {
+        let rss_bytes =
+            || growth(&self.rss_anon_bytes).saturating_add(growth(&self.rss_file_bytes));
+        self.pss_bytes.as_ref().map_or_else(rss_bytes, growth)
     }
 
     /// Returns whether fio was measured and not a backend.

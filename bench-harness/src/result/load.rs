@@ -1,7 +1,7 @@
 //! Reads a result from disk.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use serde_json::error::Category;
@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::failure::Failure;
 use crate::result::{Run, SCHEMA_VERSION};
+use crate::system::regular::open_regular;
 
 /// The fields of an object, by name.
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
@@ -16,8 +17,9 @@ type Fields<'a> = BTreeMap<String, &'a RawValue>;
 /// Reads a `run.json`. The version is checked first, so that a result of another version is refused for
 /// that reason and not because of a missing field.
 pub(crate) fn load_run(path: &Path) -> Result<Run, Failure> {
-    let bytes =
-        fs::read(path).map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
+    let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    open_regular(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(failed)?;
     parse_run(&bytes).map_err(|message| Failure::Run { path: path.to_owned(), message })
 }
 

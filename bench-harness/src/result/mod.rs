@@ -13,7 +13,7 @@ mod setting;
 pub(crate) mod trust;
 
 pub use cache::{CacheCheck, CacheCheckMethod, CacheState, CachedPages};
-pub use cell::{Cell, ContextSwitches, CpuSeconds, Faults, Latency, Resident, RssSample};
+pub use cell::{Cell, ContextSwitches, CpuSeconds, Epoch, Faults, Latency, Resident, RssSample};
 pub(crate) use folder::RunFolder;
 pub use group::{Group, GroupedCells};
 pub use run::{Run, SCHEMA_VERSION, Skipped};

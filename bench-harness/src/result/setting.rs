@@ -19,7 +19,10 @@ pub struct Setting {
     /// The largest number of device requests in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// Threads that read at the same time.
+    /// Forked processes that read at the same time; `None`: one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
+    /// Threads of a process that read at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
     /// The largest number of bytes read ahead, for workloads with a window.
@@ -28,6 +31,10 @@ pub struct Setting {
     /// Operations that an open loop starts in a second; `None`: as fast as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u64>,
+    /// Passes over all of the data, one after the other; `None`: a part of one, or as many as the time allows if the
+    /// data is warm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<u32>,
     /// Which form of the workload: `sequential`, `shuffled`, `fresh`, `recycled`, `recorded times`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
@@ -36,6 +43,11 @@ pub struct Setting {
 impl Setting {
     /// The form of `replay` that starts each operation when it was recorded.
     pub(crate) const RECORDED_TIMES: &'static str = "recorded times";
+
+    /// Returns the number of threads of all processes together.
+    pub(crate) fn readers(&self) -> u64 {
+        u64::from(self.processes.unwrap_or(1).max(1)) * u64::from(self.threads.unwrap_or(1).max(1))
+    }
 
     /// Returns whether operations start at given times, so that their latency ranks.
     pub(crate) fn is_open_loop(&self) -> bool {
@@ -58,8 +70,10 @@ impl fmt::Display for Setting {
         let window = self.window_bytes.map(crate::text::size::format_bytes);
         parts.extend(window.map(|window| format!("window {window}")));
         parts.extend(self.depth.map(|depth| format!("depth {depth}")));
+        parts.extend(self.processes.map(|n| format!("{n} processes")));
         parts.extend(self.threads.filter(|n| *n > 1).map(|n| format!("{n} threads")));
         parts.extend(self.rate_per_s.map(|rate| format!("{rate}/s")));
+        parts.extend(self.epochs.map(|n| format!("{n} epochs")));
         f.write_str(&parts.join(", "))
     }
 }

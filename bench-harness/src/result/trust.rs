@@ -12,6 +12,18 @@ const BUSY_SHARE_MAX: f64 = 0.10;
 /// Above this share of the processors' time taken by the hypervisor, numbers are doubtful.
 const STEAL_SHARE_MAX: f64 = 0.05;
 
+/// Returns an error if backends returned different bytes, if the run was interrupted, or if cells are invalid.
+pub(crate) fn verdict(run: &Run) -> Result<(), Failure> {
+    same_bytes(run)?;
+    if !run.complete {
+        return Err(Failure::Interrupted);
+    }
+    match run.cells.iter().filter(|cell| !cell.valid).count() {
+        0 => Ok(()),
+        invalid => Err(Failure::InvalidCells { invalid, all: run.cells.len() }),
+    }
+}
+
 /// Returns an error if backends returned different bytes in a group.
 pub(crate) fn same_bytes(run: &Run) -> Result<(), Failure> {
     let Some((group, checksums)) = differing(run).into_iter().next() else {

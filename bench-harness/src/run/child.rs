@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
 
+use super::crew::READER_KILLED;
 use super::task::{Task, WorkOrder};
 use crate::failure::Failure;
 use crate::result::Cell;
@@ -67,7 +68,8 @@ fn failure_of(output: &Output) -> Failure {
         return Failure::Usage { message: said.to_owned() };
     }
     let message = if said.is_empty() { output.status.to_string() } else { said.to_owned() };
-    Failure::Worker { message, is_killed: signal == Some(signals::KILL) }
+    let is_killed = signal == Some(signals::KILL) || message.contains(READER_KILLED);
+    Failure::Worker { message, is_killed }
 }
 
 /// Signal numbers, as in an exit status.

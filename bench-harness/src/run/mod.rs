@@ -6,12 +6,15 @@
 //! | `data.rs`, `jobs.rs` | the data of a run, and the settings that it is large enough for |
 //! | `verify.rs` | all backends must return the same bytes |
 //! | `runner.rs`, `child.rs`, `task.rs` | the list of cells, the child process of each, its order |
-//! | `worker.rs`, `engine.rs`, `reading.rs`, `pace.rs` | in the child: one cell, its engine, the measured loop |
+//! | `worker.rs`, `engine.rs` | in the child: one cell and its engine |
+//! | `crew.rs`, `team.rs` | the processes of a cell, and the jobs of one process |
+//! | `reading.rs`, `pace.rs` | the measured loop |
 //! | `validity.rs` | reasons why a measured cell does not count |
 //! | `memory_limit.rs`, `fio.rs`, `corrupt.rs` | memory limits, fio, and a faulty backend for tests |
 
 pub(crate) mod child;
 mod corrupt;
+mod crew;
 mod data;
 mod engine;
 mod fio;
@@ -22,6 +25,7 @@ pub(crate) mod reading;
 mod runner;
 pub(crate) mod session;
 pub(crate) mod task;
+mod team;
 mod validity;
 mod verify;
 pub(crate) mod worker;

@@ -15,7 +15,9 @@ pub(crate) struct Reading {
     pub(super) bytes: u64,
     pub(super) reads: u64,
     pub(super) operations: u64,
-    pub(super) elapsed_ns: u64,
+    /// When the first operation began and the last one ended, in ticks.
+    pub(super) started: u64,
+    pub(super) ended: u64,
     pub(super) spun_ns: u64,
     pub(super) latencies: Latencies,
 }
@@ -23,37 +25,39 @@ pub(crate) struct Reading {
 impl Reading {
     fn new() -> Self {
         let latencies = Latencies::new();
-        Self { bytes: 0, reads: 0, operations: 0, elapsed_ns: 0, spun_ns: 0, latencies }
+        let (started, ended) = (u64::MAX, 0);
+        Self { bytes: 0, reads: 0, operations: 0, started, ended, spun_ns: 0, latencies }
     }
 
-    /// Adds another thread. Threads run at the same time, so the longest time counts.
+    /// Adds another thread. Threads run at the same time, so the time is from the first start to the last end.
     fn add(&mut self, other: &Self) {
         self.bytes += other.bytes;
         self.reads += other.reads;
         self.operations += other.operations;
-        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        self.started = self.started.min(other.started);
+        self.ended = self.ended.max(other.ended);
         self.spun_ns += other.spun_ns;
         self.latencies.merge(&other.latencies);
     }
 }
 
-/// Runs every job on its own thread; a single job on this thread.
+/// Runs every job on its own thread; a single job on this thread. The first one is thread `first` of all processes.
 pub(super) fn read_on_threads(
     task: &Task,
     jobs: &mut [Box<dyn Job>],
     clock: &Clock,
+    first: u64,
 ) -> Result<Reading, Failure> {
     if let [job] = jobs {
-        return read(task, job.as_mut(), clock, 1, 0);
+        return read(task, job.as_mut(), clock, first);
     }
-    let threads = jobs.len() as u64;
     let gate = Gate::default();
     std::thread::scope(|scope| {
         let mut handles = Vec::new();
-        for (job, thread) in jobs.iter_mut().zip(0..) {
+        for (job, thread) in jobs.iter_mut().zip(first..) {
             let gate = &gate;
             let work = move || match gate.wait() {
-                Signal::Start => read(task, job.as_mut(), clock, threads, thread),
+                Signal::Start => read(task, job.as_mut(), clock, thread),
                 Signal::GiveUp => Ok(Reading::new()),
             };
             match std::thread::Builder::new().spawn_scoped(scope, work) {
@@ -106,19 +110,21 @@ impl Gate {
 }
 
 /// The measured loop. It looks at the clock once for each operation: the end of one is the start of
-/// the next, or, in an open loop, each starts when it was meant to. The loop of a workload that reads
-/// ahead ends only where a pass ends.
+/// the next, or, in an open loop, each starts when it was meant to. An epoch, the loop of a workload that reads
+/// ahead, and a given number of uneven operations end only where a pass ends.
 pub(crate) fn read(
     task: &Task,
     job: &mut dyn Job,
     clock: &Clock,
-    threads: u64,
     thread: u64,
 ) -> Result<Reading, Failure> {
     let mut reading = Reading::new();
+    let (threads, is_epoch) = (task.setting.readers(), task.setting.epochs.is_some());
     let limit = operations_of(task, threads, thread);
-    let ends_with_a_pass = workload::by_name(&task.workload)?.reads_ahead();
-    let may_repeat = task.cache == CacheState::Warm;
+    let workload = workload::by_name(&task.workload)?;
+    let ends_with_a_pass =
+        is_epoch || workload.reads_ahead() || (workload.is_uneven() && task.operations.is_some());
+    let may_repeat = task.cache == CacheState::Warm && !is_epoch;
     let started = clock.ticks();
     let deadline = started.saturating_add(clock.in_ticks(task.seconds * 1e9));
     let mut pace = Pace::of(&task.setting, clock, threads, thread, started);
@@ -128,7 +134,7 @@ pub(crate) fn read(
         let mut done = job.next()?;
         // A second pass over a cold file would not be cold.
         if done.is_none() && may_repeat && ended < deadline {
-            job.restart()?;
+            job.begin_epoch(0)?;
             intended = pace.as_mut().map_or(intended, |pace| pace.restart(intended));
             done = job.next()?;
         }
@@ -141,7 +147,7 @@ pub(crate) fn read(
         reading.reads += done.reads;
         reading.operations += 1;
     }
-    reading.elapsed_ns = clock.to_ns(ended - started);
+    (reading.started, reading.ended) = (started, ended);
     reading.spun_ns = pace.map_or(0, |pace| pace.spun_ns());
     Ok(reading)
 }

@@ -12,7 +12,7 @@ use crate::result::{Cell, Setting};
 use crate::system::interrupt;
 use crate::text::progress::Progress;
 use crate::text::size::Bytes;
-use crate::workload::RandomOrder;
+use crate::workload::{RandomOrder, Workload};
 
 /// The reader of a cell.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +30,14 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// Lists every combination of workloads, cache states, settings and backends.
+    /// Lists every combination of workloads, cache states, settings and backends. Workloads whose operations differ make
+    /// `uneven_limit` of them.
     pub(crate) fn new(
         plan: &Plan,
         jobs: &[Settings],
         data: &DataSets,
         fio: &[Fio],
+        uneven_limit: Option<u64>,
     ) -> Result<Self, Failure> {
         let mut cells = Vec::new();
         for (workload, settings) in jobs {
@@ -50,9 +52,15 @@ impl Runner {
                         cache,
                         files: files.to_vec(),
                         cached_files: cached_files.clone(),
-                        ..Task::blank(plan, buffer_bytes(plan, setting))
+                        operations: plan.operations.or_else(|| {
+                            let batches = uneven_limit.filter(|_| workload.is_uneven())?;
+                            Some(batches.div_ceil(setting.batch.unwrap_or(1).max(1).into()))
+                        }),
+                        ..Task::blank(plan, buffer_bytes(plan, *workload, setting))
                     };
+                    let only = workload.backend(setting);
                     let backends = plan.backends.iter();
+                    let backends = backends.filter(|it| only.is_none_or(|only| it.kind == only));
                     cells.extend(backends.map(|b| (Reader::Backend(*b), task(*b))));
                     let fio = fio.iter().map(|fio| (Reader::Fio(*fio), task(fio.counterpart())));
                     cells.extend(fio.filter(|(_, task)| Fio::can_do(task)));
@@ -106,7 +114,7 @@ impl Runner {
 
 /// Returns the memory for the engine's buffers: that of the plan, or enough for the batches of all
 /// threads.
-pub(crate) fn buffer_bytes(plan: &Plan, setting: &Setting) -> u64 {
+pub(crate) fn buffer_bytes(plan: &Plan, workload: &dyn Workload, setting: &Setting) -> u64 {
     if let Some(Bytes(bytes)) = plan.buffer_bytes {
         return bytes;
     }
@@ -114,7 +122,8 @@ pub(crate) fn buffer_bytes(plan: &Plan, setting: &Setting) -> u64 {
     let block = setting.block_bytes.unwrap_or(0);
     let batches = block.saturating_mul(setting.batch.unwrap_or(1).into()).saturating_mul(threads);
     // An engine lends half of its memory and reads through the other half.
-    BUFFER_BYTES_MIN.saturating_mul(threads).max(batches.saturating_mul(4))
+    let least = BUFFER_BYTES_MIN.max(workload.buffer_bytes_min(setting)).saturating_mul(threads);
+    least.max(batches.saturating_mul(4))
 }
 
 const BUFFER_BYTES_MIN: u64 = 64 << 20;

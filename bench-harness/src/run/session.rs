@@ -10,7 +10,7 @@ use super::runner::Runner;
 use super::{jobs, verify};
 use crate::failure::Failure;
 use crate::measure::host::{BusyMeter, Host};
-use crate::plan::{BackendChoice, Plan, choose_backends};
+use crate::plan::{BackendChoice, Plan, choose_backends, choose_caches};
 use crate::recommend::recommend;
 use crate::report::{Exporter, Report};
 use crate::result::{Run, RunFolder, SCHEMA_VERSION, Skipped, folder, trust};
@@ -62,9 +62,10 @@ impl Prepared {
         let mut workloads = workload::planned(&plan)?;
         let fio = Fio::find(&plan)?;
         let skipped = choose_backends(&mut plan)?;
+        let caches_left_out = choose_caches(&mut plan)?;
         let limit = plan.memory_limit_bytes.map(|bytes| MemoryLimiter::new(bytes.0));
         let (limiter, warning) = limit.unzip();
-        let mut notes: Vec<String> = warning.flatten().into_iter().collect();
+        let mut notes: Vec<String> = caches_left_out.into_iter().chain(warning.flatten()).collect();
         let page_cache_bytes_max = limiter.as_ref().and_then(MemoryLimiter::page_cache_bytes_max);
         let data = DataSets::prepare(&plan, &mut workloads, page_cache_bytes_max)?;
         notes.extend(workload::check_parameters(&plan, &workloads)?);
@@ -73,7 +74,13 @@ impl Prepared {
             notes.extend(Trace::open(trace)?.notes);
         }
         let jobs = jobs::try_out(&plan, &workloads, &data, &mut notes)?;
-        let runner = Runner::new(&plan, &jobs, &data, &fio)?;
+        let uneven_limit = jobs::uneven_limit(&plan, &jobs, &data, &mut notes)?;
+        notes.extend(jobs::without_backend(&plan, &jobs));
+        let runner = Runner::new(&plan, &jobs, &data, &fio, uneven_limit)?;
+        if runner.cells() == 0 {
+            let message = format!("there is nothing to measure: {}", notes.join("; "));
+            return Err(Failure::Usage { message });
+        }
         let mut run = new_run(plan, skipped, data.sample());
         run.warnings = notes;
         run.host.fio = fio.first().and_then(|_| Fio::version());

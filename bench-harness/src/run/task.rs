@@ -140,6 +140,8 @@ impl Cell {
             rss_anon_bytes: Resident::default(),
             rss_file_bytes: Resident::default(),
             rss_timeline: Vec::new(),
+            pss_bytes: None,
+            epochs: Vec::new(),
             faults: Faults::default(),
             cpu_s: CpuSeconds::default(),
             cpu_s_per_gb: 0.0,

@@ -6,8 +6,8 @@ use ringmain::BackendKind;
 use ringmain::backends::BackendOptions;
 use ringmain::backends::probe::auto_report;
 
-use super::reading::Reading;
 use super::task::Task;
+use super::team::Pass;
 use crate::failure::Failure;
 use crate::measure::cache;
 use crate::plan::CacheUse;
@@ -18,19 +18,24 @@ use crate::workload;
 /// Returns why a cell that started in the right cache state does not count.
 pub(super) fn problem(
     task: &Task,
-    reading: &Reading,
+    epochs: &[Pass],
     cached_pages: CachedPages,
-    device_bytes: Option<u64>,
 ) -> Result<Option<String>, Failure> {
-    if reading.operations == 0 {
+    let Some(first) = epochs.first().filter(|first| first.operations > 0) else {
         return Ok(Some("nothing was read".into()));
-    }
+    };
+    let bytes = epochs.iter().map(|pass| pass.bytes).sum();
     let pages_in = cached_pages.before.zip(cached_pages.after);
     let pages_in = pages_in.map_or(0, |(before, after)| after.saturating_sub(before));
-    let pages_in_max = pages_in_max(task, reading.bytes)?;
-    let leaked = pages_in_max.and_then(|most| leaked_into_cache(pages_in, most));
-    let hidden = not_from_the_device(task.cache, reading.bytes, device_bytes);
-    Ok(leaked.or(hidden).or(read_for_nothing(task, reading.bytes, device_bytes)?))
+    let leaked = pages_in_max(task, bytes)?.and_then(|most| leaked_into_cache(pages_in, most));
+    // What the first epoch has read may be in the page cache in the second.
+    let device_bytes = first.usage.device_bytes;
+    let batches = first.operations.saturating_mul(task.setting.batch.unwrap_or(1).into());
+    let batches = usize::try_from(batches).unwrap_or(usize::MAX);
+    let distinct_bytes = workload::by_name(&task.workload)?.distinct_bytes(&task.files, batches)?;
+    let new_bytes = distinct_bytes.map_or(first.bytes, |distinct| distinct.min(first.bytes));
+    let hidden = not_from_the_device(task.cache, new_bytes, device_bytes);
+    Ok(leaked.or(hidden).or(read_for_nothing(task, first.bytes, device_bytes)?))
 }
 
 /// Cold bytes come from the device. A backend that copies the file into its own memory when it opens it
@@ -70,6 +75,8 @@ fn read_for_nothing(
 fn pages_in_max(task: &Task, bytes: u64) -> Result<Option<u64>, Failure> {
     Ok(match task.backend.cache_use() {
         CacheUse::Past => Some(0),
+        // Data that is read again is kept.
+        CacheUse::Routed if task.setting.epochs.is_some() => None,
         CacheUse::Routed if workload::by_name(&task.workload)?.is_scattered() => {
             auto_has_device(&task.cached_files)?.then(|| sampled_pages_max(bytes))
         }

@@ -3,17 +3,16 @@
 use std::io::{Read, Write};
 
 use nix::sys::resource::{Resource, setrlimit};
-use ringmain::{BackendKind, Engine};
-use xxhash_rust::xxh3::Xxh3;
 
+use super::crew::Crew;
 use super::engine::open_engine;
-use super::reading::read_on_threads;
-use super::task::{Checked, MemoryLimit, Task, WorkOrder};
+use super::task::{MemoryLimit, Task, WorkOrder};
+use super::team::Pass;
 use super::{validity, verify};
 use crate::failure::Failure;
-use crate::measure::{Clock, RssSampler, TlbMisses, Usage, cache, percentiles};
-use crate::result::{CacheState, CachedPages, Cell, histogram};
-use crate::workload::{self, Job, JobSpec};
+use crate::measure::{Clock, MemorySampler, TlbMisses, cache, percentiles};
+use crate::result::{CachedPages, Cell, Epoch, histogram};
+use crate::workload;
 
 /// Reads an order from standard input, carries it out and writes the answer to `out`.
 pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
@@ -28,7 +27,7 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
     out.write_all(b"\n").map_err(Failure::Output)
 }
 
-/// Carries out one task in this process.
+/// Carries out one task in this process, and in those that it forks.
 fn measure(task: &Task) -> Result<Cell, Failure> {
     let clock = Clock::start();
     limit_memory(task)?;
@@ -36,53 +35,71 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
     // Before the engine starts its threads, so that they are counted too.
     let tlb = TlbMisses::start();
     let engine = open_engine(task)?;
-    let mut jobs = open_jobs(&engine, task)?;
-    release_mapped(&engine, task)?;
+    let mut crew = Crew::open(&engine, task, &clock)?;
     let opening = workload::by_name(&task.workload)?.opening();
     let prepared = cache::settle(&task.cached_files, task.cache, task.sample_seed(), opening)?;
 
-    let rss = RssSampler::start()?;
-    let usage = Usage::now();
-    let reading = read_on_threads(task, &mut jobs, &clock)?;
-    let mut usage = Usage::now().since(usage);
-    let timeline = rss.finish();
+    let memory = MemorySampler::start(&crew.processes())?;
+    let epochs = (0..task.setting.epochs.unwrap_or(1)).map(|epoch| crew.read_epoch(epoch));
+    let epochs = epochs.collect::<Result<Vec<Pass>, _>>()?;
+    let timeline = memory.finish();
     let dtlb_misses = tlb.finish();
     let cached_after = cache::cached_pages(&task.cached_files);
 
-    // Waiting for the time of an operation is not the work of the backend.
-    usage.cpu_s.user = (usage.cpu_s.user - reading.spun_ns as f64 / 1e9).max(0.0);
     let cached_pages = CachedPages { before: prepared.cached_pages, after: cached_after };
     let invalid_reason = match prepared.problem {
         Some(problem) => Some(problem),
-        None => validity::problem(task, &reading, cached_pages, usage.device_bytes)?,
+        None => validity::problem(task, &epochs, cached_pages)?,
     };
-    let latencies = reading.latencies.to_histogram(&clock)?;
-    let seconds = reading.elapsed_ns as f64 / 1e9;
-    let cpu_s = usage.cpu_s.user + usage.cpu_s.system;
     Ok(Cell {
         valid: invalid_reason.is_none(),
         invalid_reason,
-        bytes: reading.bytes,
-        reads: reading.reads,
-        operations: reading.operations,
-        seconds,
-        throughput_bytes_per_s: per(reading.bytes as f64, seconds),
-        latency_ns: percentiles(&latencies),
-        latency_histogram: histogram::encode(&latencies)?,
         rss_anon_bytes: timeline.anon,
         rss_file_bytes: timeline.file,
         rss_timeline: timeline.samples,
-        faults: usage.faults,
-        cpu_s: usage.cpu_s,
-        cpu_s_per_gb: per(cpu_s, reading.bytes as f64 / 1e9),
-        context_switches: usage.context_switches,
+        pss_bytes: timeline.pss,
         dtlb_misses,
-        device_bytes: usage.device_bytes,
         cached_pages,
         cache_check: prepared.check,
-        checksum: checksum(&mut jobs, task.checked)?,
+        checksum: format!("xxh3:{:016x}", crew.checksum()?),
+        ..read_cell(task, &epochs)?
+    })
+}
+
+/// Returns a cell with the figures of what was read.
+fn read_cell(task: &Task, epochs: &[Pass]) -> Result<Cell, Failure> {
+    let mut all = epochs.first().cloned().unwrap_or_default();
+    epochs.iter().skip(1).try_for_each(|epoch| all.add_after(epoch))?;
+    let latencies = histogram::decode(&all.latency_histogram)?;
+    let cpu_s = all.usage.cpu_s;
+    let is_one_by_one = task.setting.epochs.is_some();
+    Ok(Cell {
+        bytes: all.bytes,
+        reads: all.reads,
+        operations: all.operations,
+        seconds: all.seconds,
+        throughput_bytes_per_s: per(all.bytes as f64, all.seconds),
+        latency_ns: latencies.as_ref().map(percentiles).unwrap_or_default(),
+        latency_histogram: all.latency_histogram,
+        faults: all.usage.faults,
+        cpu_s,
+        cpu_s_per_gb: per(cpu_s.user + cpu_s.system, all.bytes as f64 / 1e9),
+        context_switches: all.usage.context_switches,
+        device_bytes: all.usage.device_bytes,
+        epochs: epochs.iter().filter(|_| is_one_by_one).map(epoch_of).collect(),
         ..Cell::empty(task.backend.to_string(), task)
     })
+}
+
+fn epoch_of(pass: &Pass) -> Epoch {
+    Epoch {
+        bytes: pass.bytes,
+        seconds: pass.seconds,
+        throughput_bytes_per_s: per(pass.bytes as f64, pass.seconds),
+        faults: pass.usage.faults,
+        cpu_s: pass.usage.cpu_s,
+        device_bytes: pass.usage.device_bytes,
+    }
 }
 
 /// Divides, and returns 0 for a division by 0: results hold no infinities.
@@ -99,20 +116,6 @@ fn prepare_cache(task: &Task) -> Result<(), Failure> {
     cache::prepare(&task.cached_files, task.cache, task.sample_seed()).map(drop)
 }
 
-/// Gives back the pages that opening the files has mapped. A fault maps the sixteen pages around a
-/// header, which may be a whole small file, and the kernel drops no page that is mapped.
-fn release_mapped(engine: &Engine, task: &Task) -> Result<(), Failure> {
-    if task.backend.kind != BackendKind::Mmap || task.cache == CacheState::Warm {
-        return Ok(());
-    }
-    let backend = engine.backend();
-    for path in &task.cached_files {
-        let file = backend.open(path)?;
-        backend.release(&file, 0..backend.len(&file)?)?;
-    }
-    Ok(())
-}
-
 fn limit_memory(task: &Task) -> Result<(), Failure> {
     match &task.memory_limit {
         None => Ok(()),
@@ -123,33 +126,4 @@ fn limit_memory(task: &Task) -> Result<(), Failure> {
         Some(MemoryLimit::Rlimit { bytes }) => setrlimit(Resource::RLIMIT_DATA, *bytes, *bytes)
             .map_err(|errno| Failure::Usage { message: format!("cannot limit memory: {errno}") }),
     }
-}
-
-fn open_jobs(engine: &Engine, task: &Task) -> Result<Vec<Box<dyn Job>>, Failure> {
-    let workload = workload::by_name(&task.workload)?;
-    let threads = u64::from(task.setting.threads.unwrap_or(1).max(1));
-    let open = |thread| {
-        let Task { setting, files, seed, .. } = task;
-        workload.open(&JobSpec { engine, setting, files, seed: *seed, thread, threads })
-    };
-    (0..threads).map(open).collect()
-}
-
-/// Reads the first operations of every thread again and digests the bytes. This is not a part of the
-/// measurement, because it costs more than a warm read.
-fn checksum(jobs: &mut [Box<dyn Job>], most: Checked) -> Result<String, Failure> {
-    let mut digest = Xxh3::new();
-    for job in jobs {
-        job.restart()?;
-        let (mut bytes, mut reads) = (0, 0);
-        while bytes < most.bytes
-            && reads < most.reads
-            && let Some(done) = job.next()?
-        {
-            digest.update(job.last());
-            bytes += done.bytes;
-            reads += done.reads;
-        }
-    }
-    Ok(format!("xxh3:{:016x}", digest.digest()))
 }

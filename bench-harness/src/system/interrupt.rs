@@ -1,6 +1,6 @@
 //! Ctrl-C: the work ends in good order, and finished cells are kept.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 static STOP: AtomicBool = AtomicBool::new(false);
+/// The signals that came, those within [`SAME_WISH`] counted once.
+static SIGNALS: AtomicU32 = AtomicU32::new(0);
 static HANDLER: Once = Once::new();
 /// The process id of the child at work; 0 for none.
 static CHILD: AtomicI32 = AtomicI32::new(0);
@@ -17,22 +19,38 @@ const SAME_WISH: Duration = Duration::from_secs(1);
 
 /// Handles SIGINT, SIGTERM and SIGHUP: the first signal ends the work, a later one the program.
 pub(crate) fn handle() {
+    handle_with(|| std::process::exit(130));
+}
+
+/// Handles the same signals, and only counts them: the caller looks at [`signals`].
+pub(crate) fn handle_every_signal() {
+    handle_with(|| {});
+}
+
+fn handle_with(later: fn()) {
     HANDLER.call_once(|| {
-        let first: Mutex<Option<Instant>> = Mutex::new(None);
+        let last: Mutex<Option<Instant>> = Mutex::new(None);
         // Without a handler Ctrl-C ends the program at once.
         let _ = ctrlc::set_handler(move || {
             STOP.store(true, Ordering::SeqCst);
             end_child();
-            let Ok(mut first) = first.lock() else {
+            let Ok(mut last) = last.lock() else {
                 return;
             };
-            match *first {
-                None => *first = Some(Instant::now()),
-                Some(since) if since.elapsed() < SAME_WISH => {}
-                Some(_) => std::process::exit(130),
+            if last.is_some_and(|last| last.elapsed() < SAME_WISH) {
+                return;
+            }
+            *last = Some(Instant::now());
+            if SIGNALS.fetch_add(1, Ordering::SeqCst) > 0 {
+                later();
             }
         });
     });
+}
+
+/// Returns the number of signals that came so far.
+pub(crate) fn signals() -> u32 {
+    SIGNALS.load(Ordering::SeqCst)
 }
 
 /// Returns whether the work should end.

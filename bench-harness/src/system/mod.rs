@@ -2,6 +2,7 @@
 
 pub(crate) mod interrupt;
 pub(crate) mod output;
+pub(crate) mod regular;
 pub(crate) mod scratch;
 pub(crate) mod space;
 pub(crate) mod whole_file;

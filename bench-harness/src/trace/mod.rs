@@ -12,8 +12,9 @@ mod recording;
 mod strace;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
 use std::fmt::Write;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use ringmain::{BatchHead, ReadBy};
 
 use crate::failure::Failure;
+use crate::system::regular::open_regular;
 use crate::text::format::counted;
 use crate::text::size::format_bytes;
 
@@ -40,8 +42,8 @@ pub(crate) struct Trace {
     processes: BTreeMap<u32, u32>,
     batches: Vec<Span>,
     reads: Vec<TraceRead>,
-    /// The trace has every file that a program read. Files that are gone are left out of a replay.
-    has_all_files: bool,
+    /// The program of which the trace has every read: a replay leaves out files that are gone. Empty for a log of strace.
+    pub(crate) program: Option<OsString>,
 }
 
 /// A file that a trace reads.
@@ -79,7 +81,7 @@ struct Span {
 impl Trace {
     /// Reads a trace without looking at its files.
     pub(crate) fn open_unchecked(path: &Path) -> Result<Self, Failure> {
-        let file = File::open(path)
+        let file = open_regular(path)
             .map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
         Self::parse(BufReader::new(file)).map_err(|fault| fault.in_file(path))
     }
@@ -88,7 +90,7 @@ impl Trace {
     /// enough.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let trace = Self::open_unchecked(path)?;
-        if trace.has_all_files {
+        if trace.program.is_some() {
             return trace.without_files_that_are_gone().map_err(|fault| fault.in_file(path));
         }
         trace.check_files(path)?;
@@ -184,6 +186,20 @@ impl Trace {
         self.reads.iter().fold(0, |total, read| total.saturating_add(read.bytes))
     }
 
+    /// Returns how many different bytes the first batches read.
+    pub(crate) fn distinct_bytes(&self, batches: usize) -> u64 {
+        let mut distinct: u64 = 0;
+        each_new_part(self.reads_of(0..batches), |_, bytes| {
+            distinct = distinct.saturating_add(bytes);
+        });
+        distinct
+    }
+
+    /// Returns when a batch began, in microseconds from the start of the trace.
+    pub(crate) fn began_at_us(&self, batch: usize) -> Option<u64> {
+        self.batches.get(batch).map(|span| span.head.at_us)
+    }
+
     /// Returns the process of a thread, if the trace says it.
     pub(crate) fn process_of(&self, thread: u32) -> Option<u32> {
         self.processes.get(&thread).copied()
@@ -209,7 +225,7 @@ impl Trace {
         }
         builder.trace.notes = self.notes.clone();
         builder.trace.processes = self.processes.clone();
-        builder.trace.has_all_files = self.has_all_files;
+        builder.trace.program = self.program.clone();
         builder.finish()
     }
 
@@ -280,6 +296,21 @@ impl Trace {
     }
 }
 
+/// Calls `add` with the file of each read and the bytes of it that no other read has, in the order of the files.
+fn each_new_part(reads: &[TraceRead], mut add: impl FnMut(u32, u64)) {
+    let mut sorted: Vec<&TraceRead> = reads.iter().collect();
+    sorted.sort_unstable_by_key(|read| (read.file, read.offset));
+    let (mut file, mut covered) = (u32::MAX, 0);
+    for read in sorted {
+        if read.file != file {
+            (file, covered) = (read.file, 0);
+        }
+        let end = read.offset.saturating_add(read.bytes);
+        add(file, end.saturating_sub(covered.max(read.offset)));
+        covered = covered.max(end);
+    }
+}
+
 impl TraceFile {
     /// Returns why the file cannot be read as in the trace.
     fn problem(&self) -> Option<String> {
@@ -322,8 +353,8 @@ impl TraceBuilder {
 
     /// Puts the batches, each of one read, into the order in which they began, and counts time from the first.
     fn start_at_first(&mut self) {
-        let Trace { batches, reads, has_all_files, .. } = &mut self.trace;
-        *has_all_files = true;
+        let Trace { batches, reads, program, .. } = &mut self.trace;
+        *program = Some(OsString::new());
         let mut order: Vec<(BatchHead, TraceRead)> =
             batches.iter().map(|span| (span.head, reads[span.first_read])).collect();
         order.sort_by_key(|(head, _)| head.at_us);

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use ringmain::ReadBy;
 use serde::Serialize;
 
-use super::{Trace, TraceRead};
+use super::{Trace, TraceRead, each_new_part};
 use crate::text::format::{counted, percent, seconds};
 use crate::text::size::format_bytes_short;
 
@@ -201,17 +201,7 @@ fn sum_by_file(trace: &Trace) -> Vec<Sums> {
             sum.sequential += usize::from(before == Some(read.offset));
         }
     }
-    let mut sorted: Vec<&TraceRead> = trace.reads().iter().collect();
-    sorted.sort_unstable_by_key(|read| (read.file, read.offset));
-    let (mut file, mut covered) = (u32::MAX, 0);
-    for read in sorted {
-        if read.file != file {
-            (file, covered) = (read.file, 0);
-        }
-        let end = read.offset.saturating_add(read.bytes);
-        sums[file as usize].distinct_bytes += end.saturating_sub(covered.max(read.offset));
-        covered = covered.max(end);
-    }
+    each_new_part(trace.reads(), |file, bytes| sums[file as usize].distinct_bytes += bytes);
     sums
 }
 

@@ -1,5 +1,6 @@
 //! Recordings of `Engine::record` and `ringmain record`. See `docs/formats.md`.
 
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
@@ -20,10 +21,13 @@ impl Version {
     fn kinds(self) -> &'static str {
         match self {
             Self::One => "`f`, `b` or `e`",
-            Self::Two => "`f`, `t`, `b`, `m` or `e`",
+            Self::Two => "`p`, `n`, `f`, `t`, `b`, `m` or `e`",
         }
     }
 }
+
+/// A file that has more notes was not written by this program.
+const NOTES_MAX: usize = 100;
 
 /// Lines are written in parts of this size.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -31,6 +35,10 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Writes a trace as a recording.
 pub(super) fn write(trace: &Trace, file: &mut dyn Write) -> io::Result<()> {
     let mut text = RecordingText::new();
+    if let Some(program) = &trace.program {
+        text.name_program(program);
+    }
+    trace.notes.iter().take(NOTES_MAX).for_each(|note| text.note(note));
     for batch in trace.batches() {
         if let Some(process) = trace.process_of(batch.head.thread) {
             text.name_thread(batch.head.thread, process);
@@ -71,6 +79,8 @@ pub(super) fn parse(
         let mut words = line.words();
         let kind = words.expect(version.kinds())?;
         match (kind.text, version) {
+            (b"p", Version::Two) => program(&mut words, builder)?,
+            (b"n", Version::Two) => note(&mut words, builder)?,
             (b"f", _) => files.push(file(&mut words, files.len())?),
             (b"t", Version::Two) => thread(&mut words, builder)?,
             (b"b", _) => batch(ReadBy::Call, version, &mut words, &files, builder)?,
@@ -88,6 +98,34 @@ pub(super) fn parse(
     if !has_end {
         builder.note("the recording has no end: the program stopped, or the disk was full".into());
     }
+    Ok(())
+}
+
+/// Parses `p COMMAND`.
+fn program(words: &mut Words<'_>, builder: &mut TraceBuilder) -> Result<(), Fault> {
+    let command = words.rest();
+    let is_first = builder.trace.program.is_none() && builder.trace.batches.is_empty();
+    if !is_first {
+        return Err(command.fault("the program must be named once, before the first batch".into()));
+    }
+    let bytes = unescape(&command)?;
+    // A log of strace does not say which program it is of.
+    let program = match bytes.is_empty() {
+        true => Some(OsString::new()),
+        false => path_from(bytes).map(PathBuf::into_os_string),
+    };
+    let not_text = || command.fault("this is not a command on this system".into());
+    builder.trace.program = Some(program.ok_or_else(not_text)?);
+    Ok(())
+}
+
+/// Parses `n TEXT`.
+fn note(words: &mut Words<'_>, builder: &mut TraceBuilder) -> Result<(), Fault> {
+    let text = words.rest();
+    if builder.trace.notes.len() == NOTES_MAX {
+        return Err(text.fault(format!("there are more than {NOTES_MAX} notes")));
+    }
+    builder.note(String::from_utf8_lossy(&unescape(&text)?).into_owned());
     Ok(())
 }
 

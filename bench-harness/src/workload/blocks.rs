@@ -24,6 +24,7 @@ pub(super) struct Blocks {
     /// The number of blocks in the files before each file.
     blocks_before: Vec<u64>,
     order: Order,
+    seed: u64,
     block_bytes: usize,
     batch: usize,
     blocks: u64,
@@ -58,7 +59,7 @@ impl Blocks {
             return Err(Failure::TooSmall { message });
         }
         let order = match is_random {
-            true => Order::Random(RandomOrder::new(blocks, spec.seed)),
+            true => Order::Random(RandomOrder::of_epoch(blocks, spec.seed, 0)),
             false => Order::Sequential,
         };
         let mut buffer = spec.engine.pool().try_take(block_bytes * batch).map_err(|source| {
@@ -71,19 +72,19 @@ impl Blocks {
         // The first write to fresh memory waits for its pages, which a virtual machine may have to get
         // from its host. That must not be a part of the measurement.
         buffer.fill(0);
-        let (engine, thread, threads) = (spec.engine.clone(), spec.thread, spec.threads);
-        let next_batch = thread;
+        let JobSpec { engine, seed, thread, threads, .. } = *spec;
         Ok(Self {
-            engine,
+            engine: engine.clone(),
             files,
             blocks_before,
             order,
+            seed,
             block_bytes,
             batch,
             blocks,
             thread,
             threads,
-            next_batch,
+            next_batch: thread,
             places: Vec::with_capacity(batch),
             buffer,
             filled: 0,
@@ -137,8 +138,11 @@ impl Job for Blocks {
         &self.buffer[..self.filled]
     }
 
-    fn restart(&mut self) -> Result<(), Failure> {
+    fn begin_epoch(&mut self, epoch: u64) -> Result<(), Failure> {
         self.next_batch = self.thread;
+        if let Order::Random(order) = &mut self.order {
+            *order = RandomOrder::of_epoch(self.blocks, self.seed, epoch);
+        }
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ mod samples;
 mod seq;
 mod settings;
 mod shards;
+mod variant;
 mod views;
 mod weights;
 
@@ -18,8 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ringmain::Engine;
-use ringmain::epochs::Order;
+use ringmain::{BackendKind, Engine};
 
 use settings::{combinations, in_variants};
 
@@ -34,15 +34,17 @@ pub(crate) use parameter::{Parameter, check_depth, check_parameters};
 pub(crate) use random_order::{RandomOrder, mix};
 pub(crate) use samples::is_beton_name;
 pub(crate) use shards::{is_shard_name, shard_files};
+use variant::Variant;
 pub(crate) use weights::holds_weights;
 
 /// Every workload, in the order of the tables.
-pub(crate) const ALL: [&dyn Workload; 8] = [
+pub(crate) const ALL: [&dyn Workload; 9] = [
     &seq::Seq,
     &rand::Rand,
     &views::Views,
     &shards::Shards,
-    &samples::Samples,
+    &samples::Samples::PACKED,
+    &samples::Samples::ALIGNED,
     &weights::ModelWeights,
     &mixed::Mixed,
     &replay::Replay,
@@ -58,6 +60,21 @@ pub(crate) trait Workload: Sync {
 
     /// Returns the combinations of parameters in a plan.
     fn settings(&self, plan: &Plan) -> Vec<Setting>;
+
+    /// Returns its forms; none if it has only one.
+    fn variants(&self) -> &'static [Variant] {
+        &[]
+    }
+
+    /// Returns the only backend that can carry out a setting, if not every one can.
+    fn backend(&self, _: &Setting) -> Option<BackendKind> {
+        None
+    }
+
+    /// Returns the memory that the buffers of the engine need at least in a setting.
+    fn buffer_bytes_min(&self, _: &Setting) -> u64 {
+        0
+    }
 
     /// Returns the cache states in which it is measured.
     fn caches(&self, plan: &Plan) -> Vec<CacheState> {
@@ -113,6 +130,23 @@ pub(crate) trait Workload: Sync {
         false
     }
 
+    /// Returns whether all cells of a setting must make the same operations, so that no time limit ends them. The others
+    /// read alike all the time.
+    fn is_uneven(&self) -> bool {
+        false
+    }
+
+    /// Returns the number of operations of a pass over these files, if it is not the size of the data that decides.
+    fn operations(&self, _: &[PathBuf]) -> Result<Option<u64>, Failure> {
+        Ok(None)
+    }
+
+    /// Returns how many different bytes the first batches of a pass over these files have, if it reads some bytes several
+    /// times.
+    fn distinct_bytes(&self, _: &[PathBuf], _batches: usize) -> Result<Option<u64>, Failure> {
+        Ok(None)
+    }
+
     /// Opens the part of one thread, in the measured process.
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure>;
 }
@@ -139,7 +173,7 @@ pub(crate) struct JobSpec<'a> {
     /// The files that make up the data, in order; for a replay the trace.
     pub(crate) files: &'a [PathBuf],
     pub(crate) seed: u64,
-    /// The index of this thread and the number of threads.
+    /// The index of this thread and the number of threads, over all processes.
     pub(crate) thread: u64,
     pub(crate) threads: u64,
 }
@@ -150,18 +184,14 @@ impl JobSpec<'_> {
         self.setting.batch.unwrap_or(default).max(1) as usize
     }
 
-    /// Returns whether the setting is this variant of the workload.
-    fn is_variant(&self, variant: &str) -> bool {
-        self.setting.variant.as_deref() == Some(variant)
+    /// Returns the variant of the workload; empty if it has none.
+    fn variant(&self) -> &str {
+        self.setting.variant.as_deref().unwrap_or_default()
     }
 
-    /// Returns the order of a pass over all items: shuffled if the setting is that variant.
-    fn order(&self, shuffled: &str) -> Order {
-        if self.is_variant(shuffled) {
-            Order::Shuffled { seed: self.seed }
-        } else {
-            Order::Sequential
-        }
+    /// Returns whether the setting is this variant of the workload.
+    fn is_variant(&self, variant: &str) -> bool {
+        self.variant() == variant
     }
 }
 
@@ -179,8 +209,9 @@ pub(crate) trait Job: Send {
     /// Returns the bytes of the last operation.
     fn last(&self) -> &[u8];
 
-    /// Starts again with the first operation.
-    fn restart(&mut self) -> Result<(), Failure>;
+    /// Begins a pass over the data. Workloads with a random order have another one in each epoch; the operations of an
+    /// epoch are always the same.
+    fn begin_epoch(&mut self, epoch: u64) -> Result<(), Failure>;
 }
 
 /// The size of an operation.
@@ -204,7 +235,7 @@ pub(crate) fn by_name(name: &str) -> Result<&'static dyn Workload, Failure> {
 }
 
 /// Returns why fio cannot do the work of a group; `None` if it can. It reads blocks of a single file and has no
-/// half-warm cache. With several threads each of its jobs would read the whole file, which is other work.
+/// half-warm cache. Several of its jobs would each read the whole file, which is other work.
 pub(crate) fn fio_obstacle(group: &Group) -> Option<&'static str> {
     let takes_fio = by_name(&group.workload).is_ok_and(|it| it.takes(Parameter::Fio));
     match group {
@@ -213,9 +244,10 @@ pub(crate) fn fio_obstacle(group: &Group) -> Option<&'static str> {
         Group { setting, .. } if setting.is_open_loop() => {
             Some("fio paces its reads in another way")
         }
-        Group { setting, .. } if setting.threads.unwrap_or(1) > 1 => {
-            Some("every thread of fio would read the whole file")
+        Group { setting, .. } if setting.readers() > 1 => {
+            Some("every job of fio would read the whole file")
         }
+        Group { setting, .. } if setting.epochs.is_some() => Some("fio has no epochs"),
         _ => None,
     }
 }
@@ -274,7 +306,9 @@ mod tests {
             (group("views", plain(), CacheState::Cold), "blocks"),
             (group("rand", plain(), CacheState::Mixed), "half"),
             (group("rand", Setting { rate_per_s: Some(10), ..plain() }, CacheState::Cold), "paces"),
-            (group("seq", Setting { threads: Some(2), ..plain() }, CacheState::Warm), "thread"),
+            (group("seq", Setting { threads: Some(2), ..plain() }, CacheState::Warm), "job"),
+            (group("seq", Setting { processes: Some(2), ..plain() }, CacheState::Warm), "job"),
+            (group("rand", Setting { epochs: Some(2), ..plain() }, CacheState::Warm), "epochs"),
         ];
         for (group, part) in cases {
             let why = fio_obstacle(&group).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The parameters of a plan that only some workloads have.
 
+use super::variant::check_variants;
 use super::{ALL, Workload};
 use crate::failure::Failure;
 use crate::plan::Plan;
@@ -45,7 +46,7 @@ pub(crate) fn check_parameters(
     plan: &Plan,
     workloads: &[&dyn Workload],
 ) -> Result<Vec<String>, Failure> {
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = check_variants(plan, workloads)?.into_iter().collect();
     for parameter in Parameter::ALL.into_iter().filter(|parameter| parameter.is_set(plan)) {
         let option = parameter.option();
         let deaf: Vec<&str> = workloads

@@ -16,6 +16,11 @@ impl RandomOrder {
         Self { len, half_bits: bits.div_ceil(2).max(1), keys }
     }
 
+    /// Returns the order of an epoch; that of epoch 0 is the one of the seed itself.
+    pub(super) fn of_epoch(len: u64, seed: u64, epoch: u64) -> Self {
+        Self::new(len, if epoch == 0 { seed } else { mix(seed ^ mix(epoch)) })
+    }
+
     /// Returns the number at `index`, which must be less than `len`, in less than four steps on average.
     pub(crate) fn at(&self, index: u64) -> u64 {
         let mut value = index;
@@ -78,5 +83,11 @@ mod tests {
         };
         assert_eq!(order(1), order(1));
         assert_ne!(order(1), order(2));
+        let of_epoch = |epoch| -> Vec<u64> {
+            let permutation = RandomOrder::of_epoch(100, 1, epoch);
+            (0..100).map(|index| permutation.at(index)).collect()
+        };
+        assert_eq!((of_epoch(0), of_epoch(3)), (order(1), of_epoch(3)));
+        assert_ne!(of_epoch(1), of_epoch(2));
     }
 }

@@ -58,6 +58,22 @@ impl Workload for Replay {
         Ok(cached)
     }
 
+    fn is_uneven(&self) -> bool {
+        true
+    }
+
+    fn operations(&self, files: &[PathBuf]) -> Result<Option<u64>, Failure> {
+        let traces = files.iter().map(|path| Trace::open(path));
+        let sum = traces.map(|trace| trace.map(|trace| trace.batch_count() as u64)).sum();
+        Result::<u64, _>::map(sum, Some)
+    }
+
+    fn distinct_bytes(&self, files: &[PathBuf], batches: usize) -> Result<Option<u64>, Failure> {
+        let traces = files.iter().map(|path| Trace::open(path));
+        let sum = traces.map(|trace| trace.map(|trace| trace.distinct_bytes(batches))).sum();
+        Result::<u64, _>::map(sum, Some)
+    }
+
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
         let path = job.files.first().ok_or_else(|| Failure::Usage {
             message: "the workload `replay` needs a --trace to replay".into(),
@@ -137,7 +153,7 @@ impl Job for Player {
     }
 
     fn due_ns(&self) -> Option<u64> {
-        let at_us = |at: usize| self.trace.batches().nth(at).map(|batch| batch.head.at_us);
+        let at_us = |at: usize| self.trace.began_at_us(at);
         let since_first_us = at_us(self.next_group * self.group)?.saturating_sub(at_us(0)?);
         Some(since_first_us.saturating_mul(1000))
     }
@@ -146,7 +162,7 @@ impl Job for Player {
         &self.buffer[..self.filled]
     }
 
-    fn restart(&mut self) -> Result<(), Failure> {
+    fn begin_epoch(&mut self, _: u64) -> Result<(), Failure> {
         self.next_group = self.thread;
         Ok(())
     }

@@ -1,21 +1,35 @@
 //! A training pass over a dataset: batches of samples in random order.
 
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
+use ringmain::BackendKind;
 use ringmain::beton::{
-    Batch, BetonReader, PAGE_BYTES_DEFAULT, RegionAlignment, SampleOptions, SampleSource,
+    Batch, BetonReader, MemoryManager, Order, PAGE_BYTES_DEFAULT, RegionAlignment, SampleOptions,
+    SampleSource,
 };
 
-use super::{Done, Job, JobSpec, NewData, Parameter, Workload, in_variants, regular_files};
+use super::{
+    Done, Job, JobSpec, NewData, Parameter, Variant, Workload, in_variants, regular_files,
+};
 use crate::cli::BetonField;
 use crate::failure::Failure;
 use crate::generate::{BetonSpec, write_beton};
 use crate::plan::Plan;
 use crate::result::Setting;
 
-/// The workload `samples`.
+/// The workloads `samples` and `samples-aligned`, which differ in where the samples begin in the file.
 #[derive(Debug)]
-pub(super) struct Samples;
+pub(super) struct Samples {
+    name: &'static str,
+    alignment: RegionAlignment,
+}
+
+impl Samples {
+    pub(super) const PACKED: Self = Self { name: "samples", alignment: RegionAlignment::Packed };
+    pub(super) const ALIGNED: Self =
+        Self { name: "samples-aligned", alignment: RegionAlignment::Block };
+}
 
 /// An image of 128 × 128 in RGB.
 const SAMPLE_BYTES: u64 = 48 << 10;
@@ -24,14 +38,32 @@ const BATCH_SIZE: u32 = 256;
 /// Its variants.
 const SEQUENTIAL: &str = "sequential";
 const RANDOM: &str = "random";
+const RANDOM_OS_CACHE: &str = "random-os-cache";
+const QUASI_RANDOM: &str = "quasi-random";
+const QUASI_RANDOM_PAGES: &str = "quasi-random-pages";
+const VARIANTS: [Variant; 5] = [
+    Variant::usual(SEQUENTIAL, "samples by number"),
+    Variant::usual(RANDOM, "samples in random order"),
+    Variant::special(RANDOM_OS_CACHE, "the same through a mapping, read ahead; only mmap"),
+    Variant::special(QUASI_RANDOM, "samples of eight pages at a time in random order"),
+    Variant::special(QUASI_RANDOM_PAGES, "the same, from whole pages that the process keeps"),
+];
+const OPEN_PAGES: NonZeroU64 = NonZeroU64::new(8).unwrap();
+/// Twice the open pages, so that every page is read once.
+const CACHED_PAGES: NonZeroUsize = NonZeroUsize::new(16).unwrap();
 
 impl Workload for Samples {
     fn name(&self) -> &'static str {
-        "samples"
+        self.name
     }
 
     fn about(&self) -> &'static str {
-        "delivers the samples of a .beton dataset, 256 of 48 KiB at a time, in order and at random"
+        match self.alignment {
+            RegionAlignment::Packed => {
+                "delivers samples of a .beton dataset, 256 of 48 KiB at a time, in order and at random"
+            }
+            _ => "the same, with samples that begin at multiples of 4 KiB in the file",
+        }
     }
 
     fn takes(&self, parameter: Parameter) -> bool {
@@ -40,16 +72,38 @@ impl Workload for Samples {
 
     /// The size of samples is fixed, so the block sizes of a plan have no effect.
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
-        in_variants(plan, BATCH_SIZE, [SEQUENTIAL, RANDOM])
+        in_variants(plan, BATCH_SIZE, &VARIANTS)
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        &VARIANTS
+    }
+
+    fn backend(&self, setting: &Setting) -> Option<BackendKind> {
+        let is_mapped = setting.variant.as_deref() == Some(RANDOM_OS_CACHE);
+        is_mapped.then_some(BackendKind::Mmap)
     }
 
     /// Only with data of the user, so that a default run takes two minutes.
     fn is_default(&self, plan: &Plan) -> bool {
-        plan.data.trace.is_none() && plan.data.is_own()
+        plan.data.trace.is_none() && plan.data.is_own() && self.alignment == RegionAlignment::Packed
+    }
+
+    /// An engine lends half of its memory, here to the pages and to some batches.
+    fn buffer_bytes_min(&self, setting: &Setting) -> u64 {
+        match setting.variant.as_deref() {
+            Some(QUASI_RANDOM_PAGES) => {
+                2 * (CACHED_PAGES.get() as u64 + 8) * u64::from(PAGE_BYTES_DEFAULT)
+            }
+            _ => 0,
+        }
     }
 
     fn data_name(&self) -> &'static str {
-        "beton"
+        match self.alignment {
+            RegionAlignment::Packed => "beton",
+            _ => "aligned beton",
+        }
     }
 
     fn make_data(&self, data: &NewData<'_>) -> Result<Vec<PathBuf>, Failure> {
@@ -61,7 +115,7 @@ impl Workload for Samples {
             fields: vec![BetonField::Int, BetonField::Json, BetonField::Ndarray],
             is_varied: false,
             page_bytes: PAGE_BYTES_DEFAULT,
-            alignment: RegionAlignment::Packed,
+            alignment: self.alignment,
             workers: None,
             is_deterministic: true,
             is_direct: false,
@@ -73,13 +127,31 @@ impl Workload for Samples {
     }
 
     fn own_files(&self, path: &Path) -> Result<Vec<PathBuf>, Failure> {
-        beton_files(path)
+        // A file of the user is what it is.
+        match self.alignment {
+            RegionAlignment::Packed => beton_files(path),
+            _ => Ok(Vec::new()),
+        }
     }
 
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
+        let seed = job.seed;
+        let order = match job.variant() {
+            RANDOM | RANDOM_OS_CACHE => Order::Shuffled { seed },
+            QUASI_RANDOM | QUASI_RANDOM_PAGES => {
+                Order::PageShuffled { seed, open_pages: OPEN_PAGES }
+            }
+            _ => Order::Sequential,
+        };
+        let memory = match job.variant() {
+            RANDOM_OS_CACHE => MemoryManager::OsCache,
+            QUASI_RANDOM_PAGES => MemoryManager::ProcessCache { pages: CACHED_PAGES },
+            _ => MemoryManager::Direct,
+        };
         let options = SampleOptions::new()
             .batch_size(job.batch(BATCH_SIZE))
-            .order(job.order(RANDOM))
+            .order(order)
+            .memory_manager(memory)
             .partition(job.thread, job.threads);
         let mut sources = Vec::new();
         for file in job.files {
@@ -127,9 +199,9 @@ impl Job for Pass {
         self.last.as_ref().map_or(&[], largest_column)
     }
 
-    fn restart(&mut self) -> Result<(), Failure> {
+    fn begin_epoch(&mut self, epoch: u64) -> Result<(), Failure> {
         (self.at, self.last) = (0, None);
-        self.sources.iter_mut().for_each(SampleSource::reset);
+        self.sources.iter_mut().for_each(|source| source.set_epoch(epoch));
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! A training pass: the rows of a corpus of shards in batches, in order or shuffled.
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use ringmain::Damage;
@@ -7,7 +8,7 @@ use ringmain::shards::{
     Order, RowBatch, RowType, ShardDamage, ShardOptions, ShardSource, list_shards,
 };
 
-use super::{Done, Job, JobSpec, NewData, Parameter, Workload, in_variants};
+use super::{Done, Job, JobSpec, NewData, Parameter, Variant, Workload, in_variants};
 use crate::failure::Failure;
 use crate::generate::{ShardSizes, write_shards};
 use crate::plan::Plan;
@@ -26,6 +27,15 @@ const BATCH_ROWS: u32 = 1024;
 /// Its variants.
 const SEQUENTIAL: &str = "sequential";
 const SHUFFLED: &str = "shuffled";
+const SHUFFLED_F32: &str = "shuffled-f32";
+const BLOCKS: &str = "blocks";
+const VARIANTS: [Variant; 4] = [
+    Variant::usual(SEQUENTIAL, "rows by number"),
+    Variant::usual(SHUFFLED, "rows in random order"),
+    Variant::special(SHUFFLED_F32, "the same, delivered as f32, as the file has them"),
+    Variant::special(BLOCKS, "blocks of 64 rows in random order"),
+];
+const BLOCK_ROWS: NonZeroU64 = NonZeroU64::new(64).unwrap();
 
 impl Workload for Shards {
     fn name(&self) -> &'static str {
@@ -33,7 +43,7 @@ impl Workload for Shards {
     }
 
     fn about(&self) -> &'static str {
-        "delivers rows of GAMSAE01 shards as f64, 1024 of 4 KiB at a time, in order and shuffled"
+        "delivers rows of shards as f64, 1024 of 4 KiB at a time, in order and shuffled"
     }
 
     fn takes(&self, parameter: Parameter) -> bool {
@@ -42,7 +52,11 @@ impl Workload for Shards {
 
     /// The size of rows is fixed, so the block sizes of a plan have no effect.
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
-        in_variants(plan, BATCH_ROWS, [SEQUENTIAL, SHUFFLED])
+        in_variants(plan, BATCH_ROWS, &VARIANTS)
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        &VARIANTS
     }
 
     fn data_name(&self) -> &'static str {
@@ -62,10 +76,17 @@ impl Workload for Shards {
     }
 
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
+        let seed = job.seed;
+        let order = match job.variant() {
+            SHUFFLED | SHUFFLED_F32 => Order::Shuffled { seed },
+            BLOCKS => Order::BlockShuffled { seed, block_items: BLOCK_ROWS },
+            _ => Order::Sequential,
+        };
+        let row_type = if job.is_variant(SHUFFLED_F32) { RowType::F32 } else { RowType::F64 };
         let source = ShardOptions::new()
             .batch_size(job.batch(BATCH_ROWS))
-            .order(job.order(SHUFFLED))
-            .row_type(RowType::F64)
+            .order(order)
+            .row_type(row_type)
             .partition(job.thread, job.threads)
             .open(job.engine, job.files)?;
         Ok(Box::new(Pass { source, last: None }))
@@ -108,8 +129,13 @@ impl Job for Pass {
         Ok(self.last.as_ref().map(|batch| {
             // The bytes in the shards, so that rates can be compared with those of other workloads.
             let bytes = batch.len() as u64 * batch.width() as u64 * 4;
-            let reads =
-                if self.source.order() == Order::Sequential { 1 } else { batch.len() as u64 };
+            let reads = match self.source.order() {
+                Order::Sequential => 1,
+                Order::BlockShuffled { block_items, .. } => {
+                    (batch.len() as u64).div_ceil(block_items.get())
+                }
+                _ => batch.len() as u64,
+            };
             Done { bytes, reads }
         }))
     }
@@ -118,9 +144,9 @@ impl Job for Pass {
         self.last.as_ref().map_or(&[], RowBatch::row_bytes)
     }
 
-    fn restart(&mut self) -> Result<(), Failure> {
+    fn begin_epoch(&mut self, epoch: u64) -> Result<(), Failure> {
         self.last = None;
-        self.source.reset();
+        self.source.set_epoch(epoch);
         Ok(())
     }
 }

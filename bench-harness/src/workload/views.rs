@@ -49,6 +49,7 @@ struct Loader {
     windows_before: Vec<u64>,
     windows: u64,
     order: RandomOrder,
+    seed: u64,
     rows_per_window: u64,
     batch: usize,
     thread: u64,
@@ -79,7 +80,8 @@ impl Loader {
             arrays,
             windows_before,
             windows,
-            order: RandomOrder::new(windows, spec.seed),
+            order: RandomOrder::of_epoch(windows, spec.seed, 0),
+            seed: spec.seed,
             rows_per_window,
             batch,
             thread: spec.thread,
@@ -143,8 +145,9 @@ impl Job for Loader {
         &self.buffer
     }
 
-    fn restart(&mut self) -> Result<(), Failure> {
+    fn begin_epoch(&mut self, epoch: u64) -> Result<(), Failure> {
         self.next_batch = self.thread;
+        self.order = RandomOrder::of_epoch(self.windows, self.seed, epoch);
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use ringmain::backends::PoolOptions;
 use ringmain::weights::{Dtype, Load, LoadOptions, Tensor, Weights};
 use ringmain::{Buffer, BufferPool, Engine};
 
-use super::{Done, Job, JobSpec, NewData, Parameter, Workload, in_variants};
+use super::{Done, Job, JobSpec, NewData, Parameter, Variant, Workload, in_variants};
 use crate::failure::Failure;
 use crate::generate::{Extent, ModelSizes, write_model};
 use crate::plan::Plan;
@@ -28,6 +28,10 @@ const WINDOW_BYTES: u64 = 128 << 20;
 /// The source of the tensors' memory: the operating system, or a pool of pages that were used before.
 const FRESH: &str = "fresh";
 const RECYCLED: &str = "recycled";
+const VARIANTS: [Variant; 2] = [
+    Variant::usual(FRESH, "into new memory"),
+    Variant::usual(RECYCLED, "into memory that was used before"),
+];
 
 impl Workload for ModelWeights {
     fn name(&self) -> &'static str {
@@ -42,6 +46,10 @@ impl Workload for ModelWeights {
         parameter == Parameter::Window
     }
 
+    fn variants(&self) -> &'static [Variant] {
+        &VARIANTS
+    }
+
     /// The size of tensors is fixed, so the block sizes and batches of a plan have no effect.
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
         let plan = Plan { batches: Vec::new(), ..plan.clone() };
@@ -50,7 +58,7 @@ impl Workload for ModelWeights {
             windows => windows.iter().map(|bytes| bytes.0).collect(),
         };
         let mut settings = Vec::new();
-        for setting in in_variants(&plan, 1, [FRESH, RECYCLED]) {
+        for setting in in_variants(&plan, 1, &VARIANTS) {
             settings.extend(windows.iter().map(|window| Setting {
                 batch: None,
                 window_bytes: Some(*window),
@@ -207,7 +215,7 @@ impl Job for Loader {
         self.last.as_ref().map_or(&[], Tensor::bytes)
     }
 
-    fn restart(&mut self) -> Result<(), Failure> {
+    fn begin_epoch(&mut self, _: u64) -> Result<(), Failure> {
         (self.last, self.load) = (None, None);
         Ok(())
     }

@@ -22,7 +22,7 @@ impl Place {
     }
 
     /// A short run with one repetition, by default on data of the user.
-    fn bench_once(&self, args: &[&str]) -> Command {
+    pub(crate) fn bench_once(&self, args: &[&str]) -> Command {
         let mut command = ringmain(["bench", "--seconds", "0.02", "--repetitions", "1"]);
         command.args(["--out", "out"]).args(args).current_dir(self.dir.path());
         command
@@ -41,7 +41,7 @@ impl Place {
     }
 }
 
-fn json_of(outcome: Outcome) -> Value {
+pub(crate) fn json_of(outcome: Outcome) -> Value {
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     serde_json::from_slice(&outcome.stdout).unwrap()
 }
@@ -53,7 +53,7 @@ fn json_with_invalid_cells(outcome: Outcome) -> Value {
     serde_json::from_slice(&outcome.stdout).unwrap()
 }
 
-fn cells(run: &Value) -> &Vec<Value> {
+pub(crate) fn cells(run: &Value) -> &Vec<Value> {
     run["cells"].as_array().unwrap()
 }
 
@@ -416,6 +416,26 @@ fn an_open_loop_keeps_its_rate_and_counts_from_the_intended_start() {
         let max_ns = cell["latency_ns"]["max"].as_u64().unwrap();
         assert!(max_ns > 180_000_000, "nearly 0.2 s are waited for, not {max_ns} ns");
     }
+}
+
+/// All cells were measured, and all were invalid.
+#[test]
+fn cold_data_in_memory_is_refused_before_anything_is_measured() {
+    let memory = Path::new("/dev/shm");
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    if !mounts.lines().any(|line| line.starts_with("tmpfs /dev/shm tmpfs rw")) {
+        crate::support::say("SKIPPED: there is no tmpfs at /dev/shm");
+        return;
+    }
+    let place = Place::new();
+    let scratch = tempfile::tempdir_in(memory).unwrap();
+    let path = scratch.path().to_str().unwrap();
+    let args = ["--bytes", "8M", "--scratch", path, "--backends", "pread", "--workloads", "seq"];
+    let outcome = run(place.bench_once(&args).args(["--cache", "cold"]));
+    outcome.expect_failure(2, &["tmpfs keeps its files in memory", "--cache warm"]);
+    let both = json_of(run(place.bench_once(&args).arg("--json")));
+    assert!(cells(&both).iter().all(|cell| cell["cache"] == "warm"), "{both}");
+    assert!(both["warnings"].to_string().contains("only warm data is measured"), "{both}");
 }
 
 #[test]

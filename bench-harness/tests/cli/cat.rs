@@ -71,7 +71,7 @@ fn bytes_past_the_end_are_an_error_before_any_output() {
     expect(&data, &["--length", "1001"], &["1001 bytes at offset 0", "past its end", "has 1000"]);
     expect(&data, &["--offset", "999", "--length", "2"], &["2 bytes at offset 999", "has 1000"]);
     expect(&data, &["--offset", "1000", "--length", "1"], &["offset 1000"]);
-    expect(&empty, &["--length", "1"], &["1 bytes at offset 0", "has 0 bytes"]);
+    expect(&empty, &["--length", "1"], &["1 byte at offset 0", "has 0 bytes"]);
     // The first window exists, but must not be written.
     expect(&large, &["--length", "9437185"], &["9437185 bytes at offset 0", "has 9437184"]);
     let max = u64::MAX.to_string();

@@ -17,9 +17,13 @@ mod generate;
 mod page;
 mod peers;
 mod probe;
+#[cfg(target_os = "linux")]
+mod readers;
 mod recommend;
 #[cfg(target_os = "linux")]
 mod record;
+#[cfg(target_os = "linux")]
+mod replay;
 mod report;
 #[cfg(target_os = "linux")]
 mod rights;
@@ -28,4 +32,6 @@ mod streaming;
 mod support;
 #[cfg(target_os = "linux")]
 mod surroundings;
+#[cfg(target_os = "linux")]
+mod variants;
 mod weights;

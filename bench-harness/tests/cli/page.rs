@@ -30,7 +30,7 @@ if (lines) {
 parent.postMessage({
   title: document.title,
   groups: shapes(document, "section.group").map(section),
-  pictures: shapes(document, "svg.lines, .plot > svg, .mini svg[role]").map((svg) => {
+  pictures: shapes(document, "svg.lines, svg.curves, .plot > svg, .mini svg[role]").map((svg) => {
     const box = svg.getBoundingClientRect(); return [box.width, box.height]; }),
   unnamed: shapes(document, "svg[role=img]:not([aria-label])").length,
   heat: shapes(document, "table.heat tbody td").length,
@@ -252,4 +252,32 @@ fn a_trace_has_pictures_on_a_desktop_and_on_a_phone() {
     let refused = run(ringmain(args).current_dir(folder.path("")));
     refused.expect_failure(2, &["run.json is not a trace", "--html"]);
     assert!(!folder.path("other.html").exists());
+}
+
+/// Curves, epochs and two runs side by side also fit a phone, and no picture is empty.
+#[test]
+fn other_pages_fit_a_desktop_and_a_phone() {
+    let Some(browser) = chromium() else { return };
+    let expect = |folder: &Folder, own_scripts, pictures: usize| {
+        for (width, dark) in [(1200, false), (360, true)] {
+            let seen = measure(browser, folder, width, dark);
+            expect_manners(&seen, own_scripts);
+            assert_eq!(seen.page["unnamed"], 0, "pictures without a text");
+            let found = seen.page["pictures"].as_array().unwrap();
+            assert_eq!(found.len(), pictures, "at {width} pixels");
+            for size in found {
+                let is_seen = size[0].as_f64() > Some(40.0) && size[1].as_f64() > Some(14.0);
+                assert!(is_seen, "a picture of {size}");
+            }
+        }
+    };
+    // Of two backends: bars with their axis, epochs and memory, and the latencies of both.
+    expect(&report_of(&fixture::epochs_run()), 1, 3 + 2 + 2 + 1);
+    // The same without epochs in four groups, and two curves.
+    expect(&report_of(&fixture::scaling_run()), 1, 4 * (3 + 2 + 1) + 2);
+    let folder = Folder::with(&fixture::small_run());
+    fs::copy(folder.path("run.json"), folder.path("second.json")).unwrap();
+    folder.report(&["second.json", "-o", "report.html"]).stdout_of_success();
+    // Three backends and fio in four groups.
+    expect(&folder, 0, 4 * 4);
 }

@@ -81,6 +81,17 @@ fn auto_follows_the_saved_profile() {
     assert!(run(cat.env("RINGMAIN_PROFILE", profile)).stdout_of_success() == data.bytes);
 }
 
+/// A file of the user was replaced by the profile.
+#[test]
+fn a_file_that_is_no_profile_is_not_overwritten() {
+    let data = Data::new(1000);
+    let own = data.dir().join("own.txt");
+    std::fs::write(&own, "mine").unwrap();
+    let outcome = recommend(&result(data.dir()), &["--save", own.to_str().unwrap()]);
+    outcome.expect_failure(2, &["own.txt exists and is not a profile", "nothing was saved"]);
+    assert_eq!(std::fs::read_to_string(own).unwrap(), "mine");
+}
+
 #[test]
 fn the_profile_is_saved_where_auto_looks() {
     let data = Data::new(1000);

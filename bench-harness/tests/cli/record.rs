@@ -67,6 +67,23 @@ fn a_copy_is_recorded_inspected_and_replayed() {
     assert_eq!(result["cells"][0]["bytes"], data.bytes.len(), "{result:#}");
 }
 
+/// Libraries and locales, which other programs map too, are never cold: half of the cells of a replay were invalid.
+#[test]
+fn without_a_filter_the_files_of_the_system_are_left_out() {
+    if !can_inject() {
+        return;
+    }
+    let data = data();
+    let args = ["record", "--out", "trace", "--", "cp", "--reflink=never", data.name(), "copy"];
+    let outcome = run(ringmain(args).current_dir(data.dir()));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.stderr.contains("of the system are left out"), "{}", outcome.stderr);
+    let text = fs::read_to_string(data.dir().join("trace")).unwrap();
+    let files: Vec<&str> = text.lines().filter(|line| line.starts_with("f ")).collect();
+    assert_eq!(files.len(), 1, "{text}");
+    assert!(files[0].ends_with(data.name()), "{text}");
+}
+
 #[test]
 fn positions_are_followed_through_seeks_and_children() {
     if !can_inject() {
@@ -199,6 +216,89 @@ fn a_program_that_fails_leaves_its_recording() {
         "error: the program ended with exit code 3; the recording has what it read until then\n";
     assert!(outcome.stderr.ends_with(message), "{}", outcome.stderr);
     assert_eq!(reads(&data), [('b', 0, 10)]);
+}
+
+/// Starts to record a shell that reads and then waits for hours, and returns when it has read.
+fn record_a_long_program(data: &Data, before: &str) -> Running {
+    let script =
+        format!("{before} head -c 100 {} >/dev/null; touch ready; sleep 10000", data.name());
+    let args = ["record", "--only", data.name(), "--out", "trace", "--", "sh", "-c", &script];
+    let mut recorder = Running::start(ringmain(args).current_dir(data.dir()));
+    while !data.dir().join("ready").exists() {
+        assert!(recorder.child.try_wait().unwrap().is_none(), "the recording has ended");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    recorder
+}
+
+fn signal(recorder: &Running, signal: Signal) {
+    kill(Pid::from_raw(recorder.child.id().try_into().unwrap()), signal).unwrap();
+}
+
+/// A signal that only this program gets was ignored, and a second one left strace and its log behind.
+#[test]
+fn a_signal_ends_the_program_and_keeps_the_recording() {
+    if !can_inject() {
+        return;
+    }
+    let data = data();
+    let recorder = record_a_long_program(&data, "");
+    signal(&recorder, Signal::SIGTERM);
+    let outcome = recorder.finish();
+    assert_eq!(outcome.code, Some(130), "{outcome:?}");
+    assert!(outcome.stderr.contains("signal 15 ended the program"), "{outcome:?}");
+    assert_eq!(reads(&data), [('b', 0, 100)]);
+    assert_eq!(hidden_files(&data), [""; 0]);
+}
+
+#[test]
+fn a_second_signal_kills_a_program_that_ignores_the_first() {
+    if !can_inject() {
+        return;
+    }
+    let data = data();
+    let recorder = record_a_long_program(&data, "trap '' TERM INT HUP;");
+    signal(&recorder, Signal::SIGTERM);
+    // Signals within a second count as one.
+    std::thread::sleep(Duration::from_millis(1500));
+    signal(&recorder, Signal::SIGTERM);
+    let outcome = recorder.finish();
+    assert!(outcome.stderr.contains("signal 9 ended the program"), "{outcome:?}");
+    assert_eq!(reads(&data), [('b', 0, 100)]);
+    assert_eq!(hidden_files(&data), [""; 0]);
+}
+
+/// The log of strace is a hidden file beside the recording.
+fn hidden_files(data: &Data) -> Vec<String> {
+    let names = fs::read_dir(data.dir()).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap());
+    names.filter(|name| name.starts_with('.')).collect()
+}
+
+/// The recording says which program it is of, and what is missing. Files that were deleted later do not keep the others
+/// from being replayed.
+#[test]
+fn a_recording_outlives_some_of_its_files() {
+    if !can_inject() {
+        return;
+    }
+    let data = data();
+    fs::write(data.dir().join("second"), [7; 5000]).unwrap();
+    let script = format!("cat {} second >/dev/null", data.name());
+    let args = ["record", "--only", ".", "--out", "trace", "--", "sh", "-c", &script];
+    let outcome = run(ringmain(args).current_dir(data.dir()));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let text = fs::read_to_string(data.dir().join("trace")).unwrap();
+    assert!(text.contains(&format!("\np sh -c {script}\n")), "{text}");
+    let inspect = || run(ringmain(["inspect", "trace"]).current_dir(data.dir()));
+    let shown = String::from_utf8(inspect().stdout).unwrap();
+    assert!(shown.contains("sh -c cat"), "{shown}");
+    fs::remove_file(data.dir().join("second")).unwrap();
+    let bench = ["bench", "--trace", "trace", "--backends", "pread", "--repetitions", "1"];
+    let outcome = run(ringmain(bench).args(["--cache", "warm", "--json"]).current_dir(data.dir()));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let result = String::from_utf8(outcome.stdout).unwrap();
+    assert!(result.contains("1 of 2 files are left out"), "{result}");
 }
 
 #[test]

@@ -65,6 +65,51 @@ fn the_report_is_written_beside_the_result() {
 }
 
 #[test]
+fn two_results_are_shown_side_by_side() {
+    let folder = Folder::with(&fixture::small_run());
+    let mut faster = fixture::small_run();
+    faster.cells.iter_mut().for_each(|cell| cell.throughput_bytes_per_s *= 3.0);
+    fs::write(folder.path("faster.json"), serde_json::to_vec(&faster).unwrap()).unwrap();
+    let said = folder.report(&["faster.json"]).stdout_of_success();
+    assert_eq!(String::from_utf8(said).unwrap(), "wrote comparison.html\n");
+    let page = folder.read("comparison.html");
+    assert!(page.contains("Two runs side by side") && page.contains(" better, 0 worse"), "{page}");
+    // Neither result is overwritten, and what has no comparison is refused.
+    for path in ["run.json", "faster.json"] {
+        folder.report(&["faster.json", "-o", path]).expect_failure(2, &["would be overwritten"]);
+    }
+    let outcome = folder.report(&["faster.json", "--csv", "cells.csv"]);
+    outcome.expect_failure(2, &["cannot be used with"]);
+    folder.report(&["gone.json"]).expect_failure(2, &["gone.json"]);
+    faster.cells.iter_mut().for_each(|cell| cell.backend = "auto".into());
+    fs::write(folder.path("other.json"), serde_json::to_vec(&faster).unwrap()).unwrap();
+    folder.report(&["other.json"]).expect_failure(2, &["no valid cell in common"]);
+    assert_eq!(folder.names(), ["comparison.html", "faster.json", "other.json", "run.json"]);
+}
+
+/// A pipe without a writer would wait for ever, and some devices never end.
+#[cfg(unix)]
+#[test]
+fn what_is_not_a_file_is_refused() {
+    let folder = Folder::with(&fixture::small_run());
+    let pipe = folder.path("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let pipe = pipe.to_str().unwrap();
+    for path in [pipe, "/dev/zero"] {
+        for args in [
+            &["report", path][..],
+            &["report", "run.json", path],
+            &["compare", "run.json", path],
+            &["recommend", "--from", path],
+            &["bench", "--trace", path],
+        ] {
+            let outcome = run(ringmain(args).current_dir(folder.path("")));
+            outcome.expect_failure(2, &[path, "it is not a regular file"]);
+        }
+    }
+}
+
+#[test]
 fn every_output_is_written_to_its_path() {
     let result = fixture::small_run();
     let folder = Folder::with(&result);

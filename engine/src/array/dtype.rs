@@ -53,6 +53,8 @@ pub enum Kind {
 
 /// The order of the bytes of an element in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum ByteOrder {
     /// The least significant first.
     #[default]
@@ -169,6 +171,30 @@ impl fmt::Display for DType {
     }
 }
 
+/// As NumPy's name, such as `float32`.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Kind {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// From any name or code that a [`DType`] is parsed from, without a byte order.
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Kind {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let has_order = text.starts_with(['<', '>', '!', '=']);
+        match text.parse::<DType>() {
+            Ok(dtype) if !has_order => Ok(dtype.kind),
+            Ok(_) => {
+                Err(serde::de::Error::custom(format!("`{text}` has a byte order; a kind has none")))
+            }
+            Err(error) => Err(serde::de::Error::custom(error)),
+        }
+    }
+}
+
 /// As NumPy's code, such as `<f4`.
 #[cfg(feature = "serde")]
 impl serde::Serialize for DType {
@@ -228,6 +254,20 @@ mod tests {
             assert_eq!(serde_json::from_str::<DType>(json).unwrap(), dtype);
         }
         assert!(serde_json::from_str::<DType>("\"float31\"").is_err());
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn kinds_are_written_as_numpys_names() {
+        for kind in Kind::all() {
+            let json = serde_json::to_string(&kind).unwrap();
+            assert_eq!(json, format!("\"{}\"", kind.name()));
+            assert_eq!(serde_json::from_str::<Kind>(&json).unwrap(), kind);
+        }
+        assert_eq!(serde_json::from_str::<Kind>("\"f4\"").unwrap(), Kind::F32);
+        assert!(serde_json::from_str::<Kind>("\">f4\"").is_err(), "a kind has no byte order");
+        assert_eq!(serde_json::to_string(&ByteOrder::Big).unwrap(), "\"big\"");
+        assert_eq!(serde_json::from_str::<ByteOrder>("\"little\"").unwrap(), ByteOrder::Little);
     }
 
     #[test]

@@ -37,8 +37,12 @@ impl Engine {
     /// assert_eq!(array.read_vec::<f32>()?, [1.0, 2.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn open_exca(&self, folder: &Path, info: &MemmapArrayInfo) -> Result<ContiguousMemmap> {
+    pub fn open_exca(
+        &self,
+        folder: impl AsRef<Path>,
+        info: &MemmapArrayInfo,
+    ) -> Result<ContiguousMemmap> {
         let dtype: DType = info.dtype.parse()?;
-        self.open_raw(folder.join(&info.filename), dtype, &info.shape, info.offset)
+        self.open_raw(folder.as_ref().join(&info.filename), dtype, &info.shape, info.offset)
     }
 }

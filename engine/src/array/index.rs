@@ -41,7 +41,7 @@ impl Index {
 }
 
 /// Converts to the `i64` of an index. A larger number is out of range for every axis, and stays so.
-trait AsIndex: Copy {
+pub(super) trait AsIndex: Copy {
     fn as_index(self) -> i64;
 }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::index::{Index, resolve_slice};
+use crate::error::count;
 use crate::{Error, Result};
 
 /// The lengths of axes; up to six need no allocation.
@@ -46,9 +47,15 @@ impl Layout {
         let bytes = lengths.clone().try_fold(itemsize, |bytes, len| bytes.checked_mul(*len));
         // Strides are signed, which matters if a `usize` has 32 bits.
         let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok());
-        let end = bytes.and_then(|bytes| offset.checked_add(bytes as u64));
+        let bytes = bytes.ok_or_else(overflow)?;
+        let end = offset.checked_add(bytes as u64);
         if end.is_none_or(|end| end > i64::MAX as u64) {
-            return Err(overflow());
+            // The larger of the two is the cause.
+            if offset < bytes as u64 {
+                return Err(overflow());
+            }
+            let reason = format!("no file can have {} there", count(bytes as u64, "byte"));
+            return Err(Error::invalid_option("offset", offset, reason));
         }
         let mut strides: Strides = SmallVec::from_elem(0, shape.len());
         let mut stride = itemsize as isize;
@@ -84,7 +91,13 @@ impl Layout {
             *(if distance < 0 { &mut first } else { &mut last }) += distance;
         }
         let end = i64::try_from(last + itemsize as i128).map_err(|_| overflow())?;
-        let first = u64::try_from(first).map_err(|_| overflow())?;
+        let first = u64::try_from(first).map_err(|_| Error::Shape {
+            reason: format!(
+                "a view of shape {shape:?} with strides {strides:?} from offset {offset} on begins \
+                 {} before the start of the file",
+                count(first.unsigned_abs().try_into().unwrap_or(u64::MAX), "byte")
+            ),
+        })?;
         Ok((layout, first..end as u64))
     }
 

@@ -9,6 +9,7 @@ use ringmain_backends::{Buffer, Read};
 
 use super::element::to_native;
 use super::read::check_size;
+use crate::error::count;
 use crate::memory::{BufferSizes, ClaimedBuffer, Need, Share};
 use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
 use crate::{ContiguousMemmap, Element, Engine, Error, Result};
@@ -39,7 +40,9 @@ impl Engine {
         views: &[V],
         dst: &mut [T],
     ) -> Result<()> {
-        views.iter().try_for_each(|view| view.borrow().check_type::<T>())?;
+        for (number, view) in views.iter().enumerate() {
+            view.borrow().check_type::<T>().map_err(|error| error.about_view(number))?;
+        }
         check_size(total_bytes(views), size_of_val(dst))?;
         T::read_slice(dst, |bytes| {
             self.read_many_bytes(views, bytes)?;
@@ -79,14 +82,15 @@ impl Engine {
         dst: &mut [&mut [u8]],
     ) -> Result<()> {
         if views.len() != dst.len() {
-            let (views, slices) = (views.len(), dst.len());
-            let reason = format!("there are {slices} slices for {views} views");
-            return Err(Error::invalid_option("dst", format!("{slices} slices"), reason));
+            let slices = count(dst.len() as u64, "slice");
+            let reason =
+                format!("it must have a slice for each of {}", count(views.len() as u64, "view"));
+            return Err(Error::invalid_option("dst", slices, reason));
         }
         let mut reads = Vec::with_capacity(views.len());
         for (number, (view, dst)) in views.iter().zip(dst.iter_mut()).enumerate() {
             let view = view.borrow();
-            check_size(view.nbytes(), dst.len())?;
+            check_size(view.nbytes(), dst.len()).map_err(|error| error.about_view(number))?;
             self.check_own(view, number)?;
             if is_one_read(view) {
                 reads.push(Read::new(view.file(), view.offset(), dst));
@@ -127,18 +131,17 @@ impl Engine {
     /// # std::fs::write(&path, (0..100).collect::<Vec<u8>>())?;
     /// let engine = Engine::new()?;
     /// let array = engine.open_raw(&path, Kind::U8, &[10, 10], 0)?;
-    /// let order = [7, 0, 3].map(|row| array.at(row));
-    /// let order = order.into_iter().collect::<Result<Vec<_>, _>>()?;
-    /// for row in engine.read_ahead(order, 1 << 20)? {
+    /// for row in engine.read_ahead(array.rows()?.rev(), 1 << 20)? {
     ///     println!("{:?}", &row?[..]);
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_ahead(
         &self,
-        views: Vec<ContiguousMemmap>,
+        views: impl IntoIterator<Item = ContiguousMemmap>,
         window_bytes: usize,
     ) -> Result<ViewReader> {
+        let views: Arc<[ContiguousMemmap]> = views.into_iter().collect();
         for (number, view) in views.iter().enumerate() {
             self.check_own(view, number)?;
         }
@@ -154,7 +157,7 @@ impl Engine {
         }
         let share = self.reserve().share(largest_bytes, BufferSizes::Varying);
         let limits = Limits { window_bytes, patience: self.memory_patience() };
-        let schedule = ViewSchedule { engine: self.clone(), views: views.into(), at: 0, share };
+        let schedule = ViewSchedule { engine: self.clone(), views, at: 0, share };
         Ok(ViewReader { reader: Some(Prefetcher::new(schedule, limits)) })
     }
 }

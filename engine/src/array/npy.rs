@@ -43,7 +43,11 @@ impl Engine {
     pub fn open_npy(&self, path: impl AsRef<Path>) -> Result<ContiguousMemmap> {
         let file = self.backend().open(path.as_ref())?;
         let Header { dtype, fortran, shape, data_offset } = self.read_npy_header(&file)?;
-        let layout = Layout::array(data_offset, &shape, dtype.itemsize(), fortran)?;
+        // The shape is the file's, so a shape that no file can hold is damage.
+        let layout =
+            Layout::array(data_offset, &shape, dtype.itemsize(), fortran).map_err(|error| {
+                Error::format(file.path(), Damage::Array { reason: error.to_string() })
+            })?;
         self.view(file, dtype, layout)
     }
 

@@ -9,7 +9,7 @@ use ringmain_backends::{Alignment, Buffer, ReadBackendExt};
 use super::element::to_native;
 use super::scatter::Scatter;
 use crate::memory::vec_of;
-use crate::{ContiguousMemmap, DType, Element, Error, Result};
+use crate::{ContiguousMemmap, Element, Error, Result};
 
 impl ContiguousMemmap {
     /// Reads all elements in C order, as stored in the file, into `dst`, which must have exactly
@@ -50,7 +50,7 @@ impl ContiguousMemmap {
             return read.map_err(|error| Error::backend(self.path(), error));
         }
         let Some((offset, len)) = self.layout().byte_range() else {
-            return self.read_selection_into_while(&[], dst, go_on);
+            return self.read_selection_bytes_into_while(&[], dst, go_on);
         };
         let mut scatter = Scatter::new(self.layout());
         self.read_in_parts(offset, len, |part| {
@@ -180,7 +180,7 @@ impl ContiguousMemmap {
         }
         // The types alone determine whether there is a conversion.
         if T::convert(self.dtype().kind, &[0; 16][..self.itemsize()]).is_none() {
-            return Err(no_conversion(self.dtype(), T::NAME));
+            return Err(self.no_conversion(T::NAME));
         }
         let mut elements = Vec::new();
         let bytes = self.size().saturating_mul(size_of::<T>());
@@ -189,17 +189,17 @@ impl ContiguousMemmap {
             // The elements are not in the order of the file, so all of them are needed at once.
             let mut stored = vec_of(self.nbytes())?;
             self.read_bytes_into(&mut stored)?;
-            convert_into(self.dtype(), &mut stored, &mut elements)?;
+            self.convert_into(&mut stored, &mut elements)?;
             return Ok(elements);
         }
         self.read_in_parts(self.offset(), self.nbytes(), |part| {
-            convert_into(self.dtype(), part, &mut elements)?;
+            self.convert_into(part, &mut elements)?;
             Ok(true)
         })?;
         Ok(elements)
     }
 
-    /// Reads the element of a view that has exactly one.
+    /// Reads the element of a view that has exactly one, in the machine's byte order.
     pub fn read_scalar<T: Element>(&self) -> Result<T> {
         let reason = || format!("a view of shape {:?} is not one element", self.shape());
         if self.size() != 1 {
@@ -208,7 +208,7 @@ impl ContiguousMemmap {
         self.read_vec::<T>()?.pop().ok_or_else(|| Error::Shape { reason: reason() })
     }
 
-    /// Reads the elements into a new array of the same shape.
+    /// Reads the elements into a new array of the same shape, in the machine's byte order.
     #[cfg(feature = "ndarray")]
     pub fn to_ndarray<T: Element>(&self) -> Result<ndarray::ArrayD<T>> {
         let elements = self.read_vec::<T>()?;
@@ -216,7 +216,7 @@ impl ContiguousMemmap {
             .map_err(|error| Error::Shape { reason: error.to_string() })
     }
 
-    /// Reads the elements into an array of the same shape.
+    /// Reads the elements into an array of the same shape, in the machine's byte order.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -264,8 +264,26 @@ impl ContiguousMemmap {
         if T::is(self.dtype().kind) {
             return Ok(());
         }
-        let reason = format!("they are not {}; `read_as` converts", T::NAME);
-        Err(Error::ElementType { item: None, stored: self.dtype().to_string(), reason })
+        Err(self.wrong_type(format!("they are not {}; `read_as` converts", T::NAME)))
+    }
+
+    fn wrong_type(&self, reason: String) -> Error {
+        let (path, stored) = (Some(self.path().to_owned()), self.dtype().to_string());
+        Error::ElementType { path, item: None, stored, reason }
+    }
+
+    fn no_conversion(&self, asked: &str) -> Error {
+        self.wrong_type(format!("they cannot be converted to {asked}"))
+    }
+
+    /// Converts stored elements and appends them.
+    fn convert_into<T: Element>(&self, stored: &mut [u8], elements: &mut Vec<T>) -> Result<()> {
+        to_native(self.dtype(), stored);
+        for bytes in stored.chunks_exact(self.itemsize()) {
+            let converted = T::convert(self.dtype().kind, bytes);
+            elements.push(converted.ok_or_else(|| self.no_conversion(T::NAME))?);
+        }
+        Ok(())
     }
 
     /// Returns whether the elements lie in the file in C order, one after the other.
@@ -307,16 +325,6 @@ pub(crate) fn check_size(needed: usize, given: usize) -> Result<()> {
     if needed == given { Ok(()) } else { Err(Error::BufferSize { item: None, needed, given }) }
 }
 
-/// Converts stored elements and appends them.
-fn convert_into<T: Element>(dtype: DType, stored: &mut [u8], elements: &mut Vec<T>) -> Result<()> {
-    to_native(dtype, stored);
-    for bytes in stored.chunks_exact(dtype.itemsize()) {
-        let converted = T::convert(dtype.kind, bytes);
-        elements.push(converted.ok_or_else(|| no_conversion(dtype, T::NAME))?);
-    }
-    Ok(())
-}
-
 /// Advances `counter` to the next tuple below `shape`, the last place first; after the last tuple
 /// it returns to the first.
 pub(crate) fn count_up(counter: &mut [usize], shape: &[usize]) {
@@ -327,9 +335,4 @@ pub(crate) fn count_up(counter: &mut [usize], shape: &[usize]) {
         }
         counter[axis] = 0;
     }
-}
-
-fn no_conversion(stored: DType, asked: &str) -> Error {
-    let reason = format!("they cannot be converted to {asked}");
-    Error::ElementType { item: None, stored: stored.to_string(), reason }
 }

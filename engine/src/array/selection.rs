@@ -3,6 +3,7 @@
 use ringmain_backends::FileHandle;
 
 use super::element::to_native;
+use super::index::AsIndex;
 use super::layout::{Dims, Layout, resolve_index};
 use super::read::{check_size, count_up};
 use super::runs::RunBatch;
@@ -28,17 +29,30 @@ impl<T: Into<Index>> From<T> for Select {
     }
 }
 
-impl From<Vec<i64>> for Select {
-    fn from(list: Vec<i64>) -> Self {
-        Self::List(list)
-    }
+/// Implements the conversions from lists of one integer type, the types that [`Index`] converts from.
+macro_rules! from_lists {
+    ($($integer:ty),+) => {$(
+        impl From<Vec<$integer>> for Select {
+            fn from(list: Vec<$integer>) -> Self {
+                Self::List(list.into_iter().map(AsIndex::as_index).collect())
+            }
+        }
+
+        impl From<&[$integer]> for Select {
+            fn from(list: &[$integer]) -> Self {
+                Self::List(list.iter().copied().map(AsIndex::as_index).collect())
+            }
+        }
+
+        impl<const N: usize> From<[$integer; N]> for Select {
+            fn from(list: [$integer; N]) -> Self {
+                Self::from(&list[..])
+            }
+        }
+    )+};
 }
 
-impl From<&[i64]> for Select {
-    fn from(list: &[i64]) -> Self {
-        Self::List(list.to_vec())
-    }
-}
+from_lists!(i32, i64, isize, u32, u64, usize);
 
 impl From<Vec<bool>> for Select {
     fn from(mask: Vec<bool>) -> Self {
@@ -57,7 +71,8 @@ pub struct Selected<T> {
 
 impl ContiguousMemmap {
     /// Reads a strided, reversed or fancy selection as one planned batch, without reading the rest.
-    /// Missing parts select whole axes.
+    /// Missing parts select whole axes. The elements are in the machine's byte order, whatever the
+    /// order in the file; [`Error::ElementType`] if they are not of type `T`.
     ///
     /// ```
     /// use ringmain::{Engine, Index, Kind};
@@ -65,7 +80,7 @@ impl ContiguousMemmap {
     /// # let path = dir.path().join("a");
     /// # std::fs::write(&path, (0..20).collect::<Vec<u8>>())?;
     /// let array = Engine::new()?.open_raw(&path, Kind::U8, &[4, 5], 0)?;
-    /// let rows = array.read_selection::<u8>(&[vec![3, 0].into(), Index::slice(None, None, -2).into()])?;
+    /// let rows = array.read_selection::<u8>(&[[3, 0].into(), Index::slice(None, None, -2).into()])?;
     /// assert_eq!(rows.shape, [2, 3]);
     /// assert_eq!(rows.elements, [19, 17, 15, 4, 2, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -82,30 +97,58 @@ impl ContiguousMemmap {
         Ok(Selected { shape: picks.result_shape(), elements })
     }
 
-    /// Like [`read_selection`](Self::read_selection), but writes the bytes of the file to the
-    /// caller's memory.
-    pub fn read_selection_into(&self, selection: &[Select], dst: &mut [u8]) -> Result<()> {
-        self.read_selection_into_while(selection, dst, || true).map(|_| ())
+    /// Like [`read_selection`](Self::read_selection), but writes the elements to the caller's memory.
+    /// They are in the machine's byte order too.
+    ///
+    /// ```
+    /// use ringmain::{DType, Engine};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, [0, 1, 0, 2, 0, 3])?;
+    /// let array = Engine::new()?.open_raw(&path, ">u2".parse::<DType>()?, &[3], 0)?;
+    /// let mut elements = [0u16; 2];
+    /// array.read_selection_into(&[[2, 0].into()], &mut elements)?;
+    /// assert_eq!(elements, [3, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_selection_into<T: Element>(
+        &self,
+        selection: &[Select],
+        dst: &mut [T],
+    ) -> Result<()> {
+        self.check_type::<T>()?;
+        let picks = ResolvedSelection::new(self.layout(), selection)?;
+        check_size(picks.nbytes()?, size_of_val(dst))?;
+        T::read_slice(dst, |bytes| {
+            picks.read(self.engine(), self.file(), bytes, || true)?;
+            to_native(self.dtype(), bytes);
+            Ok(())
+        })
     }
 
-    /// Like [`read_selection_into`](Self::read_selection_into), but calls `go_on` from time to
-    /// time. If it returns `false`, the rest of `dst` is unchanged, and the result is `false`.
-    pub fn read_selection_into_while(
+    /// Like [`read_selection_into`](Self::read_selection_into), but writes the bytes of the file:
+    /// elements of any type, in the byte order of the file.
+    pub fn read_selection_bytes_into(&self, selection: &[Select], dst: &mut [u8]) -> Result<()> {
+        self.read_selection_bytes_into_while(selection, dst, || true).map(|_| ())
+    }
+
+    /// Like [`read_selection_bytes_into`](Self::read_selection_bytes_into), but calls `go_on` from
+    /// time to time. If it returns `false`, the rest of `dst` is unchanged, and the result is `false`.
+    pub fn read_selection_bytes_into_while(
         &self,
         selection: &[Select],
         dst: &mut [u8],
         go_on: impl FnMut() -> bool,
     ) -> Result<bool> {
         let picks = ResolvedSelection::new(self.layout(), selection)?;
-        let size = picks.size().ok_or_else(|| picks.overflow())?;
-        check_size(size.saturating_mul(self.itemsize()), dst.len())?;
+        check_size(picks.nbytes()?, dst.len())?;
         picks.read(self.engine(), self.file(), dst, go_on)
     }
 
     /// Reads `dst` in runs of `run_bytes` from these offsets of the file, independent of the view:
     /// for callers that resolved a selection themselves. As in
-    /// [`read_selection_into_while`](Self::read_selection_into_while), `go_on` can end it.
-    pub fn read_runs_into_while(
+    /// [`read_selection_bytes_into_while`](Self::read_selection_bytes_into_while), `go_on` can end it.
+    pub fn read_runs_bytes_into_while(
         &self,
         offsets: &[u64],
         run_bytes: usize,
@@ -216,6 +259,12 @@ impl ResolvedSelection {
         size.filter(|size| size.checked_mul(self.itemsize).is_some())
     }
 
+    /// Returns the size of all elements in bytes.
+    fn nbytes(&self) -> Result<usize> {
+        let size = self.size().ok_or_else(|| self.overflow())?;
+        Ok(size * self.itemsize) // no overflow: `size` counted the bytes too
+    }
+
     fn overflow(&self) -> Error {
         Error::Overflow { shape: self.result_shape(), itemsize: self.itemsize }
     }
@@ -313,5 +362,16 @@ mod tests {
         let layout = Layout::array(0, &[1; 5], 4, false).unwrap();
         let picks = ResolvedSelection::new(&layout, &vec![huge; 5]).unwrap();
         assert_eq!(picks.size(), None);
+    }
+
+    #[test]
+    fn lists_of_any_integers_are_selections() {
+        let list = |list: &[i64]| Select::List(list.to_vec());
+        assert_eq!(Select::from([1, -2]), list(&[1, -2]));
+        assert_eq!(Select::from([1usize, 2]), list(&[1, 2]));
+        assert_eq!(Select::from(vec![1usize, 2]), list(&[1, 2]));
+        assert_eq!(Select::from(vec![3, 4]), list(&[3, 4]));
+        assert_eq!(Select::from(&[5u32][..]), list(&[5]));
+        assert_eq!(Select::from([u64::MAX]), list(&[i64::MAX]), "out of range for every axis");
     }
 }

@@ -151,9 +151,10 @@ impl ContiguousMemmap {
         Ok(self.with(layout))
     }
 
-    /// Returns one element of the first axis; a negative index counts from the end.
-    pub fn at(&self, index: i64) -> Result<Self> {
-        self.index(&[Index::At(index)])
+    /// Returns one element of the first axis; a negative index counts from the end. Integers of any
+    /// type are indices; a range works as in [`index`](Self::index).
+    pub fn at(&self, index: impl Into<Index>) -> Result<Self> {
+        self.index(&[index.into()])
     }
 
     /// Returns an iterator over the elements of the first axis, without reading. As with

@@ -128,7 +128,8 @@ impl ItemSet for SampleSet {
     }
 
     fn fingerprint(&self) -> (u64, &'static str) {
-        let other = "the dataset has another header, other fields or other regions";
+        let other = "the dataset has another header, other fields or other regions; open the dataset \
+                     that it was saved with";
         (self.dataset.fingerprint, other)
     }
 

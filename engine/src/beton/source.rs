@@ -71,7 +71,7 @@ impl SampleOptions {
 /// let reader = BetonReader::open(&Engine::new()?, "train.beton")?;
 /// let options = SampleOptions::new().batch_size(256).order(Order::Shuffled { seed: 1 });
 /// let mut source = options.open(&reader)?;
-/// for epoch in 0..10 {
+/// for epoch in source.epoch()..10 {
 ///     source.set_epoch(epoch);
 ///     while let Some(batch) = source.next_batch()? {
 ///         println!("{:?}", batch.ids());

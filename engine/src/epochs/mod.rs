@@ -1,22 +1,25 @@
 //! Epochs: passes over all items of a data set, in batches, while a thread reads ahead.
 //!
-//! The rows of shards and the samples of a dataset are delivered the same way. This module has
-//! everything that the two share; the trait `ItemSet` is the part that each adds.
-//!
-//! | file | content |
-//! |---|---|
-//! | `item_set.rs` | the interface between a format and its epochs |
-//! | `order.rs` | [`Order`], the choice of a user |
-//! | `sequence.rs`, `blocks.rs`, `pages.rs`, `permutation.rs` | the item at each position |
-//! | `partition.rs` | the positions that a rank delivers |
-//! | `options.rs` | the options of every source, and the size of a batch |
-//! | `epoch.rs` | one epoch: its positions and batches |
-//! | `source.rs` | the source that delivers batches |
-//! | `state.rs` | [`EpochState`]: a position that outlives the process |
+//! The rows of shards and the samples of a dataset are delivered the same way, and this module has
+//! what the two share: the [`Order`] of the items, and the [`EpochState`] that a source can resume.
 //!
 //! An item has a *position*, its place in the order of an epoch; a *number* among the items that were
 //! selected; and an *id*, which users see: its number in the whole data set. A rank delivers a range
-//! of positions. One contract suite, `tests/epochs/`, runs over all sources.
+//! of positions.
+
+// The trait `ItemSet` is the part that each format adds. One contract suite, `tests/epochs/`, runs over all
+// sources.
+//
+// | file | content |
+// |---|---|
+// | `item_set.rs` | the interface between a format and its epochs |
+// | `order.rs` | `Order`, the choice of a user |
+// | `sequence.rs`, `blocks.rs`, `pages.rs`, `permutation.rs` | the item at each position |
+// | `partition.rs` | the positions that a rank delivers |
+// | `options.rs` | the options of every source, and the size of a batch |
+// | `epoch.rs` | one epoch: its positions and batches |
+// | `source.rs` | the source that delivers batches |
+// | `state.rs` | `EpochState`: a position that outlives the process |
 
 mod blocks;
 mod epoch;

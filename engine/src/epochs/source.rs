@@ -271,7 +271,9 @@ macro_rules! epoch_source_methods {
             ///
             /// After [`resume`](Self::resume), the epoch of the state continues where the state was
             /// taken, so that a loop over epochs can begin with it: `for epoch in
-            /// source.epoch()..epochs { source.set_epoch(epoch); … }`.
+            /// source.epoch()..epochs { source.set_epoch(epoch); … }`. Any other number abandons the
+            /// resumed position, and so does the same number a second time: a loop from 0 begins
+            /// the training again.
             pub fn set_epoch(&mut self, epoch: u64) {
                 self.0.set_epoch(epoch);
             }

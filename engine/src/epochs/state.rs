@@ -62,17 +62,23 @@ impl EpochState {
         };
         let (dataset, other_data) = epoch.data.fingerprint();
         if self.version != VERSION {
-            return refuse("another version of this library saved it");
+            return refuse(
+                "another version of this library saved it; resume it with that version, or begin \
+                 the epoch again",
+            );
         }
         if self.dataset != dataset {
             return refuse(other_data);
         }
         if self.options != options {
-            return refuse("the order, its seed, the partition or the selection of items differs");
+            return refuse(
+                "the order, its seed, the partition or the selection of items differs; open the \
+                 source with the options that it had then",
+            );
         }
         match epoch.range.start.checked_add(self.delivered_items) {
             Some(position) if position <= epoch.range.end => Ok(position),
-            _ => refuse("it is beyond the end of the epoch"),
+            _ => refuse("it is beyond the end of the epoch; begin the epoch again"),
         }
     }
 }

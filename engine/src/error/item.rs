@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-/// A part of a file that an error is about.
+/// A part of a file or of a request that an error is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Item {
@@ -27,6 +27,8 @@ pub enum Item {
         /// The rows.
         rows: Range<usize>,
     },
+    /// A view of several that are read together, counted from 0.
+    View(usize),
 }
 
 impl fmt::Display for Item {
@@ -38,6 +40,7 @@ impl fmt::Display for Item {
             Self::Field(name) => write!(f, "field `{name}`"),
             Self::Tensor(name) => write!(f, "tensor `{name}`"),
             Self::TensorRows { tensor, rows } => write!(f, "rows {rows:?} of tensor `{tensor}`"),
+            Self::View(number) => write!(f, "view {number} (counted from 0)"),
         }
     }
 }

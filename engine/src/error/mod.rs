@@ -1,7 +1,9 @@
 //! The one error type of the engine.
 //!
-//! Every message names the file and, where there is one, the part of it and the way out. A file that
-//! does not follow its format is [`Error::Format`]; its [`Damage`] says what is wrong.
+//! A message about a file names it and, where there is one, the part of it and the way out. A file that
+//! does not follow its format is [`Error::Format`]; its [`Damage`] says what is wrong. An index, a
+//! shape or a size that cannot work with any file is refused by arithmetic alone: such a message names
+//! no file.
 
 use std::fmt;
 use std::io;
@@ -10,10 +12,15 @@ use std::path::{Path, PathBuf};
 use crate::versioned_file::VersionChange;
 
 mod damage;
+mod debug;
 mod item;
+mod text;
+
+use text::{cache_full, change_consequence, memory_spent, prefix};
 
 pub use damage::Damage;
 pub use item::Item;
+pub(crate) use text::count;
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -23,7 +30,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The [`Display`](fmt::Display) text is complete: it includes the text of the underlying error, so
 /// [`source`](std::error::Error::source) returns nothing that was already said. The accessors
 /// ([`path`](Error::path), [`kind`](Error::kind), [`raw_os_error`](Error::raw_os_error), …) answer for
-/// every variant, and `?` converts an `Error` into an [`io::Error`] of the same kind.
+/// every variant, and `?` converts an `Error` into an [`io::Error`] of the same kind. The
+/// [`Debug`](fmt::Debug) text is the same message with the name of the variant, because that is what a
+/// `main` that returns an error prints.
 ///
 /// ```
 /// use ringmain::{Engine, Kind};
@@ -34,7 +43,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// }
 /// assert_eq!(first_row().unwrap_err().kind(), std::io::ErrorKind::NotFound);
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no such file or folder.
@@ -70,8 +79,8 @@ pub enum Error {
 
     /// The file is shorter than its header says, or was truncated after it was opened.
     #[error(
-        "{} is truncated: it has {actual} bytes, but its {what} needs {expected}; write or fetch it \
-         again", path.display()
+        "{} is truncated: it has {}, but its {what} {} {expected}; write or fetch it again",
+        path.display(), count(*actual, "byte"), if what.ends_with('s') { "need" } else { "needs" }
     )]
     Truncated {
         /// The file.
@@ -85,10 +94,7 @@ pub enum Error {
     },
 
     /// The file was replaced, removed or written to after it was opened.
-    #[error(
-        "{} was {what} after it was opened, so the bytes read may mix two versions; open it again",
-        path.display()
-    )]
+    #[error("{} was {what} after it was opened{}", path.display(), change_consequence(what))]
     Changed {
         /// The file.
         path: PathBuf,
@@ -109,8 +115,9 @@ pub enum Error {
 
     /// An array does not lie within its file.
     #[error(
-        "{}: {len} bytes at offset {offset} are not in the file, which has {file_len} bytes",
-        path.display()
+        "{}: {} at offset {offset} {} not in the file, which has {}",
+        path.display(), count(*len, "byte"), if *len == 1 { "is" } else { "are" },
+        count(*file_len, "byte")
     )]
     OutsideFile {
         /// The file.
@@ -134,17 +141,14 @@ pub enum Error {
         reason: String,
     },
 
-    /// Other buffers hold all of the memory that this read may use.
+    /// Other buffers hold all of the memory that this read may use, or it is larger than all of it.
     #[error(
-        "{}: no memory for {what} of {needed_bytes} bytes: {in_use_bytes} of {limit_bytes} bytes of \
-         buffers are in use; drop batches, buffers or tensors sooner, raise the memory limit, or read \
-         less at once",
-        path.display()
+        "{}: {}", path.display(), memory_spent(what, *needed_bytes, *in_use_bytes, *limit_bytes)
     )]
     MemorySpent {
         /// The file.
         path: PathBuf,
-        /// The use of the memory: "a batch", "a page", "a tensor", …
+        /// The use of the memory: "a buffer", "a view", "a batch", "a page" or "a tensor".
         what: &'static str,
         /// The requested bytes, rounded up as the pool counts them.
         needed_bytes: usize,
@@ -189,14 +193,11 @@ pub enum Error {
     },
 
     /// A saved state belongs to other data or other options.
-    #[error(
-        "{}: the state belongs to another source: {reason}; open the source with the options that it had then",
-        path.display()
-    )]
+    #[error("{}: the state belongs to another source: {reason}", path.display())]
     StateMismatch {
         /// The file, or the first of several.
         path: PathBuf,
-        /// The difference.
+        /// The difference, and the way out.
         reason: String,
     },
 
@@ -287,7 +288,10 @@ pub enum Error {
     },
 
     /// The elements or bytes of a shape cannot be counted.
-    #[error("a view of shape {shape:?} with elements of {itemsize} bytes is larger than any file")]
+    #[error(
+        "a view of shape {shape:?} with elements of {} is larger than any file",
+        count(*itemsize as u64, "byte")
+    )]
     Overflow {
         /// The requested shape.
         shape: Vec<usize>,
@@ -305,9 +309,14 @@ pub enum Error {
     },
 
     /// The elements have another type than requested, or a type that cannot be used here.
-    #[error("{}the elements are {stored}: {reason}", prefix(item.as_ref()))]
+    #[error(
+        "{}{}the elements are {stored}: {reason}",
+        prefix(path.as_deref().map(Path::display)), prefix(item.as_ref())
+    )]
     ElementType {
-        /// The tensor, if it is one.
+        /// The file of a view.
+        path: Option<PathBuf>,
+        /// The tensor, or the view of several.
         item: Option<Item>,
         /// The type in the file.
         stored: String,
@@ -316,9 +325,12 @@ pub enum Error {
     },
 
     /// The memory to read into does not have the size of the data.
-    #[error("{}the memory to read into has {given} bytes, but {needed} are needed", prefix(item.as_ref()))]
+    #[error(
+        "{}the memory to read into has {}, but {needed} {} needed",
+        prefix(item.as_ref()), count(*given as u64, "byte"), if *needed == 1 { "is" } else { "are" }
+    )]
     BufferSize {
-        /// The tensor, if it is one.
+        /// The tensor, or the view of several.
         item: Option<Item>,
         /// The size of the data in bytes.
         needed: usize,
@@ -347,6 +359,7 @@ impl Error {
             | Self::Maker { path, .. }
             | Self::Panicked { path, .. } => Some(path),
             Self::Backend { path, cause, .. } => path.as_deref().or_else(|| cause.path()),
+            Self::ElementType { path, .. } => path.as_deref(),
             _ => None,
         }
     }
@@ -486,6 +499,14 @@ impl Error {
         Self::InvalidOption { option, value: value.to_string(), reason: reason.into() }
     }
 
+    /// Says which of several views an error about the type or the memory of one view is about.
+    pub(crate) fn about_view(mut self, number: usize) -> Self {
+        if let Self::ElementType { item, .. } | Self::BufferSize { item, .. } = &mut self {
+            *item = Some(Item::View(number));
+        }
+        self
+    }
+
     pub(crate) fn reader_panicked(path: &Path) -> Self {
         let message = "see its message on standard error".to_owned();
         Self::Panicked { path: path.to_owned(), thread: "reads ahead", message }
@@ -577,26 +598,19 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Returns the subject and a colon, to begin a message with; empty if there is no subject.
-fn prefix(subject: Option<impl fmt::Display>) -> String {
-    subject.map(|subject| format!("{subject}: ")).unwrap_or_default()
-}
-
-fn cache_full(requested_bytes: u64, limit_bytes: u64, held_bytes: u64) -> String {
-    if requested_bytes > limit_bytes {
-        return "the file alone is larger; raise the limit, or map it without the cache".into();
-    }
-    format!(
-        "{held_bytes} bytes are in use, locked or being opened; drop mappings that are no longer needed, \
-         or raise the limit"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use ringmain_backends::BackendKind;
 
     use super::*;
+
+    /// A `main` that returns an error prints its `Debug` text, which had fields instead of the message.
+    #[test]
+    fn debug_is_the_message_and_the_variant() {
+        let error = Error::listing(Path::new("corpus"), "listing", io::ErrorKind::NotFound.into());
+        let text = format!("{:?}", Box::<dyn std::error::Error>::from(error));
+        assert_eq!(text, "corpus: there is no such file or folder (NotFound)");
+    }
 
     #[test]
     fn a_path_is_named_once() {

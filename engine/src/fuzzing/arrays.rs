@@ -66,7 +66,10 @@ pub(super) fn exca_infos(bytes: &[u8]) {
             Err(error) => {
                 let is_about_the_info = matches!(
                     error,
-                    Error::Overflow { .. } | Error::Shape { .. } | Error::UnknownDType { .. }
+                    Error::Overflow { .. }
+                        | Error::Shape { .. }
+                        | Error::UnknownDType { .. }
+                        | Error::InvalidOption { option: "offset", .. }
                 );
                 assert!(is_about_the_info, "{info:?}: {error:?}");
             }

@@ -158,7 +158,7 @@ impl Model {
         }
         let last = *self.shape.last().ok_or(Refused)?;
         let row_bytes = last * self.itemsize;
-        if !row_bytes.is_multiple_of(itemsize) {
+        if row_bytes % itemsize != 0 {
             return Err(Refused);
         }
         let mut shape = self.shape.clone();
@@ -258,7 +258,7 @@ fn complete(size: usize, shape: &[i64], itemsize: usize) -> Option<Vec<usize>> {
     }
     let filled = match open {
         0 if known == size => 0,
-        1 if known > 0 && size.is_multiple_of(known) => size / known,
+        1 if known > 0 && size % known == 0 => size / known,
         _ => return None,
     };
     let shape: Vec<usize> =

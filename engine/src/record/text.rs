@@ -1,7 +1,7 @@
 //! The text of a recording, line by line. `docs/formats.md` describes it.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// The first line of a recording.
@@ -115,6 +115,18 @@ impl RecordingText {
         Some(index)
     }
 
+    /// Says that this is all that a program read, and which program. A replay leaves out files that are gone.
+    pub fn name_program(&mut self, command: &OsStr) {
+        self.pending.extend_from_slice(b"p ");
+        escape_line(&mut self.pending, command);
+    }
+
+    /// Adds a sentence for the user about what is missing or unusual.
+    pub fn note(&mut self, note: &str) {
+        self.pending.extend_from_slice(b"n ");
+        escape_line(&mut self.pending, OsStr::new(note));
+    }
+
     /// Says which process a thread belongs to, if that was not said before.
     pub fn name_thread(&mut self, thread: u32, process: u32) {
         if self.threads.insert(thread) {
@@ -197,11 +209,16 @@ fn put_numbers<const N: usize>(buffer: &mut Vec<u8>, numbers: [u64; N]) {
     }
 }
 
-/// The path, made absolute, as one line: a backslash escapes itself, `\n` and `\r` are line ends,
-/// and `\xHH` is a byte that is not text.
+/// Writes the path, made absolute, as one line.
 pub(super) fn escape_path(buffer: &mut Vec<u8>, path: &Path) {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    for chunk in absolute.as_os_str().as_encoded_bytes().utf8_chunks() {
+    escape_line(buffer, absolute.as_os_str());
+}
+
+/// Writes a text as one line: a backslash escapes itself, `\n` and `\r` are line ends, and `\xHH` is a byte that is not
+/// text.
+fn escape_line(buffer: &mut Vec<u8>, text: &OsStr) {
+    for chunk in text.as_encoded_bytes().utf8_chunks() {
         for byte in chunk.valid().bytes() {
             match byte {
                 b'\\' => buffer.extend_from_slice(b"\\\\"),

@@ -27,6 +27,8 @@ use crate::memory::{ClaimedBuffer, Need, Share};
 
 /// The type of the delivered values. The file stores `f32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum RowType {
     /// Values are converted to `f64`, which is exact.
@@ -42,6 +44,13 @@ impl RowType {
         match self {
             Self::F64 => size_of::<f64>(),
             Self::F32 => size_of::<f32>(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::F64 => "f64",
+            Self::F32 => "f32",
         }
     }
 }
@@ -154,7 +163,7 @@ impl RowBatch {
         if rows != row_ids.len() as u64 {
             return Err(invalid(format!("there are {rows} rows, but {} ids", row_ids.len())));
         }
-        let (row_type, bytes) = T::typed_bytes(values);
+        let (row_type, bytes) = (T::ROW_TYPE, bytemuck::cast_slice::<T, u8>(values));
         let ids_at = ids_at(bytes.len());
         let mut buffer = Buffer::unpooled(ids_at.saturating_add(size_of_val(row_ids)))
             .map_err(|error| Error::backend(&path(), error))?;
@@ -224,6 +233,28 @@ impl RowBatch {
     #[must_use]
     pub fn row_ids(&self) -> &[u64] {
         bytemuck::cast_slice(&self.buffer[self.ids_at..][..self.len * ID_BYTES])
+    }
+
+    /// Returns the values row by row. They have the [`RowType`] of the source: `f64`, unless its options
+    /// chose another. [`Error::ElementType`] if that is not `T`.
+    ///
+    /// ```
+    /// use ringmain::shards::RowBatch;
+    /// let batch = RowBatch::from_rows(&[7], &[1.0f32, 2.0], 2)?;
+    /// assert_eq!(batch.rows::<f32>()?, [1.0, 2.0]);
+    /// let message = batch.rows::<f64>().unwrap_err().to_string();
+    /// assert!(message.contains("`row_type(RowType::F64)`"), "{message}");
+    /// # Ok::<(), ringmain::Error>(())
+    /// ```
+    pub fn rows<T: RowValue>(&self) -> Result<&[T], Error> {
+        let wanted = T::ROW_TYPE;
+        if self.row_type == wanted {
+            return Ok(bytemuck::cast_slice(self.row_bytes()));
+        }
+        let (name, stored) = (wanted.name(), self.row_type.name().to_owned());
+        let reason =
+            format!("they are not {name}; open the source with `row_type(RowType::{wanted:?})`");
+        Err(Error::ElementType { path: None, item: None, stored, reason })
     }
 
     /// Returns the values row by row, if their type is `f32`.
@@ -327,5 +358,18 @@ impl fmt::Debug for RowBatch {
             .field("width", &self.width)
             .field("row_type", &self.row_type)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_of_values_are_written_by_name() {
+        for (row_type, json) in [(RowType::F32, "\"f32\""), (RowType::F64, "\"f64\"")] {
+            assert_eq!(serde_json::to_string(&row_type).unwrap(), json);
+            assert_eq!(serde_json::from_str::<RowType>(json).unwrap(), row_type);
+        }
     }
 }

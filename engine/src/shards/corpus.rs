@@ -150,7 +150,8 @@ impl Corpus {
 
 /// Returns the `*.shard` files of a directory in the byte order of their names: the files that
 /// `open_dir` opens. A folder without any is [`ShardDamage::Empty`].
-pub fn list_shards(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+pub fn list_shards(dir: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
+    let dir = dir.as_ref();
     let list_error = |error| Error::listing(dir, "listing the shards of the directory", error);
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(list_error)? {

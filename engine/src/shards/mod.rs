@@ -18,7 +18,7 @@
 //!     .batch_size(32)
 //!     .order(Order::Shuffled { seed: 1 })
 //!     .open_dir(&Engine::new()?, dir)?;
-//! for epoch in 0..3 {
+//! for epoch in source.epoch()..3 {
 //!     source.set_epoch(epoch);
 //!     for batch in &mut source {
 //!         let batch = batch?;

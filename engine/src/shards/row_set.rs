@@ -9,6 +9,7 @@ use super::batch::{BatchShape, RowBatch, RowType};
 use super::corpus::Corpus;
 use super::row_batch_reader::RowBatchReader;
 use crate::epochs::ItemSet;
+use crate::error::count;
 use crate::memory::BufferSizes;
 use crate::{Engine, Error, Item, Result};
 
@@ -78,6 +79,11 @@ impl RowSet {
         self.selected.as_ref().map_or(item, |ids| ids[item as usize])
     }
 
+    /// Returns the number of rows, as the reason why there is no such row.
+    fn row_count(&self) -> String {
+        format!("the shards have {}", count(self.corpus.rows, "row"))
+    }
+
     fn no_such_row(&self, id: u64, reason: impl Into<String>) -> Error {
         let (path, item) = (self.corpus.path.clone(), Self::item(id));
         Error::NoSuchItem { path, item, reason: reason.into() }
@@ -107,7 +113,7 @@ impl ItemSet for RowSet {
                 Err(Error::invalid_option("only_rows", "an empty list", reason))
             }
             Some([.., last]) if *last >= self.corpus.rows => {
-                Err(self.no_such_row(*last, format!("the shards have {} rows", self.corpus.rows)))
+                Err(self.no_such_row(*last, self.row_count()))
             }
             _ => Ok(()),
         }
@@ -124,7 +130,8 @@ impl ItemSet for RowSet {
     }
 
     fn fingerprint(&self) -> (u64, &'static str) {
-        let other = "the shards have other names, rows, columns or first values";
+        let other = "the shards have other names, rows, columns or first values; open the shards that \
+                     it was saved with";
         (self.corpus.fingerprint, other)
     }
 
@@ -162,7 +169,7 @@ impl ItemSet for RowSet {
 
     fn item_of(&self, id: u64) -> Result<u64> {
         if id >= self.corpus.rows {
-            return Err(self.no_such_row(id, "the shards have fewer rows"));
+            return Err(self.no_such_row(id, self.row_count()));
         }
         let Some(ids) = &self.selected else { return Ok(id) };
         let found = ids.binary_search(&id);

@@ -83,7 +83,7 @@ impl ShardOptions {
 
     /// Opens all `*.shard` files of a folder, in the byte order of their names.
     pub fn open_dir(self, engine: &Engine, dir: impl AsRef<Path>) -> Result<ShardSource> {
-        self.open(engine, list_shards(dir.as_ref())?)
+        self.open(engine, list_shards(dir)?)
     }
 }
 

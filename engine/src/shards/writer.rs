@@ -15,34 +15,30 @@ mod sealed {
     use super::RowType;
 
     /// A value in the form that a shard stores.
-    pub trait Stored: Copy {
-        fn stored(self) -> f32;
+    pub trait Stored: bytemuck::Pod {
+        /// The type of a batch of such values.
+        const ROW_TYPE: RowType;
 
-        /// Returns the values in the form that a batch holds.
-        fn typed_bytes(values: &[Self]) -> (RowType, &[u8]);
+        fn stored(self) -> f32;
     }
 }
 
-/// A value that can be written to a shard: `f32`, or `f64`, which is rounded to the nearest `f32`.
+/// A value of a row: `f32`, or `f64`, which is rounded to the nearest `f32` when it is written to a shard.
 pub trait RowValue: sealed::Stored {}
 
 impl sealed::Stored for f32 {
+    const ROW_TYPE: RowType = RowType::F32;
+
     fn stored(self) -> f32 {
         self
-    }
-
-    fn typed_bytes(values: &[Self]) -> (RowType, &[u8]) {
-        (RowType::F32, bytemuck::cast_slice(values))
     }
 }
 
 impl sealed::Stored for f64 {
+    const ROW_TYPE: RowType = RowType::F64;
+
     fn stored(self) -> f32 {
         self as f32
-    }
-
-    fn typed_bytes(values: &[Self]) -> (RowType, &[u8]) {
-        (RowType::F64, bytemuck::cast_slice(values))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -19,18 +19,24 @@ use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
 /// The default window: enough to keep the device busy even if tensors are large.
 const WINDOW_BYTES: usize = 128 << 20;
 
-/// A tensor waits this long if the caller holds all memory of the pool.
+/// By default, a tensor waits this long if the caller holds all memory of the pool.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The options of [`Weights::load`].
-#[derive(Default)]
+///
+/// Clones share the function that is called with the progress.
+#[derive(Clone, Default)]
 #[must_use = "options do nothing until `Weights::load`"]
 pub struct LoadOptions {
     window_bytes: Option<usize>,
     names: Option<Vec<String>>,
     pool: Option<BufferPool>,
-    progress: Option<Box<dyn FnMut(LoadProgress) + Send>>,
+    patience: Option<Duration>,
+    progress: Option<Report>,
 }
+
+/// The function that is called with the progress. It runs on the thread that takes the tensors.
+type Report = Arc<Mutex<dyn FnMut(LoadProgress) + Send>>;
 
 /// The progress of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,26 +72,34 @@ impl LoadOptions {
 
     /// Takes the memory of tensors from this pool; dropping a tensor returns it. A pool smaller
     /// than the window limits reading ahead. If the caller's tensors hold all of the pool, the next
-    /// one waits for 30 seconds and then fails with [`Error::MemorySpent`].
+    /// one waits for the [`patience`](Self::patience) and then fails with [`Error::MemorySpent`].
     pub fn pool(mut self, pool: &BufferPool) -> Self {
         self.pool = Some(pool.clone());
         self
     }
 
+    /// Sets how long a tensor waits for memory of the pool. The default is 30 seconds. The wait must
+    /// end, because the waiting thread may itself hold the memory.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
     /// Calls `report` before each tensor is delivered.
     pub fn progress(mut self, report: impl FnMut(LoadProgress) + Send + 'static) -> Self {
-        self.progress = Some(Box::new(report));
+        self.progress = Some(Arc::new(Mutex::new(report)));
         self
     }
 }
 
 impl fmt::Debug for LoadOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { window_bytes, names, pool, .. } = self;
+        let Self { window_bytes, names, pool, patience, .. } = self;
         f.debug_struct("LoadOptions")
             .field("window_bytes", window_bytes)
             .field("names", names)
             .field("pool", pool)
+            .field("patience", patience)
             .finish_non_exhaustive()
     }
 }
@@ -125,7 +139,7 @@ impl Weights {
         let schedule =
             LoadSchedule { weights: self.clone(), numbers: numbers.into(), at: 0, memory };
         let window_bytes = options.window_bytes.unwrap_or(WINDOW_BYTES);
-        let limits = Limits { window_bytes, patience: PATIENCE };
+        let limits = Limits { window_bytes, patience: options.patience.unwrap_or(PATIENCE) };
         let tensors = Some(Prefetcher::new(schedule, limits));
         Ok(Load { tensors, progress, report: options.progress })
     }
@@ -137,7 +151,7 @@ pub struct Load {
     /// `None` after an error.
     tensors: Option<Prefetcher<LoadSchedule>>,
     progress: LoadProgress,
-    report: Option<Box<dyn FnMut(LoadProgress) + Send>>,
+    report: Option<Report>,
 }
 
 impl Load {
@@ -182,7 +196,9 @@ impl Load {
             Ok(tensor) => {
                 self.progress.tensors_done += 1;
                 self.progress.bytes_done += tensor.bytes().len() as u64;
-                if let Some(report) = &mut self.report {
+                if let Some(report) = &self.report {
+                    // A function that panicked is called again, as it was without a lock.
+                    let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
                     report(self.progress);
                 }
             }

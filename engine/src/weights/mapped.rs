@@ -144,7 +144,7 @@ impl MappedWeights {
 
     /// Returns `len` bytes from `offset` on; [`Error::OutsideFile`] if the file is shorter.
     pub fn slice(&self, offset: usize, len: usize) -> Result<&[u8], Error> {
-        let file_len = self.size() as u64;
+        let file_len = self.nbytes() as u64;
         Ok(&self.as_bytes()[Error::check_range(self.path(), offset, len, file_len)?])
     }
 
@@ -189,7 +189,7 @@ impl MappedWeights {
     /// Advises the kernel how the file will be used. [`Error::Unsupported`] on Windows, except for
     /// [`MmapAdvice::Normal`] and [`MmapAdvice::WillNeed`].
     pub fn advise(&self, advice: MmapAdvice) -> Result<(), Error> {
-        self.advise_range(advice, 0..self.size())
+        self.advise_range(advice, 0..self.nbytes())
     }
 
     /// Advises the kernel how a part of the file will be used. The part past the end is ignored.
@@ -200,7 +200,7 @@ impl MappedWeights {
     /// Reads the whole file and makes all of it resident, so that no access waits for a page.
     /// Returns when it is done.
     pub fn populate(&self) -> Result<(), Error> {
-        self.populate_range(0..self.size())
+        self.populate_range(0..self.nbytes())
     }
 
     /// Like [`populate`](Self::populate), for a part of the file. The part past the end is ignored.
@@ -226,9 +226,9 @@ impl MappedWeights {
         self.map.is_locked()
     }
 
-    /// Returns the size of the file in bytes.
+    /// Returns the size of the mapped file in bytes.
     #[must_use]
-    pub fn size(&self) -> usize {
+    pub fn nbytes(&self) -> usize {
         self.map.len()
     }
 

@@ -264,7 +264,8 @@ impl Weights {
                 "elements of {} bits have no array view; `read` and `read_rows` give their bytes",
                 dtype.bitsize()
             );
-            return Err(Error::ElementType { item, stored: dtype.to_string(), reason });
+            let (path, stored) = (Some(file.path().to_owned()), dtype.to_string());
+            return Err(Error::ElementType { path, item, stored, reason });
         };
         file.check_unchanged()?;
         let layout = Layout::array(info.offset(), info.shape(), kind.itemsize(), false);

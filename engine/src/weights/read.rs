@@ -21,7 +21,8 @@ use ringmain_backends::{Buffer, BufferPool, Placement, Read};
 
 use super::model::WeightFile;
 use super::{Error, Tensor, TensorInfo, Weights};
-use crate::Item;
+use crate::array::element::{Decode, to_native};
+use crate::{Element, Item};
 
 /// The kind of memory that tensors take.
 #[derive(Clone, Debug, Default)]
@@ -242,24 +243,48 @@ impl Weights {
         self.shared.tensors.iter().map(capacity).fold(0, usize::saturating_add).max(4096)
     }
 
-    /// Reads a tensor into `dst`, which must have exactly its size.
-    pub fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<(), Error> {
-        self.read_many_into(&mut [(name, dst)])
+    /// Reads the elements of a tensor into `dst`, which must have exactly their number.
+    /// [`Error::ElementType`] if they are not of type `T`. They are in the machine's byte order.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("model.safetensors");
+    /// # let json = r#"{"a":{"dtype":"U16","shape":[2],"data_offsets":[0,4]}}"#;
+    /// # std::fs::write(&path, [&(json.len() as u64).to_le_bytes(), json.as_bytes(), &[1, 0, 2, 0]].concat())?;
+    /// use ringmain::{Engine, weights::Weights};
+    /// let weights = Weights::open(&Engine::new()?, &path)?;
+    /// let mut elements = [0u16; 2];
+    /// weights.read_into("a", &mut elements)?;
+    /// assert_eq!(elements, [1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_into<T: Element>(&self, name: &str, dst: &mut [T]) -> Result<(), Error> {
+        let info = &self.shared.tensors[self.find(name)?];
+        let kind = info.check_type::<T>()?;
+        check_size(info, size_of_val(dst))?;
+        <T as Decode>::read_slice(dst, |bytes| {
+            self.read_bytes_into(name, bytes)?;
+            to_native(kind.into(), bytes);
+            Ok(())
+        })
     }
 
-    /// Reads many tensors as one batch, each into memory of exactly its size.
+    /// Reads the bytes of a tensor into `dst`, which must have exactly its size. They are
+    /// little-endian, as in the file.
+    pub fn read_bytes_into(&self, name: &str, dst: &mut [u8]) -> Result<(), Error> {
+        self.read_many_bytes_into(&mut [(name, dst)])
+    }
+
+    /// Reads the bytes of many tensors as one batch, each into memory of exactly its size. They are
+    /// little-endian, as in the file.
     ///
     /// The device writes straight to memory whose address agrees with [`TensorInfo::offset`] modulo
     /// the device's block size; other memory costs a copy on `direct` and `uring`.
-    pub fn read_many_into(&self, wanted: &mut [(&str, &mut [u8])]) -> Result<(), Error> {
+    pub fn read_many_bytes_into(&self, wanted: &mut [(&str, &mut [u8])]) -> Result<(), Error> {
         let mut found = Vec::with_capacity(wanted.len());
         for (name, dst) in &*wanted {
             let info = &self.shared.tensors[self.find(name)?];
-            if info.nbytes() != dst.len() {
-                let (needed, given) = (info.nbytes(), dst.len());
-                let item = Some(Item::Tensor((*name).into()));
-                return Err(Error::BufferSize { item, needed, given });
-            }
+            check_size(info, dst.len())?;
             found.push(info);
         }
         let mut order: Vec<_> = wanted.iter_mut().zip(found).collect();
@@ -376,6 +401,15 @@ impl Weights {
     fn no_such(&self, name: &str) -> Error {
         no_such_tensor(self.path(), name, None)
     }
+}
+
+/// Returns an error if memory does not have the size of a tensor.
+fn check_size(info: &TensorInfo, given: usize) -> Result<(), Error> {
+    if info.nbytes() == given {
+        return Ok(());
+    }
+    let (item, needed) = (Some(Item::Tensor(info.name().into())), info.nbytes());
+    Err(Error::BufferSize { item, needed, given })
 }
 
 /// Returns the error for a missing tensor, with a name that the caller may have meant.

@@ -83,6 +83,24 @@ impl TensorInfo {
         kind_of(self.dtype)
     }
 
+    /// Returns the kind of the elements, if they can be read as `T`.
+    pub(super) fn check_type<T: Element>(&self) -> Result<Kind, Error> {
+        match self.kind() {
+            Some(kind) if T::is(kind) => Ok(kind),
+            // Elements of less than a byte have no view.
+            None => Err(self.wrong_type(format!("they cannot be read as {}", T::NAME))),
+            Some(_) => Err(self.wrong_type(format!(
+                "they cannot be read as {}; `Weights::view` and `read_as` convert them",
+                T::NAME
+            ))),
+        }
+    }
+
+    fn wrong_type(&self, reason: String) -> Error {
+        let item = Some(Item::Tensor(self.name.clone()));
+        Error::ElementType { path: None, item, stored: self.dtype.to_string(), reason }
+    }
+
     /// Returns the number of bits in a row: one element of the first axis.
     pub(super) fn row_bits(&self) -> usize {
         // Without a first axis, or with an empty one, the size in bytes does not determine the row
@@ -174,8 +192,8 @@ impl Tensor {
     /// [`Error::ElementType`] if the elements have another type. On a big-endian machine this
     /// always fails; use [`to_vec`](Self::to_vec) there.
     pub fn as_slice<T: Element + AnyBitPattern>(&self) -> Result<&[T], Error> {
-        self.check_type::<T>()?;
-        let wrong = |reason: String| self.wrong_type(reason);
+        self.info.check_type::<T>()?;
+        let wrong = |reason: String| self.info.wrong_type(reason);
         if size_of::<T>() > 1 && cfg!(target_endian = "big") {
             return Err(wrong("its bytes are not in this machine's order; use `to_vec`".into()));
         }
@@ -184,24 +202,14 @@ impl Tensor {
 
     /// Returns a copy of the elements.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, Error> {
-        let kind = self.check_type::<T>()?;
+        let kind = self.info.check_type::<T>()?;
         let size = self.bytes.len() / kind.itemsize();
         let fill = |out: &mut [u8]| {
             out.copy_from_slice(&self.bytes);
             crate::array::element::to_native(kind.into(), out);
             Ok(())
         };
-        <T as Decode>::read_vec(size, fill).map_err(|error| self.wrong_type(error.to_string()))
-    }
-
-    fn check_type<T: Element>(&self) -> Result<Kind, Error> {
-        let kind = self.info.kind().filter(|kind| T::is(*kind));
-        kind.ok_or_else(|| self.wrong_type(format!("they cannot be read as {}", T::NAME)))
-    }
-
-    fn wrong_type(&self, reason: String) -> Error {
-        let item = Some(Item::Tensor(self.name().into()));
-        Error::ElementType { item, stored: self.dtype().to_string(), reason }
+        <T as Decode>::read_vec(size, fill).map_err(|error| self.info.wrong_type(error.to_string()))
     }
 }
 

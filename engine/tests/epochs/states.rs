@@ -76,17 +76,24 @@ fn the_usual_loop_continues_after_a_resume() {
 fn check_refusals(data: &impl Data, other: &impl Data) {
     let options = Options { order: SHUFFLED, ..Options::default() };
     let state = data.open(options).unwrap().state();
-    fn refuse(data: &impl Data, options: Options, state: &ringmain::epochs::EpochState) {
+    fn refuse(data: &impl Data, options: Options, state: &ringmain::epochs::EpochState) -> Error {
         let mut source = data.open(options).unwrap();
         let before = source.state();
         let error = source.resume(state).unwrap_err();
         assert!(matches!(error, Error::StateMismatch { .. }), "{error}");
         assert_eq!(source.state(), before, "a refused state changes nothing");
+        error
     }
-    refuse(other, options, &state);
+    // The way out was always to change the options.
+    let message = refuse(other, options, &state).to_string();
+    assert!(
+        message.ends_with("that it was saved with") && !message.contains("options"),
+        "{message}"
+    );
+    let message = refuse(data, Options { rank: 1, world: 2, ..options }, &state).to_string();
+    assert!(message.ends_with("open the source with the options that it had then"), "{message}");
     refuse(data, Options { order: Order::Shuffled { seed: 10 }, ..options }, &state);
     refuse(data, Options { order: Order::Sequential, ..options }, &state);
-    refuse(data, Options { rank: 1, world: 2, ..options }, &state);
     let blocks = |seed| Order::BlockShuffled { seed, block_items: NonZeroU64::MIN };
     let state = data.open(Options { order: blocks(1), ..options }).unwrap().state();
     refuse(data, Options { order: blocks(2), ..options }, &state);

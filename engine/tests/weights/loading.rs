@@ -1,6 +1,8 @@
 //! The promises of loading: order, types, progress, reuse of memory.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use ringmain::backends::{PoolOptions, WhenSpent};
 use ringmain::weights::{Dtype, LoadOptions, LoadProgress, Tensor, Weights};
@@ -218,8 +220,44 @@ fn a_wrong_name_or_size_is_an_error_with_a_suggestion() {
     assert!(error.to_string().contains("did you mean `layer.1.weight`"), "{error}");
     let error = weights.read("nothing.like.it").unwrap_err();
     assert!(!error.to_string().contains("did you mean"), "{error}");
-    let error = weights.read_into("layer.0.weight", &mut [0; 9]).unwrap_err();
+    let error = weights.read_bytes_into("layer.0.weight", &mut [0; 9]).unwrap_err();
     assert!(matches!(error, Error::BufferSize { needed: 10, given: 9, .. }), "{error}");
+    let error = weights.read_into("layer.0.weight", &mut [0u8; 11]).unwrap_err();
+    assert!(matches!(error, Error::BufferSize { needed: 10, given: 11, .. }), "{error}");
+    let wrong_types = [
+        weights.read_into("layer.0.weight", &mut [0f32; 10]).unwrap_err(),
+        weights.read("layer.0.weight").unwrap().to_vec::<f32>().unwrap_err(),
+    ];
+    for error in wrong_types {
+        assert_eq!(error.tensor(), Some("layer.0.weight"));
+        assert!(error.to_string().contains("`read_as`"), "no way out: {error}");
+    }
+    let converted = weights.view("layer.0.weight").unwrap().read_as::<f32>().unwrap();
+    assert_eq!(converted.len(), 10);
+}
+
+/// Options could not be cloned, and the wait for memory could not be set.
+#[test]
+fn options_can_be_used_twice_and_have_a_patience() {
+    let model = Model::of_bytes(2, 50_000);
+    let weights = Weights::open(&Engine::new().unwrap(), model.path()).unwrap();
+    let limit_bytes = weights.pool_bytes() / 2;
+    let pool = BufferPool::new(PoolOptions { limit_bytes, ..PoolOptions::default() }).unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let options = LoadOptions::new().pool(&pool).patience(Duration::from_millis(20)).progress(
+        move |_progress| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        },
+    );
+    let started = Instant::now();
+    for options in [options.clone(), options] {
+        // The tensor that is kept holds all of the pool.
+        let outcomes: Vec<_> = weights.load(options).unwrap().collect();
+        assert!(matches!(outcomes[..], [Ok(_), Err(Error::MemorySpent { .. })]), "{outcomes:?}");
+    }
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 /// Mapped tensors need no copy; backends that do not map return none.

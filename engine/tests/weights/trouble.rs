@@ -72,7 +72,7 @@ fn a_file_that_changes_after_it_was_opened_is_an_error() {
             is_it(weights.read_rows("layer.3.weight", 1..2).unwrap_err());
             is_it(weights.view("layer.3.weight").unwrap_err());
             let mut bytes = vec![0; weights.info("layer.0.weight").unwrap().nbytes()];
-            is_it(weights.read_into("layer.0.weight", &mut bytes).unwrap_err());
+            is_it(weights.read_bytes_into("layer.0.weight", &mut bytes).unwrap_err());
             // Some tensors may have been read ahead before; then the error comes, and then nothing.
             is_it(load.by_ref().find_map(Result::err).unwrap());
             assert!(load.next().is_none(), "{what}");

@@ -103,11 +103,11 @@ fn check_into(weights: &Weights, what: &str) {
     let mut memory: Vec<_> = expected.keys().map(|name| memory(name)).collect();
     let mut wanted: Vec<_> =
         expected.keys().map(String::as_str).zip(memory.iter_mut().map(Vec::as_mut_slice)).collect();
-    weights.read_many_into(&mut wanted).unwrap();
+    weights.read_many_bytes_into(&mut wanted).unwrap();
     for ((name, (.., sum)), bytes) in expected.iter().zip(&mut memory) {
         assert_eq!(&sha256(bytes), sum, "{what}: {name} into memory");
         bytes.fill(0xAA);
-        weights.read_into(name, bytes).unwrap();
+        weights.read_bytes_into(name, bytes).unwrap();
         assert_eq!(&sha256(bytes), sum, "{what}: {name} by itself into memory");
     }
 }

@@ -158,7 +158,7 @@ fn a_replaced_file_is_noticed_and_the_old_one_counts_while_it_is_held() {
     let old = cache.get_or_open(files.path(0)).unwrap();
     std::fs::rename(files.path(1), files.path(0)).unwrap();
     let new = cache.get_or_open(files.path(0)).unwrap();
-    assert_eq!((old.size(), new.size()), (1000, 600));
+    assert_eq!((old.nbytes(), new.nbytes()), (1000, 600));
     assert_eq!((cache.stats().entries, cache.stats().total_size), (2, 1600));
     assert!(Arc::ptr_eq(&new, &cache.get_or_open(files.path(0)).unwrap()));
     // Another 1000 bytes do not fit beside the two.
@@ -179,7 +179,7 @@ fn a_file_that_grew_or_shrank_is_mapped_again() {
         let file = std::fs::File::options().write(true).open(files.path(0)).unwrap();
         file.set_len(len).unwrap();
         let weights = cache.get_or_open(files.path(0)).unwrap();
-        assert_eq!(weights.size() as u64, len);
+        assert_eq!(weights.nbytes() as u64, len);
         assert!(weights.is_intact());
         assert_eq!((cache.stats().entries, cache.stats().total_size), (1, len), "the old is gone");
     }

@@ -97,7 +97,7 @@ fn work(
         let number = numbers.below(FILES);
         match cache.get_or_open(path(dir, number)) {
             Ok(weights) => {
-                for offset in [0, weights.size() - 8] {
+                for offset in [0, weights.nbytes() - 8] {
                     assert_eq!(weights.slice(offset, 8).unwrap(), number.to_le_bytes());
                 }
                 if mischief == Mischief::LockAndReplace && numbers.below(4) == 0 {

@@ -18,7 +18,7 @@ const MIXED: &str = "mixed.safetensors";
 #[test]
 fn seed_step_01_open_maps_a_safetensors_file() {
     let weights = MappedWeights::open(vector(MIXED), promise()).unwrap();
-    assert_eq!(weights.size() as u64, vector(MIXED).metadata().unwrap().len());
+    assert_eq!(weights.nbytes() as u64, vector(MIXED).metadata().unwrap().len());
     assert_eq!(weights.path(), std::path::absolute(vector(MIXED)).unwrap());
     assert_eq!(weights.label(), MIXED);
     assert!(weights.unmet().is_empty() && !weights.is_locked());

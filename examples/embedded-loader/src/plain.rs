@@ -74,8 +74,9 @@ impl Loader {
                     *left -= rows as u64;
                     let row_ids = (self.next_row..).take(rows).collect();
                     self.next_row += rows as u64;
-                    let (values, _) = bytes.as_chunks::<4>();
-                    let rows = values.iter().map(|value| f32::from_le_bytes(*value)).collect();
+                    let values = bytes.chunks_exact(4);
+                    let rows =
+                        values.map(|v| f32::from_le_bytes([v[0], v[1], v[2], v[3]])).collect();
                     return Ok(Some(Batch { row_ids, rows }));
                 }
                 _ => {

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import Any
 
 from .._ringmain import Engine
 from . import load_file as _load_file
 from ._forward import forwarding
 
-__all__ = ["load_file"]
-
 _FORWARDED = ["load", "save", "save_file"]
+# Without the package, `import *` must not fail for its functions.
+__all__ = ["load_file", *(_FORWARDED if find_spec("safetensors") else [])]
 __getattr__ = forwarding("safetensors.numpy", _FORWARDED)
 
 

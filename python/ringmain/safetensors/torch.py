@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import Any
 
 from .._ringmain import Engine
@@ -17,9 +18,9 @@ except ImportError as error:
         "ringmain.safetensors.numpy"
     ) from error
 
-__all__ = ["load_file"]
-
 _FORWARDED = ["load", "load_model", "save", "save_file", "save_model"]
+# Without the package, `import *` must not fail for its functions.
+__all__ = ["load_file", *(_FORWARDED if find_spec("safetensors") else [])]
 __getattr__ = forwarding("safetensors.torch", _FORWARDED)
 
 

@@ -53,6 +53,9 @@ pub(super) fn write_page(found: &Inspection, path: &Path, page: &Path) -> Result
 /// The figures, with the batches and the notes of the trace.
 fn facts(trace: &Trace) -> Result<Map<String, Value>, Failure> {
     let mut facts = Map::new();
+    if let Some(program) = trace.program.as_ref().filter(|program| !program.is_empty()) {
+        facts.insert("program".into(), json!(program.to_string_lossy()));
+    }
     facts.insert("files".into(), json!(trace.files.len()));
     facts.insert("batches".into(), json!(trace.batch_count()));
     let pattern = Pattern::of(trace);

@@ -2,7 +2,7 @@
 
 use super::escape::escape;
 use super::look::Looks;
-use super::{cost, latency, memory, numbers, throughput};
+use super::{cost, epochs, latency, memory, numbers, throughput};
 use crate::report::summary::GroupSummary;
 use crate::result::Group;
 
@@ -30,12 +30,13 @@ pub(crate) fn section(chapter: &Chapter<'_>, looks: &Looks) -> String {
     let summary = chapter.summary;
     format!(
         "<section class=\"group\" id=\"{id}\"><h2>{heading}</h2>\n<div class=\"pair\">\n\
-         <div>{throughput}{cost}</div>{latency}</div>\n{memory}{numbers}</section>\n",
+         <div>{throughput}{cost}</div>{latency}</div>\n{epochs}{memory}{numbers}</section>\n",
         id = chapter.id,
         heading = heading_text(&summary.group),
         throughput = throughput::figure(summary, looks),
-        cost = cost::figure(summary),
+        cost = cost::figure(summary, looks),
         latency = latency::figure(summary, looks),
+        epochs = epochs::figure(summary, looks),
         memory = memory::figure(summary, looks),
         numbers = numbers::tables(summary),
     )

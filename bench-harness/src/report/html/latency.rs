@@ -2,8 +2,9 @@
 
 use hdrhistogram::Histogram;
 
-use super::escape::{self, escape, shortened};
+use super::escape;
 use super::look::{Look, Looks};
+use super::plot::{self, Line};
 use super::scale::Log;
 use crate::report::summary::{BackendSummary, GroupSummary};
 use crate::result::percentile::Percentile;
@@ -18,14 +19,18 @@ const POINTS_PER_DECADE: f64 = 12.0;
 /// Operations rarer than one in a hundred million are drawn at the edge.
 const RARITY_MAX: f64 = 1e8;
 
-/// The distance between the names of curves.
-const LABEL_PX: f64 = 14.0;
-
 struct Curve<'a> {
     name: &'a str,
     look: Look,
     /// `1 / (1 - quantile)` and nanoseconds.
     points: Vec<(f64, f64)>,
+}
+
+impl<'a> Curve<'a> {
+    fn line(&self, x: &Log, y: &Log) -> Line<'a> {
+        let points = self.points.iter().map(|(rarity, ns)| (x.share(*rarity), y.share(*ns)));
+        Line { name: self.name, look: self.look, points: points.collect() }
+    }
 }
 
 /// Returns the curves, and a table of their main points that is also their key.
@@ -41,6 +46,7 @@ pub(crate) fn figure(group: &GroupSummary<'_>, looks: &Looks) -> String {
     let x = Log::covering(1.0, points().map(|p| p.0).fold(10.0, f64::max));
     let lowest = points().map(|p| p.1).fold(f64::INFINITY, f64::min);
     let y = Log::covering(lowest * 0.9, points().map(|p| p.1).fold(0.0, f64::max) * 1.1);
+    let lines: Vec<Line<'_>> = curves.iter().map(|curve| curve.line(&x, &y)).collect();
     format!(
         "<figure class=\"latency\"><figcaption>Latency <span>by percentile, all repetitions \
          together</span></figcaption>\n<div class=\"frame\"><svg class=\"lines\" \
@@ -51,9 +57,9 @@ pub(crate) fn figure(group: &GroupSummary<'_>, looks: &Looks) -> String {
         y.low,
         y.high,
         axes(&x, &y),
-        lines(&curves, &x, &y),
+        plot::lines(&lines),
         marks(&curves, &x, &y),
-        labels(&curves, &y),
+        plot::names(&lines, HEIGHT_PX),
         key(group, looks),
     )
 }
@@ -140,27 +146,6 @@ fn percentile_ticks(high: f64) -> Vec<(f64, String)> {
     ticks
 }
 
-/// Returns the curves in a picture that is stretched to the width without stretching the strokes.
-fn lines(curves: &[Curve<'_>], x: &Log, y: &Log) -> String {
-    let mut svg = String::from(
-        "<svg class=\"plot\" width=\"100%\" height=\"100%\" viewBox=\"0 0 1000 1000\" \
-         preserveAspectRatio=\"none\">",
-    );
-    for curve in curves {
-        let point = |(rarity, ns): &(f64, f64)| {
-            format!("{:.0},{:.0}", x.share(*rarity) * 1000.0, (1.0 - y.share(*ns)) * 1000.0)
-        };
-        svg += &format!(
-            "<polyline class=\"{}\" stroke-dasharray=\"{}\" data-name=\"{}\" points=\"{}\"/>",
-            curve.look.class(),
-            curve.look.dashes(),
-            escape(curve.name),
-            curve.points.iter().map(point).collect::<Vec<_>>().join(" ")
-        );
-    }
-    svg + "</svg>"
-}
-
 /// Returns marks at 50, 90, 99 … %, if the curve reaches them.
 fn marks(curves: &[Curve<'_>], x: &Log, y: &Log) -> String {
     let mut svg = String::new();
@@ -190,44 +175,6 @@ fn at(points: &[(f64, f64)], rarity: f64) -> f64 {
     }
 }
 
-/// Returns the names at the ends of the curves, moved apart if they would overlap.
-fn labels(curves: &[Curve<'_>], y: &Log) -> String {
-    let end = |curve: &Curve<'_>| {
-        let ns = curve.points.last().map_or(1.0, |point| point.1);
-        (1.0 - y.share(ns)) * HEIGHT_PX
-    };
-    let mut sorted: Vec<(f64, &Curve<'_>)> = curves.iter().map(|c| (end(c), c)).collect();
-    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let places = spread(&sorted.iter().map(|(y, _)| *y).collect::<Vec<_>>());
-    let mut svg = String::from("<svg class=\"ends\" x=\"100%\" overflow=\"visible\">");
-    for ((_, curve), place) in sorted.iter().zip(places) {
-        svg += &curve.look.mark("14", place);
-        svg += &format!(
-            "<text x=\"22\" y=\"{:.1}\">{}</text>",
-            place + 4.0,
-            escape(&shortened(curve.name, 16))
-        );
-    }
-    svg + "</svg>"
-}
-
-/// Returns sorted places that are at least [`LABEL_PX`] apart, within the picture if they fit.
-fn spread(wanted: &[f64]) -> Vec<f64> {
-    let mut places = Vec::with_capacity(wanted.len());
-    let mut next_min = f64::NEG_INFINITY;
-    for place in wanted {
-        let place = place.max(next_min);
-        places.push(place);
-        next_min = place + LABEL_PX;
-    }
-    let mut next_max = HEIGHT_PX;
-    for place in places.iter_mut().rev() {
-        *place = place.min(next_max);
-        next_max = *place - LABEL_PX;
-    }
-    places
-}
-
 fn key(group: &GroupSummary<'_>, looks: &Looks) -> String {
     let mut html = String::from("<table class=\"key\"><thead><tr><th scope=\"col\">backend</th>");
     for percentile in Percentile::ALL {
@@ -238,12 +185,9 @@ fn key(group: &GroupSummary<'_>, looks: &Looks) -> String {
     for backend in &group.backends {
         let look = looks.get(&backend.name);
         html += &format!(
-            "<tr class=\"{}\"><th scope=\"row\"><svg class=\"swatch\" width=\"26\" height=\"10\" \
-             aria-hidden=\"true\"><line x1=\"0\" x2=\"26\" y1=\"5\" y2=\"5\" \
-             stroke-dasharray=\"{}\"/>{}</svg>{}</th>",
+            "<tr class=\"{}\"><th scope=\"row\">{}{}</th>",
             look.class(),
-            look.dashes(),
-            look.mark("13", 5.0),
+            plot::swatch(look),
             escape::name(&backend.name)
         );
         for percentile in Percentile::ALL {
@@ -258,14 +202,6 @@ fn key(group: &GroupSummary<'_>, looks: &Looks) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_keep_their_distance() {
-        let places = spread(&[10.0, 11.0, 12.0, 225.0, 229.0]);
-        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= LABEL_PX - 1e-9), "{places:?}");
-        assert!(places.iter().all(|place| (0.0..=HEIGHT_PX).contains(place)), "{places:?}");
-        assert!(spread(&[]).is_empty());
-    }
 
     #[test]
     fn a_curve_ends_at_the_slowest() {

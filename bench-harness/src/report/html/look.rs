@@ -65,19 +65,23 @@ pub(crate) struct Looks(BTreeMap<String, Look>);
 
 impl Looks {
     pub(crate) fn of(run: &Run) -> Self {
+        Self::of_names(run.cells.iter().map(|cell| cell.backend.as_str()))
+    }
+
+    pub(crate) fn of_names<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let mut looks = BTreeMap::new();
         let mut strangers = 0;
-        for cell in &run.cells {
-            if looks.contains_key(&cell.backend) {
+        for name in names {
+            if looks.contains_key(name) {
                 continue;
             }
-            let look = known(&cell.backend).unwrap_or_else(|| {
+            let look = known(name).unwrap_or_else(|| {
                 strangers += 1;
                 let number = strangers - 1;
                 let colour = COLOURS.len() + number % SPARE_COLOURS;
                 Look { colour, mark: number % MARKS, is_hollow: false, dashes: "8 3" }
             });
-            looks.insert(cell.backend.clone(), look);
+            looks.insert(name.to_owned(), look);
         }
         Self(looks)
     }

@@ -42,10 +42,15 @@ pub(crate) fn figure(group: &GroupSummary<'_>, looks: &Looks) -> String {
     let total = |s: &RssSample| s.anon_bytes.saturating_add(s.file_bytes) as f64;
     let y = Linear::binary(samples().map(total).fold(1.0, f64::max), 2);
     let x = Linear::decimal(samples().map(|s| s.at_us as f64).fold(1.0, f64::max), 2);
-    let mut html = String::from(
-        "<figure class=\"memory\"><figcaption>Resident memory over time <span>of the repetition \
-         with the middle throughput; <i class=\"solid\"></i> anonymous, <i class=\"hatched\"></i> \
-         pages of files on top</span></figcaption>\n<div class=\"minis\">\n",
+    let of_whom = match group.has_pss() {
+        true => "sum over all processes, in which a shared page counts for each of them; ",
+        false => "",
+    };
+    let mut html = format!(
+        "<figure class=\"memory\"><figcaption>Resident memory over time <span>{of_whom}of the \
+         repetition with the middle throughput; <i class=\"solid\"></i> anonymous, <i \
+         class=\"hatched\"></i> pages of files on top</span></figcaption>\n<div \
+         class=\"minis\">\n",
     );
     for (backend, cell) in &sampled {
         html += &mini(backend, cell, looks.get(&backend.name), &x, &y);

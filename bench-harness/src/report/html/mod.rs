@@ -3,7 +3,9 @@
 //! Pictures are SVG with relative positions: they fit a phone, and letters keep their size. All text
 //! from the run goes through [`escape::escape`].
 
+pub(crate) mod comparison;
 mod cost;
+mod epochs;
 mod escape;
 mod facts;
 mod group;
@@ -12,7 +14,10 @@ mod look;
 mod memory;
 mod numbers;
 mod overview;
+mod plot;
+mod price;
 mod scale;
+mod scaling;
 mod throughput;
 pub(crate) mod trace;
 
@@ -53,6 +58,7 @@ impl Exporter for Report<'_> {
             html += "<p class=\"empty\">No cell was measured.</p>\n";
         } else {
             html += &overview::heat_map(&chapters);
+            html += &scaling::section(&chapters, &looks);
         }
         for chapter in &chapters {
             html += &group::section(chapter, &looks);

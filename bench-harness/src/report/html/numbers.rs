@@ -3,7 +3,7 @@
 use super::escape::escape;
 use super::memory::thinned;
 use crate::report::columns::{COLUMNS, Column};
-use crate::report::summary::{BackendSummary, GroupSummary};
+use crate::report::summary::{BackendSummary, EpochSummary, GroupSummary};
 use crate::result::Cell;
 use crate::result::percentile::growth;
 use crate::text::format::{bytes, count, nanoseconds, rate, seconds};
@@ -29,8 +29,9 @@ const OF_THE_GROUP: [&str; 2] = ["workload", "cache"];
 /// Returns the tables, which are folded at first.
 pub(crate) fn tables(group: &GroupSummary<'_>) -> String {
     format!(
-        "<div class=\"numbers\">{}{}{}{}</div>\n",
+        "<div class=\"numbers\">{}{}{}{}{}</div>\n",
         folded("Medians of each backend", &medians(group)),
+        folded("Medians of each epoch", &epochs(group)),
         folded("Latency percentiles", &percentiles(group)),
         folded("Memory over time", &timelines(group)),
         folded("Every number of every repetition", &cells(group)),
@@ -74,6 +75,7 @@ fn medians(group: &GroupSummary<'_>) -> String {
         "reads",
         "anon RSS growth",
         "file RSS growth",
+        "PSS growth",
         "minor faults",
         "major faults",
         "CPU s/GB",
@@ -113,6 +115,7 @@ fn median_fields(backend: &BackendSummary<'_>) -> Vec<String> {
         number(|cell| cell.reads as f64, whole),
         grown(|cell| growth(&cell.rss_anon_bytes) as f64),
         grown(|cell| growth(&cell.rss_file_bytes) as f64),
+        backend.pss_growth().map_or("–".into(), bytes),
         number(|cell| cell.faults.minor as f64, whole),
         number(|cell| cell.faults.major as f64, whole),
         number(|cell| cell.cpu_s_per_gb, |value| format!("{value:.3}")),
@@ -130,6 +133,21 @@ fn median_fields(backend: &BackendSummary<'_>) -> Vec<String> {
             .find_map(|cell| cell.cache_check)
             .map_or("–".into(), |it| it.to_string()),
     ]
+}
+
+fn epochs(group: &GroupSummary<'_>) -> String {
+    let mut rows = Vec::new();
+    for backend in &group.backends {
+        for (number, epoch) in (1..).zip(backend.epochs()) {
+            let fields = [number.to_string()].into_iter().chain(epoch.fields());
+            rows.push((escape(&backend.name), fields.collect()));
+        }
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let names = [&["backend", "epoch"], &EpochSummary::FIELDS[..]].concat();
+    table(&names, rows.into_iter())
 }
 
 fn percentiles(group: &GroupSummary<'_>) -> String {

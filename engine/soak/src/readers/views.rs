@@ -129,7 +129,7 @@ impl<'a> Session<'a> for ViewSession<'a> {
             }
             1 => {
                 let list: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
-                self.view.read_selection_into(&[list.into()], bytes)
+                self.view.read_selection_bytes_into(&[list.into()], bytes)
             }
             2 => rows
                 .iter()

@@ -209,9 +209,9 @@ impl WeightSource {
 
     /// Returns the size that the file had when it was opened, in bytes.
     #[must_use]
-    pub fn size(&self) -> u64 {
+    pub fn file_len(&self) -> u64 {
         match &self.held {
-            Held::Mmap(mapped) => mapped.weights.size() as u64,
+            Held::Mmap(mapped) => mapped.weights.nbytes() as u64,
             Held::Buffer(bytes) => bytes.len() as u64,
             Held::Backend(reader) => reader.len(),
         }
@@ -236,7 +236,7 @@ impl WeightSource {
     /// when a model is loaded. Using bytes of a mapping that cannot be read raises `SIGBUS`: see
     /// [`MappedWeights`].
     pub fn get_tensor_bytes(&self, offset: usize, len: usize) -> Result<TensorBytes<'_>, Error> {
-        let range = Error::check_range(&self.path, offset, len, self.size())?;
+        let range = Error::check_range(&self.path, offset, len, self.file_len())?;
         let memory = match &self.held {
             Held::Mmap(mapped) => Memory::Borrowed(&mapped.weights.as_bytes()[range]),
             Held::Buffer(bytes) => Memory::Borrowed(&bytes[range]),
@@ -251,7 +251,7 @@ impl WeightSource {
     /// for a backend up to 256 MiB in total; finished ranges that no call took make room for later
     /// ones.
     pub fn prepare_tensor(&self, offset: usize, len: usize) -> Result<Prepared, Error> {
-        let range = Error::check_range(&self.path, offset, len, self.size())?;
+        let range = Error::check_range(&self.path, offset, len, self.file_len())?;
         match &self.held {
             Held::Buffer(_) => Ok(Prepared::InMemory),
             Held::Mmap(mapped) => mapped.prepare(range),

@@ -1,4 +1,4 @@
-//! `ringmain compare`: what changed from one run to another, and whether it is more than noise.
+//! What changed from one run to another, and whether it is more than noise.
 //!
 //! The repetitions of two runs were not interleaved, so they are compared as independent samples
 //! (see [`crate::stats::Ratio`]). Each cell is judged by itself, so one in twenty unchanged cells may
@@ -7,44 +7,25 @@
 mod words;
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
 
-use crate::cli::CompareArgs;
 use crate::failure::Failure;
-use crate::result::load::load_run;
 use crate::result::{CacheState, Cell, Group, Run, Setting};
 use crate::stats::{CONFIDENCE, Ratio, Verdict, median};
-
-/// Compares two results.
-pub(crate) fn run(args: &CompareArgs, out: &mut impl Write) -> Result<(), Failure> {
-    let (a, b) = (load_run(&args.a)?, load_run(&args.b)?);
-    let mut comparison = Comparison::of(&a, &b);
-    if let Some(percent) = args.fail_on_regression {
-        comparison.find_regressions(percent);
-    }
-    let text = if args.json {
-        serde_json::to_string_pretty(&comparison)? + "\n"
-    } else {
-        comparison.to_text(&args.a, &args.b)
-    };
-    out.write_all(text.as_bytes()).map_err(Failure::Output)?;
-    comparison.verdict()
-}
 
 /// The changes from `a` to `b`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Comparison {
-    a: Side,
-    b: Side,
+    pub(crate) a: Side,
+    pub(crate) b: Side,
     /// Differences that make the two runs hard to compare.
-    warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     /// The cells of both runs.
-    cells: Vec<Change>,
-    only_in_a: Vec<CellName>,
-    only_in_b: Vec<CellName>,
+    pub(crate) cells: Vec<Change>,
+    pub(crate) only_in_a: Vec<CellName>,
+    pub(crate) only_in_b: Vec<CellName>,
     /// The threshold; `null` without one.
     fail_on_regression_percent: Option<f64>,
     /// The cells that are worse by more than the threshold.
@@ -53,50 +34,50 @@ pub(crate) struct Comparison {
 
 /// One of the two runs.
 #[derive(Clone, Debug, Serialize)]
-struct Side {
-    started_at: String,
-    ringmain_version: String,
-    commit: Option<String>,
+pub(crate) struct Side {
+    pub(crate) started_at: String,
+    pub(crate) ringmain_version: String,
+    pub(crate) commit: Option<String>,
     /// The number of cells that were left out.
     invalid_cells: usize,
 }
 
 /// A backend in a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-struct CellName {
+pub(crate) struct CellName {
     workload: String,
     setting: Setting,
     cache: CacheState,
-    backend: String,
+    pub(crate) backend: String,
 }
 
 /// A cell of both runs.
 #[derive(Clone, Debug, Serialize)]
-struct Change {
+pub(crate) struct Change {
     #[serde(flatten)]
-    name: CellName,
+    pub(crate) name: CellName,
     /// Better when it rises.
-    throughput: Figure,
+    pub(crate) throughput: Figure,
     /// Better when it falls.
-    latency_p99: Figure,
-    rss_peak: Growth,
+    pub(crate) latency_p99: Figure,
+    pub(crate) rss_peak: Growth,
 }
 
 /// A figure in both runs: the medians and their ratio.
 #[derive(Clone, Debug, Serialize)]
-struct Figure {
-    a: f64,
-    b: f64,
+pub(crate) struct Figure {
+    pub(crate) a: f64,
+    pub(crate) b: f64,
     repetitions: (usize, usize),
     ratio: Option<Ratio>,
-    verdict: Verdict,
+    pub(crate) verdict: Verdict,
 }
 
 /// The median peak of resident memory in both runs, anonymous and mapped pages together.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Growth {
-    a_bytes: f64,
-    b_bytes: f64,
+pub(crate) struct Growth {
+    pub(crate) a_bytes: f64,
+    pub(crate) b_bytes: f64,
 }
 
 impl CellName {
@@ -109,6 +90,11 @@ impl CellName {
         }
     }
 
+    pub(crate) fn group(&self) -> Group {
+        let Self { workload, setting, cache, .. } = self.clone();
+        Group { workload, setting, cache }
+    }
+
     fn is_fio(&self) -> bool {
         self.backend.starts_with("fio:")
     }
@@ -116,8 +102,7 @@ impl CellName {
 
 impl std::fmt::Display for CellName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { workload, setting, cache, backend } = self.clone();
-        write!(f, "{}, {backend}", Group { workload, setting, cache })
+        write!(f, "{}, {}", self.group(), self.backend)
     }
 }
 
@@ -175,7 +160,7 @@ impl Comparison {
         self.fail_on_regression_percent = Some(percent);
     }
 
-    fn verdict(&self) -> Result<(), Failure> {
+    pub(crate) fn verdict(&self) -> Result<(), Failure> {
         if self.cells.is_empty() {
             // A check without cells must not look as if it had passed.
             let message =
@@ -196,6 +181,11 @@ impl Comparison {
     pub(crate) fn to_text(&self, a: &Path, b: &Path) -> String {
         words::text(self, a, b)
     }
+
+    /// Returns how many cells are better, worse and within noise, in a sentence.
+    pub(crate) fn summary(&self) -> String {
+        words::summary(&self.cells)
+    }
 }
 
 impl Side {
@@ -212,8 +202,7 @@ impl Side {
 impl Change {
     fn of(name: &CellName, a: &[&Cell], b: &[&Cell]) -> Self {
         let rss = |cells: &[&Cell]| {
-            let peaks =
-                values(cells, |cell| (cell.rss_anon_bytes.peak + cell.rss_file_bytes.peak) as f64);
+            let peaks = values(cells, |cell| cell.memory_peak_bytes() as f64);
             median(&peaks).unwrap_or(0.0)
         };
         let throughput = Figure::of(a, b, |cell| cell.throughput_bytes_per_s);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use comfy_table::{Table, presets};
 
-use super::{CellName, Change, Comparison, Figure};
+use super::{CellName, Change, Comparison, Figure, Growth};
 use crate::stats::Verdict;
 use crate::text::format::{counted, nanoseconds, rate};
 use crate::text::size::format_bytes_short;
@@ -50,35 +50,42 @@ fn table(cells: &[Change]) -> String {
             change.name.to_string(),
             rate(change.throughput.a),
             rate(change.throughput.b),
-            estimate(&change.throughput),
-            interval(&change.throughput),
+            change.throughput.estimate(),
+            change.throughput.interval(),
             change.throughput.verdict.to_string(),
             nanoseconds(change.latency_p99.a),
             nanoseconds(change.latency_p99.b),
-            estimate(&change.latency_p99),
+            change.latency_p99.estimate(),
             change.latency_p99.verdict.to_string(),
-            rss(change),
+            change.rss_peak.text(),
         ]);
     }
     let text = table.to_string();
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-fn estimate(figure: &Figure) -> String {
-    figure.ratio.map_or("?".into(), |ratio| format!("{:.3}", ratio.estimate))
-}
+impl Figure {
+    /// Returns the ratio of the second run to the first.
+    pub(crate) fn estimate(&self) -> String {
+        self.ratio.map_or("?".into(), |ratio| format!("{:.3}", ratio.estimate))
+    }
 
-fn interval(figure: &Figure) -> String {
-    match figure.ratio.and_then(|ratio| ratio.interval) {
-        Some((low, high)) => format!("{low:.3} to {high:.3}"),
-        None => "one repetition".into(),
+    /// Returns the interval of the ratio.
+    pub(crate) fn interval(&self) -> String {
+        match self.ratio.and_then(|ratio| ratio.interval) {
+            Some((low, high)) => format!("{low:.3} to {high:.3}"),
+            None => "one repetition".into(),
+        }
     }
 }
 
-fn rss(change: &Change) -> String {
-    let (a, b) = (change.rss_peak.a_bytes, change.rss_peak.b_bytes);
-    let sign = if b < a { "-" } else { "+" };
-    format!("{} ({sign}{})", format_bytes_short(b), format_bytes_short((b - a).abs()))
+impl Growth {
+    /// Returns the second peak, and its difference to the first.
+    pub(crate) fn text(&self) -> String {
+        let (a, b) = (self.a_bytes, self.b_bytes);
+        let sign = if b < a { "-" } else { "+" };
+        format!("{} ({sign}{})", format_bytes_short(b), format_bytes_short((b - a).abs()))
+    }
 }
 
 fn only(name: &str, cells: &[CellName]) -> Vec<String> {
@@ -103,7 +110,7 @@ fn rule(comparison: &Comparison, percent: f64) -> String {
     }
 }
 
-fn summary(cells: &[Change]) -> String {
+pub(super) fn summary(cells: &[Change]) -> String {
     let count =
         |verdict| cells.iter().filter(|change| change.throughput.verdict == verdict).count();
     let (better, worse) = (count(Verdict::Better), count(Verdict::Worse));

@@ -1,0 +1,173 @@
+//! Throughput over the number of threads and of processes, if a run has several numbers.
+
+use std::collections::BTreeMap;
+
+use super::escape;
+use super::group::{Chapter, heading_text};
+use super::look::Looks;
+use super::plot::{self, Line};
+use super::scale::Linear;
+use crate::report::summary::GroupSummary;
+use crate::result::{Group, Setting};
+use crate::text::format::rate;
+
+const HEIGHT_PX: f64 = 170.0;
+
+/// The largest number of points of a curve.
+const COUNTS_MAX: usize = 64;
+
+/// What is counted.
+#[derive(Clone, Copy)]
+enum Readers {
+    Threads,
+    Processes,
+}
+
+/// Groups that differ only in the number of readers, by that number.
+type Family<'a> = BTreeMap<u32, &'a GroupSummary<'a>>;
+/// The throughput of each backend, by the place of the number of readers.
+type Rates<'a> = BTreeMap<&'a str, BTreeMap<usize, f64>>;
+
+/// Returns a section with a picture for each family of groups; nothing for a run without any.
+pub(crate) fn section(chapters: &[Chapter<'_>], looks: &Looks) -> String {
+    let mut figures = String::new();
+    for readers in [Readers::Threads, Readers::Processes] {
+        for (group, family) in readers.families(chapters) {
+            figures += &figure(readers, &group, &family, looks);
+        }
+    }
+    if figures.is_empty() {
+        return figures;
+    }
+    format!(
+        "<section id=\"scaling\"><h2>More readers</h2>\n<p class=\"lead\">Median throughput over \
+         the number of threads or processes that read at the same time.</p>\n<div \
+         class=\"pair\">\n{figures}</div></section>\n"
+    )
+}
+
+impl Readers {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Threads => "threads",
+            Self::Processes => "processes",
+        }
+    }
+
+    /// Takes the number of readers out of a setting.
+    fn take(self, setting: &mut Setting) -> u32 {
+        let count = match self {
+            Self::Threads => setting.threads.take(),
+            Self::Processes => setting.processes.take(),
+        };
+        count.unwrap_or(1)
+    }
+
+    fn families<'a>(self, chapters: &[Chapter<'a>]) -> BTreeMap<Group, Family<'a>> {
+        let mut families: BTreeMap<Group, Family<'a>> = BTreeMap::new();
+        for summary in chapters.iter().map(|chapter| chapter.summary) {
+            let mut group = summary.group.clone();
+            let count = self.take(&mut group.setting);
+            families.entry(group).or_default().insert(count, summary);
+        }
+        // A result with more numbers was made to waste memory.
+        families.retain(|_, family| (2..=COUNTS_MAX).contains(&family.len()));
+        families
+    }
+}
+
+fn figure(readers: Readers, group: &Group, family: &Family<'_>, looks: &Looks) -> String {
+    let rates = rates_of(family);
+    let largest = rates.values().flat_map(BTreeMap::values).copied().fold(1.0, f64::max);
+    let y = Linear::decimal(largest * 1.02, 4);
+    // Numbers of readers are steps, usually doublings, so they are at equal distances.
+    let place = |at: usize| at as f64 / (family.len() - 1) as f64;
+    let lines = rates.iter().map(|(name, rates)| {
+        let points = rates.iter().map(|(at, rate)| (place(*at), y.share(*rate))).collect();
+        Line { name, look: looks.get(name), points }
+    });
+    let lines: Vec<Line<'_>> = lines.collect();
+    let feet = family.keys().enumerate().map(|(at, count)| (place(at), count.to_string()));
+    let levels = y.ticks.iter().map(|tick| (y.share(*tick), tick_rate(*tick)));
+    format!(
+        "<figure class=\"latency\"><figcaption>{heading} <span>throughput over {what}</span>\
+         </figcaption>\n<div class=\"frame\"><svg class=\"curves\" height=\"{HEIGHT_PX}\" \
+         role=\"img\" aria-label=\"Throughput over the number of {what}, a line for each backend; \
+         the table below has the numbers\"><g class=\"axes\">{levels}{feet}</g>{lines}{marks}{names}\
+         </svg></div>\n{table}</figure>\n",
+        heading = heading_text(group),
+        what = readers.name(),
+        levels = plot::levels(levels, HEIGHT_PX),
+        feet = plot::feet(feet, HEIGHT_PX),
+        marks = plot::marks(&lines, HEIGHT_PX),
+        names = plot::names(&lines, HEIGHT_PX),
+        lines = plot::lines(&lines),
+        table = table(readers, family, &rates, looks),
+    )
+}
+
+fn rates_of<'a>(family: &Family<'a>) -> Rates<'a> {
+    let mut rates = Rates::new();
+    for (at, summary) in family.values().enumerate() {
+        for backend in summary.backends.iter().filter(|backend| !backend.is_fio()) {
+            if let Some(rate) = backend.throughput_median() {
+                rates.entry(backend.name.as_str()).or_default().insert(at, rate);
+            }
+        }
+    }
+    rates
+}
+
+fn tick_rate(tick: f64) -> String {
+    if tick == 0.0 { "0".into() } else { rate(tick) }
+}
+
+fn table(readers: Readers, family: &Family<'_>, rates: &Rates<'_>, looks: &Looks) -> String {
+    let mut html =
+        format!("<table class=\"key\"><thead><tr><th scope=\"col\">{}</th>", readers.name());
+    for count in family.keys() {
+        html += &format!("<th scope=\"col\">{count}</th>");
+    }
+    html += "</tr></thead><tbody>\n";
+    for (name, rates) in rates {
+        let look = looks.get(name);
+        html += &format!(
+            "<tr class=\"{}\"><th scope=\"row\">{}{}</th>",
+            look.class(),
+            plot::swatch(look),
+            escape::name(name)
+        );
+        for at in 0..family.len() {
+            let text = rates.get(&at).map_or("–".into(), |found| rate(*found));
+            html += &format!("<td class=\"num\">{text}</td>");
+        }
+        html += "</tr>\n";
+    }
+    html + "</tbody></table>"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::report::summary::summarize;
+    use crate::result::Run;
+
+    fn page(run: &Run) -> String {
+        let summaries = summarize(run).unwrap();
+        let chapters: Vec<Chapter<'_>> =
+            summaries.iter().map(|summary| Chapter { id: "g".into(), summary }).collect();
+        section(&chapters, &Looks::of(run))
+    }
+
+    #[test]
+    fn only_numbers_of_readers_make_a_curve() {
+        assert_eq!(page(&fixture::small_run()), "");
+        let html = page(&fixture::scaling_run());
+        assert_eq!(html.matches("<figure").count(), 2, "threads and processes: {html}");
+        assert_eq!(html.matches("<polyline").count(), 2 * 2, "two backends in each");
+        for part in ["over threads", "over processes", "<th scope=\"col\">4</th>"] {
+            assert!(html.contains(part), "`{part}` is missing in {html}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The parts of messages that depend on the values in them.
+
+use std::fmt;
+
+/// Returns the subject and a colon, to begin a message with; empty if there is no subject.
+pub(super) fn prefix(subject: Option<impl fmt::Display>) -> String {
+    subject.map(|subject| format!("{subject}: ")).unwrap_or_default()
+}
+
+/// Returns a number and its noun: `1 byte`, `2 bytes`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Returns what follows from a change of a file, and the way out.
+pub(super) fn change_consequence(what: &str) -> &'static str {
+    match what {
+        "removed" => "; put it back and open it again, or leave it out",
+        _ => ", so the bytes read may mix two versions; open it again",
+    }
+}
+
+/// Returns why there is no memory for `what`. Waiting does not help if it is larger than all buffers.
+pub(super) fn memory_spent(
+    what: &str,
+    needed_bytes: usize,
+    in_use_bytes: usize,
+    limit_bytes: usize,
+) -> String {
+    if needed_bytes <= limit_bytes {
+        return format!(
+            "no memory for {what} of {needed_bytes} bytes: {in_use_bytes} of {limit_bytes} bytes of \
+             buffers are in use; drop batches, buffers or tensors sooner, raise the memory limit, or \
+             read less at once"
+        );
+    }
+    // Only tensors come from a pool that the caller made.
+    if what == "a tensor" {
+        return format!(
+            "a tensor of {needed_bytes} bytes does not fit in a pool of {limit_bytes} bytes; raise \
+             the pool's limit, or read the tensor without a pool"
+        );
+    }
+    let way_out = match what {
+        "a batch" => "or make the batches smaller",
+        "a page" => "or use another memory manager",
+        _ => "read a part of it, or read it with `read_vec` or `read_into`",
+    };
+    format!(
+        "{what} of {needed_bytes} bytes does not fit in the engine's {limit_bytes} bytes of buffers \
+         (about half of its memory limit); raise memory_limit_bytes, {way_out}"
+    )
+}
+
+pub(super) fn cache_full(requested_bytes: u64, limit_bytes: u64, held_bytes: u64) -> String {
+    if requested_bytes > limit_bytes {
+        return "the file alone is larger; raise the limit, or map it without the cache".into();
+    }
+    format!(
+        "{held_bytes} bytes are in use, locked or being opened; drop mappings that are no longer needed, \
+         or raise the limit"
+    )
+}
