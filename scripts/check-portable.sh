@@ -80,11 +80,9 @@ macos_check() {
         foreign_cargo check aarch64-apple-darwin std,panic_abort,test "$@"
 }
 
-# Wine and mingw's dlltool leave temporary files behind, so they get their own folder.
-use_own_tmp() {
-    export TMPDIR=$portable/tmp
-    mkdir -p "$TMPDIR"
-}
+# Wine and mingw's dlltool leave temporary files behind, so they get their own folder. The other parts do not: their
+# tests also run as a user who may not write there.
+windows_tmp=$portable/tmp
 
 # The overrides stop Wine from offering to download .NET and a browser, and from writing menus to the
 # home directory.
@@ -140,6 +138,8 @@ C
 # There are no doctests: they cannot run for a target whose std was built here.
 windows_build() {
     local programs
+    local -x TMPDIR=$windows_tmp
+    mkdir -p "$TMPDIR"
     mapfile -t programs < <(windows_programs)
     foreign_cargo test x86_64-pc-windows-gnu std,panic_abort,test \
         --lib "${programs[@]}" --all-features --no-run 2>&1 | tee "$portable/windows.log"
@@ -150,6 +150,7 @@ windows_build() {
 # takes minutes.
 windows_tests() {
     local programs
+    local -x TMPDIR=$windows_tmp
     start_wine
     programs=$(sed -n 's/^ *Executable .*(\(.*\.exe\))$/\1/p' "$portable/windows.log")
     # The longest goes first, so that the others do not wait for it in the end.
@@ -157,7 +158,7 @@ windows_tests() {
     [[ $programs ]] || die "cargo named no test program; see $portable/windows.log"
     # The parsers are the same everywhere, and Wine runs them at a tenth of the speed.
     export RINGMAIN_FUZZ_SECONDS=1
-    export RUST_TEST_THREADS=1 wine portable
+    export RUST_TEST_THREADS=1 wine portable windows_tmp
     export -f run_windows_program has_begun
     # shellcheck disable=SC2016
     xargs --delimiter='\n' --max-procs="$lanes" --max-args=1 --process-slot-var=lane \
@@ -171,7 +172,7 @@ windows_tests() {
 run_windows_program() {
     local name started=$SECONDS status start
     name=$(basename -- "$1" .exe)
-    local log=$portable/tmp/$name.log
+    local log=$windows_tmp/$name.log
     for start in 1 2 3; do
         status=0
         WINEPREFIX=$portable/wine-$lane timeout 30m "$wine" "$1" >"$log" 2>&1 || status=$?
@@ -212,7 +213,6 @@ check_windows() {
     fi
     # Only this part has started servers. Another part may run at the same time.
     trap 'report_end; stop_wine' EXIT
-    use_own_tmp
     step "Windows: build" windows_build
     step "Windows: tests under Wine" windows_tests
 }

@@ -370,19 +370,26 @@ mod tests {
         assert!(backend.recording.recorder.lock().text.pending().len() < 100);
     }
 
-    /// In the folder for temporary files: a case that gives up its privileges can write there too.
-    fn scratch_path() -> PathBuf {
+    /// A case that gives up its privileges may not write to the folder for temporary files, which can belong to root
+    /// alone. Every user may write to the null device. Windows has neither such cases nor that device.
+    fn recording_path() -> PathBuf {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        let null_device = Path::new("/dev/null");
+        if null_device.exists() {
+            return null_device.to_owned();
+        }
         let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         std::env::temp_dir().join(format!("ringmain-{process}-{number}.rec"))
     }
 
     fn record_all(options: &BackendOptions) -> ringmain_backends::Result<Arc<dyn ReadBackend>> {
         let inner = open_backend(BackendKind::Pread, options)?;
-        let path = scratch_path();
-        let recording = Recording::create(&path).expect("a recording among the temporary files");
-        // Windows keeps a name as long as the file is open.
-        let _ = std::fs::remove_file(path);
+        let path = recording_path();
+        let recording = Recording::create(&path).expect("a new recording");
+        if path.is_file() {
+            // Windows keeps a name as long as the file is open.
+            let _ = std::fs::remove_file(path);
+        }
         Ok(Arc::new(RecordingBackend::new(inner, recording)))
     }
 
