@@ -27,7 +27,10 @@ read_arguments() {
     while (($#)); do
         case $1 in
         -h | --help) usage && exit 0 ;;
-        --seed) seed=$(number "${2:-}") && shift ;;
+        --seed)
+            seed=$(number "${2:-}")
+            shift
+            ;;
         --test) name=${2:-} && shift ;;
         --replay) export RINGMAIN_SCHEDULE=${2:-} && shift ;;
         *) schedules=$(number "$1") ;;
