@@ -113,6 +113,20 @@ impl<'a> Pin<'a> {
         self.versions.1
     }
 
+    /// The shortest and the longest length that the opened file had. If it was replaced while it was opened, the
+    /// lengths of all versions that it may be count.
+    pub(crate) fn lens(&self, window: &Window<'_>) -> (u64, u64) {
+        let lens = || (self.versions.0..=self.versions.1).map(|version| window.lens_of(version));
+        let shortest = lens().map(|(shortest, _)| shortest).min();
+        let longest = lens().map(|(_, longest)| longest).max();
+        (shortest.unwrap_or(0), longest.unwrap_or(0))
+    }
+
+    /// Whether the opened file had this length in a time without changes.
+    pub(crate) fn may_have_len(&self, window: &Window<'_>, len: u64) -> bool {
+        (self.versions.0..=self.versions.1).any(|version| window.lens_of(version) == (len, len))
+    }
+
     /// Whether the errors of this file have a reason, for a file of a format.
     pub(crate) fn has_changed(&self, board: &Board) -> bool {
         // A history that is no longer known is one of many changes.
@@ -218,10 +232,10 @@ fn is_equal_or_zero(contents: Contents, offset: u64, bytes: &[u8], low_len: u64)
 ///
 /// Reads of the device exclude truncations. A mapping shows zeros, so `mmap` looks at the file again after the
 /// copy; it cannot notice a file that was cut and has grown again by then.
-pub(crate) fn zeros_from(way: usize, window: &Window<'_>, version: u64) -> Option<u64> {
+pub(crate) fn zeros_from(way: usize, window: &Window<'_>, pin: &Pin<'_>) -> Option<u64> {
     let is_regrown = WAYS[way].kind == BackendKind::Mmap && window.has(Change::Grown);
     let may_have_zeros = !WAYS[way].never_sees_zeros || is_regrown;
-    (window.has(Change::Cut) && may_have_zeros).then(|| window.lens_of(version).0)
+    (window.has(Change::Cut) && may_have_zeros).then(|| pin.lens(window).0)
 }
 
 /// Whether an error of a file without a format has a reason. `reach` is the end of the read.
@@ -273,4 +287,29 @@ pub(crate) fn named<'a>(
     };
     let file = files.into_iter().find(|file| file.path == path);
     file.ok_or_else(|| format!("ANOTHER FILE is named than those that were read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::{State, history};
+    use crate::files::FileKind;
+
+    /// A file that was replaced while it was opened may be the old one, which was empty. Its length was taken for
+    /// a wrong one.
+    #[test]
+    fn a_file_that_was_replaced_while_it_was_opened_has_either_length() {
+        let history = history();
+        let next = State { version: 2, len: 0, change: Change::Made, is_whole: true };
+        history.change(next, || ());
+        let begin = history.now();
+        history.change(State { version: 3, len: 4997, ..next }, || ());
+        let versions = history.since(begin).unwrap().versions();
+        let file = DataFile::for_tests(0, FileKind::Plain);
+        let pin = Pin { file: &file, begin, versions, is_mixed: false };
+        let quiet = history.since(history.now()).unwrap();
+        assert_eq!(pin.lens(&quiet), (0, 4997));
+        assert!(pin.may_have_len(&quiet, 0) && pin.may_have_len(&quiet, 4997));
+        assert!(!pin.may_have_len(&quiet, 100), "the length of a version that was not opened");
+    }
 }

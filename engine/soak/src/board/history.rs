@@ -161,17 +161,19 @@ impl Window<'_> {
     }
 }
 
+/// A file of 100 bytes in its first version.
+#[cfg(test)]
+pub(crate) fn history() -> Box<History> {
+    let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
+    let states = std::array::from_fn(|_| [AtomicU64::new(0), AtomicU64::new(0)]);
+    let history = History { clock: AtomicU64::new(0), states, lens: zeros() };
+    history.begin(State { version: 1, len: 100, change: Change::Made, is_whole: true });
+    Box::new(history)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn history() -> Box<History> {
-        let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
-        let states = std::array::from_fn(|_| [AtomicU64::new(0), AtomicU64::new(0)]);
-        let history = History { clock: AtomicU64::new(0), states, lens: zeros() };
-        history.begin(State { version: 1, len: 100, change: Change::Made, is_whole: true });
-        Box::new(history)
-    }
 
     #[test]
     fn a_window_has_the_states_that_it_touches() {

@@ -14,6 +14,8 @@ use memmap2::MmapRaw;
 
 pub(crate) use beats::{Beat, Pulse};
 pub(crate) use failures::Failures;
+#[cfg(test)]
+pub(crate) use history::history;
 pub(crate) use history::{Change, History, State, Window};
 pub(crate) use tally::{Event, Fault, Tally};
 

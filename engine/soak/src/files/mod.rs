@@ -48,6 +48,13 @@ pub(crate) struct DataFile {
     len_max: u64,
 }
 
+#[cfg(test)]
+impl DataFile {
+    pub(crate) fn for_tests(number: usize, kind: FileKind) -> Self {
+        Self { number, kind, path: PathBuf::from("file"), len_max: 1 << 20 }
+    }
+}
+
 /// All files.
 #[derive(Debug)]
 pub(crate) struct Files {

@@ -222,8 +222,7 @@ impl<'a> PlainSession<'a> {
     ) -> Checked {
         let way = self.way;
         let Some(open) = self.open[want.file].as_mut() else { return Ok(()) };
-        let version = open.pin.version();
-        let (_, longest) = window.lens_of(version);
+        let (_, longest) = open.pin.lens(window);
         if window.has(Change::Cut) {
             reader.board.tally.count(Event::TruncationsDuringReads);
         }
@@ -237,7 +236,7 @@ impl<'a> PlainSession<'a> {
                 open.pin.file.path.display()
             ));
         }
-        let low_len = verdict::zeros_from(way, window, version);
+        let low_len = verdict::zeros_from(way, window, &open.pin);
         let checked = open.pin.check_bytes(reader.files, want.offset, bytes, low_len);
         checked.map_err(|wrong| format!("{}: {wrong}", name(way)))
     }
@@ -303,20 +302,20 @@ impl<'a> PlainSession<'a> {
         for (number, want) in wants[..=index].iter().enumerate() {
             let Some(window) = self.window(reader, want.file, moments) else { return Ok(()) };
             let Some(open) = self.file(want.file) else { return Ok(()) };
-            let (len, _) = window.lens_of(open.pin.version());
             if !window.is_quiet() {
                 return Ok(());
             }
-            let is_past = want.len > 0 && want.offset + want.len as u64 > len;
+            let (_, longest) = open.pin.lens(&window);
+            let is_past = want.len > 0 && want.offset + want.len as u64 > longest;
             if is_past && number < index {
                 return Err(format!(
                     "{}: NOT THE FIRST bad read ({number}): {error}",
                     name(self.way)
                 ));
             }
-            if number == index && *file_len != len {
+            if number == index && !open.pin.may_have_len(&window, *file_len) {
                 return Err(format!(
-                    "{}: WRONG LENGTH, it has {len} bytes: {error}",
+                    "{}: WRONG LENGTH, it has {longest} bytes: {error}",
                     name(self.way)
                 ));
             }
@@ -402,10 +401,9 @@ fn pick_shape(dice: &mut Dice) -> Shape {
 /// The length that a backend reports is one that the file had.
 fn check_len(found: Option<u64>, window: Option<Window<'_>>, pin: &Pin<'_>) -> Checked {
     let (Some(found), Some(window)) = (found, window) else { return Ok(()) };
-    let (shortest, longest) = window.lens_of(pin.version());
-    if (shortest..=longest).contains(&found) || !window.is_quiet() {
+    if !window.is_quiet() || pin.may_have_len(&window, found) {
         return Ok(());
     }
-    let path = pin.file.path.display();
-    Err(format!("WRONG LENGTH: {path} has {shortest} bytes, but the backend says {found}"))
+    let (path, (_, longest)) = (pin.file.path.display(), pin.lens(&window));
+    Err(format!("WRONG LENGTH: {path} has {longest} bytes, but the backend says {found}"))
 }

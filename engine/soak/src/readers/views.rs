@@ -70,9 +70,8 @@ impl<'a> ViewSession<'a> {
             reader.board.tally.count(Event::Unjudged);
             return Ok(());
         };
-        let version = self.pin.version();
-        let (_, longest) = window.lens_of(version);
-        let low_len = verdict::zeros_from(self.way, &window, version);
+        let (_, longest) = self.pin.lens(&window);
+        let low_len = verdict::zeros_from(self.way, &window, &self.pin);
         for (row, bytes) in rows.iter().zip(bytes.chunks_exact(self.width)) {
             let offset = (row * self.width) as u64;
             if offset + self.width as u64 > longest {
