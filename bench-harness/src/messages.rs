@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, MeasuredArgs};
 use crate::comparison::Comparison;
 use crate::failure::Failure;
 use crate::fixture::rated::{cell, run, run_in};
@@ -176,6 +176,13 @@ fn refused_plans() -> Vec<String> {
     ];
     let mut messages: Vec<String> =
         plans.iter().map(|plan| plan.check().unwrap_err().to_string()).collect();
+    let two = || vec![PathBuf::from("a"), PathBuf::from("b")];
+    let twice = [
+        MeasuredArgs { file: two(), ..MeasuredArgs::default() },
+        MeasuredArgs { dir: two(), ..MeasuredArgs::default() },
+        MeasuredArgs { trace: two(), ..MeasuredArgs::default() },
+    ];
+    messages.extend(twice.iter().map(|args| args.to_plan().unwrap_err().to_string()));
     let space = |is_read_only| Space { is_read_only, free_bytes: 12 << 20 };
     for remedy in [Remedy::Less("--bytes"), Remedy::Place("--out")] {
         let problem = |space: Space| space.problem(Path::new("/data"), 1 << 30, remedy);

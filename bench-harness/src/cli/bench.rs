@@ -130,18 +130,18 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
-    /// Read this file
+    /// Read this file; name a folder with --dir to read several
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "trace", "bytes"])]
-    pub(crate) file: Option<PathBuf>,
+    pub(crate) file: Vec<PathBuf>,
 
     /// Read the files of this folder
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["trace", "bytes"])]
-    pub(crate) dir: Option<PathBuf>,
+    pub(crate) dir: Vec<PathBuf>,
 
     /// Replay these reads: a recording of `ringmain record` or `Engine::record`, an iolog of fio (version 2 or 3), or a
     /// log of `strace -f -y -ttt -T`
     #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
-    pub(crate) trace: Option<PathBuf>,
+    pub(crate) trace: Vec<PathBuf>,
 
     /// How much data to make for each kind of data and cache state [default: 512 MiB]
     #[arg(long, value_name = "BYTES")]
@@ -193,8 +193,12 @@ impl MeasuredArgs {
         plan.memory_limit_bytes = set.memory_limit.or(plan.memory_limit_bytes);
         plan.data.scratch = set.scratch.or(plan.data.scratch);
         plan.with_fio |= set.with_fio;
-        if set.file.is_some() || set.dir.is_some() || set.trace.is_some() {
-            (plan.data.file, plan.data.dir, plan.data.trace) = (set.file, set.dir, set.trace);
+        let in_folder = "put the files, or links to them, into a folder and name it with --dir";
+        let file = only_one("--file", set.file, in_folder)?;
+        let dir = only_one("--dir", set.dir, "put all files, or links to them, into one folder")?;
+        let trace = only_one("--trace", set.trace, "replay each trace in a run of its own")?;
+        if file.is_some() || dir.is_some() || trace.is_some() {
+            (plan.data.file, plan.data.dir, plan.data.trace) = (file, dir, trace);
         }
         plan.backends.dedup();
         match (plan.check(), &self.plan) {
@@ -211,6 +215,17 @@ fn put<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
     }
+}
+
+/// Returns the only value of an option that names data. Of other options the last value counts, but someone who names two
+/// files wants both to be read.
+fn only_one(option: &str, paths: Vec<PathBuf>, way_out: &str) -> Result<Option<PathBuf>, Failure> {
+    if paths.len() <= 1 {
+        return Ok(paths.into_iter().next());
+    }
+    let message =
+        format!("{option} is given {} times, but a run takes it once; {way_out}", paths.len());
+    Err(Failure::Usage { message })
 }
 
 /// Lists the workloads, then the examples.

@@ -179,7 +179,7 @@ fn impossible_requests_are_refused_before_anything_is_made() {
     let place = Place::new();
     make_file(&place.path("small"), 100);
     fs::write(place.path("bad.toml"), "repetitions = 2\nworkloads = \"seq\"\n").unwrap();
-    let cases: [(&[&str], &[&str]); 26] = [
+    let cases: [(&[&str], &[&str]); 29] = [
         (&["--backends", "urnig"], &["did you mean `uring`"]),
         (&["--backends", "pread+release"], &["mmap+release"]),
         (&["--workloads", "sequ"], &["no workload `sequ`", "seq"]),
@@ -191,6 +191,10 @@ fn impossible_requests_are_refused_before_anything_is_made() {
         (&["--file", "none"], &["none", "No such file"]),
         // This was "cannot read /dev/null: Not a directory".
         (&["--file", "/dev/null"], &["cannot read /dev/null: it is not a regular file"]),
+        // These read only the last one.
+        (&["--file", "small", "--file", "bad.toml"], &["--file is given 2 times", "--dir"]),
+        (&["--dir", ".", "--dir", "."], &["--dir is given 2 times", "into one folder"]),
+        (&["--trace", "a", "--trace", "b", "--trace", "c"], &["--trace is given 3 times"]),
         (&["--file", "small", "--workloads", "rand"], &["too small", "--block-size"]),
         (&["--bytes", "1000T"], &["are free", "--bytes"]),
         (&["--bytes", "0"], &["at least 1 MiB"]),
