@@ -43,6 +43,7 @@ made() {
     for option in "${@:3}"; do
         [[ $option != --varied ]] || sizes=varied
     done
+    rm -f -- "$file"
     "$target/release/ringmain" gen beton "$file" --samples "$samples" \
         --sample-bytes "$sample_bytes" --seed "$seed" --fields "$fields" "${@:3}"
     check made "$file" "$samples" "$sample_bytes" "$fields" "$seed" "$sizes"

@@ -18,6 +18,7 @@ use crate::recommend::{Question, recommend, recommend_for};
 use crate::report::{Exporter, Terminal};
 use crate::result::{CacheCheck, CacheCheckMethod, CacheState, Run, trust};
 use crate::system::space::{Remedy, Space};
+use crate::system::whole_file::already_exists;
 use crate::text::size::{Bytes, parse_bytes};
 use crate::trace::Trace;
 use crate::trace::pattern::Pattern;
@@ -183,6 +184,9 @@ fn refused_plans() -> Vec<String> {
         MeasuredArgs { trace: two(), ..MeasuredArgs::default() },
     ];
     messages.extend(twice.iter().map(|args| args.to_plan().unwrap_err().to_string()));
+    let existing = [("train.bin", "file"), ("corpus/part-000.shard", "folder")];
+    messages
+        .extend(existing.map(|(path, other)| already_exists(Path::new(path), other).to_string()));
     let space = |is_read_only| Space { is_read_only, free_bytes: 12 << 20 };
     for remedy in [Remedy::Less("--bytes"), Remedy::Place("--out")] {
         let problem = |space: Space| space.problem(Path::new("/data"), 1 << 30, remedy);

@@ -30,7 +30,7 @@ pub(crate) enum GenKind {
 /// A file of random bytes
 #[derive(Debug, Args)]
 pub(crate) struct GenRawArgs {
-    /// The file to make; an existing file is replaced
+    /// The file to make; it must not exist
     pub(crate) path: PathBuf,
 
     /// How many bytes: 4096, 64k, 1GiB
@@ -45,7 +45,7 @@ pub(crate) struct GenRawArgs {
 /// A NumPy array of f32, each from 0 to 1
 #[derive(Debug, Args)]
 pub(crate) struct GenNpyArgs {
-    /// The file to make; an existing file is replaced
+    /// The file to make; it must not exist
     pub(crate) path: PathBuf,
 
     /// Its shape: 100000,512
@@ -60,7 +60,7 @@ pub(crate) struct GenNpyArgs {
 /// A corpus of GAMSAE01 shards, its values from -1 to 1
 #[derive(Debug, Args)]
 pub(crate) struct GenShardsArgs {
-    /// The folder to make the shards in; existing shards of the same names are replaced
+    /// The folder to make the shards in; it must not have any
     pub(crate) dir: PathBuf,
 
     /// The number of rows in all shards together
@@ -84,7 +84,7 @@ pub(crate) struct GenShardsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = BETON_EXAMPLES)]
 pub(crate) struct GenBetonArgs {
-    /// The file to make; an existing file is replaced
+    /// The file to make; it must not exist
     pub(crate) path: PathBuf,
 
     /// The number of samples
@@ -138,8 +138,7 @@ pub(crate) struct GenBetonArgs {
 #[derive(Debug, Args)]
 #[command(after_help = SAFETENSORS_EXAMPLES)]
 pub(crate) struct GenSafetensorsArgs {
-    /// The file to make, or with --files the folder to make them in; existing files of the same names
-    /// are replaced
+    /// The file to make, or with --files the folder to make them in; files of the same names must not exist
     pub(crate) path: PathBuf,
 
     /// The number of tensors

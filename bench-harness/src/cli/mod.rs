@@ -178,7 +178,7 @@ pub(crate) struct InspectArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write a page with pictures of a trace: offsets over time, sizes, what caches would save
+    /// Write a page with pictures of a trace to this new file: offsets over time, sizes, what caches would save
     #[arg(long, value_name = "PAGE")]
     pub(crate) html: Option<PathBuf>,
 }

@@ -13,28 +13,36 @@ use crate::report::{
 };
 use crate::result::Run;
 use crate::result::load::load_run;
-use crate::system::whole_file::write_whole;
+use crate::system::whole_file::{refuse_existing, write_whole};
+
+/// A file to write.
+struct Output {
+    path: PathBuf,
+    text: String,
+    /// What the user named, a file or a folder. `None` for the report beside the result, which may be written again.
+    named: Option<&'static str>,
+}
 
 /// Renders every file before it writes the first one, so that a damaged result leaves nothing behind.
 pub(crate) fn run(args: &ReportArgs, out: &mut File) -> Result<(), Failure> {
     let run = load_run(&args.run)?;
-    let (files, results) = match &args.second {
+    let (outputs, results) = match &args.second {
         None => (render(args, &run)?, vec![args.run.as_path()]),
         Some(second) => {
             (vec![render_both(args, &run, second)?], vec![args.run.as_path(), second.as_path()])
         }
     };
-    check_paths(&results, &files)?;
+    check_paths(&results, &outputs)?;
     if let Some(dir) = &args.hgrm {
         fs::create_dir_all(dir)
             .map_err(|source| Failure::WriteFile { path: dir.clone(), source })?;
     }
-    for (path, text) in &files {
+    for Output { path, text, .. } in &outputs {
         write_whole(path, text)?;
     }
-    let (last, others) = match files.as_slice() {
+    let (last, others) = match outputs.as_slice() {
         [] => return Ok(()),
-        [(path, _), rest @ ..] => (path, rest.len()),
+        [Output { path, .. }, rest @ ..] => (path, rest.len()),
     };
     let message = match others {
         0 => format!("wrote {}\n", last.display()),
@@ -43,54 +51,62 @@ pub(crate) fn run(args: &ReportArgs, out: &mut File) -> Result<(), Failure> {
     out.write_all(message.as_bytes()).map_err(Failure::Output)
 }
 
-fn render(args: &ReportArgs, run: &Run) -> Result<Vec<(PathBuf, String)>, Failure> {
+fn render(args: &ReportArgs, run: &Run) -> Result<Vec<Output>, Failure> {
     let log: &dyn Exporter = &HistogramLog;
     let report = Report { recommendation: &recommend(run).headlines() };
     let report_path = report_path(args);
-    let wanted: [(Option<&Path>, &dyn Exporter); 4] = [
-        (report_path.as_deref(), &report),
-        (args.csv.as_deref(), &Csv),
-        (args.markdown.as_deref(), &Markdown),
-        (args.hlog.as_deref(), log),
+    let named = Some("file");
+    let wanted: [(Option<&Path>, &dyn Exporter, Option<&str>); 4] = [
+        (report_path.as_deref(), &report, named.filter(|_| args.output.is_some())),
+        (args.csv.as_deref(), &Csv, named),
+        (args.markdown.as_deref(), &Markdown, named),
+        (args.hlog.as_deref(), log, named),
     ];
-    let mut files = Vec::new();
-    for (path, exporter) in wanted {
+    let mut outputs = Vec::new();
+    for (path, exporter, named) in wanted {
         if let Some(path) = path {
             let text = exporter.export(run).map_err(|failure| in_result(&args.run, failure))?;
-            files.push((path.to_owned(), text));
+            outputs.push(Output { path: path.to_owned(), text, named });
         }
     }
     if let Some(dir) = &args.hgrm {
         let texts = distributions(run).map_err(|failure| in_result(&args.run, failure))?;
-        files.extend(texts.into_iter().map(|(name, text)| (dir.join(name), text)));
+        let texts = texts.into_iter();
+        outputs.extend(texts.map(|(name, text)| {
+            let path = dir.join(name);
+            Output { path, text, named: Some("folder") }
+        }));
     }
-    Ok(files)
+    Ok(outputs)
 }
 
 /// Returns the page that shows two runs side by side.
-fn render_both(
-    args: &ReportArgs,
-    first: &Run,
-    second: &Path,
-) -> Result<(PathBuf, String), Failure> {
+fn render_both(args: &ReportArgs, first: &Run, second: &Path) -> Result<Output, Failure> {
     let both = Comparison::of(first, &load_run(second)?);
     // Without a common cell there is nothing to show.
     both.verdict()?;
     let default = || second.with_file_name("comparison.html");
-    Ok((args.output.clone().unwrap_or_else(default), comparison_page(&both)))
+    Ok(Output {
+        path: args.output.clone().unwrap_or_else(default),
+        text: comparison_page(&both),
+        named: args.output.is_some().then_some("file"),
+    })
 }
 
-/// Returns an error if an output would overwrite a result or another output.
-fn check_paths(results: &[&Path], files: &[(PathBuf, String)]) -> Result<(), Failure> {
+/// Returns an error if an output would overwrite a result, another output, or a file that is not a report beside a result.
+fn check_paths(results: &[&Path], outputs: &[Output]) -> Result<(), Failure> {
     let place = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut taken: Vec<PathBuf> = results.iter().map(|result| place(result)).collect();
-    for (path, _) in files {
+    for Output { path, named, .. } in outputs {
         let at = place(path);
         // A device such as /dev/null can take several outputs.
         if taken.contains(&at) && !is_device(&at) {
             let path = path.display();
             let message = format!("{path} would be overwritten; name another file for each output");
             return Err(Failure::Usage { message });
+        }
+        if let Some(other) = named {
+            refuse_existing(path, other)?;
         }
         taken.push(at);
     }

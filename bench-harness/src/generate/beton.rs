@@ -17,7 +17,7 @@ use crate::cli::{BetonField, GenBetonArgs};
 use crate::failure::Failure;
 use crate::system::interrupt;
 use crate::system::space::{Remedy, check_space};
-use crate::system::whole_file::folder;
+use crate::system::whole_file::{folder, refuse_existing};
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
 use crate::workload::mix;
@@ -44,6 +44,7 @@ pub(crate) struct BetonSpec {
 
 pub(crate) fn run(args: &GenBetonArgs) -> Result<String, Failure> {
     let spec = BetonSpec::from_args(args)?;
+    refuse_existing(&args.path, "file")?;
     check_space(&folder(&args.path), spec.file_bytes()?, Remedy::Less("--samples"))?;
     let progress = Arc::new(Progress::bytes("writing", spec.region_bytes()?));
     let report = write_beton(&args.path, &spec, &progress)?;

@@ -3,6 +3,7 @@
 use super::{RawBytes, write_data};
 use crate::cli::GenNpyArgs;
 use crate::failure::Failure;
+use crate::system::whole_file::refuse_existing;
 use crate::text::size::format_bytes;
 
 /// Data begins at a multiple of this, as NumPy writes it.
@@ -14,6 +15,7 @@ pub(crate) fn run(args: &GenNpyArgs) -> Result<String, Failure> {
     let data_bytes = elements.and_then(|count| count.checked_mul(4)).ok_or_else(|| {
         Failure::Usage { message: format!("an array of shape {:?} is too large", args.shape) }
     })?;
+    refuse_existing(&args.path, "file")?;
     write_data(&args.path, data_bytes.saturating_add(header.len() as u64), "--shape", |file| {
         file.write_all(&header)?;
         let mut random = RawBytes::new(args.seed);
@@ -65,7 +67,7 @@ mod tests {
     fn the_engine_reads_it_back() {
         let dir = tempfile::tempdir().unwrap();
         for shape in [vec![7], vec![3, 5], vec![2, 3, 4]] {
-            let path = dir.path().join("a.npy");
+            let path = dir.path().join(format!("{}.npy", shape.len()));
             run(&GenNpyArgs { path: path.clone(), shape: shape.clone(), seed: 3 }).unwrap();
             let array = Engine::new().unwrap().open_npy(&path).unwrap();
             let axes: Vec<u64> = array.shape().iter().map(|axis| *axis as u64).collect();

@@ -7,6 +7,7 @@ use super::write_data;
 use crate::cli::GenRawArgs;
 use crate::failure::Failure;
 use crate::system::interrupt;
+use crate::system::whole_file::refuse_existing;
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
 use crate::workload::mix;
@@ -15,6 +16,7 @@ use crate::workload::mix;
 const BLOCK_BYTES: usize = 1 << 20;
 
 pub(crate) fn run(args: &GenRawArgs) -> Result<String, Failure> {
+    refuse_existing(&args.path, "file")?;
     let progress = Progress::bytes("writing", args.bytes.0);
     write_raw(&args.path, args.bytes.0, args.seed, &progress)?;
     progress.finish();

@@ -10,7 +10,7 @@ use super::{RawBytes, write_data};
 use crate::cli::GenSafetensorsArgs;
 use crate::failure::Failure;
 use crate::system::space::{Remedy, check_space, existing_folder, write_folder};
-use crate::system::whole_file::write_whole;
+use crate::system::whole_file::{refuse_existing, write_whole};
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
 use crate::workload::mix;
@@ -28,7 +28,10 @@ pub(crate) fn run(args: &GenSafetensorsArgs) -> Result<String, Failure> {
     let model = Model::new(&sizes, args.seed)?;
     let progress = Progress::bytes("writing", model.bytes()?);
     match args.files {
-        None => model.write_file(&args.path, &progress)?,
+        None => {
+            refuse_existing(&args.path, "file")?;
+            model.write_file(&args.path, &progress)?;
+        }
         Some(files) => model.write_files(&args.path, files, &progress)?,
     }
     progress.finish();
@@ -87,13 +90,18 @@ impl Model {
             );
             return Err(Failure::Usage { message });
         }
+        let names: Vec<String> = (1..=files)
+            .map(|number| format!("model-{number:05}-of-{files:05}.safetensors"))
+            .collect();
+        for name in names.iter().map(String::as_str).chain([INDEX_NAME]) {
+            refuse_existing(&dir.join(name), "folder")?;
+        }
         let total_bytes = self.bytes()?;
         // A disk that is too small leaves no folder behind.
         check_space(&existing_folder(dir), total_bytes, Remedy::Less("--bytes"))?;
         write_folder(dir, |written| {
             let mut weight_map = Map::new();
-            for (part, number) in self.divide(files, total_bytes).into_iter().zip(1..) {
-                let name = format!("model-{number:05}-of-{files:05}.safetensors");
+            for (part, name) in self.divide(files, total_bytes).into_iter().zip(names) {
                 written.push(dir.join(&name));
                 write_tensors(&dir.join(&name), part, self.seed, progress)?;
                 let entry = |(_, tensor): &(u64, NewTensor)| (tensor.name.clone(), json!(name));
@@ -225,16 +233,17 @@ mod tests {
             run(&args(&model, Some(files), 7)).unwrap();
             assert!(contents(&model) == one, "{files} files");
         }
-        run(&args(&path, None, 8)).unwrap();
-        assert!(contents(&path) != one);
+        let other = dir.path().join("other.safetensors");
+        run(&args(&other, None, 8)).unwrap();
+        assert!(contents(&other) != one);
         assert!(run(&args(&path, Some(21), 7)).is_err() && run(&args(&path, Some(0), 7)).is_err());
     }
 
     #[test]
     fn numbers_are_finite() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("model.safetensors");
         for dtype in [Dtype::F16, Dtype::F32, Dtype::F64, Dtype::BF16] {
+            let path = dir.path().join(format!("{dtype}.safetensors"));
             run(&GenSafetensorsArgs { dtypes: vec![dtype], ..args(&path, None, 1) }).unwrap();
             let weights = Weights::open(&Engine::new().unwrap(), &path).unwrap();
             let view = weights.view("model.norm.weight").unwrap();

@@ -9,6 +9,7 @@ use crate::cli::GenShardsArgs;
 use crate::failure::Failure;
 use crate::system::interrupt;
 use crate::system::space::{Remedy, check_space, existing_folder, write_folder};
+use crate::system::whole_file::already_exists;
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
 use crate::workload::shard_files;
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &GenShardsArgs) -> Result<String, Failure> {
     check_space(&existing_folder(&args.dir), bytes, Remedy::Less("--rows"))?;
     let progress = Progress::bytes("writing", bytes);
     write_folder(&args.dir, |written| {
-        check_others(&args.dir, sizes)?;
+        refuse_shards(&args.dir)?;
         write_shards(&args.dir, sizes, args.seed, &progress, written)
     })?;
     progress.finish();
@@ -78,26 +79,11 @@ impl ShardSizes {
     }
 }
 
-/// Returns an error if the folder has shards that this corpus would not replace, because readers
-/// would take them for a part of it.
-fn check_others(dir: &Path, sizes: ShardSizes) -> Result<(), Failure> {
-    let is_own = |path: &Path| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let number = name.strip_prefix("part-").and_then(|name| name.strip_suffix(".shard"));
-        let shard = number.and_then(|number| number.parse().ok());
-        shard.is_some_and(|shard| shard < sizes.shards && name == sizes.name_of(shard))
-    };
-    match shard_files(dir)?.iter().find(|path| !is_own(path)) {
-        None => Ok(()),
-        Some(other) => {
-            let other = other.display();
-            let message = format!(
-                "{other} exists already and would become a part of the corpus; remove it or \
-                 choose another folder"
-            );
-            Err(Failure::Usage { message })
-        }
-    }
+/// Returns an error if the folder has shards. Some would be replaced, and readers would take the others for a part of the
+/// corpus.
+fn refuse_shards(dir: &Path) -> Result<(), Failure> {
+    let found = shard_files(dir)?;
+    found.first().map_or(Ok(()), |shard| Err(already_exists(shard, "folder")))
 }
 
 /// Writes the shards `part-000.shard` and so on. Their values, from -1 to 1, depend on the seed and

@@ -41,6 +41,22 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     file.persist(&target).map(drop).map_err(|error| error.error)
 }
 
+/// Returns an error if a file would be replaced: it may be the user's data. `other` is what can be named instead, a file or
+/// a folder. Pipes and devices lose nothing.
+pub(crate) fn refuse_existing(path: &Path, other: &str) -> Result<(), Failure> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => Err(already_exists(path, other)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the error for a path that must not exist.
+pub(crate) fn already_exists(path: &Path, other: &str) -> Failure {
+    let path = path.display();
+    let message = format!("{path} already exists; remove it or name another {other}");
+    Failure::Usage { message }
+}
+
 /// Returns a builder of temporary files with the permissions of ordinary files.
 fn builder_with_ordinary_permissions() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
@@ -100,6 +116,19 @@ mod tests {
         write_whole(&link, "2").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&path).unwrap(), "2");
+    }
+
+    #[test]
+    fn only_files_would_be_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        refuse_existing(&path, "file").unwrap();
+        fs::write(&path, "").unwrap();
+        let message = refuse_existing(&path, "file").unwrap_err().to_string();
+        assert!(message.ends_with("data already exists; remove it or name another file"));
+        refuse_existing(Path::new("/dev/null"), "file").unwrap();
+        // The error of writing to it says more.
+        refuse_existing(dir.path(), "file").unwrap();
     }
 
     #[test]

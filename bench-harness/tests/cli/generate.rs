@@ -157,9 +157,35 @@ fn a_corpus_that_cannot_be_made_is_refused() {
     make("0", "4").expect_failure(2, &["at least one shard"]);
     make("2", "99999999999999").expect_failure(2, &["columns are too many"]);
     make("3", "4").stdout_of_success();
-    make("3", "4").stdout_of_success();
     // The third shard would be read as a part of the corpus of two.
-    make("2", "4").expect_failure(2, &["part-002.shard", "exists already"]);
+    fs::remove_file(dir.path().join("part-000.shard")).unwrap();
+    fs::remove_file(dir.path().join("part-001.shard")).unwrap();
+    make("2", "4").expect_failure(2, &["part-002.shard already exists", "another folder"]);
+}
+
+/// All of them replaced the file without a word.
+#[test]
+fn a_file_of_the_user_is_never_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = ["train.bin", "corpus/part-001.shard", "model/model-00002-of-00002.safetensors"];
+    fs::create_dir(dir.path().join("corpus")).unwrap();
+    fs::create_dir(dir.path().join("model")).unwrap();
+    own.iter().for_each(|name| fs::write(dir.path().join(name), "mine").unwrap());
+    let cases: [(&[&str], &str); 6] = [
+        (&["raw", "train.bin", "--bytes", "1k"], own[0]),
+        (&["npy", "train.bin", "--shape", "4"], own[0]),
+        (&["beton", "train.bin", "--samples", "4"], own[0]),
+        (&["safetensors", "train.bin", "--bytes", "1M"], own[0]),
+        (&["shards", "corpus", "--rows", "8", "--width", "2", "--shards", "2"], own[1]),
+        (&["safetensors", "model", "--files", "2", "--bytes", "1M"], own[2]),
+    ];
+    for (args, name) in cases {
+        let outcome = run(ringmain(["gen"]).args(args).current_dir(dir.path()));
+        outcome.expect_failure(2, &[name, "already exists; remove it or name another"]);
+        assert_eq!(fs::read_to_string(dir.path().join(name)).unwrap(), "mine", "{args:?}");
+    }
+    assert_eq!(fs::read_dir(dir.path().join("corpus")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(dir.path().join("model")).unwrap().count(), 1);
 }
 
 fn gen_beton(path: &std::path::Path, args: &[&str]) -> crate::support::Outcome {

@@ -248,6 +248,8 @@ fn a_trace_has_pictures_on_a_desktop_and_on_a_phone() {
             assert!(is_seen, "a picture of {size}");
         }
     }
+    let again = run(ringmain(args).current_dir(folder.path("")));
+    again.expect_failure(2, &["report.html already exists; remove it or name another file"]);
     let args = ["inspect", "run.json", "--html", "other.html"];
     let refused = run(ringmain(args).current_dir(folder.path("")));
     refused.expect_failure(2, &["run.json is not a trace", "--html"]);

@@ -161,6 +161,31 @@ fn impossible_paths_are_refused() {
     assert_eq!(folder.names(), ["run.json"]);
 }
 
+/// All outputs replaced the file without a word. The report beside the result is the program's own.
+#[test]
+fn a_file_of_the_user_is_never_replaced() {
+    let folder = Folder::with(&fixture::small_run());
+    fs::write(folder.path("mine"), "mine").unwrap();
+    for option in ["-o", "--csv", "--markdown", "--hlog"] {
+        let outcome = folder.report(&["--hgrm", "latency", option, "mine"]);
+        outcome.expect_failure(2, &["mine already exists; remove it or name another file"]);
+    }
+    assert_eq!(folder.names(), ["mine", "run.json"]);
+    fs::copy(folder.path("run.json"), folder.path("b.json")).unwrap();
+    let outcome = folder.report(&["b.json", "-o", "mine"]);
+    outcome.expect_failure(2, &["mine already exists"]);
+    assert_eq!(folder.read("mine"), "mine");
+    folder.report(&["--hgrm", "latency"]).stdout_of_success();
+    folder
+        .report(&["--hgrm", "latency"])
+        .expect_failure(2, &[".hgrm already exists", "another folder"]);
+    for second in [&[][..], &["b.json"]] {
+        folder.report(second).stdout_of_success();
+        folder.report(second).stdout_of_success();
+    }
+    folder.report(&["-o", "/dev/null", "--csv", "/dev/null"]).stdout_of_success();
+}
+
 /// A browser may read the report while it is written again; it must never see a part of a file.
 #[test]
 fn a_report_that_cannot_be_finished_leaves_the_old_one() {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::Inspection;
 use crate::failure::Failure;
-use crate::system::whole_file::write_whole;
+use crate::system::whole_file::{refuse_existing, write_whole};
 use crate::trace::Trace;
 use crate::trace::pattern::Pattern;
 
@@ -46,6 +46,7 @@ pub(super) fn write_page(found: &Inspection, path: &Path, page: &Path) -> Result
         let message = format!("--html {} would replace the trace", page.display());
         return Err(Failure::Usage { message });
     }
+    refuse_existing(page, "file")?;
     let trace = Trace::open_unchecked(path)?;
     write_whole(page, &crate::report::html::trace::page(path, &trace))
 }
