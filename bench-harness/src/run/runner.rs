@@ -21,10 +21,20 @@ pub(crate) enum Reader {
     Fio(Fio),
 }
 
-/// All cells of a plan, for one repetition.
+/// A measurement, and the cells that it is for.
+#[derive(Clone, Debug)]
+struct Measurement {
+    reader: Reader,
+    task: Task,
+    /// The settings of other cells with the same figures. They differ from that of the task only in the depth, which has no
+    /// effect on the reader.
+    also_for: Vec<Setting>,
+}
+
+/// All measurements of a plan, for one repetition.
 #[derive(Clone, Debug)]
 pub(crate) struct Runner {
-    cells: Vec<(Reader, Task)>,
+    measurements: Vec<Measurement>,
     repetitions: u32,
     seed: u64,
 }
@@ -39,12 +49,12 @@ impl Runner {
         fio: &[Fio],
         uneven_limit: Option<u64>,
     ) -> Result<Self, Failure> {
-        let mut cells = Vec::new();
+        let mut measurements = Vec::new();
         for (workload, settings) in jobs {
             for cache in workload.caches(plan) {
                 let files = data.files(*workload, cache);
                 let cached_files = workload.cached_files(files)?;
-                for setting in settings {
+                for (at, setting) in settings.iter().enumerate() {
                     let task = |backend| Task {
                         backend,
                         workload: workload.name().into(),
@@ -61,18 +71,26 @@ impl Runner {
                     let only = workload.backend(setting);
                     let backends = plan.backends.iter();
                     let backends = backends.filter(|it| only.is_none_or(|only| it.kind == only));
-                    cells.extend(backends.map(|b| (Reader::Backend(*b), task(*b))));
+                    let backends = backends.map(|it| (Reader::Backend(*it), task(*it)));
                     let fio = fio.iter().map(|fio| (Reader::Fio(*fio), task(fio.counterpart())));
-                    cells.extend(fio.filter(|(_, task)| Fio::can_do(task)));
+                    let fio = fio.filter(|(_, task)| Fio::can_do(task));
+                    measurements.extend(backends.chain(fio).filter_map(|(reader, task)| {
+                        let also_for = match task.backend.takes_depth() {
+                            true => Vec::new(),
+                            false => other_depths(settings, at)?,
+                        };
+                        Some(Measurement { reader, task, also_for })
+                    }));
                 }
             }
         }
-        Ok(Self { cells, repetitions: plan.repetitions, seed: plan.seed })
+        Ok(Self { measurements, repetitions: plan.repetitions, seed: plan.seed })
     }
 
     /// Returns the number of cells in all repetitions.
     pub(crate) fn cells(&self) -> u64 {
-        self.cells.len() as u64 * u64::from(self.repetitions)
+        let cells: usize = self.measurements.iter().map(|it| 1 + it.also_for.len()).sum();
+        cells as u64 * u64::from(self.repetitions)
     }
 
     /// Measures all cells and passes each to `done`. Returns early, without an error, if the user
@@ -84,12 +102,13 @@ impl Runner {
         progress: &Progress,
         mut done: impl FnMut(Cell) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let count = self.cells.len() as u64;
+        let count = self.measurements.len() as u64;
         for repetition in 0..self.repetitions {
             // The order is shuffled so that drift affects all backends alike.
             let order = RandomOrder::new(count, self.seed.wrapping_add(u64::from(repetition)));
             for index in 0..count {
-                let (reader, task) = &self.cells[order.at(index) as usize];
+                let Measurement { reader, task, also_for } =
+                    &self.measurements[order.at(index) as usize];
                 let task = Task {
                     repetition,
                     checked: Checked::of_repetition(repetition),
@@ -98,18 +117,33 @@ impl Runner {
                     ..task.clone()
                 };
                 progress.message(&format!("{}: {}", task.group(), reader.name()));
-                match reader.measure(&task) {
+                let cell = match reader.measure(&task) {
                     _ if interrupt::is_requested() => return Ok(()),
-                    Ok(cell) => done(cell)?,
+                    Ok(cell) => cell,
                     // The request makes no sense, so the other cells would fail too.
                     Err(failure @ Failure::Usage { .. }) => return Err(failure),
-                    Err(failure) => done(Cell::failed(reader.name(), &task, failure.to_string()))?,
+                    Err(failure) => Cell::failed(reader.name(), &task, failure.to_string()),
+                };
+                for setting in also_for {
+                    done(Cell { setting: setting.clone(), ..cell.clone() })?;
                 }
-                progress.advance(1);
+                done(cell)?;
+                progress.advance(1 + also_for.len() as u64);
             }
         }
         Ok(())
     }
+}
+
+/// Returns the settings that differ from the one at this place only in the depth; `None` if such a setting comes before it.
+fn other_depths(settings: &[Setting], at: usize) -> Option<Vec<Setting>> {
+    let without_depth = |setting: &Setting| Setting { depth: None, ..setting.clone() };
+    let this = without_depth(&settings[at]);
+    let is_alike = |setting: &&Setting| without_depth(setting) == this;
+    if settings[..at].iter().any(|setting| is_alike(&setting)) {
+        return None;
+    }
+    Some(settings[at + 1..].iter().filter(is_alike).cloned().collect())
 }
 
 /// Returns the memory for the engine's buffers: that of the plan, or enough for the batches of all

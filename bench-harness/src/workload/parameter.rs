@@ -82,7 +82,9 @@ pub(crate) fn check_depth(plan: &Plan) -> Result<Option<String>, Failure> {
     }
     let text = format!("`--depth` has no effect on {}", deaf.join(", "));
     if deaf.len() < plan.backends.len() || plan.with_fio {
-        return Ok(Some(text));
+        let cells = if deaf.len() == 1 { "its cells are" } else { "their cells are" };
+        let once = format!("{cells} measured once and shown at each depth");
+        return Ok(Some(if plan.depths.len() > 1 { format!("{text}: {once}") } else { text }));
     }
     let takers = "it is for `uring`, `tokio-uring`, `direct`, `auto` and fio";
     Err(Failure::Usage { message: format!("{text}; {takers}") })

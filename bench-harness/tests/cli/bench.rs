@@ -538,6 +538,39 @@ fn options_that_some_workloads_ignore_are_named() {
     assert!(warnings.contains("`--block-size` has no effect on shards"), "{warnings}");
 }
 
+/// `pread` has no queue, but it was measured again for each depth.
+#[test]
+fn a_backend_without_a_depth_is_measured_once_for_all_depths() {
+    let place = Place::new();
+    let args = ["--workloads", "rand", "--backends", "pread,direct", "--cache", "warm", "--json"];
+    let depths = ["--depth", "1,4,8", "--batch", "2,16"];
+    let result = json_of(run(&mut place.bench(&[&args[..], &depths].concat())));
+    assert_eq!(cells(&result).len(), 2 * 2 * 3 * 2, "backends, batches, depths, repetitions");
+    let measured = |backend: &str, batch: u64, repetition: u64| {
+        let is_meant = |cell: &&Value| {
+            cell["backend"] == backend
+                && cell["setting"]["batch"] == batch
+                && cell["repetition"] == repetition
+        };
+        let found = cells(&result).iter().filter(is_meant);
+        let (mut depths, mut histograms): (Vec<_>, Vec<_>) = found
+            .map(|cell| (cell["setting"]["depth"].as_u64(), cell["latency_histogram"].to_string()))
+            .unzip();
+        depths.sort_unstable();
+        assert_eq!(depths, [Some(1), Some(4), Some(8)], "{backend}: each depth has its cells");
+        histograms.sort_unstable();
+        histograms.dedup();
+        histograms.len()
+    };
+    for (batch, repetition) in [(2, 0), (2, 1), (16, 0), (16, 1)] {
+        assert_eq!(measured("pread", batch, repetition), 1, "one measurement");
+        assert!(measured("direct", batch, repetition) > 1, "measured at each depth");
+    }
+    let warnings = result["warnings"].to_string();
+    let note = "`--depth` has no effect on pread: its cells are measured once";
+    assert!(warnings.contains(note), "{warnings}");
+}
+
 /// With 3-byte reads the comparison of bytes after each cell made eleven million device reads.
 #[test]
 fn tiny_blocks_do_not_make_the_comparison_of_bytes_endless() {
