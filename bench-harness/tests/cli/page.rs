@@ -277,6 +277,8 @@ fn other_pages_fit_a_desktop_and_a_phone() {
     expect(&report_of(&fixture::epochs_run()), 1, 3 + 2 + 2 + 1);
     // The same without epochs in four groups, and two curves.
     expect(&report_of(&fixture::scaling_run()), 1, 4 * (3 + 2 + 1) + 2);
+    // Three rates: two curves of p50 and p99.
+    expect(&report_of(&fixture::load_run()), 1, 3 * (3 + 2 + 1) + 2);
     let folder = Folder::with(&fixture::small_run());
     fs::copy(folder.path("run.json"), folder.path("second.json")).unwrap();
     folder.report(&["second.json", "-o", "report.html"]).stdout_of_success();

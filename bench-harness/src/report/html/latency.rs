@@ -123,7 +123,7 @@ fn axes(x: &Log, y: &Log) -> String {
 }
 
 /// Formats a tick without needless digits: `20 µs`.
-fn tick_ns(ns: f64) -> String {
+pub(super) fn tick_ns(ns: f64) -> String {
     let units = [("s", 1e9), ("ms", 1e6), ("µs", 1e3)];
     let fits = units.into_iter().find(|(_, worth)| ns >= worth * 0.999);
     let (unit, worth) = fits.unwrap_or(("ns", 1.0));

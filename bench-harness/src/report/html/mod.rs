@@ -10,6 +10,7 @@ mod escape;
 mod facts;
 mod group;
 mod latency;
+mod load;
 mod look;
 mod memory;
 mod numbers;
@@ -59,6 +60,7 @@ impl Exporter for Report<'_> {
         } else {
             html += &overview::heat_map(&chapters);
             html += &scaling::section(&chapters, &looks);
+            html += &load::section(&chapters, &looks);
         }
         for chapter in &chapters {
             html += &group::section(chapter, &looks);

@@ -62,6 +62,48 @@ pub(super) fn names(lines: &[Line<'_>], height_px: f64) -> String {
     svg + "</svg>"
 }
 
+/// Returns a picture of curves in its frame. `axes` is what [`levels`] and [`feet`] return; `label` is for people who do not
+/// see it.
+pub(super) fn curves(lines: &[Line<'_>], axes: &str, height_px: f64, label: &str) -> String {
+    format!(
+        "<div class=\"frame\"><svg class=\"curves\" height=\"{height_px}\" role=\"img\" \
+         aria-label=\"{label}, a line for each backend; the table below has the numbers\"><g \
+         class=\"axes\">{axes}</g>{lines}{marks}{names}</svg></div>\n",
+        marks = marks(lines, height_px),
+        names = names(lines, height_px),
+        lines = self::lines(lines),
+    )
+}
+
+/// A row of [`table`].
+pub(super) struct Row<'a> {
+    pub(super) name: &'a str,
+    pub(super) look: Look,
+    pub(super) fields: Vec<String>,
+}
+
+/// Returns the numbers of a picture, which are also its key: a row for each backend.
+pub(super) fn table<'a>(
+    what: &str,
+    columns: impl Iterator<Item = String>,
+    rows: impl Iterator<Item = Row<'a>>,
+) -> String {
+    let mut html = format!("<table class=\"key\"><thead><tr><th scope=\"col\">{what}</th>");
+    html.extend(columns.map(|column| format!("<th scope=\"col\">{column}</th>")));
+    html += "</tr></thead><tbody>\n";
+    for Row { name, look, fields } in rows {
+        html += &format!(
+            "<tr class=\"{}\"><th scope=\"row\">{}{}</th>",
+            look.class(),
+            swatch(look),
+            super::escape::name(name)
+        );
+        html.extend(fields.iter().map(|field| format!("<td class=\"num\">{field}</td>")));
+        html += "</tr>\n";
+    }
+    html + "</tbody></table>"
+}
+
 /// Returns a piece of the line of a backend, for the key of a picture.
 pub(super) fn swatch(look: Look) -> String {
     format!(

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::escape;
 use super::group::{Chapter, heading_text};
 use super::look::Looks;
-use super::plot::{self, Line};
+use super::plot::{self, Line, Row};
 use super::scale::Linear;
 use crate::report::summary::GroupSummary;
 use crate::result::{Group, Setting};
@@ -89,19 +88,14 @@ fn figure(readers: Readers, group: &Group, family: &Family<'_>, looks: &Looks) -
     let lines: Vec<Line<'_>> = lines.collect();
     let feet = family.keys().enumerate().map(|(at, count)| (place(at), count.to_string()));
     let levels = y.ticks.iter().map(|tick| (y.share(*tick), tick_rate(*tick)));
+    let axes = plot::levels(levels, HEIGHT_PX) + &plot::feet(feet, HEIGHT_PX);
+    let what = readers.name();
+    let label = format!("Throughput over the number of {what}");
     format!(
         "<figure class=\"latency\"><figcaption>{heading} <span>throughput over {what}</span>\
-         </figcaption>\n<div class=\"frame\"><svg class=\"curves\" height=\"{HEIGHT_PX}\" \
-         role=\"img\" aria-label=\"Throughput over the number of {what}, a line for each backend; \
-         the table below has the numbers\"><g class=\"axes\">{levels}{feet}</g>{lines}{marks}{names}\
-         </svg></div>\n{table}</figure>\n",
+         </figcaption>\n{curves}{table}</figure>\n",
         heading = heading_text(group),
-        what = readers.name(),
-        levels = plot::levels(levels, HEIGHT_PX),
-        feet = plot::feet(feet, HEIGHT_PX),
-        marks = plot::marks(&lines, HEIGHT_PX),
-        names = plot::names(&lines, HEIGHT_PX),
-        lines = plot::lines(&lines),
+        curves = plot::curves(&lines, &axes, HEIGHT_PX, &label),
         table = table(readers, family, &rates, looks),
     )
 }
@@ -123,27 +117,12 @@ fn tick_rate(tick: f64) -> String {
 }
 
 fn table(readers: Readers, family: &Family<'_>, rates: &Rates<'_>, looks: &Looks) -> String {
-    let mut html =
-        format!("<table class=\"key\"><thead><tr><th scope=\"col\">{}</th>", readers.name());
-    for count in family.keys() {
-        html += &format!("<th scope=\"col\">{count}</th>");
-    }
-    html += "</tr></thead><tbody>\n";
-    for (name, rates) in rates {
-        let look = looks.get(name);
-        html += &format!(
-            "<tr class=\"{}\"><th scope=\"row\">{}{}</th>",
-            look.class(),
-            plot::swatch(look),
-            escape::name(name)
-        );
-        for at in 0..family.len() {
-            let text = rates.get(&at).map_or("–".into(), |found| rate(*found));
-            html += &format!("<td class=\"num\">{text}</td>");
-        }
-        html += "</tr>\n";
-    }
-    html + "</tbody></table>"
+    let rows = rates.iter().map(|(name, rates)| {
+        let field = |at| rates.get(&at).map_or("–".into(), |found| rate(*found));
+        let fields = (0..family.len()).map(field).collect();
+        Row { name, look: looks.get(name), fields }
+    });
+    plot::table(readers.name(), family.keys().map(u32::to_string), rows)
 }
 
 #[cfg(test)]
