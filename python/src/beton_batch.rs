@@ -375,7 +375,7 @@ fn decode(
             Images::Resized(resize) if is_image => {
                 let bytes = batch.len().saturating_mul(resize.rgb_bytes());
                 let mut rgb = array::take(engine, bytes)?;
-                batch.decode_resized(field, &resize, &mut rgb)?;
+                batch.decode_resized_while(field, &resize, &mut rgb, &mut *go_on)?;
                 Ok(Decoded::Resized(Some(rgb), resize))
             }
             Images::Decoded if is_image => {

@@ -151,3 +151,18 @@ def test_ctrl_c_ends_the_decoding_between_images(tmp_path):
     start = time.monotonic()
     interrupts.raises_soon(lambda: beton.read_batch([0] * images))
     assert time.monotonic() - start < 0.3 + 0.6 * images * one
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot send Ctrl-C to one process")
+def test_ctrl_c_ends_the_resizing_between_images(tmp_path):
+    """Ctrl-C had no effect before all images of the batch were resized."""
+    jpeg = io.BytesIO()
+    Image.new("RGB", (1000, 1000), "red").save(jpeg, "jpeg")
+    whole = jpeg.getvalue()
+    samples = [(whole,), (whole[: len(whole) // 2],)]
+    ringmain.BetonWriter(tmp_path / "a.beton", {"img": "image"}).from_iterable(samples)
+    beton = ringmain.Beton(tmp_path / "a.beton", resize=(8, 8))
+    with pytest.raises(ValueError, match="sample 1, field `img`"):
+        beton.read_batch([0, 1])
+    # The first 400 images have 1.2 GB of pixels, which takes seconds. The last one is an error if it is reached.
+    interrupts.raises_soon(lambda: beton.read_batch([0] * 400 + [1]))

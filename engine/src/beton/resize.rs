@@ -112,12 +112,30 @@ impl Batch {
     /// # Panics
     /// If there is no such field.
     pub fn decode_resized(&self, field: usize, resize: &Resize, rgb: &mut [u8]) -> Result<()> {
+        self.decode_resized_while(field, resize, rgb, || true).map(|_| ())
+    }
+
+    /// Like [`decode_resized`](Self::decode_resized), but calls `go_on` before each image. If it returns `false`, the rest
+    /// of `rgb` is unchanged, and the result is `false`.
+    ///
+    /// # Panics
+    /// If there is no such field.
+    pub fn decode_resized_while(
+        &self,
+        field: usize,
+        resize: &Resize,
+        rgb: &mut [u8],
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<bool> {
         let (needed, given) = (self.len().saturating_mul(resize.rgb_bytes()), rgb.len());
         if needed != given {
             return Err(Error::BufferSize { item: None, needed, given });
         }
         let mut resampler = Resampler::default();
         for (at, rgb) in rgb.chunks_exact_mut(resize.rgb_bytes()).enumerate() {
+            if !go_on() {
+                return Ok(false);
+            }
             let damaged = |damage| self.dataset.damaged(self.ids()[at], field, damage);
             let Value::Image(image) = self.value(at, field)? else {
                 let reason = "the field has no images".to_owned();
@@ -138,7 +156,7 @@ impl Batch {
             let pixels = Pixels { bytes: pixels, width: usize::from(image.width), rows, columns };
             pixels.resample(resize, &mut resampler.narrowed, rgb)?;
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -86,6 +86,30 @@ fn all_images_of_a_batch_are_resized() {
 }
 
 #[test]
+fn resizing_can_be_ended_between_images() {
+    let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
+    let batch = reader.read_batch(&[0, 1, 2, 3]).unwrap();
+    let resize = Resize::new(4, 4).unwrap();
+    let mut whole = vec![0; 4 * resize.rgb_bytes()];
+    let mut asked = 0;
+    let go_on = || {
+        asked += 1;
+        true
+    };
+    assert!(batch.decode_resized_while(5, &resize, &mut whole, go_on).unwrap());
+    assert_eq!(asked, 4, "once for each image");
+    let mut part = vec![0; whole.len()];
+    let mut left = 2;
+    let go_on = || {
+        left -= 1;
+        left >= 0
+    };
+    assert!(!batch.decode_resized_while(5, &resize, &mut part, go_on).unwrap());
+    let done = 2 * resize.rgb_bytes();
+    assert!(part[..done] == whole[..done] && part[done..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
 fn images_that_cannot_be_resized_are_errors_that_name_them() {
     let mut bytes = std::fs::read(vector()).unwrap();
     let rows_at = HEADER_LEN + 6 * FIELD_LEN;
