@@ -205,6 +205,9 @@ pub struct AdvisedBackend {
     /// A path on the filesystem that was measured. The advice holds for files on that filesystem;
     /// `None`: for all files.
     pub measured_on: Option<PathBuf>,
+    /// The file, or the folder of the files, that the advice is for; `None`: for all files on that filesystem. Links are
+    /// followed.
+    pub only_for: Option<PathBuf>,
     /// What was measured, for messages.
     pub reason: String,
 }

@@ -27,6 +27,7 @@ fn take(kind: BackendKind, measured_on: Option<&Path>) -> AdvisedBackend {
         kind,
         options: Box::default(),
         measured_on: measured_on.map(Path::to_owned),
+        only_for: None,
         reason: format!("{kind}: 3 times pread"),
     }
 }
@@ -108,6 +109,38 @@ fn advice_does_not_hold_on_other_filesystems() {
     ];
     auto.read_batch(reads).unwrap();
     assert_eq!((a, b, c), ([5, 6, 7, 8], [9; 4], [7, 8, 9, 10]));
+}
+
+/// A profile held for every file of a filesystem, which is often the only one of a machine.
+#[test]
+fn advice_for_a_folder_does_not_hold_beside_it() {
+    let (dir, path) = data();
+    let folder = dir.path().join("train");
+    std::fs::create_dir_all(folder.join("deep")).unwrap();
+    let inside = folder.join("deep/data.bin");
+    std::fs::copy(&path, &inside).unwrap();
+    let advised = |place: &Path| AdvisedBackend {
+        only_for: Some(place.to_owned()),
+        ..take(BackendKind::Mmap, Some(dir.path()))
+    };
+    for place in [&folder, &inside] {
+        let options = options_with(Ok(advised(place)));
+        assert_eq!(auto_after_read(&options, &inside).1.choice, BackendKind::Mmap);
+        expect_not_followed(Ok(advised(place)), &path, "it is only for ");
+    }
+    // A name that begins in the same way is another folder.
+    let other = dir.path().join("train2");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::copy(&path, other.join("data.bin")).unwrap();
+    expect_not_followed(Ok(advised(&folder)), &other.join("data.bin"), "it is only for ");
+    expect_not_followed(Ok(advised(&dir.path().join("gone"))), &path, "gone");
+    #[cfg(unix)]
+    {
+        let link = dir.path().join("link.bin");
+        std::os::unix::fs::symlink(&inside, &link).unwrap();
+        let options = options_with(Ok(advised(&folder)));
+        assert_eq!(auto_after_read(&options, &link).1.choice, BackendKind::Mmap);
+    }
 }
 
 #[test]

@@ -152,6 +152,7 @@ fn advice_gives_way_where_direct_reads_are_refused_after_open() {
         kind: BackendKind::Direct,
         options: Box::default(),
         measured_on: None,
+        only_for: None,
         reason: "direct".into(),
     };
     let advice = Some(Advice { path: "profile.toml".into(), backend: Ok(advised) });

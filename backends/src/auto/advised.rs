@@ -1,6 +1,7 @@
 //! The backend that the caller advises `auto` to take.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::report::AdviceReport;
@@ -12,6 +13,8 @@ pub(super) struct Advised {
     pub(super) backend: Arc<dyn ReadBackend>,
     /// The filesystem it was measured on; `None`: it holds for all.
     volume: Option<u64>,
+    /// The file or folder it is for, without links; `None`: for all.
+    only_for: Option<PathBuf>,
 }
 
 impl Advised {
@@ -34,9 +37,12 @@ impl Advised {
             let gone = |error| format!("it was measured on {}: {error}", path.display());
             sys::volume_at(path).map_err(gone)
         });
+        let only_for = advised.only_for.as_deref().map(|path| {
+            fs::canonicalize(path).map_err(|error| format!("it is for {}: {error}", path.display()))
+        });
         let backend = open_backend(advised.kind, &advised.options)
             .map_err(|error| format!("`{}` cannot be used: {}", advised.kind, error.why()))?;
-        Ok(Self { backend, volume: volume.transpose()? })
+        Ok(Self { backend, volume: volume.transpose()?, only_for: only_for.transpose()? })
     }
 
     /// Opens a file that the advice is about. `Err` says why the advice does not hold for it.
@@ -44,6 +50,10 @@ impl Advised {
         // If the file is missing, the backend that opens it afterwards reports the error.
         if self.volume.is_some() && sys::volume_at(path).ok() != self.volume {
             return Err("it was measured on another filesystem than that of the file".into());
+        }
+        let is_in = |place: &Path| fs::canonicalize(path).is_ok_and(|path| path.starts_with(place));
+        if let Some(place) = self.only_for.as_deref().filter(|place| !is_in(place)) {
+            return Err(format!("it is only for {}", place.display()));
         }
         match self.backend.open(path) {
             Err(error) if error.is_unsupported() => {

@@ -31,8 +31,8 @@ const SAMPLES: u128 = 64;
 /// reads, at `open` or later, is read with `pread`.
 ///
 /// With an [`Advice`](crate::Advice) it takes the backend that was measured to be best instead, for
-/// files on the filesystem that was measured and as long as it works there. Advice that cannot be
-/// followed is never an error: the report and the capabilities say why.
+/// files on the filesystem that was measured, or in the folder that it is for, and as long as it works
+/// there. Advice that cannot be followed is never an error: the report and the capabilities say why.
 #[derive(Debug)]
 pub(crate) struct AutoBackend {
     pub(super) owner: HandleOwner,

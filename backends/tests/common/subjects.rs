@@ -47,6 +47,7 @@ pub(crate) fn auto_with_advice() -> Subject {
             kind: BackendKind::Pread,
             options: Box::new(options.clone()),
             measured_on: None,
+            only_for: None,
             reason: "pread".into(),
         });
         let advice = Some(Advice { path: "profile.toml".into(), backend });

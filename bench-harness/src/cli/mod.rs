@@ -104,8 +104,14 @@ pub(crate) struct RecommendArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) save: Option<Option<PathBuf>>,
 
+    /// With --save: the profile applies only to this file, or to the files in this folder [default: to all files on the
+    /// filesystem that was measured]
+    #[arg(long = "for", value_name = "DATA", requires = "save")]
+    pub(crate) only_for: Option<PathBuf>,
+
     /// Remove the profile in PATH, or where `auto` looks for one, and do nothing else
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["from", "MeasuredArgs", "json", "save"])]
+    #[arg(long, value_name = "PATH")]
+    #[arg(conflicts_with_all = ["from", "MeasuredArgs", "json", "save", "only_for"])]
     pub(crate) undo: Option<Option<PathBuf>>,
 }
 
@@ -230,6 +236,10 @@ Examples:
                                                    my data fits into memory
   ringmain recommend --from run.json --cache cold --memory-limit 512M
   ringmain recommend --from run.json --save
+  ringmain recommend --from run.json --save --for /data/train
+                                                   only files in this folder
+  ringmain recommend --from run.json --save train.toml; RINGMAIN_PROFILE=train.toml python train.py
+                                                   only this program
   ringmain recommend --undo                        auto chooses by itself again
   ringmain recommend --from run.json --json | jq -r .sentence
   ringmain recommend --from run.json --json | jq -r '.groups[].auto.best_flat | .ratio_of_medians'
@@ -239,7 +249,8 @@ Where a fixed backend is better in single groups, the recommendation says where 
 
 --save writes the profile to the path in RINGMAIN_PROFILE, else to ~/.config/ringmain/profile.toml (or \
 below XDG_CONFIG_HOME; APPDATA on Windows). RINGMAIN_PROFILE=off makes every program ignore it. `auto` \
-follows it for files on the filesystem that was measured.";
+follows it for files on the filesystem that was measured, or with --for only for those in a folder. A \
+profile holds one choice; another program can have a profile of its own.";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:

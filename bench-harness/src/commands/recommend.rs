@@ -1,6 +1,7 @@
 //! `ringmain recommend` on the command line.
 
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ringmain::Profile;
@@ -21,6 +22,8 @@ pub(crate) fn run(args: &RecommendArgs, out: &mut impl Write) -> Result<(), Fail
     // Fail before a benchmark that takes minutes.
     let save_to =
         args.save.as_ref().map(|path| profile_path(path.as_deref(), "--save")).transpose()?;
+    let only_for = args.only_for.as_deref().map(lasting_path).transpose()?;
+    save_to.as_deref().map_or(Ok(()), |path| refuse_other_scope(path, only_for.as_deref()))?;
     let (run, question) = match &args.from {
         Some(path) => {
             let run = load_run(path)?;
@@ -37,7 +40,7 @@ pub(crate) fn run(args: &RecommendArgs, out: &mut impl Write) -> Result<(), Fail
     }
     let (kept, refusal) = match (save_to, to_save(&recommendation)) {
         (None, _) => (None, None),
-        (Some(path), Ok(overall)) => (Some(keep(&run, overall, path)?), None),
+        (Some(path), Ok(overall)) => (Some(keep(&run, overall, path, only_for)?), None),
         (Some(_), Err(why)) => (None, Some(usage(format!("{why}: nothing was saved")))),
     };
     let text = render(&recommendation, args.json, kept.as_ref())?;
@@ -130,7 +133,12 @@ enum Kept {
 }
 
 /// Saves the recommendation for `auto`.
-fn keep(run: &Run, overall: &Overall, path: PathBuf) -> Result<Kept, Failure> {
+fn keep(
+    run: &Run,
+    overall: &Overall,
+    path: PathBuf,
+    only_for: Option<PathBuf>,
+) -> Result<Kept, Failure> {
     if is_auto(&overall.way) {
         return remove_profile(path);
     }
@@ -140,9 +148,50 @@ fn keep(run: &Run, overall: &Overall, path: PathBuf) -> Result<Kept, Failure> {
             "{path} exists and is not a profile: nothing was saved; remove it, or name another file"
         )));
     }
-    let saved = profile(run, overall)?.save(&path);
+    let saved = Profile { only_for, ..profile(run, overall)? };
+    check_filesystem(&saved)?;
+    let saved = saved.save(&path);
     saved.map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
     Ok(Kept::Saved(path))
+}
+
+/// Returns an error if the profile is for other files, because a profile holds one choice.
+fn refuse_other_scope(path: &Path, only_for: Option<&Path>) -> Result<(), Failure> {
+    let Ok(found) = Profile::read(path) else { return Ok(()) };
+    let files = match &found.only_for {
+        found if found.as_deref() == only_for => return Ok(()),
+        Some(place) => place.display().to_string(),
+        None => "all files".into(),
+    };
+    let path = path.display();
+    Err(usage(format!(
+        "{path} has a choice for {files}: nothing was saved; remove it with --undo, or name another file: \
+         `--save PATH`"
+    )))
+}
+
+/// Returns an error if a profile would never apply, because its files are not where it was measured.
+fn check_filesystem(profile: &Profile) -> Result<(), Failure> {
+    let device = |path: &Option<PathBuf>| path.as_ref()?.metadata().ok().map(|found| found.dev());
+    match (device(&profile.only_for), device(&profile.measured_on)) {
+        (Some(place), Some(measured)) if place != measured => Err(usage(
+            "the files of --for are on another filesystem than the one that was measured: nothing was saved"
+                .into(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the path of a file or folder from the root, without links.
+fn lasting_path(path: &Path) -> Result<PathBuf, Failure> {
+    let found = path.canonicalize();
+    let found = found.map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
+    match found.to_str() {
+        Some(_) => Ok(found),
+        None => {
+            Err(usage(format!("{}: a profile can hold only names that are UTF-8", path.display())))
+        }
+    }
 }
 
 /// Removes a profile, so that `auto` chooses by itself. Leaves a file that is not a profile, since

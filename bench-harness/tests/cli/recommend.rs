@@ -154,6 +154,53 @@ fn a_profile_applies_to_its_filesystem_only() {
     assert!(auto["reason"].as_str().unwrap().contains("another filesystem"), "{auto:#}");
 }
 
+/// A profile changed how every file on `/` is read, although the data was in one folder.
+#[test]
+fn a_profile_can_be_for_one_folder() {
+    let data = Data::new(1000);
+    let train = data.dir().join("train");
+    fs::create_dir(&train).unwrap();
+    let inside = train.join("a.bin");
+    fs::copy(&data.path, &inside).unwrap();
+    let from = result(data.dir());
+    let path = data.dir().join("profile.toml");
+    let (profile, folder) = (path.to_str().unwrap(), train.to_str().unwrap());
+    let save_for = |folder: &str| recommend(&from, &["--save", profile, "--for", folder]);
+    save_for(folder).stdout_of_success();
+    assert_eq!(auto_of(&inside, profile)["choice"], "mmap");
+    let beside = auto_of(&data.path, profile)["profile"].take();
+    assert_eq!(beside["is_used"], false);
+    let reason = beside["reason"].as_str().unwrap();
+    assert!(reason.contains("it is only for ") && reason.ends_with("train"), "{reason}");
+
+    // Saved again, it is replaced. For other files it would be lost.
+    save_for(folder).stdout_of_success();
+    let before = fs::read(&path).unwrap();
+    let other = recommend(&from, &["--save", profile]);
+    other.expect_failure(2, &["has a choice for /", "train: nothing was saved", "--undo"]);
+    save_for(data.dir().to_str().unwrap()).expect_failure(2, &["has a choice for"]);
+    assert!(fs::read(&path).unwrap() == before);
+    let auto = run_in(data.dir(), &[("auto", 3e9), ("pread", 1e9)]);
+    let auto = save(data.dir(), "auto.json", &auto);
+    recommend(&auto, &["--save", profile]).expect_failure(2, &["has a choice for"]);
+    recommend(&auto, &["--save", profile, "--for", folder]).stdout_of_success();
+    assert!(!path.exists(), "auto is the choice for this folder");
+
+    recommend(&from, &["--for", folder]).expect_failure(2, &["--save"]);
+    save_for("none").expect_failure(2, &["none", "No such file"]);
+}
+
+/// Such a profile would never apply.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_on_another_filesystem_is_refused() {
+    let data = Data::new(1000);
+    let path = data.dir().join("profile.toml");
+    let args = ["--save", path.to_str().unwrap(), "--for", "/proc"];
+    recommend(&result(data.dir()), &args).expect_failure(2, &["another filesystem", "measured"]);
+    assert!(!path.exists());
+}
+
 #[test]
 fn bad_input_is_exit_code_2_and_saves_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -13,6 +13,9 @@
 //!   the same filesystem as that path *now*. A device number would be simpler to compare and would
 //!   change with the next boot; a device name says nothing about bind mounts, volumes and network
 //!   shares.
+//!   `only_for` narrows it to a file or a folder. A profile holds one choice: several would be several
+//!   backends in every process, each with its threads, rings and descriptors. Programs that differ
+//!   take different files.
 //! - **Precedence.** A backend asked for by name never looks at it. Options that the caller set to
 //!   something else than the default stay.
 //! - **A bad profile is never an error.** If a profile is broken, names a backend that does not
@@ -121,6 +124,9 @@ pub struct Profile {
     /// A path on the filesystem that was measured, usually where it is mounted. The profile holds for
     /// files on that filesystem; without a path, for all files.
     pub measured_on: Option<PathBuf>,
+    /// The file, or the folder of the files, that the profile is for; without it, all files on that filesystem. Links are
+    /// followed.
+    pub only_for: Option<PathBuf>,
     /// Why this one, for people.
     pub reason: Option<String>,
 }
@@ -157,6 +163,7 @@ impl Profile {
             page_size: None,
             access: None,
             measured_on: None,
+            only_for: None,
             reason: None,
         }
     }
@@ -205,6 +212,7 @@ impl Profile {
             kind: self.backend,
             options: Box::new(self.apply(options)),
             measured_on: self.measured_on.clone(),
+            only_for: self.only_for.clone(),
             reason,
         }
     }
@@ -286,6 +294,7 @@ mod tests {
             page_size: Some(PageSize::Huge),
             access: Some(Access::Random),
             measured_on: Some("/mnt/a \"b\" \\c#".into()),
+            only_for: Some("/mnt/a \"b\"/train".into()),
             reason: Some("2.3 times direct;\nµs\t\u{1}".into()),
         }
     }

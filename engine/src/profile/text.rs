@@ -1,6 +1,8 @@
 //! The text of a profile: lines of `key = value`, a subset of TOML that needs no library.
 //! `docs/formats.md` lists the keys.
 
+use std::path::PathBuf;
+
 use super::{Profile, ProfileError};
 use crate::{Access, BackendKind, CachePolicy, PageSize, Residency};
 
@@ -8,7 +10,7 @@ use crate::{Access, BackendKind, CachePolicy, PageSize, Residency};
 const VERSION: usize = 1;
 
 /// The first lines of a file.
-const HEAD: &str = "# What `auto` takes for files on the filesystem of `measured_on`.\n\
+const HEAD: &str = "# What `auto` takes for files on the filesystem of `measured_on`, or only for those in `only_for`.\n\
                     # Written by `ringmain recommend --save`; delete it to let `auto` choose by itself.\n";
 
 /// The values of an option, and their names in the file.
@@ -75,7 +77,8 @@ impl Profile {
             value.map(|value| quote(value.name()))
         }
         let number = |value: Option<usize>| value.map(|value| value.to_string());
-        let measured_on = self.measured_on.as_ref().map(|path| path.to_string_lossy());
+        let path =
+            |path: &Option<PathBuf>| path.as_ref().map(|path| quote(&path.to_string_lossy()));
         let entries = [
             ("version", Some(VERSION.to_string())),
             ("backend", Some(quote(self.backend.name()))),
@@ -85,7 +88,8 @@ impl Profile {
             ("residency", named(self.residency)),
             ("page_size", named(self.page_size)),
             ("access", named(self.access)),
-            ("measured_on", measured_on.as_deref().map(quote)),
+            ("measured_on", path(&self.measured_on)),
+            ("only_for", path(&self.only_for)),
             ("reason", self.reason.as_deref().map(quote)),
         ];
         entries.into_iter().fold(HEAD.to_owned(), |text, (key, value)| match value {
@@ -129,6 +133,7 @@ impl Draft {
             "page_size" => rest.page_size = Some(Named::parse(&string(value)?)?),
             "access" => rest.access = Some(Named::parse(&string(value)?)?),
             "measured_on" => rest.measured_on = Some(string(value)?.into()),
+            "only_for" => rest.only_for = Some(string(value)?.into()),
             "reason" => rest.reason = Some(string(value)?),
             _ => {}
         }
