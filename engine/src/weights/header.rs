@@ -304,7 +304,8 @@ impl RawTensor {
         let RawDtype::Known(dtype) = dtype else {
             unreachable!("a tensor of an unknown type was refused")
         };
-        TensorInfo::new(name, dtype, shape.0, file, data_start + begin, (end - begin) as usize)
+        let (offset, nbytes) = (data_start + begin, (end - begin) as usize);
+        TensorInfo { name, dtype, shape: shape.0, file, offset, nbytes }
     }
 }
 

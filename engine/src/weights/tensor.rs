@@ -13,28 +13,17 @@ use crate::{Element, Item, Kind};
 /// The description of a tensor in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
-    name: Box<str>,
-    dtype: Dtype,
-    shape: Box<[usize]>,
+    pub(super) name: Box<str>,
+    pub(super) dtype: Dtype,
+    pub(super) shape: Box<[usize]>,
     /// The number of the file in the model.
-    file: usize,
+    pub(super) file: usize,
     /// The offset in that file.
-    offset: u64,
-    nbytes: usize,
+    pub(super) offset: u64,
+    pub(super) nbytes: usize,
 }
 
 impl TensorInfo {
-    pub(super) fn new(
-        name: Box<str>,
-        dtype: Dtype,
-        shape: Box<[usize]>,
-        file: usize,
-        offset: u64,
-        nbytes: usize,
-    ) -> Self {
-        Self { name, dtype, shape, file, offset, nbytes }
-    }
-
     /// Returns the name, which is unique in the model.
     #[must_use]
     pub fn name(&self) -> &str {
