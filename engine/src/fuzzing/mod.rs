@@ -7,7 +7,7 @@
 //! | file | content |
 //! |---|---|
 //! | `arrays.rs` | `.npy` headers and exca's infos |
-//! | `indexing.rs`, `model.rs` | operations on views, and the model that they are compared with |
+//! | `indexing.rs`, `model.rs`, `python_slice.rs` | operations on views, and the model that they are compared with |
 //! | `shards.rs`, `beton.rs`, `weights.rs`, `profile.rs` | one format each |
 //! | `faults.rs` | reads through a backend that fails |
 //! | `pieces.rs` | a backend for large files that are mostly empty |
@@ -31,6 +31,7 @@ mod model;
 mod mutations;
 mod pieces;
 mod profile;
+mod python_slice;
 mod shards;
 mod weights;
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::python_slice::python_slice;
 use crate::Index;
 use crate::array::layout::Layout;
 
@@ -226,23 +227,6 @@ pub(super) fn check_bounds(array: &Layout, bounds: &Range<u64>) {
     assert!(lowest >= i128::from(bounds.start), "{array:?} begins before {bounds:?}");
     let end = highest + array.itemsize as i128;
     assert!(end <= i128::from(bounds.end), "{array:?} ends after {bounds:?}");
-}
-
-/// Returns `range(len)[start:stop:step]`, by walking along it.
-fn python_slice(start: Option<i64>, stop: Option<i64>, step: i64, len: usize) -> Vec<usize> {
-    let (len, step) = (len as i128, i128::from(step));
-    let (first, end) = if step > 0 { (0, len) } else { (len - 1, -1) };
-    let cut = |index: i64| {
-        let counted = i128::from(index) + if index < 0 { len } else { 0 };
-        counted.clamp(first.min(end), first.max(end))
-    };
-    let (mut at, stop) = (start.map_or(first, cut), stop.map_or(end, cut));
-    let mut places = Vec::new();
-    while (step > 0 && at < stop) || (step < 0 && at > stop) {
-        places.push(usize::try_from(at).expect("on the axis"));
-        at += step;
-    }
-    places
 }
 
 /// Returns the shape with its one open length filled in, if it has as many elements and its strides

@@ -9,6 +9,8 @@
 
 mod chains;
 mod model;
+#[path = "../../src/fuzzing/python_slice.rs"]
+mod python_slice;
 mod reads;
 #[path = "../support/mod.rs"]
 mod support;
