@@ -10,7 +10,7 @@ use ringmain::beton::{Batch, Damaged, MemoryManager, Order, SampleOptions, Sampl
 use crate::arguments::{self, choose};
 use crate::beton::PyBeton;
 use crate::beton_batch::BatchArrays;
-use crate::epochs::{Epochs, epoch_methods, no_full_batch};
+use crate::epochs::{Epochs, epoch_methods, no_full_batch, with_epoch_arguments};
 use crate::error::{Failure, Result};
 use crate::gil::{detached, wait_for};
 
@@ -48,23 +48,8 @@ struct Options {
 
 impl Options {
     fn build(&self, epoch: u64) -> Result<SampleOptions> {
-        let mut options = SampleOptions::new()
-            .order(self.order()?)
-            .epoch(epoch)
-            .memory_manager(self.memory()?)
-            .damaged(self.damaged()?)
-            .drop_last(self.drop_last)
-            .partition(self.rank, self.world);
-        if let Some(size) = self.batch_size {
-            options = options.batch_size(size);
-        }
-        if let Some(bytes) = self.prefetch_bytes {
-            options = options.prefetch_window_bytes(bytes);
-        }
-        if let Some(seconds) = self.patience {
-            options = options.memory_patience(arguments::waiting_time(seconds)?);
-        }
-        Ok(options)
+        let options = with_epoch_arguments!(SampleOptions::new().epoch(epoch), self, batch_size);
+        Ok(options.memory_manager(self.memory()?).damaged(self.damaged()?))
     }
 
     fn order(&self) -> Result<Order> {

@@ -174,6 +174,29 @@ macro_rules! epoch_methods {
 }
 pub(crate) use epoch_methods;
 
+/// Builds the options of a source, a `ShardOptions` or a `SampleOptions`, from the arguments that both have in
+/// Python. The arguments of the macro are the options so far, the struct of arguments, and the argument that holds
+/// the size of a batch.
+macro_rules! with_epoch_arguments {
+    ($options:expr, $arguments:expr, $batch_size:ident) => {{
+        let mut options = $options
+            .order($arguments.order()?)
+            .drop_last($arguments.drop_last)
+            .partition($arguments.rank, $arguments.world);
+        if let Some(items) = $arguments.$batch_size {
+            options = options.batch_size(items);
+        }
+        if let Some(bytes) = $arguments.prefetch_bytes {
+            options = options.prefetch_window_bytes(bytes);
+        }
+        if let Some(seconds) = $arguments.patience {
+            options = options.memory_patience($crate::arguments::waiting_time(seconds)?);
+        }
+        options
+    }};
+}
+pub(crate) use with_epoch_arguments;
+
 /// Returns a state as a plain dict.
 pub(crate) fn state_to_dict<'py>(py: Python<'py>, state: &EpochState) -> Result<Bound<'py, PyAny>> {
     let json = serde_json::to_string(state).map_err(|error| Failure::value(error.to_string()))?;

@@ -13,7 +13,7 @@ use ringmain::{Engine, Error};
 use crate::arguments::{self, Rows};
 use crate::array;
 use crate::engine::{EngineArgument, PyEngine};
-use crate::epochs::{Epochs, epoch_methods, no_full_batch};
+use crate::epochs::{Epochs, epoch_methods, no_full_batch, with_epoch_arguments};
 use crate::error::{Failure, Result};
 use crate::gil::{detached, wait_for};
 use crate::path::{FilePath, absolute};
@@ -129,25 +129,12 @@ struct Options {
 
 impl Options {
     fn build(&self, epoch: u64) -> Result<ShardOptions> {
-        let mut options = ShardOptions::new()
-            .order(self.order()?)
-            .epoch(epoch)
-            .row_type(self.row_type()?)
-            .drop_last(self.drop_last)
-            .partition(self.rank, self.world);
-        if let Some(rows) = self.batch_rows {
-            options = options.batch_size(rows);
-        }
-        if let Some(rows) = &self.rows {
-            options = options.only_rows(rows.ids.iter().copied());
-        }
-        if let Some(bytes) = self.prefetch_bytes {
-            options = options.prefetch_window_bytes(bytes);
-        }
-        if let Some(seconds) = self.patience {
-            options = options.memory_patience(arguments::waiting_time(seconds)?);
-        }
-        Ok(options)
+        let options = with_epoch_arguments!(ShardOptions::new().epoch(epoch), self, batch_rows);
+        let options = options.row_type(self.row_type()?);
+        Ok(match &self.rows {
+            Some(rows) => options.only_rows(rows.ids.iter().copied()),
+            None => options,
+        })
     }
 
     fn order(&self) -> Result<Order> {
