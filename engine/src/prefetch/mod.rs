@@ -13,7 +13,7 @@
 //! - **Errors** arrive in their turn, after everything that was read before. The position stays at
 //!   the job that failed, and the next call tries it again. A panic of the thread is such an error.
 //! - **Sharing.** Reading ahead leaves memory for one job of every other reader
-//!   (`memory/reserve.rs`). A job that the consumer waits for may take any free memory.
+//!   (`memory/reserve/`). A job that the consumer waits for may take any free memory.
 //! - **Groups.** A schedule decides how many jobs it reads together, and the thread checks between
 //!   groups whether it was cancelled.
 //! - **Memory** comes from the engine's pool, unless the schedule takes it elsewhere, as the one of
