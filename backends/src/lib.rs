@@ -101,7 +101,6 @@ pub use capability::{BackendKind, Capabilities, Lacking};
 pub use error::{Error, Result};
 pub use file::{Alignment, FileHandle, HandleOwner};
 pub use gds::{GdsProbe, probe_gds};
-pub use handle_cache::HandleCacheStats;
 pub use home_process::HomeProcess;
 pub use joined::{JoinLimits, JoinedRange};
 pub use memory::MemoryBackend;
@@ -117,7 +116,7 @@ pub use placement::Placement;
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
 pub use populate::populate;
 pub use read::Read;
-pub use stats::{BackendStats, LatencyHistogram, Traffic};
+pub use stats::{BackendStats, HandleCacheStats, LatencyHistogram, Traffic};
 pub use thread_number::thread_number;
 #[cfg(linux_tokio_uring)]
 #[cfg_attr(docsrs, doc(cfg(all(feature = "tokio-uring", target_os = "linux"))))]

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::HandleCacheStats;
 use crate::thread_number::thread_number;
 
 /// The counters of a backend: see [`ReadBackend::stats`](crate::ReadBackend::stats).
@@ -51,6 +50,34 @@ impl BackendStats {
 impl Traffic {
     fn plus(self, other: Self) -> Self {
         Self { reads: self.reads + other.reads, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// The counters of a handle cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandleCacheStats {
+    /// Uses of a file that was open.
+    pub hits: u64,
+    /// Files that were not open and had to be opened.
+    pub misses: u64,
+    /// Files closed to make room.
+    pub evictions: u64,
+    /// Files open now.
+    pub open: usize,
+    /// The bound on that.
+    pub open_max: usize,
+}
+
+impl HandleCacheStats {
+    /// The counters of two caches together.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self {
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            evictions: self.evictions + other.evictions,
+            open: self.open + other.open,
+            open_max: self.open_max + other.open_max,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::AutoBackend;
 use super::route::FileRoute;
 use crate::stats::Count;
 use crate::trace::event;
-use crate::{BackendKind, Error, Lacking, Read, sys};
+use crate::{BackendKind, Error, Lacking, Read};
 
 impl AutoBackend {
     /// If the error says that the filesystem refuses direct reads, its files are read through the
@@ -62,8 +62,8 @@ fn is_lost(source: &io::Error) -> bool {
 /// Whether a file could not be opened for reads through the page cache because there are no
 /// descriptors left. It may be open for the device.
 pub(super) fn lacks_descriptors(error: &Error) -> bool {
-    let Error::Read { backend: BackendKind::Pread, source, .. } = error else { return false };
-    matches!(sys::errno_name(source), Some("EMFILE" | "ENFILE"))
+    matches!(error, Error::Read { backend: BackendKind::Pread, .. })
+        && error.is_out_of_descriptors()
 }
 
 #[cfg(all(test, target_os = "linux"))]

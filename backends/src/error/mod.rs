@@ -342,8 +342,17 @@ impl Error {
     /// have run out: closing another file may help.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
-        let (Self::Open { source, .. } | Self::Mapping { source, .. }) = self else { return false };
-        matches!(crate::sys::errno_name(source), Some("EMFILE" | "ENFILE" | "ENOMEM"))
+        matches!(self, Self::Open { .. } | Self::Mapping { .. })
+            && (self.is_out_of_descriptors() || self.errno_name() == Some("ENOMEM"))
+    }
+
+    /// Whether the process or the whole system has no file descriptor left.
+    pub(crate) fn is_out_of_descriptors(&self) -> bool {
+        matches!(self.errno_name(), Some("EMFILE" | "ENFILE"))
+    }
+
+    fn errno_name(&self) -> Option<&'static str> {
+        self.io_error().and_then(crate::sys::errno_name)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize as Count, Ordering as CountOrdering};
 
+use super::slots::try_read;
 use super::*;
 use crate::sync::{Arc, explore, step};
 
@@ -67,7 +68,7 @@ fn use_pinned(pin: &Pinned<'_, Counted>, number: usize) {
 /// No two slots have the same file, and the keys are those of the files.
 fn assert_in_order(cache: &HandleCache<Counted>) {
     let mut numbers = Vec::new();
-    for (slot, key) in cache.slots.iter().zip(&cache.keys) {
+    for (slot, key) in cache.slots.slots.iter().zip(&cache.slots.keys) {
         let entry = try_read(&slot.entry).unwrap();
         let expected = entry.as_ref().map_or(0, |entry| entry.identity.key());
         assert_eq!(key.load(Ordering::SeqCst), expected, "the key is of another file");

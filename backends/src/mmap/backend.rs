@@ -14,7 +14,7 @@ use super::mapping::Mapping;
 use super::range::MappedRange;
 use crate::fault::Injection;
 use crate::file::HandleOwner;
-use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
+use crate::handle_cache::{Cached, HandleCache, Pinned, for_read, open_plain};
 use crate::page_cache::{AccessHint, file_len, window};
 use crate::retry::{Shortfall, read_fully};
 use crate::sys::{self, PerProcess};
@@ -103,7 +103,7 @@ impl MmapBackend {
     }
 
     /// The counters of the cache of mappings.
-    fn handle_cache_stats(&self) -> HandleCacheStats {
+    fn handle_cache_stats(&self) -> crate::HandleCacheStats {
         self.cache.get().stats()
     }
 

@@ -16,7 +16,7 @@ use super::copiers::{Copied, Copiers};
 use super::window;
 use crate::fault::Injection;
 use crate::file::HandleOwner;
-use crate::handle_cache::{Cached, HandleCache, HandleCacheStats, Pinned, for_read, open_plain};
+use crate::handle_cache::{Cached, HandleCache, Pinned, for_read, open_plain};
 use crate::retry::{Shortfall, read_fully};
 use crate::sys::{self, PerProcess};
 use crate::{
@@ -86,7 +86,7 @@ impl PositionalBackend {
     }
 
     /// The counters of the cache of open files.
-    pub(crate) fn handle_cache_stats(&self) -> HandleCacheStats {
+    pub(crate) fn handle_cache_stats(&self) -> crate::HandleCacheStats {
         self.cache.get().stats()
     }
 
