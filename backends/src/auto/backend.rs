@@ -39,7 +39,7 @@ pub(crate) struct AutoBackend {
     pub(super) advised: Option<Advised>,
     /// `None` where only the page cache can be read.
     pub(super) device: Option<Arc<dyn OverlappingBackend>>,
-    pub(super) cache: PositionalBackend,
+    pub(super) page_cache: PositionalBackend,
     /// Reads are routed. If not, all of them go to the device where there is one.
     pub(super) routes: bool,
     pub(super) access: Access,
@@ -74,7 +74,7 @@ impl AutoBackend {
             Some(_) => with_open_files((options.open_files_max / 2).max(1)),
             None => options.clone(),
         };
-        let cache = PositionalBackend::beside(&cache_options, owner)?;
+        let page_cache = PositionalBackend::beside(&cache_options, owner)?;
         let (advice, advised) = options.advice.as_ref().map(Advised::follow).unzip();
         let advised: Option<Advised> = advised.flatten();
         let choice = advised
@@ -93,7 +93,7 @@ impl AutoBackend {
             owner,
             advised,
             device,
-            cache,
+            page_cache,
             routes,
             access,
             warmth,
@@ -123,7 +123,7 @@ impl AutoBackend {
             report.choice = BackendKind::Pread;
         }
         if report.choice == BackendKind::Pread {
-            self.cache.open(path)?;
+            self.page_cache.open(path)?;
         }
         Ok(AutoReport::new(report.choice, report.rejected, report.profile))
     }
@@ -139,7 +139,7 @@ impl AutoBackend {
         match (&self.advised, &self.device) {
             (Some(advised), _) if route.is_some_and(FileRoute::is_advised) => &*advised.backend,
             (_, Some(device)) if route.is_some_and(|it| !it.is_cache_only()) => device.as_backend(),
-            _ => &self.cache,
+            _ => &self.page_cache,
         }
     }
 
@@ -184,7 +184,7 @@ impl ReadBackend for AutoBackend {
         let mut capabilities = match (&self.advised, &self.device) {
             (Some(advised), _) => advised.backend.capabilities(),
             (_, Some(device)) => device.capabilities(),
-            _ => self.cache.capabilities(),
+            _ => self.page_cache.capabilities(),
         };
         capabilities.kind = BackendKind::Auto;
         match &self.report.profile {
@@ -209,16 +209,16 @@ impl ReadBackend for AutoBackend {
         }
         let opened = match &self.device {
             Some(device) => device.open(path),
-            None => return Ok(routed(self.cache.open(path)?, FileRoute::cache_only())),
+            None => return Ok(routed(self.page_cache.open(path)?, FileRoute::cache_only())),
         };
         match opened {
             Err(error) if error.is_unsupported() => {
                 event!(warn, path = %path.display(), %error, "reading with pread");
                 self.counters.add(Count::Fallbacks, 1);
-                Ok(routed(self.cache.open(path)?, FileRoute::cache_only()))
+                Ok(routed(self.page_cache.open(path)?, FileRoute::cache_only()))
             }
             // The page cache's side may have an idle file that it can close, and the device's has none.
-            Err(error) if error.is_shortage() => match self.cache.open(path) {
+            Err(error) if error.is_shortage() => match self.page_cache.open(path) {
                 Ok(file) => {
                     event!(warn, path = %path.display(), %error, "reading with pread");
                     self.counters.add(Count::Fallbacks, 1);
@@ -261,7 +261,7 @@ impl ReadBackend for AutoBackend {
     /// cache.
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         if self.route_of(file).is_some_and(FileRoute::is_kept) {
-            return self.cache.prefetch(file, range);
+            return self.page_cache.prefetch(file, range);
         }
         self.backend_of(file).prefetch(file, range)
     }
@@ -311,7 +311,7 @@ impl ReadBackend for AutoBackend {
         stats.questions = self.counters.get(Count::Questions);
         stats.wrong_estimates = self.counters.get(Count::WrongEstimates);
         stats.fallbacks = self.counters.get(Count::Fallbacks);
-        stats.handles = stats.handles.plus(&self.cache.handle_cache_stats());
+        stats.handles = stats.handles.plus(&self.page_cache.stats().handles);
         match &self.advised {
             Some(advised) => stats.plus(&advised.backend.stats()),
             None => stats,

@@ -89,11 +89,11 @@ mod tests {
         if auto.device.is_none() {
             return;
         }
-        let first = auto.cache.open(&lost).unwrap();
+        let first = auto.page_cache.open(&lost).unwrap();
         let first = first.with_reader(auto.owner, FileRoute::in_shortage());
         let second = auto.open(&lost).unwrap();
-        let evicts = auto.cache.open(&other).unwrap();
-        auto.cache.read_exact_at(&evicts, 0, &mut [0; 10]).unwrap();
+        let evicts = auto.page_cache.open(&other).unwrap();
+        auto.page_cache.read_exact_at(&evicts, 0, &mut [0; 10]).unwrap();
         std::fs::remove_file(&lost).unwrap();
         let (ended, wait) = mpsc::channel();
         std::thread::spawn(move || {

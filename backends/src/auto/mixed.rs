@@ -55,7 +55,7 @@ impl AutoBackend {
             if failure.as_ref().is_some_and(|error| error.index() < Some(index)) {
                 continue;
             }
-            if let Err(error) = self.cache.read_batch(slice::from_mut(&mut cached[at])) {
+            if let Err(error) = self.page_cache.read_batch(slice::from_mut(&mut cached[at])) {
                 failure = first_of(failure, Some(error.with_index(index)));
             }
         }

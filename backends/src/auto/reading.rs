@@ -60,7 +60,7 @@ impl AutoBackend {
         let may_stream = may_use_cache && self.routes && self.warmth != Warmth::Leave;
         let route = self.route_of(read.file());
         if may_stream && route.is_some_and(|route| route.is_stream(read)) {
-            self.cache.read_stream(read)?;
+            self.page_cache.read_stream(read)?;
             self.count_cached(slice::from_ref(read));
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl AutoBackend {
                 let checks_cache = route.is_none_or(|route| !route.is_sure(read.offset()))
                     || throw_dice() % CHECK_EVERY == 0;
                 if !checks_cache || !self.copy_cached(read) {
-                    self.cache.read_batch(slice::from_mut(read))?;
+                    self.page_cache.read_batch(slice::from_mut(read))?;
                 }
                 self.count_cached(slice::from_ref(read));
                 Ok(())
@@ -156,7 +156,7 @@ impl AutoBackend {
             self.advised().read_batch(reads)
         } else if is_all(is_through_cache) {
             let learn = |read: &Read<'_>, was_cached| self.learn(read, was_cached);
-            self.cache.read_batch_and_tell(reads, learn)?;
+            self.page_cache.read_batch_and_tell(reads, learn)?;
             self.count_cached(reads);
             Ok(())
         } else {
@@ -217,7 +217,7 @@ impl AutoBackend {
         if read.is_empty() {
             return true;
         }
-        let was_cached = self.cache.read_at_once(read);
+        let was_cached = self.page_cache.read_at_once(read);
         if let Some(was_cached) = was_cached {
             self.learn(read, was_cached);
         }
@@ -243,7 +243,7 @@ impl AutoBackend {
         let end = read.end().unwrap_or(u64::MAX);
         let start = read.offset() / BRING_BYTES * BRING_BYTES;
         let end = end.checked_next_multiple_of(BRING_BYTES).unwrap_or(end);
-        let _hint = self.cache.prefetch(read.file(), start..end);
+        let _hint = self.page_cache.prefetch(read.file(), start..end);
         // From now on reads around it ask, and find that it is cached.
         self.learn(read, true);
     }

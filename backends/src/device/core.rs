@@ -11,7 +11,6 @@ use crate::file::{FileHandle, HandleOwner};
 use crate::handle_cache::{Cached, HandleCache, for_read};
 #[cfg(any(linux_direct, linux_uring))]
 use crate::overlap::CacheAnswer;
-use crate::page_cache::file_len;
 use crate::stats::{Count, Counters};
 use crate::sys::{self, PerProcess};
 use crate::{
@@ -34,7 +33,7 @@ pub(crate) struct Device {
 
 #[derive(Debug)]
 struct DeviceState {
-    cache: HandleCache<DeviceFile>,
+    handles: HandleCache<DeviceFile>,
     /// Plans that wait for the next batch, so that their memory is used again. Threads share them,
     /// so that one bound holds for all.
     plans: Mutex<Vec<Plan>>,
@@ -66,18 +65,18 @@ impl Device {
         };
         let open_max = options.open_files_max;
         let state = PerProcess::new(move |inherited: Option<&DeviceState>| {
-            inherited.inspect(|state| state.cache.close_inherited());
+            inherited.inspect(|state| state.handles.close_inherited());
             let open = move |path: &Path| DeviceFile::open(kind, policy, limits, path);
             let plans = Mutex::new(Vec::with_capacity(KEPT_PLANS_MAX));
-            DeviceState { cache: HandleCache::new(owner, kind, open_max, open), plans }
+            DeviceState { handles: HandleCache::new(owner, kind, open_max, open), plans }
         });
         let faults = Injection::current();
         let counters = Counters::default();
         Ok(Self { kind, owner, pool, faults, policy, limits, counters, state })
     }
 
-    pub(crate) fn cache(&self) -> &HandleCache<DeviceFile> {
-        &self.state.get().cache
+    pub(crate) fn handles(&self) -> &HandleCache<DeviceFile> {
+        &self.state.get().handles
     }
 
     #[cfg(linux_rings)]
@@ -86,16 +85,16 @@ impl Device {
     }
 
     pub(crate) fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.cache().open(path)
+        self.handles().open(path)
     }
 
     pub(crate) fn len(&self, file: &FileHandle) -> Result<u64> {
-        file_len(self.cache(), self.kind, file)
+        self.handles().file_len(file)
     }
 
     /// Read-ahead and release only mean something where the page cache is used.
     pub(crate) fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        let pin = self.cache().acquire(file)?;
+        let pin = self.handles().acquire(file)?;
         if self.policy == CachePolicy::Buffered {
             let _hint = sys::prefetch_cached(pin.file(), range);
         }
@@ -103,7 +102,7 @@ impl Device {
     }
 
     pub(crate) fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        let pin = self.cache().acquire(file)?;
+        let pin = self.handles().acquire(file)?;
         if self.policy == CachePolicy::Buffered {
             let _hint = sys::release_cached(pin.file(), range);
         }
@@ -113,7 +112,7 @@ impl Device {
     /// Whether a range is in the page cache.
     #[cfg(any(linux_direct, linux_uring))]
     pub(crate) fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer {
-        let Ok(pin) = self.cache().acquire(file) else { return CacheAnswer::NoFile };
+        let Ok(pin) = self.handles().acquire(file) else { return CacheAnswer::NoFile };
         let page_bytes = self.limits.page_bytes as u64;
         let pages = range.end.div_ceil(page_bytes) - range.start / page_bytes;
         match sys::cached_pages(pin.file(), range) {
@@ -184,7 +183,7 @@ impl Device {
             device,
             bounced: self.counters.traffic(Count::Bounces, Count::BouncedBytes),
             retries: self.counters.get(Count::Retries),
-            handles: self.cache().stats(),
+            handles: self.handles().stats(),
             ..BackendStats::default()
         }
     }

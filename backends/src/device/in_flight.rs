@@ -133,11 +133,11 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
         }
         // Files are done one after the other, so those before this one only wait for their reads.
         self.pins.retain(|pin| pin.in_flight > 0);
-        let (cache, file) = (self.device.cache(), self.reads[request.read].file());
+        let (handles, file) = (self.device.handles(), self.reads[request.read].file());
         let pinned = if self.pins.is_empty() {
-            Some(cache.acquire(file)?)
+            Some(handles.acquire(file)?)
         } else {
-            cache.try_acquire(file)?
+            handles.try_acquire(file)?
         };
         let pin = pinned.map(|pinned| FilePin { file: request.file, pinned, in_flight: 0 });
         let is_held = pin.is_some();

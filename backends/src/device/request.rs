@@ -69,7 +69,7 @@ impl Device {
             RequestTarget::Straight { .. } => None,
             RequestTarget::Bounce { .. } => Some(take(request.len).map_err(fail_set_up)?),
         };
-        let pin = self.cache().acquire(read.file()).map_err(fail_set_up)?;
+        let pin = self.handles().acquire(read.file()).map_err(fail_set_up)?;
         let fail =
             |(arrived, shortfall)| self.request_error(plan, request, reads, arrived, shortfall);
         match (request.target, bounce) {

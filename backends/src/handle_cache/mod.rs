@@ -118,10 +118,28 @@ impl<T: Cached> HandleCache<T> {
     }
 
     /// The handle's file if it is open now.
-    pub(crate) fn find_open(&self, file: &FileHandle) -> Option<Pinned<'_, T>> {
+    fn find_open(&self, file: &FileHandle) -> Option<Pinned<'_, T>> {
         file.check_owner(self.owner, self.backend).ok()?;
         let hint = file.slot(self.hint).load(Ordering::Relaxed);
         self.slots.pin(hint, file.identity()).or_else(|| self.slots.find(file.identity()))
+    }
+
+    /// Those of the handles' files that are open now, one at a time.
+    pub(crate) fn all_open<'a>(
+        &'a self,
+        files: &'a [&FileHandle],
+    ) -> impl Iterator<Item = Pinned<'a, T>> {
+        files.iter().filter_map(|file| self.find_open(file))
+    }
+
+    /// The length of the handle's file now.
+    pub(crate) fn file_len(&self, file: &FileHandle) -> Result<u64> {
+        let pin = self.acquire(file)?;
+        sys::file_len(pin.file()).map_err(|source| Error::Open {
+            backend: self.backend,
+            path: file.path().to_owned(),
+            source,
+        })
     }
 
     /// As [`acquire`](Self::acquire), but `None` when every slot is in use.

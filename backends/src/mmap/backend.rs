@@ -15,7 +15,7 @@ use super::range::MappedRange;
 use crate::fault::Injection;
 use crate::file::HandleOwner;
 use crate::handle_cache::{Cached, HandleCache, Pinned, for_read, open_plain};
-use crate::page_cache::{AccessHint, file_len, window};
+use crate::page_cache::{AccessHint, window};
 use crate::retry::{Shortfall, read_fully};
 use crate::sys::{self, PerProcess};
 use crate::{
@@ -34,7 +34,7 @@ const RELEASE_STEP_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(crate) struct MmapBackend {
     residency: Residency,
-    cache: PerProcess<HandleCache<MappedFile>>,
+    handles: PerProcess<HandleCache<MappedFile>>,
     faults: Injection,
 }
 
@@ -93,33 +93,28 @@ impl MmapBackend {
         options.validate()?;
         let (owner, open_max) = (HandleOwner::unique(), options.open_files_max);
         let (access, page_size) = (options.access, options.page_size);
-        let cache = PerProcess::new(move |inherited: Option<&HandleCache<MappedFile>>| {
-            inherited.inspect(|cache| cache.close_inherited());
+        let handles = PerProcess::new(move |inherited: Option<&HandleCache<MappedFile>>| {
+            inherited.inspect(|handles| handles.close_inherited());
             HandleCache::new(owner, KIND, open_max, move |path| {
                 open_mapped(path, access, page_size)
             })
         });
-        Ok(Self { residency: options.residency, cache, faults: Injection::current() })
-    }
-
-    /// The counters of the cache of mappings.
-    fn handle_cache_stats(&self) -> crate::HandleCacheStats {
-        self.cache.get().stats()
+        Ok(Self { residency: options.residency, handles, faults: Injection::current() })
     }
 
     /// The file with a sound mapping that reaches to `end`, or as far as the file does.
     fn acquire(&self, file: &FileHandle, end: u64) -> Result<Pinned<'_, MappedFile>> {
-        let cache = self.cache.get();
-        let pin = cache.acquire(file)?;
+        let handles = self.handles.get();
+        let pin = handles.acquire(file)?;
         if serves(&pin, end) {
             return Ok(pin);
         }
-        let pin = cache.renew(file, pin)?;
+        let pin = handles.renew(file, pin)?;
         if serves(&pin, end) {
             return Ok(pin);
         }
         // Another thread had mapped the file before it grew, and its mapping took the slot.
-        cache.renew(file, pin)
+        handles.renew(file, pin)
     }
 
     /// One read, by copy if the mapping serves and by `pread` if not.
@@ -267,11 +262,11 @@ impl ReadBackend for MmapBackend {
     }
 
     fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.cache.get().open(path)
+        self.handles.get().open(path)
     }
 
     fn len(&self, file: &FileHandle) -> Result<u64> {
-        file_len(self.cache.get(), KIND, file)
+        self.handles.get().file_len(file)
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
@@ -305,14 +300,12 @@ impl ReadBackend for MmapBackend {
     }
 
     fn stats(&self) -> BackendStats {
-        BackendStats { handles: self.handle_cache_stats(), ..BackendStats::default() }
+        BackendStats { handles: self.handles.get().stats(), ..BackendStats::default() }
     }
 
     fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        for file in files {
-            if let Some(open) = self.cache.get().find_open(file) {
-                open.hint.set(expectation.access, |access| open.copies.advise(access));
-            }
+        for open in self.handles.get().all_open(files) {
+            open.hint.set(expectation.access, |access| open.copies.advise(access));
         }
         Ok(())
     }

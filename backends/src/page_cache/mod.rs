@@ -27,4 +27,4 @@ mod positional;
 pub(crate) mod window;
 
 pub(crate) use access_hint::AccessHint;
-pub(crate) use positional::{PositionalBackend, file_len};
+pub(crate) use positional::PositionalBackend;

@@ -43,7 +43,7 @@ struct ReadCalls {
 pub(crate) struct PositionalBackend {
     kind: BackendKind,
     calls: ReadCalls,
-    cache: PerProcess<HandleCache<BufferedFile>>,
+    handles: PerProcess<HandleCache<BufferedFile>>,
     copiers: Copiers,
     faults: Injection,
 }
@@ -75,26 +75,21 @@ impl PositionalBackend {
     ) -> Result<Self> {
         options.validate()?;
         let (open_max, access) = (options.open_files_max, options.access);
-        let cache = PerProcess::new(move |inherited: Option<&HandleCache<BufferedFile>>| {
-            inherited.inspect(|cache| cache.close_inherited());
+        let handles = PerProcess::new(move |inherited: Option<&HandleCache<BufferedFile>>| {
+            inherited.inspect(|handles| handles.close_inherited());
             let open = move |path: &Path| Ok(BufferedFile::new(open(kind, path)?, access));
             HandleCache::new(owner, kind, open_max, open).beside()
         });
         // Threads that read different files must not wait for one another's descriptor.
         let copiers = Copiers::new(options.threads_max.min(options.open_files_max));
-        Ok(Self { kind, calls, cache, copiers, faults: Injection::current() })
-    }
-
-    /// The counters of the cache of open files.
-    pub(crate) fn handle_cache_stats(&self) -> crate::HandleCacheStats {
-        self.cache.get().stats()
+        Ok(Self { kind, calls, handles, copiers, faults: Injection::current() })
     }
 
     /// Copies the part of the read that the page cache has. It never waits, neither for the device
     /// nor for a file. Returns false if that is not all of the read; then the kernel has begun to
     /// read the rest. Returns `None` if it cannot tell.
     pub(crate) fn read_at_once(&self, read: &mut Read<'_>) -> Option<bool> {
-        let file = self.cache.get().try_acquire(read.file()).ok()??;
+        let file = self.handles.get().try_acquire(read.file()).ok()??;
         file.expect_batch();
         read.end()?;
         let (offset, len) = (read.offset(), read.len());
@@ -105,7 +100,7 @@ impl PositionalBackend {
 
     /// Reads a part of a stream: the kernel is to read ahead of it.
     pub(crate) fn read_stream(&self, read: &mut Read<'_>) -> Result<()> {
-        let acquired = self.cache.get().acquire(read.file());
+        let acquired = self.handles.get().acquire(read.file());
         let pin = acquired.map_err(|error| for_read(error, read, 0))?;
         pin.expect_stream();
         self.read_rest(&pin, read, 0, 0)
@@ -154,7 +149,7 @@ impl PositionalBackend {
     }
 
     fn read_single(&self, read: &mut Read<'_>, index: usize) -> Result<()> {
-        let acquired = self.cache.get().acquire(read.file());
+        let acquired = self.handles.get().acquire(read.file());
         let pin = acquired.map_err(|error| for_read(error, read, index))?;
         pin.expect_single(read.offset(), read.end().unwrap_or(u64::MAX));
         self.read_rest(&pin, read, 0, index)
@@ -176,7 +171,7 @@ impl PositionalBackend {
                 tell(read, *copied == read.len());
             }
         }
-        let mut files = LastFile { cache: self.cache.get(), last: None };
+        let mut files = LastFile { handles: self.handles.get(), last: None };
         let mut is_asked_for = together.len() < window::TIMED_READS_MIN;
         for at in 0..together.len() {
             let (read, index) = (&mut together[at], first + at);
@@ -198,7 +193,7 @@ impl PositionalBackend {
     /// Copies what the page cache has of each read, without waiting, and notes how many bytes that is. The kernel
     /// begins to read the rest.
     fn copy_at_once(&self, reads: &mut [Read<'_>], copied: &mut [Option<usize>]) {
-        let mut files = LastFile { cache: self.cache.get(), last: None };
+        let mut files = LastFile { handles: self.handles.get(), last: None };
         let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
         for (read, copied) in reads.iter_mut().zip(copied) {
             if read.is_empty() || read.end().is_none() {
@@ -216,7 +211,7 @@ impl PositionalBackend {
 
 /// The file of the read before, kept for the next one: batches often stay with a file.
 struct LastFile<'a> {
-    cache: &'a HandleCache<BufferedFile>,
+    handles: &'a HandleCache<BufferedFile>,
     last: Option<(usize, Pinned<'a, BufferedFile>)>,
 }
 
@@ -235,7 +230,7 @@ impl LastFile<'_> {
         let address = read.file().address();
         if self.last.as_ref().is_none_or(|(last, _)| *last != address) {
             self.last = None; // Never wait for a slot while holding one.
-            self.last = Some((address, self.cache.acquire(read.file())?));
+            self.last = Some((address, self.handles.acquire(read.file())?));
         }
         match &self.last {
             Some((_, pin)) => Ok(pin),
@@ -271,11 +266,11 @@ impl ReadBackend for PositionalBackend {
     }
 
     fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.cache.get().open(path)
+        self.handles.get().open(path)
     }
 
     fn len(&self, file: &FileHandle) -> Result<u64> {
-        file_len(self.cache.get(), self.kind, file)
+        self.handles.get().file_len(file)
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
@@ -283,41 +278,24 @@ impl ReadBackend for PositionalBackend {
     }
 
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        let pin = self.cache.get().acquire(file)?;
+        let pin = self.handles.get().acquire(file)?;
         let _hint = sys::prefetch_cached(pin.file(), range);
         Ok(())
     }
 
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        let pin = self.cache.get().acquire(file)?;
+        let pin = self.handles.get().acquire(file)?;
         let _hint = sys::release_cached(pin.file(), range);
         Ok(())
     }
 
     fn stats(&self) -> BackendStats {
-        BackendStats { handles: self.handle_cache_stats(), ..BackendStats::default() }
+        BackendStats { handles: self.handles.get().stats(), ..BackendStats::default() }
     }
 
     fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        for file in files {
-            if let Some(open) = self.cache.get().find_open(file) {
-                open.set_access(expectation.access);
-            }
-        }
+        let open = self.handles.get().all_open(files);
+        open.for_each(|file| file.set_access(expectation.access));
         Ok(())
     }
-}
-
-/// The length of a cached file now.
-pub(crate) fn file_len<T: Cached>(
-    cache: &HandleCache<T>,
-    backend: BackendKind,
-    file: &FileHandle,
-) -> Result<u64> {
-    let pin = cache.acquire(file)?;
-    sys::file_len(pin.file()).map_err(|source| Error::Open {
-        backend,
-        path: file.path().to_owned(),
-        source,
-    })
 }
