@@ -26,18 +26,41 @@ pub(super) enum Way {
     Bring,
 }
 
+/// The ways that are open to the reads of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OpenWays {
+    /// The device and the page cache: every read is routed.
+    Both,
+    /// The backend that was advised reads the file.
+    Advised,
+    /// The filesystem refuses direct reads of the file, or this build has none.
+    CacheOnly,
+    /// The file could not be opened for direct reads, because the process had no descriptor or memory left.
+    CacheOnlyByShortage,
+    /// The file cannot be opened for reads through the page cache any more.
+    DeviceOnly,
+}
+
+impl OpenWays {
+    const ALL: [Self; 5] =
+        [Self::Both, Self::Advised, Self::CacheOnly, Self::CacheOnlyByShortage, Self::DeviceOnly];
+
+    /// The value that was stored as `number`.
+    fn of(number: u8) -> Self {
+        Self::ALL[usize::from(number)]
+    }
+
+    fn is_cache_only(self) -> bool {
+        matches!(self, Self::CacheOnly | Self::CacheOnlyByShortage)
+    }
+}
+
 /// The memory of `auto` about a file.
 #[derive(Debug)]
 pub(super) struct FileRoute {
     estimate: Estimate,
-    /// The backend that was advised reads it.
-    is_advised: AtomicBool,
-    /// The filesystem refuses direct reads of it, or it could not be opened for them.
-    is_cache_only: AtomicBool,
-    /// It could not be opened for direct reads, because the process had no descriptor or memory left.
-    was_opened_in_shortage: bool,
-    /// It cannot be opened for reads through the page cache any more.
-    is_device_only: AtomicBool,
+    /// An [`OpenWays`].
+    open_ways: AtomicU8,
     /// The kernel says which parts of it are in the page cache.
     can_ask: AtomicBool,
     /// Its data stays in the page cache once it is read.
@@ -53,11 +76,8 @@ const FOLLOWED: u64 = 1 << 63;
 impl FileRoute {
     pub(super) fn new(file_len: u64, access: Access, is_kept: bool) -> Self {
         Self {
-            is_advised: AtomicBool::new(false),
             estimate: Estimate::of_len(file_len),
-            is_cache_only: AtomicBool::new(false),
-            was_opened_in_shortage: false,
-            is_device_only: AtomicBool::new(false),
+            open_ways: AtomicU8::new(OpenWays::Both as u8),
             can_ask: AtomicBool::new(true),
             is_kept: AtomicBool::new(is_kept),
             access: AtomicU8::new(access as u8),
@@ -67,20 +87,18 @@ impl FileRoute {
 
     /// The route of a file that is read through the page cache only.
     pub(super) fn cache_only() -> Self {
-        let route = Self::new(0, Access::AsItComes, true);
-        route.stop_using_device();
-        route
+        Self::with_ways(OpenWays::CacheOnly, true)
     }
 
     /// As [`cache_only`](Self::cache_only), of a file that was opened while the process had no descriptor or
     /// memory left for another open file.
     pub(super) fn in_shortage() -> Self {
-        Self { was_opened_in_shortage: true, ..Self::cache_only() }
+        Self::with_ways(OpenWays::CacheOnlyByShortage, true)
     }
 
     /// Why a file is read through the page cache only.
     pub(super) fn why_cache_only(&self) -> &'static str {
-        if self.was_opened_in_shortage {
+        if self.open_ways() == OpenWays::CacheOnlyByShortage {
             "it was opened when the process had no file descriptor or memory left; open it again"
         } else {
             "direct reads are not possible on its filesystem, or in this build"
@@ -89,31 +107,43 @@ impl FileRoute {
 
     /// The route of a file that the advised backend has opened.
     pub(super) fn advised() -> Self {
-        let is_advised = AtomicBool::new(true);
-        Self { is_advised, ..Self::new(0, Access::AsItComes, false) }
+        Self::with_ways(OpenWays::Advised, false)
+    }
+
+    /// The route of a file whose reads all go one way.
+    fn with_ways(ways: OpenWays, is_kept: bool) -> Self {
+        let open_ways = AtomicU8::new(ways as u8);
+        Self { open_ways, ..Self::new(0, Access::AsItComes, is_kept) }
+    }
+
+    fn open_ways(&self) -> OpenWays {
+        OpenWays::of(self.open_ways.load(Ordering::Relaxed))
     }
 
     pub(super) fn is_advised(&self) -> bool {
-        self.is_advised.load(Ordering::Relaxed)
+        self.open_ways() == OpenWays::Advised
     }
 
     pub(super) fn is_cache_only(&self) -> bool {
-        self.is_cache_only.load(Ordering::Relaxed)
+        self.open_ways().is_cache_only()
     }
 
     /// Reads go through the page cache from now on. False if they do already.
     pub(super) fn stop_using_device(&self) -> bool {
-        self.is_advised.store(false, Ordering::Relaxed);
-        !self.is_cache_only.swap(true, Ordering::Relaxed)
+        let leave = |ways: u8| {
+            let is_there = OpenWays::of(ways).is_cache_only();
+            (!is_there).then_some(OpenWays::CacheOnly as u8)
+        };
+        self.open_ways.fetch_update(Ordering::Relaxed, Ordering::Relaxed, leave).is_ok()
     }
 
     /// Reads go to the device from now on. False if they cannot.
     pub(super) fn stop_using_cache(&self) -> bool {
-        let can = !self.is_cache_only() && !self.is_advised();
-        if can {
-            self.is_device_only.store(true, Ordering::Relaxed);
-        }
-        can
+        let leave = |ways: u8| {
+            let can = matches!(OpenWays::of(ways), OpenWays::Both | OpenWays::DeviceOnly);
+            can.then_some(OpenWays::DeviceOnly as u8)
+        };
+        self.open_ways.fetch_update(Ordering::Relaxed, Ordering::Relaxed, leave).is_ok()
     }
 
     /// Whether the kernel has refused to say what is in the page cache.
@@ -138,7 +168,7 @@ impl FileRoute {
         sample: impl FnOnce() -> Option<usize>,
     ) -> String {
         let mut text = String::new();
-        if self.is_device_only.load(Ordering::Relaxed) {
+        if self.open_ways() == OpenWays::DeviceOnly {
             return "; this file was deleted or replaced, so all reads go to the device".into();
         }
         if self.is_unknown() {
@@ -169,11 +199,11 @@ impl FileRoute {
         dice: impl FnOnce() -> u64,
         ask: impl FnOnce() -> CacheAnswer,
     ) -> Way {
-        if self.is_cache_only() {
-            return Way::Cache;
-        }
-        if self.is_device_only.load(Ordering::Relaxed) {
-            return Way::Device;
+        match self.open_ways() {
+            OpenWays::Both => {}
+            OpenWays::Advised => return Way::Advised,
+            OpenWays::CacheOnly | OpenWays::CacheOnlyByShortage => return Way::Cache,
+            OpenWays::DeviceOnly => return Way::Device,
         }
         match self.estimate.belief(offset, dice) {
             Belief::Cached => Way::Cache,
@@ -221,7 +251,7 @@ impl FileRoute {
     /// Whether a single read is one of a stream that the kernel's readahead serves best: small, and
     /// the third of three that follow one another.
     pub(super) fn is_stream(&self, read: &Read<'_>) -> bool {
-        let is_elsewhere = self.is_advised() || self.is_device_only.load(Ordering::Relaxed);
+        let is_elsewhere = matches!(self.open_ways(), OpenWays::Advised | OpenWays::DeviceOnly);
         if is_elsewhere || read.len() >= STREAM_READ_BYTES_MAX {
             return false;
         }
@@ -245,6 +275,22 @@ mod tests {
 
     use super::*;
     use crate::{MemoryBackend, ReadBackend};
+
+    #[test]
+    fn a_file_that_has_left_a_way_does_not_return_to_it() {
+        for ways in OpenWays::ALL {
+            assert_eq!(OpenWays::of(ways as u8), ways);
+            let route = FileRoute::with_ways(ways, false);
+            let can_leave_cache = matches!(ways, OpenWays::Both | OpenWays::DeviceOnly);
+            assert_eq!(route.stop_using_cache(), can_leave_cache, "{ways:?}");
+            assert_eq!(route.stop_using_device(), !ways.is_cache_only(), "{ways:?}");
+            assert!(
+                route.is_cache_only() && !route.stop_using_device() && !route.stop_using_cache()
+            );
+            let is_short = ways == OpenWays::CacheOnlyByShortage;
+            assert_eq!(route.why_cache_only().contains("open it again"), is_short);
+        }
+    }
 
     fn streams(reads: &[(u64, usize)]) -> Vec<bool> {
         let memory = MemoryBackend::new();
