@@ -4,7 +4,7 @@
 //!
 //! | where | a joined range saves | limits |
 //! |---|---|---|
-//! | `device/plan.rs` | requests of the device | 4 KiB apart, as large as a bounce buffer |
+//! | `device/plan/` | requests of the device | 4 KiB apart, as large as a bounce buffer |
 //! | `array/runs.rs` of the engine | reads, which cost more than the few bytes of a strided element | 4 KiB apart, as large as its part of scratch memory |
 //! | `beton/os_cache.rs` of the engine | system calls | 64 KiB apart, any size |
 

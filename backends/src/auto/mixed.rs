@@ -5,7 +5,7 @@ use std::slice;
 use smallvec::SmallVec;
 
 use super::AutoBackend;
-use super::reading::WINDOW_READS;
+use super::reading::ROUTED_READS_MAX;
 use super::route::Way;
 use crate::{Error, Read, ReadBackend, Result};
 
@@ -66,7 +66,7 @@ impl AutoBackend {
 }
 
 /// A place in the batch for each of its reads.
-type Places = SmallVec<[u16; WINDOW_READS]>;
+type Places = SmallVec<[u16; ROUTED_READS_MAX]>;
 
 /// The reads of a batch, put into an order in which those that go the same way stand together: first those
 /// of the device, then those of the advised backend, then those of the page cache. No memory is allocated
@@ -85,7 +85,7 @@ impl<'b, 'r> Grouped<'b, 'r> {
         let mut places = Places::with_capacity(ways.len());
         let mut gather = |is_it: fn(Way) -> bool| {
             let before = places.len();
-            // A window has fewer reads than a `u16` can count.
+            // A batch that is routed together has fewer reads than a `u16` can count.
             places.extend((0..ways.len() as u16).filter(|at| is_it(ways[usize::from(*at)])));
             places.len() - before
         };

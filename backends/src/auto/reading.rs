@@ -15,7 +15,7 @@ use crate::{FileHandle, Read, ReadBackend, Result, Warmth};
 
 /// Reads whose ways are chosen together: enough for any device, and few enough to be remembered on
 /// the stack.
-pub(super) const WINDOW_READS: usize = 4096;
+pub(super) const ROUTED_READS_MAX: usize = 4096;
 
 /// How many times its own bytes a batch brings in at most. The other cold reads of kept data go to
 /// the device, so that the first batches do not wait for all of it.
@@ -99,17 +99,17 @@ impl AutoBackend {
     }
 
     pub(super) fn read_many(&self, reads: &mut [Read<'_>], may_use_cache: bool) -> Result<()> {
-        for (at, window) in reads.chunks_mut(WINDOW_READS).enumerate() {
-            self.read_window(window, may_use_cache).map_err(|error| match error.index() {
-                Some(index) => error.with_index(at * WINDOW_READS + index),
+        for (at, routed) in reads.chunks_mut(ROUTED_READS_MAX).enumerate() {
+            self.read_routed(routed, may_use_cache).map_err(|error| match error.index() {
+                Some(index) => error.with_index(at * ROUTED_READS_MAX + index),
                 None => error,
             })?;
         }
         Ok(())
     }
 
-    /// Reads no more than [`WINDOW_READS`].
-    fn read_window(&self, reads: &mut [Read<'_>], may_use_cache: bool) -> Result<()> {
+    /// Reads no more than [`ROUTED_READS_MAX`].
+    fn read_routed(&self, reads: &mut [Read<'_>], may_use_cache: bool) -> Result<()> {
         let phase = self.phase(reads);
         self.read_timed(reads, phase, |reads| self.ways(reads, may_use_cache, phase))
     }
@@ -119,7 +119,7 @@ impl AutoBackend {
         &self,
         reads: &mut [Read<'_>],
         phase: Phase,
-        choose: impl FnOnce(&[Read<'_>]) -> SmallVec<[Way; WINDOW_READS]>,
+        choose: impl FnOnce(&[Read<'_>]) -> SmallVec<[Way; ROUTED_READS_MAX]>,
     ) -> Result<()> {
         let started = phase.is_timed().then(Instant::now);
         let ways = choose(reads);
@@ -187,7 +187,7 @@ impl AutoBackend {
         reads: &[Read<'_>],
         may_use_cache: bool,
         phase: Phase,
-    ) -> SmallVec<[Way; WINDOW_READS]> {
+    ) -> SmallVec<[Way; ROUTED_READS_MAX]> {
         let mut brings_left = match phase.brings() {
             true => (total_bytes(reads) * BRING_FACTOR).div_ceil(BRING_BYTES),
             false => 0,

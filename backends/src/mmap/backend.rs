@@ -15,7 +15,7 @@ use super::range::MappedRange;
 use crate::fault::Injection;
 use crate::file::HandleOwner;
 use crate::handle_cache::{Cached, HandleCache, Pinned, for_read, open_plain};
-use crate::page_cache::{AccessHint, window};
+use crate::page_cache::{AccessHint, flight};
 use crate::retry::{Shortfall, read_fully};
 use crate::sys::{self, PerProcess};
 use crate::{
@@ -181,8 +181,8 @@ impl MmapBackend {
         mapped.expect_batch();
         let (mut at, mut rest) = (first, run);
         while !rest.is_empty() {
-            let (together, behind) = rest.split_at_mut(window::reads_together(rest));
-            if together.len() < window::TIMED_READS_MIN {
+            let (together, behind) = rest.split_at_mut(flight::reads_together(rest));
+            if together.len() < flight::TIMED_READS_MIN {
                 self.read_each(mapped, together, at)?;
             } else {
                 let was_cold = mapped.is_cold.load(Ordering::Relaxed);
@@ -192,7 +192,7 @@ impl MmapBackend {
                 let (leader, others) = together.split_at_mut(1);
                 let started = Instant::now();
                 self.read_each(mapped, leader, at)?;
-                let is_cold = window::has_waited(started, leader[0].len());
+                let is_cold = flight::has_waited(started, leader[0].len());
                 if is_cold && !was_cold {
                     mapped.ask_for(others);
                 }

@@ -5,14 +5,14 @@
 
 use smallvec::SmallVec;
 
-use super::window::WINDOW_READS_MAX;
+use super::flight::FLIGHT_READS_MAX;
 use crate::Read;
 use crate::sync::{Mutex, PoisonError};
 use crate::sys::{self, PerProcess};
 use crate::workers::Workers;
 
 /// How many bytes of each read were copied; `None` if the system did not say.
-pub(super) type Copied = SmallVec<[Option<usize>; WINDOW_READS_MAX]>;
+pub(super) type Copied = SmallVec<[Option<usize>; FLIGHT_READS_MAX]>;
 
 /// A smaller batch is copied before a helper wakes up.
 const SHARED_BYTES_MIN: usize = 384 << 10;
@@ -95,7 +95,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_read_is_copied_once_and_has_its_own_answer(
-            lens in prop::collection::vec(0..80_000_usize, 0..WINDOW_READS_MAX),
+            lens in prop::collection::vec(0..80_000_usize, 0..FLIGHT_READS_MAX),
             threads_max in 1..6_usize,
         ) {
             let file = file();

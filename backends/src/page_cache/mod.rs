@@ -23,8 +23,8 @@
 mod access_hint;
 mod buffered_file;
 mod copiers;
+pub(crate) mod flight;
 mod positional;
-pub(crate) mod window;
 
 pub(crate) use access_hint::AccessHint;
 pub(crate) use positional::PositionalBackend;

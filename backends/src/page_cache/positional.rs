@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use super::buffered_file::BufferedFile;
 use super::copiers::{Copied, Copiers};
-use super::window;
+use super::flight;
 use crate::fault::Injection;
 use crate::file::HandleOwner;
 use crate::handle_cache::{Cached, HandleCache, Pinned, for_read, open_plain};
@@ -115,12 +115,12 @@ impl PositionalBackend {
     ) -> Result<()> {
         let (mut first, mut rest) = (0, reads);
         while !rest.is_empty() {
-            let len = window::reads_together(rest);
+            let len = flight::reads_together(rest);
             let (together, behind) = rest.split_at_mut(len);
             match together {
                 [read] if read.is_empty() => {}
                 [read] => self.read_single(read, first)?,
-                together => self.read_window(together, first, &mut tell)?,
+                together => self.read_together(together, first, &mut tell)?,
             }
             (first, rest) = (first + len, behind);
         }
@@ -157,7 +157,7 @@ impl PositionalBackend {
 
     /// Reads a part of a batch whose device reads may all be in flight together. `first` is the
     /// index of its first read in the batch.
-    fn read_window(
+    fn read_together(
         &self,
         together: &mut [Read<'_>],
         first: usize,
@@ -172,7 +172,7 @@ impl PositionalBackend {
             }
         }
         let mut files = LastFile { handles: self.handles.get(), last: None };
-        let mut is_asked_for = together.len() < window::TIMED_READS_MIN;
+        let mut is_asked_for = together.len() < flight::TIMED_READS_MIN;
         for at in 0..together.len() {
             let (read, index) = (&mut together[at], first + at);
             let done = copied[at].unwrap_or(0);
@@ -182,7 +182,7 @@ impl PositionalBackend {
             let file = files.pin(read).map_err(|error| for_read(error, read, index))?;
             let started = (!is_asked_for && !file.answers_at_once()).then(Instant::now);
             self.read_rest(file, read, done, index)?;
-            if started.is_some_and(|started| window::has_waited(started, read.len())) {
+            if started.is_some_and(|started| flight::has_waited(started, read.len())) {
                 files.ask_for(&together[at + 1..]);
                 is_asked_for = true;
             }

@@ -16,8 +16,11 @@
 
 use std::ops::Range;
 
-use crate::JoinLimits;
 use crate::file::Alignment;
+
+mod builder;
+
+use builder::PlanBuilder;
 
 /// One read, as far as planning it is concerned.
 #[derive(Clone, Copy, Debug)]
@@ -53,18 +56,6 @@ pub(crate) struct RequestLimits {
     /// no page may take part in two reads at once.
     pub(crate) page_bytes: usize,
 }
-
-/// Reads no further apart than this share a request: the device takes longer to start another
-/// request than to deliver a few kilobytes that are not needed.
-const MERGE_GAP_BYTES: u64 = 4096;
-
-/// Aligned reads up to this size are bounced if that lets them share a request with a neighbour:
-/// copying 16 KiB takes about a microsecond, a request of its own ten.
-const MERGE_BELOW_BYTES: usize = 16 << 10;
-
-/// A read with unaligned ends is only split in three if its aligned middle has this size, as the
-/// two extra requests must be worth less than the copy.
-const SPLIT_FROM_BYTES: u64 = 64 << 10;
 
 /// A read of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,22 +125,15 @@ impl Plan {
         self.requests.reserve_exact(len);
         self.pieces.reserve_exact(len);
         let order = std::mem::take(&mut self.order);
-        let mut builder = PlanBuilder { plan: self, limits, file: 0, open: None };
+        let mut builder = PlanBuilder::new(self, limits);
         let mut before: Option<ReadSpan> = None;
         for (at, read) in order.iter().enumerate() {
             let here = span(*read);
             let after = order.get(at + 1).map(|next| span(*next));
-            if before.is_some_and(|before| before.file != here.file) {
-                builder.close();
-                builder.file += 1;
-            }
-            let merge = here.len <= MERGE_BELOW_BYTES
-                && (before.is_some_and(|before| are_near(&before, &here))
-                    || after.is_some_and(|after| are_near(&here, &after)));
-            builder.add(*read, &here, merge);
+            builder.add(*read, &here, [before, after]);
             before = Some(here);
         }
-        builder.close();
+        builder.finish();
         self.order = order;
     }
 
@@ -213,135 +197,11 @@ impl Plan {
     }
 }
 
-/// Whether two reads, the first beginning no later, are close enough to share a request.
-fn are_near(first: &ReadSpan, second: &ReadSpan) -> bool {
-    let limits = JoinLimits { gap_bytes: MERGE_GAP_BYTES, joined_bytes: u64::MAX };
-    first.file == second.file && limits.allow(&first.range(), &second.range())
-}
-
-/// A plan while it is being made.
-struct PlanBuilder<'a> {
-    plan: &'a mut Plan,
-    limits: RequestLimits,
-    file: usize,
-    /// The bounced request that the next piece may still join.
-    open: Option<Request>,
-}
-
-impl PlanBuilder<'_> {
-    fn add(&mut self, read: usize, span: &ReadSpan, merge: bool) {
-        let window = straight_window(span);
-        let whole = window.is_some_and(|(start, end)| start == span.offset && end == span.end());
-        let aligned = span.alignment.offset > 1;
-        match window {
-            Some((start, end))
-                if !aligned || (whole && !merge) || end - start >= SPLIT_FROM_BYTES =>
-            {
-                self.bounce(read, span, span.offset, start);
-                self.straight(read, span, start, end);
-                self.bounce(read, span, end, span.end());
-            }
-            _ => self.bounce(read, span, span.offset, span.end()),
-        }
-    }
-
-    /// Requests for an aligned range, straight into the destination.
-    fn straight(&mut self, read: usize, span: &ReadSpan, start: u64, end: u64) {
-        let mut offset = start;
-        while offset < end {
-            // A chunk is at most 1 GiB, so the lengths fit any usize. Two chunks share no page.
-            let chunk_bytes = self.limits.chunk_bytes.max(span.alignment.memory);
-            let len = (end - offset).min(chunk_bytes as u64) as usize;
-            let dst_offset = (offset - span.offset) as usize;
-            let target = RequestTarget::Straight { dst_offset };
-            let file = self.file;
-            self.plan.requests.push(Request { read, file, offset, len, needed: len, target });
-            offset += len as u64;
-        }
-    }
-
-    /// Requests around a range, into buffers; joins the open one where that is near enough.
-    fn bounce(&mut self, read: usize, span: &ReadSpan, start: u64, end: u64) {
-        let align = span.alignment.offset as u64;
-        let mut offset = start;
-        while offset < end {
-            let open = match self.open.take() {
-                Some(open) if self.has_room(&open, offset) => open,
-                other => {
-                    self.open = other;
-                    self.close();
-                    self.new_bounce(read, offset / align * align)
-                }
-            };
-            let piece_end = end.min(open.offset + self.limits.bounce_bytes as u64);
-            let piece = BouncedPiece {
-                read,
-                dst_offset: (offset - span.offset) as usize,
-                start: (offset - open.offset) as usize,
-                len: (piece_end - offset) as usize,
-            };
-            self.plan.pieces.push(piece);
-            self.open = Some(widened(open, &piece, span.alignment.offset));
-            offset = piece_end;
-        }
-    }
-
-    /// Whether a piece that begins at `offset` can join the open request, at least with its first byte.
-    fn has_room(&self, open: &Request, offset: u64) -> bool {
-        let joined_bytes = self.limits.bounce_bytes as u64;
-        let limits = JoinLimits { gap_bytes: MERGE_GAP_BYTES, joined_bytes };
-        limits.allow(&(open.offset..open.offset + open.len as u64), &(offset..offset + 1))
-    }
-
-    fn new_bounce(&self, read: usize, offset: u64) -> Request {
-        let target = RequestTarget::Bounce { first_piece: self.plan.pieces.len(), pieces: 0 };
-        Request { read, file: self.file, offset, len: 0, needed: 0, target }
-    }
-
-    /// No further piece may join the open request.
-    fn close(&mut self) {
-        if let Some(request) = self.open.take() {
-            self.plan.bounce_bytes_max = self.plan.bounce_bytes_max.max(request.len);
-            self.plan.bounce_bytes_sum += request.len.next_multiple_of(self.limits.page_bytes);
-            self.plan.bounces += 1;
-            self.plan.requests.push(request);
-        }
-    }
-}
-
-/// The request with one piece more, its length still a multiple of the alignment.
-fn widened(mut request: Request, piece: &BouncedPiece, align: usize) -> Request {
-    request.needed = request.needed.max(piece.start + piece.len);
-    request.len = request.needed.next_multiple_of(align);
-    request.read = request.read.min(piece.read);
-    if let RequestTarget::Bounce { pieces, .. } = &mut request.target {
-        *pieces += 1;
-    }
-    request
-}
-
-/// The part of a read that the device may write straight into its destination.
-fn straight_window(span: &ReadSpan) -> Option<(u64, u64)> {
-    let Alignment { memory: memory_align, offset: align } = span.alignment;
-    // Skip to the first byte that meets the stricter alignment. If that byte does not meet the other
-    // one, no byte does.
-    let skipped = if memory_align >= align {
-        span.addr.checked_next_multiple_of(memory_align)? - span.addr
-    } else {
-        // Less than `align`.
-        (span.offset.checked_next_multiple_of(align as u64)? - span.offset) as usize
-    };
-    let unit = align.max(memory_align);
-    let len = span.len.checked_sub(skipped)? / unit * unit;
-    let start = span.offset.checked_add(skipped as u64)?;
-    let fits = start % align as u64 == 0 && span.addr.wrapping_add(skipped) % memory_align == 0;
-    (len > 0 && fits).then_some((start, start + len as u64))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::builder::MERGE_GAP_BYTES;
     use super::*;
 
     const LIMITS: RequestLimits =

@@ -5,20 +5,20 @@ use std::time::{Duration, Instant};
 use crate::Read;
 
 /// Reads in flight together: more than the queue of any one device holds.
-pub(crate) const WINDOW_READS_MAX: usize = 256;
+pub(crate) const FLIGHT_READS_MAX: usize = 256;
 
 /// Bytes in flight together. Pages on their way in count as used memory; with more of them the
 /// kernel may take the first ones back before they are copied.
-const WINDOW_BYTES_MAX: usize = 32 << 20;
+const FLIGHT_BYTES_MAX: usize = 32 << 20;
 
 /// How many reads of a batch, from its front, may be in flight together: at least one.
 pub(crate) fn reads_together(reads: &[Read<'_>]) -> usize {
     let mut bytes = 0usize;
     let fits = |read: &&Read<'_>| {
         bytes = bytes.saturating_add(read.len());
-        bytes <= WINDOW_BYTES_MAX
+        bytes <= FLIGHT_BYTES_MAX
     };
-    reads.iter().take(WINDOW_READS_MAX).take_while(fits).count().max(1)
+    reads.iter().take(FLIGHT_READS_MAX).take_while(fits).count().max(1)
 }
 
 /// In a smaller batch the clock would cost more than 3 % of the time of a warm read.
