@@ -1,20 +1,16 @@
-//! Wrong files and failing devices: a typed error names the place, and the rest stays readable.
+//! Wrong files: a typed error names the place, and the rest stays readable.
 
-use std::io::{Seek, SeekFrom, Write};
-use std::num::NonZeroUsize;
-use std::path::Path;
 use std::sync::Arc;
 
-use ringmain::backends::fault::Faults;
 use ringmain::beton::{
-    Allocation, BetonDamage, BetonReader, Damaged, Field, FieldHandler, FieldKind, HEADER_LEN,
-    Header, MemberRegion, MemoryManager, Order, ReaderOptions, SampleOptions, Value,
+    Allocation, BetonDamage, BetonReader, Damaged, Field, FieldKind, HEADER_LEN, Header,
+    MemoryManager, Order, ReaderOptions, SampleOptions,
 };
-use ringmain::{BackendKind, Damage, Engine, Error, Item};
+use ringmain::{Damage, Engine, Error, Item};
 
 use crate::expected::{check_batch, vector};
 use crate::made::{Made, PAGE, check};
-use crate::support::{engines_for, or_unavailable};
+use crate::support::engines_for;
 
 const SAMPLES: u64 = 60;
 
@@ -23,7 +19,7 @@ fn open(made: &Made) -> Result<BetonReader, Error> {
 }
 
 /// Opens a file of these bytes.
-fn open_bytes(bytes: &[u8]) -> Result<BetonReader, Error> {
+pub(crate) fn open_bytes(bytes: &[u8]) -> Result<BetonReader, Error> {
     let memory = ringmain::backends::MemoryBackend::new();
     memory.insert("bad.beton", bytes);
     let engine = Engine::builder().with_backend(Arc::new(memory)).build().unwrap();
@@ -305,49 +301,6 @@ fn bad_image_modes_and_text_are_errors() {
     check_batch(&reader.read_batch(&[1, 2, 3]).unwrap(), "the others");
 }
 
-/// Bytes preceded by their length, as FFCV stores custom fields.
-#[derive(Debug)]
-struct Blob;
-
-impl FieldHandler for Blob {
-    fn member_bytes(&self) -> usize {
-        16
-    }
-
-    fn region(&self, member: &[u8]) -> Option<MemberRegion> {
-        let ptr = u64::from_le_bytes(*member.first_chunk()?);
-        Some(MemberRegion { ptr, size: None })
-    }
-}
-
-#[test]
-fn a_custom_field_is_read_by_its_handler() {
-    let mut bytes = std::fs::read(vector()).unwrap();
-    let plain = open_bytes(&bytes).unwrap();
-    bytes[HEADER_LEN + 2 * 1041] = 255;
-    let memory = ringmain::backends::MemoryBackend::new();
-    memory.insert("a", bytes);
-    let engine = Engine::builder().with_backend(Arc::new(memory)).build().unwrap();
-    let by_type = ReaderOptions::new().handle_type(255, Blob);
-    let by_name = ReaderOptions::new().handle_name("blob", Blob);
-    for options in [by_type, by_name] {
-        let reader = options.open(&engine, "a").unwrap();
-        assert_eq!(*reader.fields()[2].kind(), FieldKind::Custom { type_id: 255 });
-        let cache = MemoryManager::ProcessCache { pages: 1.try_into().unwrap() };
-        let sources = [MemoryManager::Direct, cache]
-            .map(|memory| SampleOptions::new().memory_manager(memory).open(&reader).unwrap());
-        for batch in sources.into_iter().flatten() {
-            let batch = batch.unwrap();
-            for (at, id) in batch.ids().iter().enumerate() {
-                let Value::Custom { member, bytes } = batch.value(at, 2).unwrap() else { panic!() };
-                let sample = plain.read_sample(*id).unwrap();
-                assert_eq!(sample.value(2).unwrap(), Value::Bytes(bytes));
-                assert_eq!(member.len(), 16);
-            }
-        }
-    }
-}
-
 #[test]
 fn a_dataset_without_pages_or_samples_is_valid() {
     let engine = Engine::new().unwrap();
@@ -382,248 +335,6 @@ fn a_dataset_without_pages_or_samples_is_valid() {
             let mapped = reader.map_samples(ids).unwrap();
             assert_eq!(mapped.is_some(), engine.backend().capabilities().zero_copy);
             assert!(mapped.is_none_or(|mapped| mapped.ids() == ids));
-        }
-    }
-}
-
-/// A field of this many bytes in a row, and no region.
-#[derive(Debug)]
-struct Opaque(usize);
-
-impl FieldHandler for Opaque {
-    fn member_bytes(&self) -> usize {
-        self.0
-    }
-
-    fn region(&self, _: &[u8]) -> Option<MemberRegion> {
-        None
-    }
-}
-
-/// A handler with a wrong size moved the rows, and the other fields had wrong values without an error.
-#[test]
-fn a_handler_of_a_wrong_size_is_refused() {
-    let mut paged = std::fs::read(vector()).unwrap();
-    paged[HEADER_LEN + 2 * 1041] = 255;
-    let alloc_table_ptr = HEADER_LEN as u64 + 2 * 1041 + 3 * 24;
-    let header = Header { fields: 2, page_bytes: 2 << 20, samples: 3, alloc_table_ptr };
-    let id = Field::new("id", FieldKind::Int).unwrap();
-    let custom = Field::with_arguments("custom", 255, &[]).unwrap();
-    let head = [&header.encode()[..], &id.encode(), &custom.encode()].concat();
-    let numbers = [head, vec![1; 3 * 24]].concat();
-    for (what, bytes, wrong) in
-        [("pages", paged, &[0, 1, 8][..]), ("numbers", numbers, &[0, 8, 17, 24, 400])]
-    {
-        let memory = ringmain::backends::MemoryBackend::new();
-        memory.insert("a", bytes);
-        let engine = Engine::builder().with_backend(Arc::new(memory)).build().unwrap();
-        let open = |size| ReaderOptions::new().handle_type(255, Opaque(size)).open(&engine, "a");
-        open(16).unwrap();
-        for size in wrong {
-            let error = open(*size).unwrap_err();
-            let damage = error.damage();
-            assert!(
-                matches!(damage, Some(Damage::Beton(BetonDamage::WrongRowSize { .. }))),
-                "{what}, {size}: {error}"
-            );
-        }
-    }
-}
-
-/// A field without metadata, so that any number of samples fits in any file.
-#[derive(Debug)]
-struct Nothing;
-
-impl FieldHandler for Nothing {
-    fn member_bytes(&self) -> usize {
-        0
-    }
-
-    fn region(&self, _: &[u8]) -> Option<MemberRegion> {
-        None
-    }
-}
-
-#[test]
-fn samples_of_no_bytes_are_refused() {
-    let field = Field::new("nothing", FieldKind::Custom { type_id: 255 }).unwrap();
-    let dir = crate::support::temp_dir();
-    let path = dir.path().join("nothing.beton");
-    for (samples, is_good) in [(0, true), (1, false), (u64::MAX, false)] {
-        let alloc_table_ptr = 24 + 1041;
-        let header = Header { fields: 1, page_bytes: 8 << 20, samples, alloc_table_ptr };
-        std::fs::write(&path, [&header.encode()[..], &field.encode()].concat()).unwrap();
-        let opened =
-            ReaderOptions::new().handle_type(255, Nothing).open(&Engine::new().unwrap(), &path);
-        match opened {
-            Ok(_) => assert!(is_good),
-            Err(error) => {
-                assert!(
-                    matches!(error.damage(), Some(Damage::Beton(BetonDamage::BadHeader { .. })))
-                        && !is_good,
-                    "{error}"
-                );
-            }
-        }
-    }
-}
-
-/// Backends retry short reads and interruptions, so a source never sees them.
-#[test]
-fn short_and_interrupted_reads_do_not_show() {
-    for kind in BackendKind::ALL {
-        let faults =
-            Faults { seed: 3, short_permille: 300, interrupt_permille: 200, ..Faults::default() };
-        let engine = Arc::new(faults).below(|| Engine::builder().backend(kind).build());
-        let engine = engine.and_then(|engine| {
-            engine.backend().open(&vector())?;
-            Ok(engine)
-        });
-        let Some(engine) = or_unavailable(kind, engine) else { continue };
-        let reader = BetonReader::open(&engine, vector()).unwrap();
-        for batch in SampleOptions::new().batch_size(100).open(&reader).unwrap() {
-            check_batch(&batch.unwrap(), kind.name());
-        }
-    }
-}
-
-#[test]
-fn a_device_error_is_delivered_in_order_and_can_be_skipped() {
-    let made = Made::new(200, 4);
-    let file = made.file();
-    let ptr = made.table.iter().find(|row| row.sample == 101).unwrap().ptr;
-    for window_bytes in [0, 8 << 20] {
-        let faults = Faults { eio_range: Some(ptr..ptr + 1), ..Faults::default() };
-        let engine = Engine::builder().backend(BackendKind::Pread);
-        let engine = Arc::new(faults).below(|| engine.build().unwrap());
-        let reader = BetonReader::open(&engine, &file.path).unwrap();
-        let options = SampleOptions::new().batch_size(50).prefetch_window_bytes(window_bytes);
-        let mut source = options.damaged(Damaged::LeaveOut).open(&reader).unwrap();
-        let mut seen = Vec::new();
-        for _ in 0..2 {
-            let error = loop {
-                match source.next_batch() {
-                    Ok(batch) => seen.extend_from_slice(batch.unwrap().ids()),
-                    Err(error) => break error,
-                }
-            };
-            assert!(matches!(error, Error::Backend { .. }), "{error}");
-            assert!(error.to_string().contains("made.beton"), "{error}");
-            assert_eq!(error.sample(), Some(101), "{error}");
-            assert!(error.to_string().contains("sample 101, field `array`"), "{error}");
-        }
-        assert!(seen.iter().copied().eq(0..100), "the batches before it, once");
-        source.skip_batches(1);
-        assert_eq!(source.next_batch().unwrap().unwrap().ids()[0], 150);
-        assert!(reader.read_sample(101).is_err() && reader.read_sample(102).is_ok());
-    }
-}
-
-/// A page that cannot be read fails the batches that need it, not those during which it is read
-/// ahead.
-#[test]
-fn a_device_error_fails_only_the_batches_of_its_page() {
-    let made = Made::new(200, 4);
-    let file = made.file();
-    let first = made.table[0].ptr;
-    let bad = made.table.iter().find(|row| row.ptr / PAGE > first / PAGE).unwrap().ptr;
-    let is_bad = |id: u64| {
-        let row = made.table.iter().find(|row| row.sample == id).unwrap();
-        row.ptr / PAGE == bad / PAGE
-    };
-    for window_bytes in [0, 8 << 20] {
-        let faults = Faults { eio_range: Some(bad..bad + 1), ..Faults::default() };
-        let engine = Engine::builder().backend(BackendKind::Pread);
-        let engine = Arc::new(faults).below(|| engine.build().unwrap());
-        let reader = BetonReader::open(&engine, &file.path).unwrap();
-        let cache = MemoryManager::ProcessCache { pages: 4.try_into().unwrap() };
-        let quasi = Order::PageShuffled { seed: 3, open_pages: 1.try_into().unwrap() };
-        let options = SampleOptions::new().memory_manager(cache).order(quasi).batch_size(10);
-        let mut source = options.prefetch_window_bytes(window_bytes).open(&reader).unwrap();
-        let (mut seen, mut failed) = (0, 0);
-        while source.remaining_items() > 0 {
-            match source.next_batch() {
-                Ok(batch) => {
-                    let batch = batch.unwrap();
-                    check(&batch, "a page that can be read");
-                    seen += batch.len();
-                }
-                Err(error) => {
-                    assert!(matches!(error, Error::Backend { .. }), "{error}");
-                    let id = error.sample().unwrap();
-                    assert!(is_bad(id) && source.next_ids().contains(&id), "{error}");
-                    failed += source.next_ids().len();
-                    source.skip_batches(1);
-                }
-            }
-        }
-        assert_eq!((seen, failed), (150, 50));
-    }
-}
-
-/// A change of the file.
-type Mishap = (&'static str, fn(&Path) -> std::io::Result<()>);
-
-const MISHAPS: [Mishap; 4] = [
-    ("truncated", |path| {
-        let file = std::fs::File::options().write(true).open(path)?;
-        file.set_len(file.metadata()?.len() - 2 * PAGE)
-    }),
-    ("written to", |path| {
-        let mut file = std::fs::File::options().write(true).open(path)?;
-        file.seek(SeekFrom::Start(PAGE))?;
-        file.write_all(&[7; 100])
-    }),
-    ("replaced", |path| {
-        std::fs::copy(path, path.with_extension("other"))?;
-        std::fs::rename(path.with_extension("other"), path)
-    }),
-    ("removed", |path| std::fs::remove_file(path)),
-];
-
-/// Sets an old time of writing: two writes within one tick of the filesystem's clock look the same.
-fn make_old(path: &Path) {
-    let file = std::fs::File::options().write(true).open(path).unwrap();
-    file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000))
-        .unwrap();
-}
-
-/// A file that changes after it was opened is an error, never zeros or bytes of two versions.
-#[test]
-fn a_file_that_changes_under_a_reader_is_an_error() {
-    let made = Made::new(100, 2);
-    let probe = made.file();
-    for (name, happen) in MISHAPS {
-        for engine in engines_for(&probe.path) {
-            // The `memory` backend has a copy. On Windows an open file exists until it is closed.
-            if engine.backend().kind() == BackendKind::Memory
-                || (cfg!(windows) && name == "removed")
-            {
-                continue;
-            }
-            let what = format!("{name} on {}", engine.backend().kind());
-            let file = made.file();
-            make_old(&file.path);
-            let reader = BetonReader::open(&engine, &file.path).unwrap();
-            let memory_manager = MemoryManager::ProcessCache { pages: NonZeroUsize::MIN };
-            let paged = SampleOptions::new().memory_manager(memory_manager).open(&reader);
-            if let Err(error) = happen(&file.path) {
-                // Only Windows refuses to change a mapped file.
-                assert_eq!(std::env::consts::OS, "windows", "{what}: {error}");
-                continue;
-            }
-            let errors = [
-                reader.read_sample(3).unwrap_err(),
-                reader.read_batch(&[99, 0]).unwrap_err(),
-                paged.unwrap().next_batch().unwrap_err(),
-            ];
-            for error in errors {
-                let fits = matches!(&error, Error::Changed { what, .. } if *what == name);
-                assert!(fits, "{what}: {error:?}");
-            }
-            if let Ok(mapped) = reader.map_samples(&[0]) {
-                assert!(mapped.is_none(), "{what}");
-            }
         }
     }
 }

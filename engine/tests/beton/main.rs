@@ -4,9 +4,11 @@
 // Clippy allows these in functions marked `#[test]`, but not in the helpers they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod custom_fields;
 mod damage;
 mod epochs;
 mod expected;
+mod faults;
 #[cfg(feature = "jpeg")]
 mod jpeg;
 mod made;
