@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::batch::RingBatch;
 use super::ring::{Ring, SetupReport};
-use super::rings::{self, RingPermit, ThreadRing};
+use super::thread_rings::{self, RingPermit, ThreadRing};
 use crate::device::{Device, FirstFailure, Plan};
 use crate::file::HandleOwner;
 use crate::overlap::{CacheAnswer, OverlappingBackend};
@@ -61,7 +61,7 @@ impl UringBackend {
     /// This thread's ring, made at its first read. `None` if there are enough rings, or the kernel
     /// gives no more: then the thread reads without one.
     fn take_ring(&self) -> Option<ThreadRing> {
-        if let Some(ring) = rings::take(self.device.owner) {
+        if let Some(ring) = thread_rings::take(self.device.owner) {
             return Some(ring);
         }
         let Some(permit) = RingPermit::take(self.rings.get(), self.rings_max) else {
@@ -83,7 +83,7 @@ impl UringBackend {
     }
 
     fn put_ring(&self, ring: ThreadRing) {
-        rings::put(self.device.owner, Arc::downgrade(&self.alive), ring);
+        thread_rings::put(self.device.owner, Arc::downgrade(&self.alive), ring);
     }
 
     fn run(&self, reads: &mut [Read<'_>], work: Option<&mut dyn FnMut() -> bool>) -> Result<()> {
@@ -126,7 +126,7 @@ impl UringBackend {
 impl Drop for UringBackend {
     fn drop(&mut self) {
         // Other threads close theirs when they next use a ring, or when they end.
-        rings::close(self.device.owner);
+        thread_rings::close(self.device.owner);
     }
 }
 

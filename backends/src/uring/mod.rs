@@ -18,6 +18,6 @@ mod backend;
 mod batch;
 mod cells;
 mod ring;
-mod rings;
+mod thread_rings;
 
 pub(crate) use backend::{open, probe_ring};
