@@ -21,9 +21,7 @@ use ringmain_backends::{Error as BackendError, FileMap, FileVersion, Lacking};
 use super::header::{self, LENGTH_BYTES};
 use super::options::MapStep;
 use super::read::no_such_tensor;
-use super::{Error, MmapAdvice, MmapOptions, TensorInfo, Unchanging};
-
-const PAGE_BYTES: usize = 4096;
+use super::{Error, MmapAdvice, MmapOptions, PAGE_BYTES, TensorInfo, Unchanging};
 
 /// A file of weights, mapped read-only. Opening takes microseconds whatever the size. The system
 /// reads pages when they are touched, and all processes that map the file share them.

@@ -56,3 +56,6 @@ pub use tensor::{Tensor, TensorInfo};
 pub use tensor_bytes::TensorBytes;
 
 use crate::Error;
+
+/// The unit in which memory is taken, and in which options count pages.
+const PAGE_BYTES: usize = 4096;

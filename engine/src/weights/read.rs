@@ -20,7 +20,7 @@ use std::sync::Arc;
 use ringmain_backends::{Buffer, BufferPool, Placement, Read};
 
 use super::model::WeightFile;
-use super::{Error, Tensor, TensorInfo, Weights};
+use super::{Error, PAGE_BYTES, Tensor, TensorInfo, Weights};
 use crate::array::element::{Decode, to_native};
 use crate::{Element, Item};
 
@@ -68,8 +68,6 @@ pub(super) enum IfSpent {
     Wait,
     Fail,
 }
-
-const PAGE_BYTES: usize = 4096;
 
 fn pooled_bytes(piece: &WantedTensor, file: &WeightFile) -> usize {
     file.file.alignment().placed_bytes_max(piece.nbytes)

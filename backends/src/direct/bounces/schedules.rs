@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::PoolOptions;
+use crate::buffer::PAGE_BYTES;
 use crate::sync::{choose, explore, step, thread};
-
-const PAGE_BYTES: usize = 4096;
 
 fn spent_is_an_error(pages: usize) -> BufferPool {
     let limit_bytes = pages * PAGE_BYTES;
