@@ -11,7 +11,7 @@ use super::element::to_native;
 use super::read::check_size;
 use crate::error::count;
 use crate::memory::{BufferSizes, ClaimedBuffer, Need, Share};
-use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
+use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule, read_group};
 use crate::{ContiguousMemmap, Element, Engine, Error, Result};
 
 impl Engine {
@@ -255,19 +255,11 @@ impl Schedule for ViewSchedule {
 
     fn read(&mut self, room: Room, done: &mut Vec<Done<Self::Item>>) -> Result<()> {
         let mut staged = self.stage(room)?;
-        let count = staged.len();
-        match self.fill(&mut staged) {
-            Ok(()) => staged.into_iter().for_each(|buffer| self.hand_out(buffer, done)),
-            Err(error) if count == 1 => return Err(error),
-            // One view failed. Read them one by one, to deliver those before it.
-            Err(_) => {
-                for mut buffer in staged {
-                    self.fill(std::slice::from_mut(&mut buffer))?;
-                    self.hand_out(buffer, done);
-                }
-            }
-        }
-        Ok(())
+        read_group(staged.len(), |count| {
+            self.fill(&mut staged[..count])?;
+            staged.drain(..count).for_each(|buffer| self.hand_out(buffer, done));
+            Ok(())
+        })
     }
 
     fn pass(&mut self, _item: &Self::Item) {

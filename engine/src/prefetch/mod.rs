@@ -38,6 +38,10 @@ use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Instant, Mutex, MutexGuard, PoisonError};
 use crate::{Error, Result};
 
+mod group;
+
+pub(crate) use group::read_group;
+
 /// The jobs to read, one after the other. A clone continues from the same place.
 pub(crate) trait Schedule: Clone + Send + 'static {
     type Item: Send + 'static;

@@ -5,7 +5,7 @@ use super::row_set::RowSet;
 use super::run_reader::RunReader;
 use crate::epochs::{BatchReader, Epoch};
 use crate::memory::Need;
-use crate::prefetch::{Done, Room};
+use crate::prefetch::{Done, Room, read_group};
 use crate::{Error, Result};
 
 /// The most bytes of batches that are read together if the backend is no faster with many reads at
@@ -65,19 +65,11 @@ impl RowBatchReader {
 
     /// Reads and delivers the staged batches, or those before the first one that fails.
     fn read_staged(&mut self, rows: &RowSet, done: &mut Vec<Done<RowBatch>>) -> Result<()> {
-        let batches = self.staged.len();
-        match self.fill(rows, batches) {
-            Ok(()) => self.deliver(rows, batches, done),
-            Err(error) if batches == 1 => return Err(error),
-            // One batch failed. Read them one by one, to deliver those before it.
-            Err(_) => {
-                for _ in 0..batches {
-                    self.fill(rows, 1)?;
-                    self.deliver(rows, 1, done);
-                }
-            }
-        }
-        Ok(())
+        read_group(self.staged.len(), |batches| {
+            self.fill(rows, batches)?;
+            self.deliver(rows, batches, done);
+            Ok(())
+        })
     }
 
     /// Delivers the first `batches` staged batches.

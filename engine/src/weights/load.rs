@@ -14,7 +14,7 @@ use ringmain_backends::BufferPool;
 
 use super::read::{IfSpent, PlacedTensor, TensorMemory, WantedTensor};
 use super::{Error, Tensor, Weights};
-use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule};
+use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule, read_group};
 
 /// The default window: enough to keep the device busy even if tensors are large.
 const WINDOW_BYTES: usize = 128 << 20;
@@ -288,29 +288,15 @@ impl Schedule for LoadSchedule {
     }
 
     fn read(&mut self, room: Room, done: &mut Vec<Done<Tensor>>) -> Result<(), Error> {
-        let StagedTensors { mut placed, bytes } = self.stage(room.budget_bytes)?;
-        let (count, mut sizes) = (placed.len(), bytes.into_iter());
-        let mut hand_out = |placed: PlacedTensor| {
-            let bytes = sizes.next().unwrap_or(0); // there is a size for each tensor
-            done.push(Done { item: placed.finish(), bytes });
-        };
-        match self.weights.read_placed(&mut placed, &self.memory) {
-            Ok(()) => placed.into_iter().for_each(&mut hand_out),
-            Err(error) if count == 1 => return Err(error),
-            // One tensor of the group failed. Read them one by one, to deliver those before it.
-            Err(_) => {
-                drop(placed);
-                for _ in 0..count {
-                    let mut alone = self.stage(0)?.placed;
-                    self.weights.read_placed(&mut alone, &self.memory)?;
-                    alone.into_iter().for_each(&mut hand_out);
-                    self.at += 1;
-                }
-                return Ok(());
+        let StagedTensors { mut placed, mut bytes } = self.stage(room.budget_bytes)?;
+        read_group(placed.len(), |count| {
+            self.weights.read_placed(&mut placed[..count], &self.memory)?;
+            for (placed, bytes) in placed.drain(..count).zip(bytes.drain(..count)) {
+                done.push(Done { item: placed.finish(), bytes });
             }
-        }
-        self.at += count;
-        Ok(())
+            self.at += count;
+            Ok(())
+        })
     }
 
     fn pass(&mut self, _tensor: &Tensor) {
