@@ -49,7 +49,7 @@ use crate::{
 /// `ringmain_backends::conformance` (feature `conformance`) tests all of this for any
 /// implementation.
 pub trait ReadBackend: Send + Sync + fmt::Debug {
-    /// Which backend this is.
+    /// Returns the name of the backend.
     fn kind(&self) -> BackendKind;
 
     /// Opens a regular file for reading.
@@ -62,7 +62,7 @@ pub trait ReadBackend: Send + Sync + fmt::Debug {
     /// complete. No read is in flight when it returns, also when it fails.
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()>;
 
-    /// What it can do on this machine, and what it had to do without.
+    /// Returns what the backend can do on this machine, and which features it lacks.
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(self.kind())
     }
@@ -101,19 +101,19 @@ pub trait ReadBackend: Send + Sync + fmt::Debug {
                 let path = file.path().to_owned();
                 Err(Error::Replaced { backend: self.kind(), path, offset: 0 })
             }
-            // A look at the path does not tell whether inode numbers last there; the open file does.
+            // The path does not show whether inode numbers last on its filesystem; the open file does.
             Some(opened) => Ok(found.with_invented_index(opened.has_invented_index)),
             None => Ok(found),
         }
     }
 
-    /// How files are read, or this one, and why: for a backend that has a choice. Text for people.
+    /// Returns a text for people: how files are read, or this one, and why. For a backend that has a choice.
     fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
         let _ = file;
         None
     }
 
-    /// How much was read so far, and by which ways. All zero where a backend does not count;
+    /// Returns how much was read so far, and by which ways. All zero where a backend does not count;
     /// [`MeteredBackend`](crate::MeteredBackend) counts for it.
     fn stats(&self) -> BackendStats {
         BackendStats::default()
@@ -128,7 +128,7 @@ pub trait ReadBackend: Send + Sync + fmt::Debug {
 }
 
 /// How many bytes [`ReadBackendExt::read_exact_at_while`] reads between two calls of `go_on`: a tenth of
-/// a second on a slow device, and so much that the calls take no measurable time.
+/// a second on a slow device, and enough that the calls take no measurable time.
 pub const READ_PART_BYTES: usize = 32 << 20;
 
 /// Conveniences over any [`ReadBackend`].
@@ -190,7 +190,7 @@ pub trait ReadBackendExt: ReadBackend {
         Ok(bytes)
     }
 
-    /// Where a range of the file goes in a page-aligned buffer so that the device can write it there;
+    /// Returns where a range of the file goes in a page-aligned buffer so that the device can write it there;
     /// see [`Alignment::place`](crate::Alignment::place).
     fn place(&self, file: &FileHandle, range: Range<u64>, element_align: usize) -> Placement {
         let alignment = file.alignment();

@@ -40,13 +40,13 @@ pub(crate) enum AlignedMemory {
 impl AlignedMemory {
     pub(crate) fn mapped(capacity: usize) -> io::Result<Self> {
         let align = if capacity >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { PAGE_BYTES };
-        // Mappings are page-aligned already; more is had by mapping more and skipping.
+        // A mapping begins at a page. For a larger alignment, map more and skip the start.
         let slack = if align > PAGE_BYTES { align } else { 0 };
         let whole = capacity.checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
         let map = MmapMut::map_anon(whole.max(1))?;
         let start = map.as_ptr().addr().next_multiple_of(align) - map.as_ptr().addr();
         if align == HUGE_PAGE_BYTES {
-            // Whole ones only: a huge page under the tail would count for more than was asked.
+            // Only whole huge pages: one under the tail would take more memory than was asked for.
             sys::advise_huge_pages(&map, start, capacity / align * align);
         }
         Ok(Self::Mapped { map, start, capacity })
@@ -93,8 +93,8 @@ impl AlignedMemory {
     }
 }
 
-/// A buffer of a [`BufferPool`](crate::BufferPool): bytes that go back to it when dropped. Or one
-/// [of its own](Buffer::unpooled).
+/// A buffer of a [`BufferPool`](crate::BufferPool), which returns to the pool when it is dropped, or a buffer
+/// [outside of any pool](Buffer::unpooled).
 ///
 /// Its memory is aligned to 4096 bytes, or to 2 MiB when it is that large; a buffer that was
 /// [narrowed](Buffer::narrow) begins somewhere in that memory. A new buffer contains the bytes that its
@@ -111,8 +111,8 @@ impl Buffer {
         Self { memory: Some(memory), view: 0..len, home: Some(home) }
     }
 
-    /// A buffer that belongs to no pool: as much memory as asked for, to the page, which goes back
-    /// to the operating system when it is dropped. For what is kept, and not read again and again.
+    /// Returns a buffer that belongs to no pool. Its size is rounded up to a page, and its memory returns to the
+    /// operating system when it is dropped. Use it for data that the program keeps.
     ///
     /// ```
     /// use ringmain_backends::Buffer;

@@ -147,7 +147,7 @@ impl FileHandle {
         self.shared.identity.volume
     }
 
-    /// Which file a handle cache has opened. `None` for a handle of another origin.
+    /// Returns which file a handle cache has opened. `None` for a handle of another origin.
     pub(crate) fn opened_identity(&self) -> Option<&FileIdentity> {
         self.shared.attachment.is_none().then_some(&self.shared.identity)
     }
@@ -165,7 +165,7 @@ impl FileHandle {
         &self.shared.slots[cache]
     }
 
-    /// Whether both are clones of one handle.
+    /// Returns `true` if both are clones of one handle.
     #[must_use]
     pub fn is_clone_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)

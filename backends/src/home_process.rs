@@ -23,7 +23,7 @@ impl HomeProcess {
         Self { fork_generation: sys::fork_generation() }
     }
 
-    /// Whether this is the process that the value was made in. A load of memory, no system call.
+    /// Returns `true` if this is the process that the value was made in. A load of memory, no system call.
     #[must_use]
     pub fn is_current(self) -> bool {
         self == Self::current()

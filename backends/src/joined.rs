@@ -40,7 +40,7 @@ pub struct JoinedRange {
 }
 
 impl JoinLimits {
-    /// Whether `next` can be joined to `before`. The answer is `false` if `next` begins first.
+    /// Returns `true` if `next` can be joined to `before`. The answer is `false` if `next` begins first.
     #[must_use]
     pub fn allow(&self, before: &Range<u64>, next: &Range<u64>) -> bool {
         before.start <= next.start

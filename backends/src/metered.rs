@@ -53,7 +53,7 @@ impl MeteredBackend {
         self.counters.get(Count::Batches)
     }
 
-    /// How long batches took: all with eight reads and more, and one in sixteen of the smaller ones.
+    /// Returns how long batches took: all with eight reads and more, and one in sixteen of the smaller ones.
     #[must_use]
     pub fn latency(&self) -> LatencyHistogram {
         self.latency.histogram()

@@ -16,7 +16,7 @@ pub(crate) trait OverlappingBackend: ReadBackend + AsBackend {
         work: &mut dyn FnMut() -> bool,
     ) -> Result<()>;
 
-    /// Whether a range of a file is in the page cache.
+    /// Returns whether a range of a file is in the page cache.
     fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer;
 }
 

@@ -32,20 +32,20 @@ impl Placement {
         self.blocks.clone()
     }
 
-    /// How long the buffer must be.
+    /// Returns how long the buffer must be.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         // Less than two blocks more than the range, whose length is a `usize`.
         usize::try_from(self.blocks.end - self.blocks.start).unwrap_or(usize::MAX)
     }
 
-    /// Where the range is in the buffer: what to [`narrow`](crate::Buffer::narrow) it to.
+    /// Returns the position of the range in the buffer, for [`narrow`](crate::Buffer::narrow).
     #[must_use]
     pub fn in_buffer(&self) -> Range<usize> {
         self.lead_bytes..self.lead_bytes.saturating_add(self.len)
     }
 
-    /// Whether more is read than the range.
+    /// Returns `true` if more than the range is read.
     #[must_use]
     pub fn is_widened(&self) -> bool {
         self.buffer_bytes() > self.len

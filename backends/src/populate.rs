@@ -28,7 +28,7 @@ mod tests {
     use super::*;
     use crate::Buffer;
 
-    /// How much of the memory has pages, swapped out or not, by proc_pid_pagemap(5): the counters
+    /// Returns how much of the memory has pages, swapped out or not, by proc_pid_pagemap(5): the counters
     /// of the process include all tests that run at the same time.
     #[cfg(target_os = "linux")]
     fn populated_bytes(memory: &[u8]) -> usize {

@@ -175,7 +175,7 @@ fn kernel_features(path: &Path) -> Result<KernelFeatures> {
     })
 }
 
-/// How many pages of the file are in the page cache (`cachestat(2)`, Linux 6.5): 0 means that it
+/// Returns how many pages of the file are in the page cache (`cachestat(2)`, Linux 6.5): 0 means that it
 /// is cold.
 ///
 /// The kernel answers only the file's owner and users who may write the file. Others get an error
@@ -184,7 +184,7 @@ pub fn cached_pages(path: &Path) -> std::io::Result<u64> {
     cached_pages_in(&File::open(path)?, 0..u64::MAX)
 }
 
-/// The same for a range of bytes of an open file.
+/// Returns how many pages of a range of an open file are in the page cache.
 pub fn cached_pages_in(file: &File, range: Range<u64>) -> std::io::Result<u64> {
     sys::cached_pages(file, range).map_err(|error| match error.kind() {
         std::io::ErrorKind::PermissionDenied => std::io::Error::new(error.kind(), REFUSED),
@@ -211,7 +211,7 @@ impl CacheSampler {
         Ok(Self { file })
     }
 
-    /// Whether the page that covers this range of bytes is cached. The page cache stays unchanged:
+    /// Returns whether the page that covers this range of bytes is cached. The page cache stays unchanged:
     /// the kernel brings in a missing page, so that page is dropped again.
     ///
     /// On a busy machine the device often delivers a missing page before the kernel gives up on it,

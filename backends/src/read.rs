@@ -47,19 +47,19 @@ impl<'a> Read<'a> {
         self.file
     }
 
-    /// Where in the file it begins.
+    /// Returns the offset in the file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How many bytes.
+    /// Returns the number of bytes to read.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True for a read of no bytes, which always succeeds.
+    /// Returns `true` for a read of no bytes, which always succeeds.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

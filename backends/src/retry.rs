@@ -21,14 +21,14 @@ impl Patience {
         self.spent = 0;
     }
 
-    /// Whether to try again after a call that brought nothing new.
+    /// Returns `true` if the call may be repeated after it brought nothing new.
     pub(crate) fn spend(&mut self) -> bool {
         let is_left = self.spent < RETRIES_MAX;
         self.spent += u32::from(is_left);
         is_left
     }
 
-    /// Whether to try again after this error.
+    /// Returns `true` if the call may be repeated after this error.
     pub(crate) fn allows(&mut self, error: &io::Error) -> bool {
         let name = sys::errno_name(error);
         if !matches!(name, Some("EINTR" | "EAGAIN" | "ECANCELED")) || !self.spend() {
@@ -66,7 +66,7 @@ pub(crate) enum Shortfall {
 }
 
 impl Shortfall {
-    /// Whether a call brought no bytes although the file reaches further. Then the file has just grown, or
+    /// Returns `true` if a call brought no bytes although the file reaches further. Then the file has just grown, or
     /// its filesystem is at fault.
     pub(crate) fn is_unexpected_end(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof)
@@ -107,7 +107,7 @@ pub(crate) fn read_fully(
     Ok(())
 }
 
-/// What a read of no bytes means: the end of the file, unless the file is longer.
+/// Returns what a read of no bytes means: the end of the file, unless the file is longer.
 pub(crate) fn shortfall_at_end(file: &File, end: u64) -> Shortfall {
     match sys::file_len(file) {
         Ok(len) if len < end => Shortfall::PastEnd(len),

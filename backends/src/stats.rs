@@ -64,7 +64,7 @@ pub struct HandleCacheStats {
     pub evictions: u64,
     /// Files open now.
     pub open: usize,
-    /// The bound on that.
+    /// The most files that may be open.
     pub open_max: usize,
 }
 
@@ -173,7 +173,7 @@ impl Default for LatencyHistogram {
 }
 
 impl LatencyHistogram {
-    /// How many durations it has.
+    /// Returns how many durations it has.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

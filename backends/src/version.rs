@@ -117,7 +117,7 @@ impl FileVersion {
         self.len
     }
 
-    /// How this version differs from an earlier one, or `None` if they are the same. A filesystem may
+    /// Returns how this version differs from an earlier one, or `None` if they are the same. A filesystem may
     /// give an unchanged file a new inode number: that is no change.
     #[must_use]
     pub fn change_since(&self, earlier: &Self) -> Option<FileChange> {
@@ -188,7 +188,7 @@ pub(crate) struct FileState {
 }
 
 impl FileIdentity {
-    /// Whether this is the file that was found later under the same path.
+    /// Returns `true` if this is the file that was found later under the same path.
     pub(crate) fn is_found_again(&self, found: &Self) -> bool {
         let is_unchanged = self.volume == found.volume
             && self.mark == found.mark

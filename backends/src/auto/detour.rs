@@ -54,12 +54,12 @@ impl AutoBackend {
     }
 }
 
-/// Whether the error says that a file cannot be opened by its path any more.
+/// Returns `true` if the error says that a file cannot be opened by its path any more.
 fn is_lost(source: &io::Error) -> bool {
     matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
-/// Whether a file could not be opened for reads through the page cache because there are no
+/// Returns `true` if a file could not be opened for reads through the page cache because there are no
 /// descriptors left. It may be open for the device.
 pub(super) fn lacks_descriptors(error: &Error) -> bool {
     matches!(error, Error::Read { backend: BackendKind::Pread, .. })

@@ -30,7 +30,7 @@ impl AutoReport {
         Self { choice, reason, rejected, profile: advice }
     }
 
-    /// How files are read, in a sentence.
+    /// Returns how files are read, in a sentence.
     pub(crate) fn explain(&self, routes: bool) -> String {
         let Self { choice, reason, profile, .. } = self;
         if *choice == BackendKind::Pread || profile.as_ref().is_some_and(|it| it.is_used) || !routes

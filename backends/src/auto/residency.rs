@@ -77,7 +77,7 @@ impl Estimate {
         known >= SURE && !was_cached
     }
 
-    /// How much of the file is believed to be cached; `None` before the first answer.
+    /// Returns how much of the file is believed to be cached; `None` before the first answer.
     pub(super) fn cached_percent(&self) -> Option<usize> {
         let scores = self.scores.iter().map(|score| score.load(Ordering::Relaxed));
         let cached = scores.clone().filter(|score| *score > 0).count();

@@ -146,7 +146,7 @@ impl FileRoute {
         self.open_ways.fetch_update(Ordering::Relaxed, Ordering::Relaxed, leave).is_ok()
     }
 
-    /// Whether the kernel has refused to say what is in the page cache.
+    /// Returns `true` if the kernel has refused to say what is in the page cache.
     pub(super) fn is_unknown(&self) -> bool {
         !self.can_ask.load(Ordering::Relaxed)
     }
@@ -160,7 +160,7 @@ impl FileRoute {
         self.is_kept.store(is_kept, Ordering::Relaxed);
     }
 
-    /// How this file differs from others, as the rest of a sentence. Before the first read, `sample`
+    /// Returns how this file differs from others, as the rest of a sentence. Before the first read, `sample`
     /// asks the kernel how many percent of the file are in the page cache.
     pub(super) fn explain(
         &self,
@@ -237,7 +237,7 @@ impl FileRoute {
         if self.is_kept() { Way::Bring } else { Way::Device }
     }
 
-    /// Whether a read at `offset` is believed to be cached.
+    /// Returns `true` if a read at `offset` is believed to be cached.
     pub(super) fn is_sure(&self, offset: u64) -> bool {
         self.is_cache_only() || self.estimate.belief(offset, || 1) == Belief::Cached
     }
@@ -248,7 +248,7 @@ impl FileRoute {
         !self.is_cache_only() && self.estimate.learn(offset, was_cached)
     }
 
-    /// Whether a single read is one of a stream that the kernel's readahead serves best: small, and
+    /// Returns `true` if a single read is one of a stream that the kernel's readahead serves best: small, and
     /// the third of three that follow one another.
     pub(super) fn is_stream(&self, read: &Read<'_>) -> bool {
         let is_elsewhere = matches!(self.open_ways(), OpenWays::Advised | OpenWays::DeviceOnly);

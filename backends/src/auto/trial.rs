@@ -46,12 +46,12 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether data is brought into the page cache.
+    /// Returns `true` if data is brought into the page cache.
     pub(super) fn brings(self) -> bool {
         matches!(self, Self::TimeBringing | Self::Bring)
     }
 
-    /// Whether the time of a batch is noted.
+    /// Returns `true` if the time of a batch is noted.
     pub(super) fn is_timed(self) -> bool {
         matches!(self, Self::TimeDevice | Self::TimeBringing)
     }
@@ -74,7 +74,7 @@ impl Trials {
         &classes[class.min(CLASSES - 1)]
     }
 
-    /// Whether reads of some size are known to be better left on the device.
+    /// Returns `true` if reads of some size are known to be better left on the device.
     pub(super) fn leaves_some_on_device(&self) -> bool {
         let mut all = self.singles.iter().chain(&self.batches);
         all.any(|trial| trial.phase() == Phase::StayOnDevice)
@@ -111,7 +111,7 @@ impl Trial {
     }
 }
 
-/// Whether later epochs gain what the first one loses, in time for each byte.
+/// Returns `true` if later epochs gain what the first one loses, in time for each byte.
 fn is_worth_it(device: u64, bringing: u64) -> bool {
     // Bytes per microsecond to picoseconds per byte.
     let ps = |rate: u64| 1_000_000 / rate.max(1);

@@ -2,7 +2,7 @@
 
 use crate::{Warmth, sys};
 
-/// Whether what is read of a file stays in the page cache. `reread_bytes` is the size of the data
+/// Returns `true` if what is read of a file stays in the page cache. `reread_bytes` is the size of the data
 /// that the file belongs to, if all of it is going to be read again.
 pub(super) fn is_kept(warmth: Warmth, reread_bytes: Option<u64>) -> bool {
     match (warmth, reread_bytes) {

@@ -71,7 +71,7 @@ fn filling(len: usize) -> Vec<u8> {
     memory
 }
 
-/// Where in the memory each destination begins.
+/// Returns where in the memory each destination begins.
 fn lay_out(base: usize, wants: &[Want<'_>]) -> Vec<usize> {
     let mut end = 0;
     let place = |want: &Want<'_>| {

@@ -102,13 +102,13 @@ pub(super) fn spend_descriptors() -> Vec<File> {
     }
 }
 
-/// How many descriptors this process has open.
+/// Returns how many descriptors this process has open.
 pub(super) fn open_descriptors() -> usize {
     // The listing itself has one open, every time.
     std::fs::read_dir("/dev/fd").expect("/dev/fd").count()
 }
 
-/// How many threads this process has, where the system says.
+/// Returns how many threads this process has, where the system says.
 pub(super) fn thread_count() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count())
 }

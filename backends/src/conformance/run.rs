@@ -57,7 +57,7 @@ impl Report {
         assert!(failures.is_empty(), "{failures}");
     }
 
-    /// How many cases passed.
+    /// Returns how many cases passed.
     #[must_use]
     pub fn passed(&self) -> usize {
         self.outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Passed).count()

@@ -109,7 +109,7 @@ impl Device {
         Ok(())
     }
 
-    /// Whether a range is in the page cache.
+    /// Returns whether a range is in the page cache.
     #[cfg(any(linux_direct, linux_uring))]
     pub(crate) fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer {
         let Ok(pin) = self.handles().acquire(file) else { return CacheAnswer::NoFile };
@@ -203,7 +203,7 @@ impl Device {
     }
 }
 
-/// Whether the kernel takes the offsets of the read, and of the block around its last byte.
+/// Returns `true` if the kernel takes the offsets of the read, and of the block around its last byte.
 fn is_in_reach(read: &Read<'_>) -> bool {
     let align = read.file().alignment().offset as u64;
     let end = read.end().and_then(|end| end.checked_next_multiple_of(align));

@@ -12,7 +12,7 @@ pub(crate) struct FirstFailure {
 }
 
 impl FirstFailure {
-    /// Whether the same or an earlier read of the batch has failed already. Then the outcome of
+    /// Returns `true` if the same or an earlier read of the batch has failed already. Then the outcome of
     /// this request does not matter.
     pub(crate) fn outranks(&self, request: &Request) -> bool {
         self.first.as_ref().is_some_and(|(index, _)| *index <= request.read)

@@ -89,7 +89,7 @@ impl DeviceFile {
 const RING_ON_FUSE: &str = "it is on a FUSE filesystem, where io_uring may continue a short read at the wrong \
                             offset";
 
-/// Whether a backend reads through io_uring.
+/// Returns `true` if a backend reads through io_uring.
 fn is_ring(kind: BackendKind) -> bool {
     matches!(kind, BackendKind::Uring | BackendKind::TokioUring)
 }

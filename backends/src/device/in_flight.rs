@@ -98,7 +98,7 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
         Self { device, plan, reads, memory, pins, next, failure, suspects }
     }
 
-    /// Whether requests are left to start.
+    /// Returns `true` if requests are left to start.
     pub(crate) fn has_more(&self) -> bool {
         self.next < self.plan.requests().len()
     }
@@ -266,7 +266,7 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
         self.failure.record(index, error);
     }
 
-    /// How the batch ended. Nothing may be in flight in a queue that still works.
+    /// Returns how the batch ended. Nothing may be in flight in a queue that still works.
     pub(crate) fn into_result(self) -> Result<()> {
         drop(self.pins); // Never wait for a file while holding one.
         self.failure.into_result(self.device, self.reads)

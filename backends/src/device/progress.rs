@@ -27,7 +27,7 @@ pub(crate) enum NextStep {
 }
 
 impl Progress {
-    /// How many bytes have arrived; the next call asks for what follows them.
+    /// Returns how many bytes have arrived; the next call asks for what follows them.
     pub(crate) fn done(&self) -> usize {
         self.done
     }

@@ -226,7 +226,7 @@ impl Error {
         }
     }
 
-    /// True if there is no file at the path.
+    /// Returns `true` if there is no file at the path.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.io_error().is_some_and(|source| source.kind() == io::ErrorKind::NotFound)
@@ -244,7 +244,7 @@ impl Error {
         }
     }
 
-    /// Where the failed read began.
+    /// Returns where the failed read began.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
         match self {
@@ -256,7 +256,7 @@ impl Error {
         }
     }
 
-    /// Which read of its batch failed.
+    /// Returns which read of its batch failed.
     #[must_use]
     pub fn index(&self) -> Option<usize> {
         match self {
@@ -320,14 +320,14 @@ impl Error {
         self
     }
 
-    /// True if another backend may be able to do what this one cannot.
+    /// Returns `true` if another backend may be able to do what this one cannot.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::FileUnsupported { .. })
             || self.is_refused_direct_read()
     }
 
-    /// Whether the filesystem opens files with `O_DIRECT` and refuses to read them. Direct reads are
+    /// Returns `true` if the filesystem opens files with `O_DIRECT` and refuses to read them. Direct reads are
     /// aligned as the filesystem asks, so their form is not the cause.
     pub(crate) fn is_refused_direct_read(&self) -> bool {
         use BackendKind::{Direct, TokioUring, Uring};
@@ -338,7 +338,7 @@ impl Error {
         matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
     }
 
-    /// True if a file could not be opened or mapped because descriptors, mappings or address space
+    /// Returns `true` if a file could not be opened or mapped because descriptors, mappings or address space
     /// have run out: closing another file may help.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
@@ -346,7 +346,7 @@ impl Error {
             && (self.is_out_of_descriptors() || self.errno_name() == Some("ENOMEM"))
     }
 
-    /// Whether the process or the whole system has no file descriptor left.
+    /// Returns `true` if the process or the whole system has no file descriptor left.
     pub(crate) fn is_out_of_descriptors(&self) -> bool {
         matches!(self.errno_name(), Some("EMFILE" | "ENFILE"))
     }

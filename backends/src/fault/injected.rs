@@ -147,7 +147,7 @@ impl Injection {
         }
     }
 
-    /// Whether a read that makes no system call meets a device error.
+    /// Returns `true` if a read that makes no system call meets a device error.
     pub(crate) fn is_eio(&self, offset: u64, len: usize) -> bool {
         self.decide(offset, len, len.max(1)).0 == Fault::Eio
     }

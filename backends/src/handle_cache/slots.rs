@@ -41,7 +41,7 @@ pub(super) struct CachedEntry<T> {
 }
 
 impl<T: Cached> CachedEntry<T> {
-    /// Whether this process, a forked child, has the file of its parent open under the same number.
+    /// Returns `true` if this process, a forked child, has the file of its parent open under the same number.
     fn is_inherited(&self) -> bool {
         let leads_to_file = || {
             let file = self.value.file();
@@ -97,7 +97,7 @@ impl<T: Cached> Slots<T> {
         self.slots.len()
     }
 
-    /// How many slots have a file now.
+    /// Returns how many slots have a file now.
     pub(super) fn open(&self) -> usize {
         let in_use = |slot: &&Slot<T>| try_read(&slot.entry).is_none_or(|entry| entry.is_some());
         self.slots.iter().filter(in_use).count()

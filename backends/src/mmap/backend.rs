@@ -221,7 +221,7 @@ impl MmapBackend {
     }
 }
 
-/// Whether the file has a byte there. It reads the byte instead of asking for the length:
+/// Returns `true` if the file has a byte there. It reads the byte instead of asking for the length:
 /// filesystems that zero a page before they shorten the file make a read wait until both are done.
 fn has_byte(file: &File, offset: u64) -> bool {
     matches!(sys::read_at(file, &mut [0], offset), Ok(1))
@@ -245,7 +245,7 @@ fn not_mapped(path: &Path, source: io::Error) -> Error {
     Error::Open { backend: KIND, path, source }
 }
 
-/// Whether a mapping is sound, and reaches to `end` or as far as the file does.
+/// Returns `true` if a mapping is sound, and reaches to `end` or as far as the file does.
 fn serves(mapped: &MappedFile, end: u64) -> bool {
     let mapped_len = mapped.copies.len() as u64;
     let has_grown = || sys::file_len(&mapped.file).is_ok_and(|len| len > mapped_len);

@@ -32,12 +32,12 @@ impl GuardedMapping {
         self.mapping.len()
     }
 
-    /// Whether a copy has met a page that was lost.
+    /// Returns `true` if a copy has met a page that was lost.
     pub(super) fn is_damaged(&self) -> bool {
         self.guard.as_ref().is_some_and(MapGuard::is_damaged)
     }
 
-    /// Whether a load may be tried: a lost page would not end the process.
+    /// Returns `true` if a load may be tried: a lost page would not end the process.
     fn is_safe(&self) -> bool {
         self.guard.as_ref().is_none_or(|guard| guard.is_in_force() && !guard.is_damaged())
     }
@@ -115,7 +115,7 @@ impl GuardedMapping {
     }
 }
 
-/// Whether the last byte of any page of the range, or of the range itself, is 0 now: after the
+/// Returns `true` if the last byte of any page of the range, or of the range itself, is 0 now: after the
 /// copy, because a copy may begin with its last bytes.
 fn has_zero_at_page_end(map: &Mmap, start: usize, end: usize) -> bool {
     let first_page_end = (start + 1).next_multiple_of(PAGE_BYTES);

@@ -29,13 +29,13 @@ impl Drop for MappedRange {
 }
 
 impl MappedRange {
-    /// How many bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// True for a range of nothing.
+    /// Returns `true` if the range has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()

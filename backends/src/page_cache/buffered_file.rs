@@ -43,7 +43,7 @@ impl BufferedFile {
         self.hint.expect_single(start, end, |access| sys::advise_access(&self.file, access));
     }
 
-    /// Whether reads that must not wait are answered. Not known before the first.
+    /// Returns `true` if reads that must not wait are answered. Not known before the first.
     pub(crate) fn answers_at_once(&self) -> bool {
         self.answers_at_once.load(Ordering::Relaxed)
     }

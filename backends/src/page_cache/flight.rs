@@ -11,7 +11,7 @@ pub(crate) const FLIGHT_READS_MAX: usize = 256;
 /// kernel may take the first ones back before they are copied.
 const FLIGHT_BYTES_MAX: usize = 32 << 20;
 
-/// How many reads of a batch, from its front, may be in flight together: at least one.
+/// Returns how many reads of a batch, from its front, may be in flight together: at least one.
 pub(crate) fn reads_together(reads: &[Read<'_>]) -> usize {
     let mut bytes = 0usize;
     let fits = |read: &&Read<'_>| {
@@ -24,7 +24,7 @@ pub(crate) fn reads_together(reads: &[Read<'_>]) -> usize {
 /// In a smaller batch the clock would cost more than 3 % of the time of a warm read.
 pub(crate) const TIMED_READS_MIN: usize = 8;
 
-/// Whether a read that began then has waited for the device. Copying what is in memory takes less
+/// Returns `true` if a read that began then has waited for the device. Copying what is in memory takes less
 /// than 1 ns a byte, and 20 µs for good measure; a device takes 50 µs and more. A thread that lost
 /// the processor in between looks as if it had waited, which costs one useless request for each
 /// read.

@@ -81,7 +81,7 @@ pub struct PoolStats {
     pub idle_bytes: usize,
     /// The hard limit on the sum of the two.
     pub limit_bytes: usize,
-    /// Buffers that were mapped anew since the pool was made.
+    /// Buffers that got fresh memory since the pool was made.
     pub fresh: u64,
     /// Buffers that were used again.
     pub recycled: u64,
@@ -168,7 +168,7 @@ impl BufferPool {
         self.shelf.get().stats()
     }
 
-    /// What [`take`](Self::take) does when the pool is spent.
+    /// Returns what [`take`](Self::take) does when the pool is spent.
     #[must_use]
     pub fn when_spent(&self) -> WhenSpent {
         self.options.when_spent
@@ -234,7 +234,7 @@ impl Drop for Loan {
     }
 }
 
-/// How much of the `left` bytes to lend. No more than half, so that the next batch finds something
+/// Returns how much of the `left` bytes to lend. No more than half, so that the next batch finds something
 /// too: of 16 MiB, batches that want 4 MiB each get 4, 4, 4, 2, 1, ... MiB.
 #[cfg(linux_uring)]
 fn loan_bytes(left: usize, wanted: usize, least: usize) -> Option<usize> {

@@ -37,12 +37,12 @@ fn last_error() -> String {
     text.unwrap_or_else(|| "the loader gave no reason".into())
 }
 
-/// Whether cuFile, which is GPUDirect Storage, can be loaded and is what it should be.
+/// Returns whether cuFile, which is GPUDirect Storage, can be loaded and is what it should be.
 pub(crate) fn load_cufile() -> Result<(), String> {
     Library::load(c"libcufile.so.0")?.check_symbol(c"cuFileDriverOpen")
 }
 
-/// How many GPUs the driver has.
+/// Returns how many GPUs the driver has.
 pub(crate) fn count_gpus() -> Result<u32, String> {
     count_entries(Path::new(GPUS))
 }

@@ -51,7 +51,7 @@ pub(crate) fn start_writeback(file: &File, range: Range<u64>) {
     }
 }
 
-/// Whether the filesystem lets the file be opened with `O_DIRECT`.
+/// Returns `true` if the filesystem lets the file be opened with `O_DIRECT`.
 pub(crate) fn supports_direct(path: &Path) -> bool {
     open_direct(path).is_ok()
 }
@@ -78,7 +78,7 @@ fn block_alignment(file: &File) -> Alignment {
     Alignment { memory: align, offset: align }
 }
 
-/// Whether this kernel pins the pages of a direct read of the file, so that a fork leaves them to
+/// Returns `true` if this kernel pins the pages of a direct read of the file, so that a fork leaves them to
 /// the process that reads. FUSE and network filesystems never do, so only filesystems that are
 /// known to pin count.
 fn pins_direct_pages(file: &File) -> bool {
@@ -169,7 +169,7 @@ fn read_with(file: &File, dst: &mut [u8], offset: u64, flags: libc::c_int) -> io
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether `RWF_DONTCACHE` works on this file. Asked far past any end, so that the flag is
+/// Returns whether `RWF_DONTCACHE` works on this file. Asked far past any end, so that the flag is
 /// judged and nothing is read.
 pub(crate) fn supports_uncached(file: &File) -> io::Result<()> {
     let far = (i64::MAX as u64) - 4096;
@@ -220,7 +220,7 @@ pub(crate) fn blocks_read_by_this_thread() -> libc::c_long {
     usage.ru_inblock
 }
 
-/// How many pages of the range are in the page cache.
+/// Returns how many pages of the range are in the page cache.
 pub(crate) fn cached_pages(file: &File, range: Range<u64>) -> io::Result<u64> {
     #[repr(C)]
     struct CacheRange {
@@ -323,7 +323,7 @@ fn handle_digest(dir: RawFd, path: &CStr, flags: libc::c_int) -> Option<u64> {
     Some(digest.finish())
 }
 
-/// Whether the file's inode number may change while the file stays the same.
+/// Returns `true` if the file's inode number may change while the file stays the same.
 pub(crate) fn invents_indices(file: &File) -> bool {
     // SAFETY: the descriptor is open and `status` is valid to write to.
     let kind = filesystem(|status| unsafe { libc::fstatfs(file.as_raw_fd(), status) });
@@ -332,7 +332,7 @@ pub(crate) fn invents_indices(file: &File) -> bool {
 
 const FUSE: u32 = 0x6573_5546;
 
-/// Whether io_uring may return wrong bytes of the file.
+/// Returns `true` if io_uring may return wrong bytes of the file.
 ///
 /// io_uring continues a short read by itself. For a file of FUSE with `direct_io` it continues at the
 /// offset where the read began, and so returns bytes of the wrong place (seen with Linux 6.18). A program

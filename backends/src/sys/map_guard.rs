@@ -36,13 +36,13 @@ impl MapGuard {
         Self { entry: GuardEntry::claim(start, start + map.len()) }
     }
 
-    /// False when the process has replaced the handler: then a plain copy is not safe.
+    /// Returns `false` when the process has replaced the handler: then a plain copy is not safe.
     #[allow(clippy::unused_self, reason = "other platforms have a guard without a handler")]
     pub(crate) fn is_in_force(&self) -> bool {
         LAST_LOOK.is_installed(clock_ms())
     }
 
-    /// True once a load from the mapping has faulted: the bytes cannot be trusted any more.
+    /// Returns `true` once a load from the mapping has faulted: the bytes cannot be trusted any more.
     pub(crate) fn is_damaged(&self) -> bool {
         self.entry.damaged.load(Ordering::SeqCst)
     }

@@ -37,7 +37,7 @@ pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option
     Ok(Some(described(metadata, mark)))
 }
 
-/// Which filesystem holds the path.
+/// Returns which filesystem holds the path.
 pub(crate) fn volume_at(path: &Path) -> io::Result<u64> {
     Ok(std::fs::metadata(path)?.dev())
 }
@@ -96,7 +96,7 @@ impl OpenedAt {
         Self { forks_begun: u64::MAX }
     }
 
-    /// Whether the file was open before the fork that made this process began, so that this process has a
+    /// Returns `true` if the file was open before the fork that made this process began, so that this process has a
     /// descriptor of it under the same number.
     pub(crate) fn is_inherited(self) -> bool {
         self.forks_begun < FORKS_BEGUN.load(Ordering::SeqCst)
@@ -135,12 +135,12 @@ type ResourceId = libc::__rlimit_resource_t;
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 type ResourceId = libc::c_int;
 
-/// How many descriptors this process may hold; `None` when there is no limit.
+/// Returns how many descriptors this process may hold; `None` when there is no limit.
 pub(crate) fn open_files_limit() -> Option<u64> {
     resource_limit(libc::RLIMIT_NOFILE)
 }
 
-/// How many bytes this process may lock; `None` when there is no limit.
+/// Returns how many bytes this process may lock; `None` when there is no limit.
 pub(crate) fn memlock_limit_bytes() -> Option<u64> {
     resource_limit(libc::RLIMIT_MEMLOCK)
 }

@@ -38,7 +38,7 @@ pub(crate) fn identity_at(path: &Path, metadata: &Metadata) -> io::Result<Option
     identity(&File::open(path)?, metadata).map(Some)
 }
 
-/// Which volume holds the path, which may be a directory.
+/// Returns which volume holds the path, which may be a directory.
 pub(crate) fn volume_at(path: &Path) -> io::Result<u64> {
     let handle = winapi_util::Handle::from_path_any(path)?;
     Ok(winapi_util::file::information(&handle)?.volume_serial_number())

@@ -81,7 +81,7 @@ impl<'a, 'r> RuntimeBatch<'a, 'r> {
         self.requests.into_result()
     }
 
-    /// How many answers to wait for: with more to start, enough of them that waking up is worth
+    /// Returns how many answers to wait for: with more to start, enough of them that waking up is worth
     /// it and not so many that the device idles; at the end half, to copy while the rest comes.
     fn answers_wanted(&self) -> usize {
         let part = if self.requests.has_more() { 8 } else { 2 };

@@ -153,7 +153,7 @@ impl<F> OneshotOutputTransform for Landing<F> {
     }
 }
 
-/// Whether the kernel gives rings, and takes from them. A runtime that fails to start leaks the
+/// Returns whether the kernel gives rings, and takes from them. A runtime that fails to start leaks the
 /// descriptors it had by then, and one whose queue is not taken hangs: better found out before.
 pub(super) fn try_ring(entries: u32) -> io::Result<()> {
     let mut patience = Patience::default();

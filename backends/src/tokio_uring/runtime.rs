@@ -219,7 +219,7 @@ impl RefusalWatch {
         self.progress = true;
     }
 
-    /// True when the ring is to be given up.
+    /// Returns `true` when the ring is to be given up.
     fn sees_refusal(&mut self, context: &mut Context<'_>, reads_in_flight: bool) -> bool {
         while reads_in_flight && self.tick.as_mut().poll(context).is_ready() {
             self.tick.as_mut().reset(Instant::now() + TICK);

@@ -29,7 +29,7 @@ pub(super) struct RingBatchMemory {
     cell_of_slot: Vec<Option<usize>>,
 }
 
-/// How much of an arena a bounced request takes: whole pages of the system, which the request has to
+/// Returns how much of an arena a bounced request takes: whole pages of the system, which the request has to
 /// itself.
 fn cell_bytes(request_bytes: usize) -> usize {
     request_bytes.next_multiple_of(sys::page_bytes())
@@ -127,7 +127,7 @@ impl<'a, 'r> RingBatch<'a, 'r> {
         self.requests.into_result()
     }
 
-    /// How many reads to wait for: with more to start, enough of them that a system call is
+    /// Returns how many reads to wait for: with more to start, enough of them that a system call is
     /// worth it and not so many that the device idles; at the end all of them, unless there are
     /// bytes to copy meanwhile.
     fn completions_wanted(&self) -> usize {

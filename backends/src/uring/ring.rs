@@ -133,7 +133,7 @@ impl Ring {
         drop(self.arena.take().map(|arena| arena.loan));
     }
 
-    /// False in a forked child for a ring of its parent, which must not be used.
+    /// Returns `false` in a forked child for a ring of its parent, which must not be used.
     pub(super) fn is_of_this_process(&self) -> bool {
         self.home.is_current()
     }
@@ -179,7 +179,7 @@ impl Ring {
         Some(Completion { token: entry.user_data(), result })
     }
 
-    /// Whether the kernel has taken reads from the queue that are not reaped.
+    /// Returns `true` if the kernel has taken reads from the queue that are not reaped.
     pub(super) fn kernel_holds_reads(&mut self) -> bool {
         self.in_flight > self.uring.submission().len()
     }

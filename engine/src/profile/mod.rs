@@ -247,7 +247,7 @@ fn read_start(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where programs keep a user's configuration. `None` if there is no home.
+/// Returns where programs keep a user's configuration. `None` if there is no home.
 fn config_dir() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if cfg!(windows) {

@@ -183,7 +183,7 @@ impl RecordingText {
         self.pending.clear();
     }
 
-    /// What was recorded so far.
+    /// Returns what was recorded so far.
     #[must_use]
     pub fn counts(&self) -> RecordedCounts {
         self.counts

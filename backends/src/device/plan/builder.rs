@@ -18,7 +18,7 @@ const MERGE_BELOW_BYTES: usize = 16 << 10;
 /// two extra requests must be worth less than the copy.
 const SPLIT_FROM_BYTES: u64 = 64 << 10;
 
-/// Whether two reads, the first beginning no later, are close enough to share a request.
+/// Returns `true` if two reads, the first beginning no later, are close enough to share a request.
 fn are_near(first: &ReadSpan, second: &ReadSpan) -> bool {
     let limits = JoinLimits { gap_bytes: MERGE_GAP_BYTES, joined_bytes: u64::MAX };
     first.file == second.file && limits.allow(&first.range(), &second.range())
@@ -113,7 +113,7 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
-    /// Whether a piece that begins at `offset` can join the open request, at least with its first byte.
+    /// Returns `true` if a piece that begins at `offset` can join the open request, at least with its first byte.
     fn has_room(&self, open: &Request, offset: u64) -> bool {
         let joined_bytes = self.limits.bounce_bytes as u64;
         let limits = JoinLimits { gap_bytes: MERGE_GAP_BYTES, joined_bytes };

@@ -166,7 +166,7 @@ impl Plan {
         }
     }
 
-    /// Whether a request serves several reads.
+    /// Returns `true` if a request serves several reads.
     pub(crate) fn is_merged(&self, request: &Request) -> bool {
         self.pieces(request).iter().any(|piece| piece.read != request.read)
     }
@@ -190,7 +190,7 @@ impl Plan {
         self.bounce_bytes_sum
     }
 
-    /// How many requests bounce.
+    /// Returns how many requests bounce.
     #[cfg_attr(not(linux_device), allow(dead_code))]
     pub(crate) fn bounces(&self) -> usize {
         self.bounces

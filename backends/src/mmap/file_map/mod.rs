@@ -165,13 +165,13 @@ impl FileMap {
         &self.version
     }
 
-    /// How many bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.mapping.len()
     }
 
-    /// True for an empty file.
+    /// Returns `true` for an empty file.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -184,7 +184,7 @@ impl FileMap {
         self.mapping.as_slice()
     }
 
-    /// False once the mapped file was written to or truncated, by its length and time of writing:
+    /// Returns `false` once the mapped file was written to or truncated, by its length and time of writing:
     /// the promise is broken, and a load from a page that is gone would end the process. Another file
     /// under the path does not matter. Asks the file, so not for a hot loop.
     #[must_use]
@@ -192,7 +192,7 @@ impl FileMap {
         FileVersion::of(&self.file).is_ok_and(|version| version == self.version)
     }
 
-    /// Whether the path still leads to this file, and it is as it was.
+    /// Returns `true` if the path still leads to this file, and it is as it was.
     #[must_use]
     pub fn is_current(&self) -> bool {
         FileVersion::at(&self.path).is_ok_and(|version| version == self.version)
@@ -297,7 +297,7 @@ impl FileMap {
         Ok(())
     }
 
-    /// Whether the last of [`lock`](Self::lock) and [`unlock`](Self::unlock) that worked was the
+    /// Returns `true` if the last of [`lock`](Self::lock) and [`unlock`](Self::unlock) that worked was the
     /// first.
     #[must_use]
     pub fn is_locked(&self) -> bool {

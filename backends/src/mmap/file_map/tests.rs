@@ -70,7 +70,7 @@ fn a_lock_is_undone_once_and_for_all() {
     assert_eq!(map.as_slice()[..4096], [7; 4096]);
 }
 
-/// How many bytes this thread has had read from devices so far. It never shrinks, whatever the page
+/// Returns how many bytes this thread has had read from devices so far. It never shrinks, whatever the page
 /// cache keeps; 0 where the kernel does not count them.
 #[cfg(target_os = "linux")]
 fn device_bytes() -> u64 {

@@ -33,7 +33,7 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// True in a process that runs only this test. Elsewhere it starts one, and waits for it to pass.
+/// Returns `true` in a process that runs only this test. Elsewhere it starts one, and waits for it to pass.
 fn alone(test: &str) -> bool {
     const ALONE: &str = "RINGMAIN_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {

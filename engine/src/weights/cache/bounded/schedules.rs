@@ -86,7 +86,7 @@ impl Fixture {
         Contents { path: path.to_owned(), mapped_bytes: Arc::clone(&self.mapped_bytes) }
     }
 
-    /// What is counted is what is held and being opened, within the limit.
+    /// Asserts that the bytes counted are those that are held and being opened, and that they keep to the limit.
     fn assert_books(&self) {
         let state = self.cache.lock();
         let files = (state.entries.len() + state.opening.len()) as u64;
