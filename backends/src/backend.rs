@@ -58,8 +58,8 @@ pub trait ReadBackend: Send + Sync + fmt::Debug {
     /// The file's length now: it may have grown since it was opened.
     fn len(&self, file: &FileHandle) -> Result<u64>;
 
-    /// Fills every destination completely, or fails naming the first read that it could not
-    /// complete. No read is in flight when it returns, also when it fails.
+    /// Fills every destination completely, or returns an error that names the first read that could not be
+    /// completed. No read is in flight when it returns, even with an error.
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()>;
 
     /// Returns what the backend can do on this machine, and which features it lacks.
@@ -272,7 +272,8 @@ pub trait ReadBackendExt: ReadBackend {
         Ok(is_whole.then_some(buffer))
     }
 
-    /// The same in [memory of its own](Buffer::unpooled), for what is kept.
+    /// Reads the bytes `offset..offset + len` as [`read_to_buf`](Self::read_to_buf) does, but into
+    /// [memory outside of any pool](Buffer::unpooled), for data that the program keeps.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -72,7 +72,7 @@ impl fmt::Display for BackendKind {
     }
 }
 
-/// As its name.
+/// Serialised as the name.
 #[cfg(feature = "serde")]
 impl serde::Serialize for BackendKind {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -80,7 +80,7 @@ impl serde::Serialize for BackendKind {
     }
 }
 
-/// From the name of a backend of this crate.
+/// Deserialised from the name of a backend of this crate.
 #[cfg(feature = "serde")]
 impl<'de> serde::Deserialize<'de> for BackendKind {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -92,7 +92,7 @@ impl<'de> serde::Deserialize<'de> for BackendKind {
 impl FromStr for BackendKind {
     type Err = Error;
 
-    /// Parses a name; an unknown one gets the nearest offered.
+    /// Parses a name. The error of an unknown name suggests the nearest one.
     ///
     /// ```
     /// use ringmain_backends::BackendKind;
@@ -136,7 +136,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Those of a backend that reads one request at a time through the page cache.
+    /// The capabilities of a backend that reads one request at a time through the page cache.
     #[must_use]
     pub fn new(kind: BackendKind) -> Self {
         Self {

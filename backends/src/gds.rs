@@ -7,8 +7,7 @@ use crate::sys;
 
 /// What [`probe_gds`] found.
 ///
-/// It says what the machine has, and not that Ringmain reads with it: no read path through cuFile is
-/// built.
+/// It describes the machine. Ringmain itself has no read path through cuFile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GdsProbe {

@@ -19,9 +19,9 @@ const NAME_BYTES_MAX: usize = 255;
 ///
 /// Until [`complete`](Self::complete) it has a temporary name in the same directory. `complete`
 /// waits until all of it is on the device and only then gives it its name, in place of a file that
-/// has the name already: after a crash there is the whole file or none. One that is dropped before
-/// is removed, but not by a process that is killed, and not by a forked child: the copy that a child
-/// inherits leaves the file to the process that began it. Threads may write to it side by side.
+/// has the name already: after a crash there is the whole file or none. Dropping an incomplete file
+/// removes it. A process that is killed leaves it behind, and a forked child that drops its copy
+/// leaves it to its parent. Several threads may write to the file at once.
 ///
 /// A relative path keeps its meaning when the working directory changes.
 ///
@@ -49,7 +49,7 @@ pub struct OutputFile {
     home: HomeProcess,
 }
 
-/// The same file past the page cache.
+/// A second descriptor of the file, which writes past the page cache.
 #[derive(Debug)]
 struct DirectOutput {
     file: File,
@@ -87,9 +87,9 @@ impl OutputFile {
         Self { file: Some(file), direct: None, temporary, path, home: HomeProcess::current() }
     }
 
-    /// The same, and what is aligned is written past the page cache (`O_DIRECT`).
-    /// [`Unsupported`](io::ErrorKind::Unsupported) where the system or the filesystem has no such
-    /// thing.
+    /// Begins a file as [`create`](Self::create) does, but writes aligned parts past the page cache
+    /// (`O_DIRECT`). The error is [`Unsupported`](io::ErrorKind::Unsupported) where the system or the
+    /// filesystem cannot do that.
     pub fn create_direct(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut output = Self::create(path)?;
         let file = sys::open_direct_write(&output.temporary)?;
@@ -156,7 +156,7 @@ impl OutputFile {
         }
     }
 
-    /// Makes the file last and gives it its name.
+    /// Waits until the file is on the device, and gives it its name.
     pub fn complete(mut self) -> io::Result<()> {
         self.buffered()?.sync_all()?;
         self.close();
@@ -206,7 +206,7 @@ fn temporary_name(name: &OsStr, suffix: &str) -> OsString {
     temporary
 }
 
-/// Makes the new name last. Some systems cannot open a directory, and some filesystems cannot sync
+/// Waits until the new name is on the device. Some systems cannot open a directory, and some filesystems cannot sync
 /// one (FUSE, network shares): there the name becomes durable later, still after the contents. Any
 /// other failure may mean that the name is lost, and is reported.
 fn sync_directory(path: &Path) -> io::Result<()> {

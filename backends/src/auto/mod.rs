@@ -32,9 +32,8 @@
 //! is passed on unchanged.
 //!
 //! **Streams.** The third of three small single reads that follow one another (at the front of a file the
-//! second) goes through the page
-//! cache with the kernel's readahead, which is 20 times as fast as the device one read at a time.
-//! From 128 KiB on the device is faster.
+//! second) goes through the page cache with the kernel's readahead, which is 20 times as fast as the
+//! device one read at a time. From 128 KiB on the device is faster.
 //!
 //! **What becomes warm.** Cold reads leave the page cache as it was, unless the data is kept
 //! (`Warmth`). `Auto` keeps data that its reader says will come again (`ReadBackend::expect`;

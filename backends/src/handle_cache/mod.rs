@@ -1,12 +1,12 @@
 //! A bounded cache of open files (or mappings). It evicts the least recently used file first; files
 //! used since a file was last opened count as equally recent.
 //!
-//! A fixed array of slots, each behind a lock that is only ever *tried*. Using a cached file is one
-//! attempt to read-lock its slot, and the guard keeps the file from being evicted. No thread waits
-//! for such a lock, so threads on different files do not meet at all; only a thread that has opened a
-//! file takes one that all share, for a moment. There is no list to keep in order:
-//! a slot knows when it was last used, and a miss looks through the slots for the oldest one that
-//! is not in use. The bound holds by construction, as a slot has one file at most.
+//! The cache is a fixed array of slots, each behind a lock that is only ever *tried*. Using a cached file
+//! is one attempt to read-lock its slot, and the guard keeps the file from being evicted. No thread waits
+//! for the lock of a slot, so threads on different files do not disturb each other. Only a thread that has
+//! just opened a file takes a lock that all threads share. There is no list to keep in order: a slot
+//! stores when it was last used, and a miss searches the slots for the oldest one that is not in use. The
+//! bound holds by construction, because a slot has at most one file.
 //!
 //! A file that was evicted is opened again by its path, which is made absolute when it is first
 //! opened: the working directory may change, and a forked child may have another one. If another
@@ -193,9 +193,9 @@ impl<T: Cached> HandleCache<T> {
 
     /// In a forked child: closes the files of its parent's cache that no thread was using.
     ///
-    /// A file that another thread opened while the fork was under way may be in memory only. Its number
-    /// may be that of another file here, so it is not closed. In a child of a child the moment of opening
-    /// says too little, so the number must also lead to that file.
+    /// If another thread opened a file while the fork was under way, the child may have the entry but not the
+    /// descriptor. The descriptor's number may belong to another file here, so it is not closed. For a child
+    /// of a child the time of opening is not enough to decide, so the number must also lead to the file.
     pub(crate) fn close_inherited(&self) {
         self.slots.close_inherited();
     }

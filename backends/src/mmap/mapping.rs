@@ -10,7 +10,7 @@ use crate::buffer::PAGE_BYTES;
 use crate::{PageSize, sys};
 
 /// A fault brings in its neighbours too: 64 KiB of them by default, up to a huge page where the
-/// cache holds large folios. What is released is widened by as much.
+/// cache holds large folios. A released range is widened by this much.
 const RELEASE_UNIT_BYTES: usize = 2 << 20;
 
 /// The bytes of a file in memory, read-only.

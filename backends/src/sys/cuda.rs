@@ -1,6 +1,6 @@
 //! NVIDIA's cuFile and driver, where they are installed. The library is loaded by name, so that
-//! nothing depends on it. No call is made into the driver: CUDA that was initialised in a process
-//! does not work in its forked children, and a mere question must not take it from them.
+//! nothing depends on it. No call is made into the driver: once a process has initialised CUDA, its forked
+//! children cannot use it, and a probe must not cause that.
 
 use std::ffi::CStr;
 use std::path::Path;

@@ -83,20 +83,21 @@ impl AsyncFile {
     /// The future can be dropped at any time: the read goes on as a task of the runtime, and the
     /// pool gets the buffer back when the kernel has completed the read. If the runtime ends before
     /// that, the buffer is leaked, and counts as in use in its pool from then on, because
-    /// tokio-uring does not tell when the kernel lets go of it. Let reads end before the runtime.
+    /// tokio-uring does not report when the kernel has finished with it. So await all reads before the
+    /// runtime ends.
     ///
     /// # Errors
     /// [`Error::PastEnd`] where the file ends before, [`Error::Read`] where the system fails the
     /// read, [`Error::PoolExhausted`], and [`Error::OutsideRuntime`] outside a tokio-uring runtime.
     ///
     /// # Aborts
-    /// In a single-threaded runtime of tokio that is not one of tokio-uring, tokio-uring panics, and says
-    /// in no other way that it has no runtime there. The panic is caught, unless the program was
-    /// built with `panic = "abort"`: then the process ends.
+    /// In a single-threaded runtime of tokio that does not belong to tokio-uring, tokio-uring panics. This
+    /// function catches the panic, unless the program was built with `panic = "abort"`: then the process
+    /// ends.
     pub async fn read_at(&self, offset: u64, len: usize, pool: &BufferPool) -> Result<Buffer> {
         require_runtime().map_err(|error| self.outside(error))?;
         let failed = |shortfall| self.error(offset, len, shortfall);
-        // The kernel takes no offset past `i64::MAX`, also not in the block around the bytes.
+        // The kernel accepts no offset past `i64::MAX`, even if only the block around the bytes has one.
         let last_end = (i64::MAX as u64) - PAGE_BYTES as u64;
         if len > 0 && offset.checked_add(len as u64).is_none_or(|end| end > last_end) {
             return Err(failed(Shortfall::PastEnd(self.file_len()?)));

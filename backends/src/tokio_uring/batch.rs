@@ -55,7 +55,7 @@ impl<'a, 'r> RuntimeBatch<'a, 'r> {
             channel,
             in_flight: 0,
             buffered_bytes: 0,
-            // The rest of the pool is for others; one buffer a batch may have in any case.
+            // The rest of the pool is for other batches. A batch may always have one buffer.
             buffered_bytes_max: device.pool.limit_bytes() / 4,
         }
     }
@@ -81,8 +81,9 @@ impl<'a, 'r> RuntimeBatch<'a, 'r> {
         self.requests.into_result()
     }
 
-    /// Returns how many answers to wait for: with more to start, enough of them that waking up is worth
-    /// it and not so many that the device idles; at the end half, to copy while the rest comes.
+    /// Returns how many answers to wait for. While requests are left to start, it is enough answers to be
+    /// worth waking up, but few enough that the device does not idle. At the end it is half of them, so that
+    /// this thread copies while the rest arrives.
     fn answers_wanted(&self) -> usize {
         let part = if self.requests.has_more() { 8 } else { 2 };
         (self.in_flight / part).max(1)

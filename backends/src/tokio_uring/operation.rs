@@ -1,5 +1,5 @@
 //! One read as an operation of a tokio-uring runtime: the only file that uses the `io-uring`
-//! crate in the version that tokio-uring is made of.
+//! crate in the version that tokio-uring uses.
 //!
 //! `tokio_uring::fs::File` is not used for reading. It must own its descriptor, so each file of the
 //! handle cache would need a second one, which counts against `RLIMIT_NOFILE` and stays open in a
@@ -112,9 +112,9 @@ impl RuntimeRead {
     }
 }
 
-/// Refuses a thread that no runtime of tokio-uring can be on: one without a runtime of tokio, or one of
-/// a pool. What is left are single-threaded runtimes of tokio, of which tokio-uring does not say
-/// whether they are its own.
+/// Returns an error on a thread that cannot have a runtime of tokio-uring: a thread without a runtime of
+/// tokio, or a thread of a pool. A single-threaded runtime of tokio is accepted, because tokio-uring has no
+/// way to ask whether it is its own.
 pub(super) fn require_runtime() -> Result<(), NoRuntime> {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::CurrentThread) => Ok(()),
@@ -153,8 +153,8 @@ impl<F> OneshotOutputTransform for Landing<F> {
     }
 }
 
-/// Returns whether the kernel gives rings, and takes from them. A runtime that fails to start leaks the
-/// descriptors it had by then, and one whose queue is not taken hangs: better found out before.
+/// Makes a ring and completes a no-op through it. A runtime that fails to start leaks the descriptors that
+/// it has opened, and a runtime whose queue the kernel does not take hangs. So this finds out before.
 pub(super) fn try_ring(entries: u32) -> io::Result<()> {
     let mut patience = Patience::default();
     let mut ring: IoUring = retry_interrupted(&mut patience, || IoUring::builder().build(entries))?;

@@ -39,7 +39,7 @@ impl Runtime {
         let main = move || run(entries, jobs, &report);
         let thread = thread::Builder::new().name("ringmain-tokio".into()).spawn(main)?;
         let runtime = Self { queue, thread: Some(thread) };
-        // A thread that panicked before it could report has hung up.
+        // If the thread panics before it reports, the channel is closed.
         let panicked = |_| io::Error::other("the tokio-uring runtime panicked while it started");
         started.recv().map_err(panicked)??;
         Ok(runtime)

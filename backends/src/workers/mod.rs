@@ -96,7 +96,7 @@ impl Workers {
         queue.invitations.extend(std::iter::repeat_n(job.erased(), helpers));
         let lacking = queue.invitations.len().saturating_sub(queue.idle);
         drop(queue);
-        // One for each invitation: a helper that finds none would have been woken for nothing.
+        // One notification for each invitation, so that no helper is woken without work.
         (0..helpers).for_each(|_| self.shared.work_came.notify_one());
         if lacking > 0 {
             self.start_threads(lacking);
