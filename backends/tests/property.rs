@@ -75,34 +75,20 @@ fn draws() -> impl Strategy<Value = Draw> {
     })
 }
 
-fn bounds() -> impl Strategy<Value = Bounds> {
-    let cache_policy = prop_oneof![
-        3 => Just(CachePolicy::Direct),
-        1 => Just(CachePolicy::Buffered),
-    ];
-    let residency = prop_oneof![Just(Residency::Keep), Just(Residency::Release)];
-    let pool_pages = prop_oneof![Just(1), Just(2), 1..300usize];
-    (1..5usize, 1..40usize, 1..5usize, 12..21u32, pool_pages, cache_policy, residency).prop_map(
-        |(
-            open_files_max,
-            depth_max,
-            threads_max,
-            chunk_log2,
-            pool_pages,
-            cache_policy,
-            residency,
-        )| {
-            Bounds {
-                open_files_max,
-                depth_max,
-                threads_max,
-                chunk_log2,
-                pool_pages,
-                cache_policy,
-                residency,
-            }
-        },
-    )
+prop_compose! {
+    fn bounds()(
+        open_files_max in 1..5usize,
+        depth_max in 1..40usize,
+        threads_max in 1..5usize,
+        chunk_log2 in 12..21u32,
+        pool_pages in prop_oneof![Just(1), Just(2), 1..300usize],
+        cache_policy in prop_oneof![3 => Just(CachePolicy::Direct), 1 => Just(CachePolicy::Buffered)],
+        residency in prop_oneof![Just(Residency::Keep), Just(Residency::Release)],
+    ) -> Bounds {
+        Bounds {
+            open_files_max, depth_max, threads_max, chunk_log2, pool_pages, cache_policy, residency
+        }
+    }
 }
 
 /// The outcome of a batch: the bytes of all reads, or the error.
