@@ -20,7 +20,7 @@ use crate::{
 
 /// The common part of the device backends.
 #[derive(Debug)]
-pub(crate) struct Device {
+pub(crate) struct DeviceCore {
     pub(crate) kind: BackendKind,
     pub(crate) owner: HandleOwner,
     pub(crate) pool: BufferPool,
@@ -47,7 +47,7 @@ const KEPT_PLANS_BYTES_MAX: usize = 8 << 20;
 /// several in flight.
 const BOUNCE_BYTES_MAX: usize = 512 << 10;
 
-impl Device {
+impl DeviceCore {
     pub(crate) fn new(
         kind: BackendKind,
         options: &BackendOptions,

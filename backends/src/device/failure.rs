@@ -1,6 +1,6 @@
 //! The failure that a batch reports.
 
-use super::core::Device;
+use super::core::DeviceCore;
 use super::plan::Request;
 use crate::{Error, Read, Result};
 
@@ -24,10 +24,10 @@ impl FirstFailure {
         }
     }
 
-    pub(crate) fn into_result(self, device: &Device, reads: &[Read<'_>]) -> Result<()> {
+    pub(crate) fn into_result(self, core: &DeviceCore, reads: &[Read<'_>]) -> Result<()> {
         match self.first {
             None => Ok(()),
-            Some((_, found @ Error::PastEnd { .. })) => Err(device.past_end(reads, found)),
+            Some((_, found @ Error::PastEnd { .. })) => Err(core.past_end(reads, found)),
             Some((_, error)) => Err(error),
         }
     }

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use smallvec::SmallVec;
 
-use super::core::Device;
+use super::core::DeviceCore;
 use super::failure::FirstFailure;
 use super::file::DeviceFile;
 use super::plan::{Plan, Request};
@@ -66,7 +66,7 @@ pub(crate) enum AnswerMeaning {
 
 /// The requests of one batch on their way through a queue.
 pub(crate) struct RequestsInFlight<'a, 'r> {
-    pub(crate) device: &'a Device,
+    pub(crate) core: &'a DeviceCore,
     pub(crate) plan: &'a Plan,
     pub(crate) reads: &'a [Read<'r>],
     memory: &'a mut InFlightMemory,
@@ -80,7 +80,7 @@ pub(crate) struct RequestsInFlight<'a, 'r> {
 
 impl<'a, 'r> RequestsInFlight<'a, 'r> {
     pub(crate) fn new(
-        device: &'a Device,
+        core: &'a DeviceCore,
         plan: &'a Plan,
         reads: &'a [Read<'r>],
         memory: &'a mut InFlightMemory,
@@ -95,7 +95,7 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
         memory.idle.extend((0..depth).rev());
         let (pins, next, failure) = (SmallVec::new(), 0, FirstFailure::default());
         let suspects = Vec::new();
-        Self { device, plan, reads, memory, pins, next, failure, suspects }
+        Self { core, plan, reads, memory, pins, next, failure, suspects }
     }
 
     /// Returns `true` if requests are left to start.
@@ -133,7 +133,7 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
         }
         // Files are done one after the other, so those before this one only wait for their reads.
         self.pins.retain(|pin| pin.in_flight > 0);
-        let (handles, file) = (self.device.handles(), self.reads[request.read].file());
+        let (handles, file) = (self.core.handles(), self.reads[request.read].file());
         let pinned = if self.pins.is_empty() {
             Some(handles.acquire(file)?)
         } else {
@@ -165,7 +165,7 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
             unreachable!("a request in flight has its file pinned");
         };
         let (offset, unit) = (request.offset + done as u64, pin.pinned.alignment().offset);
-        let (injected, len) = self.device.faults.decide(offset, request.len - done, unit);
+        let (injected, len) = self.core.faults.decide(offset, request.len - done, unit);
         self.memory.slots[slot].injected = injected;
         NextRead { request, descriptor: pin.pinned.file().as_raw_fd(), done, len }
     }
@@ -186,7 +186,7 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
         match state.progress.after(result, request.needed, align, at_end) {
             NextStep::Complete => return AnswerMeaning::Complete(request),
             NextStep::Again if wanted => {
-                self.device.count_retry();
+                self.core.count_retry();
                 return AnswerMeaning::Again;
             }
             NextStep::Again => {}
@@ -211,7 +211,7 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
     /// Fulfils the next request on this thread with positional reads. Nothing may be in flight.
     ///
     /// # Safety
-    /// As for [`Device::run_request_through`].
+    /// As for [`DeviceCore::run_request_through`].
     pub(crate) unsafe fn run_on_this_thread(&mut self, request: &Request) {
         // SAFETY: the caller's promise.
         unsafe { self.run_positional(request) };
@@ -222,7 +222,7 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
     /// Nothing may be in flight, and the caller may hold no memory of the pool.
     ///
     /// # Safety
-    /// As for [`Device::run_request_through`].
+    /// As for [`DeviceCore::run_request_through`].
     pub(crate) unsafe fn run_suspects(&mut self) {
         for request in std::mem::take(&mut self.suspects) {
             if !self.failure.outranks(&request) {
@@ -233,11 +233,11 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
     }
 
     /// # Safety
-    /// As for [`Device::run_request_through`].
+    /// As for [`DeviceCore::run_request_through`].
     unsafe fn run_positional(&mut self, request: &Request) {
         self.pins.clear(); // Never wait for a file or a buffer while holding a file.
         // SAFETY: the caller's promise.
-        let outcome = unsafe { self.device.run_request(self.plan, request, self.reads) };
+        let outcome = unsafe { self.core.run_request(self.plan, request, self.reads) };
         if let Err((index, error)) = outcome {
             self.fail(index, error);
         }
@@ -246,7 +246,7 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
     pub(crate) fn fail_request(&mut self, slot: usize, arrived: usize, shortfall: Shortfall) {
         let request = self.plan.requests()[self.memory.slots[slot].request];
         let (index, error) =
-            self.device.request_error(self.plan, &request, self.reads, arrived, shortfall);
+            self.core.request_error(self.plan, &request, self.reads, arrived, shortfall);
         self.fail(index, error);
     }
 
@@ -258,7 +258,7 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
         let requests = slots.map(|slot| &self.plan.requests()[self.memory.slots[slot].request]);
         let index = requests.map(|request| request.read).min().unwrap_or(0);
         if let Some(read) = self.reads.get(index) {
-            self.fail(index, read.error(self.device.kind, index, error));
+            self.fail(index, read.error(self.core.kind, index, error));
         }
     }
 
@@ -269,6 +269,6 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
     /// Returns how the batch ended. Nothing may be in flight in a queue that still works.
     pub(crate) fn into_result(self) -> Result<()> {
         drop(self.pins); // Never wait for a file while holding one.
-        self.failure.into_result(self.device, self.reads)
+        self.failure.into_result(self.core, self.reads)
     }
 }

@@ -1,6 +1,6 @@
 //! Reads past the page cache: what `direct`, `uring` and `tokio-uring` share.
 //!
-//! A [`Plan`] turns the reads of a batch into aligned requests. [`Device`] has the files and the plans,
+//! A [`Plan`] turns the reads of a batch into aligned requests. [`DeviceCore`] has the files and the plans,
 //! and can fulfil a request with positional calls. [`RequestsInFlight`] takes the requests of a batch
 //! through a queue of the kernel. [`Progress`] decides how a request goes on after a short read or an
 //! interruption, and [`FirstFailure`] which error a batch reports.
@@ -16,7 +16,7 @@ mod plan;
 mod progress;
 mod request;
 
-pub(crate) use self::core::Device;
+pub(crate) use self::core::DeviceCore;
 pub(crate) use failure::FirstFailure;
 pub(crate) use file::DeviceFile;
 #[cfg(linux_rings)]

@@ -4,7 +4,7 @@ use std::ops::DerefMut;
 
 use smallvec::SmallVec;
 
-use super::core::Device;
+use super::core::DeviceCore;
 use super::file::DeviceFile;
 use super::plan::{BouncedPiece, Plan, Request, RequestTarget};
 use super::progress::{NextStep, Progress};
@@ -12,7 +12,7 @@ use crate::handle_cache::for_read;
 use crate::retry::{Shortfall, shortfall_at_end};
 use crate::{CachePolicy, Error, Read, Result, sys};
 
-impl Device {
+impl DeviceCore {
     /// The error for a request of which only `arrived` bytes came.
     pub(crate) fn request_error(
         &self,
@@ -97,7 +97,7 @@ impl Device {
     /// own blocks cannot be read fails. The reads go in the order of the batch.
     fn read_one_by_one(
         &self,
-        device: &DeviceFile,
+        file: &DeviceFile,
         plan: &Plan,
         request: &Request,
         reads: &[Read<'_>],
@@ -109,7 +109,7 @@ impl Device {
             // Whole blocks of the buffer, which begins at a block of its own.
             let piece_end = piece.start + piece.len;
             let wanted = piece.start as u64..piece_end as u64;
-            let blocks = device.alignment.place(wanted, 1, request.len as u64).blocks();
+            let blocks = file.alignment.place(wanted, 1, request.len as u64).blocks();
             let (start, end) = (blocks.start as usize, blocks.end as usize);
             let part = Request {
                 offset: request.offset + start as u64,
@@ -118,9 +118,9 @@ impl Device {
                 ..*request
             };
             self.count_retry();
-            self.read_device(device, &part, &mut buffer[start..end]).map_err(
-                |(_, shortfall)| (piece.read, self.read_error(reads, piece.read, shortfall)),
-            )?;
+            self.read_device(file, &part, &mut buffer[start..end]).map_err(|(_, shortfall)| {
+                (piece.read, self.read_error(reads, piece.read, shortfall))
+            })?;
         }
         Ok(())
     }
@@ -128,11 +128,11 @@ impl Device {
     /// Reads the request's range into `dst`. The error says how many bytes arrived.
     fn read_device(
         &self,
-        device: &DeviceFile,
+        file: &DeviceFile,
         request: &Request,
         dst: &mut [u8],
     ) -> Result<(), (usize, Shortfall)> {
-        let align = device.alignment.offset;
+        let align = file.alignment.offset;
         let read_at =
             if self.policy == CachePolicy::Uncached { sys::read_uncached } else { sys::read_at };
         let mut read = self.faults.wrap(align, read_at);
@@ -141,8 +141,8 @@ impl Device {
         loop {
             let done = progress.done();
             let result =
-                read(&device.file, &mut dst[done..request.len], request.offset + done as u64);
-            let at_end = || shortfall_at_end(&device.file, end);
+                read(&file.file, &mut dst[done..request.len], request.offset + done as u64);
+            let at_end = || shortfall_at_end(&file.file, end);
             match progress.after(result, request.needed, align, at_end) {
                 NextStep::Complete => return Ok(()),
                 NextStep::Again => self.count_retry(),
@@ -155,7 +155,7 @@ impl Device {
 /// Copies the pieces of a bounced request to their destinations.
 ///
 /// # Safety
-/// As for [`Device::run_request_through`].
+/// As for [`DeviceCore::run_request_through`].
 pub(crate) unsafe fn scatter(plan: &Plan, request: &Request, reads: &[Read<'_>], bounce: &[u8]) {
     for piece in plan.pieces(request) {
         let source = &bounce[piece.start..piece.start + piece.len];

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bounces::BatchBounces;
-use crate::device::{Device, FirstFailure, Request};
+use crate::device::{DeviceCore, FirstFailure, Request};
 use crate::file::HandleOwner;
 use crate::overlap::{CacheAnswer, OverlappingBackend};
 use crate::sys::PerProcess;
@@ -21,7 +21,7 @@ use crate::{
 /// the device wants it, and through a buffer of the pool where not.
 #[derive(Debug)]
 pub(crate) struct DirectBackend {
-    device: Device,
+    core: DeviceCore,
     workers: PerProcess<Workers>,
     threads_max: usize,
 }
@@ -29,11 +29,11 @@ pub(crate) struct DirectBackend {
 impl DirectBackend {
     /// Threads are started when a batch first has work for them.
     fn new(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
-        let device = Device::new(BackendKind::Direct, options, CachePolicy::Direct, owner)?;
+        let core = DeviceCore::new(BackendKind::Direct, options, CachePolicy::Direct, owner)?;
         let threads_max = options.threads_max;
         let workers =
             PerProcess::new(move |_inherited| Workers::new("ringmain-direct", threads_max - 1));
-        Ok(Self { device, workers, threads_max })
+        Ok(Self { core, workers, threads_max })
     }
 }
 
@@ -58,7 +58,7 @@ impl ReadBackend for DirectBackend {
         }
     }
 
-    crate::forward_to!(device: open, len, prefetch, release, stats);
+    crate::forward_to!(core: open, len, prefetch, release, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.read_batch_beside(reads, &mut || false)
@@ -72,9 +72,9 @@ impl OverlappingBackend for DirectBackend {
         work: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         let reads = &*reads;
-        self.device.with_plan(reads, |plan| {
+        self.core.with_plan(reads, |plan| {
             let failure = SharedFailure::default();
-            let bounces = BatchBounces::new(&self.device.pool);
+            let bounces = BatchBounces::new(&self.core.pool);
             let requests = plan.requests();
             let run = |at: usize| {
                 if failure.outranks(&requests[at]) {
@@ -84,7 +84,7 @@ impl OverlappingBackend for DirectBackend {
                 // parts, and the batch is borrowed mutably until `run` has returned.
                 let outcome = unsafe {
                     let take = |len| bounces.take(len);
-                    self.device.run_request_through(plan, &requests[at], reads, take)
+                    self.core.run_request_through(plan, &requests[at], reads, take)
                 };
                 if let Err((index, error)) = outcome {
                     failure.record(index, error);
@@ -92,12 +92,12 @@ impl OverlappingBackend for DirectBackend {
             };
             self.workers.get().run_beside(requests.len(), &run, work);
             let first = failure.first.into_inner().unwrap_or_else(PoisonError::into_inner);
-            first.into_result(&self.device, reads)
+            first.into_result(&self.core, reads)
         })
     }
 
     fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer {
-        self.device.cached(file, range)
+        self.core.cached(file, range)
     }
 }
 

@@ -35,7 +35,7 @@ pub struct AsyncFile {
     path: PathBuf,
     policy: CachePolicy,
     /// Shared with the reads in flight: a read whose future was dropped still needs it.
-    device: Rc<DeviceFile>,
+    file: Rc<DeviceFile>,
 }
 
 impl AsyncFile {
@@ -54,8 +54,8 @@ impl AsyncFile {
             bounce_bytes: PAGE_BYTES,
             page_bytes: sys::page_bytes(),
         };
-        let device = Rc::new(DeviceFile::open(backend, policy, limits, path)?);
-        Ok(Self { path: path.into(), policy, device })
+        let file = Rc::new(DeviceFile::open(backend, policy, limits, path)?);
+        Ok(Self { path: path.into(), policy, file })
     }
 
     /// The path it was opened by.
@@ -66,7 +66,7 @@ impl AsyncFile {
 
     /// The file's length now.
     pub fn file_len(&self) -> Result<u64> {
-        let metadata = self.device.file().metadata();
+        let metadata = self.file.file().metadata();
         metadata.map(|metadata| metadata.len()).map_err(|source| Error::Open {
             backend: BackendKind::TokioUring,
             path: self.path.clone(),
@@ -103,7 +103,7 @@ impl AsyncFile {
             return Err(failed(Shortfall::PastEnd(self.file_len()?)));
         }
         // Whole blocks, also past the end of the file: the device takes no others.
-        let placement = self.device.alignment().place(offset..offset + len as u64, 1, u64::MAX);
+        let placement = self.file.alignment().place(offset..offset + len as u64, 1, u64::MAX);
         let mut buffer = self.take(pool, placement.buffer_bytes()).await?;
         let needed = if len == 0 { 0 } else { placement.in_buffer().end };
         buffer = self.fill(buffer, placement.blocks().start, needed).await?.map_err(failed)?;
@@ -118,21 +118,21 @@ impl AsyncFile {
         start: u64,
         needed: usize,
     ) -> Result<Result<Buffer, Shortfall>> {
-        let align = self.device.alignment().offset;
+        let align = self.file.alignment().offset;
         let end = start + needed as u64;
         let mut progress = Progress::default();
         while progress.done() < needed {
             let done = progress.done();
             let op = RuntimeRead {
-                descriptor: self.device.file().as_raw_fd(),
+                descriptor: self.file.file().as_raw_fd(),
                 offset: start + done as u64,
                 part: done..buffer.len().min(done + REQUEST_BYTES_MAX),
                 rw_flags: self.policy.rw_flags(),
             };
-            let outcome = op.read(buffer, Rc::clone(&self.device)).await;
+            let outcome = op.read(buffer, Rc::clone(&self.file)).await;
             let (result, back) = outcome.map_err(|error| self.outside(error))?;
             buffer = back;
-            let at_end = || shortfall_at_end(self.device.file(), end);
+            let at_end = || shortfall_at_end(self.file.file(), end);
             match progress.after(result, needed, align, at_end) {
                 NextStep::Complete => break,
                 NextStep::Again => {}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::batch::{RuntimeBatch, RuntimeBatchMemory};
 use super::queue::JobQueue;
 use super::runtime::Runtime;
-use crate::device::Device;
+use crate::device::DeviceCore;
 use crate::file::HandleOwner;
 use crate::sys::PerProcess;
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
 /// fail with [`Error::Read`] until the backend is opened again.
 #[derive(Debug)]
 pub(crate) struct TokioUringBackend {
-    device: Device,
+    core: DeviceCore,
     depth_max: usize,
     home: PerProcess<ProcessRuntime>,
 }
@@ -85,7 +85,12 @@ impl TokioUringBackend {
         let options = BackendOptions { chunk_bytes, pool: Some(pool), ..options.clone() };
         let policy = options.cache_policy;
         let backend = Self {
-            device: Device::new(BackendKind::TokioUring, &options, policy, HandleOwner::unique())?,
+            core: DeviceCore::new(
+                BackendKind::TokioUring,
+                &options,
+                policy,
+                HandleOwner::unique(),
+            )?,
             depth_max: options.depth_max,
             home: PerProcess::new(|_inherited| ProcessRuntime::default()),
         };
@@ -114,17 +119,17 @@ impl ReadBackend for TokioUringBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             depth_max: self.depth_max,
-            bypasses_page_cache: self.device.policy() != CachePolicy::Buffered,
+            bypasses_page_cache: self.core.policy() != CachePolicy::Buffered,
             features: vec!["tokio-uring runtime".to_owned()],
             ..Capabilities::new(BackendKind::TokioUring)
         }
     }
 
-    crate::forward_to!(device: open, len, prefetch, release, stats);
+    crate::forward_to!(core: open, len, prefetch, release, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let reads = &*reads;
-        self.device.with_plan(reads, |plan| {
+        self.core.with_plan(reads, |plan| {
             let Some(first) = plan.requests().first() else {
                 return Ok(());
             };
@@ -135,7 +140,7 @@ impl ReadBackend for TokioUringBackend {
             let (mut memory, depth_max) = (home.take_batch_memory(), self.depth_max);
             // SAFETY: the caller has borrowed the batch mutably until this returns.
             let batch = unsafe {
-                RuntimeBatch::new(&self.device, plan, reads, &queue, &mut memory, depth_max)
+                RuntimeBatch::new(&self.core, plan, reads, &queue, &mut memory, depth_max)
             };
             let outcome = batch.run();
             home.keep_batch_memory(memory);

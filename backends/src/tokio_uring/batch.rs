@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::operation::RuntimeRead;
 use super::queue::{JobQueue, Mailbox, ReadAnswer, ReadJob, Ticket};
 use crate::device::{
-    AnswerMeaning, Device, InFlightMemory, NextRead, Plan, Request, RequestTarget,
+    AnswerMeaning, DeviceCore, InFlightMemory, NextRead, Plan, Request, RequestTarget,
     RequestsInFlight, scatter,
 };
 use crate::{Buffer, Read, Result};
@@ -41,7 +41,7 @@ impl<'a, 'r> RuntimeBatch<'a, 'r> {
     /// # Safety
     /// Nothing else may use the destinations of `reads` until [`run`](Self::run) has returned.
     pub(super) unsafe fn new(
-        device: &'a Device,
+        core: &'a DeviceCore,
         plan: &'a Plan,
         reads: &'a [Read<'r>],
         queue: &'a JobQueue,
@@ -50,13 +50,13 @@ impl<'a, 'r> RuntimeBatch<'a, 'r> {
     ) -> Self {
         let RuntimeBatchMemory { requests, channel } = memory;
         Self {
-            requests: RequestsInFlight::new(device, plan, reads, requests, depth_max),
+            requests: RequestsInFlight::new(core, plan, reads, requests, depth_max),
             queue,
             channel,
             in_flight: 0,
             buffered_bytes: 0,
             // The rest of the pool is for other batches. A batch may always have one buffer.
-            buffered_bytes_max: device.pool.limit_bytes() / 4,
+            buffered_bytes_max: core.pool.limit_bytes() / 4,
         }
     }
 
@@ -108,7 +108,7 @@ impl<'a, 'r> RuntimeBatch<'a, 'r> {
     fn buffer(&mut self, request: &Request) -> Option<Buffer> {
         let within = self.buffered_bytes + request.len <= self.buffered_bytes_max;
         let wanted = within || self.in_flight == 0;
-        wanted.then(|| self.requests.device.pool.try_take(request.len).ok()).flatten()
+        wanted.then(|| self.requests.core.pool.try_take(request.len).ok()).flatten()
     }
 
     fn start(&mut self, request: &Request, buffer: Buffer) {
@@ -127,7 +127,7 @@ impl<'a, 'r> RuntimeBatch<'a, 'r> {
             descriptor,
             offset: request.offset + done as u64,
             part: done..done + len,
-            rw_flags: self.requests.device.policy().rw_flags(),
+            rw_flags: self.requests.core.policy().rw_flags(),
         };
         let ticket = Ticket::new(slot, &self.channel.mailbox);
         self.channel.jobs.push(ReadJob { op, buffer, ticket });

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::batch::RingBatch;
 use super::ring::{Ring, SetupReport};
 use super::thread_rings::{self, RingPermit, ThreadRing};
-use crate::device::{Device, FirstFailure, Plan};
+use crate::device::{DeviceCore, FirstFailure, Plan};
 use crate::file::HandleOwner;
 use crate::overlap::{CacheAnswer, OverlappingBackend};
 use crate::sys::PerProcess;
@@ -24,7 +24,7 @@ use crate::{
 /// of the pool where not.
 #[derive(Debug)]
 pub(crate) struct UringBackend {
-    device: Device,
+    core: DeviceCore,
     depth_max: usize,
     rings_max: usize,
     /// Counts this process's rings.
@@ -39,12 +39,12 @@ pub(crate) struct UringBackend {
 impl UringBackend {
     /// Makes this thread's ring, to find out whether the kernel allows rings.
     fn new(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
-        let device = Device::new(BackendKind::Uring, options, options.cache_policy, owner)?;
+        let core = DeviceCore::new(BackendKind::Uring, options, options.cache_policy, owner)?;
         // `validate` keeps the depth far below.
         let (ring, setup) = Ring::new(options.depth_max as u32)
             .map_err(|error| Error::no_ring(BackendKind::Uring, &error))?;
         let backend = Self {
-            device,
+            core,
             depth_max: options.depth_max,
             rings_max: options.rings_max,
             rings: PerProcess::new(|_inherited| Arc::default()),
@@ -61,7 +61,7 @@ impl UringBackend {
     /// This thread's ring, made at its first read. `None` if there are enough rings, or the kernel
     /// gives no more: then the thread reads without one.
     fn take_ring(&self) -> Option<ThreadRing> {
-        if let Some(ring) = thread_rings::take(self.device.owner) {
+        if let Some(ring) = thread_rings::take(self.core.owner) {
             return Some(ring);
         }
         let Some(permit) = RingPermit::take(self.rings.get(), self.rings_max) else {
@@ -83,19 +83,19 @@ impl UringBackend {
     }
 
     fn put_ring(&self, ring: ThreadRing) {
-        thread_rings::put(self.device.owner, Arc::downgrade(&self.alive), ring);
+        thread_rings::put(self.core.owner, Arc::downgrade(&self.alive), ring);
     }
 
     fn run(&self, reads: &mut [Read<'_>], work: Option<&mut dyn FnMut() -> bool>) -> Result<()> {
         let reads = &*reads;
-        self.device.with_plan(reads, |plan| {
+        self.core.with_plan(reads, |plan| {
             let Some(mut ring) = self.take_ring() else {
                 return self.run_without_ring(plan, reads);
             };
             let ThreadRing { ring: queue, memory, .. } = &mut ring;
             // SAFETY: the caller has borrowed the batch mutably until this returns.
             let batch =
-                unsafe { RingBatch::new(&self.device, plan, reads, queue, memory, self.depth_max) };
+                unsafe { RingBatch::new(&self.core, plan, reads, queue, memory, self.depth_max) };
             let outcome = batch.run(work);
             if ring.ring.in_flight() == 0 {
                 ring.ring.drop_arena();
@@ -114,19 +114,19 @@ impl UringBackend {
                 continue;
             }
             // SAFETY: the caller has borrowed the batch mutably, and requests run one by one.
-            let outcome = unsafe { self.device.run_request(plan, request, reads) };
+            let outcome = unsafe { self.core.run_request(plan, request, reads) };
             if let Err((index, error)) = outcome {
                 failure.record(index, error);
             }
         }
-        failure.into_result(&self.device, reads)
+        failure.into_result(&self.core, reads)
     }
 }
 
 impl Drop for UringBackend {
     fn drop(&mut self) {
         // Other threads close theirs when they next use a ring, or when they end.
-        thread_rings::close(self.device.owner);
+        thread_rings::close(self.core.owner);
     }
 }
 
@@ -156,14 +156,14 @@ impl ReadBackend for UringBackend {
         }
         Capabilities {
             depth_max: self.depth_max,
-            bypasses_page_cache: self.device.policy() != CachePolicy::Buffered,
+            bypasses_page_cache: self.core.policy() != CachePolicy::Buffered,
             features: self.setup.features.clone(),
             degradations,
             ..Capabilities::new(BackendKind::Uring)
         }
     }
 
-    crate::forward_to!(device: open, len, prefetch, release, stats);
+    crate::forward_to!(core: open, len, prefetch, release, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.run(reads, None)
@@ -180,6 +180,6 @@ impl OverlappingBackend for UringBackend {
     }
 
     fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer {
-        self.device.cached(file, range)
+        self.core.cached(file, range)
     }
 }

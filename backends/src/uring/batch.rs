@@ -7,7 +7,7 @@ use super::cells::ArenaCells;
 use super::ring::{Completion, Ring, RingRead};
 use crate::buffer::HUGE_PAGE_BYTES;
 use crate::device::{
-    AnswerMeaning, Device, InFlightMemory, NextRead, Plan, Request, RequestTarget,
+    AnswerMeaning, DeviceCore, InFlightMemory, NextRead, Plan, Request, RequestTarget,
     RequestsInFlight, scatter,
 };
 use crate::retry::Patience;
@@ -47,7 +47,7 @@ impl<'a, 'r> RingBatch<'a, 'r> {
     /// # Safety
     /// Nothing else may use the destinations of `reads` until [`run`](Self::run) has returned.
     pub(super) unsafe fn new(
-        device: &'a Device,
+        core: &'a DeviceCore,
         plan: &'a Plan,
         reads: &'a [Read<'r>],
         ring: &'a mut Ring,
@@ -57,7 +57,7 @@ impl<'a, 'r> RingBatch<'a, 'r> {
         let RingBatchMemory { requests, cells, cell_of_slot } = memory;
         cell_of_slot.clear();
         cell_of_slot.resize(depth_max, None);
-        let requests = RequestsInFlight::new(device, plan, reads, requests, depth_max);
+        let requests = RequestsInFlight::new(core, plan, reads, requests, depth_max);
         let mut batch = Self { requests, cells, cell_of_slot, ring, depth_max };
         batch.borrow_arena();
         batch
@@ -78,7 +78,7 @@ impl<'a, 'r> RingBatch<'a, 'r> {
             more => more.max(HUGE_PAGE_BYTES),
         };
         let least = largest.next_power_of_two();
-        let Some(loan) = self.requests.device.pool.lend(wanted.max(least), least) else {
+        let Some(loan) = self.requests.core.pool.lend(wanted.max(least), least) else {
             return false;
         };
         self.ring.set_arena(loan);
@@ -178,7 +178,7 @@ impl<'a, 'r> RingBatch<'a, 'r> {
             dst: self.destination(&request, cell, done),
             // At most a chunk, which is at most 1 GiB.
             len: len as u32,
-            rw_flags: self.requests.device.policy().rw_flags(),
+            rw_flags: self.requests.core.policy().rw_flags(),
             token: slot as u64,
         };
         // SAFETY: the destination is a part of the batch's memory that only this request writes
