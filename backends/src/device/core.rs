@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::file::DeviceFile;
 use super::plan::{Plan, ReadSpan, RequestLimits};
@@ -122,12 +122,8 @@ impl DeviceCore {
         }
     }
 
-    /// Plans the batch and hands the plan to `run`.
-    pub(crate) fn with_plan<T>(
-        &self,
-        reads: &[Read<'_>],
-        run: impl FnOnce(&Plan) -> Result<T>,
-    ) -> Result<T> {
+    /// Plans a batch. [`finish`](Self::finish) takes the plan back when the batch has ended.
+    pub(crate) fn plan(&self, reads: &[Read<'_>]) -> Result<Plan> {
         for (index, read) in reads.iter().enumerate().filter(|(_, read)| !read.is_empty()) {
             read.file().check_owner(self.owner, self.kind)?;
             if !is_in_reach(read) {
@@ -136,9 +132,7 @@ impl DeviceCore {
                 return Err(self.past_end(reads, found));
             }
         }
-        let plans = &self.state.get().plans;
-        let lock = || plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut plan = lock().pop().unwrap_or_default();
+        let mut plan = self.kept_plans().pop().unwrap_or_default();
         let span = |index: usize| ReadSpan {
             file: reads[index].file().address(),
             offset: reads[index].offset(),
@@ -147,16 +141,24 @@ impl DeviceCore {
             alignment: reads[index].file().alignment(),
         };
         plan.build(reads.len(), span, self.limits);
-        let outcome = run(&plan);
+        Ok(plan)
+    }
+
+    /// Counts a batch that has succeeded, and keeps the memory of its plan for the next one. Returns the outcome.
+    pub(crate) fn finish(&self, plan: Plan, reads: &[Read<'_>], outcome: Result<()>) -> Result<()> {
         if outcome.is_ok() {
             self.count(reads, &plan);
         }
-        let mut plans = lock();
+        let mut plans = self.kept_plans();
         let held_bytes = plans.iter().map(Plan::held_bytes).sum::<usize>() + plan.held_bytes();
         if plans.len() < KEPT_PLANS_MAX && held_bytes <= KEPT_PLANS_BYTES_MAX {
             plans.push(plan);
         }
         outcome
+    }
+
+    fn kept_plans(&self) -> MutexGuard<'_, Vec<Plan>> {
+        self.state.get().plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count(&self, reads: &[Read<'_>], plan: &Plan) {

@@ -72,28 +72,28 @@ impl OverlappingBackend for DirectBackend {
         work: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         let reads = &*reads;
-        self.core.with_plan(reads, |plan| {
-            let failure = SharedFailure::default();
-            let bounces = BatchBounces::new(&self.core.pool);
-            let requests = plan.requests();
-            let run = |at: usize| {
-                if failure.outranks(&requests[at]) {
-                    return;
-                }
-                // SAFETY: each request is run once, requests of a plan write to different
-                // parts, and the batch is borrowed mutably until `run` has returned.
-                let outcome = unsafe {
-                    let take = |len| bounces.take(len);
-                    self.core.run_request_through(plan, &requests[at], reads, take)
-                };
-                if let Err((index, error)) = outcome {
-                    failure.record(index, error);
-                }
+        let plan = self.core.plan(reads)?;
+        let failure = SharedFailure::default();
+        let bounces = BatchBounces::new(&self.core.pool);
+        let requests = plan.requests();
+        let run = |at: usize| {
+            if failure.outranks(&requests[at]) {
+                return;
+            }
+            // SAFETY: each request is run once, requests of a plan write to different
+            // parts, and the batch is borrowed mutably until `run` has returned.
+            let outcome = unsafe {
+                let take = |len| bounces.take(len);
+                self.core.run_request_through(&plan, &requests[at], reads, take)
             };
-            self.workers.get().run_beside(requests.len(), &run, work);
-            let first = failure.first.into_inner().unwrap_or_else(PoisonError::into_inner);
-            first.into_result(&self.core, reads)
-        })
+            if let Err((index, error)) = outcome {
+                failure.record(index, error);
+            }
+        };
+        self.workers.get().run_beside(requests.len(), &run, work);
+        let first = failure.first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let outcome = first.into_result(&self.core, reads);
+        self.core.finish(plan, reads, outcome)
     }
 
     fn cached(&self, file: &FileHandle, range: Range<u64>) -> CacheAnswer {

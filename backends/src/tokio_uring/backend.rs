@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::batch::{RuntimeBatch, RuntimeBatchMemory};
 use super::queue::JobQueue;
 use super::runtime::Runtime;
-use crate::device::DeviceCore;
+use crate::device::{DeviceCore, Plan};
 use crate::file::HandleOwner;
 use crate::sys::PerProcess;
 use crate::{
@@ -101,6 +101,23 @@ impl TokioUringBackend {
             .map_err(|error| Error::no_ring(BackendKind::TokioUring, &error))?;
         Ok(backend)
     }
+
+    /// All requests through the runtime. The caller has borrowed the batch mutably.
+    fn run(&self, plan: &Plan, reads: &[Read<'_>]) -> Result<()> {
+        let Some(first) = plan.requests().first() else {
+            return Ok(());
+        };
+        let failed = |error| reads[first.read].error(BackendKind::TokioUring, first.read, error);
+        let home = self.home.get();
+        let queue = home.queue(self.depth_max).map_err(failed)?;
+        let (mut memory, depth_max) = (home.take_batch_memory(), self.depth_max);
+        // SAFETY: the caller has borrowed the batch mutably until this returns.
+        let batch =
+            unsafe { RuntimeBatch::new(&self.core, plan, reads, &queue, &mut memory, depth_max) };
+        let outcome = batch.run();
+        home.keep_batch_memory(memory);
+        outcome
+    }
 }
 
 /// The largest request: enough for the device to be fast, little enough to have several in a
@@ -129,22 +146,8 @@ impl ReadBackend for TokioUringBackend {
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let reads = &*reads;
-        self.core.with_plan(reads, |plan| {
-            let Some(first) = plan.requests().first() else {
-                return Ok(());
-            };
-            let failed =
-                |error| reads[first.read].error(BackendKind::TokioUring, first.read, error);
-            let home = self.home.get();
-            let queue = home.queue(self.depth_max).map_err(failed)?;
-            let (mut memory, depth_max) = (home.take_batch_memory(), self.depth_max);
-            // SAFETY: the caller has borrowed the batch mutably until this returns.
-            let batch = unsafe {
-                RuntimeBatch::new(&self.core, plan, reads, &queue, &mut memory, depth_max)
-            };
-            let outcome = batch.run();
-            home.keep_batch_memory(memory);
-            outcome
-        })
+        let plan = self.core.plan(reads)?;
+        let outcome = self.run(&plan, reads);
+        self.core.finish(plan, reads, outcome)
     }
 }

@@ -88,22 +88,33 @@ impl UringBackend {
 
     fn run(&self, reads: &mut [Read<'_>], work: Option<&mut dyn FnMut() -> bool>) -> Result<()> {
         let reads = &*reads;
-        self.core.with_plan(reads, |plan| {
-            let Some(mut ring) = self.take_ring() else {
-                return self.run_without_ring(plan, reads);
-            };
-            let ThreadRing { ring: queue, memory, .. } = &mut ring;
-            // SAFETY: the caller has borrowed the batch mutably until this returns.
-            let batch =
-                unsafe { RingBatch::new(&self.core, plan, reads, queue, memory, self.depth_max) };
-            let outcome = batch.run(work);
-            if ring.ring.in_flight() == 0 {
-                ring.ring.drop_arena();
-                self.put_ring(ring);
-            }
-            // Else the kernel refused the ring's queue: dropping it waits for what it took.
-            outcome
-        })
+        let plan = self.core.plan(reads)?;
+        let outcome = match self.take_ring() {
+            Some(ring) => self.run_through(ring, &plan, reads, work),
+            None => self.run_without_ring(&plan, reads),
+        };
+        self.core.finish(plan, reads, outcome)
+    }
+
+    /// All requests through a ring of this thread. The caller has borrowed the batch mutably.
+    fn run_through(
+        &self,
+        mut ring: ThreadRing,
+        plan: &Plan,
+        reads: &[Read<'_>],
+        work: Option<&mut dyn FnMut() -> bool>,
+    ) -> Result<()> {
+        let ThreadRing { ring: queue, memory, .. } = &mut ring;
+        // SAFETY: the caller has borrowed the batch mutably until this returns.
+        let batch =
+            unsafe { RingBatch::new(&self.core, plan, reads, queue, memory, self.depth_max) };
+        let outcome = batch.run(work);
+        if ring.ring.in_flight() == 0 {
+            ring.ring.drop_arena();
+            self.put_ring(ring);
+        }
+        // Else the kernel refused the ring's queue: dropping it waits for what it took.
+        outcome
     }
 
     /// Every request on this thread, one after the other.
