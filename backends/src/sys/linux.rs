@@ -240,9 +240,11 @@ pub(crate) fn cached_pages(file: &File, range: Range<u64>) -> io::Result<u64> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(counts[0]) }
 }
 
-/// Asks for huge pages. A hint, so its failure does not matter.
+/// Asks for huge pages. A hint, so its failure does not matter. Miri has no `madvise(2)`.
 pub(crate) fn advise_huge_pages(map: &MmapMut, start: usize, len: usize) {
-    let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
+    if !cfg!(miri) {
+        let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
+    }
 }
 
 /// Gives the whole pages of some memory their frames now (since Linux 5.14; `EINVAL` before).

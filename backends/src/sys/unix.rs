@@ -106,7 +106,7 @@ impl OpenedAt {
 /// A number that differs in every child made by `fork`.
 ///
 /// `pthread_atfork` and not `getpid`: glibc no longer caches the process id, and a system call
-/// for each batch would cost as much as a small warm read.
+/// for each batch would cost as much as a small warm read. Miri has no forks.
 pub(crate) fn fork_generation() -> u64 {
     static REGISTER: Once = Once::new();
     extern "C" fn before() {
@@ -116,6 +116,9 @@ pub(crate) fn fork_generation() -> u64 {
         FORK_GENERATION.fetch_add(1, Ordering::SeqCst);
     }
     REGISTER.call_once(|| {
+        if cfg!(miri) {
+            return;
+        }
         // SAFETY: the handlers are plain functions that live as long as the program and only add to
         // an atomic, which is allowed between fork and exec.
         unsafe { libc::pthread_atfork(Some(before), None, Some(in_child)) };
