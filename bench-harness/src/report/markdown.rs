@@ -46,15 +46,44 @@ fn table(group: &GroupSummary<'_>) -> String {
     let fio = group.best_fio();
     let mut names =
         vec!["backend", "throughput", "p50", "p99", "RSS growth", "CPU s/GB", "from the device"];
+    let more = More::of(group);
+    names.extend(more.names());
     names.extend(fio.map(|_| "of fio"));
     let mut text = format!("### {}\n\n", escape(&group.group.to_string()));
     text += &line(names.iter().map(|name| (*name).to_owned()));
     text +=
         &line(names.iter().enumerate().map(|(i, _)| if i == 0 { "---" } else { "---:" }.into()));
     for backend in &group.backends {
-        text += &line(row(backend, fio).into_iter());
+        text += &line(row(backend, &more, fio).into_iter());
     }
     text + &epochs(group)
+}
+
+/// The columns that only some groups have.
+struct More {
+    has_pss: bool,
+    has_dtlb_misses: bool,
+}
+
+impl More {
+    fn of(group: &GroupSummary<'_>) -> Self {
+        let mut cells = group.backends.iter().flat_map(|backend| &backend.valid);
+        let has_dtlb_misses = cells.any(|cell| cell.dtlb_misses.is_some());
+        Self { has_pss: group.has_pss(), has_dtlb_misses }
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        let pss = self.has_pss.then_some("PSS growth");
+        pss.into_iter().chain(self.has_dtlb_misses.then_some("dTLB misses"))
+    }
+
+    fn fields(&self, backend: &BackendSummary<'_>) -> impl Iterator<Item = String> {
+        let known = |value: Option<f64>, text: fn(f64) -> String| value.map_or("–".into(), text);
+        let pss = self.has_pss.then(|| known(backend.pss_growth(), bytes));
+        let misses = backend.median_of_known(|cell| cell.dtlb_misses);
+        let misses = self.has_dtlb_misses.then(|| known(misses, |count| format!("{count:.0}")));
+        pss.into_iter().chain(misses)
+    }
 }
 
 /// Returns a table of the epochs, one below the other; nothing for cells without epochs.
@@ -79,7 +108,7 @@ fn line(fields: impl Iterator<Item = String>) -> String {
     format!("| {} |\n", fields.collect::<Vec<_>>().join(" | "))
 }
 
-fn row(backend: &BackendSummary<'_>, fio: Option<f64>) -> Vec<String> {
+fn row(backend: &BackendSummary<'_>, more: &More, fio: Option<f64>) -> Vec<String> {
     let throughput = match &backend.throughput {
         Some(t) => format!("{} ({} – {})", rate(t.median), rate(t.min), rate(t.max)),
         None => "invalid".into(),
@@ -100,6 +129,7 @@ fn row(backend: &BackendSummary<'_>, fio: Option<f64>) -> Vec<String> {
         known(cpu, |seconds| format!("{seconds:.3}")),
         known(backend.median_of_known(|cell| cell.device_bytes), bytes),
     ];
+    fields.extend(more.fields(backend));
     let share = |fio: f64| backend.throughput_median().map_or("–".into(), |t| percent(t / fio));
     fields.extend(fio.map(share));
     fields
@@ -148,6 +178,18 @@ mod tests {
         assert!(text.contains("| backend | epoch | time |"), "{text}");
         let of_pread = text.lines().filter(|line| line.starts_with("| pread | ")).count();
         assert_eq!(of_pread, 1 + 3, "{text}");
+    }
+
+    #[test]
+    fn figures_that_few_machines_count_have_a_column_where_they_are_known() {
+        let text = Markdown.export(&fixture::small_run()).unwrap();
+        assert!(!text.contains("PSS") && !text.contains("dTLB"), "{text}");
+        let mut run = fixture::epochs_run();
+        run.cells.iter_mut().for_each(|cell| cell.dtlb_misses = Some(123_456));
+        let text = Markdown.export(&run).unwrap();
+        assert!(text.contains("| PSS growth | dTLB misses |"), "{text}");
+        let row = text.lines().find(|line| line.starts_with("| pread | ")).unwrap();
+        assert!(row.ends_with("| 2.0 MiB | 123456 |"), "{row}");
     }
 
     #[test]
