@@ -37,6 +37,7 @@ mod linux {
         SampleOptions, SampleSource, WriteReport,
     };
     use ringmain::{BackendKind, Engine, EngineBuilder, Unchanging};
+    use ringmain_backends::probe::cached_pages;
 
     use crate::process_cache::ProcessCache;
     use crate::support::{Bench, drop_from_cache, map, median, random};
@@ -70,6 +71,7 @@ mod linux {
         }
         warm_in_place(&bench);
         writing_against_fio(&bench);
+        writing_past_the_cache(&bench);
         if bench.wants("alignments") {
             alignments(&bench);
         }
@@ -84,6 +86,16 @@ mod linux {
         sample_bytes: usize,
         alignment: RegionAlignment,
     ) -> WriteReport {
+        write_by(path, bytes, sample_bytes, |writer| writer.alignment(alignment))
+    }
+
+    /// Writes a file with a writer that `set_up` adjusts.
+    fn write_by(
+        path: &Path,
+        bytes: u64,
+        sample_bytes: usize,
+        set_up: impl FnOnce(BetonWriter) -> BetonWriter,
+    ) -> WriteReport {
         let fields = ["data", "label"].map(|name| {
             let kind = if name == "data" { FieldKind::Bytes } else { FieldKind::Int };
             Field::new(name, kind).unwrap()
@@ -91,8 +103,7 @@ mod linux {
         // All samples share one set of bytes, so that making them is not measured.
         let mut state = 0x5EED;
         let noise: Vec<u8> = (0..sample_bytes).map(|_| random(&mut state, 256) as u8).collect();
-        BetonWriter::new(fields)
-            .alignment(alignment)
+        set_up(BetonWriter::new(fields))
             .write_indexed(path, bytes / sample_bytes as u64, |id, sample| {
                 sample.bytes_with(sample_bytes, |room| {
                     room.copy_from_slice(&noise);
@@ -353,6 +364,23 @@ mod linux {
                 rate
             },
         );
+    }
+
+    /// Compares `O_DIRECT` with writing through the page cache. The file is on the device in the end, either way.
+    fn writing_past_the_cache(bench: &Bench) {
+        let path = bench.path.with_file_name("written.beton");
+        let rate = |is_direct: bool| {
+            let started = Instant::now();
+            write_by(&path, bench.len, SAMPLE_BYTES, |writer| writer.direct(is_direct));
+            let rate = bench.len as f64 / started.elapsed().as_secs_f64();
+            // Only the header and the tables, which are not whole pages, go through the cache.
+            let cached_bytes = cached_pages(&path).unwrap() * PAGE_BYTES as u64;
+            assert_eq!(is_direct, cached_bytes < bench.len / 2, "{cached_bytes} are cached");
+            std::fs::remove_file(&path).unwrap();
+            rate
+        };
+        let name = "writing: BetonWriter past the page cache (O_DIRECT) / through it";
+        bench.compare(name, &mut || rate(true), &mut || rate(false));
     }
 
     /// Measures regions aligned to 0, 512 and 4096 bytes: cold batches, single samples, and the
