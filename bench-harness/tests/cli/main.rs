@@ -10,6 +10,8 @@ mod bench;
 mod cat;
 mod compare;
 #[cfg(target_os = "linux")]
+mod control_groups;
+#[cfg(target_os = "linux")]
 mod faults;
 #[path = "../fixture/mod.rs"]
 mod fixture;
