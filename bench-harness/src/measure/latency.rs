@@ -45,6 +45,18 @@ impl Latencies {
         }
     }
 
+    /// Returns how many latencies were counted.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns the sum of all latencies in ticks.
+    #[cfg(test)]
+    pub(crate) fn sum_ticks(&self) -> u64 {
+        self.counts.iter().enumerate().map(|(index, count)| middle(index) * count).sum()
+    }
+
     /// Returns the latencies in nanoseconds, as a histogram that other tools can read.
     pub(crate) fn to_histogram(&self, clock: &Clock) -> Result<Histogram<u64>, Failure> {
         let mut histogram = Histogram::new_with_bounds(1, MAX, SIGNIFICANT_DIGITS)?;

@@ -159,3 +159,47 @@ fn operations_of(task: &Task, threads: u64, thread: u64) -> u64 {
         Some(all) => all / threads + u64::from(thread < all % threads),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+    use crate::workload::Done;
+
+    /// A job with operations of different lengths.
+    struct Uneven {
+        left: u64,
+    }
+
+    impl Job for Uneven {
+        fn next(&mut self) -> Result<Option<Done>, Failure> {
+            self.left = self.left.saturating_sub(1);
+            for number in 0..self.left % 7 * 100 {
+                std::hint::black_box(number);
+            }
+            Ok((self.left > 0).then_some(Done { bytes: 4096, reads: 1 }))
+        }
+
+        fn last(&self) -> &[u8] {
+            &[]
+        }
+
+        fn begin_epoch(&mut self, _: u64) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    /// One look at the clock ends an operation and starts the next, so the latencies add up to the whole time: no time is
+    /// lost between two operations, and none is counted twice.
+    #[test]
+    fn the_latencies_of_a_closed_loop_add_up_to_its_time() {
+        let blank = Task::blank(&Plan::default(), 1 << 20);
+        let task = Task { workload: "rand".into(), seconds: 3600.0, ..blank };
+        let clock = Clock::start();
+        let reading = read(&task, &mut Uneven { left: 5001 }, &clock, 0).unwrap();
+        assert_eq!((reading.operations, reading.latencies.count()), (5000, 5000));
+        let (sum, whole) = (reading.latencies.sum_ticks(), reading.ended - reading.started);
+        // Latencies are kept to three digits.
+        assert!(sum.abs_diff(whole) <= whole / 1000 + 5000, "{sum} of {whole} ticks");
+    }
+}
