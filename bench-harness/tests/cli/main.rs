@@ -12,6 +12,8 @@ mod compare;
 #[cfg(target_os = "linux")]
 mod control_groups;
 #[cfg(target_os = "linux")]
+mod experiments;
+#[cfg(target_os = "linux")]
 mod faults;
 #[path = "../fixture/mod.rs"]
 mod fixture;
