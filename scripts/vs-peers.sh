@@ -12,18 +12,35 @@
 #
 #   scripts/vs-peers.sh [--part NAME]... [--model-bytes N] [--rounds N] [FOLDER]
 #
+# The versions of the packages are those of scripts/peers/requirements.lock, unless others are installed already.
 # FOLDER is where the data is made (1 GiB for a part, and a model of 2.4 GB); default: the target folder.
 # fastsafetensors needs torch. For x86-64, pip installs its CUDA build of several GB.
 set -euo pipefail
 parts=()
 model_bytes=2400MB
-rounds=5
+rounds=()
 directory=
 while (($#)); do
     case $1 in
-    --part) parts+=("${2:?--part needs views, python, loader, beton or weights}") && shift 2 ;;
+    --part)
+        case ${2:-} in
+        views | python | loader | beton | weights) parts+=("$2") ;;
+        *)
+            printf "%s: --part needs views, python, loader, beton or weights, not '%s'\n" "${0##*/}" "${2:-}" >&2
+            exit 2
+            ;;
+        esac
+        shift 2
+        ;;
     --model-bytes) model_bytes=${2:?--model-bytes needs a size} && shift 2 ;;
-    --rounds) rounds=${2:?--rounds needs a number} && shift 2 ;;
+    --rounds)
+        if ! [[ ${2:-} =~ ^[1-9][0-9]*$ ]]; then
+            printf '%s: --rounds needs a number\n' "${0##*/}" >&2
+            exit 2
+        fi
+        rounds=("$2")
+        shift 2
+        ;;
     -*) printf '%s: unknown option %s\n' "${0##*/}" "$1" >&2 && exit 2 ;;
     *) directory=$(realpath -- "$1") && shift ;;
     esac
@@ -39,9 +56,14 @@ venv=$target/peers
 export PYTHONDONTWRITEBYTECODE=1
 ringmain=$target/release/ringmain
 
+# pinned COMMAND...: pip installs the versions of the lock file meanwhile.
+pinned() {
+    PIP_CONSTRAINT=$root/scripts/peers/requirements.lock "$@"
+}
+
 set_up() {
     need_rust
-    need_venv "$venv" numpy
+    pinned need_venv "$venv" numpy
     directory=${directory:-$target}
     scratch=$(mktemp -d -- "$directory/ringmain-peers.XXXXXX")
 }
@@ -50,7 +72,7 @@ set_up() {
 wish() {
     local package
     for package in "$@"; do
-        venv_has "$venv" "$package" || venv_install "$venv" "$package" ||
+        venv_has "$venv" "$package" || pinned venv_install "$venv" "$package" ||
             printf '%s cannot be installed: left out\n' "$package" >&2
     done
 }
@@ -58,15 +80,15 @@ wish() {
 views() {
     wish exca
     "$ringmain" gen raw "$scratch/views.bin" --bytes 1GiB
-    "$venv/bin/python" scripts/peers/views.py "$ringmain" "$scratch/views.bin"
+    "$venv/bin/python" scripts/peers/views.py "$ringmain" "$scratch/views.bin" "${rounds[@]}"
     rm -- "$scratch/views.bin"
 }
 
 python() {
     wish exca
-    build_python "$venv" --release
+    pinned build_python "$venv" --release
     "$ringmain" gen raw "$scratch/views.bin" --bytes 1GiB
-    "$venv/bin/python" scripts/peers/python_views.py "$scratch/views.bin"
+    "$venv/bin/python" scripts/peers/python_views.py "$scratch/views.bin" "${rounds[@]}"
     rm -- "$scratch/views.bin"
 }
 
@@ -75,15 +97,15 @@ loader() {
     if ! venv_has "$venv" torch; then
         return
     fi
-    build_python "$venv" --release
+    pinned build_python "$venv" --release
     "$ringmain" gen shards "$scratch/shards" --rows 524288 --width 1024 --shards 8
-    "$venv/bin/python" scripts/peers/loader.py "$scratch/shards" "$rounds"
+    "$venv/bin/python" scripts/peers/loader.py "$scratch/shards" "${rounds[@]}"
     rm -r -- "$scratch/shards"
 }
 
 weights() {
-    need_venv "$venv" safetensors
-    build_python "$venv" --release
+    pinned need_venv "$venv" safetensors
+    pinned build_python "$venv" --release
     install_missing fio=fio
     wish torch fastsafetensors
     cargo build --locked --release --package ringmain --features direct,uring,safetensors \
@@ -91,7 +113,7 @@ weights() {
     # F16, because NumPy has no BF16.
     "$ringmain" gen safetensors "$scratch/model.safetensors" --bytes "$model_bytes" --dtypes F16
     "$venv/bin/python" scripts/peers/weights.py "$target/release/examples/load_model" \
-        "$scratch/model.safetensors" "$rounds"
+        "$scratch/model.safetensors" "${rounds[@]}"
     rm -- "$scratch/model.safetensors"
 }
 
@@ -104,15 +126,12 @@ beton() {
     need_ffcv
     "$ringmain" gen beton "$scratch/samples.beton" --samples 22000 --sample-bytes 48KiB
     "$ffcv_venv/bin/python" scripts/peers/beton.py \
-        "$ringmain" "$scratch/samples.beton"
+        "$ringmain" "$scratch/samples.beton" "${rounds[@]}"
     rm -- "$scratch/samples.beton"
 }
 
 step set-up set_up
 step build build_ringmain
 for part in "${parts[@]}"; do
-    case $part in
-    views | python | loader | beton | weights) step "$part" "$part" ;;
-    *) die "unknown part $part; the parts are views, python, loader, beton and weights" ;;
-    esac
+    step "$part" "$part"
 done

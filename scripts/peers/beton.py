@@ -1,6 +1,6 @@
 """Compares ffcv and Ringmain on batches of samples of a .beton file in random order, in interleaved rounds.
 
-python beton.py RINGMAIN FILE
+python beton.py RINGMAIN FILE [ROUNDS]
 
 Cold rounds use ffcv's process cache, warm rounds its OS cache. Each timed epoch of ffcv is the second one of
 its process, so that no compilation is timed. In cold rounds the file is dropped from the page cache in
@@ -64,20 +64,21 @@ def ringmain_rate(ringmain, path, backend, state, seed):
 
 
 def main():
-    ringmain, path = sys.argv[1:]
+    ringmain, path = sys.argv[1:3]
+    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else ROUNDS
     for state, peer in (("cold", "ffcv process cache"), ("warm", "ffcv OS cache")):
         rates = {name: [] for name in [peer, *(f"ringmain {name}" for name in BACKENDS)]}
-        for seed in range(ROUNDS):
+        for seed in range(rounds):
             rates[peer].append(ffcv_rate(path, state))
             for backend in BACKENDS:
                 rate = ringmain_rate(ringmain, path, backend, state, seed)
                 rates[f"ringmain {backend}"].append(rate)
-        show(state, peer, rates)
+        show(state, peer, rates, rounds)
 
 
-def show(state, peer, rates):
+def show(state, peer, rates, rounds):
     medians = {name: statistics.median(runs) for name, runs in rates.items()}
-    print(f"\nbatches of {BATCH} samples, random, {state} (medians of {ROUNDS} interleaved rounds)")
+    print(f"\nbatches of {BATCH} samples, random, {state} (medians of {rounds} interleaved rounds)")
     print(f"{'':24} {'GB/s':>8} {'/ ffcv':>8}")
     for name, rate in medians.items():
         print(f"{name:24} {rate / 1e9:8.3f} {rate / medians[peer]:8.2f}")

@@ -1,6 +1,6 @@
 """Compares the Python package with np.memmap and exca: single windows, and batches of windows.
 
-python python_views.py FILE
+python python_views.py FILE [ROUNDS]
 """
 
 import os
@@ -78,13 +78,13 @@ def map_only(array):
     return array
 
 
-def compare(title, path, state, read, *args):
+def compare(title, path, state, rounds, read, *args):
     """Runs interleaved rounds, each in its own process, and prints medians and ratios."""
     readers = {"ringmain": ringmain.ContiguousMemmap, "np.memmap": map_only}
     if Exca is not None:
         readers["exca"] = Exca
     found = {name: [] for name in readers}
-    for seed in range(ROUNDS):
+    for seed in range(rounds):
         for name, wrap in readers.items():
             make_cold(path) if state == "cold" else make_warm(path)
             found[name].append(in_child(read, path, wrap, *args, seed))
@@ -96,17 +96,18 @@ def compare(title, path, state, read, *args):
 
 
 def main():
-    (path,) = sys.argv[1:]
+    path = sys.argv[1]
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
     print(ringmain.Engine())
     if Exca is None:
         print("exca is not installed: left out")
     names = "".join(f" {name:>12} {'':9}" for name in ("np.memmap", "exca") if name != "exca" or Exca)
-    print(f"\n{'per second':24} {'':5} {'ringmain':>12}{names}  (medians of {ROUNDS} interleaved rounds)")
+    print(f"\n{'per second':24} {'':5} {'ringmain':>12}{names}  (medians of {rounds} interleaved rounds)")
     for state in ("warm", "cold"):
         for name, size in WINDOWS.items():
-            compare(f"windows of {name}", path, state, read_windows, size // ROW_BYTES)
+            compare(f"windows of {name}", path, state, rounds, read_windows, size // ROW_BYTES)
     for state in ("cold", "warm"):
-        compare(f"{BATCH} windows of 64 KiB", path, state, read_batches, (64 << 10) // ROW_BYTES)
+        compare(f"{BATCH} windows of 64 KiB", path, state, rounds, read_batches, (64 << 10) // ROW_BYTES)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Compares np.memmap, exca and Ringmain on random windows of f32 arrays, cold and warm, interleaved.
 
-python views.py RINGMAIN FILE
+python views.py RINGMAIN FILE [ROUNDS]
 """
 
 import json
@@ -84,7 +84,8 @@ def ringmain_windows(ringmain, path, backend, state, seed):
 
 
 def main():
-    ringmain, path = sys.argv[1:]
+    ringmain, path = sys.argv[1:3]
+    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else ROUNDS
     peers = {"np.memmap": lambda array: array}
     if ContiguousMemmap is None:
         print("exca is not installed: left out")
@@ -92,19 +93,19 @@ def main():
         peers["exca"] = ContiguousMemmap
     for state in ("cold", "warm"):
         found = {name: [] for name in [*peers, *(f"ringmain {name}" for name in BACKENDS)]}
-        for seed in range(ROUNDS):
+        for seed in range(rounds):
             for name, wrap in peers.items():
                 make_cold(path) if state == "cold" else make_warm(path)
                 found[name].append(in_child(read_windows, path, wrap, state, seed))
             for backend in BACKENDS:
                 result = ringmain_windows(ringmain, path, backend, state, seed)
                 found[f"ringmain {backend}"].append(result)
-        show(state, found)
+        show(state, found, rounds)
 
 
-def show(state, found):
+def show(state, found, rounds):
     rates = {name: statistics.median(rate for rate, _ in runs) for name, runs in found.items()}
-    print(f"\n64 KiB windows, {state} (medians of {ROUNDS} interleaved rounds)")
+    print(f"\n64 KiB windows, {state} (medians of {rounds} interleaved rounds)")
     print(f"{'':24} {'GB/s':>8} {'/ np.memmap':>12} {'memory':>10}")
     for name, rate in rates.items():
         grown = statistics.median(memory for _, memory in found[name])
