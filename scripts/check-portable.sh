@@ -112,9 +112,11 @@ start_wine() {
     done
 }
 
-# Wine's servers outlive the programs and would keep this script's output open.
+# Wine's servers outlive the programs and would keep this script's output open. Wine finds a server by its folder for
+# temporary files.
 stop_wine() {
     local home
+    local -x TMPDIR=$windows_tmp
     for home in "${wine_homes[@]}"; do
         [[ -d $home ]] || continue
         WINEPREFIX=$home /usr/lib/wine/wineserver --kill || true
