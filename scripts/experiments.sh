@@ -9,7 +9,7 @@ usage() {
 Usage: scripts/experiments.sh [--prepare | --list] [--tiny] [--out FOLDER] [NAME...]
 
 Carries out the experiments of docs/experiments.md, all of them or those that are named, and prints where the
-results are: one table for each in NAME.md. All together take about ten minutes on a machine that should do
+results are: one table for each in NAME.md. All together take about five minutes on a machine that should do
 nothing else. Building takes longer, so build first.
 
   --prepare     only builds the programs and installs the packages that the experiments need
