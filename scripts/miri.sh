@@ -11,8 +11,8 @@ usage() {
 Usage: scripts/miri.sh
 
 Runs the unit tests under Miri that need nothing of the kernel but files and anonymous memory: buffers, the pool, the
-planner of device reads and short reads in `backends`; layouts, orders, headers and conversions in the engine. It takes
-about ten minutes and needs a nightly compiler with Miri (rustup toolchain install nightly --component miri,rust-src).
+planner of device reads and short reads in `backends`; layouts, headers and conversions in the engine. It takes
+some minutes and needs a nightly compiler with Miri (rustup toolchain install nightly --component miri,rust-src).
 
 Left out: what Miri does not support (io_uring, file mappings, forks, direct reads), and tests of many megabytes.
 TEXT
@@ -28,23 +28,25 @@ need_rust
 cargo +nightly miri --version >/dev/null 2>&1 ||
     die "Miri is missing; install it with: rustup toolchain install nightly --component miri,rust-src"
 
-# The tests make folders for temporary files and ask for the time.
-export MIRIFLAGS="${MIRIFLAGS:-} -Zmiri-disable-isolation"
+# The tests make folders for temporary files and ask for the time. Miri makes some reads short at random, and one test
+# counts calls.
+export MIRIFLAGS="${MIRIFLAGS:-} -Zmiri-disable-isolation -Zmiri-no-short-fd-operations"
 # Miri takes a second where the processor takes some milliseconds.
 export PROPTEST_CASES=${PROPTEST_CASES:-4}
 
 backends() {
-    # The first fills 40 MiB, the second wants to see the kernel refuse memory.
+    # Left out: buffers of 40 MiB, a test in which the kernel must refuse memory, and a property that simulates a device.
     cargo +nightly miri test --locked --package ringmain-backends --no-default-features --features conformance,direct --lib -- \
         buffer:: device:: joined placement pool::tests read:: retry:: stats \
-        --skip memory_is_aligned --skip more_than_the_address
+        --skip memory_is_aligned --skip more_than_the_address --skip every_byte_arrives
 }
 
 engine() {
     cargo +nightly miri test --locked --package ringmain --no-default-features --features beton,safetensors --lib -- \
-        array:: epochs:: memory:: shards::batch shards::convert shards::header \
+        array:: memory:: shards::batch shards::convert shards::header \
         beton::alloc beton::array beton::field beton::header beton::page_schedule beton::row beton::table \
-        weights::header weights::index weights::tensor
+        weights::tensor \
+        --skip selections_out_of_range
 }
 
 step backends backends
