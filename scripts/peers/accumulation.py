@@ -94,7 +94,7 @@ def share(arrays, part, parts, seed):
 
 
 class Worker:
-    """A forked process that reads when it is told to."""
+    """A forked process that waits for a command, then reads an epoch."""
 
     def __init__(self, way, folder, keys_of_epoch):
         command_read, command_write = os.pipe()
