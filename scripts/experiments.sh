@@ -53,7 +53,8 @@ read_arguments() {
             ;;
         -*) die "unknown option $1; see --help" ;;
         *)
-            list | grep -qxF -- "$1" || die "there is no experiment '$1'; see --list"
+            # Not `grep -q`: it would end before `list` does, which then fails.
+            list | grep -xF -- "$1" >/dev/null || die "there is no experiment '$1'; see --list"
             names+=("$1")
             ;;
         esac

@@ -59,7 +59,7 @@ explore() {
     fi
     RUSTFLAGS="${RUSTFLAGS:-} --cfg ringmain_shuttle" RUST_BACKTRACE=${RUST_BACKTRACE:-0} \
         RINGMAIN_SCHEDULES=$schedules RINGMAIN_SCHEDULES_SEED=$seed \
-        cargo test "${settings[@]}" --locked --quiet --package ringmain-backends --package ringmain --features ringmain/safetensors \
+        cargo test "${settings[@]}" --locked --quiet --package ringmain-backends --package ringmain --features ringmain/safetensors,ringmain/async \
         --lib --target-dir "$target/schedules" -- "$name"
 }
 

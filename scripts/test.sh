@@ -75,6 +75,8 @@ step clippy clippy
 # checks run beside both.
 start_beside "portable" "$target/portable.log" scripts/check-portable.sh macos windows linux
 step tests native_tests
+# Runs each of them once. `scripts/bench-micro.sh` measures them.
+step "micro-benchmarks" cargo test --locked --workspace --all-features --bench hot_paths
 step python python_tests
 # A few schedules, the same each time; `scripts/schedules.sh` alone tries many.
 step schedules scripts/schedules.sh --seed 17 500

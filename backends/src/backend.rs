@@ -1,10 +1,12 @@
 //! The trait that every backend implements, and the conveniences built on it.
 
 use std::fmt;
+use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::mmap::MappedRange;
+use crate::placed_batch;
 use crate::{
     BackendKind, BackendStats, Buffer, BufferPool, Capabilities, Error, Expectation, FileHandle,
     FileVersion, Placement, Read, Result,
@@ -117,6 +119,24 @@ pub trait ReadBackend: Send + Sync + fmt::Debug {
     /// [`MeteredBackend`](crate::MeteredBackend) counts for it.
     fn stats(&self) -> BackendStats {
         BackendStats::default()
+    }
+
+    /// Returns the paths of what is in a folder, in no particular order, or `None` if the path leads to something else
+    /// than a folder. Each path can be opened if it is that of a file. The default looks at folders on disk.
+    fn list(&self, folder: &Path) -> Result<Option<Vec<PathBuf>>> {
+        let paths = folder.read_dir().and_then(|entries| {
+            entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()
+        });
+        match paths {
+            Ok(paths) => Ok(Some(paths)),
+            // Windows does not say that it is no folder, but that its name is invalid.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory || folder.is_file() => {
+                Ok(None)
+            }
+            Err(source) => {
+                Err(Error::Open { backend: self.kind(), path: folder.to_owned(), source })
+            }
+        }
     }
 
     /// The range of the file in memory without a copy, where the backend has such a thing
@@ -288,6 +308,29 @@ pub trait ReadBackendExt: ReadBackend {
     /// ```
     fn read_to_own_buf(&self, file: &FileHandle, offset: u64, len: usize) -> Result<Buffer> {
         Ok(read_placed(self, file, offset, len, 1, Buffer::unpooled, read_whole)?.0)
+    }
+
+    /// Many ranges of any number of files, read as one batch. Each arrives in a buffer of its own, which `take`
+    /// returns for a number of bytes, and is placed in it as by [`read_to_buf`](Self::read_to_buf).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// # std::fs::write(&path, b"0123456789")?;
+    /// use ringmain_backends::{BackendKind, BackendOptions, Buffer, ReadBackend, ReadBackendExt};
+    /// let backend =
+    ///     ringmain_backends::open_backend(BackendKind::Auto, &BackendOptions::default())?;
+    /// let file = backend.open(&path)?;
+    /// let found = backend.read_to_bufs(&[(&file, 7..9), (&file, 0..2)], Buffer::unpooled)?;
+    /// assert_eq!((&found[0][..], &found[1][..]), (&b"78"[..], &b"01"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn read_to_bufs(
+        &self,
+        ranges: &[(&FileHandle, Range<u64>)],
+        take: impl FnMut(usize) -> Result<Buffer>,
+    ) -> Result<Vec<Buffer>> {
+        placed_batch::read(self, ranges, take)
     }
 
     /// The concatenation of many ranges of one file, read as one batch.

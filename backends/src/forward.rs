@@ -15,7 +15,7 @@
 ///
 /// impl ReadBackend for Chatty {
 ///     forward_to!(inner: kind, open, len, capabilities, prefetch, release, expect, version);
-///     forward_to!(inner: explain, stats, map);
+///     forward_to!(inner: explain, stats, list, map);
 ///
 ///     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
 ///         println!("{} reads", reads.len());
@@ -101,6 +101,14 @@ macro_rules! __forward_method {
     ($field:ident stats) => {
         fn stats(&self) -> $crate::BackendStats {
             self.$field.stats()
+        }
+    };
+    ($field:ident list) => {
+        fn list(
+            &self,
+            folder: &::std::path::Path,
+        ) -> $crate::Result<::std::option::Option<::std::vec::Vec<::std::path::PathBuf>>> {
+            self.$field.list(folder)
         }
     };
     ($field:ident map) => {

@@ -61,6 +61,9 @@ mod forward;
 mod gds;
 mod handle_cache;
 mod home_process;
+#[cfg(feature = "conformance")]
+#[doc(hidden)]
+pub mod hot_paths;
 mod joined;
 mod memory;
 #[cfg(all(test, linux_rings))]
@@ -72,11 +75,13 @@ mod options;
 mod output;
 mod overlap;
 mod page_cache;
+mod placed_batch;
 mod placement;
 mod pool;
 mod populate;
 pub mod probe;
 mod read;
+mod reader_threads;
 mod retry;
 mod stats;
 #[cfg(ringmain_shuttle)]
@@ -116,7 +121,9 @@ pub use placement::Placement;
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
 pub use populate::populate;
 pub use read::Read;
+pub use reader_threads::{Job, ReaderOptions, ReaderStats, ReaderThreads};
 pub use stats::{BackendStats, HandleCacheStats, LatencyHistogram, Traffic};
+pub use sys::PerProcess;
 pub use thread_number::thread_number;
 #[cfg(linux_tokio_uring)]
 #[cfg_attr(docsrs, doc(cfg(all(feature = "tokio-uring", target_os = "linux"))))]

@@ -79,7 +79,7 @@ fn turn() -> u64 {
 }
 
 impl ReadBackend for MeteredBackend {
-    crate::forward_to!(inner: kind, open, len, capabilities, prefetch, release, expect, version, explain);
+    crate::forward_to!(inner: kind, open, len, capabilities, prefetch, release, expect, version, explain, list);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let begun = self.is_timed(reads).then(Instant::now);

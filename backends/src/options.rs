@@ -173,9 +173,10 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Warmth {
-    /// Data stays if the caller says that it will be read again (epochs do) and it fits into the
-    /// memory that is available, control groups included. Other data does not enter the cache,
-    /// except by small single reads that follow one another: these use the kernel's readahead.
+    /// Data stays if it is read again and fits into the memory that is available, control groups
+    /// included. It is read again if the caller says so (epochs do), or once more bytes of a file
+    /// were read than it has. Other data does not enter the cache, except by small single reads
+    /// that follow one another: these use the kernel's readahead.
     #[default]
     Auto,
     /// Everything that is read stays, as long as the kernel has room for it.

@@ -26,7 +26,7 @@
 //! there: a FUSE server forgets them together with the numbers.
 
 use std::fs::File;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
@@ -93,7 +93,18 @@ impl FileVersion {
         Ok(Self { identity, len: metadata.len(), modified, parts: Vec::new() })
     }
 
-    pub(crate) fn of(file: &File) -> io::Result<Self> {
+    /// The version of an open file, whatever is at its path now.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// use ringmain_backends::FileVersion;
+    /// std::fs::write(&path, b"abc")?;
+    /// let file = std::fs::File::open(&path)?;
+    /// assert_eq!(FileVersion::of(&file)?, FileVersion::at(&path)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of(file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let identity = sys::identity(file, &metadata)?;
         let modified = metadata.modified().ok();
@@ -108,6 +119,31 @@ impl FileVersion {
     #[must_use]
     pub fn composed(len: u64, parts: Vec<FileVersion>) -> Self {
         Self { identity: FileIdentity::default(), len, modified: None, parts }
+    }
+
+    /// The version of `len` bytes that a store calls `name`: an ETag, a generation. Another name is another file.
+    ///
+    /// ```
+    /// use ringmain_backends::{FileChange, FileVersion};
+    ///
+    /// let first = FileVersion::named(10, "\"5d41\"");
+    /// assert_eq!(first.change_since(&FileVersion::named(10, "\"5d41\"")), None);
+    /// let second = FileVersion::named(10, "\"7d79\"");
+    /// assert_eq!(second.change_since(&first), Some(FileChange::Replaced));
+    /// ```
+    #[must_use]
+    pub fn named(len: u64, name: &str) -> Self {
+        let digest = |salt: u8| {
+            let mut hasher = DefaultHasher::new();
+            (salt, name).hash(&mut hasher);
+            hasher.finish()
+        };
+        let identity = FileIdentity {
+            index: digest(0),
+            mark: Mark::Handle(digest(1)),
+            ..FileIdentity::default()
+        };
+        Self { identity, len, modified: None, parts: Vec::new() }
     }
 
     /// The file's length in bytes.
@@ -133,6 +169,42 @@ impl FileVersion {
             return Some(FileChange::Written);
         }
         self.parts.iter().zip(&earlier.parts).find_map(|(now, earlier)| now.change_since(earlier))
+    }
+
+    /// Returns a text for this version: every process gets the same text for an unchanged file, and another
+    /// one once the file was written to or replaced. Use it to name what was copied from the file.
+    ///
+    /// `None` if nothing is known that tells contents apart: for a [composed](Self::composed) version
+    /// without parts, and where a filesystem keeps no times.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a");
+    /// use ringmain_backends::FileVersion;
+    /// std::fs::write(&path, b"abc")?;
+    /// let first = FileVersion::at(&path)?.name();
+    /// assert_eq!(first, FileVersion::at(&path)?.name());
+    /// std::fs::write(&path, b"abcd")?;
+    /// assert_ne!(first, FileVersion::at(&path)?.name());
+    /// assert_eq!(FileVersion::composed(3, Vec::new()).name(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        if !self.parts.is_empty() {
+            let parts = self.parts.iter().map(Self::name).collect::<Option<Vec<_>>>()?;
+            return Some(format!("{:x}({})", self.len, parts.join(",")));
+        }
+        let modified = self.modified?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let FileIdentity { volume, index, mark, state, .. } = &self.identity;
+        let ((seconds, nanos), written) = (state.changed, modified.as_nanos());
+        let born = match mark {
+            Mark::None | Mark::Index => 0,
+            Mark::Born(at) => at.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos(),
+            Mark::Handle(digest) => u128::from(*digest),
+        };
+        let len = self.len;
+        Some(format!("{volume:x}-{index:x}-{born:x}-{len:x}-{written:x}-{seconds:x}.{nanos:x}"))
     }
 
     pub(crate) fn with_invented_index(mut self, has_invented_index: bool) -> Self {

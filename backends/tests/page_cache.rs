@@ -7,8 +7,9 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::numbered::{FILE_BYTES, NumberedFile};
+use nix::sys::resource::{UsageWho, getrusage};
 use ringmain_backends::probe::CacheSampler;
-use ringmain_backends::{Access, BackendKind, BackendOptions, open_backend};
+use ringmain_backends::{Access, BackendKind, BackendOptions, Read, open_backend};
 
 /// Without a word to the kernel each of these reads would bring in a whole readahead window: from
 /// 128 KiB to 8 MiB, by the machine's settings.
@@ -47,6 +48,31 @@ fn a_stream_after_a_batch_is_read_ahead() {
         let cached = numbered.cached_blocks();
         assert!(cached > 8, "{kind}: only {cached} pages: nothing was read ahead");
     }
+}
+
+/// A batch of tensors begins in a page that the batch before has read, and was taken for a cached one: it was read
+/// page by page.
+#[test]
+fn a_cold_batch_is_in_flight_together_though_its_first_page_is_cached() {
+    const LEN: usize = 1_300_001;
+    const BATCH: usize = 6;
+    let numbered = NumberedFile::new();
+    let backend = open_backend(BackendKind::Mmap, &BackendOptions::default()).unwrap();
+    let file = backend.open(numbered.path()).unwrap();
+    numbered.make_cold();
+    let major_faults = || getrusage(UsageWho::RUSAGE_THREAD).unwrap().major_page_faults();
+    let before = major_faults();
+    let mut memory = vec![0; BATCH * LEN];
+    let batches = FILE_BYTES as usize / memory.len();
+    for number in 0..batches {
+        let offset = |at: usize| ((number * BATCH + at) * LEN) as u64;
+        let tensors = memory.chunks_exact_mut(LEN).enumerate();
+        let mut reads: Vec<_> =
+            tensors.map(|(at, dst)| Read::new(&file, offset(at), dst)).collect();
+        backend.read_batch(&mut reads).unwrap();
+    }
+    let (faults, pages) = (major_faults() - before, batches * memory.len() / 4096);
+    assert!(faults < pages as i64 / 4, "{faults} waits for {pages} pages");
 }
 
 /// On a busy machine the device delivered a missing page before the kernel gave up on it, and the page looked

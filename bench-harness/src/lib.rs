@@ -12,6 +12,9 @@ mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 mod generate;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod hot_paths;
 mod measure;
 pub mod plan;
 mod recommend;

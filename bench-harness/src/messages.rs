@@ -300,7 +300,10 @@ fn doubtful_run() -> Run {
 
 fn recommendations() -> Vec<String> {
     let dir = Path::new("/data");
-    let text = |run: &Run| recommend(run).lines().join("\n");
+    let text = |run: &Run| {
+        let found = recommend(run);
+        format!("{}\n{}", found.lines().join("\n"), found.headlines()[0])
+    };
     let clear = run_in(dir, &[("pread", 1e9), ("uring", 3e9), ("auto", 1.5e9)]);
     let noise = run_in(dir, &[("pread", 1e9), ("uring", 1.001e9), ("auto", 1e9)]);
     let mut few = clear.clone();

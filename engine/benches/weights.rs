@@ -28,7 +28,7 @@ mod linux {
 
     use ringmain::backends::PoolOptions;
     use ringmain::weights::{LoadOptions, Unchanging, Weights};
-    use ringmain::{BackendKind, BufferPool, Engine};
+    use ringmain::{BackendKind, BufferPool, Engine, Warmth};
     use safetensors::SafeTensors;
 
     use crate::support::{Bench, map, median, random, touch_pages};
@@ -69,8 +69,10 @@ mod linux {
         vec![path]
     }
 
+    /// `auto` would bring a file that it reads for a second time into the page cache.
     fn open(bench: &Bench, kind: BackendKind) -> Weights {
-        let engine = Engine::builder().backend(kind).ignore_profile().build().unwrap();
+        let engine = Engine::builder().backend(kind).warmth(Warmth::Leave).ignore_profile();
+        let engine = engine.build().unwrap();
         Weights::open(&engine, &bench.path).unwrap()
     }
 

@@ -33,6 +33,7 @@ pub struct EngineBuilder {
     kind: BackendKind,
     /// An opened backend, instead of a kind.
     backend: Option<Arc<dyn ReadBackend>>,
+    wrappers: Wrappers,
     memory_limit_bytes: usize,
     memory_patience: Duration,
     options: BackendOptions,
@@ -47,6 +48,7 @@ impl Default for EngineBuilder {
         Self {
             kind: BackendKind::Auto,
             backend: None,
+            wrappers: Wrappers::default(),
             memory_limit_bytes,
             memory_patience: MEMORY_PATIENCE_DEFAULT,
             options: BackendOptions::default(),
@@ -80,6 +82,29 @@ impl EngineBuilder {
     /// ```
     pub fn with_backend(mut self, backend: Arc<dyn ReadBackend>) -> Self {
         self.backend = Some(backend);
+        self
+    }
+
+    /// Reads through the backend that `wrap` returns for the engine's own one, which it may use for a part of the
+    /// reads. The engine's backend keeps its options, its profile and its part of the memory limit.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use ringmain::{Engine, backends::MeteredBackend};
+    ///
+    /// let engine = Engine::builder()
+    ///     .wrap_backend(|inner| Ok(Arc::new(MeteredBackend::new(inner))))
+    ///     .build()?;
+    /// # Ok::<(), ringmain::Error>(())
+    /// ```
+    pub fn wrap_backend(
+        mut self,
+        wrap: impl Fn(Arc<dyn ReadBackend>) -> ringmain_backends::Result<Arc<dyn ReadBackend>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.wrappers.0.push(Arc::new(wrap));
         self
     }
 
@@ -239,10 +264,13 @@ impl EngineBuilder {
             when_spent: WhenSpent::Wait { timeout: memory_patience },
         })?;
         let reserve = Reserve::new(pool.clone());
-        let backend = match self.backend {
+        let mut backend = match self.backend {
             Some(backend) => backend,
             None => open_backend(self.kind, &self.profile.advise(self.options))?,
         };
+        for wrap in self.wrappers.0 {
+            backend = wrap(backend)?;
+        }
         let meter = Arc::new(MeteredBackend::new(backend));
         let (backend, recording) = (Arc::clone(&meter) as _, None);
         let shared = Shared {
@@ -267,6 +295,19 @@ impl EngineBuilder {
 struct Changes(Vec<Arc<Change>>);
 
 type Change = dyn Fn(&mut BackendOptions) + Send + Sync;
+
+/// What is put around the engine's backend, the innermost first.
+#[derive(Clone, Default)]
+struct Wrappers(Vec<Arc<Wrapper>>);
+
+type Wrapper =
+    dyn Fn(Arc<dyn ReadBackend>) -> ringmain_backends::Result<Arc<dyn ReadBackend>> + Send + Sync;
+
+impl fmt::Debug for Wrappers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} wrappers", self.0.len())
+    }
+}
 
 impl fmt::Debug for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

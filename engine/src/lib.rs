@@ -33,11 +33,13 @@
 //! by default. `ndarray` adds [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards)
 //! batches. `serde` makes the states of sources, orders and element types serializable. `beton` adds
 //! FFCV's datasets, `jpeg` decodes their images, and `safetensors` adds weights. `tracing` sends an
-//! event for each choice of `auto`. `conformance` adds the tests for backends of your own.
+//! event for each choice of `auto`. `async` adds `AsyncEngine`, for programs in an async runtime. `conformance` adds the tests for backends of your own.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod array;
+#[cfg(feature = "async")]
+mod async_engine;
 #[cfg(feature = "beton")]
 pub mod beton;
 mod builder;
@@ -67,6 +69,8 @@ pub use array::index::Index;
 pub use array::many::ViewReader;
 pub use array::selection::{Select, Selected};
 pub use array::view::ContiguousMemmap;
+#[cfg(feature = "async")]
+pub use async_engine::{AsyncEngine, BatchSource, BatchStream};
 pub use builder::EngineBuilder;
 pub use engine::{Description, Engine};
 pub use error::{Damage, Error, Item, Result};
@@ -90,6 +94,12 @@ pub use ringmain_backends::{
 struct Readme;
 
 /// The examples of the guide, which use all formats.
-#[cfg(all(doctest, feature = "beton", feature = "safetensors", feature = "serde"))]
+#[cfg(all(
+    doctest,
+    feature = "async",
+    feature = "beton",
+    feature = "safetensors",
+    feature = "serde"
+))]
 #[doc = include_str!("../../docs/guide.md")]
 struct Guide;

@@ -185,7 +185,7 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--arrays", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=4)
     arguments = parser.parse_args()
     if min(arguments.arrays // BATCH, arguments.rounds, arguments.epochs) < 1:
         parser.error(f"at least {BATCH} arrays, one round and one epoch are needed")

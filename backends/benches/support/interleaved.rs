@@ -111,9 +111,17 @@ impl Bench {
     /// second.
     #[allow(dead_code)]
     pub(crate) fn rate(&self, mut step: impl FnMut() -> usize) -> f64 {
+        self.rate_of_pass(|| Some(step()))
+    }
+
+    /// As [`rate`](Self::rate), but also ends when `step` has nothing left to read.
+    #[allow(dead_code)]
+    pub(crate) fn rate_of_pass(&self, mut step: impl FnMut() -> Option<usize>) -> f64 {
         let (start, mut bytes) = (Instant::now(), 0);
-        while start.elapsed() < Duration::from_secs_f64(self.seconds) {
-            bytes += step();
+        while start.elapsed() < Duration::from_secs_f64(self.seconds)
+            && let Some(read_bytes) = step()
+        {
+            bytes += read_bytes;
         }
         bytes as f64 / start.elapsed().as_secs_f64()
     }

@@ -7,10 +7,11 @@ use std::sync::{Arc, OnceLock};
 
 use super::advised::Advised;
 use super::detour::lacks_descriptors;
+use super::known_file::KnownFiles;
 use super::report::{AdviceReport, AutoReport, rejected};
 use super::route::FileRoute;
 use super::trial::{DEVICES, Trials};
-use super::warmth;
+use super::warmth::{self, RereadBytes};
 use crate::file::HandleOwner;
 use crate::mmap::MappedRange;
 use crate::overlap::{CacheAnswer, OverlappingBackend};
@@ -44,6 +45,8 @@ pub(crate) struct AutoBackend {
     pub(super) routes: bool,
     pub(super) access: Access,
     pub(super) warmth: Warmth,
+    pub(super) reread_bytes: RereadBytes,
+    known_files: PerProcess<KnownFiles>,
     /// For each device that files are on; devices may share one by chance.
     pub(super) trials: [Trials; DEVICES],
     pub(super) report: AutoReport,
@@ -97,6 +100,8 @@ impl AutoBackend {
             routes,
             access,
             warmth,
+            reread_bytes: RereadBytes::default(),
+            known_files: PerProcess::new(|_inherited| KnownFiles::default()),
             trials: Default::default(),
             report,
             counters,
@@ -229,7 +234,8 @@ impl ReadBackend for AutoBackend {
             Err(error) => Err(error),
             Ok(file) => {
                 let is_kept = self.warmth == Warmth::Keep;
-                let route = FileRoute::new(file.identity().state.len, self.access, is_kept);
+                let known = self.known_files.get().get(file.identity());
+                let route = FileRoute::new(known, self.access, is_kept);
                 Ok(routed(file, route))
             }
         }
@@ -275,7 +281,7 @@ impl ReadBackend for AutoBackend {
         event!(debug, files = files.len(), ?expectation, is_kept, "reads are expected");
         for file in files {
             match self.route_of(file) {
-                Some(route) if !route.is_advised() => route.expect(expectation.access, is_kept),
+                Some(route) if !route.is_advised() => route.expect(expectation, is_kept),
                 Some(_) => self.advised().expect(slice::from_ref(file), expectation)?,
                 None => {}
             }

@@ -60,6 +60,7 @@ impl AutoBackend {
             }
         }
         failure.map_or(Ok(()), Err)?;
+        self.count_device(device);
         self.count_cached(cached);
         Ok(())
     }

@@ -38,7 +38,10 @@
 //! **What becomes warm.** Cold reads leave the page cache as it was, unless the data is kept
 //! (`Warmth`). `Auto` keeps data that its reader says will come again (`ReadBackend::expect`;
 //! shuffled epochs do, and sequential ones from the second on) and that fits into three quarters of
-//! what `MemAvailable` and the process's control groups leave. A cold read of kept data brings in
+//! what `MemAvailable` and the process's control groups leave. A reader that says nothing is observed: once
+//! more bytes of a file were read from the device than it has, the file is read again, and it is kept if all
+//! such files fit. All handles of a file share what is known about it (`KnownFile`): a cache of arrays opens each of
+//! them by itself. A cold read of kept data brings in
 //! the mebibyte around it: random order then fills memory at the device's full speed, and reads
 //! from it soon. Data is brought in only where that pays. The first 16 batches of each size of
 //! reads are timed from the device, and the next four while they bring data in. Then data is
@@ -56,6 +59,7 @@
 mod advised;
 mod backend;
 mod detour;
+mod known_file;
 mod mixed;
 mod reading;
 mod report;

@@ -9,6 +9,7 @@ use smallvec::{SmallVec, smallvec};
 use super::AutoBackend;
 use super::route::Way;
 use super::trial::{DEVICES, Phase, Trials};
+use super::warmth;
 use crate::stats::Count;
 use crate::trace::event;
 use crate::{FileHandle, Read, ReadBackend, Result, Warmth};
@@ -66,7 +67,7 @@ impl AutoBackend {
         }
         match self.way(read, may_use_cache) {
             Way::Advised => self.advised().read_batch(slice::from_mut(read)),
-            Way::Device => self.device().read_batch(slice::from_mut(read)),
+            Way::Device => self.read_device(slice::from_mut(read)),
             Way::Bring if read.len() >= TRIED_SINGLE_BYTES_MIN => self.read_tried_single(read),
             way @ (Way::Cache | Way::Bring) => {
                 if way == Way::Bring {
@@ -151,7 +152,7 @@ impl AutoBackend {
         event!(trace, ?ways, "the ways of a batch");
         let is_all = |wanted: fn(Way) -> bool| ways.iter().all(|way| wanted(*way));
         if is_all(|way| way == Way::Device) {
-            self.device().read_batch(reads)
+            self.read_device(reads)
         } else if is_all(|way| way == Way::Advised) {
             self.advised().read_batch(reads)
         } else if is_all(is_through_cache) {
@@ -161,6 +162,32 @@ impl AutoBackend {
             Ok(())
         } else {
             self.read_mixed(reads, ways)
+        }
+    }
+
+    fn read_device(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        self.device().read_batch(reads)?;
+        self.count_device(reads);
+        Ok(())
+    }
+
+    /// Reads were served by the device. A file of which more was read than it has is read again, so its data is kept
+    /// from now on if it fits, together with all other such files.
+    pub(super) fn count_device(&self, reads: &[Read<'_>]) {
+        if self.warmth != Warmth::Auto || !self.routes {
+            return;
+        }
+        for of_one_file in reads.chunk_by(|a, b| std::ptr::eq(a.file(), b.file())) {
+            let Some(route) = of_one_file.first().and_then(|it| self.route_of(it.file())) else {
+                continue;
+            };
+            if let Some(file) = route.add_device_bytes(total_bytes(of_one_file)) {
+                file.join_reread(&self.reread_bytes);
+                if warmth::is_kept(self.warmth, Some(self.reread_bytes.get())) {
+                    event!(debug, path = %of_one_file[0].file().path().display(), "read again, so it is kept");
+                    file.keep();
+                }
+            }
         }
     }
 

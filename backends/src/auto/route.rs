@@ -1,12 +1,14 @@
 //! Which way the reads of a file go.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use super::residency::{Belief, Estimate};
+use super::known_file::KnownFile;
+use super::residency::Belief;
 use crate::overlap::CacheAnswer;
 use crate::thread_number::thread_number;
 use crate::trace::event;
-use crate::{Access, Read};
+use crate::{Access, Expectation, Read};
 
 /// Single reads of a stream below this size are left to the kernel's readahead. The device serves
 /// larger ones faster by itself: 1 MiB reads one after the other get 3 GB/s from a device that
@@ -55,17 +57,19 @@ impl OpenWays {
     }
 }
 
-/// The memory of `auto` about a file.
+/// How the reads of one handle go, and what is known about its file.
 #[derive(Debug)]
 pub(super) struct FileRoute {
-    estimate: Estimate,
+    file: Arc<KnownFile>,
     /// An [`OpenWays`].
     open_ways: AtomicU8,
     /// The kernel says which parts of it are in the page cache.
     can_ask: AtomicBool,
-    /// Its data stays in the page cache once it is read.
+    /// Its reader wants the data to stay in the page cache once it is read.
     is_kept: AtomicBool,
     access: AtomicU8,
+    /// Its reader has not said how much it is going to read again, so that is observed.
+    is_observed: AtomicBool,
     /// Where the last single read of a thread ended, and in the highest bit whether it followed the
     /// one before. Threads with different numbers stream beside each other.
     last_single: [AtomicU64; 4],
@@ -74,13 +78,14 @@ pub(super) struct FileRoute {
 const FOLLOWED: u64 = 1 << 63;
 
 impl FileRoute {
-    pub(super) fn new(file_len: u64, access: Access, is_kept: bool) -> Self {
+    pub(super) fn new(file: Arc<KnownFile>, access: Access, is_kept: bool) -> Self {
         Self {
-            estimate: Estimate::of_len(file_len),
+            file,
             open_ways: AtomicU8::new(OpenWays::Both as u8),
             can_ask: AtomicBool::new(true),
             is_kept: AtomicBool::new(is_kept),
             access: AtomicU8::new(access as u8),
+            is_observed: AtomicBool::new(true),
             last_single: Default::default(),
         }
     }
@@ -113,7 +118,8 @@ impl FileRoute {
     /// The route of a file whose reads all go one way.
     fn with_ways(ways: OpenWays, is_kept: bool) -> Self {
         let open_ways = AtomicU8::new(ways as u8);
-        Self { open_ways, ..Self::new(0, Access::AsItComes, is_kept) }
+        let nothing = Arc::new(KnownFile::of_len(0));
+        Self { open_ways, ..Self::new(nothing, Access::AsItComes, is_kept) }
     }
 
     fn open_ways(&self) -> OpenWays {
@@ -152,12 +158,24 @@ impl FileRoute {
     }
 
     pub(super) fn is_kept(&self) -> bool {
-        self.is_kept.load(Ordering::Relaxed)
+        self.is_kept.load(Ordering::Relaxed) || (self.is_observed() && self.file.is_kept())
     }
 
-    pub(super) fn expect(&self, access: Access, is_kept: bool) {
-        self.access.store(access as u8, Ordering::Relaxed);
+    fn is_observed(&self) -> bool {
+        self.is_observed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn expect(&self, expectation: &Expectation, is_kept: bool) {
+        self.access.store(expectation.access as u8, Ordering::Relaxed);
+        self.is_observed.store(expectation.reread_bytes.is_none(), Ordering::Relaxed);
         self.is_kept.store(is_kept, Ordering::Relaxed);
+    }
+
+    /// Notes bytes that were read from the device. Returns the file if they show that it is read once more, though
+    /// its reader has not said so.
+    pub(super) fn add_device_bytes(&self, bytes: u64) -> Option<&KnownFile> {
+        let counts = self.is_observed() && !self.is_kept();
+        (counts && self.file.add_device_bytes(bytes)).then_some(&*self.file)
     }
 
     /// Returns how this file differs from others, as the rest of a sentence. Before the first read, `sample`
@@ -182,7 +200,7 @@ impl FileRoute {
         } else if self.is_kept() {
             text += "; data that is read stays in the page cache for the next time";
         }
-        if let Some(percent) = self.estimate.cached_percent() {
+        if let Some(percent) = self.file.estimate.cached_percent() {
             return text + &format!("; about {percent} % of it is believed to be cached");
         }
         text + &match sample() {
@@ -205,7 +223,7 @@ impl FileRoute {
             OpenWays::CacheOnly | OpenWays::CacheOnlyByShortage => return Way::Cache,
             OpenWays::DeviceOnly => return Way::Device,
         }
-        match self.estimate.belief(offset, dice) {
+        match self.file.estimate.belief(offset, dice) {
             Belief::Cached => Way::Cache,
             Belief::Cold => self.way_of_cold(),
             // Then the read itself is the question.
@@ -239,13 +257,13 @@ impl FileRoute {
 
     /// Returns `true` if a read at `offset` is believed to be cached.
     pub(super) fn is_sure(&self, offset: u64) -> bool {
-        self.is_cache_only() || self.estimate.belief(offset, || 1) == Belief::Cached
+        self.is_cache_only() || self.file.estimate.belief(offset, || 1) == Belief::Cached
     }
 
     /// Notes whether the page cache had all of a read. Returns true if the read was believed to be
     /// cached and was not.
     pub(super) fn learn(&self, offset: u64, was_cached: bool) -> bool {
-        !self.is_cache_only() && self.estimate.learn(offset, was_cached)
+        !self.is_cache_only() && self.file.estimate.learn(offset, was_cached)
     }
 
     /// Returns `true` if a single read is one of a stream that the kernel's readahead serves best: small, and
@@ -276,6 +294,10 @@ mod tests {
     use super::*;
     use crate::{MemoryBackend, ReadBackend};
 
+    fn of_len(len: u64) -> Arc<KnownFile> {
+        Arc::new(KnownFile::of_len(len))
+    }
+
     #[test]
     fn a_file_that_has_left_a_way_does_not_return_to_it() {
         for ways in OpenWays::ALL {
@@ -296,12 +318,25 @@ mod tests {
         let memory = MemoryBackend::new();
         memory.insert("data", vec![0; 10]);
         let file = memory.open("data".as_ref()).unwrap();
-        let route = FileRoute::new(1 << 40, Access::AsItComes, false);
+        let route = FileRoute::new(of_len(1 << 40), Access::AsItComes, false);
         let mut dst = vec![0; 1 << 20];
         let is_stream = |(offset, len): &(u64, usize)| {
             route.is_stream(&Read::new(&file, *offset, &mut dst[..*len]))
         };
         reads.iter().map(is_stream).collect()
+    }
+
+    #[test]
+    fn a_reader_that_says_what_it_reads_again_is_not_observed() {
+        let file = of_len(100);
+        let route = || FileRoute::new(Arc::clone(&file), Access::AsItComes, false);
+        let (views, other) = ([route(), route()], route());
+        assert!(views[0].add_device_bytes(60).is_none());
+        let expectation = Expectation { access: Access::Random, reread_bytes: Some(1 << 60) };
+        other.expect(&expectation, false);
+        assert!(other.add_device_bytes(1000).is_none(), "its reader has said that it does not fit");
+        views[1].add_device_bytes(60).expect("both have read more than the file has").keep();
+        assert!(views[0].is_kept() && views[1].is_kept() && !other.is_kept());
     }
 
     #[test]
@@ -326,7 +361,7 @@ mod tests {
         /// asked again.
         #[test]
         fn answers_decide_the_way(answers in proptest::collection::vec(0..4u8, 1..300), kept: bool) {
-            let route = FileRoute::new(1 << 20, Access::AsItComes, kept);
+            let route = FileRoute::new(of_len(1 << 20), Access::AsItComes, kept);
             let mut refused = false;
             for (turn, answer) in (1..).zip(answers) {
                 let answer = [CacheAnswer::Cached, CacheAnswer::NotCached, CacheAnswer::Refused, CacheAnswer::NoFile]

@@ -1,6 +1,7 @@
 //! The backend that copies out of mappings.
 
 use std::fs::File;
+use std::hint::black_box;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -70,6 +71,39 @@ impl MappedFile {
     fn expect_single(&self, read: &Read<'_>) {
         let end = read.end().unwrap_or(u64::MAX);
         self.hint.expect_single(read.offset(), end, |access| self.copies.advise(access));
+    }
+
+    /// Has the kernel begin to read all of these ranges if they are not in memory, so that they are in flight
+    /// together. Asking whether a page is in memory costs more than the copy of a warm one, so one byte is
+    /// loaded, and the time that this takes is the answer.
+    fn ask_for_cold(&self, reads: &[Read<'_>]) {
+        let was_cold = self.is_cold.load(Ordering::Relaxed);
+        if was_cold {
+            self.ask_for(reads);
+        }
+        let started = Instant::now();
+        self.load_byte(reads);
+        let is_cold = flight::has_waited(started, 1);
+        if is_cold && !was_cold {
+            self.ask_for(reads);
+        }
+        if is_cold != was_cold {
+            self.is_cold.store(is_cold, Ordering::Relaxed);
+        }
+    }
+
+    /// Loads the byte in the middle of the longest read. The page at the beginning of a read may have come in with
+    /// the read before: tensors follow one another without regard to pages. A byte that cannot be loaded is left to
+    /// the read itself, which says why.
+    fn load_byte(&self, reads: &[Read<'_>]) {
+        let Some(longest) = reads.iter().max_by_key(|read| read.len()) else { return };
+        let middle = longest.offset().saturating_add(longest.len() as u64 / 2);
+        if let Ok(start) = usize::try_from(middle) {
+            let mut byte = [0];
+            self.copies.copy(start, &mut byte);
+            // Without a use of the byte the compiler might leave out the load.
+            black_box(byte);
+        }
     }
 
     /// Has the kernel begin to read all of these ranges.
@@ -168,10 +202,7 @@ impl MmapBackend {
         }
     }
 
-    /// Reads ranges of one file. If the first copy had to wait for the device, the kernel is asked
-    /// for all the others before they are copied, so that they are in flight together. Asking the
-    /// kernel whether a page is in memory costs more than the copy of a warm one, so the time that
-    /// a copy takes is the answer.
+    /// Reads ranges of one file, as many at a time as may be in flight together.
     fn read_scattered(
         &self,
         mapped: &MappedFile,
@@ -182,25 +213,10 @@ impl MmapBackend {
         let (mut at, mut rest) = (first, run);
         while !rest.is_empty() {
             let (together, behind) = rest.split_at_mut(flight::reads_together(rest));
-            if together.len() < flight::TIMED_READS_MIN {
-                self.read_each(mapped, together, at)?;
-            } else {
-                let was_cold = mapped.is_cold.load(Ordering::Relaxed);
-                if was_cold {
-                    mapped.ask_for(together);
-                }
-                let (leader, others) = together.split_at_mut(1);
-                let started = Instant::now();
-                self.read_each(mapped, leader, at)?;
-                let is_cold = flight::has_waited(started, leader[0].len());
-                if is_cold && !was_cold {
-                    mapped.ask_for(others);
-                }
-                if is_cold != was_cold {
-                    mapped.is_cold.store(is_cold, Ordering::Relaxed);
-                }
-                self.read_each(mapped, others, at + 1)?;
+            if flight::is_worth_timing(together) {
+                mapped.ask_for_cold(together);
             }
+            self.read_each(mapped, together, at)?;
             at += together.len();
             rest = behind;
         }

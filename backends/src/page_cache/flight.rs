@@ -21,8 +21,15 @@ pub(crate) fn reads_together(reads: &[Read<'_>]) -> usize {
     reads.iter().take(FLIGHT_READS_MAX).take_while(fits).count().max(1)
 }
 
-/// In a smaller batch the clock would cost more than 3 % of the time of a warm read.
-pub(crate) const TIMED_READS_MIN: usize = 8;
+/// In a batch of fewer reads and fewer bytes the clock would cost more than 3 % of the time of a warm read.
+const TIMED_READS_MIN: usize = 8;
+const TIMED_BYTES_MIN: usize = 64 << 10;
+
+/// Returns `true` if the batch is large enough to find out whether it has to wait for the device.
+pub(crate) fn is_worth_timing(reads: &[Read<'_>]) -> bool {
+    reads.len() >= TIMED_READS_MIN
+        || reads.iter().map(Read::len).fold(0, usize::saturating_add) >= TIMED_BYTES_MIN
+}
 
 /// Returns `true` if a read that began then has waited for the device. Copying what is in memory takes less
 /// than 1 ns a byte, and 20 µs for good measure; a device takes 50 µs and more. A thread that lost

@@ -172,7 +172,7 @@ impl PositionalBackend {
             }
         }
         let mut files = LastFile { handles: self.handles.get(), last: None };
-        let mut is_asked_for = together.len() < flight::TIMED_READS_MIN;
+        let mut is_asked_for = !flight::is_worth_timing(together);
         for at in 0..together.len() {
             let (read, index) = (&mut together[at], first + at);
             let done = copied[at].unwrap_or(0);

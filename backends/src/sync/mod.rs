@@ -28,6 +28,8 @@ pub use self::{
     explore::{choose, explore, step},
 };
 #[cfg(ringmain_shuttle)]
+pub use shuttle::future::block_on;
+#[cfg(ringmain_shuttle)]
 pub use shuttle::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
     atomic,

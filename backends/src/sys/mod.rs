@@ -34,7 +34,7 @@ mod windows;
 #[cfg(windows)]
 pub(crate) use windows::*;
 
-pub(crate) use per_process::PerProcess;
+pub use per_process::PerProcess;
 
 use std::fs::FileType;
 #[cfg(unix)]

@@ -10,7 +10,16 @@ use super::fork_generation;
 /// Locks, threads and rings do not survive a fork: another thread of the parent may have held the
 /// lock, and the thread is not there to release it. So the child never touches them; it builds new
 /// ones and leaks the inherited ones, after `make` has seen them.
-pub(crate) struct PerProcess<T> {
+///
+/// ```
+/// use std::sync::Mutex;
+/// use ringmain_backends::PerProcess;
+///
+/// let names = PerProcess::new(|_inherited| Mutex::new(Vec::new()));
+/// names.get().lock().unwrap().push("one"); // in a forked child the list is empty again
+/// assert_eq!(names.get().lock().unwrap().len(), 1);
+/// ```
+pub struct PerProcess<T> {
     current: AtomicPtr<Node<T>>,
     make: Maker<T>,
 }
@@ -23,15 +32,17 @@ struct Node<T> {
 }
 
 impl<T: Send + Sync> PerProcess<T> {
-    /// In a child `make` gets the inherited value, to take over parts that need no lock.
-    pub(crate) fn new(make: impl Fn(Option<&T>) -> T + Send + Sync + 'static) -> Self {
+    /// Makes the value of this process. In a child `make` gets the inherited value, to take over parts that need no
+    /// lock.
+    pub fn new(make: impl Fn(Option<&T>) -> T + Send + Sync + 'static) -> Self {
         let node = Node { generation: fork_generation(), value: make(None) };
         let current = AtomicPtr::new(Box::into_raw(Box::new(node)));
         Self { current, make: Box::new(make) }
     }
 
     /// This process's value.
-    pub(crate) fn get(&self) -> &T {
+    #[must_use]
+    pub fn get(&self) -> &T {
         let generation = fork_generation();
         loop {
             let pointer = self.current.load(Ordering::Acquire);

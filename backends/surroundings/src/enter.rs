@@ -37,10 +37,12 @@ impl Place {
     }
 }
 
-/// Returns whether surroundings could not be made because a right or a part of the kernel is missing.
+/// Returns whether surroundings could not be made because a right or a part of the kernel is missing, or because
+/// this is a `chroot`.
 #[must_use]
 pub fn is_refusal(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS | libc::ENOSPC))
+    let is_chroot = error.raw_os_error() == Some(mounts::NOT_IN_A_CHROOT as i32);
+    is_chroot || matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS | libc::ENOSPC))
 }
 
 /// All that is needed to enter surroundings, so that no memory has to be allocated on the way.

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 
 /// A change of what a process sees.
@@ -18,10 +19,17 @@ pub(crate) enum Change {
 }
 
 /// Keeps the mounts of this mount namespace away from all others.
+///
+/// In a `chroot` the root folder may be no mount of its own. What is mounted there would then appear outside too,
+/// so it fails with [`NOT_IN_A_CHROOT`].
 pub(crate) fn keep_to_oneself() -> io::Result<()> {
     let nothing = None::<&str>;
-    Ok(mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)?)
+    let changed = mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing);
+    changed.map_err(|errno| if errno == Errno::EINVAL { NOT_IN_A_CHROOT } else { errno }.into())
 }
+
+/// Only its number gets from a child process to its parent, so it must differ from all mistakes.
+pub(crate) const NOT_IN_A_CHROOT: Errno = Errno::EOPNOTSUPP;
 
 /// Makes a folder empty.
 pub(crate) fn hide(folder: &str) -> io::Result<()> {
@@ -55,4 +63,39 @@ pub(crate) fn make_read_only(path: &CString) -> io::Result<()> {
         )
     } != 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use nix::sched::{CloneFlags, unshare};
+    use nix::unistd::{Uid, chroot};
+
+    use super::*;
+    use crate::is_refusal;
+
+    #[test]
+    fn a_chroot_that_is_no_mount_is_a_refusal() {
+        if !Uid::effective().is_root() {
+            eprintln!("left out: only root can change its root folder");
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("ringmain-chroot-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let root = folder.clone();
+        let mut command = Command::new("/nothing");
+        // SAFETY: only system calls are made, and nothing is allocated.
+        unsafe {
+            command.pre_exec(move || {
+                unshare(CloneFlags::CLONE_NEWNS)?;
+                chroot(&root)?;
+                keep_to_oneself()
+            })
+        };
+        let error = command.spawn().unwrap_err();
+        std::fs::remove_dir(&folder).unwrap();
+        assert!(is_refusal(&error), "{error}");
+    }
 }

@@ -264,6 +264,10 @@ Examples:
                                                    does the second epoch come from memory?
   ringmain bench --memory-limit 256M --bytes 128M --workloads views
   ringmain bench --file model.safetensors --workloads weights --window 32M,256M
+  ringmain bench --trace epoch.trace --backends pread,uring,auto
+                                                   the reads of my own program (ringmain record) on other backends
+  ringmain bench --trace epoch.trace --recorded-times
+                                                   the same reads at the recorded times
   ringmain bench --print-plan > plan.toml; ringmain bench --plan plan.toml
 
 An operation is a batch of reads, or a single read if the batch is 1; latency is per operation.

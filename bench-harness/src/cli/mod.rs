@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod cache;
 mod generate;
 mod record;
 mod report;
@@ -13,6 +14,7 @@ use ringmain_backends::BackendKind;
 use crate::text::size::parse_bytes;
 
 pub(crate) use bench::{BenchArgs, MeasuredArgs};
+pub(crate) use cache::{CacheArgs, CacheCommand};
 pub(crate) use record::RecordArgs;
 pub(crate) use report::ReportArgs;
 
@@ -40,6 +42,7 @@ pub(crate) enum Command {
     Gen(GenArgs),
     Inspect(InspectArgs),
     Cat(CatArgs),
+    Cache(CacheArgs),
     Overhead(OverheadArgs),
     /// Prints the JSON Schema of run.json
     Schema,
@@ -191,6 +194,7 @@ pub(crate) struct InspectArgs {
 
 /// Shows what measuring itself costs, on warm reads of 4 KiB.
 #[derive(Debug, Args)]
+#[command(after_help = OVERHEAD_EXAMPLES)]
 pub(crate) struct OverheadArgs {
     /// The number of rounds, of which the median is printed
     #[arg(long, value_name = "COUNT", default_value_t = 101)]
@@ -209,6 +213,11 @@ Examples:
   ringmain inspect model.safetensors --all | less
   ringmain inspect epoch.trace --html epoch.html
   ringmain inspect model.safetensors.index.json --json | jq -r '.tensors[].name'";
+
+const OVERHEAD_EXAMPLES: &str = "\
+Examples:
+  ringmain overhead
+  ringmain overhead --rounds 301 --scratch /data      steadier, on another filesystem";
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 all went well, 1 something could not be read, measured or written, 2 the command line \

@@ -37,6 +37,7 @@ Examples:
   ringmain record -- python train.py --epochs 1
   ringmain record --only /data --out epoch.trace -- python train.py
   ringmain record --pid 4711 --out now.trace          until Ctrl-C
+  ringmain record --no-mappings -- ./loader           only calls that read
   ringmain inspect epoch.trace                        what the program read, and how
   ringmain bench --trace epoch.trace                  the same reads on every backend
 

@@ -45,6 +45,7 @@ Examples:
   ringmain report ringmain-results/2026-11-16T08-00-00Z/run.json
   ringmain report run.json -o /tmp/report.html --csv cells.csv
   ringmain report before/run.json after/run.json -o /tmp/comparison.html
+  ringmain report run.json --markdown tables.md
   ringmain report run.json --hgrm latency/ --hlog latency.hlog
 
 A file that is named here must not exist. Without a name, report.html and comparison.html are written again.";

@@ -1,6 +1,7 @@
 //! The commands, one file or folder each.
 
 mod bench;
+mod cache;
 mod cat;
 mod compare;
 mod generate;
@@ -45,6 +46,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, program: Vec<OsString>) -> 
         Command::Gen(args) => generate::run(&args, &mut out),
         Command::Inspect(args) => inspect::run(&args, &mut out),
         Command::Cat(args) => cat::run(&args, &mut out),
+        Command::Cache(args) => cache::run(&args, &mut out),
         Command::Overhead(args) => overhead::run(&args, &mut out),
         Command::Schema => schema::run(&mut out),
         Command::Worker => worker::run(&mut out),

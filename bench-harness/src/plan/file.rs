@@ -56,6 +56,33 @@ mod tests {
         assert_eq!(toml::from_str::<Plan>(&text).unwrap(), Plan::default(), "{text}");
     }
 
+    /// Access policies, huge pages, block shuffle, delivered types, memory managers, alignment, windows, processes and
+    /// epochs.
+    #[test]
+    fn a_plan_holds_every_axis() {
+        let text = r#"
+            backends = ["auto", "pread+random", "mmap+huge", "mmap+sequential", "uring+buffered"]
+            workloads = ["shards", "samples", "samples-aligned", "weights"]
+            variants = ["blocks", "shuffled-f32", "random-os-cache", "quasi-random-pages", "recycled"]
+            caches = ["cold", "warm"]
+            batches = [256]
+            depths = [8, 128]
+            processes = [1, 4]
+            threads = [1, 2]
+            window_bytes = ["32M", "1G"]
+            epochs = 3
+            memory_limit_bytes = "4G"
+        "#;
+        let plan = parse_plan(text).unwrap();
+        plan.check().unwrap();
+        assert_eq!((plan.processes.as_slice(), plan.epochs), (&[1, 4][..], 3));
+        assert_eq!(parse_plan(&render_plan(&plan).unwrap()).unwrap(), plan);
+        for (wrong, part) in [("blocks", "block"), ("mmap+huge", "mmap+hug"), ("epochs", "epoch")] {
+            let broken = parse_plan(&text.replace(wrong, part));
+            assert!(broken.is_err() || broken.unwrap().check().is_err(), "{part}");
+        }
+    }
+
     #[test]
     fn an_error_names_line_and_column() {
         let dir = tempfile::tempdir().unwrap();

@@ -71,7 +71,7 @@ impl Exclusion {
         match self {
             Self::Invalid => "has no valid numbers",
             Self::MissesRate => "does not reach the rate",
-            Self::TooFewOperations => "has too few operations for a p99 (raise --seconds)",
+            Self::TooFewOperations => "has too few operations for a p99 (raise `--seconds`)",
             Self::OverMemoryLimit => "takes more memory than the limit",
         }
     }

@@ -234,7 +234,7 @@ impl Recommendation {
         words::lines(self)
     }
 
-    /// Returns the lines at the top of the report: the last sentence, then each choice. The report shows
+    /// Returns the lines at the top of the report: a short verdict, the last sentence, then each choice. The report shows
     /// the warnings elsewhere.
     pub(crate) fn headlines(&self) -> Vec<String> {
         words::headlines(self)

@@ -128,7 +128,7 @@ fn nothing(run: &Run, question: &Question) -> &'static str {
         "there is nothing to recommend: no backend reached the requested rate"
     } else if reasons.contains(&Exclusion::TooFewOperations) {
         "there is nothing to recommend: too few operations for a p99, which ranks the backends at a \
-         given rate; raise --seconds"
+         given rate; raise `--seconds`"
     } else if reasons.contains(&Exclusion::OverMemoryLimit) {
         "there is nothing to recommend: every backend takes more memory than the limit"
     } else {

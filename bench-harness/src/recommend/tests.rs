@@ -162,6 +162,18 @@ fn threads_and_window_are_advised_on_where_several_were_measured() {
     assert!(reason.contains("with a window of 32 MiB"), "{reason}");
 }
 
+/// One repetition has no noise to compare with: a window that was 3.4 times as slow was advised as "within noise".
+#[test]
+fn one_repetition_gives_no_advice_on_threads() {
+    let mut all = Vec::new();
+    for (threads, rate) in [(1, 1e9), (2, 3e9)] {
+        let mut cell = cell("pread", COLD, 0, rate);
+        cell.setting.threads = Some(threads);
+        all.push(cell);
+    }
+    assert_eq!(recommend(&run(all)).tunings.len(), 0);
+}
+
 #[test]
 fn at_a_given_rate_the_latency_decides() {
     let mut all = Vec::new();
@@ -241,6 +253,29 @@ fn auto_is_compared_with_what_keeps_memory_flat() {
     assert!(found.headlines().iter().any(|it| it.contains(" of pread (")));
 }
 
+/// The first line of the report says what to use without settings, and does not claim more than the run shows.
+#[test]
+fn the_verdict_is_short_and_as_certain_as_the_run() {
+    let mut dice = Dice(23);
+    let mut verdict = |ways: &[(&str, f64)]| {
+        let cells = measured(&mut dice, COLD, ways);
+        recommend(&run(cells)).headlines().swap_remove(0)
+    };
+    let clear = verdict(&[("pread", 1e9), ("uring", 3e9)]);
+    assert!(
+        clear.starts_with("Use uring. Here it is ") && clear.contains("best, pread"),
+        "{clear}"
+    );
+    let noise = verdict(&[("pread", 1e9), ("uring", 1e9), ("direct", 1e9)]);
+    assert!(noise.starts_with("Use pread. Here it is as good as "), "{noise}");
+    assert!(noise.contains(" and ") && noise.contains("as far as this run can tell"), "{noise}");
+    let once = [("pread", 1e9), ("uring", 3e9)].map(|(name, rate)| cell(name, COLD, 0, rate));
+    let once = recommend(&run(once.into())).headlines().swap_remove(0);
+    assert!(once.starts_with("Perhaps uring.") || once.contains("as far as"), "{once}");
+    let none = recommend(&run(Vec::new())).headlines().swap_remove(0);
+    assert_eq!(none, "No recommendation for this run.");
+}
+
 #[test]
 fn without_valid_cells_there_is_no_recommendation() {
     let found = recommend(&run(Vec::new()));
@@ -317,7 +352,7 @@ fn an_open_loop_without_a_p99_is_not_ranked() {
     assert!(found.overall.is_none() && found.groups.is_empty(), "{}", found.sentence);
     let part = "nothing to recommend: too few operations for a p99";
     assert!(found.sentence.contains(part), "{}", found.sentence);
-    assert!(found.sentence.ends_with("raise --seconds"), "{}", found.sentence);
+    assert!(found.sentence.ends_with("raise `--seconds`"), "{}", found.sentence);
 
     open.extend(measured(&mut dice, WARM, &[("pread", 1e9), ("uring", 2e9)]));
     let found = recommend(&run(open));

@@ -85,7 +85,7 @@ impl Parameter {
     }
 
     /// Advises the smallest value at which the fastest backend is not worse than at its best beyond noise, because a
-    /// larger one costs memory or processors.
+    /// larger one costs memory or processors. A single repetition shows no noise, so there is no advice.
     fn advise(self, group: &Group, family: &[(u64, &Contest)]) -> Option<Tuning> {
         let way = fastest(family)?;
         let family = family.iter().filter_map(|(value, contest)| {
@@ -100,9 +100,15 @@ impl Parameter {
         family.sort_by_key(|candidate| candidate.value);
         let rate = |candidate: &Candidate<'_>| median_of(candidate.samples);
         let best = family.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
+        let to_best = |candidate: &Candidate<'_>| {
+            compared_with_each(candidate.samples, best.samples, family.len() - 1)
+        };
+        let has_interval = |candidate| to_best(candidate).is_some_and(|it| it.interval.is_some());
+        if !family.iter().all(has_interval) {
+            return None;
+        }
         let is_as_good = |candidate: &&Candidate<'_>| {
-            let ratio = compared_with_each(candidate.samples, best.samples, family.len() - 1);
-            let is_worse = ratio.is_none_or(|ratio| ratio.verdict() == Verdict::Better);
+            let is_worse = to_best(candidate).is_none_or(|it| it.verdict() == Verdict::Better);
             candidate.value == best.value || !is_worse
         };
         let chosen = family.iter().find(is_as_good)?;

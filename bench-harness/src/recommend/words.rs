@@ -5,7 +5,7 @@
 //! are too few. In an open loop, which the p99 ranks, it is the median of the repetitions.
 
 use super::contest::{Contest, Exclusion};
-use super::ranking::Certainty;
+use super::ranking::{Certainty, Way};
 use super::standing::{Beside, is_auto};
 use super::{Figures, GroupChoice, NotCompared, Overall, Recommendation};
 use crate::result::Group;
@@ -240,7 +240,7 @@ pub(super) fn no_numbers(group: &Group, why: Exclusion) -> String {
     match why {
         Exclusion::TooFewOperations => format!(
             "there is no overall choice: {group} is not ranked, because it has too few operations for \
-             a p99; raise --seconds"
+             a p99; raise `--seconds`"
         ),
         _ => format!("there is no overall choice: no backend has valid numbers in {group}"),
     }
@@ -271,11 +271,52 @@ pub(super) fn lines(all: &Recommendation) -> Vec<String> {
     lines
 }
 
+/// Returns the choice for a reader who does not know what a backend is: no settings, no groups.
+fn verdict(all: &Recommendation) -> String {
+    let Some(overall) = &all.overall else { return "No recommendation for this run.".into() };
+    let way = &overall.way;
+    let over = match all.groups.len() {
+        1 => "Here".into(),
+        count => format!("Over all {count} measurements"),
+    };
+    let mut text = match (&overall.runner_up, overall.ratio_of_medians, overall.certainty) {
+        (Some(next), Some(ratio), Certainty::Clear) => {
+            let ratio = times(ratio);
+            format!("Use {way}. {over} it is {ratio} times as good as the next best, {next}")
+        }
+        (Some(_), Some(_), Certainty::Noise) => {
+            let others = words_of_list(&overall.within_noise);
+            format!("Use {way}. {over} it is as good as {others}, as far as this run can tell")
+        }
+        (Some(next), Some(ratio), _) => {
+            let ratio = times(ratio);
+            format!(
+                "Perhaps {way}. {over} it looks {ratio} times as good as {next}, but this run is not sure"
+            )
+        }
+        _ => format!("Use {way}. There is nothing else to choose"),
+    };
+    if let Some(worst) = overall.worst.as_ref().filter(|worst| worst.share < 0.995) {
+        text += &format!("; at worst it reaches {:.0} % of the best", 100.0 * worst.share);
+    }
+    text + "."
+}
+
+/// Joins names: `a, b and c`.
+fn words_of_list(ways: &[Way]) -> String {
+    let names: Vec<String> = ways.iter().map(ToString::to_string).collect();
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
 pub(super) fn headlines(all: &Recommendation) -> Vec<String> {
     let groups = all.groups.iter().map(|chosen| format!("{}: {}", chosen.group(), chosen.reason));
     let auto = auto_lines(all).into_iter().map(|line| line.trim().to_owned());
     let auto = auto.filter(|line| !line.is_empty());
-    std::iter::once(all.sentence.clone()).chain(groups).chain(auto).collect()
+    [verdict(all), all.sentence.clone()].into_iter().chain(groups).chain(auto).collect()
 }
 
 impl GroupChoice {

@@ -132,7 +132,7 @@ pub(crate) fn spread_warning(run: &Run) -> Option<String> {
     (!wide.is_empty()).then(|| {
         format!(
             "repetitions spread too widely to rank backends that differ by less in {}; more \
-             repetitions, more --seconds or a quieter machine would help",
+             repetitions, more `--seconds` or a quieter machine would help",
             wide.join("; ")
         )
     })

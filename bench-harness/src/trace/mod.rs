@@ -13,7 +13,6 @@ mod strace;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::fs;
 use std::io::{self, BufReader, Read};
 use std::ops::Range;
@@ -42,7 +41,7 @@ pub(crate) struct Trace {
     processes: BTreeMap<u32, u32>,
     batches: Vec<Span>,
     reads: Vec<TraceRead>,
-    /// The program of which the trace has every read: a replay leaves out files that are gone. Empty for a log of strace.
+    /// The program whose reads were recorded, if the trace names it.
     pub(crate) program: Option<OsString>,
 }
 
@@ -86,22 +85,17 @@ impl Trace {
         Self::parse(BufReader::new(file)).map_err(|fault| fault.in_file(path))
     }
 
-    /// Reads a trace in the format that its first line names, and checks that its files exist and are long
-    /// enough.
+    /// Reads a trace in the format that its first line names, without the files that are missing or too short; its notes
+    /// name these. Returns an error if no file is left.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let trace = Self::open_unchecked(path)?;
-        if trace.program.is_some() {
-            return trace.without_files_that_are_gone().map_err(|fault| fault.in_file(path));
-        }
-        trace.check_files(path)?;
-        Ok(trace)
+        trace.without_files_that_are_gone().map_err(|fault| fault.in_file(path))
     }
 
     /// Returns whether the first bytes of a file are those of a trace.
     pub(crate) fn is_trace(head: &[u8]) -> bool {
         let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let is_named = |name: &[u8]| line.starts_with(name);
-        is_named(b"fio version ") || is_named(b"ringmain recording ") || strace::is_log(line)
+        Format::of(line).is_some()
     }
 
     /// Parses a trace without checking its files.
@@ -123,33 +117,16 @@ impl Trace {
         let mut lines = Lines::new(input);
         let head = lines.next()?.map(|line| line.text.to_vec()).unwrap_or_default();
         let mut builder = TraceBuilder::default();
-        match head.trim_ascii_end() {
-            b"fio version 2 iolog" => iolog::parse(&mut lines, iolog::Version::Two, &mut builder)?,
-            b"fio version 3 iolog" => {
-                iolog::parse(&mut lines, iolog::Version::Three, &mut builder)?
+        match Format::of(&head) {
+            Some(Format::Iolog(version)) => iolog::parse(&mut lines, version, &mut builder)?,
+            Some(Format::Recording(version)) => {
+                recording::parse(&mut lines, version, &mut builder)?
             }
-            b"ringmain recording 1" => {
-                recording::parse(&mut lines, recording::Version::One, &mut builder)?
-            }
-            b"ringmain recording 2" => {
-                recording::parse(&mut lines, recording::Version::Two, &mut builder)?
-            }
-            head if strace::is_log(head) => {
-                let head = Line { text: head, number: 1, is_whole: true };
+            Some(Format::Strace) => {
+                let head = Line { text: head.trim_ascii_end(), number: 1, is_whole: true };
                 strace::parse(head, &mut lines, beside, &mut builder)?;
             }
-            head => {
-                let head = String::from_utf8_lossy(&head[..head.len().min(40)]).into_owned();
-                return Err(Fault::at(
-                    1,
-                    1,
-                    format!(
-                        "expected `ringmain recording 2`, `fio version 3 iolog`, an earlier version of these, or \
-                         a line of strace; found `{}`",
-                        head.escape_debug(),
-                    ),
-                ));
-            }
+            Some(Format::OtherVersion) | None => return Err(unknown_format(&head)),
         }
         builder.finish()
     }
@@ -229,24 +206,21 @@ impl Trace {
         builder.finish()
     }
 
-    /// Returns the trace without the files that cannot be read any more as they were, and notes how many these
-    /// are. A page fault at the end of a file counts the bytes that the file has.
+    /// Returns the trace without the files that cannot be read as they were, and names these in a note. Returns an error
+    /// if that would be all of them. A page fault at the end of a file counts the bytes that the file has.
     pub(crate) fn without_files_that_are_gone(mut self) -> Result<Self, Fault> {
         self.cut_faults();
-        let gone = self.files.iter().filter(|file| file.problem().is_some()).count();
-        if gone == 0 {
+        let problems: Vec<String> = self.files.iter().filter_map(TraceFile::problem).collect();
+        if problems.is_empty() {
             return Ok(self);
         }
-        let all = self.files.len();
-        if gone == all {
-            let files = counted(all, "file");
-            let message =
-                format!("{files}: deleted, changed or not regular, so nothing can be read again");
-            return Err(Fault::whole(message));
+        let named = first_of(&problems);
+        if problems.len() == self.files.len() {
+            let named = named.join("\n  ");
+            return Err(Fault::whole(format!("none of its files can be read again:\n  {named}")));
         }
-        self.notes.push(format!(
-            "{gone} of {all} files are left out: they were deleted or changed after they were read, or are not regular"
-        ));
+        let (gone, all, named) = (problems.len(), self.files.len(), named.join("; "));
+        self.notes.push(format!("{gone} of {all} files are left out: {named}"));
         self.only(|file| file.problem().is_none())
     }
 
@@ -275,25 +249,52 @@ impl Trace {
     pub(crate) fn write_to(&self, out: &mut dyn io::Write) -> io::Result<()> {
         recording::write(self, out)
     }
+}
 
-    /// Returns an error with the first files that are missing or too short.
-    fn check_files(&self, trace: &Path) -> Result<(), Failure> {
-        const NAMED_MAX: usize = 5;
-        let mut problems = self.files.iter().filter_map(TraceFile::problem);
-        let named: Vec<String> = problems.by_ref().take(NAMED_MAX).collect();
-        if named.is_empty() {
-            return Ok(());
-        }
-        let mut message = String::from("it cannot be replayed here:");
-        for problem in named {
-            let _ = write!(message, "\n  {problem}");
-        }
-        match problems.count() {
-            0 => {}
-            more => message += &format!("\n  and {more} more files"),
-        }
-        Err(Failure::Trace { path: trace.to_owned(), message })
+/// Returns the first problems, and the number of those that would make the list too long.
+fn first_of(problems: &[String]) -> Vec<String> {
+    const NAMED_MAX: usize = 5;
+    let mut list: Vec<String> = problems.iter().take(NAMED_MAX).cloned().collect();
+    if problems.len() > NAMED_MAX {
+        list.push(format!("and {}", counted(problems.len() - NAMED_MAX, "more file")));
     }
+    list
+}
+
+/// What a trace is written in.
+#[derive(Clone, Copy, Debug)]
+enum Format {
+    Iolog(iolog::Version),
+    Recording(recording::Version),
+    Strace,
+    /// An iolog or a recording of a version that cannot be read.
+    OtherVersion,
+}
+
+impl Format {
+    /// Recognises the first line of a trace.
+    fn of(line: &[u8]) -> Option<Self> {
+        Some(match line.trim_ascii_end() {
+            b"fio version 2 iolog" => Self::Iolog(iolog::Version::Two),
+            b"fio version 3 iolog" => Self::Iolog(iolog::Version::Three),
+            b"ringmain recording 1" => Self::Recording(recording::Version::One),
+            b"ringmain recording 2" => Self::Recording(recording::Version::Two),
+            line if line.starts_with(b"fio version ") => Self::OtherVersion,
+            line if line.starts_with(b"ringmain recording ") => Self::OtherVersion,
+            line if strace::is_log(line) => Self::Strace,
+            _ => return None,
+        })
+    }
+}
+
+fn unknown_format(head: &[u8]) -> Fault {
+    let head = String::from_utf8_lossy(&head[..head.len().min(40)]);
+    let message = format!(
+        "expected `ringmain recording 2`, `fio version 3 iolog`, an earlier version of these, or a line of strace; \
+         found `{}`",
+        head.trim_end().escape_debug(),
+    );
+    Fault::at(1, 1, message)
 }
 
 /// Calls `add` with the file of each read and the bytes of it that no other read has, in the order of the files.
@@ -353,8 +354,7 @@ impl TraceBuilder {
 
     /// Puts the batches, each of one read, into the order in which they began, and counts time from the first.
     fn start_at_first(&mut self) {
-        let Trace { batches, reads, program, .. } = &mut self.trace;
-        *program = Some(OsString::new());
+        let Trace { batches, reads, .. } = &mut self.trace;
         let mut order: Vec<(BatchHead, TraceRead)> =
             batches.iter().map(|span| (span.head, reads[span.first_read])).collect();
         order.sort_by_key(|(head, _)| head.at_us);

@@ -109,7 +109,7 @@ fn program(words: &mut Words<'_>, builder: &mut TraceBuilder) -> Result<(), Faul
         return Err(command.fault("the program must be named once, before the first batch".into()));
     }
     let bytes = unescape(&command)?;
-    // A log of strace does not say which program it is of.
+    // A process may have no command line.
     let program = match bytes.is_empty() {
         true => Some(OsString::new()),
         false => path_from(bytes).map(PathBuf::into_os_string),

@@ -145,8 +145,14 @@ fn files_that_are_missing_or_too_short_are_named() {
     assert_eq!(Trace::open(&log).unwrap().files.len(), 1);
     fs::write(&log, text(4006) + &format!("{missing} read 0 1\n")).unwrap();
     let message = Trace::open(&log).unwrap_err().to_string();
+    assert!(message.contains("none of its files can be read again"), "{message}");
     assert!(message.contains(&format!("{short} has 100 bytes, and 4 KiB are read")), "{message}");
     assert!(message.contains(&format!("{missing}: No such file")), "{message}");
+    fs::write(&log, text(10) + &format!("{missing} read 0 1\n")).unwrap();
+    let trace = Trace::open(&log).unwrap();
+    assert_eq!((trace.files.len(), trace.reads().len()), (1, 1));
+    let part = format!("1 of 2 files are left out: {missing}: No such file");
+    assert!(trace.notes[0].starts_with(&part), "{:?}", trace.notes);
     let nothing = Trace::open(&dir.path().join("nothing")).unwrap_err();
     assert!(matches!(nothing, Failure::ReadFile { .. }));
 }

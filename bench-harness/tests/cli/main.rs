@@ -7,6 +7,7 @@
 
 #[cfg(target_os = "linux")]
 mod bench;
+mod cache;
 mod cat;
 mod compare;
 #[cfg(target_os = "linux")]

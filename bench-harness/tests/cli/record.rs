@@ -298,7 +298,8 @@ fn a_recording_outlives_some_of_its_files() {
     let outcome = run(ringmain(bench).args(["--cache", "warm", "--json"]).current_dir(data.dir()));
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     let result = String::from_utf8(outcome.stdout).unwrap();
-    assert!(result.contains("1 of 2 files are left out"), "{result}");
+    let note = format!("1 of 2 files are left out: {}", data.dir().join("second").display());
+    assert!(result.contains(&note), "{result}");
 }
 
 #[test]

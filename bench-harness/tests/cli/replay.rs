@@ -4,7 +4,7 @@ use std::fs::{self, File};
 
 use serde_json::Value;
 
-use crate::bench::{cells, json_of};
+use crate::bench::{cells, json_of, make_file};
 use crate::support::{Place, run};
 
 /// Writes a file of a megabyte and a recording that reads it: `reads` of offsets and lengths, one in each batch.
@@ -68,4 +68,32 @@ fn every_backend_replays_the_same_operations() {
         "2",
     ])));
     assert!(cells(&given).iter().all(|cell| cell["operations"] == 2100), "{given}");
+}
+
+#[test]
+fn a_trace_is_replayed_in_its_batches() {
+    let place = Place::new();
+    let data = place.path("data");
+    make_file(&data, 1 << 20);
+    let name = data.to_str().unwrap();
+    let mut log = format!("fio version 2 iolog\n{name} add\n{name} open\n");
+    for block in [5, 3, 9, 200, 0] {
+        log += &format!("{name} read {} 4096\n", block * 4096);
+    }
+    fs::write(place.path("trace"), log + name + " write 0 512\n").unwrap();
+    let args = ["--trace", "trace", "--backends", "pread,mmap,uring", "--cache", "cold", "--json"];
+    // The cell ends with the trace even on a slow machine.
+    let whole = ["--batch", "1,2", "--seconds", "60"];
+    let result = json_of(run(&mut place.bench_once(&[&args[..], &whole].concat())));
+    assert_eq!(cells(&result).len(), 3 * 2);
+    for cell in cells(&result) {
+        assert_eq!((&cell["reads"], &cell["bytes"]), (&5.into(), &(5 * 4096).into()), "{cell}");
+        let operations = if cell["setting"]["batch"] == 1 { 5 } else { 3 };
+        assert_eq!(cell["operations"], operations, "{cell}");
+    }
+    assert!(result["warnings"].to_string().contains("1 write"), "{result:#}");
+
+    fs::write(place.path("bad"), "fio version 2 iolog\na add\na open\na read x 4096\n").unwrap();
+    let outcome = run(&mut place.bench_once(&["--trace", "bad", "--out", "2"]));
+    outcome.expect_failure(2, &["line 4, column 8", "an offset"]);
 }

@@ -44,17 +44,34 @@ impl Engine {
             view.borrow().check_type::<T>().map_err(|error| error.about_view(number))?;
         }
         check_size(total_bytes(views), size_of_val(dst))?;
-        T::read_slice(dst, |bytes| {
-            self.read_many_bytes(views, bytes)?;
-            let mut rest = bytes;
-            for view in views {
-                let view = view.borrow();
-                let (part, tail) = rest.split_at_mut(view.nbytes());
-                to_native(view.dtype(), part);
-                rest = tail;
-            }
-            Ok(())
-        })
+        T::read_slice(dst, |bytes| self.read_native_many(views, bytes))
+    }
+
+    /// Reads the bytes of the views, and turns elements into the machine's byte order.
+    fn read_native_many<V: Borrow<ContiguousMemmap>>(
+        &self,
+        views: &[V],
+        bytes: &mut [u8],
+    ) -> Result<()> {
+        self.read_many_bytes(views, bytes)?;
+        let mut rest = bytes;
+        for view in views {
+            let view = view.borrow();
+            let (part, tail) = rest.split_at_mut(view.nbytes());
+            to_native(view.dtype(), part);
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    /// Like [`read_many`](Self::read_many), into a new vector.
+    #[cfg(feature = "async")]
+    pub(crate) fn read_many_vec<T: Element>(&self, views: &[ContiguousMemmap]) -> Result<Vec<T>> {
+        let len = views.iter().map(ContiguousMemmap::size).fold(0, usize::saturating_add);
+        for (number, view) in views.iter().enumerate() {
+            view.check_type::<T>().map_err(|error| error.about_view(number))?;
+        }
+        T::read_vec(len, |bytes| self.read_native_many(views, bytes))
     }
 
     /// Like [`read_many`](Self::read_many), with the bytes of the files: the views may have elements
@@ -189,6 +206,22 @@ impl Iterator for ViewReader {
 }
 
 impl FusedIterator for ViewReader {}
+
+#[cfg(feature = "async")]
+impl crate::async_engine::Polled for ViewReader {
+    type Batch = Buffer;
+
+    fn poll_batch(&mut self, waker: &std::task::Waker) -> std::task::Poll<Option<Result<Buffer>>> {
+        let Some(reader) = &mut self.reader else { return std::task::Poll::Ready(None) };
+        reader.poll_next(waker).map(|outcome| {
+            let outcome = outcome?;
+            if outcome.is_err() {
+                self.reader = None;
+            }
+            Some(outcome.map(ClaimedBuffer::into_buffer))
+        })
+    }
+}
 
 impl std::fmt::Debug for ViewReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -128,6 +128,28 @@ impl<D: ItemSet> EpochSource<D> {
         outcome
     }
 
+    /// Like [`next_item`](Self::next_item), but does not wait: the waker is called when there is a batch.
+    #[cfg(feature = "async")]
+    pub(crate) fn poll_next_item(
+        &mut self,
+        waker: &std::task::Waker,
+    ) -> Poll<Option<Result<D::Batch>>> {
+        if self.has_failed {
+            return Poll::Ready(None);
+        }
+        loop {
+            let Poll::Ready(outcome) = self.prefetcher.poll_next(waker) else {
+                return Poll::Pending;
+            };
+            let Some(outcome) = outcome else { return Poll::Ready(None) };
+            let item = self.deliver(outcome).transpose();
+            self.has_failed = matches!(item, Some(Err(_)));
+            if item.is_some() {
+                return Poll::Ready(item);
+            }
+        }
+    }
+
     pub(crate) fn reset(&mut self) {
         self.epoch().expect(true);
         self.move_to(self.epoch().range.start);
@@ -316,6 +338,18 @@ macro_rules! epoch_source_methods {
 
             fn next(&mut self) -> Option<Self::Item> {
                 self.0.next_item()
+            }
+        }
+
+        #[cfg(feature = "async")]
+        impl $crate::async_engine::Polled for $source {
+            type Batch = $batch;
+
+            fn poll_batch(
+                &mut self,
+                waker: &std::task::Waker,
+            ) -> std::task::Poll<Option<$crate::Result<$batch>>> {
+                self.0.poll_next_item(waker)
             }
         }
     };

@@ -21,6 +21,20 @@ impl Error {
         }
     }
 
+    /// A backend's error while a folder is listed.
+    pub(crate) fn unlisted(
+        folder: &Path,
+        action: &'static str,
+        cause: ringmain_backends::Error,
+    ) -> Self {
+        match cause {
+            ringmain_backends::Error::Open { path, source, .. } => {
+                Self::listing(&path, action, source)
+            }
+            cause => Self::backend(folder, cause),
+        }
+    }
+
     pub(crate) fn format(path: &Path, damage: impl Into<Damage>) -> Self {
         Self::Format { path: path.to_owned(), item: None, damage: Box::new(damage.into()) }
     }
@@ -93,7 +107,9 @@ impl Error {
                 Self::invalid_option(option, value, reason)
             }
             cause => {
-                let path = (cause.path() != Some(path)).then(|| path.to_owned());
+                // The error of `open` always names the path: a URL without its query, where passwords may stand.
+                let is_named = matches!(cause, Backend::Open { .. }) || cause.path() == Some(path);
+                let path = (!is_named).then(|| path.to_owned());
                 Self::Backend { path, item, cause: Box::new(cause) }
             }
         }

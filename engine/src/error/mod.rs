@@ -15,7 +15,7 @@ mod debug;
 mod item;
 mod text;
 
-use text::{cache_full, change_consequence, memory_spent, prefix};
+use text::{cache_full, change_consequence, memory_spent, missing_cause, prefix};
 
 pub use damage::Damage;
 pub use item::Item;
@@ -46,7 +46,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// There is no such file or folder.
-    #[error("{}: there is no such file or folder", path.display())]
+    #[error("{}: there is no such file or folder{}", path.display(), missing_cause(cause))]
     NotFound {
         /// The path that was opened.
         path: PathBuf,

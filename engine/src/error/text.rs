@@ -12,6 +12,11 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Returns what a store says about a missing object. The operating system's own text says nothing new.
+pub(super) fn missing_cause(cause: &std::io::Error) -> String {
+    cause.get_ref().map(|cause| format!(": {cause}")).unwrap_or_default()
+}
+
 /// Returns what follows from a change of a file, and the way out.
 pub(super) fn change_consequence(what: &str) -> &'static str {
     match what {

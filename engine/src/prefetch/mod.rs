@@ -10,6 +10,7 @@
 //! - **The end.** Dropping the prefetcher, or moving it to another position, cancels the thread: it
 //!   finishes its current read and is joined. With a window of 0 there is no thread, and the
 //!   schedule reads on the caller's.
+//! - **Async callers** are woken by the thread ([`Prefetcher::poll_next`]). They always have a thread.
 //! - **Errors** arrive in their turn, after everything that was read before. The position stays at
 //!   the job that failed, and the next call tries it again. A panic of the thread is such an error.
 //! - **Sharing.** Reading ahead leaves memory for one job of every other reader
@@ -28,7 +29,7 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::path::Path;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use ringmain_backends::HomeProcess;
@@ -91,6 +92,16 @@ pub(crate) struct Limits {
 /// The result of the next job; `None` at the end.
 type Outcome<S> = Option<Result<<S as Schedule>::Item>>;
 
+/// How a caller waits for a result.
+#[derive(Clone, Copy)]
+enum Wait<'a> {
+    Forever,
+    Until(Instant),
+    /// Not at all: the thread calls the waker when there is a result.
+    #[cfg_attr(not(feature = "async"), allow(dead_code))]
+    Woken(&'a Waker),
+}
+
 /// If the pool is exhausted, the thread tries again after this pause, and then after longer ones.
 const PAUSE_MIN: Duration = Duration::from_micros(250);
 const PAUSE_MAX: Duration = Duration::from_millis(8);
@@ -143,6 +154,8 @@ struct QueueState<S: Schedule> {
     /// The thread waits until no more than this many bytes are ready.
     reader_waits_for: Option<usize>,
     consumer_waits_since: Option<Instant>,
+    /// Wakes an async consumer that waits.
+    waker: Option<Waker>,
 }
 
 impl<S: Schedule> Prefetcher<S> {
@@ -169,7 +182,7 @@ impl<S: Schedule> Prefetcher<S> {
     /// the same job again.
     pub(crate) fn next(&mut self) -> Outcome<S> {
         loop {
-            if let Poll::Ready(outcome) = self.next_before(None) {
+            if let Poll::Ready(outcome) = self.next_by(Wait::Forever) {
                 return outcome;
             }
         }
@@ -178,12 +191,22 @@ impl<S: Schedule> Prefetcher<S> {
     /// Like [`next`](Self::next), but waits at most `timeout`. A call after `Pending` continues to
     /// wait for the same job, and the patience covers all these calls together.
     pub(crate) fn next_within(&mut self, timeout: Duration) -> Poll<Outcome<S>> {
-        let outcome = self.next_before(Instant::now().checked_add(timeout));
+        let deadline = Instant::now().checked_add(timeout);
+        let outcome = self.next_by(deadline.map_or(Wait::Forever, Wait::Until));
         self.pending_at = outcome.is_pending().then(Instant::now);
         outcome
     }
 
-    fn next_before(&mut self, deadline: Option<Instant>) -> Poll<Outcome<S>> {
+    /// Like [`next`](Self::next), but does not wait: the thread calls the waker when there is a result. With a
+    /// window of 0 the thread reads one job ahead, because the caller's own thread must not read. (If the system
+    /// gives no thread, it does.)
+    #[cfg(feature = "async")]
+    pub(crate) fn poll_next(&mut self, waker: &Waker) -> Poll<Outcome<S>> {
+        self.limits.window_bytes = self.limits.window_bytes.max(1);
+        self.next_by(Wait::Woken(waker))
+    }
+
+    fn next_by(&mut self, wait: Wait<'_>) -> Poll<Outcome<S>> {
         if self.pending_at.take().is_some_and(|at| at.elapsed() >= ABANDONED_AFTER) {
             self.restart_wait();
         }
@@ -191,10 +214,10 @@ impl<S: Schedule> Prefetcher<S> {
             return Poll::Ready(None);
         }
         if !self.has_reader() && !self.start() {
-            return self.read_here(deadline).map(Some);
+            return self.read_here(wait).map(Some);
         }
         let Some(reader) = &self.reader else { return Poll::Pending }; // `start` just set it
-        let Poll::Ready(outcome) = reader.take(deadline) else { return Poll::Pending };
+        let Poll::Ready(outcome) = reader.take(wait) else { return Poll::Pending };
         let outcome = outcome
             .map_err(|error| error.unwrap_or_else(|| Error::reader_panicked(self.position.path())));
         match &outcome {
@@ -247,7 +270,7 @@ impl<S: Schedule> Prefetcher<S> {
     }
 
     /// Does one job on the caller's thread.
-    fn read_here(&mut self, deadline: Option<Instant>) -> Poll<Result<S::Item>> {
+    fn read_here(&mut self, wait: Wait<'_>) -> Poll<Result<S::Item>> {
         let (since, mut pause) = (self.waits_since.take().unwrap_or_else(Instant::now), PAUSE_MIN);
         // Only one job is read at a time: a result before a failure would be lost.
         let room = Room { budget_bytes: 0, need: Need::Awaited };
@@ -265,7 +288,7 @@ impl<S: Schedule> Prefetcher<S> {
             if since.elapsed() >= self.limits.patience {
                 return Poll::Ready(Err(error));
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if matches!(wait, Wait::Until(deadline) if Instant::now() >= deadline) {
                 self.waits_since = Some(since);
                 return Poll::Pending;
             }
@@ -294,8 +317,9 @@ impl<S: Schedule> ReaderThread<S> {
     }
 
     /// Waits for a result. `Err(None)` means that the thread panicked.
-    fn take(&self, deadline: Option<Instant>) -> Poll<Result<S::Item, Option<Error>>> {
+    fn take(&self, wait: Wait<'_>) -> Poll<Result<S::Item, Option<Error>>> {
         let mut state = self.shared.lock();
+        state.waker = None;
         loop {
             let done = state.ready.pop_front();
             state.ready_bytes -= done.as_ref().map_or(0, |done| done.bytes);
@@ -314,13 +338,19 @@ impl<S: Schedule> ReaderThread<S> {
             }
             state.consumer_waits_since.get_or_insert_with(Instant::now);
             let is_filled = &self.shared.is_filled;
-            state = match deadline.map(|deadline| deadline.checked_duration_since(Instant::now())) {
-                None => is_filled.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(None | Some(Duration::ZERO)) => return Poll::Pending,
-                Some(Some(left)) => {
-                    let woken = is_filled.wait_timeout(state, left);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
+            state = match wait {
+                Wait::Forever => is_filled.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Wait::Woken(waker) => {
+                    state.waker = Some(waker.clone());
+                    return Poll::Pending;
                 }
+                Wait::Until(deadline) => match deadline.checked_duration_since(Instant::now()) {
+                    None | Some(Duration::ZERO) => return Poll::Pending,
+                    Some(left) => {
+                        let woken = is_filled.wait_timeout(state, left);
+                        woken.unwrap_or_else(PoisonError::into_inner).0
+                    }
+                },
             };
         }
     }
@@ -355,6 +385,7 @@ impl<S: Schedule> SharedQueue<S> {
             is_cancelled: false,
             reader_waits_for: None,
             consumer_waits_since: None,
+            waker: None,
         };
         Self { state: Mutex::new(state), is_filled: Condvar::new(), has_room: Condvar::new() }
     }
@@ -394,11 +425,16 @@ impl<S: Schedule> SharedQueue<S> {
         state.ready_bytes += done.iter().map(|done| done.bytes).sum::<usize>();
         state.ready.extend(done.drain(..));
         // The consumer's next wait is for another job.
-        let waits = state.consumer_waits_since.take().is_some();
-        drop(state);
-        if waits {
-            self.is_filled.notify_one();
+        if state.consumer_waits_since.take().is_some() {
+            self.wake_consumer(state);
         }
+    }
+
+    fn wake_consumer(&self, mut state: MutexGuard<'_, QueueState<S>>) {
+        let waker = state.waker.take();
+        drop(state);
+        self.is_filled.notify_one();
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Waits until buffers may be free. Returns `false` if the consumer's patience is exhausted: the
@@ -434,8 +470,7 @@ impl<S: Schedule> SharedQueue<S> {
         let mut state = self.lock();
         state.is_over = true;
         state.failure = state.failure.take().or(failure);
-        drop(state);
-        self.is_filled.notify_one();
+        self.wake_consumer(state);
     }
 }
 

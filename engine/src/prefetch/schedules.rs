@@ -112,6 +112,13 @@ fn take(world: &World, prefetcher: &mut Prefetcher<Jobs>) -> Option<Result<usize
     outcome
 }
 
+/// Takes the next result as an async caller does.
+#[cfg(feature = "async")]
+fn take_async(prefetcher: &mut Prefetcher<Jobs>) -> Option<Result<usize>> {
+    let next = std::future::poll_fn(|context| prefetcher.poll_next(context.waker()));
+    ringmain_backends::sync::block_on(next)
+}
+
 fn assert_delivers_all(world: &World, prefetcher: &mut Prefetcher<Jobs>) {
     for expected in 0..JOBS {
         assert_eq!(take(world, prefetcher).unwrap().unwrap(), expected);
@@ -197,5 +204,32 @@ fn a_failure_is_delivered_in_order_and_tried_again() {
             let error = take(&world, &mut prefetcher).unwrap().unwrap_err();
             assert!(matches!(error, Error::OutOfMemory { bytes: 2 }), "{error}");
         }
+    });
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn an_async_caller_is_woken_for_each_result_and_for_failures() {
+    explore(|| {
+        let fails_at = [None, Some(2)][choose(2)];
+        let (world, mut prefetcher) = prefetcher(World { fails_at, ..World::default() }, FOREVER);
+        for expected in 0..fails_at.unwrap_or(JOBS) {
+            assert_eq!(take_async(&mut prefetcher).unwrap().unwrap(), expected);
+            world.outstanding.fetch_sub(JOB_BYTES, CountOrdering::SeqCst);
+        }
+        let last = take_async(&mut prefetcher);
+        assert_eq!(last.is_some_and(|outcome| outcome.is_err()), fails_at.is_some());
+    });
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn an_async_caller_that_finds_no_buffers_gets_the_error_of_its_patience() {
+    explore(|| {
+        let (world, mut prefetcher) = prefetcher(World::spent(), SHORT);
+        let error = take_async(&mut prefetcher).unwrap().unwrap_err();
+        assert!(is_out_of_memory(&error), "{error}");
+        world.is_spent.store(false, Ordering::SeqCst);
+        assert_eq!(take_async(&mut prefetcher).unwrap().unwrap(), 0);
     });
 }

@@ -256,7 +256,7 @@ impl RecorderState {
 }
 
 impl ReadBackend for RecordingBackend {
-    forward_to!(inner: kind, open, len, prefetch, release, expect, version, explain, stats);
+    forward_to!(inner: kind, open, len, prefetch, release, expect, version, explain, stats, list);
 
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();

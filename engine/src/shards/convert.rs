@@ -71,9 +71,12 @@ pub(super) fn widen_mapped(mapped: &MappedRange, out: &mut [f64]) -> bool {
     let is_whole = out.len() % BLOCK_VALUES == 0;
     let mut blocks = out.chunks_exact_mut(BLOCK_VALUES);
     let is_intact = mapped.copy_blocks::<BLOCK_BYTES>(|_, block| {
-        let stored = block.chunks_exact(VALUE_BYTES).filter_map(<[u8]>::first_chunk);
-        for (out, stored) in blocks.next().unwrap_or_default().iter_mut().zip(stored) {
-            *out = f64::from(f32::from_le_bytes(*stored));
+        // Both lengths are known to the compiler, which then uses vector instructions.
+        let stored: &[[u8; VALUE_BYTES]; BLOCK_VALUES] = bytemuck::cast_ref(block);
+        if let Some(out) = blocks.next().and_then(<[f64]>::first_chunk_mut::<BLOCK_VALUES>) {
+            for (out, stored) in out.iter_mut().zip(stored) {
+                *out = f64::from(f32::from_le_bytes(*stored));
+            }
         }
     });
     is_intact && is_whole

@@ -4,9 +4,10 @@
 //! rows, width and first 224 bytes of values of every shard. It ignores times, so that it also fits
 //! a copy of the corpus, and it ignores the other values, which would have to be read.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-use ringmain_backends::ReadBackendExt;
+use ringmain_backends::{MemoryBackend, ReadBackend, ReadBackendExt};
 
 use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 use super::{Error, ShardDamage};
@@ -148,18 +149,23 @@ impl Corpus {
     }
 }
 
-/// Returns the `*.shard` files of a directory in the byte order of their names: the files that
+/// Returns the `*.shard` files of a directory on disk in the byte order of their names: the files that
 /// `open_dir` opens. A folder without any is [`ShardDamage::Empty`].
 pub fn list_shards(dir: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
-    let dir = dir.as_ref();
-    let list_error = |error| Error::listing(dir, "listing the shards of the directory", error);
-    let mut paths = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(list_error)? {
-        let path = entry.map_err(list_error)?.path();
-        if path.extension().is_some_and(|extension| extension == "shard") {
-            paths.push(path);
-        }
-    }
+    // Every backend lists folders on disk, and this one needs nothing else.
+    list_shards_with(&MemoryBackend::new(), dir.as_ref())
+}
+
+/// As [`list_shards`], in a folder of any kind that the backend knows.
+pub(super) fn list_shards_with(
+    backend: &dyn ReadBackend,
+    dir: &Path,
+) -> Result<Vec<PathBuf>, Error> {
+    const ACTION: &str = "listing the shards of the directory";
+    let listed = backend.list(dir).map_err(|error| Error::unlisted(dir, ACTION, error))?;
+    let not_a_folder = || Error::listing(dir, ACTION, io::ErrorKind::NotADirectory.into());
+    let mut paths = listed.ok_or_else(not_a_folder)?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "shard"));
     if paths.is_empty() {
         let reason = "the folder has no `*.shard` files";
         return Err(Error::format(dir, ShardDamage::Empty { reason }));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::CorpusRowSource;
 use super::batch::{RowBatch, RowType};
-use super::corpus::{Corpus, list_shards};
+use super::corpus::{Corpus, list_shards_with};
 use super::row_set::RowSet;
 use crate::epochs::{EpochOptions, EpochSource, epoch_option_methods, epoch_source_methods};
 use crate::{Engine, Result};
@@ -81,9 +81,10 @@ impl ShardOptions {
         self.epochs.open(rows).map(ShardSource)
     }
 
-    /// Opens all `*.shard` files of a folder, in the byte order of their names.
+    /// Opens all `*.shard` files of a folder, in the byte order of their names. The engine's backend lists the
+    /// folder, so it need not be on disk.
     pub fn open_dir(self, engine: &Engine, dir: impl AsRef<Path>) -> Result<ShardSource> {
-        self.open(engine, list_shards(dir)?)
+        self.open(engine, list_shards_with(engine.backend(), dir.as_ref())?)
     }
 }
 
@@ -133,7 +134,8 @@ impl ShardSource {
         ShardOptions::new().open(engine, paths)
     }
 
-    /// Opens all `*.shard` files of a folder, in the byte order of their names.
+    /// Opens all `*.shard` files of a folder, in the byte order of their names. The engine's backend lists the
+    /// folder, so it need not be on disk.
     pub fn open_dir(engine: &Engine, dir: impl AsRef<Path>) -> Result<Self> {
         ShardOptions::new().open_dir(engine, dir)
     }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use ringmain_backends::ReadBackend;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
@@ -26,8 +28,8 @@ pub(super) enum ModelLocation {
 }
 
 /// Resolves a path: a file, an index, or a directory that holds either.
-pub(super) fn locate(path: &Path) -> Result<ModelLocation, Error> {
-    if !path.is_dir() {
+pub(super) fn locate(backend: &dyn ReadBackend, path: &Path) -> Result<ModelLocation, Error> {
+    let Some(names) = file_names(backend, path)? else {
         let is_index = path.extension().is_some_and(|extension| extension == "json");
         let path = path.to_owned();
         return Ok(if is_index {
@@ -35,8 +37,7 @@ pub(super) fn locate(path: &Path) -> Result<ModelLocation, Error> {
         } else {
             ModelLocation::Files(vec![path])
         });
-    }
-    let names = file_names(path)?;
+    };
     let ending = |suffix: &'static str| {
         names.iter().filter(move |name| name.ends_with(suffix)).collect::<Vec<_>>()
     };
@@ -56,16 +57,20 @@ pub(super) fn locate(path: &Path) -> Result<ModelLocation, Error> {
     }
 }
 
-/// Returns sorted names, so that the order of files is the same on every system.
-fn file_names(dir: &Path) -> Result<BTreeSet<String>, Error> {
-    let failed = |source| Error::listing(dir, "listing the directory", source);
-    let mut names = BTreeSet::new();
-    for entry in dir.read_dir().map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        // A name that is not Unicode is not one of the expected names.
-        names.extend(name.into_string().ok());
-    }
-    Ok(names)
+/// Returns sorted names, so that the order of files is the same on every system. `None` if the path is not that
+/// of a folder; if there is nothing at the path, opening it says so.
+fn file_names(backend: &dyn ReadBackend, dir: &Path) -> Result<Option<BTreeSet<String>>, Error> {
+    let paths = match backend.list(dir) {
+        Ok(Some(paths)) => paths,
+        Ok(None) => return Ok(None),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput => return Ok(None),
+            _ => return Err(Error::unlisted(dir, "listing the directory", error)),
+        },
+    };
+    // A name that is not Unicode is not one of the expected names.
+    let name = |path: PathBuf| path.file_name()?.to_str().map(str::to_owned);
+    Ok(Some(paths.into_iter().filter_map(name).collect()))
 }
 
 /// The text of the smallest entry: `"a":"b",`.
@@ -216,6 +221,8 @@ fn is_below(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ringmain_backends::MemoryBackend;
+
     use super::*;
     use crate::Damage;
 
@@ -280,7 +287,7 @@ mod tests {
     fn a_directory_resolves_to_its_index_or_its_files() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str| std::fs::write(dir.path().join(name), "").unwrap();
-        let missing = locate(dir.path()).unwrap_err();
+        let missing = locate(&MemoryBackend::new(), dir.path()).unwrap_err();
         assert!(
             matches!(missing.damage(), Some(Damage::Weights(WeightsDamage::NoModel { .. }))),
             "{missing}"
@@ -289,19 +296,25 @@ mod tests {
         write("a.safetensors");
         let paths = |names: &[&str]| names.iter().map(|name| dir.path().join(name)).collect();
         let both = ModelLocation::Files(paths(&["a.safetensors", "b.safetensors"]));
-        assert_eq!(locate(dir.path()).unwrap(), both);
+        assert_eq!(locate(&MemoryBackend::new(), dir.path()).unwrap(), both);
         write("model.safetensors");
         assert_eq!(
-            locate(dir.path()).unwrap(),
+            locate(&MemoryBackend::new(), dir.path()).unwrap(),
             ModelLocation::Files(paths(&["model.safetensors"]))
         );
         write("x.safetensors.index.json");
         let index = |name| ModelLocation::Index(dir.path().join(name));
-        assert_eq!(locate(dir.path()).unwrap(), index("x.safetensors.index.json"));
+        assert_eq!(
+            locate(&MemoryBackend::new(), dir.path()).unwrap(),
+            index("x.safetensors.index.json")
+        );
         write("y.safetensors.index.json");
-        let several = locate(dir.path()).unwrap_err().to_string();
+        let several = locate(&MemoryBackend::new(), dir.path()).unwrap_err().to_string();
         assert!(several.contains("several indexes"), "{several}");
         write("model.safetensors.index.json");
-        assert_eq!(locate(dir.path()).unwrap(), index("model.safetensors.index.json"));
+        assert_eq!(
+            locate(&MemoryBackend::new(), dir.path()).unwrap(),
+            index("model.safetensors.index.json")
+        );
     }
 }

@@ -113,7 +113,7 @@ impl Weights {
     /// its `*.safetensors` files, or of `model.safetensors` alone if that exists.
     pub fn open(engine: &Engine, path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        match locate(path)? {
+        match locate(engine.backend(), path)? {
             ModelLocation::Files(paths) => Self::open_files(engine, path, &paths),
             ModelLocation::Index(index) => Self::open_index(engine, &index),
         }

@@ -41,10 +41,10 @@ const FORMATS: [Format; 5] =
 const ROWS_MAX: usize = 40;
 
 pub(crate) fn run(args: &InspectArgs, out: &mut impl Write) -> Result<(), Failure> {
-    let found = inspect(&args.path)?;
-    if let Some(page) = &args.html {
-        trace::write_page(&found, &args.path, page)?;
-    }
+    let found = match &args.html {
+        Some(page) => trace::inspect_with_page(&args.path, page)?,
+        None => inspect(&args.path)?,
+    };
     let rows_max = if args.all { usize::MAX } else { ROWS_MAX };
     let text = if args.json {
         serde_json::to_string_pretty(&found)? + "\n"

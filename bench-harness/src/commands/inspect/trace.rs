@@ -1,6 +1,5 @@
 //! Patterns of reads: recordings, fio's iolog and logs of strace.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Inspection;
 use crate::failure::Failure;
+use crate::system::regular::open_regular;
 use crate::system::whole_file::{refuse_existing, write_whole};
 use crate::trace::Trace;
 use crate::trace::pattern::Pattern;
@@ -19,23 +19,13 @@ const FORMAT: &str = "trace";
 const HEAD_BYTES: u64 = 4096;
 
 pub(super) fn inspect(_: &Engine, path: &Path) -> Option<Result<Inspection, Failure>> {
-    let mut head = Vec::new();
-    File::open(path).ok()?.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
-    Trace::is_trace(&head).then(|| describe(path))
+    // The files of the trace may be gone.
+    is_trace(path)?.then(|| describe(path, &Trace::open_unchecked(path)?))
 }
 
-fn describe(path: &Path) -> Result<Inspection, Failure> {
-    // The files may be gone.
-    let trace = Trace::open_unchecked(path)?;
-    let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
-    let bytes = std::fs::metadata(path).map_err(failed)?.len();
-    let facts = facts(&trace)?;
-    Ok(Inspection { format: FORMAT, path: path.display().to_string(), bytes, facts })
-}
-
-/// Writes the page of a trace. Other formats have none.
-pub(super) fn write_page(found: &Inspection, path: &Path, page: &Path) -> Result<(), Failure> {
-    if found.format != FORMAT {
+/// Inspects a trace, and writes its page. Other formats have none.
+pub(super) fn inspect_with_page(path: &Path, page: &Path) -> Result<Inspection, Failure> {
+    if is_trace(path) == Some(false) {
         let message = format!(
             "{} is not a trace, and only traces have pictures; leave out --html",
             path.display()
@@ -48,7 +38,23 @@ pub(super) fn write_page(found: &Inspection, path: &Path, page: &Path) -> Result
     }
     refuse_existing(page, "file")?;
     let trace = Trace::open_unchecked(path)?;
-    write_whole(page, &crate::report::html::trace::page(path, &trace))
+    let found = describe(path, &trace)?;
+    write_whole(page, &crate::report::html::trace::page(path, &trace))?;
+    Ok(found)
+}
+
+/// Returns `None` for a file that cannot be read.
+fn is_trace(path: &Path) -> Option<bool> {
+    let mut head = Vec::new();
+    open_regular(path).ok()?.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+    Some(Trace::is_trace(&head))
+}
+
+fn describe(path: &Path, trace: &Trace) -> Result<Inspection, Failure> {
+    let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    let facts = facts(trace)?;
+    Ok(Inspection { format: FORMAT, path: path.display().to_string(), bytes, facts })
 }
 
 /// The figures, with the batches and the notes of the trace.

@@ -15,13 +15,18 @@ pub(crate) fn header(run: &Run, recommendation: &[String]) -> String {
         headline(run),
         meta(run)
     );
-    if let Some((first, rest)) = recommendation.split_first() {
+    if let [verdict, rest @ ..] = recommendation {
         html += &format!(
             "<section class=\"recommendation\" aria-label=\"Recommendation\"><p \
              class=\"first\">{}</p>",
-            prose(first)
+            prose(verdict)
         );
-        if !rest.is_empty() {
+        if let [details, ..] = rest {
+            html += &format!("<p class=\"details\">{}</p>", prose(details));
+        }
+        if let [_, rest @ ..] = rest
+            && !rest.is_empty()
+        {
             let items = rest.iter().map(|line| format!("<li>{}</li>", prose(line)));
             html += &format!(
                 "<details><summary>Each workload, and why</summary><ul>{}</ul></details>",

@@ -12,8 +12,6 @@ use crate::result::Group;
 use crate::result::percentile::Percentile;
 use crate::text::format::{count, nanoseconds};
 
-const HEIGHT_PX: f64 = 170.0;
-
 /// The largest number of points of a curve.
 const RATES_MAX: usize = 64;
 
@@ -132,26 +130,15 @@ fn figure(
     let lines: Vec<Line<'_>> = lines.filter(|line| !line.points.is_empty()).collect();
     let levels = y.ticks().into_iter().map(|ns| (y.share(ns), tick_ns(ns)));
     let feet = x.ticks().into_iter().map(|rate| (x.share(rate), count(rate as u64)));
-    let axes = plot::levels(levels, HEIGHT_PX) + &plot::feet(feet, HEIGHT_PX);
     let rows = answered.iter().map(|(name, answers)| Row {
         name,
         look: looks.get(name),
         fields: answers.iter().map(|answer| answer.text()).collect(),
     });
     let columns = family.keys().map(|rate| count(*rate));
-    format!(
-        "<figure class=\"latency\"><figcaption>{heading} <span>{p} latency over load</span></figcaption>\n\
-         {curves}{table}</figure>\n",
-        heading = heading_text(group),
-        p = percentile.name(),
-        curves = plot::curves(
-            &lines,
-            &axes,
-            HEIGHT_PX,
-            &format!("The {} latency over load", percentile.name())
-        ),
-        table = plot::table("operations a second", columns, rows),
-    )
+    let table = plot::table("operations a second", columns, rows);
+    let what = format!("{} latency over load", percentile.name());
+    plot::figure(&heading_text(group), &what, &lines, levels, feet, &table)
 }
 
 #[cfg(test)]

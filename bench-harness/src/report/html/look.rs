@@ -100,18 +100,22 @@ impl Looks {
 fn known(backend: &str) -> Option<Look> {
     let (kind, policy) = backend.split_once(['+', ':']).unwrap_or((backend, ""));
     let (_, colour) = COLOURS.iter().find(|(name, _)| *name == kind)?;
-    let dashes = match policy {
-        "" => "none",
-        "buffered" => "6 3",
-        "uncached" => "2 2.5",
-        "release" => "7 2.5 2 2.5",
-        "psync" => "1.5 3",
-        "mmap" => "5 3 1.5 3",
-        "io_uring" => "4 3",
-        _ => "9 3",
+    // The shape of the mark is this many after that of the backend without a policy.
+    let (dashes, shape) = match policy {
+        "" => ("none", 0),
+        "buffered" => ("6 3", 0),
+        "uncached" => ("2 2.5", 1),
+        "release" => ("7 2.5 2 2.5", 0),
+        "huge" => ("12 3", 1),
+        "random" => ("1.5 3", 2),
+        "sequential" => ("5 2", 3),
+        "psync" => ("1.5 3", 0),
+        "mmap" => ("5 3 1.5 3", 1),
+        "io_uring" => ("4 3", 0),
+        _ => ("9 3", 4),
     };
     let is_hollow = !matches!(policy, "" | "io_uring");
-    Some(Look { colour: *colour, mark: colour % MARKS, is_hollow, dashes })
+    Some(Look { colour: *colour, mark: (colour + shape) % MARKS, is_hollow, dashes })
 }
 
 #[cfg(test)]
@@ -129,6 +133,15 @@ mod tests {
 
     #[test]
     fn no_two_known_backends_look_alike() {
+        let policies = ["release", "huge", "random", "sequential"].map(|it| format!("mmap+{it}"));
+        let names = ["pread", "pread+random", "pread+sequential", "mmap", "uring+buffered"];
+        let more = ["uring+uncached", "tokio-uring+buffered", "tokio-uring+uncached", "auto"];
+        let names = names.into_iter().chain(more).chain(policies.iter().map(String::as_str));
+        let looks: Vec<Look> = Looks::of_names(names).0.into_values().collect();
+        let marks: Vec<_> = looks.iter().map(|it| (it.colour, it.mark, it.is_hollow)).collect();
+        for (index, mark) in marks.iter().enumerate() {
+            assert!(!marks[..index].contains(mark), "{:?} has a mark of another", looks[index]);
+        }
         let looks: Vec<Look> = Looks::of(&fixture::big_run()).0.into_values().collect();
         for (index, look) in looks.iter().enumerate() {
             assert!(!looks[..index].contains(look), "{look:?}");

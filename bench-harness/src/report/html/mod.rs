@@ -40,7 +40,8 @@ const SCRIPT: &str = include_str!("script.js");
 /// The report of a run.
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
-    /// The recommendation in sentences; the first is the headline. May be empty.
+    /// The recommendation in sentences: first a short verdict, then how to follow it and why, then each workload. May be
+    /// empty.
     pub(crate) recommendation: &'a [String],
 }
 

@@ -5,6 +5,8 @@ use super::look::Look;
 
 /// The distance between the names of lines.
 const LABEL_PX: f64 = 14.0;
+/// The height of a picture of curves.
+const CURVES_PX: f64 = 170.0;
 
 /// A line of a picture.
 pub(super) struct Line<'a> {
@@ -62,15 +64,25 @@ pub(super) fn names(lines: &[Line<'_>], height_px: f64) -> String {
     svg + "</svg>"
 }
 
-/// Returns a picture of curves in its frame. `axes` is what [`levels`] and [`feet`] return; `label` is for people who do not
-/// see it.
-pub(super) fn curves(lines: &[Line<'_>], axes: &str, height_px: f64, label: &str) -> String {
+/// Returns a figure of curves with the table of their numbers. `what` is what the curves show, such as `throughput over
+/// threads`; the numbers at the axes are those of [`levels`] and [`feet`].
+pub(super) fn figure(
+    heading: &str,
+    what: &str,
+    lines: &[Line<'_>],
+    level_ticks: impl Iterator<Item = (f64, String)>,
+    foot_ticks: impl Iterator<Item = (f64, String)>,
+    table: &str,
+) -> String {
     format!(
-        "<div class=\"frame\"><svg class=\"curves\" height=\"{height_px}\" role=\"img\" \
-         aria-label=\"{label}, a line for each backend; the table below has the numbers\"><g \
-         class=\"axes\">{axes}</g>{lines}{marks}{names}</svg></div>\n",
-        marks = marks(lines, height_px),
-        names = names(lines, height_px),
+        "<figure class=\"latency\"><figcaption>{heading} <span>{what}</span></figcaption>\n\
+         <div class=\"frame\"><svg class=\"curves\" height=\"{CURVES_PX}\" role=\"img\" \
+         aria-label=\"{what}, a line for each backend; the table below has the numbers\"><g \
+         class=\"axes\">{levels}{feet}</g>{lines}{marks}{names}</svg></div>\n{table}</figure>\n",
+        levels = levels(level_ticks, CURVES_PX),
+        feet = feet(foot_ticks, CURVES_PX),
+        marks = marks(lines, CURVES_PX),
+        names = names(lines, CURVES_PX),
         lines = self::lines(lines),
     )
 }

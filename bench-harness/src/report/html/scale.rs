@@ -45,7 +45,8 @@ pub(crate) struct Log {
 impl Log {
     /// Returns a scale that is not empty and does not start at 0.
     pub(crate) fn covering(low: f64, high: f64) -> Self {
-        let low = if low.is_finite() { low.max(1.0) } else { 1.0 };
+        // A result may have any number. With an infinite end there would be no last tick.
+        let low = if low.is_finite() && low > 0.0 { low.min(f64::MAX / 4.0) } else { 1.0 };
         let high = if high.is_finite() { high } else { low };
         Self { low, high: high.max(low * 2.0) }
     }
@@ -98,8 +99,11 @@ mod tests {
                 assert!((0.0..=1.0).contains(&scale.share(value)), "{max} {value}");
             }
         }
-        for (low, high) in [(0.0, 0.0), (5.0, 5.0), (9.0, 1.0), (f64::NAN, f64::NAN)] {
+        for (low, high) in
+            [(0.0, 0.0), (5.0, 5.0), (9.0, 1.0), (f64::NAN, f64::NAN), (1.6e308, f64::INFINITY)]
+        {
             let scale = Log::covering(low, high);
+            assert!(scale.high.is_finite(), "{scale:?}");
             for value in [-1.0, 0.0, 7.0, 1e300, f64::NAN] {
                 assert!((0.0..=1.0).contains(&scale.share(value)), "{low} {high} {value}");
             }

@@ -10,8 +10,6 @@ use crate::report::summary::GroupSummary;
 use crate::result::{Group, Setting};
 use crate::text::format::rate;
 
-const HEIGHT_PX: f64 = 170.0;
-
 /// The largest number of points of a curve.
 const COUNTS_MAX: usize = 64;
 
@@ -88,16 +86,9 @@ fn figure(readers: Readers, group: &Group, family: &Family<'_>, looks: &Looks) -
     let lines: Vec<Line<'_>> = lines.collect();
     let feet = family.keys().enumerate().map(|(at, count)| (place(at), count.to_string()));
     let levels = y.ticks.iter().map(|tick| (y.share(*tick), tick_rate(*tick)));
-    let axes = plot::levels(levels, HEIGHT_PX) + &plot::feet(feet, HEIGHT_PX);
-    let what = readers.name();
-    let label = format!("Throughput over the number of {what}");
-    format!(
-        "<figure class=\"latency\"><figcaption>{heading} <span>throughput over {what}</span>\
-         </figcaption>\n{curves}{table}</figure>\n",
-        heading = heading_text(group),
-        curves = plot::curves(&lines, &axes, HEIGHT_PX, &label),
-        table = table(readers, family, &rates, looks),
-    )
+    let what = format!("throughput over {}", readers.name());
+    let table = table(readers, family, &rates, looks);
+    plot::figure(&heading_text(group), &what, &lines, levels, feet, &table)
 }
 
 fn rates_of<'a>(family: &Family<'a>) -> Rates<'a> {

@@ -17,6 +17,8 @@ const ROWS_MAX: usize = 100;
 
 /// The columns and rows of a picture. Finer ones would not be visible.
 const COLUMNS: usize = 90;
+/// So few pictures get the whole width.
+const FEW: usize = 2;
 const ROWS: usize = 42;
 
 const BAR_PX: u32 = 20;
@@ -70,7 +72,8 @@ fn pictures(trace: &Trace, pattern: &Pattern) -> String {
     };
     let mut html = format!(
         "<section><figure class=\"reads\"><figcaption>Where the program read <span>offset in the file over \
-         time{which}</span></figcaption>\n<div class=\"minis\">\n"
+         time{which}</span></figcaption>\n<div class=\"minis{few}\">\n",
+        few = if shown.len() <= FEW { " few" } else { "" },
     );
     for file in shown {
         let offsets = Linear::binary(trace.files[file.index].bytes_needed as f64, 2);
@@ -146,8 +149,7 @@ fn caches(pattern: &Pattern) -> String {
         .cache
         .iter()
         .map(|it| (bytes(it.cache_bytes as f64), it.found_share, percent(it.found_share)));
-    let about =
-        "share of the blocks that a cache would have had which drops what was not used for longest";
+    let about = "the share of the blocks that a cache of this size has, if it drops the one that was not used for longest";
     bars("What a cache saves", about, rows.collect(), "saved")
 }
 

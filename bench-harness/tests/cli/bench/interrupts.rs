@@ -1,0 +1,78 @@
+//! Runs that are interrupted or killed: what is left of them.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use super::{cells, json_of};
+use crate::support::{Place, Running, ringmain, run};
+
+#[test]
+fn a_result_is_never_overwritten_and_a_killed_run_can_be_read() {
+    let place = Place::new();
+    let args = ["--backends", "pread", "--workloads", "seq", "--cache", "warm"];
+    json_of(run(place.bench(&args).arg("--json")));
+    let again = run(&mut place.bench(&args));
+    again.expect_failure(2, &["exists already", "--out"]);
+
+    // A run that is killed leaves its head, the cells so far and half a line.
+    let mut whole = place.run_json();
+    let cells = whole["cells"].take();
+    whole["cells"] = Value::Array(Vec::new());
+    whole["complete"] = false.into();
+    let text = format!("{whole}\n{}\n{{\"backend\":\"pr", cells[0]);
+    fs::write(place.path("cells.jsonl"), text).unwrap();
+    let recommended =
+        run(ringmain(["recommend", "--from", "cells.jsonl", "--json"])
+            .current_dir(place.dir.path()));
+    assert_eq!(recommended.code, Some(0), "{}", recommended.stderr);
+    let json: Value = serde_json::from_slice(&recommended.stdout).unwrap();
+    assert_eq!(json["groups"][0]["choice"]["backend"], "pread", "{json:#}");
+    assert_eq!(json["overall"], Value::Null, "half a run has no overall choice: {json:#}");
+}
+
+#[test]
+fn two_signals_at_once_count_as_one() {
+    let place = Place::new();
+    let args = ["--backends", "pread", "--repetitions", "500", "--seconds", "0.1"];
+    let mut running = Running::start(&mut place.bench(&args));
+    let log = place.path("out/cells.jsonl");
+    while fs::read_to_string(&log).map_or(0, |text| text.lines().count()) < 3 {
+        assert_eq!(running.child.try_wait().unwrap(), None, "it ended by itself");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // timeout(1) signals the process and then its group.
+    let pid = Pid::from_raw(running.child.id().cast_signed());
+    kill(pid, Signal::SIGTERM).unwrap();
+    killpg(pid, Signal::SIGTERM).unwrap();
+    assert_eq!(running.finish().code, Some(130));
+    assert_eq!(place.run_json()["complete"], false);
+    assert_eq!(place.names(), ["out"]);
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_done_and_removes_the_data() {
+    let place = Place::new();
+    let args = ["--backends", "pread", "--repetitions", "500", "--seconds", "0.1"];
+    let mut running = Running::start(&mut place.bench(&args));
+    let log = place.path("out/cells.jsonl");
+    let lines = || fs::read_to_string(&log).map_or(0, |text| text.lines().count());
+    while lines() < 4 {
+        assert_eq!(running.child.try_wait().unwrap(), None, "it ended by itself");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = running.child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(130), "{}", outcome.stderr);
+    let result = place.run_json();
+    assert_eq!(result["complete"], false);
+    assert!((3..400).contains(&cells(&result).len()));
+    assert_eq!(place.names(), ["out"]);
+    assert!(!log.exists());
+    assert!(String::from_utf8(outcome.stdout).unwrap().contains("pread"));
+}

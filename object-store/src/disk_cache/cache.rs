@@ -1,0 +1,321 @@
+//! The cache of a folder: finds blocks, stores them, and makes room.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use ringmain_backends::{
+    Alignment, BackendKind, BufferPool, Error, PerProcess, PoolOptions, ReadBackend, Result,
+    WhenSpent, open_backend,
+};
+
+use super::block::file_bytes;
+use super::eviction::{Dice, Reuse, SAMPLE, TOUCH_AFTER, is_admitted};
+use super::folder::{CacheFolder, Entry, SHELVES, is_left, shelf_of};
+use super::health::{Health, way_out};
+use super::key::BlockId;
+use super::local::{Expected, LocalBlock, LocalBlocks};
+use super::options::DiskCacheOptions;
+use super::stats::{Counters, DiskCacheStats};
+use super::writer;
+
+/// A part of the cache has about this many blocks, so that chance fills the parts evenly.
+const PART_BLOCKS: u64 = 128;
+
+/// A part that is full of blocks in use is not looked at again for so long.
+const FULL_FOR_MS: u64 = 1000;
+
+/// Threads wait for each other's memory this long. Each holds its own for one batch of reads.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Cached blocks in a folder, bounded in bytes. Cheap to clone; any number of processes may open the folder.
+///
+/// It serves as many backends as need it: see [`CachedBackend`](super::CachedBackend).
+#[derive(Clone, Debug)]
+pub struct DiskCache {
+    pub(super) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// `None` if the folder cannot be used.
+    folder: Option<CacheFolder>,
+    pub(super) options: DiskCacheOptions,
+    /// Reads the blocks.
+    pub(super) reader: Arc<dyn ReadBackend>,
+    pub(super) pool: BufferPool,
+    /// The alignment of reads that go to the device of the folder without a copy.
+    pub(super) alignment: Alignment,
+    known: PerProcess<LocalBlocks>,
+    pub(super) counters: Counters,
+    pub(super) storing: Health,
+    pub(super) reading: Health,
+    reuse: Reuse,
+    opened: Instant,
+    /// For each shelf, when its part was last found to be full of blocks in use.
+    full_at_ms: [AtomicU64; SHELVES],
+}
+
+impl DiskCache {
+    /// Opens the cache in a folder, which is made if it does not exist.
+    ///
+    /// An error says that the options cannot work, or that the folder has other files in it. A folder that cannot be
+    /// written to, or not be read, is no error: the cache then does without it, and [`stats`](Self::stats) says why.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use ringmain_object_store::disk_cache::{DiskCache, DiskCacheOptions};
+    ///
+    /// let cache = DiskCache::open(dir.path().join("cache"), DiskCacheOptions::new(10 << 30))?;
+    /// assert_eq!(cache.stats().degraded, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(folder: impl AsRef<Path>, options: DiskCacheOptions) -> Result<Self> {
+        options.validate()?;
+        let reader = open_backend(BackendKind::Auto, &options.backend)?;
+        let when_spent = WhenSpent::Wait { timeout: PATIENCE };
+        let pool = BufferPool::new(PoolOptions { limit_bytes: options.memory_bytes, when_spent })?;
+        let storing = Health::new("blocks are not stored");
+        let reading = Health::new("cached blocks are not read");
+        let folder = match CacheFolder::create(folder.as_ref())? {
+            Ok(folder) => Some(folder),
+            Err(error) => {
+                storing.failed(&error, &way_out(&error, folder.as_ref()));
+                None
+            }
+        };
+        let tag = folder.as_ref().and_then(|folder| reader.open(&folder.tag()).ok());
+        let known_max = options.known_blocks_max;
+        let shared = Shared {
+            folder,
+            options,
+            reader,
+            pool,
+            alignment: tag.map_or(Alignment::NONE, |tag| tag.alignment()),
+            known: PerProcess::new(move |_inherited| LocalBlocks::new(known_max)),
+            counters: Counters::default(),
+            storing,
+            reading,
+            reuse: Reuse::new(SystemTime::now()),
+            opened: Instant::now(),
+            full_at_ms: [const { AtomicU64::new(0) }; SHELVES],
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// What the cache did for this process.
+    #[must_use]
+    pub fn stats(&self) -> DiskCacheStats {
+        let Shared { counters, storing, reading, .. } = &*self.shared;
+        counters.get(storing.reason().or_else(|| reading.reason()))
+    }
+
+    /// The folder; `None` if it cannot be used.
+    #[must_use]
+    pub fn folder(&self) -> Option<&CacheFolder> {
+        self.shared.folder.as_ref()
+    }
+}
+
+impl Shared {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The block, if it is in the folder.
+    pub(super) fn find(&self, id: &BlockId, expected: Expected) -> Option<Arc<LocalBlock>> {
+        let block = self.find_open(id)?;
+        if let Some(expectation) = block.expect(expected) {
+            // A hint.
+            let _is_told = self.reader.expect(&[&block.file], &expectation);
+        }
+        Some(block)
+    }
+
+    fn find_open(&self, id: &BlockId) -> Option<Arc<LocalBlock>> {
+        if let Some(block) = self.known.get().get(id) {
+            if self.now_ms().saturating_sub(block.touched_ms.load(Ordering::Relaxed))
+                >= TOUCH_AFTER.as_millis() as u64
+            {
+                block.touched_ms.store(self.now_ms(), Ordering::Relaxed);
+                self.touch(block.file.path());
+            }
+            return Some(block);
+        }
+        let path = self.folder.as_ref()?.block_path(id);
+        match self.open_block(id, &path) {
+            Ok(found) => found,
+            Err(error) => {
+                self.reading.failed(&error, "");
+                None
+            }
+        }
+    }
+
+    fn open_block(&self, id: &BlockId, path: &Path) -> Result<Option<Arc<LocalBlock>>> {
+        let file = match self.reader.open(path) {
+            Ok(file) => file,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let len = self.reader.len(&file)?;
+        let block = LocalBlock::new(*id, file, self.now_ms());
+        if len != file_bytes(id.len) as u64 {
+            self.remove_damaged(&Arc::new(block));
+            return Ok(None);
+        }
+        self.touch(path);
+        self.reading.succeeded();
+        Ok(Some(self.known.get().add(block)))
+    }
+
+    /// Marks a block as used, unless another process has just done so. A folder that is read-only keeps its order.
+    fn touch(&self, path: &Path) {
+        let now = SystemTime::now();
+        let used = fs::metadata(path).and_then(|metadata| metadata.modified());
+        let unused = used.ok().and_then(|used| now.duration_since(used).ok());
+        if let Some(unused) = unused.filter(|unused| *unused >= TOUCH_AFTER) {
+            self.reuse.saw(unused);
+            let _is_marked = File::open(path).and_then(|file| file.set_modified(now));
+        }
+    }
+
+    /// Forgets a block whose file another process has removed or replaced.
+    pub(super) fn forget_vanished(&self, block: &Arc<LocalBlock>) {
+        self.known.get().forget(block);
+        self.counters.vanished.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Removes a block that is not what it should be.
+    pub(super) fn remove_damaged(&self, block: &Arc<LocalBlock>) {
+        self.known.get().forget(block);
+        self.counters.damaged.fetch_add(1, Ordering::Relaxed);
+        let _gone = fs::remove_file(block.file.path());
+    }
+
+    /// The part of the cache that a block belongs to. It has its part of the limit. Looking at one part takes less than
+    /// a millisecond, however large the cache is, and needs no lock.
+    fn part_of(&self, id: &BlockId) -> (Range<usize>, u64) {
+        let blocks = self.options.limit_bytes / file_bytes(self.options.block_bytes) as u64;
+        let wanted = (blocks / PART_BLOCKS).clamp(1, SHELVES as u64);
+        let parts = 1 << wanted.ilog2();
+        let shelves = SHELVES / parts;
+        let first = shelf_of(id) / shelves * shelves;
+        (first..first + shelves, self.options.limit_bytes / parts as u64)
+    }
+
+    /// Returns `true` if the block should be fetched as a whole and stored.
+    pub(super) fn admits(&self, id: &BlockId, wanted_bytes: u64, dice: &mut Dice) -> bool {
+        let Some(folder) = &self.folder else { return false };
+        if self.storing.is_paused() {
+            return false;
+        }
+        let (shelves, part_limit_bytes) = self.part_of(id);
+        let full_at_ms = &self.full_at_ms[shelves.start];
+        let (since_ms, now_ms) = (full_at_ms.load(Ordering::Relaxed), self.now_ms());
+        let was_full = since_ms > 0 && now_ms < since_ms + FULL_FOR_MS;
+        if !was_full {
+            let mut entries = match folder.entries(shelves) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    self.storing.failed(&error, &way_out(&error, folder.path()));
+                    return false;
+                }
+            };
+            let used_bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+            let has_room = used_bytes + file_bytes(id.len) as u64 <= part_limit_bytes;
+            if has_room || self.victim(&mut entries, dice, true).is_some() {
+                return true;
+            }
+            full_at_ms.store(now_ms.max(1), Ordering::Relaxed);
+        }
+        let is_admitted = is_admitted(wanted_bytes, id.len as u64, dice);
+        if !is_admitted {
+            self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
+        }
+        is_admitted
+    }
+
+    /// The block that is to leave first, of a sample: the stalest one, or else a random one.
+    fn victim(&self, entries: &mut [Entry], dice: &mut Dice, must_be_stale: bool) -> Option<usize> {
+        dice.sample(entries, SAMPLE);
+        let sample = &entries[..entries.len().min(SAMPLE)];
+        let blocks = sample.iter().enumerate().filter(|(_, entry)| !entry.is_temporary);
+        let used = |(at, entry): (usize, &Entry)| Some((at, entry.last_use()?));
+        let (places, uses): (Vec<_>, Vec<_>) = blocks.filter_map(used).unzip();
+        let stalest = self.reuse.stalest(&uses, SystemTime::now());
+        let any = places.first().filter(|_| !must_be_stale).map(|_| 0);
+        stalest.or(any).and_then(|at| places.get(at).copied())
+    }
+
+    /// Writes a sealed block to the folder. Failures are reported in the state of the cache.
+    pub(super) fn store(&self, id: &BlockId, bytes: &[u8]) {
+        let Some(folder) = &self.folder else { return };
+        let written = self.make_room(folder, id).and_then(|()| writer::write(folder, id, bytes));
+        match written {
+            Ok(()) => {
+                self.counters.stored.add(bytes.len() as u64);
+                self.storing.succeeded();
+            }
+            // Another process took the file for one that was left.
+            Err(error) if error.kind() == ErrorKind::NotFound && folder.tag().exists() => {}
+            Err(error) => self.storing.failed(&error, &way_out(&error, folder.path())),
+        }
+    }
+
+    /// Removes blocks of the part until one more fits, and what killed processes left.
+    fn make_room(&self, folder: &CacheFolder, id: &BlockId) -> io::Result<()> {
+        let (shelves, part_limit_bytes) = self.part_of(id);
+        let mut entries = folder.entries(shelves)?;
+        entries.retain(|entry| {
+            let is_left = entry.is_temporary && is_left(&entry.path);
+            !(is_left && fs::remove_file(&entry.path).is_ok())
+        });
+        let mut used_bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+        let mut dice = Dice::new();
+        while used_bytes + file_bytes(id.len) as u64 > part_limit_bytes {
+            let Some(at) = self.victim(&mut entries, &mut dice, false) else { break };
+            let victim = entries.swap_remove(at);
+            used_bytes -= victim.bytes;
+            match fs::remove_file(&victim.path) {
+                Ok(()) => self.counters.evicted.add(victim.bytes),
+                // Another process was faster.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// A sentence for people.
+    pub(super) fn describe(&self) -> String {
+        let block_bytes = self.options.block_bytes as u64;
+        match (&self.folder, self.storing.reason().or_else(|| self.reading.reason())) {
+            (Some(folder), reason) => format!(
+                "blocks of {} are cached in {}, up to {}, and read by `auto`{}",
+                bytes_text(block_bytes),
+                folder.path().display(),
+                bytes_text(self.options.limit_bytes),
+                reason.map(|reason| format!("; now {reason}")).unwrap_or_default()
+            ),
+            (None, reason) => {
+                format!("there is no cache: {}", reason.unwrap_or_default())
+            }
+        }
+    }
+
+    pub(super) fn report_read_failure(&self, error: &Error) {
+        self.reading.failed(error, "");
+    }
+}
+
+fn bytes_text(bytes: u64) -> String {
+    match bytes {
+        0..1_048_576 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}

@@ -1,0 +1,284 @@
+//! The folder of a cache: which files are in it, and what they are called.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use ringmain_backends::{Error, OutputFile, Result};
+
+use super::block;
+use super::key::BlockId;
+
+/// Marks the folder as a cache of this program, and tells programs that make backups to leave it out.
+const TAG_NAME: &str = "CACHEDIR.TAG";
+const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
+                   # A disk cache of Ringmain, version 1. `ringmain cache clear` empties it.\n";
+
+/// Blocks are distributed over this many folders by their hashes.
+pub(super) const SHELVES: usize = 64;
+
+/// Begins the names of files that are being written.
+const TEMPORARY: &str = "tmp-";
+
+/// A folder with cached blocks.
+///
+/// Any number of processes may use it. Nothing in it describes the whole: a block is a file with a name that
+/// follows from its key, so there is nothing to lock, nothing that a killed process leaves half changed, and nothing
+/// to load when it is opened.
+#[derive(Clone, Debug)]
+pub struct CacheFolder {
+    path: PathBuf,
+}
+
+/// The contents of a cache folder: the result of [`CacheFolder::summary`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheSummary {
+    /// Whole blocks.
+    pub blocks: u64,
+    /// The bytes of their files.
+    pub bytes: u64,
+    /// Files that are being written, or that a killed process left.
+    pub unfinished: u64,
+    /// The bytes of those.
+    pub unfinished_bytes: u64,
+    /// When the block that was unused for longest was last used.
+    pub oldest_use: Option<SystemTime>,
+    /// When a block was last used.
+    pub newest_use: Option<SystemTime>,
+}
+
+/// A file of the cache.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) is_temporary: bool,
+}
+
+impl CacheFolder {
+    /// Opens a folder that is a cache. Refuses any other folder.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let folder = Self::at(path.as_ref())?;
+        if let Err(source) = fs::metadata(&folder.path) {
+            return Err(failed(&folder.path, source));
+        }
+        match folder.has_tag() {
+            Ok(true) => Ok(folder),
+            Ok(false) => {
+                Err(folder.refused("it has no CACHEDIR.TAG of a disk cache of this version"))
+            }
+            Err(source) => Err(failed(&folder.tag(), source)),
+        }
+    }
+
+    /// Makes the folder if it does not exist, and a cache of it if it is empty.
+    ///
+    /// The outer error is that the folder must not be used; the inner one that it cannot be used now.
+    pub(super) fn create(path: &Path) -> Result<io::Result<Self>> {
+        let folder = Self::at(path)?;
+        if let Err(error) = private_folder().recursive(true).create(&folder.path) {
+            return Ok(Err(error));
+        }
+        match folder.has_tag() {
+            Ok(true) => return Ok(Ok(folder)),
+            Ok(false) => {}
+            Err(error) => return Ok(Err(error)),
+        }
+        match folder.is_empty() {
+            Ok(true) => {}
+            Ok(false) => {
+                let reason =
+                    "it has files, and is not a disk cache of this version; name an empty folder";
+                return Err(folder.refused(reason));
+            }
+            Err(error) => return Ok(Err(error)),
+        }
+        let write = || {
+            let tag = OutputFile::create(folder.path.join(TAG_NAME))?;
+            tag.write_all_at(TAG.as_bytes(), 0)?;
+            tag.complete()
+        };
+        Ok(write().map(|()| folder))
+    }
+
+    fn at(path: &Path) -> Result<Self> {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let folder = Self { path: absolute };
+        match fs::metadata(&folder.path) {
+            Ok(metadata) if !metadata.is_dir() => Err(folder.refused("it is not a folder")),
+            _ => Ok(folder),
+        }
+    }
+
+    /// The path of the folder, absolute.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of the file that marks the folder. It is always there.
+    pub(super) fn tag(&self) -> PathBuf {
+        self.path.join(TAG_NAME)
+    }
+
+    fn has_tag(&self) -> io::Result<bool> {
+        match fs::read(self.tag()) {
+            Ok(bytes) => Ok(bytes == TAG.as_bytes()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_empty(&self) -> io::Result<bool> {
+        let is_nothing = |entry: io::Result<DirEntry>| -> io::Result<bool> {
+            let name = entry?.file_name();
+            // A process was killed while it wrote the tag; a filesystem of its own has `lost+found`.
+            let is_tag =
+                name.to_string_lossy().strip_prefix(TAG_NAME).is_some_and(|it| !it.is_empty());
+            Ok(is_tag || name == "lost+found")
+        };
+        fs::read_dir(&self.path)?.map(is_nothing).try_fold(true, |all, next| Ok(next? && all))
+    }
+
+    fn refused(&self, reason: &'static str) -> Error {
+        Error::InvalidOption {
+            option: "cache folder",
+            value: self.path.display().to_string(),
+            reason,
+        }
+    }
+
+    fn shelf(&self, number: usize) -> PathBuf {
+        self.path.join(format!("{number:02x}"))
+    }
+
+    /// The file of a block. Its name contains its length, so that a list of names has the sizes too.
+    pub(super) fn block_path(&self, id: &BlockId) -> PathBuf {
+        self.shelf(shelf_of(id)).join(format!("{id}.{:x}", block::file_bytes(id.len)))
+    }
+
+    /// A name for the file of a block that is being written.
+    pub(super) fn temporary_path(&self, id: &BlockId, number: u64) -> PathBuf {
+        let bytes = block::file_bytes(id.len);
+        let name = format!("{TEMPORARY}{:x}-{number:x}.{bytes:x}", std::process::id());
+        self.shelf(shelf_of(id)).join(name)
+    }
+
+    /// Makes the folder that the block is written to.
+    pub(super) fn make_shelf(&self, id: &BlockId) -> io::Result<()> {
+        // Not the folders above it: a cache that was removed must not come back without its tag.
+        match private_folder().create(self.shelf(shelf_of(id))) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// The files on these shelves. What is not a file of a cache is left out.
+    pub(super) fn entries(&self, shelves: std::ops::Range<usize>) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for number in shelves {
+            let shelf = self.shelf(number);
+            match fs::read_dir(&shelf) {
+                Ok(found) => {
+                    for entry in found {
+                        entries.extend(Entry::parse(&shelf, &entry?.file_name()));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(entries)
+    }
+
+    fn all(&self) -> Result<Vec<Entry>> {
+        self.entries(0..SHELVES).map_err(|source| failed(&self.path, source))
+    }
+
+    /// Counts what is in the folder. Blocks may come and go meanwhile.
+    pub fn summary(&self) -> Result<CacheSummary> {
+        let mut summary = CacheSummary::default();
+        for entry in self.all()? {
+            if entry.is_temporary {
+                summary.unfinished += 1;
+                summary.unfinished_bytes += entry.bytes;
+                continue;
+            }
+            summary.blocks += 1;
+            summary.bytes += entry.bytes;
+            let Some(used) = entry.last_use() else { continue };
+            summary.oldest_use = Some(summary.oldest_use.map_or(used, |oldest| oldest.min(used)));
+            summary.newest_use = Some(summary.newest_use.map_or(used, |newest| newest.max(used)));
+        }
+        Ok(summary)
+    }
+
+    /// Removes all blocks, and what killed processes left. The folder stays a cache; other files in it stay too.
+    /// Programs that read through the cache go on, and fetch what they need again.
+    ///
+    /// Returns what was removed.
+    pub fn clear(&self) -> Result<CacheSummary> {
+        let mut removed = CacheSummary::default();
+        for entry in self.all()? {
+            if entry.is_temporary && !is_left(&entry.path) {
+                continue;
+            }
+            match fs::remove_file(&entry.path) {
+                Ok(()) if entry.is_temporary => {
+                    removed.unfinished += 1;
+                    removed.unfinished_bytes += entry.bytes;
+                }
+                Ok(()) => {
+                    removed.blocks += 1;
+                    removed.bytes += entry.bytes;
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(source) => return Err(failed(&entry.path, source)),
+            }
+        }
+        // Those that have other files, or get a block just now, stay.
+        (0..SHELVES).for_each(|number| drop(fs::remove_dir(self.shelf(number))));
+        Ok(removed)
+    }
+}
+
+impl Entry {
+    fn parse(shelf: &Path, name: &OsStr) -> Option<Self> {
+        let (stem, bytes) = name.to_str()?.split_once('.')?;
+        let bytes = u64::from_str_radix(bytes, 16).ok()?;
+        let is_temporary = stem.starts_with(TEMPORARY);
+        let is_hash = stem.len() == 32 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (is_temporary || is_hash).then(|| Self { path: shelf.join(name), bytes, is_temporary })
+    }
+
+    /// When the block was last used; `None` if it is gone.
+    pub(super) fn last_use(&self) -> Option<SystemTime> {
+        fs::metadata(&self.path).ok()?.modified().ok()
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> Error {
+    Error::Open { backend: super::backend::KIND, path: path.to_owned(), source }
+}
+
+/// Which folder a block is in.
+pub(super) fn shelf_of(id: &BlockId) -> usize {
+    (id.hash % SHELVES as u128) as usize
+}
+
+/// Returns `true` if no process writes the file any more. Its writer holds a lock on it, which ends with the
+/// writer, however that ends.
+pub(super) fn is_left(temporary: &Path) -> bool {
+    File::open(temporary).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+/// Makes folders that only this user may look into: the data may be private.
+fn private_folder() -> fs::DirBuilder {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}

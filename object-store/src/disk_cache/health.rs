@@ -1,0 +1,82 @@
+//! What does not work now, and why. It is never an error: reads go to the store instead.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ringmain_backends::PerProcess;
+
+/// After a failure nothing is stored for this long: trying costs the fetch of a whole block.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// The state of one direction: storing blocks, or reading them.
+#[derive(Debug)]
+pub(super) struct Health {
+    /// Begins the reason: what does not happen.
+    consequence: &'static str,
+    is_bad: AtomicBool,
+    reason: PerProcess<Mutex<Option<String>>>,
+    started: Instant,
+    paused_until_ms: AtomicU64,
+}
+
+impl Health {
+    pub(super) fn new(consequence: &'static str) -> Self {
+        let inherit = |inherited: Option<&Mutex<Option<String>>>| {
+            // Tried, because a thread of the parent may hold the lock.
+            let reason = inherited.and_then(|it| it.try_lock().ok()?.clone());
+            Mutex::new(reason)
+        };
+        Self {
+            consequence,
+            is_bad: AtomicBool::new(false),
+            reason: PerProcess::new(inherit),
+            started: Instant::now(),
+            paused_until_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// A failure, and the way out.
+    pub(super) fn failed(&self, error: &dyn Display, way_out: &str) {
+        let separator = if way_out.is_empty() { "" } else { "; " };
+        let text = format!("{}: {error}{separator}{way_out}", self.consequence);
+        *self.reason.get().lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        let until = self.started.elapsed() + PAUSE;
+        self.paused_until_ms.store(until.as_millis() as u64, Ordering::Relaxed);
+        self.is_bad.store(true, Ordering::Release);
+    }
+
+    /// It works again.
+    pub(super) fn succeeded(&self) {
+        if self.is_bad.swap(false, Ordering::AcqRel) {
+            *self.reason.get().lock().unwrap_or_else(PoisonError::into_inner) = None;
+            self.paused_until_ms.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns `true` for a while after a failure.
+    pub(super) fn is_paused(&self) -> bool {
+        let until = self.paused_until_ms.load(Ordering::Relaxed);
+        until > 0 && (self.started.elapsed().as_millis() as u64) < until
+    }
+
+    pub(super) fn reason(&self) -> Option<String> {
+        self.reason.get().lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What a user can do about a folder that cannot be written to.
+pub(super) fn way_out(error: &io::Error, folder: &Path) -> String {
+    let folder = folder.display();
+    match error.kind() {
+        ErrorKind::StorageFull => format!("free space beside {folder}, or lower `limit_bytes`"),
+        ErrorKind::QuotaExceeded => format!("raise the quota, or lower `limit_bytes` of {folder}"),
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+            format!("name a folder that this user may write to instead of {folder}")
+        }
+        _ => format!("the cache is {folder}"),
+    }
+}

@@ -1,0 +1,70 @@
+//! Blocks of objects in a bounded folder of the local disk.
+//!
+//! [`CachedBackend`] wraps any backend, a slow one, and keeps what it has read in a folder. What is in the folder
+//! comes back by Ringmain's `auto` at the speed of the device. All processes of a machine can share a
+//! folder, it stays within its limit, and it is still warm after a restart.
+//!
+//! # How it works
+//!
+//! An object is cut into blocks, and each block is a file with a name that follows from the key of the object (its name
+//! and version) and the number of the block. There is no index, no daemon and no lock:
+//!
+//! - **A block is there as a whole or not at all.** It is written under a temporary name and then renamed. A process
+//!   that is killed leaves a temporary file, which the next writer recognises, because the lock of its writer is gone,
+//!   and removes.
+//! - **Checksums** tell a block that was damaged later. It is removed, counted, and fetched again.
+//! - **A block may be removed at any time**, also while another process reads it: an open file stays readable, and a
+//!   file that is gone is a miss.
+//! - **The limit** is divided among parts of the folder. To store a block, a process lists one part, which has a few
+//!   hundred files, and removes files until the block fits. Several processes that do so at once may exceed the limit
+//!   by one block each. Opening the cache reads nothing, however many blocks it has.
+//! - **The time of the last use** is the time of modification of the file.
+//!
+//! A batch of reads becomes at most two batches, which run side by side: one of `auto`, for what is in the cache, and
+//! one of the inner backend for the rest. What is missing is fetched in whole blocks, unless the cache is full of
+//! blocks that are in use; then it is read exactly as it was asked for. See `eviction.rs` for what stays.
+//!
+//! **No failure of the cache fails a read.** If the disk is full, the folder read-only or out of reach, or descriptors
+//! have run out, reads go to the inner backend, and [`DiskCache::stats`], `explain` and `capabilities` say why.
+//!
+//! # Why not `foyer`
+//!
+//! foyer (0.22) is the best-known hybrid cache in Rust. Three of its properties do not fit here:
+//!
+//! - It keeps its index in memory, and files of a fixed size that it overwrites in place. It takes no lock on the folder:
+//!   two processes that open the same folder overwrite each other's blocks. Workers of a loader are processes.
+//! - Entries are copied through its own I/O engines into memory of its own. Reads here go by `auto` into the memory
+//!   of the caller, several blocks as one batch, with parts of blocks read alone.
+//! - Recovery after a restart scans the index of every block before the first read, and the whole interface is async:
+//!   it would bring a runtime into programs that have none, and about 100 crates.
+//!
+//! | file | content |
+//! |---|---|
+//! | `backend.rs` | the backend: divides reads into pieces of blocks |
+//! | `warm.rs`, `cold.rs` | pieces of blocks that are in the folder; pieces that come from the store |
+//! | `cache.rs`, `eviction.rs` | finds and stores blocks, makes room; which blocks stay |
+//! | `folder.rs`, `writer.rs` | the files of the folder; writes one |
+//! | `block.rs`, `key.rs` | the bytes of a block, specified in `docs/formats.md`; names |
+//! | `local.rs` | the blocks that this process has opened and verified |
+//! | `health.rs`, `stats.rs`, `options.rs` | what does not work and why; counters; bounds |
+
+mod backend;
+mod block;
+mod cache;
+mod cold;
+mod eviction;
+mod folder;
+mod health;
+mod key;
+mod local;
+mod options;
+mod stats;
+mod warm;
+mod writer;
+
+pub use backend::CachedBackend;
+pub use cache::DiskCache;
+pub use folder::{CacheFolder, CacheSummary};
+pub use key::CacheKey;
+pub use options::DiskCacheOptions;
+pub use stats::DiskCacheStats;

@@ -1,0 +1,66 @@
+//! How large a cache may become, and how it reads.
+
+use ringmain_backends::{BackendOptions, Error, Result};
+
+use super::block::{PAGE_BYTES, file_bytes};
+
+/// The bounds of a cache. Only `limit_bytes` has no default.
+///
+/// ```
+/// use ringmain_object_store::disk_cache::DiskCacheOptions;
+///
+/// let options = DiskCacheOptions { block_bytes: 16 << 20, ..DiskCacheOptions::new(100 << 30) };
+/// ```
+#[derive(Clone, Debug)]
+pub struct DiskCacheOptions {
+    /// The bytes that all blocks in the folder may have together. A writer may exceed it by one block. Processes that
+    /// share a folder should use the same limit: the smallest one holds.
+    pub limit_bytes: u64,
+    /// The size of a block, a power of two from 4 KiB to 256 MiB. A read of data that is not cached fetches whole
+    /// blocks from the store. Default 4 MiB. Larger blocks make fewer files; smaller ones fetch less around a small
+    /// read. Blocks of different sizes may share a folder, but are different blocks.
+    pub block_bytes: usize,
+    /// The memory for blocks that are being fetched and verified. Default 64 MiB, at least 4 blocks.
+    pub memory_bytes: usize,
+    /// The number of blocks that a process knows to be whole, at about 1.5 KiB each. Others are verified when they are
+    /// used again. Default 16384.
+    pub known_blocks_max: usize,
+    /// The options of the `auto` that reads the blocks.
+    pub backend: BackendOptions,
+}
+
+impl DiskCacheOptions {
+    /// The defaults, with this limit.
+    #[must_use]
+    pub fn new(limit_bytes: u64) -> Self {
+        Self {
+            limit_bytes,
+            block_bytes: 4 << 20,
+            memory_bytes: 64 << 20,
+            known_blocks_max: 16 << 10,
+            backend: BackendOptions::default(),
+        }
+    }
+
+    pub(super) fn validate(&self) -> Result<()> {
+        let refuse =
+            |option, value: String, reason| Err(Error::InvalidOption { option, value, reason });
+        let block = self.block_bytes;
+        if !block.is_power_of_two() || !(PAGE_BYTES..=256 << 20).contains(&block) {
+            let reason = "it can be a power of two from 4096 to 268435456";
+            return refuse("block_bytes", block.to_string(), reason);
+        }
+        if self.limit_bytes < 4 * file_bytes(block) as u64 {
+            let reason = "it must be at least four blocks with a page of checksums each";
+            return refuse("limit_bytes", self.limit_bytes.to_string(), reason);
+        }
+        if self.memory_bytes < 4 * block {
+            let reason = "it must be at least four blocks";
+            return refuse("memory_bytes", self.memory_bytes.to_string(), reason);
+        }
+        if self.known_blocks_max == 0 {
+            return refuse("known_blocks_max", "0".to_owned(), "it must be at least 1");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,17 @@
+//! Ringmain and object stores: its engine reads objects of S3, GCS, Azure and HTTP servers like files
+//! (`remote`), keeps what it has read on the local disk ([`disk_cache`]), and serves local files to engines that
+//! speak `object_store` (`local_store`).
+//!
+//! The features `remote` and `local-store`, on by default, bring in `object_store` and a runtime. The cache needs
+//! neither of them.
+
+pub mod disk_cache;
+#[cfg(feature = "local-store")]
+pub mod local_store;
+#[cfg(feature = "remote")]
+pub mod remote;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

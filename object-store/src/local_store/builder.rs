@@ -1,0 +1,93 @@
+//! The options of a [`RingmainStore`].
+
+use std::sync::Arc;
+
+use object_store::local::LocalFileSystem;
+use ringmain_backends::{
+    BackendKind, BackendOptions, BufferPool, PoolOptions, ReadBackend, ReaderOptions,
+    ReaderThreads, Result, Warmth, WhenSpent, open_backend,
+};
+
+use super::RingmainStore;
+use super::reads::Reads;
+
+/// How much memory of dropped results is kept for the next ones, by default. Column chunks of a few row groups fit.
+const RECYCLED_BYTES_MAX_DEFAULT: usize = 256 << 20;
+
+/// The options of a [`RingmainStore`].
+///
+/// ```
+/// use object_store::local::LocalFileSystem;
+/// use ringmain_backends::ReaderOptions;
+/// use ringmain_object_store::local_store::RingmainStore;
+///
+/// let store = RingmainStore::builder()
+///     .readers(ReaderOptions { threads_max: 8, ..ReaderOptions::default() })
+///     .recycled_bytes_max(64 << 20)
+///     .build(LocalFileSystem::new().with_fsync(true))?;
+/// # Ok::<(), ringmain_backends::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct RingmainStoreBuilder {
+    backend: Option<Arc<dyn ReadBackend>>,
+    options: BackendOptions,
+    readers: ReaderOptions,
+    recycled_bytes_max: usize,
+}
+
+impl Default for RingmainStoreBuilder {
+    fn default() -> Self {
+        Self {
+            backend: None,
+            options: BackendOptions::default(),
+            readers: ReaderOptions::default(),
+            recycled_bytes_max: RECYCLED_BYTES_MAX_DEFAULT,
+        }
+    }
+}
+
+impl RingmainStoreBuilder {
+    /// Reads with this backend, which must read local files, instead of a new `auto`.
+    pub fn backend(mut self, backend: Arc<dyn ReadBackend>) -> Self {
+        self.backend = Some(backend);
+        self
+    }
+
+    /// Sets the options of `auto`. They do not change a backend that was opened elsewhere.
+    pub fn options(mut self, options: BackendOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Chooses whether data that `auto` reads stays in the page cache.
+    pub fn warmth(mut self, warmth: Warmth) -> Self {
+        self.options.warmth = warmth;
+        self
+    }
+
+    /// Sets how many threads read, and how many requests wait for them in a queue.
+    pub fn readers(mut self, readers: ReaderOptions) -> Self {
+        self.readers = readers;
+        self
+    }
+
+    /// Sets how much memory of results is recycled: fresh memory costs as much time as a read of warm data. Results
+    /// beyond this get memory of their own. 256 MiB by default, 4 KiB at least.
+    pub fn recycled_bytes_max(mut self, bytes: usize) -> Self {
+        self.recycled_bytes_max = bytes;
+        self
+    }
+
+    /// Opens the backend and returns a store over the files of `local`, with its prefix and its other options.
+    pub fn build(self, local: LocalFileSystem) -> Result<RingmainStore> {
+        let (limit_bytes, when_spent) = (self.recycled_bytes_max, WhenSpent::Fail);
+        let pool = BufferPool::new(PoolOptions { limit_bytes, when_spent })?;
+        let backend = match self.backend {
+            Some(backend) => backend,
+            None => open_backend(BackendKind::Auto, &self.options)?,
+        };
+        let readers = ReaderThreads::new(self.readers)?;
+        Ok(RingmainStore::from_parts(local, Arc::new(Reads::new(backend, pool)), readers))
+    }
+}

@@ -1,0 +1,53 @@
+//! Local files as an `ObjectStore` whose reads are those of `auto`.
+//!
+//! [`RingmainStore`] takes the place of [`object_store::local::LocalFileSystem`] under engines that read through the
+//! crate `object_store`, such as DataFusion. It wraps such a store, which goes on doing everything but reads: writing,
+//! listing, copying, renaming, deleting, conditions and metadata.
+//!
+//! ```
+//! use object_store::{ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
+//! use ringmain_object_store::local_store::RingmainStore;
+//! # let dir = tempfile::tempdir()?;
+//! # futures::executor::block_on(async {
+//!
+//! let store = RingmainStore::new(LocalFileSystem::new_with_prefix(dir.path())?)?;
+//! let path = Path::from("part-0.bin");
+//! store.put(&path, "0123456789".into()).await?;
+//! let found = store.get_ranges(&path, &[7..9, 0..2]).await?;
+//! assert_eq!((&found[0][..], &found[1][..]), (&b"78"[..], &b"01"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How it reads
+//!
+//! | request | reads |
+//! |---|---|
+//! | `get_ranges` | All ranges are one batch. Ranges that touch or overlap are read once and share memory, as in `LocalFileSystem`. |
+//! | `get_range`, `get_opts` with a bounded range of up to 8 MiB | One read, made with the request. |
+//! | `get`, other ranges | A stream of chunks of 8 MiB. While the consumer has a chunk, the next is read. |
+//! | `head` | None. |
+//!
+//! - **Threads.** Reads happen on a bounded number of [reader threads](ringmain_backends::ReaderThreads), not on those of
+//!   the runtime. So they work in a runtime of one thread, and without a runtime. More requests wait in a queue.
+//! - **Cancellation.** A dropped future cancels a read that has not begun. A read that has begun runs to its end in memory
+//!   that the reader thread owns.
+//! - **Memory.** A result is the memory that the kernel wrote to, without a copy. It returns to a pool when the last
+//!   `Bytes` of it is dropped. The pool keeps at most [`recycled_bytes_max`](RingmainStoreBuilder::recycled_bytes_max). A
+//!   query that holds more gets other memory, as with `LocalFileSystem`: no read waits for memory.
+//! - **Replaced files.** Each request reads one file, even if another takes its path meanwhile. The bytes of
+//!   `get_opts` are those of the file whose metadata and `e_tag` it returned.
+//! - **Errors** are of the same kinds as those of `LocalFileSystem`. A range that ends before it begins, where that
+//!   store panics, is an error, and so is a file that is cut while it is streamed, where that store never ends.
+
+mod builder;
+mod error;
+mod known_files;
+mod open_object;
+mod ranges;
+mod reads;
+mod store;
+
+pub use builder::RingmainStoreBuilder;
+pub use store::RingmainStore;

@@ -1,0 +1,54 @@
+//! Objects of S3, GCS, Azure and HTTP servers, read like files.
+//!
+//! | type | paths | use it when |
+//! |---|---|---|
+//! | [`UrlBackend`] | URLs, and files for another backend | a program reads both |
+//! | [`ObjectStoreBackend`] | keys of one store | the program has a store of its own |
+//!
+//! A batch becomes requests for ranges, many at once: near ranges of an object share a request, large ones are split
+//! ([`RemoteOptions`]). A request that fails for a reason that may pass is sent again, and goes on where the last one
+//! stopped.
+//!
+//! # One version
+//!
+//! A handle is pinned to the version of the object that was opened: by the ETag (`If-Match`), by the version where
+//! there is no strong ETag, or else by the time of its last change. Each answer is compared with it. So a read returns
+//! bytes of that version, or [`Error::Replaced`]; and [`len`], [`version`] need no request. An object whose server
+//! names nothing of these is refused.
+//!
+//! # Which thread does what
+//!
+//! The calling thread itself runs the requests of its batch, and copies what arrives to the destinations. Threads of
+//! the backend only move bytes between the network and memory of the client. So nothing can write to a destination
+//! after `read_batch` has returned, and a reader may be a task of any runtime.
+//!
+//! [`Error::Replaced`]: ringmain_backends::Error::Replaced
+//! [`len`]: ringmain_backends::ReadBackend::len
+//! [`version`]: ringmain_backends::ReadBackend::version
+
+use ringmain_backends::BackendKind;
+
+mod batch;
+mod bucket;
+mod client;
+mod failure;
+mod fetch;
+mod latency;
+mod object;
+mod options;
+mod plan;
+mod reader;
+mod runtime;
+mod store_backend;
+mod url;
+mod url_backend;
+mod watch;
+
+pub use failure::{FailureKind, RemoteFailure};
+pub use options::{HedgeOptions, RemoteOptions, RetryOptions};
+pub use reader::RemoteStats;
+pub use store_backend::ObjectStoreBackend;
+pub use url_backend::{UrlBackend, UrlOptions};
+
+/// The name of the backends of this module.
+const KIND: BackendKind = BackendKind::Other("object-store");

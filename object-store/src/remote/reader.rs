@@ -1,0 +1,207 @@
+//! Opens objects of any bucket and reads batches of them: what all backends of this module have in common.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use object_store::path::Path as Key;
+use ringmain_backends::{Alignment, Capabilities, Error, FileHandle, HandleOwner, Read, Result};
+
+use super::batch::FailedRead;
+use super::bucket::Bucket;
+use super::failure::{FailureKind, RemoteFailure};
+use super::fetch::{Fetcher, Traffic};
+use super::object::Object;
+use super::plan::jobs;
+use super::runtime::{Crew, Shift};
+use super::{KIND, RemoteOptions};
+
+/// The threads, the bounds and the counters of a backend.
+#[derive(Debug)]
+pub(super) struct Reader {
+    owner: HandleOwner,
+    crew: Crew,
+    traffic: Traffic,
+}
+
+/// Counters of the requests of a backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemoteStats {
+    /// Requests that were sent, with those that were sent again.
+    pub requests: u64,
+    /// Bytes of objects that arrived, with those between the ranges that callers asked for.
+    pub received_bytes: u64,
+    /// Requests that failed and were tried again.
+    pub retries: u64,
+    /// Requests that were sent a second time because the answer was late.
+    pub hedges: u64,
+}
+
+/// An object is looked for with two requests: the second asks for the cause of an error.
+const HEADS_MAX: u32 = 2;
+/// A folder is listed page by page. This many slow ones are waited for.
+const PAGES_MAX: u32 = 20;
+
+/// What a path leads to.
+pub(super) enum Found {
+    Object,
+    /// The keys in a folder.
+    Folder(Vec<Key>),
+}
+
+impl Reader {
+    pub(super) fn new(options: RemoteOptions) -> Result<Self> {
+        options.validate()?;
+        let (owner, traffic) = (HandleOwner::unique(), Traffic::default());
+        Ok(Self { owner, crew: Crew::new(options), traffic })
+    }
+
+    pub(super) fn capabilities(&self) -> Capabilities {
+        let depth_max = self.crew.options().requests_max;
+        Capabilities { depth_max, bypasses_page_cache: true, ..Capabilities::new(KIND) }
+    }
+
+    pub(super) fn stats(&self) -> RemoteStats {
+        let Traffic { requests, received_bytes, retries, hedges } = &self.traffic;
+        RemoteStats {
+            requests: requests.load(Ordering::Relaxed),
+            received_bytes: received_bytes.load(Ordering::Relaxed),
+            retries: retries.load(Ordering::Relaxed),
+            hedges: hedges.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The object of a handle; `None` for a handle of another kind of file.
+    pub(super) fn object<'f>(&self, file: &'f FileHandle) -> Result<Option<&'f Object>> {
+        Object::of(file, self.owner, KIND)
+    }
+
+    /// Refuses a handle that is not of an object of this reader.
+    pub(super) fn own_object<'f>(&self, file: &'f FileHandle) -> Result<&'f Object> {
+        let foreign = || Error::ForeignHandle { backend: KIND, path: file.path().to_owned() };
+        self.object(file)?.ok_or_else(foreign)
+    }
+
+    pub(super) fn open(&self, bucket: &Arc<Bucket>, key: &Key, path: &Path) -> Result<FileHandle> {
+        let opened = || {
+            let shift = self.crew.shift().map_err(open_error_of(path))?;
+            let fetcher = Fetcher { shift: &shift, traffic: &self.traffic };
+            let found = shift.block_on(fetcher.insist(bucket, HEADS_MAX, || bucket.head(key)));
+            let object = found.and_then(|meta| Object::new(Arc::clone(bucket), meta));
+            object.map_err(|failure| open_error(path, bucket.explain(failure)))
+        };
+        Ok(FileHandle::new(self.owner, path, Alignment::NONE, opened()?))
+    }
+
+    /// Returns whether there is an object under the key, or else what is in the folder of that name.
+    pub(super) fn find(&self, bucket: &Arc<Bucket>, key: &Key, path: &Path) -> Result<Found> {
+        let shift = self.crew.shift().map_err(open_error_of(path))?;
+        let fetcher = Fetcher { shift: &shift, traffic: &self.traffic };
+        let found = shift.block_on(async {
+            let is_named_as_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+            if !is_named_as_folder && !key.is_root() {
+                match fetcher.insist(bucket, HEADS_MAX, || bucket.head(key)).await {
+                    Ok(_) => return Ok(Found::Object),
+                    Err(failure) if failure.kind == FailureKind::NotFound => {}
+                    Err(failure) => return Err(failure),
+                }
+            }
+            let folder = (!key.is_root()).then_some(key);
+            let keys = fetcher.insist(bucket, PAGES_MAX, || bucket.list(folder)).await?;
+            if keys.is_empty()
+                && !fetcher.insist(bucket, HEADS_MAX, || bucket.has_folder(folder)).await?
+            {
+                let what = "the store has no object and no folder of that name";
+                return Err(RemoteFailure::new(FailureKind::NotFound, what));
+            }
+            Ok(Found::Folder(keys))
+        });
+        found.map_err(|failure| open_error(path, bucket.explain(failure)))
+    }
+
+    /// Fills the destinations of the reads that have an object. The others are not looked at.
+    pub(super) fn read(&self, reads: &mut [Read<'_>], objects: &[Option<&Object>]) -> Result<()> {
+        check_ends(reads, objects)?;
+        let shift = match self.crew.shift() {
+            Ok(shift) => shift,
+            Err(source) => return Err(first_error(reads, objects, source)),
+        };
+        let outcome = self.fetch(&shift, reads, objects);
+        outcome.map_err(|FailedRead { index, failure }| read_error(&reads[index], index, failure))
+    }
+
+    fn fetch(
+        &self,
+        shift: &Shift,
+        reads: &mut [Read<'_>],
+        objects: &[Option<&Object>],
+    ) -> Result<(), FailedRead> {
+        let fetcher = Fetcher { shift, traffic: &self.traffic };
+        let jobs = jobs(reads, objects, &shift.options);
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        shift.block_on(fetcher.fetch_all(jobs))
+    }
+}
+
+/// Refuses the first read that reaches past the end of its object.
+fn check_ends(reads: &[Read<'_>], objects: &[Option<&Object>]) -> Result<()> {
+    for ((index, read), object) in reads.iter().enumerate().zip(objects) {
+        let Some(object) = object else { continue };
+        let file_len = object.len();
+        let is_inside = match read.offset().checked_add(read.len() as u64) {
+            Some(end) => end <= file_len,
+            None => false,
+        };
+        if !is_inside && !read.is_empty() {
+            let (path, offset) = (read.file().path().to_owned(), read.offset());
+            let len = read.len();
+            return Err(Error::PastEnd { backend: KIND, path, offset, len, index, file_len });
+        }
+    }
+    Ok(())
+}
+
+/// The error of the first read of an object.
+fn first_error(reads: &[Read<'_>], objects: &[Option<&Object>], source: io::Error) -> Error {
+    let index = objects.iter().position(Option::is_some).unwrap_or(0);
+    read_io_error(&reads[index], index, source)
+}
+
+fn read_error(read: &Read<'_>, index: usize, failure: RemoteFailure) -> Error {
+    match failure.kind {
+        FailureKind::Replaced => {
+            let (path, offset) = (read.file().path().to_owned(), read.offset());
+            Error::Replaced { backend: KIND, path, offset }
+        }
+        _ => read_io_error(read, index, failure.into_io_error()),
+    }
+}
+
+fn read_io_error(read: &Read<'_>, index: usize, source: io::Error) -> Error {
+    let (path, offset, len) = (read.file().path().to_owned(), read.offset(), read.len());
+    Error::Read { backend: KIND, path, offset, len, index, source }
+}
+
+pub(super) fn open_error(path: &Path, failure: RemoteFailure) -> Error {
+    open_error_of(path)(failure.into_io_error())
+}
+
+fn open_error_of(path: &Path) -> impl Fn(io::Error) -> Error {
+    let path: PathBuf = path.to_owned();
+    move |source| Error::Open { backend: KIND, path: path.clone(), source }
+}
+
+/// As the counters of any backend: requests count as reads of the device.
+impl From<RemoteStats> for ringmain_backends::BackendStats {
+    fn from(remote: RemoteStats) -> Self {
+        let mut stats = Self::default();
+        stats.device.reads = remote.requests;
+        stats.device.bytes = remote.received_bytes;
+        stats.retries = remote.retries;
+        stats
+    }
+}

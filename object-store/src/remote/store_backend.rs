@@ -1,0 +1,121 @@
+//! One store, with keys as paths.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::path::Path as Key;
+use ringmain_backends::{
+    BackendKind, BackendStats, Capabilities, FileHandle, FileVersion, Read, ReadBackend, Result,
+};
+
+use super::bucket::Bucket;
+use super::failure::{FailureKind, RemoteFailure};
+use super::reader::{Found, Reader, RemoteStats, open_error};
+use super::{KIND, RemoteOptions};
+
+/// Reads the objects of any [`ObjectStore`]. Paths are keys: `folder/name`.
+///
+/// For URLs there is [`UrlBackend`](super::UrlBackend).
+///
+/// ```
+/// use std::path::Path;
+/// use std::sync::Arc;
+/// use object_store::{ObjectStoreExt, memory::InMemory};
+/// use ringmain_backends::{ReadBackend, ReadBackendExt};
+/// use ringmain_object_store::remote::{ObjectStoreBackend, RemoteOptions};
+///
+/// let store = Arc::new(InMemory::new());
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(store.put(&"folder/digits".into(), "0123456789".into()))?;
+/// let backend =
+///     ObjectStoreBackend::new(RemoteOptions::default(), move || Ok(Arc::clone(&store) as _))?;
+/// let file = backend.open(Path::new("folder/digits"))?;
+/// assert_eq!(backend.read_to_vec(&file, 3, 4)?, b"3456");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ObjectStoreBackend {
+    reader: Reader,
+    bucket: Arc<Bucket>,
+}
+
+impl ObjectStoreBackend {
+    /// Returns a backend over the store that `make` returns. It is called when the first object is opened, and once
+    /// more in a forked child: a client's connections and locks belong to the process that made it.
+    ///
+    /// The store should not retry by itself ([`RetryConfig::max_retries`] 0), because the backend does.
+    ///
+    /// [`RetryConfig::max_retries`]: object_store::RetryConfig::max_retries
+    pub fn new(
+        options: RemoteOptions,
+        make: impl Fn() -> object_store::Result<Arc<dyn ObjectStore>> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let credentials = "the options of the client that the program has made";
+        let bucket = Arc::new(Bucket::new("the store", credentials, make));
+        Ok(Self { reader: Reader::new(options)?, bucket })
+    }
+
+    /// Returns counters of the requests.
+    #[must_use]
+    pub fn remote_stats(&self) -> RemoteStats {
+        self.reader.stats()
+    }
+}
+
+/// The key that a path names, byte for byte.
+pub(super) fn key_of(text: Option<&str>) -> Result<Key, RemoteFailure> {
+    let refused = |what: String| RemoteFailure::new(FailureKind::Address, what);
+    let text = text.ok_or_else(|| refused("keys are UTF-8, and this one is not".into()))?;
+    Key::parse(text).map_err(|error| {
+        let reason = match error {
+            object_store::path::Error::EmptySegment { .. } => "two slashes in a row",
+            _ => "a control character, or `.` or `..` between slashes",
+        };
+        refused(format!("the key has {reason}, which object_store cannot address"))
+    })
+}
+
+impl ReadBackend for ObjectStoreBackend {
+    fn kind(&self) -> BackendKind {
+        KIND
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.reader.capabilities()
+    }
+
+    fn open(&self, path: &Path) -> Result<FileHandle> {
+        let key = key_of(path.to_str()).map_err(|failure| open_error(path, failure))?;
+        self.reader.open(&self.bucket, &key, path)
+    }
+
+    fn len(&self, file: &FileHandle) -> Result<u64> {
+        Ok(self.reader.own_object(file)?.len())
+    }
+
+    /// The version that was opened: every read checks that it is still there.
+    fn version(&self, file: &FileHandle) -> Result<FileVersion> {
+        Ok(self.reader.own_object(file)?.version())
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let objects = reads.iter().map(|read| self.reader.own_object(read.file()).map(Some));
+        let objects = objects.collect::<Result<Vec<_>>>()?;
+        self.reader.read(reads, &objects)
+    }
+
+    fn list(&self, folder: &Path) -> Result<Option<Vec<PathBuf>>> {
+        let key = key_of(folder.to_str()).map_err(|failure| open_error(folder, failure))?;
+        Ok(match self.reader.find(&self.bucket, &key, folder)? {
+            Found::Object => None,
+            Found::Folder(keys) => {
+                Some(keys.iter().map(|key| PathBuf::from(key.as_ref())).collect())
+            }
+        })
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.reader.stats().into()
+    }
+}

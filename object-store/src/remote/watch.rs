@@ -1,0 +1,187 @@
+//! The client under `object_store`'s clients: it looks at each answer before they do.
+//!
+//! `object_store` passes on neither `Retry-After` nor the cause of an error without the whole body of the answer, in
+//! which signatures and keys may stand. So an answer that is an error becomes a [`RemoteFailure`] here.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService, ReqwestConnector,
+};
+
+use super::failure::{FailureKind, RemoteFailure, checked_code, code_in};
+
+/// Makes clients that type the failures of requests for objects.
+#[derive(Debug, Default)]
+pub(super) struct WatchingConnector(ReqwestConnector);
+
+impl HttpConnector for WatchingConnector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(Watching(self.0.connect(options)?)))
+    }
+}
+
+#[derive(Debug)]
+struct Watching(HttpClient);
+
+#[async_trait]
+impl HttpService for Watching {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let purpose = Purpose::of(&request);
+        match self.0.execute(request).await {
+            Ok(response) => match purpose.check(response).await {
+                Ok(response) => Ok(response),
+                Err(failure) => Err(HttpError::new(HttpErrorKind::Unknown, failure)),
+            },
+            Err(error) => match purpose {
+                Purpose::Credentials(host) | Purpose::Session(host) => {
+                    let failure = RemoteFailure::of_transport(&error).about_credentials(&host);
+                    Err(HttpError::new(error.kind(), failure))
+                }
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+/// What a request is for.
+#[derive(Clone, Debug)]
+enum Purpose {
+    Head,
+    /// The first and the last byte.
+    Range(u64, u64),
+    List,
+    /// Asks this host for credentials. No other requests are left: objects are not read as a whole.
+    Credentials(String),
+    /// Asks the metadata service at this host for a token. The client acts on the status of the answer: an older
+    /// service is asked without one.
+    Session(String),
+}
+
+/// Bodies of errors are short. The rest of a longer one is not looked at.
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+impl Purpose {
+    fn of(request: &HttpRequest) -> Self {
+        let range = header(request.headers(), "range").and_then(range_in);
+        let host = || request.uri().host().unwrap_or_default().to_owned();
+        match (request.method().as_str(), range) {
+            ("HEAD", _) => Self::Head,
+            ("GET", Some((first, last))) => Self::Range(first, last),
+            ("PROPFIND", _) => Self::List,
+            ("GET", None) if is_listing(request.uri().query().unwrap_or_default()) => Self::List,
+            ("GET" | "POST", _) => Self::Credentials(host()),
+            _ => Self::Session(host()),
+        }
+    }
+
+    /// Returns the answer if it is one to the request.
+    async fn check(&self, response: HttpResponse) -> Result<HttpResponse, RemoteFailure> {
+        let status = response.status().as_u16();
+        match (self, status) {
+            (Self::Range(..), 200) => Err(RemoteFailure::range_ignored()),
+            (Self::Range(first, last), 206) => {
+                let range = header(response.headers(), "content-range");
+                check_range(*first, *last, range).map(|()| response)
+            }
+            (Self::Session(_), _) => Ok(response),
+            _ if response.status().is_success() => Ok(response),
+            (Self::Credentials(host), _) => Err(failure_of(response).await.about_credentials(host)),
+            _ => Err(failure_of(response).await),
+        }
+    }
+}
+
+/// Returns `true` for the query of a request for a list, of any of the stores.
+fn is_listing(query: &str) -> bool {
+    ["list-type=", "comp=list", "prefix=", "delimiter="].iter().any(|part| query.contains(part))
+}
+
+fn header<'h>(headers: &'h http::HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// The bytes of `Range: bytes=3-5`.
+fn range_in(text: &str) -> Option<(u64, u64)> {
+    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
+/// Checks `Content-Range: bytes 3-5/10`. An object that ends earlier is another version, which the caller finds out by
+/// its length.
+fn check_range(first: u64, last: u64, found: Option<&str>) -> Result<(), RemoteFailure> {
+    let range_and_len = found.and_then(|text| text.strip_prefix("bytes ")?.split_once('/'));
+    let parsed = range_and_len.and_then(|(range, len)| {
+        let (first, last) = range.split_once('-')?;
+        let numbers = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
+        Some((numbers, len.parse::<u64>().ok()?))
+    });
+    if let Some((found, len)) = parsed
+        && found == (first, last.min(len.saturating_sub(1)))
+    {
+        return Ok(());
+    }
+    let found = match parsed {
+        Some(((from, to), _)) => format!("bytes {from}-{to}"),
+        None => "an answer without a usable Content-Range".to_owned(),
+    };
+    let what = format!("the server sent {found} where bytes {first}-{last} were asked for");
+    let way_out = "a proxy or a cache before the store may be at fault";
+    Err(RemoteFailure::new(FailureKind::WrongRange, what).with_way_out(way_out))
+}
+
+/// The failure that an answer means. Of its body only the code is kept.
+async fn failure_of(response: HttpResponse) -> RemoteFailure {
+    let (parts, body) = response.into_parts();
+    let retry_after = header(&parts.headers, "retry-after").and_then(|text| {
+        // A date is not understood; it is as if the header were not there.
+        text.trim().parse().ok().map(Duration::from_secs)
+    });
+    let from_header = header(&parts.headers, "x-ms-error-code").and_then(checked_code);
+    let code = match from_header {
+        Some(code) => Some(code),
+        None => code_in(&beginning_of(body).await),
+    };
+    RemoteFailure::of_status(parts.status.as_u16(), code, retry_after)
+}
+
+/// The first bytes of a body as text.
+async fn beginning_of(body: HttpResponseBody) -> String {
+    let (mut frames, mut bytes) = (body.bytes_stream(), Vec::new());
+    while let Some(Ok(frame)) = frames.next().await {
+        bytes.extend_from_slice(&frame);
+        if bytes.len() > BODY_BYTES_MAX {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_answers_are_compared() {
+        assert_eq!(range_in("bytes=3-5"), Some((3, 5)));
+        assert!(check_range(3, 5, Some("bytes 3-5/10")).is_ok());
+        assert!(check_range(3, 50, Some("bytes 3-9/10")).is_ok());
+        for bad in [
+            Some("bytes 3-6/10"),
+            Some("bytes 2-5/10"),
+            Some("bytes 3-4/10"),
+            Some("bytes 3-5/*"),
+            Some("bytes */10"),
+            Some("items 3-5/10"),
+            None,
+        ] {
+            let failure = check_range(3, 5, bad).unwrap_err();
+            assert_eq!(failure.kind(), FailureKind::WrongRange, "{bad:?}");
+            assert!(failure.to_string().contains("bytes 3-5 were asked"), "{failure}");
+        }
+    }
+}

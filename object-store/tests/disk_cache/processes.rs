@@ -1,0 +1,164 @@
+//! Several processes on one folder, which are killed at any moment.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ringmain_backends::{ReadBackend, ReadBackendExt};
+use ringmain_object_store::disk_cache::{CacheFolder, DiskCache};
+
+use crate::support::{BLOCK, block_files, bytes, options, over_memory};
+
+/// In a child: the folder to read through, until it is killed or has read as often as it should.
+const FOLDER: &str = "RINGMAIN_TEST_CACHE_FOLDER";
+const ROUNDS: &str = "RINGMAIN_TEST_CACHE_ROUNDS";
+
+const OBJECT_BLOCKS: usize = 24;
+/// Two thirds of the objects fit.
+const LIMIT_BLOCKS: u64 = 32;
+
+/// Longer than the slowest machine takes.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+fn objects() -> [Vec<u8>; 2] {
+    [1, 2].map(|seed| bytes(seed, OBJECT_BLOCKS * BLOCK - 99))
+}
+
+fn limit_bytes() -> u64 {
+    LIMIT_BLOCKS * (BLOCK as u64 + 4096)
+}
+
+/// Reads everything in an order of its own, and checks every byte.
+fn read_all(folder: &Path, seed: u64, objects: &[Vec<u8>; 2]) -> DiskCache {
+    let cache = DiskCache::open(folder, options(limit_bytes())).unwrap();
+    let backend = over_memory(&cache, &[("a", &objects[0]), ("b", &objects[1])]);
+    for (at, (name, bytes)) in ["a", "b"].into_iter().zip(objects).enumerate() {
+        let file = backend.open(Path::new(name)).unwrap();
+        for step in 0..2 * OBJECT_BLOCKS as u64 {
+            let place = (step * 7 + seed * 5 + at as u64) % (2 * OBJECT_BLOCKS as u64);
+            let start = place as usize * BLOCK / 2;
+            let len = (BLOCK / 2 + 300).min(bytes.len() - start);
+            let found = backend.read_to_vec(&file, start as u64, len).unwrap();
+            assert!(found == bytes[start..start + len], "{name}: {len} bytes at {start}");
+        }
+    }
+    cache
+}
+
+/// What children do. In the parent it does nothing.
+#[test]
+fn child_reads() {
+    let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let rounds: u64 = env::var(ROUNDS).unwrap().parse().unwrap();
+    let objects = objects();
+    for round in 0..rounds {
+        let cache = read_all(&folder, round + u64::from(std::process::id()), &objects);
+        let stats = cache.stats();
+        assert_eq!((stats.damaged, &stats.degraded), (0, &None), "{stats}");
+    }
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+fn start(folder: &Path, rounds: u64) -> Killed {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["processes::child_reads", "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(FOLDER, folder).env(ROUNDS, rounds.to_string());
+    Killed(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+}
+
+fn used_bytes(folder: &Path) -> u64 {
+    let summary = CacheFolder::open(folder).unwrap().summary().unwrap();
+    summary.bytes + summary.unfinished_bytes
+}
+
+#[test]
+fn four_processes_read_fill_and_evict_at_once() {
+    const PROCESSES: u64 = 4;
+    let dir = tempfile::tempdir().unwrap();
+    DiskCache::open(dir.path(), options(limit_bytes())).unwrap();
+    let mut children: Vec<_> = (0..PROCESSES).map(|_| start(dir.path(), 6)).collect();
+    let (started, mut most) = (Instant::now(), 0);
+    for child in &mut children {
+        let status = loop {
+            most = most.max(used_bytes(dir.path()));
+            if let Some(status) = child.0.try_wait().unwrap() {
+                break status;
+            }
+            assert!(started.elapsed() < DEADLINE, "a reader hangs");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        assert!(status.success(), "a reader failed: {status}");
+    }
+    // One block for each writer.
+    let bound = limit_bytes() + PROCESSES * (BLOCK as u64 + 4096);
+    assert!(most > limit_bytes() / 2 && most <= bound, "{most} of {bound}");
+    let after = read_all(dir.path(), 3, &objects());
+    assert!(after.stats().hits.reads > 0 && after.stats().damaged == 0, "{}", after.stats());
+}
+
+/// The moments differ: a child is killed after it has begun to store one more block than the child before it, and
+/// then some microseconds later.
+#[test]
+fn a_process_that_is_killed_leaves_whole_blocks_or_what_the_next_one_removes() {
+    let dir = tempfile::tempdir().unwrap();
+    let objects = objects();
+    DiskCache::open(dir.path(), options(limit_bytes())).unwrap();
+    let folder = CacheFolder::open(dir.path()).unwrap();
+    let mut unfinished = 0;
+    for kill in 0..60u64 {
+        folder.clear().unwrap();
+        let mut child = start(dir.path(), 1000);
+        let started = Instant::now();
+        while block_files(dir.path()).len() < 1 + kill as usize % 12 {
+            assert!(started.elapsed() < DEADLINE, "the child stores nothing");
+            assert_eq!(child.0.try_wait().unwrap(), None, "the child failed");
+        }
+        // Storing a block takes some 100 µs.
+        let (pause, since) = (Duration::from_micros(kill * 37 % 500), Instant::now());
+        while since.elapsed() < pause {}
+        drop(child);
+        let bound = limit_bytes() + BLOCK as u64 + 4096;
+        assert!(used_bytes(dir.path()) <= bound, "{} of {bound}", used_bytes(dir.path()));
+        unfinished += folder.summary().unwrap().unfinished;
+        let cache = read_all(dir.path(), kill, &objects);
+        assert_eq!((cache.stats().damaged, cache.stats().degraded), (0, None));
+        assert_eq!(folder.summary().unwrap().unfinished, 0, "the next writer removes what is left");
+    }
+    eprintln!("of 60 children, {unfinished} were killed while they wrote a block");
+}
+
+/// What a killed process has left counts, is removed by the next writer, and a file that is being written stays.
+#[test]
+fn leftovers_of_killed_processes_are_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let objects = objects();
+    read_all(dir.path(), 0, &objects);
+    let shelf = block_files(dir.path())[0].parent().unwrap().to_owned();
+    let (left, written) = (shelf.join("tmp-1-0.11000"), shelf.join("tmp-1-1.11000"));
+    fs::write(&left, "half").unwrap();
+    fs::write(&written, "half").unwrap();
+    let writer = fs::File::open(&written).unwrap();
+    writer.try_lock().unwrap();
+    let folder = CacheFolder::open(dir.path()).unwrap();
+    assert_eq!(folder.summary().unwrap().unfinished, 2);
+    block_files(dir.path()).iter().filter(|path| !path.starts_with(&shelf)).take(3).for_each(
+        |path| {
+            fs::remove_file(path).unwrap();
+        },
+    );
+    let cache = read_all(dir.path(), 1, &objects);
+    assert!(cache.stats().stored.reads > 0);
+    assert!(!left.exists() && written.exists());
+    drop(writer);
+    assert_eq!(folder.clear().unwrap().unfinished, 1);
+}

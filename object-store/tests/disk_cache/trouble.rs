@@ -1,0 +1,277 @@
+//! Damage, folders that cannot be used, and blocks that are removed at the wrong moment. No read fails.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use ringmain_backends::conformance::child::{child_dir, in_child};
+use ringmain_backends::{Error, ReadBackend, ReadBackendExt};
+use ringmain_object_store::disk_cache::{CacheFolder, DiskCache, DiskCacheOptions};
+
+use crate::support::{BLOCK, Disk, block_files, bytes, open, options, over_memory};
+
+#[test]
+fn a_second_process_finds_what_the_first_has_read() {
+    let disk = Disk::new(5 * BLOCK + 777);
+    for round in 0..3 {
+        let cache = open(&disk.folder());
+        let backend = disk.over_pread(&cache);
+        let file = backend.open(&disk.path).unwrap();
+        assert!(backend.read_to_vec(&file, 0, disk.bytes.len()).unwrap() == disk.bytes);
+        assert!(backend.read_to_vec(&file, 100, BLOCK).unwrap() == disk.bytes[100..100 + BLOCK]);
+        let stats = cache.stats();
+        let from_store = if round == 0 { disk.bytes.len() as u64 } else { 0 };
+        assert_eq!(stats.store.bytes, from_store, "round {round}: {stats}");
+        assert_eq!((stats.damaged, stats.degraded.clone()), (0, None), "{stats}");
+    }
+}
+
+/// Every part of a file: data, checksums, key, and the length.
+#[test]
+fn a_flipped_bit_or_a_lost_end_is_fetched_again() {
+    let disk = Disk::new(BLOCK + 5000);
+    let places =
+        [0, 4095, 4096, BLOCK - 1, BLOCK, BLOCK + 30, BLOCK + 45, BLOCK + 560, BLOCK + 4090];
+    for damage in places.iter().map(|at| Some(*at as u64)).chain([None]) {
+        let folder = disk.dir.path().join(format!("cache-{damage:?}"));
+        let read = |cache: &DiskCache| {
+            let backend = disk.over_pread(cache);
+            let file = backend.open(&disk.path).unwrap();
+            for (at, len) in [(BLOCK - 100, 200), (0, 10), (0, disk.bytes.len()), (5000, 7000)] {
+                let found = backend.read_to_vec(&file, at as u64, len).unwrap();
+                assert!(found == disk.bytes[at..at + len], "{damage:?}: {at}, {len}");
+            }
+        };
+        read(&open(&folder));
+        block_files(&folder).iter().for_each(|path| injure(path, damage));
+        let cache = open(&folder);
+        read(&cache);
+        let stats = cache.stats();
+        assert!(stats.damaged >= 1 && stats.store.bytes >= 5000, "{damage:?}: {stats}");
+        // The damage is gone for good.
+        let again = open(&folder);
+        read(&again);
+        assert_eq!((again.stats().damaged, again.stats().store.bytes), (0, 0), "{damage:?}");
+    }
+}
+
+/// Flips a bit of the byte, if the file has it, or cuts off the last byte.
+fn injure(path: &Path, byte: Option<u64>) {
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let len = file.metadata().unwrap().len();
+    match byte {
+        Some(at) if at < len => {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).unwrap();
+            file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+        }
+        Some(_) => {}
+        None => file.set_len(len - 1).unwrap(),
+    }
+}
+
+/// A block of another object under the name of a block: copied by a tool, or two keys with one hash.
+#[test]
+fn a_block_of_another_object_is_not_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (bytes(1, BLOCK), bytes(2, BLOCK));
+    let cache = open(dir.path());
+    let backend = over_memory(&cache, &[("a", &a), ("b", &b)]);
+    let [file_a, file_b] = ["a", "b"].map(|name| backend.open(Path::new(name)).unwrap());
+    assert!(backend.read_to_vec(&file_a, 0, BLOCK).unwrap() == a);
+    let block_a = block_files(dir.path()).pop().unwrap();
+    assert!(backend.read_to_vec(&file_b, 0, BLOCK).unwrap() == b);
+    let block_b = block_files(dir.path()).into_iter().find(|path| *path != block_a).unwrap();
+    fs::copy(&block_a, &block_b).unwrap();
+    let cache = open(dir.path());
+    let backend = over_memory(&cache, &[("a", &a), ("b", &b)]);
+    let file = backend.open(Path::new("b")).unwrap();
+    assert!(backend.read_to_vec(&file, 0, BLOCK).unwrap() == b);
+    assert_eq!(cache.stats().damaged, 1);
+}
+
+#[test]
+fn blocks_that_are_removed_or_replaced_under_a_reader_come_from_the_store() {
+    let disk = Disk::new(8 * BLOCK);
+    // One open file: every other block has to be opened again by its path.
+    let mut few = options(1 << 30);
+    few.backend.open_files_max = 1;
+    let cache = DiskCache::open(disk.folder(), few).unwrap();
+    let backend = disk.over_pread(&cache);
+    let file = backend.open(&disk.path).unwrap();
+    for round in 0..4 {
+        assert!(backend.read_to_vec(&file, 0, disk.bytes.len()).unwrap() == disk.bytes, "{round}");
+        for (at, path) in block_files(&disk.folder()).into_iter().enumerate() {
+            match (round, at % 3) {
+                (0, 0) | (1, _) => fs::remove_file(path).unwrap(),
+                (0, 1) => {
+                    let copy = path.with_extension("copy");
+                    fs::copy(&path, &copy).unwrap();
+                    fs::rename(copy, path).unwrap();
+                }
+                (2, _) => drop(CacheFolder::open(disk.folder()).unwrap().clear().unwrap()),
+                _ => {}
+            }
+        }
+    }
+    let stats = cache.stats();
+    assert!(stats.vanished > 0 && stats.damaged == 0, "{stats}");
+}
+
+#[test]
+fn a_file_that_changes_is_never_mixed_with_its_cached_blocks() {
+    let disk = Disk::new(4 * BLOCK);
+    let cache = open(&disk.folder());
+    let backend = disk.over_pread(&cache);
+    let file = backend.open(&disk.path).unwrap();
+    assert!(backend.read_to_vec(&file, 0, 2 * BLOCK).unwrap() == disk.bytes[..2 * BLOCK]);
+    // Another length, as two writes within a tick of the clock may have the same time.
+    let new = bytes(99, 4 * BLOCK + 1);
+    fs::write(&disk.path, &new).unwrap();
+    let error = backend.read_to_vec(&file, 0, 4 * BLOCK).unwrap_err();
+    assert!(matches!(error, Error::Replaced { .. }), "{error}");
+    // What is cached is of the version that was opened; a new handle reads the new version.
+    assert!(backend.read_to_vec(&file, 5, 99).unwrap() == disk.bytes[5..104]);
+    let file = backend.open(&disk.path).unwrap();
+    assert!(backend.read_to_vec(&file, 0, 4 * BLOCK + 1).unwrap() == new);
+}
+
+#[test]
+fn a_folder_with_other_files_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("thesis.tex"), "words").unwrap();
+    let error = DiskCache::open(dir.path(), options(1 << 30)).unwrap_err();
+    assert!(error.to_string().contains("name an empty folder"), "{error}");
+    assert!(CacheFolder::open(dir.path()).is_err());
+    let error = DiskCache::open(dir.path().join("thesis.tex"), options(1 << 30)).unwrap_err();
+    assert!(error.to_string().contains("not a folder"), "{error}");
+    // A process was killed before the tag had its name.
+    let empty = tempfile::tempdir().unwrap();
+    fs::write(empty.path().join("CACHEDIR.TAG.77-0.tmp"), "Sig").unwrap();
+    assert!(DiskCache::open(empty.path(), options(1 << 30)).is_ok());
+    for options in [
+        DiskCacheOptions { block_bytes: 5000, ..options(1 << 30) },
+        DiskCacheOptions { block_bytes: 0, ..options(1 << 30) },
+        DiskCacheOptions { memory_bytes: BLOCK, ..options(1 << 30) },
+        DiskCacheOptions { known_blocks_max: 0, ..options(1 << 30) },
+        options(BLOCK as u64),
+    ] {
+        let error = DiskCache::open(empty.path(), options).unwrap_err();
+        assert!(matches!(error, Error::InvalidOption { .. }), "{error}");
+    }
+}
+
+#[test]
+fn clearing_leaves_other_files_alone() {
+    let disk = Disk::new(3 * BLOCK);
+    let backend = disk.over_pread(&open(&disk.folder()));
+    let file = backend.open(&disk.path).unwrap();
+    backend.read_to_vec(&file, 0, 3 * BLOCK).unwrap();
+    let folder = CacheFolder::open(disk.folder()).unwrap();
+    let shelf = block_files(folder.path())[0].parent().unwrap().to_owned();
+    fs::write(shelf.join("notes"), "mine").unwrap();
+    let before = folder.summary().unwrap();
+    assert_eq!((before.blocks, before.bytes), (3, 3 * (BLOCK as u64 + 4096)));
+    assert_eq!(folder.clear().unwrap().blocks, 3);
+    assert_eq!(folder.summary().unwrap(), Default::default());
+    assert!(shelf.join("notes").exists());
+    assert!(backend.read_to_vec(&file, 0, 3 * BLOCK).unwrap() == disk.bytes);
+}
+
+/// Panics unless all reads succeed and the cache says what is wrong.
+fn check_degraded(disk: &Disk, cache: &DiskCache, parts: &[&str]) {
+    let backend = disk.over_pread(cache);
+    let file = backend.open(&disk.path).unwrap();
+    for _ in 0..2 {
+        assert!(backend.read_to_vec(&file, 0, disk.bytes.len()).unwrap() == disk.bytes);
+        assert!(backend.read_to_vec(&file, 7, 9).unwrap() == disk.bytes[7..16]);
+    }
+    let reason = cache.stats().degraded.expect("a reason");
+    let explained = backend.explain(None).unwrap();
+    let lacking = backend.capabilities().degradations;
+    for part in parts {
+        assert!(reason.contains(part), "`{part}` is missing in: {reason}");
+        assert!(explained.contains(part), "`{part}` is missing in: {explained}");
+        assert!(lacking.iter().any(|it| it.to_string().contains(part)), "{lacking:?}");
+    }
+}
+
+/// Root may write everywhere, so a child gives that up.
+#[test]
+fn a_folder_without_rights_is_done_without() {
+    in_child("trouble::a_folder_without_rights_is_done_without", || {
+        use std::os::unix::fs::PermissionsExt;
+
+        // The parent removes it: the child gives up the right to do so.
+        let parents = child_dir().unwrap();
+        let disk = Disk::in_folder(&parents, 3 * BLOCK);
+        let rights = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        rights(&parents, 0o755);
+        rights(disk.dir.path(), 0o755);
+        rights(&disk.path, 0o644);
+        let (closed, filled) = (disk.dir.path().join("closed"), disk.dir.path().join("filled"));
+        fs::create_dir(&closed).unwrap();
+        let backend = disk.over_pread(&open(&filled));
+        let file = backend.open(&disk.path).unwrap();
+        backend.read_to_vec(&file, 0, BLOCK).unwrap();
+        // Each may be read by all and written to by nobody.
+        for path in block_files(&filled) {
+            rights(path.parent().unwrap(), 0o555);
+        }
+        rights(&filled, 0o555);
+        rights(&closed, 0o555);
+        if !nix::unistd::geteuid().is_root() || give_up_root() {
+            check_degraded(&disk, &open(&closed.join("cache")), &["not stored", "may write to"]);
+            // What is there is served; more cannot be stored.
+            let cache = open(&filled);
+            check_degraded(&disk, &cache, &["not stored", "may write to"]);
+            assert!(cache.stats().hits.bytes >= BLOCK as u64, "{}", cache.stats());
+        }
+        // So that the files can be removed.
+        [&filled, &closed].into_iter().for_each(|path| {
+            let _not_by_others = fs::set_permissions(path, fs::Permissions::from_mode(0o755));
+        });
+    });
+}
+
+fn give_up_root() -> bool {
+    let (user, group) = (nix::unistd::Uid::from_raw(65534), nix::unistd::Gid::from_raw(65534));
+    nix::unistd::setgid(group).is_ok() && nix::unistd::setuid(user).is_ok()
+}
+
+/// A filesystem of 1 MiB, which root can mount.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_done_without() {
+    let disk = Disk::new(40 * BLOCK);
+    let small = disk.dir.path().join("small");
+    fs::create_dir(&small).unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1m", "ringmain-test"])
+        .arg(&small)
+        .output();
+    if !mounted.as_ref().is_ok_and(|output| output.status.success()) {
+        eprintln!("a full disk: not tested: only root can mount a small filesystem ({mounted:?})");
+        return;
+    }
+    let tested = std::panic::catch_unwind(|| {
+        let cache = open(&small.join("cache"));
+        check_degraded(&disk, &cache, &["not stored", "lower `limit_bytes`"]);
+        assert!(cache.stats().stored.reads > 3, "{}", cache.stats());
+        // Nothing half written is left, and what is there is whole.
+        let folder = CacheFolder::open(small.join("cache")).unwrap();
+        assert_eq!(folder.summary().unwrap().unfinished, 0);
+        let again = open(&small.join("cache"));
+        let backend = disk.over_pread(&again);
+        let file = backend.open(&disk.path).unwrap();
+        assert!(backend.read_to_vec(&file, 0, disk.bytes.len()).unwrap() == disk.bytes);
+        assert!(again.stats().damaged == 0 && again.stats().hits.reads > 3, "{}", again.stats());
+    });
+    let unmounted = std::process::Command::new("umount").arg("-l").arg(&small).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+    if let Err(panic) = tested {
+        std::panic::resume_unwind(panic);
+    }
+}
