@@ -20,7 +20,7 @@ use futures_util::{StreamExt, stream};
 use object_store::aws::AmazonS3Builder;
 use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
 use ringmain_backends::{FileHandle, Read, ReadBackend};
-use ringmain_object_store::remote::{ObjectStoreBackend, RemoteOptions};
+use ringmain_object_store::remote::{ObjectStoreBackend, RemoteOptions, choose_cryptography};
 use ringmain_test_server::{KEY_ID, SECRET_KEY, Server};
 
 const ROUNDS: usize = 5;
@@ -83,6 +83,7 @@ fn start_server(folder: &Path) -> (Child, String) {
 }
 
 fn client(endpoint: &str) -> Arc<dyn ObjectStore> {
+    choose_cryptography();
     let client = AmazonS3Builder::new()
         .with_endpoint(endpoint)
         .with_allow_http(true)

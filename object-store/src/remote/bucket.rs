@@ -10,6 +10,7 @@ use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
 use ringmain_backends::PerProcess;
 
+use super::cryptography::choose_cryptography;
 use super::failure::{FailureKind, NO_CREDENTIALS, RemoteFailure};
 use super::runtime::locked;
 
@@ -52,6 +53,7 @@ impl Bucket {
         if let Some(client) = &*client {
             return Ok(Arc::clone(client));
         }
+        choose_cryptography();
         let made = (self.make)().map_err(|error| {
             let found = RemoteFailure::of_store(&error);
             let what = format!("the client of {} cannot be made: {}", self.name, found.what);

@@ -45,9 +45,6 @@ pub(super) fn config_of(scheme: Scheme, own: &Config) -> Config {
 
 /// Makes the client of a bucket.
 pub(super) fn client(address: &Address, config: &Config) -> Result<Arc<dyn ObjectStore>> {
-    // TLS takes its cryptography from what the process has chosen, and panics without a choice. If the program has
-    // chosen already, this fails and changes nothing.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     // The backend retries, and notices a request that stalls.
     let retry = RetryConfig {
         backoff: BackoffConfig::default(),

@@ -31,6 +31,7 @@ use ringmain_backends::BackendKind;
 mod batch;
 mod bucket;
 mod client;
+mod cryptography;
 mod failure;
 mod fetch;
 mod latency;
@@ -44,6 +45,7 @@ mod url;
 mod url_backend;
 mod watch;
 
+pub use cryptography::choose_cryptography;
 pub use failure::{FailureKind, RemoteFailure};
 pub use options::{HedgeOptions, RemoteOptions, RetryOptions};
 pub use reader::RemoteStats;
