@@ -1,6 +1,7 @@
 //! Which way each read of a batch goes, and the reads that go one way.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::slice;
 use std::time::{Duration, Instant};
 
@@ -132,6 +133,10 @@ impl AutoBackend {
     }
 
     /// Notes how long a batch took whose size is on trial. Only what was not cached counts.
+    ///
+    /// A single read that brings data in counts with all of its block: it waits for that block, and the
+    /// reads around it find the rest cached. A batch already contains most of the reads that gain from
+    /// the blocks that it brings in.
     fn add_sample(&self, phase: Phase, reads: &[Read<'_>], ways: &[Way], took: Duration) {
         let is_sample = match phase {
             Phase::TimeBringing => ways.contains(&Way::Bring),
@@ -140,12 +145,17 @@ impl AutoBackend {
         let Some(first) = reads.first().filter(|_| is_sample) else { return };
         let cold =
             reads.iter().zip(ways).filter(|(_, way)| matches!(way, Way::Device | Way::Bring));
-        let (cold_bytes, bytes) =
-            (cold.map(|(read, _)| read.len() as u64).sum(), total_bytes(reads));
+        let cold_bytes: u64 = cold.map(|(read, _)| read.len() as u64).sum();
+        let bytes = total_bytes(reads);
         // If most of the batch was cached, the time says more about copies than about cold reads.
-        if cold_bytes >= bytes / 2 {
-            self.trials(first.file()).of(bytes, reads.len()).add(phase, cold_bytes, took);
+        if cold_bytes < bytes / 2 {
+            return;
         }
+        let timed_bytes = match (phase, reads) {
+            (Phase::TimeBringing, [single]) => self.brought_bytes(single),
+            _ => cold_bytes,
+        };
+        self.trials(first.file()).of(bytes, reads.len()).add(phase, timed_bytes, took);
     }
 
     fn read_ways(&self, reads: &mut [Read<'_>], ways: &[Way]) -> Result<()> {
@@ -267,13 +277,24 @@ impl AutoBackend {
 
     /// Asks the kernel to begin to read the data around a read into the page cache. A hint.
     fn bring(&self, read: &Read<'_>) {
-        let end = read.end().unwrap_or(u64::MAX);
-        let start = read.offset() / BRING_BYTES * BRING_BYTES;
-        let end = end.checked_next_multiple_of(BRING_BYTES).unwrap_or(end);
-        let _hint = self.page_cache.prefetch(read.file(), start..end);
+        let _hint = self.page_cache.prefetch(read.file(), blocks_around(read));
         // From now on reads around it ask, and find that it is cached.
         self.learn(read, true);
     }
+
+    /// How many bytes of its file a read brings into the page cache.
+    fn brought_bytes(&self, read: &Read<'_>) -> u64 {
+        let blocks = blocks_around(read);
+        let file_end = self.len(read.file()).unwrap_or(blocks.end);
+        blocks.end.min(file_end).saturating_sub(blocks.start)
+    }
+}
+
+/// The blocks that a cold read brings into the page cache.
+fn blocks_around(read: &Read<'_>) -> Range<u64> {
+    let start = read.offset() / BRING_BYTES * BRING_BYTES;
+    let end = read.end().unwrap_or(u64::MAX);
+    start..end.checked_next_multiple_of(BRING_BYTES).unwrap_or(end)
 }
 
 /// A number that looks random: which reads are sampled must not follow a pattern of the caller.
@@ -307,18 +328,61 @@ mod tests {
     use crate::sys;
     use crate::{Access, BackendOptions, Expectation};
 
+    /// A backend, and a file of two blocks on the disk that the test program is on, because the folder for
+    /// temporary files may be in memory.
+    fn backend_and_file(dir: &tempfile::TempDir) -> (AutoBackend, FileHandle) {
+        let path = dir.path().join("data");
+        std::fs::write(&path, vec![7; 2 * BRING_BYTES as usize]).unwrap();
+        let backend = AutoBackend::new(&BackendOptions::default()).unwrap();
+        let file = backend.open(&path).unwrap();
+        (backend, file)
+    }
+
+    fn dir_on_disk() -> tempfile::TempDir {
+        let program = std::env::current_exe().unwrap();
+        tempfile::tempdir_in(program.parent().unwrap()).unwrap()
+    }
+
+    /// Reads of 128 KiB with a pause after each were never brought in: the time that a block of 1 MiB took
+    /// was compared with that of 128 KiB from the device.
+    #[test]
+    fn a_single_read_is_tried_with_all_that_it_brings_in() {
+        const LEN: usize = TRIED_SINGLE_BYTES_MIN;
+        let dir = dir_on_disk();
+        let (backend, file) = backend_and_file(&dir);
+        let trial = backend.trials(&file).of(LEN as u64, 1);
+        while trial.phase() == Phase::TimeDevice {
+            trial.add(Phase::TimeDevice, LEN as u64, Duration::from_micros(225));
+        }
+        let mut bytes = vec![0; LEN];
+        let reads = [Read::new(&file, 3 * LEN as u64, &mut bytes)];
+        while trial.phase() == Phase::TimeBringing {
+            let took = Duration::from_micros(700);
+            backend.add_sample(Phase::TimeBringing, &reads, &[Way::Bring], took);
+        }
+        assert_eq!(trial.phase(), Phase::Bring);
+    }
+
+    #[test]
+    fn brought_bytes_end_with_the_file() {
+        let dir = dir_on_disk();
+        let (backend, file) = backend_and_file(&dir);
+        let brought = |offset: u64, len: usize| {
+            backend.brought_bytes(&Read::new(&file, offset, &mut vec![0; len]))
+        };
+        assert_eq!(brought(5, 10), BRING_BYTES);
+        assert_eq!(brought(BRING_BYTES - 5, 10), 2 * BRING_BYTES);
+        assert_eq!(brought(2 * BRING_BYTES - 5, 10), BRING_BYTES);
+        assert_eq!(brought(u64::MAX - 5, 10), 0);
+    }
+
     /// Large single reads of data that is read again went through the page cache at half of the device's speed,
     /// whatever the trial had found.
     #[test]
     fn large_single_reads_stay_on_a_device_that_is_fast() {
         const LEN: usize = 1 << 20;
-        // Beside the test program, because the folder for temporary files may be in memory.
-        let program = std::env::current_exe().unwrap();
-        let dir = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
-        let path = dir.path().join("data");
-        std::fs::write(&path, vec![7; 2 * LEN]).unwrap();
-        let backend = AutoBackend::new(&BackendOptions::default()).unwrap();
-        let file = backend.open(&path).unwrap();
+        let dir = dir_on_disk();
+        let (backend, file) = backend_and_file(&dir);
         let is_cached = || backend.device().cached(&file, 0..LEN as u64);
         let has_device = !backend.route_of(&file).unwrap().is_cache_only();
         if !has_device || is_cached() == CacheAnswer::Refused {
@@ -332,7 +396,7 @@ mod tests {
         while trial.phase() == Phase::TimeDevice {
             trial.add(Phase::TimeDevice, LEN as u64, Duration::from_micros(100));
         }
-        let open = std::fs::File::open(&path).unwrap();
+        let open = std::fs::File::open(file.path()).unwrap();
         open.sync_all().unwrap();
         let started = Instant::now();
         while is_cached() != CacheAnswer::NotCached {
