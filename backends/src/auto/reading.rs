@@ -320,6 +320,7 @@ fn is_through_cache(way: Way) -> bool {
 }
 
 #[cfg(all(test, linux_device))]
+#[allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 mod tests {
     use std::time::{Duration, Instant};
 
