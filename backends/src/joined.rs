@@ -1,6 +1,9 @@
 //! Ranges of a file that are near each other, joined so that one request, read or hint serves them all.
 //!
-//! Ranges are joined in three places. Each has limits of its own, because each saves something else:
+//! Ranges are joined in several places. Each has its own limits, because each saves something else. The
+//! crate `ringmain-object-store` joins ranges too: requests with the limits of its `RemoteOptions`
+//! (`remote/plan.rs`), and ranges that touch, of any size (`local_store/ranges.rs`). The other places
+//! are:
 //!
 //! | where | a joined range saves | limits |
 //! |---|---|---|

@@ -1,5 +1,4 @@
-//! Ringmain feeds ML loaders from local files as fast as the device can deliver, while memory
-//! stays flat.
+//! Ringmain reads files into ML loaders as fast as the device can deliver, while memory stays flat.
 //!
 //! An [`Engine`] reads through one backend ([`BackendKind`]) within one memory limit. It opens
 //! arrays as [`ContiguousMemmap`]s: views that slice and reshape for free and read exactly the

@@ -1,10 +1,10 @@
 //! A file that must not change after it was opened.
 //!
-//! A backend keeps reading the old contents of a replaced file, and the new contents of a file that
-//! was written to in place. Offsets from the file's header fit neither, so the file is checked
-//! again after each read: another file under the path, another length or another time of writing is
-//! an error. The check is as fine as the file system's clock: it misses a write in the same tick as
-//! one before `open`.
+//! A backend keeps reading the old contents of a replaced file, but reads the new contents of a
+//! file that was written to in place, where offsets from the old header may be wrong. So the file
+//! is checked again after each read: another file under the path, another length or another time of
+//! writing is an error. The check is as fine as the file system's clock: it misses a write in the
+//! same tick as one before `open`.
 
 use std::io;
 use std::ops::Deref;

@@ -50,8 +50,9 @@
 //! its speed: two workers on blocks of 256 KiB once took a device of 4 GB/s for a slow one, and
 //! read at a third of its speed. A batch brings in twice its own bytes at most, and its other cold
 //! reads go to the device: otherwise the first batch of a shuffled epoch would wait for all of the
-//! data. (Once and eight times were slower over a whole epoch.) Small single reads bring their data in
-//! without a trial: one at a time, every device is slow at them.
+//! data. (Once and eight times were slower over a whole epoch.) Single reads of 128 KiB or more are tried in the
+//! same way as batches. Smaller ones bring their data in without a trial: one at a time, every device is slow at
+//! them.
 //!
 //! A descriptor for the device cannot read through the cache, so a file may be open twice; each of
 //! the two handle caches has half of `open_files_max`.

@@ -1,5 +1,5 @@
-//! Operations on a whole process: fork it, drop its rights, use up its descriptors. The only
-//! `unsafe` of the suite's cases is here; they call it in children of their own.
+//! Operations on a whole process: fork it, drop its rights, use up its descriptors. The cases call
+//! them in child processes.
 
 use std::ffi::CString;
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! Everything that differs between operating systems. The only place with a `target_os`.
+//! Everything that differs between operating systems. No other code of the crate, apart from tests,
+//! depends on `target_os`.
 
 mod per_process;
 

@@ -1,4 +1,5 @@
-//! One thread's ring: the only file that uses the `io-uring` crate.
+//! One thread's ring. Apart from `tokio_uring/operation.rs`, which needs the version that
+//! tokio-uring uses, this is the only file that uses the `io-uring` crate.
 
 use std::io;
 use std::os::fd::RawFd;

@@ -1,4 +1,5 @@
-//! Every backend reads all of the data before anything is measured. One wrong byte ends the run.
+//! Every backend reads all of the data before anything is measured, unless the data is a trace. If
+//! two backends return different bytes, the run ends.
 //!
 //! Later each cell adds a checksum of its first operations in its own pattern (32 MiB in the first
 //! repetition, less later), apart from the measurement, because looking at the bytes costs more
