@@ -1,5 +1,5 @@
-//! Every message that a user can meet, compared with `tests/messages.txt`: a new or changed message is
-//! read in review. `RINGMAIN_UPDATE_MESSAGES=1` writes the file anew.
+//! Compares every error message with `tests/messages.txt`, so that a new or changed message is read in
+//! review. `RINGMAIN_UPDATE_MESSAGES=1` rewrites the file.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 

@@ -1,4 +1,4 @@
-//! The messages: what was tried, on which file, where, and the way out.
+//! The messages of the errors.
 
 use std::fmt;
 use std::io;

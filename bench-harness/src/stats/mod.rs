@@ -3,11 +3,8 @@
 //! The statistics suit three to ten repetitions on machines that others use too. All comparisons
 //! are ratios, computed on logarithms.
 //!
-//! - **Interval.** Student's interval of 95 %. A bootstrap of three values misses one time in four,
-//!   and five pairs are too few for any rank test at 95 %; Student's interval keeps its promise
-//!   from two values on, and heavy tails make it wider rather than wrong. Repetitions of one run
-//!   are interleaved and compared pair by pair, so that drift drops out; two runs are compared as
-//!   independent samples (Welch).
+//! - **Interval.** Student's interval of 95 %, of pairs within a run and of independent samples
+//!   between two runs. `ratio.rs` says why.
 //! - **Verdict.** A ratio is better or worse if the interval is all on one side of 1 and the
 //!   difference at least 1 %. One repetition never makes a claim.
 

@@ -3,7 +3,7 @@
 //! # The method
 //! Throughputs and latencies are compared as ratios, so the calculation uses logarithms: a ratio becomes
 //! a difference, twice as fast and half as fast are equally far from equal, and the long tail of timings
-//! gets shorter. The interval is Student's: the mean of the logarithms ± t · standard error.
+//! gets shorter. The interval is Student's, for 95 %: the mean of the logarithms ± t · standard error.
 //!
 //! A bootstrap has too few values to draw from with three to ten repetitions. From three values, its
 //! interval is about the range of the values, which misses the true ratio one time in four instead of

@@ -1,8 +1,9 @@
 //! fio's iolog, versions 2 and 3: one action a line.
 //!
-//! Version 2 has `FILE ACTION [OFFSET LENGTH]`, version 3 a time in microseconds before that (the code of
-//! fio uses microseconds; its manual does not say). Words are separated by spaces, so a file name has
-//! none. Only reads are replayed, each as a batch of its own; other actions are counted.
+//! A line of version 2 is `FILE ACTION [OFFSET LENGTH]`. In version 3, a time in microseconds comes
+//! before that (the code of fio uses microseconds; its manual does not say). Words are separated by
+//! spaces, so a file name cannot contain spaces. Only reads are replayed, each as a batch of one read;
+//! other actions are counted.
 
 use std::collections::HashSet;
 use std::io::Read;

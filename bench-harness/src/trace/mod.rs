@@ -1,9 +1,8 @@
 //! Traces: recorded reads, from a recording of Ringmain, an iolog of fio or a log of strace.
 //!
-//! The harness reads all of them (fio's versions 2 and 3; the times of version 3 are microseconds, as
-//! fio's source has it) into one form: a list of reads and the places where batches begin, which a replay
-//! goes through without allocating. Errors name the line and the column. A recording that was cut off is
-//! used up to its last complete line, because the last number may lack digits.
+//! The harness reads all of them into one form: a list of reads and the places where batches begin, which a replay goes
+//! through without allocating. Errors name the line and the column. A recording that was cut off is used up to its last
+//! complete line, because the last number may lack digits.
 
 mod iolog;
 mod lines;

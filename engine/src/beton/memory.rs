@@ -1,7 +1,6 @@
-//! The choice of memory for file data that no batch has taken yet.
+//! Memory managers: the choice of memory for data of the file on its way to a batch.
 //!
-//! Memory managers decide which memory holds bytes on their way to a batch. They do not change the
-//! samples.
+//! They do not change the samples.
 //!
 //! - *Direct*: no extra memory. Regions are read straight into the batch.
 //! - *OS cache*: the page cache, by `mmap`. The ranges of the next batch are requested (WILLNEED;
