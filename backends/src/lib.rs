@@ -1,8 +1,8 @@
 //! Positional, batched file reads: one trait, several ways to reach the device.
 //!
-//! [`ReadBackend`] is what everything above is written against; [`open_backend`] makes one by
-//! name. All of them return the same bytes and the same kinds of error, and differ in how the
-//! bytes arrive:
+//! All code above this crate reads through the trait [`ReadBackend`]; [`open_backend`] opens an
+//! implementation, a backend, by name. All backends return the same bytes and the same kinds of
+//! error, and differ in how the bytes arrive:
 //!
 //! | name | how | use it when |
 //! |---|---|---|
@@ -32,11 +32,11 @@
 //! ```
 //!
 //! # Features
-//! `memory`, `pread`, `mmap` and (on Linux) `uncached` are always there. `direct` and `uring`, on by
-//! default, and `tokio-uring` add the backends of those names on Linux; elsewhere, and without the
-//! feature, the name exists and answers [`Error::Unavailable`]. `serde` serialises what
-//! [`probe`](mod@probe) finds. `tracing` sends an event for each choice and fallback of `auto`.
-//! `conformance` is the test suite for other implementors.
+//! `memory`, `pread`, `mmap` and (on Linux) `uncached` are always there. The features `direct` and
+//! `uring`, on by default, and `tokio-uring` add the backends of those names on Linux. On other
+//! systems, and without the feature, opening such a backend returns [`Error::Unavailable`]. `serde`
+//! serialises what [`probe`](mod@probe) finds. `tracing` sends an event for each choice and fallback
+//! of `auto`. `conformance` is the test suite for other implementors.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The build script sets these; the features that they stand for are what a reader knows.
 #![cfg_attr(docsrs, doc(auto_cfg(hide(linux_device, linux_rings, linux_tokio_uring))))]

@@ -1,4 +1,4 @@
-//! A file that exists whole or not at all, written by position.
+//! A file that gets its name only when it is complete. It can be written at any position.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};

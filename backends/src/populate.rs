@@ -1,4 +1,4 @@
-//! Fresh memory gets its pages before a read waits for them.
+//! Gives fresh memory its pages in advance, so that no read has to wait for them.
 
 use crate::buffer::HUGE_PAGE_BYTES;
 use crate::sys;

@@ -1,5 +1,5 @@
-//! What this kernel, this filesystem and this device can do. It is found out by trying, not by
-//! version.
+//! Finds out what this kernel, this filesystem and this device can do, by trying and not by looking at
+//! versions.
 
 use std::fs::File;
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! Filling a destination with as many calls as it takes, and no more.
+//! Fills a destination with several calls: continues short reads, repeats interrupted ones, and gives up after a
+//! bounded number of calls without progress.
 
 use std::fs::File;
 use std::io;

@@ -1,6 +1,6 @@
-//! Ringmain and object stores: its engine reads objects of S3, GCS, Azure and HTTP servers like files
-//! (`remote`), keeps what it has read on the local disk ([`disk_cache`]), and serves local files to engines that
-//! speak `object_store` (`local_store`).
+//! Connects Ringmain with object stores. With this crate, the engine reads objects of S3, GCS, Azure and HTTP
+//! servers like files (`remote`), a cache keeps what was read on the local disk ([`disk_cache`]), and query
+//! engines that use the crate `object_store` read local files through Ringmain (`local_store`).
 //!
 //! The features `remote` and `local-store`, on by default, bring in `object_store` and a runtime. The cache needs
 //! neither of them.

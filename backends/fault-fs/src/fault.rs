@@ -1,4 +1,4 @@
-//! What goes wrong, where and when.
+//! A fault: what goes wrong, in which bytes of which file, and with which requests.
 
 use std::ffi::OsStr;
 use std::fmt;

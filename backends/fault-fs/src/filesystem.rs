@@ -1,4 +1,4 @@
-//! Answers to the kernel's requests.
+//! The FUSE filesystem: answers the kernel's requests, and applies the faults.
 
 use std::ffi::OsStr;
 use std::ops::Range;

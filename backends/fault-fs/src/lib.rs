@@ -2,8 +2,7 @@
 //!
 //! A test mounts it through FUSE, writes files to it like to any folder, and then adds a [`Fault`]
 //! for each disaster that it wants: an error at an offset, short reads, delays, a file that shrinks
-//! while it is read. [`Options`] hold what is true of the filesystem from the start, such as how it
-//! treats `O_DIRECT`.
+//! while it is read. [`Options`] are set when it is mounted, such as how it treats `O_DIRECT`.
 //!
 //! ```no_run
 //! use ringmain_fault_fs::{Effect, Fault, FaultFs, Options, serve};
@@ -23,7 +22,7 @@
 //! ```
 //!
 //! Mounting takes root, or a namespace in which the caller is root. The filesystem ends with the process
-//! that mounted it, however that ends.
+//! that mounted it, even if that process is killed.
 #![cfg(target_os = "linux")]
 // This crate is test code, although it is not compiled as tests: it reports with panics.
 #![allow(clippy::expect_used)]

@@ -1,4 +1,4 @@
-//! What is true of a mounted filesystem from the start.
+//! The options of a filesystem, which do not change while it is mounted.
 
 use std::fmt;
 use std::str::FromStr;

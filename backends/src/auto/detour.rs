@@ -1,4 +1,4 @@
-//! Another way for a file that cannot be read the way it was sent.
+//! Sends a file the other way (page cache or device) after reads on its first way have failed.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What `auto` knows about a file, whichever handle it is read by.
+//! What `auto` knows about a file. All handles of the file share it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Batches that go several ways.
+//! Batches whose reads go several ways: some to the device, others to the page cache.
 
 use std::slice;
 

@@ -1,10 +1,11 @@
-//! Which parts of a file are in the page cache, without asking for every read.
+//! Remembers which parts of a file are in the page cache, so that not every read has to ask the
+//! kernel.
 //!
 //! A file is cut into regions. Each has a score: how many answers in a row agreed, above zero for
-//! "cached" and below zero for "not cached". While a region's answers disagree, every read of it
-//! asks. A region whose last [`SURE`] answers agree is believed. A belief in "cached" needs no
-//! questions, because the read itself shows when it is wrong; a belief in "not cached" is checked
-//! with one read in [`COLD_SAMPLE_EVERY`].
+//! "cached" and below zero for "not cached". While the answers for a region disagree, every read of
+//! it asks the kernel. Once the last [`SURE`] answers agree, they are believed. A belief in
+//! "cached" needs no questions, because the read itself shows when it is wrong; a belief in "not
+//! cached" is checked with one read in [`COLD_SAMPLE_EVERY`].
 
 use std::sync::atomic::{AtomicI8, Ordering};
 

@@ -17,13 +17,13 @@ pub(super) fn is_kept(warmth: Warmth, reread_bytes: Option<u64>) -> bool {
     }
 }
 
-/// Data fits if it leaves a quarter of the memory that is available to others.
+/// Data fits if it leaves a quarter of the available memory free.
 fn fits(bytes: u64, available_bytes: u64) -> bool {
     bytes <= available_bytes / 4 * 3
 }
 
-/// The size of all open files that were read from the device more than once, though their reader said nothing of
-/// reading them again.
+/// The size of all open files that were read from the device more than once, although their readers had not said
+/// so.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RereadBytes(Arc<AtomicU64>);
 

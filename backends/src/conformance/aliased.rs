@@ -1,4 +1,5 @@
-//! More memory than the machine may have: most of it is the same few pages over and over.
+//! A destination that may be larger than the memory of the machine: most of it maps the same few pages again
+//! and again.
 
 use std::ffi::CString;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Memory for a batch's destinations, with filling between them that must not change.
+//! Memory for the destinations of a batch. The bytes between the destinations must not change.
 
 use super::data::{DataFile, assert_same};
 use crate::{FileHandle, Read, ReadBackend, Result};

@@ -13,7 +13,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! There is no other list, so a new case reaches every backend by itself.
+//! There is no other list of cases, so every backend runs a new case at once.
 //!
 //! - A case that a backend cannot pass is on that backend's list, with the reason
 //!   ([`Subject::fails`]). It is run all the same: once it passes, the entry is an error.
@@ -21,8 +21,8 @@
 //!   unless the environment variable [`REQUIRE_BACKENDS`] names it.
 //! - [`run_all`] runs the same list in a directory of choice, for another filesystem.
 //!
-//! Cases that end processes, lower limits or fork do so in a process of their own: the test
-//! binary starts itself again with the name of that one test (see [`child`]).
+//! Cases that end processes, lower limits or fork run in their own process: the test binary starts
+//! itself again with the name of that one test (see [`child`]).
 
 // This module is test code, although it is not compiled as tests: it reports with panics.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

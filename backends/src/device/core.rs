@@ -190,9 +190,9 @@ impl DeviceCore {
         }
     }
 
-    /// The error for a batch of which some read was found to reach past the end: it names the first
-    /// such read, whichever request found out. If no read reaches past the end any more, because
-    /// the file has grown since, it is `found`.
+    /// The error for a batch of which some read was found to reach past the end: it names the first such read, no
+    /// matter which request found it. If no read reaches past the end any more, because the file has grown since,
+    /// the error is `found`.
     pub(crate) fn past_end(&self, reads: &[Read<'_>], found: Error) -> Error {
         for (index, read) in reads.iter().enumerate().filter(|(_, read)| !read.is_empty()) {
             match self.len(read.file()) {

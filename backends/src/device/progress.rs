@@ -1,12 +1,12 @@
-//! How far a direct read has come that takes several calls.
+//! The progress of a direct read that takes several calls.
 
 use std::io;
 
 use crate::retry::{Patience, Shortfall};
 use crate::sys;
 
-/// A read of the device that must become complete. It goes on at a multiple of the alignment
-/// where it can.
+/// A read of the device that must be completed. After a short read, it continues at a multiple of
+/// the alignment if it can.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// Where the next call begins.

@@ -1,4 +1,4 @@
-//! The answers of `direct` in a build without it.
+//! Stands in for `direct` in builds without it: opening it returns `Unavailable`.
 
 use std::sync::Arc;
 

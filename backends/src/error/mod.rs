@@ -1,4 +1,4 @@
-//! The one error type: what was tried, on which file, where, and the way out.
+//! The error type of the crate: what was tried, on which file, at which offset, and what to do about it.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Faults below a backend's retry logic, for tests: with the feature `conformance`, and nothing at all
-//! without it.
+//! Injects faults below a backend's retry logic, for tests. Builds without the feature `conformance`
+//! have no trace of it.
 
 #[cfg(feature = "conformance")]
 mod injected;

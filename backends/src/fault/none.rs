@@ -1,4 +1,5 @@
-//! The faults of a build without the feature `conformance`: none, at no cost.
+//! Stands in for fault injection in builds without the feature `conformance`: no faults, at no
+//! cost.
 
 use std::fs::File;
 use std::io;

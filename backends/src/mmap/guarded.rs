@@ -1,4 +1,4 @@
-//! A mapping that is only copied from, so that a lost page costs the copy and not the process.
+//! A mapping that is only copied from. A lost page makes a copy fail, but does not end the process.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! A file in memory.
+//! A read-only mapping of a file.
 
 use std::fs::File;
 use std::io;

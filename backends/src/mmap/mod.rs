@@ -9,8 +9,8 @@
 //! The kernel raises no signal inside the page that contains the new end of the file; it zeroes the
 //! rest of that page (XFS does so before it shortens the file). So bytes can be lost without a
 //! signal only if the copied page ends with a 0. In that case a `pread` of the read's last byte
-//! finds out whether the file still has it. Asking every time would cost a fifth of a warm 64 KiB
-//! read (a system call takes 0.3 µs on the test machine, a small `pread` 0.7 µs).
+//! shows whether the file still has it. Doing this after every read would cost a fifth of a warm 64
+//! KiB read (a system call takes 0.3 µs on the test machine, a small `pread` 0.7 µs).
 //!
 //! Copying by a system call that reports `EFAULT` (`process_vm_readv` on oneself) would need no
 //! handler, but pins every page and so loses what a mapping is for. If the program replaces the
@@ -18,9 +18,9 @@
 //! costs 6 ns, asking for the handler 220), and copying reads use `pread` until it is back.
 //!
 //! Slices come from a second mapping of the file, without a guard, made when the first range is
-//! asked for. There a lost page raises the signal for the program. Patching it would be worse:
-//! zeros look like bytes of the file, and a mark on the mapping does not stop a user of the slice
-//! who forgets to check it.
+//! asked for. There a lost page raises the signal in the program. To put zeros in its place would
+//! be worse: zeros look like bytes of the file, and a user of the slice may forget to check the
+//! mark on the mapping.
 
 mod backend;
 mod file_map;

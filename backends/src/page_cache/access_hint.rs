@@ -1,4 +1,4 @@
-//! The hints that the kernel has about the order in which a file is read.
+//! The hints that the kernel was given about the order in which a file is read.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 

@@ -1,7 +1,8 @@
 //! Threads that copy a batch from the page cache together.
 //!
-//! One thread copies 4 to 9 GB/s; memory has more. So the caller invites a few helpers to a large batch and copies
-//! beside them, part by part. It does not wait for helpers that have not woken up, as on a busy machine.
+//! One thread copies 4 to 9 GB/s, and memory is faster than that. So the caller of a large batch invites a few helper
+//! threads, and they and the caller copy it part by part. The caller does not wait for helpers that have not woken up
+//! yet, which happens on a busy machine.
 
 use smallvec::SmallVec;
 

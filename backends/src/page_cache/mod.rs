@@ -15,8 +15,8 @@
 //! - At most 256 reads and 32 MiB are in flight together: with more, the kernel may evict pages
 //!   before they are copied.
 //!
-//! A miss makes the kernel read ahead, 128 KiB on most machines and 8 MiB on some, which for
-//! scattered reads is a waste a hundred times their size. So the first batch of a file switches
+//! A miss makes the kernel read ahead, 128 KiB on most machines and 8 MiB on some. For scattered
+//! reads, that reads a hundred times their size for nothing. So the first batch of a file switches
 //! readahead off (`POSIX_FADV_RANDOM`, `MADV_RANDOM`), and two single reads that follow one another
 //! switch it on again. A caller that knows its pattern sets `Access` instead.
 

@@ -2,8 +2,7 @@
 //!
 //! A batch is read in two sweeps. The first asks for every range without waiting: cached parts are
 //! copied, and the kernel begins to read the rest, all of it at once. The second waits for the
-//! missing parts. A warm batch is served by the first sweep alone, one call for each read, as if
-//! there were no second.
+//! missing parts. For a warm batch the first sweep is enough: one call for each read.
 
 use std::fs::File;
 use std::io;

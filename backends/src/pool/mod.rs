@@ -1,7 +1,7 @@
 //! A bounded pool of aligned buffers that are used again and again.
 //!
-//! Fresh memory is dear: the kernel zeroes every page of it (measured: 1.2 to 2.6 GB/s of
-//! `O_DIRECT` reads into fresh pages against 5.4 GB/s into recycled ones).
+//! Fresh memory is expensive: the kernel zeroes every page of it (measured: 1.2 to 2.6 GB/s of `O_DIRECT`
+//! reads into fresh pages against 5.4 GB/s into recycled ones).
 //!
 //! A buffer is used again only for a request of the same capacity. So most sizes are rounded up to one
 //! of four classes between two powers of two: batches whose sizes vary by a few per cent then share

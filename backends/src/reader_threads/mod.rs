@@ -1,8 +1,7 @@
 //! A few threads that do blocking jobs for programs whose own threads must not wait.
 //!
-//! Everything asynchronous that does not live in a tokio-uring runtime reads through these threads: the engine's
-//! `AsyncEngine`, and the store that query engines use. They know nothing of a runtime: a [`Job`] is a plain
-//! future, and any executor can poll it.
+//! Two async interfaces read through these threads: `AsyncEngine` of the engine, and `RingmainStore` of the crate
+//! `ringmain-object-store`. They depend on no runtime: a [`Job`] is a plain future, and any executor can poll it.
 //!
 //! | question | answer |
 //! |---|---|
@@ -12,8 +11,8 @@
 //! | In which order? | Jobs begin in the order in which they came into the queue, and may end in any order. |
 //! | What if a job panics? | The panic goes on in the caller that polls the future. The thread stays. |
 //!
-//! A read that was cancelled is sound because the job owns all the memory that it reads into: the future has only
-//! a place for the result. So whatever the caller drops, the kernel writes to memory that the thread still holds.
+//! It is sound to cancel a read, because the job owns all the memory that it reads into, and the future only has a
+//! place for the result. If the caller drops the future, the kernel still writes to memory that the thread holds.
 
 use std::collections::VecDeque;
 use std::fmt;

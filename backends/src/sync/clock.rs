@@ -1,5 +1,5 @@
-//! The clock of explored schedules. `shuttle` has no time, so it stands still until a thread sleeps, a
-//! wait times out or a test moves it.
+//! The clock of explored schedules. `shuttle` has no time, so the clock stands still until a thread
+//! sleeps, a wait times out or a test moves it.
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How much memory a process may still use, page cache that can be given up included.
+//! How much memory a process may still use, including page cache that can be given up.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,18 +1,18 @@
-//! Keeps a process alive when a mapped file is truncated, or its device fails, under a copy.
+//! Keeps a process alive when a mapped file is truncated, or its device fails, during a copy.
 //!
 //! The kernel answers such a load with `SIGBUS`. A handler, installed with the first mapping and
-//! chained to the one that was there, looks the address up in a table of guarded mappings. If it
-//! finds it, it marks the mapping as damaged and puts a page of zeros where the fault was, so that
-//! the copy goes on; the copying code looks at the mark afterwards and throws the bytes away. All
-//! other faults go to the earlier handler.
+//! chained to the one that was there, looks the address up in a table of guarded mappings. If the
+//! address is there, the handler marks the mapping as damaged and puts a page of zeros where the
+//! fault was, so that the copy can continue. The copying code looks at the mark afterwards and
+//! discards the bytes. All other faults go to the earlier handler.
 //!
 //! So a guarded mapping may only be copied from. A slice of it would show the zeros.
 //!
 //! The mark is set before the zeros appear. A second thread that meets the zeros without a fault
 //! of its own therefore also finds the mark.
 //!
-//! A program may replace the handler at any time (`faulthandler.enable()` of Python does). The
-//! guard checks that every few milliseconds, and while another handler is there nothing is copied.
+//! A program may replace the handler at any time (`faulthandler.enable()` of Python does). The guard
+//! checks for that every few milliseconds, and nothing is copied while another handler is installed.
 //! Putting this one back in front would be wrong: the other one may call it in turn, and the two
 //! would pass a signal back and forth forever.
 

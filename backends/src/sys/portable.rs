@@ -1,4 +1,5 @@
-//! The same calls as `linux.rs` on systems that have none of it.
+//! The functions of `linux.rs` for systems without its system calls: most do nothing or return
+//! `Unsupported`.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Reads for code that already lives in a tokio-uring runtime.
+//! Reads for code that already runs in a tokio-uring runtime.
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};

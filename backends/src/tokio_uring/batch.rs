@@ -1,5 +1,5 @@
-//! A batch on the thread that asked for it: what to have the runtime read, and what its answers
-//! mean. The runtime reads into buffers of the pool; only this thread touches the destinations.
+//! A batch, as the thread that reads it carries it out: it hands jobs to the runtime and handles the
+//! answers. The runtime reads into buffers of the pool; only this thread writes to the destinations.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The answers of `tokio-uring` in a build without it.
+//! Stands in for `tokio-uring` in builds without it: opening it returns `Unavailable`.
 
 use std::sync::Arc;
 

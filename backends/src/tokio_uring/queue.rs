@@ -1,7 +1,8 @@
-//! The way to the runtime's thread and back: jobs that own what they need, and their answers.
+//! The queues to the runtime's thread and back: jobs, which own the memory that they need, and
+//! their answers.
 //!
-//! Both are lists behind a lock that swap their memory with the other side's, so that a steady
-//! stream of batches allocates nothing here, and both wake the other side once for many entries.
+//! Each queue is a list behind a lock. The two sides swap the memory of their lists, so that a
+//! steady stream of batches allocates nothing here. One wake-up serves many entries.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,5 @@
-//! The thread that the runtime lives on: it takes jobs, keeps their reads in flight, answers.
+//! The thread that the runtime runs on: it takes jobs, keeps their reads in flight, and sends the
+//! answers.
 
 use std::future::{Future, poll_fn};
 use std::io;

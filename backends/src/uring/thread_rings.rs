@@ -1,8 +1,8 @@
 //! The rings of a thread, one for each backend that it reads with.
 //!
 //! A ring belongs to the thread that made it (`SINGLE_ISSUER`), and to the process: in a forked
-//! child the parent's ring delivers to the parent's memory. So rings live in thread-local
-//! storage, marked with the process generation, and a child makes its own.
+//! child the parent's ring delivers to the parent's memory. So rings are in thread-local storage,
+//! marked with the process generation, and a child makes its own.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! The way into surroundings.
+//! Puts a process into its surroundings.
 
 use std::ffi::CString;
 use std::io;

@@ -1,6 +1,6 @@
-//! `surroundings NAME DATA [--show SOURCE TARGET]... COMMAND...`: becomes a command in the surroundings of this
-//! name. DATA is the folder that it reads. TARGET is a folder that shows what is in SOURCE, which the user in
-//! the surroundings may not be able to enter. `surroundings --list` prints all names.
+//! `surroundings NAME DATA [--show SOURCE TARGET]... COMMAND...`: runs a command, in its own process, in the
+//! surroundings of this name. DATA is the folder that it reads. TARGET is a folder that shows what is in
+//! SOURCE, which the user in the surroundings may not be able to enter. `surroundings --list` prints all names.
 //!
 //! The exit code is 77 if the surroundings cannot be made here.
 

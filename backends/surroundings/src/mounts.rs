@@ -1,4 +1,4 @@
-//! What a process sees of the filesystem.
+//! Changes what a process sees of the filesystem.
 
 use std::ffi::CString;
 use std::io;

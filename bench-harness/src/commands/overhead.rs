@@ -1,4 +1,4 @@
-//! `ringmain overhead`: the cost of measuring itself, on the cheapest reads there are.
+//! `ringmain overhead`: what measuring itself costs, for the cheapest reads that there are.
 
 use std::fs::File;
 use std::hint::black_box;

@@ -1,27 +1,27 @@
 //! Puts the page cache into a known state and verifies it.
 //!
 //! Data is made once for each cache state: a copy that stays warm, one that stays cold, one whose
-//! first half is warm. Otherwise every other cell would have to read its file anew through the page
-//! cache, which takes longer than the measurement.
+//! first half is warm. With one copy for all states, many cells would first have to read the file through the
+//! page cache again, which takes longer than the measurement.
 //!
 //! Cold means that `cachestat(2)` finds no cached pages just before the clock starts, when the
-//! files are already open. Pages of headers, which opening a format reads, are dropped again, after
-//! `mmap` has released them; a few pages around them, which a mapping still holds, are tolerated. The
-//! bytes must then come from the device (`/proc/self/io`), because a backend that copies the file into its own memory in `open`
-//! leaves the page cache empty too. Backends that read past the cache must leave it as it was.
-//! `auto` may bring in streams and data that is read again; scattered reads of cold data may bring
-//! in only a few pages, unless the filesystem refuses direct reads. The state is prepared again for
-//! every cell, so that no repetition warms the next.
+//! files are already open. Opening a format reads headers. Their pages are dropped again, after `mmap` has
+//! released them; a few pages around them, which a mapping still holds, are tolerated. The bytes must then
+//! come from the device (`/proc/self/io`), because a backend that copies the file into its own memory in
+//! `open` leaves the page cache empty too. Backends that read past the cache must leave it as it was. `auto`
+//! may bring in streams and data that is read again; scattered reads of cold data may bring in only a few
+//! pages, unless the filesystem refuses direct reads. The state is prepared again for every cell, so that no
+//! repetition warms the next.
 //!
-//! The kernel answers `cachestat(2)` only to a file's owner and to users who may write it. For
-//! other readers (`--file` of a shared data set) 128 pages are tried before each cell, one byte of
-//! each, with `RWF_NOWAIT`: one page in each of 128 equal stretches of the data, other ones in each
-//! repetition. A miss makes the kernel read the page, so it is dropped again. If all samples are as
-//! wanted, at most 2.3 % of the pages are not (95 % confidence). The result records this for each
-//! cell (`cache_check`: method, pages, pages checked, pages in the wrong state), the console and
-//! the report once. The pages that a cell leaves in the cache cannot be counted then. One sample
-//! may be in the wrong state: if the device delivers a page while the kernel still looks for it,
-//! the page seems cached. `bench` refuses the data only if neither call works.
+//! The kernel answers `cachestat(2)` only to a file's owner and to users who may write it. For other readers
+//! (`--file` of a shared data set), one byte of each of 128 pages is read with `RWF_NOWAIT` before each cell:
+//! one page in each of 128 equal parts of the data, and different pages in each repetition. A miss makes the
+//! kernel read the page, so it is dropped again. If all samples are as wanted, at most 2.3 % of the pages are
+//! not (95 % confidence). The result records this for each cell (`cache_check`: method, pages, pages checked,
+//! pages in the wrong state); the console and the report say it once. In this case the pages that a cell
+//! leaves in the cache cannot be counted. One sample may be in the wrong state: if the device delivers a page
+//! while the kernel still looks for it, the page seems cached. `bench` refuses the data only if neither call
+//! works.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! The clock of the measured loop.
 //!
-//! It is read once for each operation: the end of one is the start of the next. It is the
-//! processor's counter if the kernel itself keeps time by it. Latencies are counted in
+//! It is read once for each operation: the end of one operation is the start of the next. If the
+//! kernel itself keeps time by the processor's counter, so does this clock. Latencies are counted in
 //! HdrHistogram's buckets, without its bookkeeping. `ringmain overhead` measures what this costs.
 
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The machine a run was measured on.
+//! The machine that a run was measured on.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,7 @@
 //! Cells that differ only in the backend and the queue depth compete with each other in a
 //! [`Contest`]. The user chooses these two; block size, batch, threads and cache state are
 //! properties of the program. Cells of fio, invalid cells and cells that missed their rate take no
-//! part. The figure that ranks is the throughput, or the p99 latency if operations start at given
-//! times.
+//! part. Cells are ranked by throughput, or by p99 latency if operations start at given times.
 //!
 //! - **Memory.** If the resident memory of a way grew 32 MiB more than that of the leanest way in
 //!   its group, it counts as growing with the bytes read. Such a way may win, but the
@@ -12,8 +11,8 @@
 //! - **Selection.** `--cache`, `--workloads` and `--memory-limit` select the cells that resemble
 //!   the user's program.
 //!
-//! When `auto` is the choice there is nothing to keep: `--save` writes no profile, and removes one
-//! that names a fixed backend.
+//! If `auto` is the choice, no profile is needed: `--save` writes none, and removes one that names a
+//! fixed backend.
 
 mod contest;
 mod overall;

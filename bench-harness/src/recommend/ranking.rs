@@ -1,13 +1,12 @@
 //! Ranks several ways to read by their repetitions, and says how sure the choice is.
 //!
 //! A *way* is a backend with its settings. The way with the best median is compared with each other
-//! one. The confidence of each comparison is raised (Bonferroni) so that all of them together are
-//! wrong one time in twenty; otherwise the best of six equal ways would look like a winner. Among
-//! the ways that are within noise of the best, and at most a quarter worse, the simplest is chosen:
-//! `auto`, `pread`, `mmap`, `uncached`, `direct`, `uring`, `tokio-uring`; a plain one before one
-//! with a policy, a shallow queue before a deep one. If a larger difference is still within noise,
-//! the better one is chosen and called unsettled. `auto` gives way only to a way that is better beyond
-//! noise, however large the difference of the medians is.
+//! one. The confidence of each comparison is raised (Bonferroni), so that in at most one run in twenty any of them
+//! is wrong; otherwise the best of six equal ways would often look like a winner. Among the ways that are within
+//! noise of the best, and at most a quarter worse, the simplest is chosen: `auto`, `pread`, `mmap`, `uncached`,
+//! `direct`, `uring`, `tokio-uring`; a plain one before one with a policy, a shallow queue before a deep one. If a
+//! larger difference is still within noise, the better way is chosen, and the choice is called unsettled. `auto`
+//! gives way only to a way that is better beyond noise, however large the difference of the medians is.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

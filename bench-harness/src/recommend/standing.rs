@@ -1,10 +1,10 @@
 //! How `auto` compares with the fixed backends.
 //!
-//! `auto` is a candidate like the others, and the first of equals: it is recommended unless a fixed
-//! backend is better over the run beyond noise. Where one is better in single groups, the sentence
-//! says where and by how much. Each group also has the ratio of `auto` to the best fixed backend
-//! whose memory stays flat: on the console, in the report, and as `groups[].auto.best_flat` in the
-//! JSON of `ringmain recommend`, with the lowest and the median of all groups in `auto`.
+//! `auto` is a candidate like the others, and comes first among equals: it is recommended unless a fixed
+//! backend is better over the whole run by more than noise. Where one is better in single groups, the
+//! sentence says where and by how much. Each group also has the ratio of `auto` to the best fixed backend
+//! whose memory stays flat: on the console, in the report, and as `groups[].auto.best_flat` in the JSON of
+//! `ringmain recommend`, with the lowest and the median of all groups in `auto`.
 
 use ringmain::BackendKind;
 use serde::Serialize;

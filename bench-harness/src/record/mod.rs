@@ -201,9 +201,9 @@ fn wait_for_process(strace: &mut Child) -> io::Result<ExitStatus> {
     }
 }
 
-/// strace ends with the command and all that it has started, and no signal ends it earlier. Signals are passed on, first
-/// as SIGTERM, a second later as SIGKILL. In the foreground of a terminal the first one is taken for Ctrl-C, which has
-/// reached the command already. The last resort is to kill strace.
+/// strace ends with the command and all that it has started, and no signal ends it earlier. The first signal is passed
+/// on as SIGTERM, the second one as SIGKILL. In the foreground of a terminal, the very first signal is taken for
+/// Ctrl-C, which has reached the command already; only the next ones are passed on. The last resort is to kill strace.
 fn wait_for_command(strace: &mut Child) -> io::Result<ExitStatus> {
     let strace_id = strace.id();
     let mut passed_on = 0;

@@ -1,4 +1,5 @@
-//! The folder of a run. It gets each cell as soon as it ends, and the whole result at the end.
+//! The folder of a run. Each cell is written to it as soon as the cell ends, and the whole result
+//! at the end of the run.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,8 +1,8 @@
 //! fio on the same file with the same block size, depth and cache state, for comparison.
 //!
-//! The batch of a cell is the depth of fio. fio runs only where that is the same work: one thread,
-//! one file, no half-warm cache, no memory limit. It reports latencies of single reads, so they are
-//! shown only beside batches of one read.
+//! The batch of a cell is the depth of fio. fio runs only where it does the same work as the cell:
+//! one thread, one file, no half-warm cache, no memory limit. It reports latencies of single reads,
+//! so they are shown only beside batches of one read.
 
 use std::process::{Command, Stdio};
 

@@ -1,8 +1,8 @@
 //! The times at which operations start.
 //!
-//! At a given rate (open loop) each operation has an intended start, and its latency counts from
-//! there, so that those that wait behind a stall count it too. The time spent watching the clock is
-//! taken off the processor time. A backend that misses its rate is named in a warning and not
+//! At a given rate (open loop) each operation has an intended start, and its latency counts from there. So
+//! the latency of operations that wait behind a stall includes the wait. The time spent watching the clock
+//! is subtracted from the processor time. A backend that misses its rate is named in a warning and not
 //! ranked.
 
 use std::time::Duration;

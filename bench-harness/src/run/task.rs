@@ -1,4 +1,4 @@
-//! The work orders of child processes.
+//! The work orders that child processes get.
 
 use std::path::PathBuf;
 

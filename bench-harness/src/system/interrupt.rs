@@ -1,4 +1,4 @@
-//! Ctrl-C: the work ends in good order, and finished cells are kept.
+//! Handles Ctrl-C: the command stops cleanly, and finished cells are kept.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, Once};

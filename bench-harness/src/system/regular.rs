@@ -1,10 +1,11 @@
-//! Files that have an end.
+//! Opens regular files only, so that reading them comes to an end.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// Opens a regular file. A pipe without a writer would wait for ever, and some devices never end.
+/// Opens a regular file. Opening a pipe without a writer would wait forever, and some devices never
+/// end.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let found = fs::metadata(path)?;
     if found.is_dir() {

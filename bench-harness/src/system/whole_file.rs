@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all.
+//! Writes files completely or not at all.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,4 +1,5 @@
-//! What the reads of a trace have in common: how many, how large, in order or not, and how often again.
+//! Figures about the reads of a trace: their number and sizes, whether they are in order, and how often the same
+//! bytes are read.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -35,7 +36,8 @@ pub(crate) struct Pattern {
     pub(crate) by_file: Vec<FilePattern>,
 }
 
-/// What a cache would have had of the blocks that were read, if it dropped what was not used for the longest time.
+/// The share of the blocks that were read that a cache of a size would have held, if it drops the block that was
+/// unused for longest (LRU).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct CacheShare {
     pub(crate) cache_bytes: u64,

@@ -1,4 +1,4 @@
-//! A random order of numbers without a table.
+//! A random order of numbers that needs no table.
 
 /// A keyed permutation of `0..len`: a Feistel network over the next power of four, repeated until the
 /// result is inside. It is the same on every machine.

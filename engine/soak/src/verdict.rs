@@ -3,9 +3,9 @@
 //! What the engine promises, and what is therefore checked:
 //!
 //! - A read that succeeds has the bytes of one version of the file, the one that was opened.
-//! - A file without a format that is cut: [`PastEnd`](Fault::PastEnd) for a read behind the new end, and only
-//!   for such a read. While it is cut, the kernel itself may hand out zeros behind the new end through the
-//!   page cache, so there a read may have zeros in the place of lost bytes; reads of the device may not.
+//! - A file without a format that is cut: [`PastEnd`](Fault::PastEnd) for a read past the new end, and only for
+//!   such a read. While the file is cut, the page cache may show zeros after the new end, so a read through it
+//!   may have zeros in the place of lost bytes; a read of the device may not.
 //! - A file that is replaced or deleted: the bytes of the version that was opened, or an error that says so.
 //! - A file of a format that changes in any way: the bytes of the version that was opened, or an error.
 //! - Every error has a kind and names the file, and there is a reason for it: the file was changed, or the

@@ -1,4 +1,5 @@
-//! Forked workers: children that go on with what their parent has open, with less than it has.
+//! Forked workers: children that continue with the engines and sources of their parent, some of them
+//! with tighter limits than the parent's.
 
 use std::time::{Duration, Instant};
 

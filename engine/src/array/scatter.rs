@@ -1,4 +1,4 @@
-//! Puts the elements of a view whose axes are in another order than in the file in their places.
+//! Reorders elements, for views whose axes are in another order than in the file.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! Reads selections that are not one range of bytes, strided, reversed or fancy, as one batch.
+//! Reads selections that are not one range of bytes (strided, reversed or fancy ones) as one batch.
 
 use ringmain_backends::FileHandle;
 

@@ -1,4 +1,4 @@
-//! Handlers decode fields whose types only the caller knows.
+//! Handlers, with which the caller describes fields of types that FFCV does not define.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! The samples of a dataset as epochs see them.
 //!
 //! Damage in an epoch is an error that names the sample. The source stays where it is: the next
-//! call tries again, `skip_batches(1)` passes over it. With `Damaged::LeaveOut` batches come
-//! without such samples and are shorter; positions, and so states and ranks, count them all the
-//! same; `take_left_out` tells which they were. Errors of the device are never left out, since they
-//! may pass. `next_ids` names the samples of the batch that failed, so those that are well can be
-//! read by themselves.
+//! call tries again, `skip_batches(1)` passes over it. With `Damaged::LeaveOut`, damaged samples
+//! are left out and batches are shorter. Positions still count these samples, and so states and
+//! ranks do not change; `take_left_out` returns their errors. An error of the device never leaves a
+//! sample out, since it may be temporary. `next_ids` names the samples of the batch that failed, so
+//! that the undamaged ones can be read one by one.
 
 use std::mem;
 use std::path::Path;

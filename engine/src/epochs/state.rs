@@ -1,4 +1,4 @@
-//! A position in an epoch that outlives the process.
+//! A position in an epoch that can be saved and resumed in another process.
 
 use super::epoch::Epoch;
 use super::item_set::ItemSet;

@@ -1,4 +1,4 @@
-//! What an error is about: the same questions for every variant.
+//! The accessors of an error, which answer for every variant.
 
 use std::io;
 use std::path::Path;

@@ -1,9 +1,9 @@
-//! The one error type of the engine.
+//! The error type of the engine.
 //!
-//! A message about a file names it and, where there is one, the part of it and the way out. A file that
-//! does not follow its format is [`Error::Format`]; its [`Damage`] says what is wrong. An index, a
-//! shape or a size that cannot work with any file is refused by arithmetic alone: such a message names
-//! no file.
+//! A message about a file names the file and, if they are known, the part of the file and the way out (what
+//! the user can do). A file that does not follow its format is [`Error::Format`]; its [`Damage`] says what
+//! is wrong. An index, a shape or a size that cannot work with any file is refused without looking at the
+//! file: such a message names no file.
 
 use std::io;
 use std::path::{Path, PathBuf};

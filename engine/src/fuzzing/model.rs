@@ -1,4 +1,5 @@
-//! Views as lists of the places of their elements. Slow and plain, so that it can be believed.
+//! A model of views: lists of the places of their elements. It is slow and simple, so that it is
+//! easy to trust.
 
 use std::ops::Range;
 

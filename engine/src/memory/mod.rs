@@ -1,8 +1,8 @@
 //! The memory that the engine uses on the way to the caller.
 //!
-//! An engine has two pools, because a caller that holds all buffers must not make the backend wait: one
-//! for callers and for the engine itself, one for the backend. Within them, each of these has one reason
-//! to exist:
+//! An engine has two pools: one for callers and for the engine itself, and one for the backend, so that
+//! a caller that holds all buffers cannot make the backend wait. Each of these pieces has one reason to
+//! exist:
 //!
 //! | piece | reason |
 //! |---|---|

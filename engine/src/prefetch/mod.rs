@@ -17,14 +17,14 @@
 //!   (`memory/reserve/`). A job that the consumer waits for may take any free memory.
 //! - **Groups.** A schedule decides how many jobs it reads together, and the thread checks between
 //!   groups whether it was cancelled.
-//! - **Memory** comes from the engine's pool, unless the schedule takes it elsewhere, as the one of
-//!   weights does. If other buffers hold all of the pool, the thread waits.
-//!   Once the consumer waits too, the thread waits for `memory_patience` and then fails the job. It
-//!   cannot know whether the consumer itself holds the buffers or another thread will drop them, so
-//!   it must wait, but not for ever. Memory beside the pool would break the limit.
-//! - **Fork.** A child has the struct, but not the thread, whose lock may have been held. The
-//!   prefetcher sees that the process is another one, leaks what it shared with the thread, and
-//!   starts anew from the consumer's position.
+//! - **Memory** comes from the engine's pool, unless the schedule takes it elsewhere, as the schedule of weights
+//!   does. If other buffers hold all of the pool, the thread waits. Once the consumer waits too, the thread
+//!   waits for `memory_patience` and then fails the job. It cannot know whether the consumer itself holds the
+//!   buffers or another thread will drop them, so it has to wait, but only for a bounded time. To take memory
+//!   outside of the pool instead would break the limit.
+//! - **Fork.** A forked child has the struct, but not the thread, which may have held the lock at the fork. The
+//!   prefetcher sees that the process is another one, leaks what it shared with the thread, and starts a new
+//!   thread at the consumer's position.
 
 use std::collections::VecDeque;
 use std::mem;

@@ -4,20 +4,19 @@
 //! (`docs/formats.md`), and `auto` reads it once, when it is opened.
 //!
 //! - **Lookup.** An `Engine`, `ringmain probe` and `ringmain cat` look for it. `BackendOptions`
-//!   look nowhere by default: a program that opens a backend itself (the conformance suite, a test)
-//!   gets what the machine allows, not what was once measured. `RINGMAIN_PROFILE` names another
+//!   contain no advice by default: a program that opens a backend itself (the conformance suite, a
+//!   test) gets what the machine allows, not what was once measured. `RINGMAIN_PROFILE` names another
 //!   file or is `off`; `EngineBuilder::profile` and `ignore_profile` do the same in code. The test
 //!   scripts set it to `off`.
-//! - **Scope.** The best way to read a disk says nothing about another one. The key is
+//! - **Scope.** The best way to read one disk says nothing about another disk. The key is
 //!   `measured_on`, a path (as a rule the mount point): a file is read by the profile if it lies on
-//!   the same filesystem as that path *now*. A device number would be simpler to compare and would
+//!   the same filesystem as that path *now*. A device number would be simpler to compare, but would
 //!   change with the next boot; a device name says nothing about bind mounts, volumes and network
-//!   shares.
-//!   `only_for` narrows it to a file or a folder. A profile holds one choice: several would be several
-//!   backends in every process, each with its threads, rings and descriptors. Programs that differ
-//!   take different files.
+//!   shares. `only_for` narrows it to a file or a folder. A profile holds one choice: with several,
+//!   every process would need several backends, each with its threads, rings and descriptors. Programs
+//!   that need different choices use different files.
 //! - **Precedence.** A backend asked for by name never looks at it. Options that the caller set to
-//!   something else than the default stay.
+//!   other values than the default are kept.
 //! - **A bad profile is never an error.** If a profile is broken, names a backend that does not
 //!   work, or was measured on a path that no longer exists, `auto` works as without it, and
 //!   `describe()` and `probe` say why. The same holds for a single file that the profile's backend

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! Values are placed so that address and offset agree modulo the alignment of the device, which
-//! then writes straight to their final place. All batches of a source have equal memory, so each
-//! buffer fits the next batch; only one of less than half the size, as of a small shard, has less.
+//! then writes straight to their final place. All batches of a source have equal memory, so each buffer
+//! fits the next batch. Only a batch of less than half that size, such as that of a small shard, has
+//! less memory.
 
 use std::fmt;
 use std::path::PathBuf;

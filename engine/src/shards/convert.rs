@@ -1,11 +1,11 @@
 //! Converts the values of a file to the values to deliver.
 //!
 //! Measurements decided where the conversion runs. Batches of device backends are converted on the
-//! consumer's thread, which overlaps with the next read: 1.5 times as fast as on the reader's.
-//! Batches from the page cache are converted on the reader's thread, a little at a time while the
-//! data is in the processor's cache, and on `mmap` straight out of the mapping
-//! (`MappedRange::copy_blocks`). Its pages leave the process with the batch under
-//! `Residency::Release`.
+//! consumer's thread, while the reader's thread makes the next read: 1.5 times as fast as on the
+//! reader's thread. Batches from the page cache are converted on the reader's thread, a little at a
+//! time while the data is in the processor's cache, and on `mmap` straight out of the mapping
+//! (`MappedRange::copy_blocks`). With `Residency::Release`, the pages of that mapping leave the
+//! process once the batch is converted.
 
 use ringmain_backends::MappedRange;
 

@@ -4,8 +4,8 @@
 //! below; the fuzz target `safetensors_header` compares the two. That crate's errors do not always name
 //! the tensor.
 //!
-//! The header may come from a stranger, so what it takes in memory is a small multiple of its own size:
-//! nothing is kept twice, and lists whose items take more memory than text have a limit.
+//! The header may come from an untrusted source, so it takes at most a small multiple of its own size
+//! in memory: nothing is kept twice, and lists whose items take more memory than text have a limit.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,16 +1,16 @@
 //! A file of weights as a slice.
 //!
 //! A mapping may be a `&[u8]` only while no process writes to the file, and the compiler cannot
-//! check that. `Unchanging` is the promise as a value: one `unsafe` call where a program knows that
-//! its models are only ever replaced, and every safe function that maps asks for it. So the engine
-//! needs no `unsafe`, and a reader of a program finds the one place that answers for it. Truncation
-//! breaks the promise too, and no promise helps against a device that fails: a load then raises
-//! `SIGBUS`, as with every mapping, and never gives zeros. `is_intact` compares the file's length
-//! and time of writing with those it was mapped with.
+//! check that. `Unchanging` is the promise as a value. A program makes it with one `unsafe` call,
+//! where it knows that its models are only ever replaced, and every safe function that maps takes
+//! it. So the engine needs no `unsafe`, and a reviewer of a program finds the one place that makes
+//! the promise. Truncation breaks the promise too, and no promise helps against a device that fails:
+//! a load then raises `SIGBUS`, as with every mapping, and never gives zeros. `is_intact` compares
+//! the file's length and time of writing with those it was mapped with.
 //!
 //! Huge pages, reading ahead, population and locking may fail when the options ask for them:
-//! `unmet` lists what the system refused, and the file is mapped all the same. The same requests by
-//! method calls are errors.
+//! `unmet` lists what the system refused, and the file is mapped all the same. If a method asks for
+//! the same, a refusal is an error.
 
 use std::ops::Range;
 use std::path::Path;

@@ -13,9 +13,9 @@
 //! evicted.
 //!
 //! A loader that prepares one tensor while it uses another needs two ranges. New ranges replace
-//! those that were never fetched. The prefetcher does not fit here, because there is no schedule:
-//! the caller says what it needs next, and may never fetch it. In a forked child, a source of the
-//! parent reads nothing ahead.
+//! prepared ranges that were never fetched. The prefetcher does not fit here, because there is no
+//! schedule: the caller says what it needs next, and may never fetch it. In a forked child, a
+//! source of the parent reads nothing ahead.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,6 +1,6 @@
-//! A backend of one's own: it serves parts of several files as one file.
+//! A backend of your own: it serves parts of several files as one file.
 //!
-//! A layout says of which parts a file consists. The reads themselves are made by another backend.
+//! A layout lists the parts of a file. Another backend makes the reads.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The backend: another one, with a cache before it.
+//! The backend: another backend with a cache in front of it.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The file of a block: the data, and a trailer that tells whose data it is and has its checksums.
+//! The file of a block: the data, and a trailer that names the object and contains the checksums of the data.
 //!
 //! The bytes are specified in `docs/formats.md`.
 

@@ -1,5 +1,5 @@
-//! Reads of data that is not in the folder: whole blocks where these are to be stored, and otherwise what the caller
-//! wants, as one batch of the store.
+//! Reads data that is not in the folder, as one batch of the inner backend: whole blocks if they are going to be
+//! stored, otherwise only what the caller wants.
 
 use std::collections::HashMap;
 

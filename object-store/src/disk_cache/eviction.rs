@@ -4,14 +4,16 @@
 //! block (LRU, FIFO, CLOCK, S3-FIFO) has no hits in sequential epochs: each block leaves just before it is needed.
 //! So a full cache keeps what it has, as long as that is in use:
 //!
-//! - **Stale blocks leave first.** A block is stale if it was unused for twice the longest time after which this process
-//!   has seen blocks come back, or, until it has seen that, since before this process opened the cache. Of a sample
-//!   of blocks, the one that was unused for longest leaves. So new data quickly takes the place of old data.
-//! - **If no block of the sample is stale**, the newcomer is admitted with a probability of one in eight, in
-//!   the place of a random block. A read of a part of a block has that part of the probability, so that many small reads
-//!   of a block have as much of it as one large read.
+//! - **Stale blocks leave first.** A block is stale if it was unused for more than twice the longest time between two
+//!   uses of a block that this process has seen. Until the process has seen a second use, a block is stale if it was
+//!   last used before this process opened the cache. A sample of blocks is looked at; if the one that was unused for
+//!   longest is stale, it leaves. So new data quickly takes the place of old data.
+//! - **If no block of the sample is stale**, the new block is admitted with a probability of one in eight, and a random
+//!   block leaves. For a read of a part of a block, the probability is smaller in proportion to the part, so that many
+//!   small reads of a block admit it as often as one large read.
 //!
-//! Part of the reads that are hits in a model of one process, over as many blocks as the cache holds, or as said:
+//! The fraction of reads that are hits, in a model of one process. The data has as many blocks as the cache holds,
+//! unless the row says otherwise:
 //!
 //! | reads | hits | LRU | best possible |
 //! |---|---|---|---|

@@ -1,4 +1,4 @@
-//! The folder of a cache: which files are in it, and what they are called.
+//! The folder of a cache: its files and their names.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry, File};

@@ -1,4 +1,5 @@
-//! What does not work now, and why. It is never an error: reads go to the store instead.
+//! Remembers what does not work now, and why. This is never an error of a read: reads go to the
+//! store instead.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind};

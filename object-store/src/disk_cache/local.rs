@@ -119,7 +119,8 @@ impl LocalBlocks {
     pub(super) fn add(&self, block: LocalBlock) -> Arc<LocalBlock> {
         let mut blocks = self.lock();
         if blocks.len() >= self.max {
-            // Every second one, whichever these are: a few cheap steps for each block that was added.
+            // Every second block is dropped, in the order of the map. That is cheap: a few steps for
+            // each block that was added.
             let mut is_kept = false;
             blocks.retain(|_, _| {
                 is_kept = !is_kept && self.max > 1;
@@ -129,7 +130,7 @@ impl LocalBlocks {
         Arc::clone(blocks.entry(block.id.hash).or_insert_with(|| Arc::new(block)))
     }
 
-    /// Forgets a block, unless it was opened anew.
+    /// Forgets a block, unless it was opened again since.
     pub(super) fn forget(&self, block: &Arc<LocalBlock>) {
         let mut blocks = self.lock();
         if blocks.get(&block.id.hash).is_some_and(|known| Arc::ptr_eq(known, block)) {

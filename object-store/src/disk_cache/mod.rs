@@ -1,8 +1,8 @@
 //! Blocks of objects in a bounded folder of the local disk.
 //!
-//! [`CachedBackend`] wraps any backend, a slow one, and keeps what it has read in a folder. What is in the folder
-//! comes back by Ringmain's `auto` at the speed of the device. All processes of a machine can share a
-//! folder, it stays within its limit, and it is still warm after a restart.
+//! [`CachedBackend`] wraps a slow backend of any kind, and keeps what was read in a folder. Ringmain's `auto` reads
+//! what is in the folder, at the speed of the local device. All processes of a machine can share a folder, it stays
+//! within its limit, and it is still warm after a restart.
 //!
 //! # How it works
 //!
@@ -10,9 +10,9 @@
 //! and version) and the number of the block. There is no index, no daemon and no lock:
 //!
 //! - **A block is there as a whole or not at all.** It is written under a temporary name and then renamed. A process
-//!   that is killed leaves a temporary file, which the next writer recognises, because the lock of its writer is gone,
-//!   and removes.
-//! - **Checksums** tell a block that was damaged later. It is removed, counted, and fetched again.
+//!   that is killed leaves a temporary file. The next writer recognises it, because it is not locked any more, and
+//!   removes it.
+//! - **Checksums** show whether a block was damaged later. A damaged block is removed, counted, and fetched again.
 //! - **A block may be removed at any time**, also while another process reads it: an open file stays readable, and a
 //!   file that is gone is a miss.
 //! - **The limit** is divided among parts of the folder. To store a block, a process lists one part, which has a few
@@ -20,9 +20,9 @@
 //!   by one block each. Opening the cache reads nothing, however many blocks it has.
 //! - **The time of the last use** is the time of modification of the file.
 //!
-//! A batch of reads becomes at most two batches, which run side by side: one of `auto`, for what is in the cache, and
-//! one of the inner backend for the rest. What is missing is fetched in whole blocks, unless the cache is full of
-//! blocks that are in use; then it is read exactly as it was asked for. See `eviction.rs` for what stays.
+//! A batch of reads becomes at most two batches, which run side by side: one of `auto` for what is in the cache, and
+//! one of the inner backend for the rest. Missing data is fetched in whole blocks, unless the cache is full of blocks
+//! that are in use; then exactly the wanted ranges are read. See `eviction.rs` for what stays.
 //!
 //! **No failure of the cache fails a read.** If the disk is full, the folder read-only or out of reach, or descriptors
 //! have run out, reads go to the inner backend, and [`DiskCache::stats`], `explain` and `capabilities` say why.
@@ -31,10 +31,10 @@
 //!
 //! foyer (0.22) is the best-known hybrid cache in Rust. Three of its properties do not fit here:
 //!
-//! - It keeps its index in memory, and files of a fixed size that it overwrites in place. It takes no lock on the folder:
+//! - It keeps its index in memory, and overwrites its files of a fixed size in place. It takes no lock on the folder:
 //!   two processes that open the same folder overwrite each other's blocks. Workers of a loader are processes.
-//! - Entries are copied through its own I/O engines into memory of its own. Reads here go by `auto` into the memory
-//!   of the caller, several blocks as one batch, with parts of blocks read alone.
+//! - It reads whole entries with its own I/O engines into its own memory, and copies them. Here `auto` reads into the
+//!   memory of the caller, several blocks as one batch, and only the wanted parts of blocks.
 //! - Recovery after a restart scans the index of every block before the first read, and the whole interface is async:
 //!   it would bring a runtime into programs that have none, and about 100 crates.
 //!

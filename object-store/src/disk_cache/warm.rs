@@ -3,12 +3,12 @@
 //! # What is verified, and when
 //!
 //! Each chunk of a block (a 64th of it) has a checksum. A process verifies a chunk the first time that it reads from it,
-//! and later trusts it, as it trusts any local file. So a block that was damaged before the process came, by a crash
-//! of the machine or by a device that lost data, is never served. Verifying every read would read 64 KiB for each small
-//! read.
+//! and later trusts it, as it trusts any local file. So a block that was damaged before the process started, by a crash
+//! of the machine or by a device that lost data, is never returned. Verifying every read would read 64 KiB for each
+//! small read.
 //!
-//! A read that covers an unverified chunk is verified in the caller's memory. A read of a part of one reads the whole
-//! chunk into memory of the cache, so the first small read of a 4 MiB block reads 64 KiB.
+//! If a read covers a whole unverified chunk, the chunk is verified in the caller's memory. If it covers only a part,
+//! the whole chunk is read into memory of the cache, so the first small read of a 4 MiB block reads 64 KiB.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Local files as an `ObjectStore` whose reads are those of `auto`.
 //!
 //! [`RingmainStore`] takes the place of [`object_store::local::LocalFileSystem`] under engines that read through the
-//! crate `object_store`, such as DataFusion. It wraps such a store, which goes on doing everything but reads: writing,
+//! crate `object_store`, such as DataFusion. It wraps such a store, which still does everything but reads: writing,
 //! listing, copying, renaming, deleting, conditions and metadata.
 //!
 //! ```
@@ -38,8 +38,9 @@
 //!   query that holds more gets other memory, as with `LocalFileSystem`: no read waits for memory.
 //! - **Replaced files.** Each request reads one file, even if another takes its path meanwhile. The bytes of
 //!   `get_opts` are those of the file whose metadata and `e_tag` it returned.
-//! - **Errors** are of the same kinds as those of `LocalFileSystem`. A range that ends before it begins, where that
-//!   store panics, is an error, and so is a file that is cut while it is streamed, where that store never ends.
+//! - **Errors** are of the same kinds as those of `LocalFileSystem`. Two cases are errors here that are none there:
+//!   a range that ends before it begins, for which `LocalFileSystem` panics, and a file that is cut while it is
+//!   streamed, for which its stream never ends.
 
 mod builder;
 mod error;

@@ -1,4 +1,4 @@
-//! How long requests wait for the beginning of their answers.
+//! Measures how long requests wait for the beginning of their answers.
 
 use std::sync::Mutex;
 use std::time::Duration;

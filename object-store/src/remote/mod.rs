@@ -6,15 +6,15 @@
 //! | [`ObjectStoreBackend`] | keys of one store | the program has a store of its own |
 //!
 //! A batch becomes requests for ranges, many at once: near ranges of an object share a request, large ones are split
-//! ([`RemoteOptions`]). A request that fails for a reason that may pass is sent again, and goes on where the last one
-//! stopped.
+//! ([`RemoteOptions`]). A request that fails for a reason that may be temporary is sent again, and continues where the
+//! last one stopped.
 //!
 //! # One version
 //!
 //! A handle is pinned to the version of the object that was opened: by the ETag (`If-Match`), by the version where
 //! there is no strong ETag, or else by the time of its last change. Each answer is compared with it. So a read returns
-//! bytes of that version, or [`Error::Replaced`]; and [`len`], [`version`] need no request. An object whose server
-//! names nothing of these is refused.
+//! bytes of that version, or [`Error::Replaced`], and [`len`] and [`version`] need no request. If the server reports
+//! none of the three, the object is refused.
 //!
 //! # Which thread does what
 //!

@@ -34,14 +34,14 @@ pub struct RemoteOptions {
     pub threads: usize,
 }
 
-/// How requests are tried again that failed for a reason that may pass: a connection that broke, a body that was cut
+/// How requests are tried again after failures that may be temporary: a connection that broke, a body that was cut
 /// short, the statuses 408, 429 and 5xx.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryOptions {
     /// How long a range is tried without receiving a byte of it. Default 3 minutes. An object that cannot be opened
     /// because nothing of its store was ever reached is given up after [`first_contact`](Self::first_contact).
     pub timeout: Duration,
-    /// How long a store is tried that was never reached. Default 5 seconds: a wrong address should not take minutes.
+    /// How long a store that was never reached is tried. Default 5 seconds: a wrong address should not take minutes.
     pub first_contact: Duration,
     /// The pause after the first failure. Each further pause is twice as long, and then shortened by a random part of
     /// up to a half. Default 50 ms.

@@ -1,7 +1,7 @@
 //! Paths that are URLs.
 //!
-//! The key of `s3://`, `gs://` and `az://` is what stands behind the bucket, byte for byte: `%20` is not a space there,
-//! as in the tools of these stores. In `http://` and `file://` a `%20` is a space, as in every URL.
+//! The key of an `s3://`, `gs://` or `az://` URL is the text after the bucket, byte for byte: `%20` is not a space,
+//! which is also how the tools of these stores read it. In `http://` and `file://` URLs, `%20` is a space.
 
 use std::path::{Path, PathBuf};
 

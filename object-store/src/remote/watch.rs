@@ -1,7 +1,8 @@
-//! The client under `object_store`'s clients: it looks at each answer before they do.
+//! The HTTP client below the clients of `object_store`, which looks at each answer first.
 //!
-//! `object_store` passes on neither `Retry-After` nor the cause of an error without the whole body of the answer, in
-//! which signatures and keys may stand. So an answer that is an error becomes a [`RemoteFailure`] here.
+//! `object_store` does not pass on `Retry-After`, and it passes on the cause of an error only together with the whole
+//! body of the answer, which may contain signatures and keys. So an answer that is an error becomes a
+//! [`RemoteFailure`] here.
 
 use std::time::Duration;
 

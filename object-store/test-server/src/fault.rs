@@ -1,4 +1,4 @@
-//! Everything that can go wrong between a client and a store.
+//! The faults that a test can ask for: everything that can go wrong between a client and a store.
 
 use std::error::Error;
 use std::io;

@@ -2,7 +2,7 @@
 //! in any way that a test asks for.
 //!
 //! Objects are files of the folders, as they are at the moment of a request. An object's ETag changes whenever its file
-//! is replaced or written to. Behind `/plain/` the same objects are there without signatures, as on a web server.
+//! is replaced or written to. Below `/plain/` the same objects can be read without signatures, as from a web server.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Many reads at once, in every order, whatever a planner may merge.
+//! Many reads at once, in every order, including reads that a planner may merge.
 
 use crate::conformance::arena::{Want, check_batch};
 use crate::conformance::rig::{Dice, Rig, open, open_all, random_wants};

@@ -1,4 +1,4 @@
-//! The right bytes, from any offset to any place, and none past the end.
+//! Reads return the right bytes from any offset to any address, and no bytes past the end.
 
 use crate::conformance::arena::{Want, check_batch, try_batch};
 use crate::conformance::rig::{Rig, assert_past_end, open};

@@ -1,4 +1,4 @@
-//! The same bytes, whichever parts of the files are in the page cache.
+//! Reads return the same bytes no matter which parts of the files are in the page cache.
 
 use std::fs::OpenOptions;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Descriptors: few of them, none left, and none lost. Each in a process of its own, because
-//! they are counted for the whole process.
+//! Backends work with few file descriptors, report it when none is left, and leak none. Each case
+//! runs in its own process, because descriptors are counted for the whole process.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Faults below the backend: those that can be retried do not show, the others are reported.
+//! Faults below the backend: reads that can be retried succeed, other faults are reported.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! A forked child and its parent go on reading.
+//! A forked child and its parent both continue to read.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

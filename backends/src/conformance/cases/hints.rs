@@ -1,4 +1,4 @@
-//! Hints may be anything, and change nothing.
+//! Hints may be about any range, and never change what reads return.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Ranges without a copy, where there is such a thing.
+//! Ranges without a copy, for backends that can return them.
 
 use std::ops::Range;
 

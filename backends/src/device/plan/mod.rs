@@ -1,9 +1,9 @@
 //! From reads to device requests: large reads are split, near ones are merged, unaligned ones are
 //! widened. Pure arithmetic; `direct`, `uring` and `tokio-uring` all use it.
 //!
-//! A request either goes *straight* into the caller's memory, which the device demands to be
-//! aligned in address, offset and length, or *bounces*: an aligned range around the bytes wanted
-//! is read into a buffer, and the wanted pieces are copied out.
+//! A request either goes *straight* into the caller's memory, for which address, offset and length must
+//! be aligned as the device demands, or it *bounces*: an aligned range around the wanted bytes is read
+//! into a buffer, and the wanted pieces are copied out.
 //!
 //! For example, with an alignment of 512, reading 100,000 bytes at offset 1,000 into memory whose
 //! address is also 1,000 modulo 512 becomes three requests: 24 bytes up to 1,024 bounce, 99,840 go

@@ -1,4 +1,4 @@
-//! Processor time against throughput on log scales: the best backend is on the right and low.
+//! Processor time against throughput on log scales: the best backend is at the bottom right.
 
 use super::look::Looks;
 use super::plot::{self, Line};

@@ -1,4 +1,5 @@
-//! The page of a trace: where a program read over time, how much at a time, and what caches would have had.
+//! The page of a trace: the places that a program read over time, the sizes of its reads, and the share of
+//! them that caches would have held.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! The open files and the mappings of the processes in a log.
 //!
-//! A call that reads at the current position does not say where that is, and a page fault does not say which file
-//! it reads. Both follow from the earlier calls of the process and of its parents.
+//! A call that reads at the current position of a file does not contain that position, and a page fault does not
+//! name the file that it reads. Both follow from the earlier calls of the process and of its parents.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};

@@ -1,4 +1,5 @@
-//! The states that a file went through, so that a reader knows in which of them a read fell.
+//! The states that a file went through, so that a reader can tell which of them existed during a
+//! read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
 //! Memory that all processes of a run share: the state of every file, the counters, the heartbeats and the
-//! failures. It consists of atomics only, so a forked child can use it whatever its parent was doing.
+//! failures. It consists of atomics only, so a forked child can use it no matter what its parent was doing.
 
 mod beats;
 mod failures;

@@ -42,11 +42,11 @@
 //! begins behind it; without regions the table begins behind the rows. `scripts/check-ffcv.sh`
 //! reads files of Ringmain with FFCV's Reader and Loader, and rewrites files of FFCV.
 //!
-//! **Nothing half done.** `OutputFile` of the backends: a temporary name, sync, rename, sync of the
-//! directory. The header is written last. An error or a panic of one worker stops the others at
-//! their next sample or turn, and is what the caller gets. With `direct` pages go past the page
-//! cache, their ends padded with zeros to the device's unit; header, rows and table do not share a
-//! block with them.
+//! **No incomplete files.** `OutputFile` of the backends writes under a temporary name, syncs the
+//! file, renames it and syncs the directory. The header is written last. An error or a panic of one
+//! worker stops the others at their next sample or turn, and the caller gets that error. With
+//! `direct` pages go past the page cache, their ends padded with zeros to the device's unit;
+//! header, rows and table do not share a block with them.
 
 mod allocator;
 mod builder;

@@ -1,4 +1,4 @@
-//! Keeps samples in order whichever worker makes them: workers place their samples in turn.
+//! Keeps samples in order no matter which worker makes them: workers place their samples in turn.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

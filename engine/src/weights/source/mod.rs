@@ -1,14 +1,14 @@
 //! Reads weights in the best available way.
 //!
-//! The order is GPUDirect Storage, mapping, backend; every way that was passed over is kept with
-//! its reason. A missing file is not looked for by the next way; only a mapping that the system
-//! refuses is.
+//! The ways are tried in this order: GPUDirect Storage, a mapping, a backend. Each way that was
+//! passed over is listed with the reason. If the system refuses to map the file, a backend reads it;
+//! any other error, such as a missing file, is returned at once.
 //!
 //! The probe for GPUDirect Storage loads `libcufile.so.0` and counts what the driver lists under
-//! `/proc/driver/nvidia/gpus`, once for the process. It does not ask CUDA itself: a CUDA that was
-//! initialised in a process does not work in the processes it forks, as data loaders do. Reading
-//! through it is not built, as there was no GPU to test it on: where it is available the source
-//! says so and takes the mapping.
+//! `/proc/driver/nvidia/gpus`, once for the process. It does not ask CUDA itself: once CUDA was
+//! initialised in a process, it does not work in forked children, and data loaders fork. Reading
+//! through GPUDirect Storage is not implemented, as there was no GPU to test it on. Where it is
+//! available, the source says so and uses the mapping.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

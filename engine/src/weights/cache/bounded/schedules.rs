@@ -1,4 +1,4 @@
-//! The books of the cache under chosen schedules. Files are real; opening one is not.
+//! The byte counts of the cache under chosen schedules. The files are real, but opening one is simulated.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64 as Count, Ordering};

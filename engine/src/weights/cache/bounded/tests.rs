@@ -1,5 +1,6 @@
-//! Openings that fail, panic or take long, which real files do too rarely. The tests of the crate's
-//! public interface cover real mappings, where the promise can be made.
+//! Simulated openings that fail, panic or take long, which rarely happens with real files. The
+//! tests in `engine/tests/` cover real mappings: these need the promise of `Unchanging`, an
+//! `unsafe` call, which this crate forbids.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
