@@ -35,7 +35,7 @@ use crate::{
 ///   of the destinations are unspecified.
 /// - **A file that grew** is readable to its new end through a handle opened before.
 /// - **A file replaced** under its path is a new file at the next [`open`](Self::open). The old handle
-///   goes on reading the old file or returns [`Error::Replaced`], never bytes of the new file. (Some
+///   keeps reading the old file or returns [`Error::Replaced`], never bytes of the new file. (Some
 ///   filesystems, above all FUSE, cannot tell a file that changed from one that was replaced; the
 ///   handle of a changed file may then return `Replaced` too.)
 /// - **A file truncated** is [`Error::PastEnd`]; it never ends the process. (A file that is truncated
@@ -43,7 +43,7 @@ use crate::{
 /// - **Working directory.** A handle opened by a relative path stays with its file when the process
 ///   changes its working directory.
 /// - **Threads.** Every method may be called from any number of threads at once.
-/// - **Fork.** A child process may go on using the backend and its handles; so may the parent.
+/// - **Fork.** A child process may keep using the backend and its handles; so may the parent.
 ///   Reads that another thread had under way at the fork continue in the parent only.
 /// - **Bounds.** Open descriptors, buffer memory, requests in flight and retries keep to
 ///   [`BackendOptions`](crate::BackendOptions), and every bound works at its smallest value.

@@ -185,7 +185,7 @@ mod tests {
         read_fully(&file, &mut dst, 2, grow).unwrap();
         assert_eq!((&dst, calls), (b"cdef", 3));
 
-        // A filesystem that goes on so is at fault.
+        // If this goes on without end, the filesystem is at fault.
         file.write_all(b"hi").unwrap();
         let result = read_fully(&file, &mut dst, 2, |_, _, _| Ok(0));
         assert!(result.is_err_and(|shortfall| shortfall.is_unexpected_end()));

@@ -154,7 +154,7 @@ impl FileVersion {
     }
 
     /// Returns how this version differs from an earlier one, or `None` if they are the same. A filesystem may
-    /// give an unchanged file a new inode number: that is no change.
+    /// give an unchanged file a new inode number: that is not a change.
     #[must_use]
     pub fn change_since(&self, earlier: &Self) -> Option<FileChange> {
         if !earlier.identity.is_found_again(&self.identity)

@@ -126,7 +126,7 @@ fn ext4_without_birth_times() {
     }
 }
 
-/// squashfs has no `O_DIRECT`: `auto` goes on without, the others say why they cannot.
+/// squashfs has no `O_DIRECT`: `auto` continues without, the others say why they cannot.
 #[test]
 fn squashfs_shows_the_fallback() {
     let contents: Vec<u8> = (0..100_003u32).map(|i| (i % 251) as u8).collect();

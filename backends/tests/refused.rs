@@ -197,7 +197,7 @@ fn uring_by_name_says_the_cause_and_the_way_out() {
     });
 }
 
-/// A ring that exists goes on working, and a new thread that gets none reads without.
+/// A ring that exists keeps working, and a new thread that gets none reads without.
 #[test]
 fn io_uring_refused_later() {
     in_child("io_uring_refused_later", || {

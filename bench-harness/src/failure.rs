@@ -141,7 +141,7 @@ impl Failure {
         }
     }
 
-    /// Returns whether the reader of standard output is gone, as with `| head`: that is no error.
+    /// Returns whether the reader of standard output is gone, as with `| head`: that is not an error.
     fn is_reader_gone(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

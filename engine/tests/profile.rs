@@ -66,7 +66,7 @@ fn a_profile_that_cannot_be_used_is_named_and_nothing_fails() {
 }
 
 /// The limit compared the length that the system reports. A device reports none: `/dev/zero` was read
-/// until no memory was left, and a pipe for ever.
+/// until no memory was left, and a pipe forever.
 #[cfg(unix)]
 #[test]
 fn a_profile_that_is_not_a_regular_file_is_refused() {

@@ -56,7 +56,7 @@ fn server() -> &'static ServerProcess {
     })
 }
 
-/// Serves until the process that has started this one ends. Without the variable it is no test.
+/// Serves until the process that has started this one ends. Without the variable it is not a test.
 #[test]
 fn serve_in_a_process_of_its_own() {
     if std::env::var_os(SERVE).is_some() {

@@ -143,7 +143,7 @@ fn a_folder_of_shards() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The server dies in the middle of an epoch and comes back: the epoch goes on, and has every row once.
+/// The server dies in the middle of an epoch and comes back: the epoch continues, and has every row once.
 #[test]
 fn an_epoch_outlives_its_server() -> Result<(), Box<dyn std::error::Error>> {
     let mut store = Store::new();

@@ -76,7 +76,7 @@ mod tests {
 
     /// One handle was opened without a descriptor for the device, and another of the same path with one.
     /// When the path was gone, the second was asked to leave the page cache, and the batch was repeated
-    /// for ever, because the first cannot leave it.
+    /// forever, because the first cannot leave it.
     #[test]
     fn a_lost_file_with_two_routes_is_an_error() {
         let dir = tempfile::tempdir().unwrap();

@@ -231,7 +231,7 @@ impl AutoBackend {
         };
         let mut last = Way::Cache;
         let way = |read: &Read<'_>| {
-            // An empty read is done whatever its way. It goes with its neighbour.
+            // An empty read needs no way of its own: it takes that of the read before it.
             if read.is_empty() {
                 return last;
             }

@@ -22,7 +22,7 @@ impl Pattern {
     }
 
     /// The bytes from this offset. Copied from a table: without optimisation, which is how tests
-    /// run, making them anew would take most of the suite's time.
+    /// run, making them again would take most of the suite's time.
     pub(super) fn fill(self, offset: u64, dst: &mut [u8]) {
         let period = PERIOD_BYTES as u64;
         let at = (offset % period + self.seed % period) % period;

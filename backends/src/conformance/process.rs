@@ -17,7 +17,7 @@ pub(crate) struct Forked {
     pid: libc::pid_t,
 }
 
-/// Runs `body` in a forked child, while the parent goes on.
+/// Runs `body` in a forked child, while the parent continues.
 pub(crate) fn fork(body: impl FnOnce()) -> Forked {
     // SAFETY: the process may have other threads, and then the child may only do what works in
     // a copy with this one thread. That is what is tested: the backends promise it, the C
@@ -62,7 +62,7 @@ pub(super) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Gives up root for good; does nothing for others. Relative paths go on working, whatever the
+/// Gives up root for good; does nothing for others. Relative paths keep working, whatever the
 /// rights of the directories above.
 pub(super) fn become_nobody() {
     if !is_root() {

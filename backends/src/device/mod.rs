@@ -2,7 +2,7 @@
 //!
 //! A [`Plan`] turns the reads of a batch into aligned requests. [`DeviceCore`] has the files and the plans,
 //! and can fulfil a request with positional calls. [`RequestsInFlight`] takes the requests of a batch
-//! through a queue of the kernel. [`Progress`] decides how a request goes on after a short read or an
+//! through a queue of the kernel. [`Progress`] decides how a request continues after a short read or an
 //! interruption, and [`FirstFailure`] which error a batch reports.
 
 #![allow(unused_imports, reason = "each of the three backends uses a part of these")]

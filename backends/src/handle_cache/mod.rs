@@ -124,7 +124,7 @@ impl<T: Cached> HandleCache<T> {
         self.slots.pin(hint, file.identity()).or_else(|| self.slots.find(file.identity()))
     }
 
-    /// Those of the handles' files that are open now, one at a time.
+    /// Returns those files of the handles that are open now, one at a time.
     pub(crate) fn all_open<'a>(
         &'a self,
         files: &'a [&FileHandle],

@@ -127,7 +127,7 @@ fn has_zero_at_page_end(map: &Mmap, start: usize, end: usize) -> bool {
 
 /// Whether a copy from a mapping has the bytes of the file.
 ///
-/// Truncation raises a signal for all pages behind the new end, but zeroes the rest of the page that
+/// Truncation raises a signal for all pages after the new end, but zeroes the rest of the page that
 /// it falls into (XFS does so even before the file is shorter). So bytes can be lost without a signal
 /// only from a page whose last byte, or the last byte wanted of it, is then 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

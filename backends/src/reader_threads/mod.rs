@@ -9,7 +9,7 @@
 //! | What if the queue is full? | The future keeps the job and waits for a place. |
 //! | What if the future is dropped? | A job that has not begun never begins. One that has begun runs to its end on its thread, which then drops the result. |
 //! | In which order? | Jobs begin in the order in which they came into the queue, and may end in any order. |
-//! | What if a job panics? | The panic goes on in the caller that polls the future. The thread stays. |
+//! | What if a job panics? | The panic continues in the caller that polls the future. The thread stays. |
 //!
 //! It is sound to cancel a read, because the job owns all the memory that it reads into, and the future only has a
 //! place for the result. If the caller drops the future, the kernel still writes to memory that the thread holds.

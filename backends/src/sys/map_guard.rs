@@ -170,7 +170,7 @@ fn install_handler() {
     LAST_LOOK.look(clock_ms());
 }
 
-/// Runs `body` while a `SIGBUS` that is sent to this thread waits: the handler could not go on
+/// Runs `body` while a `SIGBUS` that is sent to this thread waits: the handler could not continue
 /// without what `body` has yet to write down.
 fn with_sigbus_blocked(body: impl FnOnce()) {
     // SAFETY: an all-zero signal set is valid memory to write a set to, and all pointers are to
@@ -242,7 +242,8 @@ extern "C" fn on_sigbus(
     }
 }
 
-/// Puts a page of zeros under a faulting address of a guarded mapping; false if it is of none.
+/// Puts a page of zeros under a faulting address of a guarded mapping. Returns false if the address
+/// is in no guarded mapping.
 fn patch_guarded(address: usize) -> bool {
     let mut chunk = Some(&FIRST_CHUNK);
     while let Some(here) = chunk {

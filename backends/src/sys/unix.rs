@@ -78,7 +78,7 @@ static FORKS_BEGUN: AtomicU64 = AtomicU64::new(0);
 
 /// The moment in which a file was opened, to be taken after that.
 ///
-/// A fork copies the table of descriptors first and the memory afterwards, while other threads go on. So
+/// A fork copies the table of descriptors first and the memory afterwards, while other threads continue. So
 /// a child may see a file in memory that it has not got in its table: [`OpenedAt::is_inherited`] tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenedAt {

@@ -26,7 +26,7 @@ pub(crate) fn identity(file: &File, _metadata: &Metadata) -> io::Result<FileIden
     Ok(FileIdentity {
         volume: information.volume_serial_number(),
         index: information.file_index(),
-        // The index carries a sequence number. The time of birth is no constant everywhere: under
+        // The index carries a sequence number. The time of birth is not constant everywhere: under
         // Wine it moves when the file grows.
         mark: Mark::Index,
         ..FileIdentity::default()

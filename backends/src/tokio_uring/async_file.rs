@@ -78,9 +78,9 @@ impl AsyncFile {
     ///
     /// Offset and length may be anything: what the device wants aligned is read around them. Short
     /// reads and interruptions are continued. When the pool is spent the task waits, as the pool's
-    /// options say, and other tasks of the runtime go on.
+    /// options say, and other tasks of the runtime continue.
     ///
-    /// The future can be dropped at any time: the read goes on as a task of the runtime, and the
+    /// The future can be dropped at any time: the read continues as a task of the runtime, and the
     /// pool gets the buffer back when the kernel has completed the read. If the runtime ends before
     /// that, the buffer is leaked, and counts as in use in its pool from then on, because
     /// tokio-uring does not report when the kernel has finished with it. So await all reads before the

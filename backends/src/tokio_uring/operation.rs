@@ -41,7 +41,7 @@ pub(super) type Outcome = (io::Result<usize>, Buffer);
 /// and waits for the kernel (`Driver::drop` in version 0.5.0).
 ///
 /// Dropped before the completion, a `Reading` leaks its buffer, because nothing tells when the
-/// kernel lets go of it. The pool goes on counting the buffer as in use, so its limit holds.
+/// kernel lets go of it. The pool keeps counting the buffer as in use, so its limit holds.
 pub(super) struct Reading<F: 'static> {
     completion: InFlightOneshot<F, Landing<F>>,
     // `None` once the completion has come.
@@ -97,7 +97,7 @@ impl RuntimeRead {
         Ok(Reading { completion, buffer: Some(buffer) })
     }
 
-    /// Reads in a task of its own. The task goes on if the caller drops this future, and gives the
+    /// Reads in a task of its own. The task continues if the caller drops this future, and gives the
     /// buffer back to the pool when the kernel has completed the read. If the runtime ends first,
     /// the buffer is leaked: see [`Reading`].
     pub(super) async fn read<F: Unpin + 'static>(

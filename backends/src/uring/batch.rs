@@ -101,8 +101,8 @@ impl<'a, 'r> RingBatch<'a, 'r> {
             };
             match submitted {
                 Ok(()) => patience.renew(),
-                // A signal ended the wait, but the kernel has taken the reads and goes on with them.
-                // That is no failure, however long the device takes. If the kernel has not taken the
+                // A signal ended the wait, but the kernel has taken the reads and continues with them.
+                // That is not a failure, however long the device takes. If the kernel has not taken the
                 // queue, the next branch counts the attempt.
                 Err(error)
                     if error.kind() == io::ErrorKind::Interrupted

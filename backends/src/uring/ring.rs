@@ -225,7 +225,7 @@ impl Ring {
     }
 }
 
-/// How to go on after a failed wait for reads that the kernel holds.
+/// How to continue after a failed wait for reads that the kernel holds.
 #[derive(Debug, PartialEq, Eq)]
 enum NextWait {
     AtOnce,
@@ -238,7 +238,7 @@ enum NextWait {
 /// Failed waits in a row, without a read ending, after which the process is aborted.
 const FAILED_WAITS_MAX: u32 = 1000;
 
-/// `failures` counts the failed waits since a read last ended. A signal is no failure: a program
+/// `failures` counts the failed waits since a read last ended. A signal is not a failure: a program
 /// with a timer is interrupted for as long as the device takes.
 fn after_failed_wait(error: &io::Error, failures: u32) -> NextWait {
     if error.kind() == io::ErrorKind::Interrupted {

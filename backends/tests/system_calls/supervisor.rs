@@ -19,7 +19,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// A kernel has a call or has it not. No signal comes for ever either: the standard library repeats
+    /// A kernel has a call or has it not. No signal comes forever either: the standard library repeats
     /// the calls that it makes until none does.
     pub(crate) fn is_possible(&self) -> bool {
         const REPEATED_BY_STD: [i64; 2] = [libc::SYS_openat, libc::SYS_read];

@@ -1,4 +1,4 @@
-//! `ringmain cache`: what a folder contains, emptying it, and folders that are no cache.
+//! `ringmain cache`: what a folder contains, emptying it, and folders that are not caches.
 
 use std::path::Path;
 use std::sync::Arc;

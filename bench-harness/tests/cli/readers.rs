@@ -138,7 +138,7 @@ fn wait_until_gone(processes: &[i32]) {
     }
 }
 
-/// The others do not go on reading, and the result says what happened.
+/// The others do not keep reading, and the result says what happened.
 #[test]
 fn a_reader_that_is_killed_fails_its_cell() {
     let place = Place::new();

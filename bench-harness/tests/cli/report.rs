@@ -87,7 +87,7 @@ fn two_results_are_shown_side_by_side() {
     assert_eq!(folder.names(), ["comparison.html", "faster.json", "other.json", "run.json"]);
 }
 
-/// A pipe without a writer would wait for ever, and some devices never end.
+/// A pipe without a writer would wait forever, and some devices never end.
 #[cfg(unix)]
 #[test]
 fn what_is_not_a_file_is_refused() {

@@ -20,7 +20,7 @@ impl Contents {
     }
 
     /// The eight bytes with this number, as a little-endian integer. None of them is 0, so that bytes of a
-    /// file are never taken for the zeros that a kernel shows behind the end of a file.
+    /// file are never taken for the zeros that a kernel shows after the end of a file.
     fn word(self, number: u64) -> u64 {
         let word = mix(self.key.wrapping_add(number.wrapping_mul(STEP)));
         // Sets the lowest bit of each byte that would be 0, by the classic test for a zero byte.

@@ -11,7 +11,7 @@ pub(crate) struct Way {
     pub(crate) name: &'static str,
     pub(crate) kind: BackendKind,
     /// Reads go to the device, or copies are checked afterwards. Other reads may see the zeros that the
-    /// kernel puts behind the new end of a file while it cuts it.
+    /// kernel puts after the new end of a file while it cuts it.
     pub(crate) never_sees_zeros: bool,
     /// Needs io_uring at least for some reads.
     pub(crate) uses_rings: bool,

@@ -150,7 +150,7 @@ impl<'a> Forker<'a> {
         Ok(())
     }
 
-    /// In a child: makes a grandchild, which goes on with the same sessions.
+    /// In a child: makes a grandchild, which continues with the same sessions.
     fn fork_again(&mut self, reader: &mut Reader<'a>) -> Checked {
         let board = reader.board;
         board.tally.count(Event::NestedForks);

@@ -15,7 +15,7 @@ use crate::Result;
 /// reads one batch ahead. Dropping the stream ends that thread, which completes the read in progress: the drop may wait
 /// for that read.
 ///
-/// The stream ends after an error. Once the source is moved ([`source_mut`](Self::source_mut)), it goes on.
+/// The stream ends after an error. Once the source is moved ([`source_mut`](Self::source_mut)), it continues.
 ///
 /// ```
 /// use futures::StreamExt;

@@ -49,7 +49,7 @@ pub use batch_stream::BatchStream;
 /// - **Memory.** The engine's limit holds for [`read_ranges`](Self::read_ranges) and for streams. If other buffers hold
 ///   all of the memory, a read waits on its thread for
 ///   [`memory_patience`](crate::EngineBuilder::memory_patience), and then fails with [`Error::MemorySpent`].
-/// - **Panics** of a job go on in the task that polls its future.
+/// - **Panics** of a job continue in the task that polls its future.
 #[derive(Clone, Debug)]
 pub struct AsyncEngine {
     engine: Engine,

@@ -64,7 +64,7 @@ enum Budget {
 }
 
 /// Runs the target on the seeds, and then on mutations of them. Returns the number of executions. An
-/// input that fails is printed before the panic goes on.
+/// input that fails is printed before the panic continues.
 fn explore(target: &Target, seeds: &Seeds, budget: Budget) -> u64 {
     let (start, mut dice) = (Instant::now(), Dice(0x9E37_79B9_7F4A_7C15));
     for seed in &seeds.0 {

@@ -53,7 +53,7 @@ pub enum ProfileSource {
 }
 
 impl ProfileSource {
-    /// The options with the profile as advice for `auto`. A profile that cannot be used is no error:
+    /// The options with the profile as advice for `auto`. A profile that cannot be used is not an error:
     /// `auto` reports why. Without a profile the options stay as they are.
     #[must_use]
     pub fn advise(&self, options: BackendOptions) -> BackendOptions {

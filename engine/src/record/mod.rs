@@ -33,7 +33,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Records the reads of another backend. Reads that fail are not recorded, nor are hints; a range
 /// that is mapped counts as read.
 ///
-/// A recording never fails a read: when it cannot go on (a full disk), it stops, and
+/// A recording never fails a read: when it cannot continue (a full disk), it stops, and
 /// [`Recording::status`] says why.
 #[derive(Debug)]
 pub(crate) struct RecordingBackend {
@@ -49,7 +49,7 @@ impl RecordingBackend {
 }
 
 /// A recording under way. Clones share it, and dropping the last one finishes it. In a child made
-/// by `fork` it does nothing: the parent goes on recording.
+/// by `fork` it does nothing: the parent keeps recording.
 #[derive(Clone, Debug)]
 pub struct Recording {
     recorder: Arc<Recorder>,

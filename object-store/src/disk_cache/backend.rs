@@ -196,7 +196,7 @@ impl CachedBackend {
                     Ok(lost) => lost,
                     Err(panic) => std::panic::resume_unwind(panic),
                 },
-                // There is no thread to be had.
+                // No thread could be started.
                 Err(_) => shared.read_warm(take()),
             };
             (lost, outcome)

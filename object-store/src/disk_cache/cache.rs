@@ -64,7 +64,7 @@ impl DiskCache {
     /// Opens the cache in a folder, which is made if it does not exist.
     ///
     /// An error says that the options cannot work, or that the folder has other files in it. A folder that cannot be
-    /// written to, or not be read, is no error: the cache then does without it, and [`stats`](Self::stats) says why.
+    /// written to, or not be read, is not an error: the cache then does without it, and [`stats`](Self::stats) says why.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

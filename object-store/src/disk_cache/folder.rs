@@ -217,7 +217,7 @@ impl CacheFolder {
     }
 
     /// Removes all blocks, and what killed processes left. The folder stays a cache; other files in it stay too.
-    /// Programs that read through the cache go on, and fetch what they need again.
+    /// Programs that read through the cache continue, and fetch what they need again.
     ///
     /// Returns what was removed.
     pub fn clear(&self) -> Result<CacheSummary> {

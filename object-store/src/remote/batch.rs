@@ -20,7 +20,7 @@ pub(super) struct FailedRead {
 impl Fetcher<'_> {
     /// Does all jobs, at most as many at once as the options allow.
     ///
-    /// After a failure only requests for earlier reads go on: one of them may fail too, and then it is the first.
+    /// After a failure only requests for earlier reads continue: one of them may fail too, and then it is the first.
     pub(super) async fn fetch_all(&self, jobs: Vec<Job<'_, '_>>) -> Result<(), FailedRead> {
         let first_failed = Cell::new(usize::MAX);
         let mut waiting = jobs.into_iter();

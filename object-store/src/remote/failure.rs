@@ -29,7 +29,7 @@ pub struct RemoteFailure {
     pub(super) retry_after: Option<Duration>,
     /// What was tried, if it was more than one request.
     pub(super) effort: Option<Effort>,
-    /// How to go on, if there is a way.
+    /// What the user can do, if anything.
     pub(super) way_out: Box<str>,
 }
 
@@ -62,7 +62,7 @@ pub enum FailureKind {
     Replaced,
     /// No connection to the server could be made.
     Unreachable,
-    /// The server did not answer, or not go on, in time.
+    /// The server did not answer in time, or stopped in the middle of its answer.
     TimedOut,
     /// The connection broke, or the body ended too early.
     Interrupted,

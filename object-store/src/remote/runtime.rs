@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// A task may use 128 resources before it must let others run. The budget was spent and never given anew.
+    /// A task may use 128 resources before it must let others run. This budget was used up and never renewed.
     #[test]
     fn the_budget_of_another_runtimes_task_does_not_run_out() {
         let other = Builder::new_current_thread().build().unwrap();

@@ -40,7 +40,8 @@ pub(super) struct Address {
 
 const SCHEMES: &str = "s3, gs, az, abfs, abfss, http, https and file";
 
-/// Returns where a path leads. An error never shows a query or the user of a URL: passwords and signatures stand there.
+/// Returns where a path leads. An error never shows the query or the user of a URL, which may contain passwords and
+/// signatures.
 pub(super) fn place(path: &Path) -> Result<Place, RemoteFailure> {
     let local = || Ok(Place::Local(path.to_owned()));
     let lossy = path.to_string_lossy();
@@ -84,7 +85,7 @@ pub(super) fn shown(path: &Path) -> PathBuf {
     };
     let visible = rest.split(['?', '#']).next().unwrap_or_default();
     let (authority, key) = visible.split_at(visible.find('/').unwrap_or(visible.len()));
-    // The container of Azure stands before the account, and is no secret.
+    // In URLs of Azure the container comes before the account, and is not secret.
     let host = match (kind_of(&scheme.to_ascii_lowercase()), authority.rsplit_once('@')) {
         (Some(Scheme::Azure), Some((container, _))) if !container.contains(':') => authority,
         (_, Some((_, host))) => host,

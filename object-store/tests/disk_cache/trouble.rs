@@ -216,7 +216,7 @@ fn a_folder_without_rights_is_done_without() {
         let backend = disk.over_pread(&open(&filled));
         let file = backend.open(&disk.path).unwrap();
         backend.read_to_vec(&file, 0, BLOCK).unwrap();
-        // Each may be read by all and written to by nobody.
+        // Every user may read each of them, and no user may write to it.
         for path in block_files(&filled) {
             rights(path.parent().unwrap(), 0o555);
         }

@@ -1,4 +1,4 @@
-//! A backend that counts its batches, and holds them up until it may go on.
+//! A backend that counts its batches, and holds them up until it may continue.
 
 use std::sync::{Arc, Condvar, Mutex};
 

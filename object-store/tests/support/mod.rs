@@ -30,7 +30,7 @@ impl Store {
         Self { server, folder }
     }
 
-    /// Writes an object anew, as a store does: as another file.
+    /// Writes an object again, as a store does: as another file.
     pub(crate) fn put(&self, key: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.folder.path().join(key);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");

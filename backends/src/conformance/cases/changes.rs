@@ -280,7 +280,7 @@ mod unix {
     /// Panics unless a read that succeeded while the end was cut off has the file's bytes.
     ///
     /// A buffered read of ext4 takes no lock against truncation, so the kernel itself may copy
-    /// the zeros it has just put behind the new end (`lenient`). A mapping shows them always, so
+    /// the zeros it has just put after the new end (`lenient`). A mapping shows them always, so
     /// there the backend must look again after the copy.
     fn check_cut(bytes: &[u8], old_bytes: &[u8], loss: u64, lenient: bool) {
         if bytes == old_bytes {

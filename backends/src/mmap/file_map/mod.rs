@@ -36,7 +36,7 @@ use crate::{Error, FileVersion, PageSize, Result, sys};
 /// answer for it with one `unsafe`.
 ///
 /// Files that are *replaced*, by writing another and renaming it over the first as tools that
-/// download models do, keep the promise: the mapping goes on showing the old file.
+/// download models do, keep the promise: the mapping keeps showing the old file.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

@@ -143,7 +143,7 @@ fn a_map_stays_current_when_the_working_directory_changes() {
 }
 
 /// `mlock` is not inherited, but a forked child took the map for a locked one. A lock that another thread
-/// was making at that moment kept the child waiting for ever.
+/// was making at that moment kept the child waiting forever.
 #[cfg(unix)]
 #[test]
 fn a_forked_child_has_locked_nothing() {
@@ -154,7 +154,7 @@ fn a_forked_child_has_locked_nothing() {
     // SAFETY: the child only looks at memory, locks and ends without running destructors.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: a plain call. It ends a child that waits for ever.
+        // SAFETY: a plain call. It ends a child that waits forever.
         unsafe { libc::alarm(60) };
         let was_locked = map.is_locked();
         let is_right = !was_locked && map.unlock().is_ok();

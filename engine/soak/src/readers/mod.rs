@@ -23,7 +23,7 @@ pub(crate) const JOBS: [(&str, u64); 6] =
 /// What a step found: right bytes or an error with a reason, or the description of a failure.
 pub(crate) type Checked<T = ()> = Result<T, String>;
 
-/// Whether a session can go on.
+/// Whether a session can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     More,
@@ -34,7 +34,7 @@ pub(crate) enum Step {
 pub(crate) trait Session<'a> {
     fn step(&mut self, reader: &mut Reader<'a>) -> Checked<Step>;
 
-    /// Whether a forked child may go on with it.
+    /// Whether a forked child may continue with it.
     fn survives_fork(&self) -> bool {
         true
     }

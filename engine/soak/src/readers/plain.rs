@@ -268,7 +268,7 @@ impl<'a> PlainSession<'a> {
         }
         let file = judged?;
         self.check_first(reader, error, wants, moments)?;
-        // Most handles stay: they must go on reading what is left of their file.
+        // Most handles stay: they must keep reading what is left of their file.
         if !matches!(error, BackendError::PastEnd { .. }) {
             self.open[file] = None;
         }
