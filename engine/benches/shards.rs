@@ -17,25 +17,24 @@
 #[path = "../../backends/benches/support/mod.rs"]
 mod support;
 
+#[cfg(target_os = "linux")]
+#[path = "support/shard_files.rs"]
+mod shard_files;
+
 linux_main!();
 
 #[cfg(target_os = "linux")]
 mod linux {
     use std::hint::black_box;
     use std::num::NonZeroU64;
-    use std::path::{Path, PathBuf};
     use std::time::Instant;
 
     use memmap2::Mmap;
-    use ringmain::shards::{HEADER_LEN, Order, RowType, ShardOptions, ShardSource, ShardWriter};
+    use ringmain::shards::{HEADER_LEN, Order, RowType, ShardOptions, ShardSource};
     use ringmain::{BackendKind, Engine};
 
-    use crate::support::{Bench, map, random, touch_pages};
-
-    const SHARDS: u64 = 8;
-    const WIDTH: usize = 1024;
-    const ROW_BYTES: usize = WIDTH * 4;
-    const BATCH_ROWS: usize = 1024;
+    use crate::shard_files::{BATCH_ROWS, ROW_BYTES, WIDTH, write_shards};
+    use crate::support::{Bench, map, touch_pages};
 
     pub(super) fn main() {
         let bench = Bench::with_files(2, write_shards);
@@ -72,24 +71,6 @@ mod linux {
         let name = format!("shuffled {what}, f32, first epoch, cold: auto / uring");
         let mut auto = || first(BackendKind::Auto).0;
         bench.compare(&name, &mut auto, &mut || first(BackendKind::Uring).0);
-    }
-
-    /// Writes rows of normal numbers: converting subnormal ones would take longer.
-    fn write_shards(dir: &Path, bytes: u64) -> Vec<PathBuf> {
-        let (mut state, mut row) = (0x5EED, vec![0f32; WIDTH]);
-        let write = |shard: u64| {
-            let path = dir.join(format!("part-{shard:03}.shard"));
-            let mut writer = ShardWriter::create(&path, WIDTH).unwrap();
-            for _ in 0..bytes / SHARDS / ROW_BYTES as u64 {
-                for value in &mut row {
-                    *value = random(&mut state, 1 << 24) as f32 / (1 << 23) as f32 - 1.0;
-                }
-                writer.write(&row).unwrap();
-            }
-            writer.finish().unwrap();
-            path
-        };
-        (0..SHARDS).map(write).collect()
     }
 
     fn open(bench: &Bench, kind: BackendKind, delivered: RowType, order: Order) -> ShardSource {

@@ -14,27 +14,27 @@
 #[path = "../../backends/benches/support/mod.rs"]
 mod support;
 
+#[cfg(target_os = "linux")]
+#[path = "../../engine/benches/support/shard_files.rs"]
+mod shard_files;
+
 linux_main!();
 
 #[cfg(target_os = "linux")]
 mod linux {
     use std::cell::RefCell;
     use std::hint::black_box;
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
     use std::sync::Arc;
     use std::time::Instant;
 
-    use ringmain::shards::{Order, RowType, ShardOptions, ShardSource, ShardWriter};
+    use ringmain::shards::{Order, RowType, ShardOptions, ShardSource};
     use ringmain::{BackendKind, BackendOptions, Engine};
     use ringmain_backends::open_backend;
     use ringmain_object_store::disk_cache::{CachedBackend, DiskCache, DiskCacheOptions};
 
-    use crate::support::{Bench, drop_from_cache, random};
-
-    const SHARDS: u64 = 8;
-    const WIDTH: usize = 1024;
-    const ROW_BYTES: usize = WIDTH * 4;
-    const BATCH_ROWS: usize = 1024;
+    use crate::shard_files::{BATCH_ROWS, ROW_BYTES, write_shards};
+    use crate::support::{Bench, drop_from_cache};
 
     pub(super) fn main() {
         let bench = Bench::with_files(1, write_shards);
@@ -54,23 +54,6 @@ mod linux {
 
     fn blocks() -> Order {
         Order::BlockShuffled { seed: 1, block_items: std::num::NonZeroU64::new(64).unwrap() }
-    }
-
-    fn write_shards(dir: &Path, bytes: u64) -> Vec<PathBuf> {
-        let (mut state, mut row) = (0x5EED, vec![0f32; WIDTH]);
-        let write = |shard: u64| {
-            let path = dir.join(format!("part-{shard:03}.shard"));
-            let mut writer = ShardWriter::create(&path, WIDTH).unwrap();
-            for _ in 0..bytes / SHARDS / ROW_BYTES as u64 {
-                for value in &mut row {
-                    *value = random(&mut state, 1 << 24) as f32 / (1 << 23) as f32 - 1.0;
-                }
-                writer.write(&row).unwrap();
-            }
-            writer.finish().unwrap();
-            path
-        };
-        (0..SHARDS).map(write).collect()
     }
 
     /// The folder of a cache, beside the shards.

@@ -13,6 +13,14 @@ pub(crate) struct Chapter<'a> {
     pub(crate) summary: &'a GroupSummary<'a>,
 }
 
+impl<'a> Chapter<'a> {
+    /// Makes a chapter of each group, with the anchors `g1`, `g2` and so on.
+    pub(crate) fn numbered(groups: &'a [GroupSummary<'a>]) -> Vec<Self> {
+        let numbered = groups.iter().zip(1..);
+        numbered.map(|(summary, n)| Chapter { id: format!("g{n}"), summary }).collect()
+    }
+}
+
 /// Returns a heading such as `rand cold 4 KiB × 32, depth 128`, with markup.
 pub(crate) fn heading_text(group: &Group) -> String {
     let setting = group.setting.to_string();

@@ -48,9 +48,7 @@ pub(crate) struct Report<'a> {
 impl Exporter for Report<'_> {
     fn export(&self, run: &Run) -> Result<String, Failure> {
         let summaries = summarize(run)?;
-        let numbered = summaries.iter().zip(1..);
-        let chapters: Vec<Chapter<'_>> =
-            numbered.map(|(summary, n)| Chapter { id: format!("g{n}"), summary }).collect();
+        let chapters = Chapter::numbered(&summaries);
         let looks = Looks::of(run);
         let mut html = head(&format!("ringmain bench, {}", escape(&run.started_at)));
         html += &facts::header(run, self.recommendation);

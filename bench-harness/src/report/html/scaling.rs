@@ -125,9 +125,7 @@ mod tests {
 
     fn page(run: &Run) -> String {
         let summaries = summarize(run).unwrap();
-        let chapters: Vec<Chapter<'_>> =
-            summaries.iter().map(|summary| Chapter { id: "g".into(), summary }).collect();
-        section(&chapters, &Looks::of(run))
+        section(&Chapter::numbered(&summaries), &Looks::of(run))
     }
 
     #[test]
