@@ -35,6 +35,14 @@ pub fn in_child(test: &str, body: impl FnOnce()) {
     }
 }
 
+/// Runs `body` in a forked child of this process, and panics unless the child comes to its end. For a test inside
+/// [`in_child`], whose process has no threads of other tests.
+#[cfg(unix)]
+#[track_caller]
+pub fn in_forked_child(body: impl FnOnce()) {
+    super::process::fork(body).join();
+}
+
 /// The directory that the parent made for this child. The parent removes it, also if the child has
 /// given up the right to do so.
 pub fn child_dir() -> Option<std::path::PathBuf> {

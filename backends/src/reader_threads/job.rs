@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::ReaderThreads;
+use crate::HomeProcess;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A job of [`ReaderThreads`]: a future of its result. Dropping it cancels the job if that has not begun, and
@@ -19,11 +20,29 @@ pub struct Job<T> {
 
 enum State<T> {
     /// The future has the job. With a ticket, it waits for a place in the queue.
-    Here { run: Box<dyn FnOnce() + Send>, slot: Arc<Slot<T>>, ticket: Option<u64> },
+    Here { run: Box<dyn FnOnce() + Send>, slot: Arc<Slot<T>>, ticket: Option<Number> },
     /// The queue or a thread has it.
-    Sent { id: u64, slot: Arc<Slot<T>> },
+    Sent { number: Number, slot: Arc<Slot<T>> },
     /// The result was taken.
     Over,
+}
+
+/// A number that the queue of one process has given. In a forked child it belongs to another future, or to none.
+#[derive(Clone, Copy)]
+struct Number {
+    value: u64,
+    home: HomeProcess,
+}
+
+impl Number {
+    fn new(value: u64) -> Self {
+        Self { value, home: HomeProcess::current() }
+    }
+
+    /// The number, in the process whose queue has given it.
+    fn here(self) -> Option<u64> {
+        self.home.is_current().then_some(self.value)
+    }
 }
 
 /// Where the thread leaves the result.
@@ -56,12 +75,13 @@ impl<T: Send + 'static> Job<T> {
     /// Sends the job to the queue. If there is no place, the future keeps it.
     fn send(&mut self, waker: &Waker) {
         self.state = match std::mem::replace(&mut self.state, State::Over) {
-            State::Here { run, slot, mut ticket } => {
+            State::Here { run, slot, ticket } => {
+                let mut ticket = ticket.and_then(Number::here);
                 // Before the job is sent: it may end before this function does.
                 slot.wake_later(waker);
                 match self.readers.submit(&mut ticket, waker, run) {
-                    Ok(id) => State::Sent { id, slot },
-                    Err(run) => State::Here { run, slot, ticket },
+                    Ok(id) => State::Sent { number: Number::new(id), slot },
+                    Err(run) => State::Here { run, slot, ticket: ticket.map(Number::new) },
                 }
             }
             other => other,
@@ -78,7 +98,11 @@ impl<T: Send + 'static> Future for Job<T> {
             self.send(context.waker());
             return Poll::Pending;
         }
-        let State::Sent { slot, .. } = &self.state else { return Poll::Pending };
+        let State::Sent { number, slot } = &self.state else { return Poll::Pending };
+        // The threads of the parent do not exist in a forked child, and one of them may have held the lock of the slot.
+        if number.here().is_none() {
+            return Poll::Pending;
+        }
         let Poll::Ready(outcome) = slot.poll(context.waker()) else { return Poll::Pending };
         self.state = State::Over;
         match outcome {
@@ -91,10 +115,16 @@ impl<T: Send + 'static> Future for Job<T> {
 impl<T> Drop for Job<T> {
     fn drop(&mut self) {
         match &self.state {
-            State::Here { ticket: Some(ticket), .. } => self.readers.stop_waiting(*ticket),
-            State::Sent { id, slot } => {
-                self.readers.withdraw(*id);
-                drop(slot.abandon());
+            State::Here { ticket: Some(ticket), .. } => {
+                if let Some(ticket) = ticket.here() {
+                    self.readers.stop_waiting(ticket);
+                }
+            }
+            State::Sent { number, slot } => {
+                if let Some(id) = number.here() {
+                    self.readers.withdraw(id);
+                    drop(slot.abandon());
+                }
             }
             State::Here { ticket: None, .. } | State::Over => {}
         }

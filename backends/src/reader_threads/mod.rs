@@ -177,17 +177,18 @@ impl ReaderThreads {
         let (board, options) = (self.board(), self.crew.options);
         let mut queue = board.lock();
         if queue.entries.len() >= options.queue_len_max {
-            queue.wait_for_place(ticket, waker);
+            let old = queue.wait_for_place(ticket, waker);
+            drop(queue);
+            drop(old);
             return Err(run);
         }
-        if let Some(ticket) = ticket.take() {
-            queue.stop_waiting(ticket);
-        }
+        let old = ticket.take().and_then(|ticket| queue.stop_waiting(ticket));
         let id = queue.next_id();
         queue.entries.push_back(Entry { id, run });
         let starts_thread = queue.entries.len() > queue.idle && queue.threads < options.threads_max;
         queue.threads += usize::from(starts_thread);
         drop(queue);
+        drop(old);
         board.work_came.notify_one();
         if starts_thread {
             start_thread(board);
@@ -208,7 +209,10 @@ impl ReaderThreads {
     }
 
     fn stop_waiting(&self, ticket: u64) {
-        self.board().lock().stop_waiting(ticket);
+        let mut queue = self.board().lock();
+        let old = queue.stop_waiting(ticket);
+        drop(queue);
+        drop(old);
     }
 }
 
@@ -281,16 +285,22 @@ impl Queue {
         self.next_id
     }
 
-    fn wait_for_place(&mut self, ticket: &mut Option<u64>, waker: &Waker) {
-        let id = *ticket.get_or_insert_with(|| self.next_id());
-        match self.waiting.iter_mut().find(|(waiting, _)| *waiting == id) {
-            Some((_, known)) => known.clone_from(waker),
-            None => self.waiting.push_back((id, waker.clone())),
+    /// Returns the waker that the new one replaces. The caller drops it after the lock: the last reference to a task
+    /// may own another future of these threads.
+    fn wait_for_place(&mut self, ticket: &mut Option<u64>, waker: &Waker) -> Option<Waker> {
+        let known = ticket.and_then(|id| self.waiting.iter_mut().find(|(it, _)| *it == id));
+        if let Some((_, known)) = known {
+            return (!known.will_wake(waker)).then(|| std::mem::replace(known, waker.clone()));
         }
+        let id = *ticket.get_or_insert_with(|| self.next_id());
+        self.waiting.push_back((id, waker.clone()));
+        None
     }
 
-    fn stop_waiting(&mut self, ticket: u64) {
-        self.waiting.retain(|(waiting, _)| *waiting != ticket);
+    /// Returns the waker of the future, which the caller drops after the lock.
+    fn stop_waiting(&mut self, ticket: u64) -> Option<Waker> {
+        let at = self.waiting.iter().position(|(waiting, _)| *waiting == ticket)?;
+        self.waiting.remove(at).map(|(_, waker)| waker)
     }
 
     /// Returns the futures to wake: one for each free place, and all of them if the queue is empty.

@@ -183,6 +183,34 @@ fn the_threads_end_with_the_last_clone_and_the_last_future() {
     wait_until("a thread still runs", || board.strong_count() == 0);
 }
 
+/// Numbers begin again in a forked child. An inherited future that was dropped there took the child's own job away.
+#[cfg(all(target_os = "linux", feature = "conformance"))]
+#[test]
+fn an_inherited_future_does_nothing_in_a_child() {
+    crate::conformance::child::in_child(
+        "reader_threads::tests::an_inherited_future_does_nothing_in_a_child",
+        || {
+            let readers = readers(1, 1);
+            let (_busy, _go_on) = begun(&readers);
+            let mut sent = readers.run(|| ());
+            let mut waiting = readers.run(|| ());
+            assert!(poll_once(&mut sent).is_pending() && poll_once(&mut waiting).is_pending());
+            crate::conformance::child::in_forked_child(|| {
+                let (busy, go_on) = begun(&readers);
+                let (mut own, mut second) = (readers.run(|| 5), readers.run(|| 6));
+                assert!(poll_once(&mut own).is_pending() && poll_once(&mut second).is_pending());
+                assert!(poll_once(&mut sent).is_pending(), "its thread is in the parent");
+                drop((sent, waiting));
+                let stats = readers.stats();
+                assert_eq!((stats.queued, stats.waiting), (1, 1), "the child's own futures");
+                drop(go_on);
+                block_on(busy);
+                assert_eq!((block_on(own), block_on(second)), (5, 6));
+            });
+        },
+    );
+}
+
 /// A job may own the last clone: its thread must not wait for itself.
 #[test]
 fn a_job_may_drop_the_threads() {
