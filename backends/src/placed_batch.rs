@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Buffer, FileHandle, Placement, Read, ReadBackend, Result};
+use crate::{Buffer, Error, FileHandle, Placement, Read, ReadBackend, Result};
 
 /// Implements [`ReadBackendExt::read_to_bufs`](crate::ReadBackendExt::read_to_bufs).
 pub(crate) fn read<B: ReadBackend + ?Sized>(
@@ -10,6 +10,7 @@ pub(crate) fn read<B: ReadBackend + ?Sized>(
     ranges: &[(&FileHandle, Range<u64>)],
     mut take: impl FnMut(usize) -> Result<Buffer>,
 ) -> Result<Vec<Buffer>> {
+    check(ranges)?;
     let placements = place(backend, ranges);
     let mut buffers = Vec::with_capacity(ranges.len());
     for placement in &placements {
@@ -34,6 +35,18 @@ pub(crate) fn read<B: ReadBackend + ?Sized>(
         outcome => outcome?,
     }
     Ok(buffers)
+}
+
+/// Refuses a range that ends before it begins.
+fn check(ranges: &[(&FileHandle, Range<u64>)]) -> Result<()> {
+    match ranges.iter().find(|(_, range)| range.start > range.end) {
+        Some((_, Range { start, end })) => Err(Error::InvalidOption {
+            option: "ranges",
+            value: format!("{start}..{end}"),
+            reason: "a range cannot end before it begins",
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Places each range. Neighbours are often of one file, whose length is then asked for once.
@@ -95,6 +108,19 @@ mod tests {
             drop(found);
             assert_eq!(pool.stats().in_use_bytes, 0);
         }
+    }
+
+    #[test]
+    fn a_range_that_ends_before_it_begins_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, [1; 10]).unwrap();
+        let backend = open_backend(BackendKind::Auto, &BackendOptions::default()).unwrap();
+        let file = backend.open(&path).unwrap();
+        let backwards = std::ops::Range { start: 9, end: 7 };
+        let error = backend.read_to_bufs(&[(&file, 0..1), (&file, backwards)], Buffer::unpooled);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("9..7") && error.contains("before it begins"), "{error}");
     }
 
     #[test]

@@ -98,6 +98,25 @@ fn memory_that_is_held_is_an_error_and_no_deadlock() {
     });
 }
 
+/// Two reads of several ranges each held a part of the memory and waited for the rest, until their patience ended.
+#[test]
+fn reads_that_fit_one_after_the_other_do_not_starve_each_other() {
+    let memory = MemoryBackend::new();
+    memory.insert("data", vec![7; 1 << 20]);
+    let engine = Engine::builder()
+        .with_backend(Arc::new(memory))
+        .memory_limit_bytes(2 << 20)
+        .memory_patience(LONG)
+        .build();
+    let readers = ReaderOptions { threads_max: 4, queue_len_max: 64 };
+    let engine = AsyncEngine::with_readers(engine.unwrap(), readers).unwrap();
+    let file = block_on(engine.open("data")).unwrap();
+    // The pool has 1 MiB, and each read takes 12 buffers of 64 KiB.
+    let ranges: Vec<_> = (0..12).map(|at| (file.clone(), at << 16..(at + 1) << 16)).collect();
+    let reads = (0..200).map(|_| engine.read_ranges(&ranges).map(|found| found.unwrap().len()));
+    assert!(block_on(join_all(reads)).into_iter().all(|found| found == 12));
+}
+
 #[test]
 fn reads_whose_futures_are_dropped_leave_the_pool_whole() {
     let dir = tempfile::tempdir().unwrap();

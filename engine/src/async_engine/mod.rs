@@ -5,9 +5,10 @@ use std::path::Path;
 use std::task::{Poll, Waker};
 
 use ringmain_backends::{
-    Buffer, FileHandle, Job, ReadBackendExt, ReaderOptions, ReaderStats, ReaderThreads,
+    Buffer, FileHandle, Job, PerProcess, ReadBackendExt, ReaderOptions, ReaderStats, ReaderThreads,
 };
 
+use crate::sync::{Arc, Mutex, PoisonError};
 use crate::{ContiguousMemmap, Element, Engine, Error, Result};
 
 mod batch_stream;
@@ -54,6 +55,9 @@ pub use batch_stream::BatchStream;
 pub struct AsyncEngine {
     engine: Engine,
     readers: ReaderThreads,
+    /// Held by the read that takes several buffers. Two such reads could each hold a part of the memory and wait for the
+    /// rest.
+    taking: Arc<PerProcess<Mutex<()>>>,
 }
 
 impl AsyncEngine {
@@ -73,7 +77,8 @@ impl AsyncEngine {
     /// # Ok::<(), ringmain::Error>(())
     /// ```
     pub fn with_readers(engine: Engine, readers: ReaderOptions) -> Result<Self> {
-        Ok(Self { engine, readers: ReaderThreads::new(readers)? })
+        let taking = Arc::new(PerProcess::new(|_inherited| Mutex::new(())));
+        Ok(Self { engine, readers: ReaderThreads::new(readers)?, taking })
     }
 
     /// Returns the engine, for what needs no reading.
@@ -134,10 +139,21 @@ impl AsyncEngine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_ranges(&self, ranges: &[(FileHandle, Range<u64>)]) -> Job<Result<Vec<Buffer>>> {
-        let ranges = ranges.to_vec();
+        let (ranges, taking) = (ranges.to_vec(), Arc::clone(&self.taking));
         self.run(move |engine| {
             let places: Vec<_> = ranges.iter().map(|(file, range)| (file, range.clone())).collect();
-            let found = engine.backend().read_to_bufs(&places, |len| engine.pool().take(len));
+            let mut turn = (places.len() > 1)
+                .then(|| taking.get().lock().unwrap_or_else(PoisonError::into_inner));
+            let mut untaken = places.len();
+            let found = engine.backend().read_to_bufs(&places, |len| {
+                let buffer = engine.pool().take(len);
+                untaken -= 1;
+                if untaken == 0 {
+                    turn = None;
+                }
+                buffer
+            });
+            drop(turn);
             let about = |(file, _): &(FileHandle, Range<u64>)| file.path().to_owned();
             found.map_err(|error| match ranges.first().map(about) {
                 Some(first) => {
