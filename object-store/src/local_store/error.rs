@@ -20,7 +20,7 @@ pub(super) enum ReadError {
     #[error("{}: {attempts} times another file took this path before the read began; read a file that stays", path.display())]
     ReplacedAgain { path: PathBuf, attempts: usize },
     /// The wrapped store returned something else than a file.
-    #[error("{}: the local store did not open a file at once", path.display())]
+    #[error("{}: the local store did not open the file at once, because no thread could be started for it", path.display())]
     NotOpened { path: PathBuf },
     /// The backend failed.
     #[error("{0}")]

@@ -44,8 +44,8 @@
 
 mod builder;
 mod error;
-mod known_files;
 mod open_object;
+mod opened_files;
 mod ranges;
 mod reads;
 mod store;

@@ -11,7 +11,7 @@ use ringmain_backends::{
 };
 
 use super::error::{ReadError, of_backend};
-use super::known_files::KnownFiles;
+use super::opened_files::OpenedFiles;
 use super::ranges;
 
 /// How often a file is opened again because another one has taken its path since.
@@ -22,12 +22,12 @@ const OPENS_MAX: usize = 8;
 pub(super) struct Reads {
     backend: Arc<dyn ReadBackend>,
     pool: BufferPool,
-    files: KnownFiles,
+    files: OpenedFiles,
 }
 
 impl Reads {
     pub(super) fn new(backend: Arc<dyn ReadBackend>, pool: BufferPool) -> Self {
-        Self { backend, pool, files: KnownFiles::default() }
+        Self { backend, pool, files: OpenedFiles::default() }
     }
 
     pub(super) fn backend(&self) -> &dyn ReadBackend {

@@ -4,16 +4,17 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ringmain_backends::{FileHandle, FileVersion, ReadBackend, Result};
+use ringmain_backends::{FileHandle, FileVersion, PerProcess, ReadBackend, Result};
 
 /// The number of files that are remembered. A handle has no descriptor, so a file costs a few hundred bytes.
 const FILES_MAX: usize = 4096;
 
 /// The handles of files that were read before. `auto` keeps what it knows about a file in its handle, such as which
 /// parts are cached, so a handle for each request would know nothing.
-#[derive(Debug, Default)]
-pub(super) struct KnownFiles {
-    table: Mutex<Table>,
+#[derive(Debug)]
+pub(super) struct OpenedFiles {
+    // Another thread of the parent may have held the lock when the process forked.
+    table: PerProcess<Mutex<Table>>,
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +30,13 @@ struct Known {
     used_at: u64,
 }
 
-impl KnownFiles {
+impl Default for OpenedFiles {
+    fn default() -> Self {
+        Self { table: PerProcess::new(|_inherited| Mutex::default()) }
+    }
+}
+
+impl OpenedFiles {
     /// Returns a handle of the file that is at the path now, and its version.
     pub(super) fn open(
         &self,
@@ -74,7 +81,7 @@ impl KnownFiles {
 
     fn lock(&self) -> MutexGuard<'_, Table> {
         // No code under the lock leaves the table half changed, so a poisoned lock can be used.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,7 +104,7 @@ mod tests {
 
     #[test]
     fn only_so_many_files_are_remembered_and_a_file_in_use_is_one_of_them() {
-        let (backend, files) = (MemoryBackend::new(), KnownFiles::default());
+        let (backend, files) = (MemoryBackend::new(), OpenedFiles::default());
         let path = |number: usize| PathBuf::from(format!("file {number}"));
         for number in 0..3 * FILES_MAX {
             backend.insert(path(number), b"1".as_slice());
@@ -107,5 +114,20 @@ mod tests {
         }
         assert!(files.find(&path(0)).is_some());
         assert!(files.find(&path(1)).is_none());
+    }
+
+    /// A child that was forked while another thread held the lock waited for it without end.
+    #[cfg(unix)]
+    #[test]
+    fn a_forked_child_has_a_table_of_its_own() {
+        use ringmain_backends::conformance::child::{in_child, in_forked_child};
+
+        let test = "local_store::opened_files::tests::a_forked_child_has_a_table_of_its_own";
+        in_child(test, || {
+            let (backend, files) = (MemoryBackend::new(), OpenedFiles::default());
+            backend.insert("a", b"1".as_slice());
+            let _held = files.lock();
+            in_forked_child(|| drop(files.open(&backend, Path::new("a")).unwrap()));
+        });
     }
 }
