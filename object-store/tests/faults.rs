@@ -1,16 +1,22 @@
 //! What goes wrong between a reader and a store: it is tried again within bounds, or it is a clear error.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
+#[path = "support/broken_end.rs"]
+mod broken_end;
 mod support;
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use broken_end::BrokenEnd;
+use futures::executor::block_on;
+use object_store::ObjectStoreExt;
 use ringmain_backends::{Error, Read, ReadBackend, ReadBackendExt, Result};
 use ringmain_object_store::remote::{
-    FailureKind, HedgeOptions, RemoteOptions, UrlBackend, UrlOptions,
+    FailureKind, HedgeOptions, ObjectStoreBackend, RemoteOptions, UrlBackend, UrlOptions,
 };
 use ringmain_test_server::{Fault, RequestInfo};
 use support::{Store, failure, hasty, pattern, quick, read, url};
@@ -30,6 +36,19 @@ fn once_for_each_range(fault: Fault) -> impl Fn(&RequestInfo) -> Vec<Fault> + Se
 /// Small parts, so that a read is many requests.
 fn small_parts() -> RemoteOptions {
     RemoteOptions { part_bytes: 64 << 10, ..quick() }
+}
+
+/// The rest of such a range is empty, and the client refused a request for it.
+#[test]
+fn a_connection_that_breaks_after_the_last_byte_costs_nothing() {
+    let (store, bytes) = (Arc::new(BrokenEnd::default()), pattern(LEN));
+    block_on(store.put(&"object".into(), bytes.clone().into())).unwrap();
+    let client = Arc::clone(&store);
+    let open = move || Ok(Arc::clone(&client) as _);
+    let backend = ObjectStoreBackend::new(small_parts(), open).unwrap();
+    let file = backend.open(Path::new("object")).unwrap();
+    assert!(backend.read_to_vec(&file, 5, LEN - 10).unwrap() == bytes[5..LEN - 5]);
+    assert_eq!(backend.stats().retries, 0);
 }
 
 #[test]

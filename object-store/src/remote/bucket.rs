@@ -14,6 +14,9 @@ use super::cryptography::choose_cryptography;
 use super::failure::{FailureKind, NO_CREDENTIALS, RemoteFailure};
 use super::runtime::locked;
 
+/// The longest pause that a server gets, so that its end is a moment that the clock can represent.
+const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 type MakeClient = dyn Fn() -> object_store::Result<Arc<dyn ObjectStore>> + Send + Sync;
 
 /// A bucket, a container, or a server.
@@ -116,7 +119,7 @@ impl Bucket {
 
     /// Keeps back all requests for so long, because the server asked for it.
     pub(super) fn pause(&self, pause: Duration) {
-        let until = Instant::now() + pause;
+        let until = Instant::now() + pause.min(PAUSE_MAX);
         let mut not_before = locked(&self.current.get().not_before);
         *not_before = Some(not_before.map_or(until, |before| before.max(until)));
     }

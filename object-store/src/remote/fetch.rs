@@ -45,24 +45,28 @@ impl Fetcher<'_> {
             let before = job.rest().start;
             let outcome = {
                 let _permits = self.permits(bucket, &job.rest()).await;
-                self.attempt(job).await
+                tries.timed(self.attempt(job)).await
             };
             let Err(failure) = outcome else { return Ok(()) };
-            if job.rest().start > before {
+            let rest = job.rest();
+            if rest.is_empty() && failure.may_pass() {
+                // The connection broke after the last byte.
+                return Ok(());
+            }
+            if rest.start > before {
                 tries.start_again();
             }
-            let rest = job.rest();
             let failure = failure.at(&rest);
             self.pause(tries.next(failure)?).await;
         }
     }
 
-    /// Does something with the store until it succeeds, fails for good, or takes too long. Each attempt may take as
-    /// long as `requests_max` requests.
+    /// Does something with the store until it succeeds, fails for good, or takes too long. An attempt that sends several
+    /// requests may take `steps_max` times as long as one.
     pub(super) async fn insist<T, F: Future<Output = Result<T, RemoteFailure>>>(
         &self,
         bucket: &Bucket,
-        requests_max: u32,
+        steps_max: u32,
         mut attempt: impl FnMut() -> F,
     ) -> Result<T, RemoteFailure> {
         let mut tries = Tries::new(&self.shift.options.retry, bucket);
@@ -70,8 +74,8 @@ impl Fetcher<'_> {
             let outcome = {
                 let _permits = self.permits(bucket, &(0..0)).await;
                 self.traffic.requests.fetch_add(1, Ordering::Relaxed);
-                let limit = self.shift.options.stall_timeout.saturating_mul(requests_max);
-                in_time(limit, attempt()).await.and_then(|outcome| outcome)
+                let limit = self.shift.options.stall_timeout.saturating_mul(steps_max);
+                tries.timed(in_time(limit, attempt())).await.and_then(|outcome| outcome)
             };
             match outcome {
                 Ok(found) => {
@@ -94,18 +98,20 @@ impl Fetcher<'_> {
         bucket: &Bucket,
         range: &Range<u64>,
     ) -> Option<[SemaphorePermit<'_>; 2]> {
+        let len = range.end.saturating_sub(range.start);
         loop {
             let pause = bucket.pause_left();
-            if pause.is_zero() {
-                break;
+            if !pause.is_zero() {
+                sleep(pause).await;
             }
-            sleep(pause).await;
+            // Neither semaphore is ever closed.
+            let request = self.shift.requests.acquire().await.ok()?;
+            let bytes = self.shift.bytes.acquire_many(self.shift.permits_for(len)).await.ok()?;
+            // While this request waited, the store may have asked for a pause.
+            if bucket.pause_left().is_zero() {
+                return Some([request, bytes]);
+            }
         }
-        let len = range.end.saturating_sub(range.start);
-        // Neither semaphore is ever closed.
-        let request = self.shift.requests.acquire().await.ok()?;
-        let bytes = self.shift.bytes.acquire_many(self.shift.permits_for(len)).await.ok()?;
-        Some([request, bytes])
     }
 
     /// One request for the rest of the range. What arrives is kept if the request fails later.
@@ -220,18 +226,27 @@ fn wrong_range(found: &Range<u64>) -> RemoteFailure {
 struct Tries<'b> {
     options: RetryOptions,
     bucket: &'b Bucket,
-    begun: Instant,
+    /// The time of the attempts and of the pauses after them, without the time in which a request waited for its turn.
+    spent: Duration,
     failures: u32,
 }
 
 impl<'b> Tries<'b> {
     fn new(options: &RetryOptions, bucket: &'b Bucket) -> Self {
-        Self { options: *options, bucket, begun: Instant::now(), failures: 0 }
+        Self { options: *options, bucket, spent: Duration::ZERO, failures: 0 }
     }
 
     /// Bytes have arrived: the next failure is the first.
     fn start_again(&mut self) {
-        (self.begun, self.failures) = (Instant::now(), 0);
+        (self.spent, self.failures) = (Duration::ZERO, 0);
+    }
+
+    /// Counts the time of an attempt.
+    async fn timed<T>(&mut self, attempt: impl Future<Output = T>) -> T {
+        let begun = Instant::now();
+        let outcome = attempt.await;
+        self.spent = self.spent.saturating_add(begun.elapsed());
+        outcome
     }
 
     /// Returns how long to wait before the next attempt, or the failure if there is none.
@@ -244,7 +259,7 @@ impl<'b> Tries<'b> {
             true => self.options.timeout,
             false => self.options.timeout.min(self.options.first_contact),
         };
-        let elapsed = self.begun.elapsed();
+        let elapsed = self.spent;
         let asked = failure.retry_after.unwrap_or_default();
         let pause = self.backoff().max(asked);
         if !failure.may_pass() || elapsed.saturating_add(pause) > limit {
@@ -255,6 +270,7 @@ impl<'b> Tries<'b> {
         if !asked.is_zero() {
             self.bucket.pause(asked);
         }
+        self.spent = self.spent.saturating_add(pause);
         Ok(pause)
     }
 
@@ -290,16 +306,53 @@ mod tests {
         let options = RetryOptions::default();
         let mut tries = Tries::new(&options, &bucket);
         for doubling in 0..20 {
+            tries.spent = Duration::ZERO;
             let full = options.pause_min.saturating_mul(1 << doubling).min(options.pause_max);
             let pause = tries.next(failure(FailureKind::Server)).unwrap();
             assert!(pause >= full / 2 && pause <= full, "{pause:?} of {full:?}");
         }
-        tries.begun -= options.timeout;
+        tries.spent = options.timeout;
         let given_up = tries.next(failure(FailureKind::Server)).unwrap_err();
         assert!(given_up.to_string().contains("the last of 21 attempts in 180"), "{given_up}");
         tries.start_again();
         assert!(tries.next(failure(FailureKind::Server)).unwrap() <= options.pause_min);
         assert!(tries.next(failure(FailureKind::NotFound)).is_err(), "that will not pass");
+    }
+
+    /// A request that had waited longer than the deadline for its turn was not tried a second time.
+    #[test]
+    fn the_wait_for_a_turn_does_not_count() {
+        let bucket = Bucket::of_tests();
+        bucket.reached();
+        let short = Duration::from_millis(50);
+        let options = RetryOptions {
+            timeout: short,
+            pause_min: short / 50,
+            pause_max: short / 50,
+            ..RetryOptions::default()
+        };
+        let mut tries = Tries::new(&options, &bucket);
+        std::thread::sleep(2 * short);
+        assert!(tries.next(failure(FailureKind::Server)).is_ok());
+        futures_util::FutureExt::now_or_never(tries.timed(async { std::thread::sleep(2 * short) }));
+        assert!(tries.next(failure(FailureKind::Server)).is_err(), "an attempt counts");
+    }
+
+    /// Requests that waited for others, and not for the pause, were sent in the middle of it.
+    #[test]
+    fn requests_that_wait_for_their_turn_respect_a_later_pause() {
+        let options = super::super::RemoteOptions { requests_max: 1, ..Default::default() };
+        let shift = super::super::runtime::Crew::new(options).shift().unwrap();
+        let (traffic, bucket) = (Traffic::default(), Bucket::of_tests());
+        let fetcher = Fetcher { shift: &shift, traffic: &traffic };
+        shift.block_on(async {
+            let first = fetcher.permits(&bucket, &(0..1)).await;
+            let mut second = pin!(fetcher.permits(&bucket, &(0..1)));
+            assert!(timeout(Duration::from_millis(10), &mut second).await.is_err());
+            bucket.pause(Duration::from_secs(3600));
+            drop(first);
+            assert!(timeout(Duration::from_millis(100), &mut second).await.is_err());
+        });
     }
 
     #[test]
@@ -315,6 +368,10 @@ mod tests {
         // The other requests to the store wait too.
         assert!(bucket.pause_left() > Duration::from_secs(15));
         assert!(tries.next(asking(181)).is_err(), "longer than the deadline");
+        let patient = RetryOptions { timeout: Duration::MAX, ..RetryOptions::default() };
+        let endless = Tries::new(&patient, &bucket).next(asking(u64::MAX));
+        assert_eq!(endless.unwrap(), Duration::from_secs(u64::MAX));
+        assert!(bucket.pause_left() > Duration::from_secs(3600));
     }
 
     #[test]
@@ -322,7 +379,7 @@ mod tests {
         let bucket = Bucket::of_tests();
         let options = RetryOptions::default();
         let mut tries = Tries::new(&options, &bucket);
-        tries.begun -= options.first_contact;
+        tries.spent = options.first_contact;
         assert!(tries.next(failure(FailureKind::Unreachable)).is_err());
         bucket.reached();
         assert!(tries.next(failure(FailureKind::Unreachable)).is_ok());

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -99,13 +100,17 @@ impl Shift {
         // In a task of another runtime, the budget of that task would run out: then every part of the future waits for
         // a turn that never comes.
         let mut future = pin!(unconstrained(future));
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let unpark =
+            Arc::new(Unpark { thread: std::thread::current(), is_woken: AtomicBool::new(false) });
+        let waker = Waker::from(Arc::clone(&unpark));
         let mut context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }
-            std::thread::park();
+            while !unpark.is_woken.swap(false, Ordering::Acquire) {
+                std::thread::park();
+            }
         }
     }
 }
@@ -124,15 +129,20 @@ impl Drop for Shift {
 }
 
 /// Wakes the thread that waits in [`Shift::block_on`].
-struct Unpark(Thread);
+struct Unpark {
+    thread: Thread,
+    /// The future may park the thread itself, and so take the token of a wake.
+    is_woken: AtomicBool,
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }
 
@@ -163,6 +173,22 @@ mod tests {
             let last = Crew::new(RemoteOptions::default()).shift().unwrap();
             other.block_on(async { drop(last) });
         }
+    }
+
+    /// A future that waits by itself, as a lock may, took the wake of its own waker.
+    #[test]
+    fn a_future_that_parks_loses_no_wake() {
+        let mut polls = 0;
+        let parks = std::future::poll_fn(|context| {
+            polls += 1;
+            if polls == 2 {
+                return Poll::Ready(polls);
+            }
+            context.waker().wake_by_ref();
+            std::thread::park();
+            Poll::Pending
+        });
+        assert_eq!(shift().block_on(parks), 2);
     }
 
     /// A task may use 128 resources before it must let others run. This budget was used up and never renewed.

@@ -1,7 +1,8 @@
 //! Paths that are URLs.
 //!
 //! The key of an `s3://`, `gs://` or `az://` URL is the text after the bucket, byte for byte: `%20` is not a space,
-//! which is also how the tools of these stores read it. In `http://` and `file://` URLs, `%20` is a space.
+//! which is also how the tools of these stores read it. In `http://` and `file://` URLs, `%20` is a space. A slash at the
+//! end marks a folder and is not part of the key.
 
 use std::path::{Path, PathBuf};
 
@@ -79,9 +80,14 @@ pub(super) fn place(path: &Path) -> Result<Place, RemoteFailure> {
 /// The URL without what may be secret, for messages.
 pub(super) fn shown(path: &Path) -> PathBuf {
     let text = path.to_string_lossy();
-    let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme))
-    else {
+    let Some((scheme, rest)) = text.split_once(":/").filter(|(scheme, _)| is_scheme(scheme)) else {
         return path.to_owned();
+    };
+    let (slashes, rest) = match (rest.strip_prefix('/'), kind_of(&scheme.to_ascii_lowercase())) {
+        (Some(rest), _) => ("//", rest),
+        // `place` refuses it, and its secrets are secrets all the same.
+        (None, Some(_)) => ("/", rest),
+        (None, None) => return path.to_owned(),
     };
     let visible = rest.split(['?', '#']).next().unwrap_or_default();
     let (authority, key) = visible.split_at(visible.find('/').unwrap_or(visible.len()));
@@ -93,7 +99,7 @@ pub(super) fn shown(path: &Path) -> PathBuf {
     };
     let is_cut = visible.len() < rest.len() || host.len() < authority.len();
     match is_cut {
-        true => PathBuf::from(format!("{scheme}://{host}{key}")),
+        true => PathBuf::from(format!("{scheme}:{slashes}{host}{key}")),
         false => path.to_owned(),
     }
 }
@@ -143,6 +149,11 @@ fn address(kind: Scheme, scheme: &str, rest: &str) -> Result<Address, RemoteFail
         let what = format!("the URL names no {noun}");
         return Err(refused(what).with_way_out(format!("write `{scheme}://{form}`")));
     }
+    if key.starts_with('/') {
+        let what = format!("the key begins with `/`: there are two slashes behind `{authority}`");
+        let way_out = "leave one out; objects whose key begins with `/` cannot be read";
+        return Err(refused(what).with_way_out(way_out));
+    }
     let key = match kind {
         Scheme::Http => key_of(Some(&percent_decoded(key)?))?,
         _ => key_of(Some(key))?,
@@ -170,9 +181,7 @@ fn percent_decoded(text: &str) -> Result<String, RemoteFailure> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((byte, after)) = rest.split_first() {
-        let digits = after.get(..2).filter(|_| *byte == b'%');
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+        match hex_pair(after).filter(|_| *byte == b'%') {
             Some(decoded) => {
                 bytes.push(decoded);
                 rest = after.get(2..).unwrap_or_default();
@@ -184,6 +193,13 @@ fn percent_decoded(text: &str) -> Result<String, RemoteFailure> {
         }
     }
     String::from_utf8(bytes).map_err(|_| refused("the URL does not contain UTF-8".into()))
+}
+
+/// The byte that the first two hexadecimal digits mean.
+fn hex_pair(text: &[u8]) -> Option<u8> {
+    let [high, low, ..] = text else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from((digit(*high)? << 4) | digit(*low)?).ok()
 }
 
 /// The URL of another object in the bucket.
@@ -249,8 +265,11 @@ mod tests {
         for text in ["", "a", "/a/b", "a:b", "C:/x", "./s3://b/k", "a b://c", "1s://x"] {
             assert_eq!(place(Path::new(text)).unwrap(), Place::Local(text.into()));
         }
-        let file = place(Path::new("file:///a%20b/c")).unwrap();
-        assert_eq!(file, Place::Local("/a b/c".into()));
+        for (text, decoded) in [("/a%20b/c", "/a b/c"), ("/x%+f%2", "/x%+f%2"), ("/%41%4a", "/AJ")]
+        {
+            let file = place(Path::new(&format!("file://{text}"))).unwrap();
+            assert_eq!(file, Place::Local(decoded.into()));
+        }
     }
 
     #[test]
@@ -262,6 +281,9 @@ mod tests {
             ("az://@account/x", "az://container/key"),
             ("https:///x", "https://server/path"),
             ("s3:/bucket/key", "as a string"),
+            ("https:/host/k?X-Amz-Signature=5ecret", "as a string"),
+            ("s3://b//key", "leave one out"),
+            ("https://h//key", "leave one out"),
             ("s3://b/a//c", "two slashes"),
             ("s3://b/a/../c", "`..`"),
             ("s3://b/a\nb", "control character"),
@@ -285,7 +307,9 @@ mod tests {
 
     #[test]
     fn what_is_shown_of_a_url_without_secrets_is_the_url() {
-        for text in ["s3://b/k", "abfss://c@a.dfs.core.windows.net/k", "/a?b", "s3://b/a//c"] {
+        for text in
+            ["s3://b/k", "abfss://c@a.dfs.core.windows.net/k", "/a?b", "s3://b/a//c", "ab:/c?d"]
+        {
             assert_eq!(shown(Path::new(text)).as_os_str(), text);
         }
         assert_eq!(shown(Path::new("https://me@h/a?b")), Path::new("https://h/a"));
