@@ -33,7 +33,8 @@ pub struct BackendStats {
 
 impl BackendStats {
     /// The counters of two backends together.
-    pub(crate) fn plus(&self, other: &Self) -> Self {
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
         Self {
             cache: self.cache.plus(other.cache),
             device: self.device.plus(other.device),

@@ -16,6 +16,7 @@ use ringmain::beton::{BetonReader, BetonWriter, Field, FieldKind};
 use ringmain::shards::{Order, ShardDamage, ShardOptions, ShardSource, encode_shard_bytes};
 use ringmain::weights::{LoadOptions, Weights};
 use ringmain::{Damage, Engine, Error, Kind};
+use ringmain_object_store::disk_cache::{DiskCache, DiskCacheOptions};
 use ringmain_object_store::remote::{RemoteOptions, UrlBackend};
 use ringmain_test_server::Fault;
 use support::{Store, pattern, quick, url};
@@ -27,6 +28,14 @@ fn engine(store: &Store) -> Engine {
 fn engine_with(store: &Store, remote: RemoteOptions) -> Engine {
     let wrapper = UrlBackend::wrapper(store.options().remote(remote));
     Engine::builder().ignore_profile().wrap_backend(wrapper).build().expect("an engine")
+}
+
+/// An engine with a cache on the local disk, and the cache.
+fn engine_with_cache(store: &Store, folder: &Path) -> (Engine, DiskCache) {
+    let cache = DiskCache::open(folder, DiskCacheOptions::new(1 << 30)).expect("a cache");
+    let wrapper = UrlBackend::wrapper(store.options().disk_cache(cache.clone()));
+    let engine = Engine::builder().ignore_profile().wrap_backend(wrapper).build();
+    (engine.expect("an engine"), cache)
 }
 
 /// A file of NumPy's format with `u32` rows.
@@ -89,6 +98,27 @@ fn odd_keys_are_read_as_they_are() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+#[test]
+fn an_object_of_no_bytes_is_an_error_of_each_format() -> Result<(), Box<dyn std::error::Error>> {
+    let store = Store::new();
+    let url = store.put("empty", "");
+    let engine = engine(&store);
+    assert_eq!(engine.open_raw(&url, Kind::U8, &[0], 0)?.read_vec::<u8>()?, b"");
+    assert_eq!(engine.open_rows(&url, Kind::F32, &[7], 0)?.shape(), [0, 7]);
+    let errors = [
+        engine.open_raw(&url, Kind::U8, &[1], 0).err(),
+        engine.open_npy(&url).err(),
+        ShardSource::open(&engine, [&url]).err(),
+        Weights::open(&engine, &url).err(),
+        BetonReader::open(&engine, &url).err(),
+    ];
+    for error in errors {
+        let text = error.expect("an error").to_string();
+        assert!(text.contains("s3://bucket/empty"), "{text}");
+    }
+    Ok(())
+}
+
 const WIDTH: usize = 16;
 
 /// Writes shards whose first value of each row is its id.
@@ -140,6 +170,49 @@ fn a_folder_of_shards() -> Result<(), Box<dyn std::error::Error>> {
     assert!(matches!(damage, Some(Damage::Shard(ShardDamage::Empty { .. }))), "{error}");
     let error = ShardSource::open_dir(&engine, "s3://other/corpus").unwrap_err();
     assert!(error.to_string().contains("NoSuchBucket"), "{error}");
+    Ok(())
+}
+
+/// What was read once comes from the disk, also in another process, as long as the object is the same one.
+#[test]
+fn objects_are_kept_in_the_disk_cache() -> Result<(), Box<dyn std::error::Error>> {
+    let store = Store::new();
+    put_shards(&store, 4, 400);
+    let folder = tempfile::tempdir()?;
+    let mut object_reads = Vec::new();
+    for _ in 0..2 {
+        let (engine, cache) = engine_with_cache(&store, folder.path());
+        let options = ShardOptions::new().order(Order::Shuffled { seed: 5 }).batch_size(50);
+        let mut source = options.open_dir(&engine, "s3://bucket/corpus")?;
+        let mut seen = BTreeSet::new();
+        while let Some(batch) = source.next_batch()? {
+            check_rows(&batch, &mut seen);
+        }
+        assert_eq!(seen.len(), 1600);
+        object_reads.push(cache.stats().store.reads);
+    }
+    // Four shards of one block each.
+    assert_eq!(object_reads, [4, 0]);
+
+    let (engine, cache) = engine_with_cache(&store, folder.path());
+    store.put("digits", "0123456789");
+    let digits = engine.open_raw(url("digits"), Kind::U8, &[10], 0)?;
+    assert_eq!(digits.read_vec::<u8>()?, b"0123456789");
+    // Files are not kept, and a batch may have both.
+    let path = store.folder.path().join("digits");
+    let file = engine.open_raw(&path, Kind::U8, &[10], 0)?;
+    let parts = [file.index(&[(0..5).into()])?, digits.index(&[(5..10).into()])?];
+    let mut both = [0; 10];
+    engine.read_many(&parts, &mut both)?;
+    assert_eq!(both, *b"0123456789");
+    let error = engine.read_many(&[file.at(0)?, digits.at(9)?], &mut [0u8; 1]).unwrap_err();
+    assert!(error.to_string().contains("2"), "{error}");
+    assert_eq!((cache.stats().store.reads, cache.stats().hits.reads), (1, 1));
+    // Another object under the same URL is another one.
+    store.put("digits", "9876543210");
+    let fresh = engine.open_raw(url("digits"), Kind::U8, &[10], 0)?;
+    assert_eq!(fresh.read_vec::<u8>()?, b"9876543210");
+    assert!(engine.describe_file(url("digits"))?.contains("cache"));
     Ok(())
 }
 

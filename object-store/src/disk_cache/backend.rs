@@ -100,6 +100,13 @@ impl CachedBackend {
         &self.cache
     }
 
+    /// Returns whether this backend has opened the file.
+    #[cfg(feature = "remote")]
+    pub(crate) fn has_opened(&self, file: &FileHandle) -> bool {
+        // The check of the owner makes an error for each local file; this does not.
+        file.attachment::<CachedFile>().is_some() && file.check_owner(self.owner, KIND).is_ok()
+    }
+
     fn file<'f>(&self, file: &'f FileHandle) -> Result<&'f CachedFile> {
         file.check_owner(self.owner, KIND)?;
         file.attachment()
@@ -325,25 +332,7 @@ impl ReadBackend for CachedBackend {
 
     /// Those of the inner backend, and of the `auto` that reads the blocks.
     fn stats(&self) -> BackendStats {
-        let (mut stats, local) = (self.inner.stats(), self.cache.shared.reader.stats());
-        for (sum, more) in [
-            (&mut stats.cache, local.cache),
-            (&mut stats.device, local.device),
-            (&mut stats.bounced, local.bounced),
-        ] {
-            sum.reads += more.reads;
-            sum.bytes += more.bytes;
-        }
-        stats.questions += local.questions;
-        stats.wrong_estimates += local.wrong_estimates;
-        stats.retries += local.retries;
-        stats.fallbacks += local.fallbacks;
-        stats.handles.hits += local.handles.hits;
-        stats.handles.misses += local.handles.misses;
-        stats.handles.evictions += local.handles.evictions;
-        stats.handles.open += local.handles.open;
-        stats.handles.open_max += local.handles.open_max;
-        stats
+        self.inner.stats().plus(&self.cache.shared.reader.stats())
     }
 }
 

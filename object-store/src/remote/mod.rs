@@ -41,6 +41,7 @@ mod plan;
 mod reader;
 mod runtime;
 mod store_backend;
+mod stores;
 mod url;
 mod url_backend;
 mod watch;
@@ -50,7 +51,7 @@ pub use failure::{FailureKind, RemoteFailure};
 pub use options::{HedgeOptions, RemoteOptions, RetryOptions};
 pub use reader::RemoteStats;
 pub use store_backend::ObjectStoreBackend;
-pub use url_backend::{UrlBackend, UrlOptions};
+pub use url_backend::{UrlBackend, UrlOptions, local_path};
 
 /// The name of the backends of this module.
 const KIND: BackendKind = BackendKind::Other("object-store");

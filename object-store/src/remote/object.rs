@@ -50,11 +50,15 @@ impl Object {
         &self.meta.location
     }
 
-    /// The name of the version, and what it changes with.
+    /// The version, as the engine compares it.
     pub(super) fn version(&self) -> FileVersion {
-        let ObjectMeta { e_tag, version, last_modified, size, .. } = &self.meta;
-        let time = last_modified.timestamp_nanos_opt();
-        FileVersion::named(*size, &format!("{KIND} {e_tag:?} {version:?} {time:?}"))
+        FileVersion::named(self.len(), &self.version_name())
+    }
+
+    /// What the store says of the version: the same text in every process, and another one for another object.
+    pub(super) fn version_name(&self) -> String {
+        let ObjectMeta { e_tag, version, last_modified, .. } = &self.meta;
+        format!("{KIND} {e_tag:?} {version:?} {:?}", last_modified.timestamp_nanos_opt())
     }
 
     /// A request for a range of this version alone.

@@ -29,20 +29,19 @@ pub(super) struct Job<'f, 'd> {
     complete: usize,
 }
 
-/// Returns the requests for the reads of these objects. A read without an object is not looked at.
+/// Returns the requests for the reads of these objects.
 pub(super) fn jobs<'f, 'd>(
     reads: &'d mut [Read<'_>],
-    objects: &[Option<&'f Object>],
+    objects: &[&'f Object],
     options: &RemoteOptions,
 ) -> Vec<Job<'f, 'd>> {
     let mut segments = Vec::with_capacity(reads.len());
     for ((index, read), object) in reads.iter_mut().enumerate().zip(objects) {
-        let Some(object) = *object else { continue };
         let mut start = read.offset();
         for dst in read.dst().chunks_mut(options.part_bytes) {
             let range = start..start + dst.len() as u64;
             start = range.end;
-            segments.push((object, Segment { index, range, dst }));
+            segments.push((*object, Segment { index, range, dst }));
         }
     }
     let address = |object: &Object| std::ptr::from_ref(object).addr();
@@ -171,11 +170,11 @@ mod tests {
                 .map(|((offset, _, file), dst)| Read::new(&files[*file], *offset, dst))
                 .collect();
             let objects: Vec<_> =
-                ranges.iter().map(|(_, _, file)| files[*file].attachment::<Object>()).collect();
+                ranges.iter().map(|(_, _, file)| object_of(&files[*file])).collect();
             let options = RemoteOptions { part_bytes, gap_bytes, ..RemoteOptions::default() };
             for mut job in jobs(&mut reads, &objects, &options) {
                 prop_assert!(job.range.end - job.range.start <= part_bytes as u64);
-                let file = usize::from(!std::ptr::eq(job.object, objects_of(&files)[0]));
+                let file = usize::from(!std::ptr::eq(job.object, object_of(&files[0])));
                 let bytes: Vec<u8> = job.range.clone().map(|at| byte(file, at)).collect();
                 for frame in bytes.chunks(frame_bytes) {
                     prop_assert!(job.receive(frame));
@@ -191,8 +190,8 @@ mod tests {
         }
     }
 
-    fn objects_of(files: &[FileHandle; 2]) -> [&Object; 2] {
-        [0, 1].map(|at| files[at].attachment::<Object>().unwrap())
+    fn object_of(file: &FileHandle) -> &Object {
+        file.attachment().unwrap()
     }
 
     #[test]
@@ -203,7 +202,7 @@ mod tests {
             let mut memory: Vec<Vec<u8>> = ranges.iter().map(|(_, len)| vec![0; *len]).collect();
             let mut reads: Vec<_> =
                 ranges.iter().zip(&mut memory).map(|(r, dst)| Read::new(&file, r.0, dst)).collect();
-            let objects = vec![file.attachment::<Object>(); ranges.len()];
+            let objects = vec![object_of(&file); ranges.len()];
             let jobs = jobs(&mut reads, &objects, &options);
             jobs.into_iter().map(|job| (job.range.start, job.range.end)).collect()
         };
@@ -220,7 +219,7 @@ mod tests {
         let offsets = [20, 10, 0];
         let mut reads: Vec<_> =
             memory.iter_mut().zip(offsets).map(|(dst, at)| Read::new(&file, at, dst)).collect();
-        let objects = vec![file.attachment::<Object>(); 3];
+        let objects = vec![object_of(&file); 3];
         let mut jobs = jobs(&mut reads, &objects, &RemoteOptions::default());
         let job = &mut jobs[0];
         assert!(job.receive(&[1; 25]));

@@ -73,15 +73,10 @@ impl Reader {
         }
     }
 
-    /// The object of a handle; `None` for a handle of another kind of file.
-    pub(super) fn object<'f>(&self, file: &'f FileHandle) -> Result<Option<&'f Object>> {
-        Object::of(file, self.owner, KIND)
-    }
-
     /// Refuses a handle that is not of an object of this reader.
     pub(super) fn own_object<'f>(&self, file: &'f FileHandle) -> Result<&'f Object> {
         let foreign = || Error::ForeignHandle { backend: KIND, path: file.path().to_owned() };
-        self.object(file)?.ok_or_else(foreign)
+        Object::of(file, self.owner, KIND)?.ok_or_else(foreign)
     }
 
     pub(super) fn open(&self, bucket: &Arc<Bucket>, key: &Key, path: &Path) -> Result<FileHandle> {
@@ -121,14 +116,14 @@ impl Reader {
         found.map_err(|failure| open_error(path, bucket.explain(failure)))
     }
 
-    /// Fills the destinations of the reads that have an object. The others are not looked at.
-    pub(super) fn read(&self, reads: &mut [Read<'_>], objects: &[Option<&Object>]) -> Result<()> {
-        check_ends(reads, objects)?;
-        let shift = match self.crew.shift() {
-            Ok(shift) => shift,
-            Err(source) => return Err(first_error(reads, objects, source)),
-        };
-        let outcome = self.fetch(&shift, reads, objects);
+    /// Fills the destinations of the reads.
+    pub(super) fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let objects = reads.iter().map(|read| self.own_object(read.file()));
+        let objects = objects.collect::<Result<Vec<_>>>()?;
+        let Some(first) = reads.first() else { return Ok(()) };
+        check_ends(reads, &objects)?;
+        let shift = self.crew.shift().map_err(|source| read_io_error(first, 0, source))?;
+        let outcome = self.fetch(&shift, reads, &objects);
         outcome.map_err(|FailedRead { index, failure }| read_error(&reads[index], index, failure))
     }
 
@@ -136,7 +131,7 @@ impl Reader {
         &self,
         shift: &Shift,
         reads: &mut [Read<'_>],
-        objects: &[Option<&Object>],
+        objects: &[&Object],
     ) -> Result<(), FailedRead> {
         let fetcher = Fetcher { shift, traffic: &self.traffic };
         let jobs = jobs(reads, objects, &shift.options);
@@ -148,9 +143,8 @@ impl Reader {
 }
 
 /// Refuses the first read that reaches past the end of its object.
-fn check_ends(reads: &[Read<'_>], objects: &[Option<&Object>]) -> Result<()> {
+fn check_ends(reads: &[Read<'_>], objects: &[&Object]) -> Result<()> {
     for ((index, read), object) in reads.iter().enumerate().zip(objects) {
-        let Some(object) = object else { continue };
         let file_len = object.len();
         let is_inside = match read.offset().checked_add(read.len() as u64) {
             Some(end) => end <= file_len,
@@ -163,12 +157,6 @@ fn check_ends(reads: &[Read<'_>], objects: &[Option<&Object>]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The error of the first read of an object.
-fn first_error(reads: &[Read<'_>], objects: &[Option<&Object>], source: io::Error) -> Error {
-    let index = objects.iter().position(Option::is_some).unwrap_or(0);
-    read_io_error(&reads[index], index, source)
 }
 
 fn read_error(read: &Read<'_>, index: usize, failure: RemoteFailure) -> Error {

@@ -100,9 +100,7 @@ impl ReadBackend for ObjectStoreBackend {
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        let objects = reads.iter().map(|read| self.reader.own_object(read.file()).map(Some));
-        let objects = objects.collect::<Result<Vec<_>>>()?;
-        self.reader.read(reads, &objects)
+        self.reader.read_batch(reads)
     }
 
     fn list(&self, folder: &Path) -> Result<Option<Vec<PathBuf>>> {

@@ -1,23 +1,21 @@
 //! Paths that are URLs go to stores, all others to a backend for local files.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ringmain_backends::{
     BackendKind, BackendOptions, BackendStats, Capabilities, Error, Expectation, FileHandle,
-    FileVersion, MappedRange, PerProcess, Read, ReadBackend, Result, open_backend,
+    FileVersion, MappedRange, Read, ReadBackend, Result, open_backend,
 };
 
 use super::RemoteOptions;
-use super::bucket::Bucket;
-use super::client::{Config, client, config_of, credentials_of};
 use super::object::Object;
-use super::reader::{Found, Reader, RemoteStats, open_error};
-use super::runtime::locked;
-use super::url::{Address, Place, place, shown, url_of};
+use super::reader::{RemoteStats, open_error};
+use super::stores::Stores;
+use super::url::{Place, place, shown};
+use crate::disk_cache::{CacheKey, CachedBackend, DiskCache};
 
 /// The options of a [`UrlBackend`].
 #[derive(Clone, Default)]
@@ -28,6 +26,8 @@ pub struct UrlOptions {
     /// Settings of the clients, by the names that `object_store` gives them (`aws_endpoint`). They come before the
     /// variables of the environment of the same names (`AWS_ENDPOINT`).
     pub config: Vec<(String, String)>,
+    /// Where data of objects is kept on the local disk; nowhere by default. Local files are not kept.
+    pub disk_cache: Option<DiskCache>,
 }
 
 impl UrlOptions {
@@ -44,13 +44,37 @@ impl UrlOptions {
         self.config.push((name.into(), value.into()));
         self
     }
+
+    /// Keeps data of objects in this cache.
+    ///
+    /// ```
+    /// use ringmain::Engine;
+    /// use ringmain_object_store::disk_cache::{DiskCache, DiskCacheOptions};
+    /// use ringmain_object_store::remote::{UrlBackend, UrlOptions};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let folder = dir.path().join("cache");
+    /// let cache = DiskCache::open(&folder, DiskCacheOptions::new(100 << 30))?;
+    /// let wrapper = UrlBackend::wrapper(UrlOptions::default().disk_cache(cache));
+    /// let engine = Engine::builder().wrap_backend(wrapper).build()?;
+    /// # Ok::<(), ringmain::Error>(())
+    /// ```
+    #[must_use]
+    pub fn disk_cache(mut self, cache: DiskCache) -> Self {
+        self.disk_cache = Some(cache);
+        self
+    }
 }
 
 /// Without the values of the settings: keys and tokens are among them.
 impl fmt::Debug for UrlOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.config.iter().map(|(name, _)| name).collect();
-        f.debug_struct("UrlOptions").field("remote", &self.remote).field("config", &names).finish()
+        f.debug_struct("UrlOptions")
+            .field("remote", &self.remote)
+            .field("config", &names)
+            .field("disk_cache", &self.disk_cache)
+            .finish()
     }
 }
 
@@ -79,31 +103,19 @@ impl fmt::Debug for UrlOptions {
 #[derive(Debug)]
 pub struct UrlBackend {
     local: Arc<dyn ReadBackend>,
-    reader: Reader,
-    config: Secret<Config>,
-    /// By the URL of each bucket.
-    buckets: PerProcess<Mutex<HashMap<String, Arc<Bucket>>>>,
-}
-
-/// Clients that are kept for the next object of their bucket. A program reads few buckets; a list of web servers may be
-/// long.
-const BUCKETS_MAX: usize = 256;
-
-/// A value that `Debug` does not show.
-struct Secret<T>(T);
-
-impl<T> fmt::Debug for Secret<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(not shown)")
-    }
+    stores: Arc<Stores>,
+    /// The stores behind their cache, if they have one.
+    cached: Option<CachedBackend>,
 }
 
 impl UrlBackend {
     /// Returns a backend that reads local files with `local`.
     pub fn new(local: Arc<dyn ReadBackend>, options: UrlOptions) -> Result<Self> {
-        let UrlOptions { remote, config } = options;
-        let buckets = PerProcess::new(|_inherited| Mutex::default());
-        Ok(Self { local, reader: Reader::new(remote)?, config: Secret(config), buckets })
+        let UrlOptions { remote, config, disk_cache } = options;
+        let stores = Arc::new(Stores::new(remote, config)?);
+        let cached =
+            disk_cache.map(|cache| CachedBackend::new(Arc::clone(&stores) as _, cache, key_of));
+        Ok(Self { local, stores, cached })
     }
 
     /// Returns a backend that reads local files with `auto`.
@@ -134,49 +146,53 @@ impl UrlBackend {
     /// Returns counters of the requests to stores.
     #[must_use]
     pub fn remote_stats(&self) -> RemoteStats {
-        self.reader.stats()
+        self.stores.remote_stats()
     }
 
-    fn bucket(&self, address: &Address) -> Arc<Bucket> {
-        let mut buckets = locked(self.buckets.get());
-        if let Some(bucket) = buckets.get(&address.bucket_url) {
-            return Arc::clone(bucket);
+    /// The backend for objects.
+    fn remote(&self) -> &dyn ReadBackend {
+        match &self.cached {
+            Some(cached) => cached,
+            None => &*self.stores,
         }
-        let config = config_of(address.scheme, &self.config.0);
-        let credentials = credentials_of(address.scheme, &config);
-        let (name, of_client) = (address.bucket_url.clone(), address.clone());
-        let make = move || client(&of_client, &config);
-        let bucket = Arc::new(Bucket::new(name.clone(), credentials, make));
-        if buckets.len() >= BUCKETS_MAX {
-            // Open handles keep theirs.
-            buckets.clear();
-        }
-        buckets.insert(name, Arc::clone(&bucket));
-        bucket
     }
 
-    /// The place of a path, or an error without what may be secret in it.
-    fn place(&self, path: &Path) -> Result<Place> {
-        place(path).map_err(|failure| open_error(&shown(path), failure))
+    fn is_remote(&self, file: &FileHandle) -> bool {
+        match &self.cached {
+            Some(cached) => cached.has_opened(file),
+            None => file.attachment::<Object>().is_some(),
+        }
+    }
+
+    /// The backend that has opened the file.
+    fn backend_of(&self, file: &FileHandle) -> &dyn ReadBackend {
+        if self.is_remote(file) { self.remote() } else { &*self.local }
     }
 
     /// Reads that go to one kind of place are one batch of it.
-    fn read_mixed(&self, reads: &mut [Read<'_>], objects: &[Option<&Object>]) -> Result<()> {
-        let (mut local_reads, mut indices) = (Vec::new(), Vec::new());
-        let locals = reads.iter_mut().enumerate().zip(objects).filter(|(_, it)| it.is_none());
-        for ((index, read), _) in locals {
+    fn read_mixed(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let mut parts =
+            [(&*self.local, Vec::new(), Vec::new()), (self.remote(), Vec::new(), Vec::new())];
+        for (index, read) in reads.iter_mut().enumerate() {
+            let (_, part, indices) = &mut parts[usize::from(self.is_remote(read.file()))];
             let (file, offset) = (read.file(), read.offset());
-            local_reads.push(Read::new(file, offset, read.dst()));
+            part.push(Read::new(file, offset, read.dst()));
             indices.push(index);
         }
-        let local = self.local.read_batch(&mut local_reads);
-        drop(local_reads);
-        let local = local.map_err(|error| with_index(error, &indices));
-        match (local, self.reader.read(reads, objects)) {
+        let [local, remote] = parts.map(|(backend, mut part, indices)| {
+            backend.read_batch(&mut part).map_err(|error| with_index(error, &indices))
+        });
+        match (local, remote) {
             (Err(local), Err(remote)) if remote.index() < local.index() => Err(remote),
             (local, remote) => local.and(remote),
         }
     }
+}
+
+/// The name of an object in a disk cache: its URL and its version.
+fn key_of(_: &dyn ReadBackend, file: &FileHandle) -> Result<Option<CacheKey>> {
+    let object = file.attachment::<Object>().zip(file.path().to_str());
+    Ok(object.map(|(object, url)| CacheKey::new(url, &object.version_name())))
 }
 
 /// The error of a read with its index in the whole batch.
@@ -187,103 +203,107 @@ fn with_index(mut error: Error, indices: &[usize]) -> Error {
     error
 }
 
+/// The place of a path, or an error without what may be secret in it.
+fn checked_place(path: &Path) -> Result<Place> {
+    place(path).map_err(|failure| open_error(&shown(path), failure))
+}
+
+/// Returns the path of a local file or folder, for a path or a URL with the scheme `file`; `None` for a URL of a store.
+/// An error says why a URL is refused, without what may be secret in it.
+///
+/// ```
+/// use std::path::Path;
+/// use ringmain_object_store::remote::local_path;
+///
+/// assert_eq!(local_path(Path::new("file:///a%20b"))?.as_deref(), Some(Path::new("/a b")));
+/// assert_eq!(local_path(Path::new("a b"))?.as_deref(), Some(Path::new("a b")));
+/// assert_eq!(local_path(Path::new("s3://bucket/key"))?, None);
+/// assert!(local_path(Path::new("ftp://host/key")).is_err());
+/// # Ok::<(), ringmain_backends::Error>(())
+/// ```
+pub fn local_path(path: &Path) -> Result<Option<PathBuf>> {
+    Ok(match checked_place(path)? {
+        Place::Local(path) => Some(path),
+        Place::Remote(_) => None,
+    })
+}
+
 impl ReadBackend for UrlBackend {
     fn kind(&self) -> BackendKind {
         self.local.kind()
     }
 
+    /// Those of the backend for local files, and what does not work with the cache.
     fn capabilities(&self) -> Capabilities {
-        self.local.capabilities()
+        let mut capabilities = self.local.capabilities();
+        if let Some(cached) = &self.cached {
+            capabilities.degradations.extend(cached.capabilities().degradations);
+        }
+        capabilities
     }
 
     fn open(&self, path: &Path) -> Result<FileHandle> {
-        match self.place(path)? {
+        match checked_place(path)? {
             Place::Local(path) => self.local.open(&path),
-            Place::Remote(address) => self.reader.open(&self.bucket(&address), &address.key, path),
+            Place::Remote(_) => self.remote().open(path),
         }
     }
 
     fn len(&self, file: &FileHandle) -> Result<u64> {
-        match self.reader.object(file)? {
-            Some(object) => Ok(object.len()),
-            None => self.local.len(file),
-        }
+        self.backend_of(file).len(file)
     }
 
     fn version(&self, file: &FileHandle) -> Result<FileVersion> {
-        match self.reader.object(file)? {
-            Some(object) => Ok(object.version()),
-            None => self.local.version(file),
-        }
+        self.backend_of(file).version(file)
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         // Most batches have files of one kind.
-        let mut is_remote = reads.iter().map(|read| read.file().attachment::<Object>().is_some());
-        if is_remote.all(|is_remote| !is_remote) {
-            return self.local.read_batch(reads);
-        }
-        let objects = reads.iter().map(|read| self.reader.object(read.file()));
-        let objects = objects.collect::<Result<Vec<_>>>()?;
-        match objects.iter().all(Option::is_some) {
-            true => self.reader.read(reads, &objects),
-            false => self.read_mixed(reads, &objects),
+        let remote = reads.iter().filter(|read| self.is_remote(read.file())).count();
+        match remote {
+            0 => self.local.read_batch(reads),
+            all if all == reads.len() => self.remote().read_batch(reads),
+            _ => self.read_mixed(reads),
         }
     }
 
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        match self.reader.object(file)? {
-            Some(_) => Ok(()),
-            None => self.local.prefetch(file, range),
-        }
+        self.backend_of(file).prefetch(file, range)
     }
 
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        match self.reader.object(file)? {
-            Some(_) => Ok(()),
-            None => self.local.release(file, range),
-        }
+        self.backend_of(file).release(file, range)
     }
 
     fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        let is_local = |file: &&&FileHandle| file.attachment::<Object>().is_none();
-        let local: Vec<_> = files.iter().filter(is_local).copied().collect();
-        if local.is_empty() { Ok(()) } else { self.local.expect(&local, expectation) }
+        let (remote, local): (Vec<_>, Vec<_>) = files.iter().partition(|file| self.is_remote(file));
+        for (backend, files) in [(&*self.local, local), (self.remote(), remote)] {
+            if !files.is_empty() {
+                backend.expect(&files, expectation)?;
+            }
+        }
+        Ok(())
     }
 
     fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
-        match file.and_then(|file| file.attachment::<Object>()) {
-            Some(object) => {
-                Some(format!("requests for ranges of an object in {:?}", object.bucket))
-            }
-            None => self.local.explain(file),
+        match file {
+            Some(file) => self.backend_of(file).explain(Some(file)),
+            None => self.local.explain(None),
         }
     }
 
     fn stats(&self) -> BackendStats {
-        let mut stats = self.local.stats();
-        let remote: BackendStats = self.reader.stats().into();
-        stats.device.reads += remote.device.reads;
-        stats.device.bytes += remote.device.bytes;
-        stats.retries += remote.retries;
-        stats
+        self.local.stats().plus(&self.remote().stats())
     }
 
     fn list(&self, folder: &Path) -> Result<Option<Vec<PathBuf>>> {
-        let address = match self.place(folder)? {
-            Place::Local(folder) => return self.local.list(&folder),
-            Place::Remote(address) => address,
-        };
-        Ok(match self.reader.find(&self.bucket(&address), &address.key, folder)? {
-            Found::Object => None,
-            Found::Folder(keys) => Some(keys.iter().map(|key| url_of(&address, key)).collect()),
-        })
+        match checked_place(folder)? {
+            Place::Local(folder) => self.local.list(&folder),
+            Place::Remote(_) => self.stores.list(folder),
+        }
     }
 
     fn map(&self, file: &FileHandle, range: Range<u64>) -> Result<Option<MappedRange>> {
-        match self.reader.object(file)? {
-            Some(_) => Ok(None),
-            None => self.local.map(file, range),
-        }
+        self.backend_of(file).map(file, range)
     }
 }
