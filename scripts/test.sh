@@ -39,8 +39,9 @@ python_tests() {
     build_python "$venv"
     need_venv "$venv" exca pytest hypothesis ml_dtypes pillow pyarrow safetensors
     # Runs Python with few rights and small limits. Built with the features of the tests, whose libraries it shares.
-    cargo build --locked --workspace --all-features --bin surroundings
-    export RINGMAIN_SURROUNDINGS=$target/debug/surroundings
+    # `test-server` is the store of the tests of URLs.
+    cargo build --locked --workspace --all-features --bin surroundings --bin test-server
+    export RINGMAIN_SURROUNDINGS=$target/debug/surroundings RINGMAIN_TEST_SERVER=$target/debug/test-server
     # All of these work on a recent Linux. On other systems, set the variable to the backends that must work.
     RINGMAIN_REQUIRE_BACKENDS=${RINGMAIN_REQUIRE_BACKENDS-pread,mmap,direct,uring,tokio-uring} \
         "$venv/bin/python" -m pytest --quiet --hypothesis-seed=17 python/tests

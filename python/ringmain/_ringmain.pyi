@@ -46,6 +46,12 @@ class Engine:
     record: the path of a new file to which every read is recorded, for `ringmain bench --trace`. The file
         is complete after finish_recording(), or when the program ends. Other processes do not record:
         neither forked ones nor those that unpickle the engine.
+    disk_cache: a folder on a fast local disk that keeps what is read of objects in stores, for the next
+        read and the next program. It needs disk_cache_limit. Local files are not kept.
+    disk_cache_limit: the bytes that the cache may have on the disk.
+
+    Paths can be URLs of object stores everywhere: s3://bucket/key, gs://, az://, abfss://, https://.
+    Credentials, region and endpoint come from the environment: AWS_ACCESS_KEY_ID, AWS_ENDPOINT and the like.
     """
 
     def __new__(
@@ -62,6 +68,8 @@ class Engine:
         threads: int | None = None,
         profile: _Path | None = None,
         record: _Path | None = None,
+        disk_cache: _Path | None = None,
+        disk_cache_limit: int | None = None,
     ) -> Engine: ...
     @property
     def backend(self) -> str:
@@ -83,6 +91,9 @@ class Engine:
     def finish_recording(self) -> dict[str, Any]:
         """Ends the recording that the argument `record` began, and returns its path and the numbers of
         batches, reads and bytes in it. "stopped" says why it ended before; otherwise it is None."""
+    def disk_cache_stats(self) -> dict[str, Any]:
+        """Returns what the disk cache did for this process: hits, misses, blocks that were stored, evicted
+        or damaged. "degraded" says why blocks are not stored or not read now; otherwise it is None."""
     def pool_stats(self) -> _PoolStats:
         """Returns the bytes of the pool that arrays and batches hold, the bytes that wait for their next
         use, the limit of the pool, and how many buffers were newly allocated or used again."""
@@ -114,8 +125,8 @@ class ContiguousMemmap:
     @property
     def nbytes(self) -> int: ...
     @property
-    def path(self) -> PathLike[str]:
-        """The file that holds the array."""
+    def path(self) -> PathLike[str] | str:
+        """The file that holds the array, or the URL of an object as a str."""
     @property
     def offset(self) -> int:
         """The offset of the first element in the file, in bytes."""
@@ -371,8 +382,8 @@ class Beton:
         custom fields with the dtype of the metadata. BetonWriter accepts these dicts, except those of
         custom fields."""
     @property
-    def path(self) -> PathLike[str]:
-        """The file."""
+    def path(self) -> PathLike[str] | str:
+        """The file, or the URL of an object as a str."""
     @property
     def engine(self) -> Engine:
         """The engine that reads."""

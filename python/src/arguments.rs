@@ -131,6 +131,7 @@ arguments! {
     chunk_bytes: Option<usize>,
     count: Option<u64>,
     depth: Option<usize>,
+    disk_cache_limit: Option<u64>,
     epoch: u64,
     index_limit: Option<u64>,
     memory_limit: Option<usize>,

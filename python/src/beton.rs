@@ -1,7 +1,7 @@
 //! `Beton`: delivers the samples of a `.beton` dataset as arrays, one by one, in batches and by epoch.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -22,7 +22,7 @@ use crate::path::{FilePath, absolute};
 /// name; a negative `id` counts from the end. `read_batch` reads several samples as one batch of reads.
 /// `epoch` delivers all samples while a thread reads ahead.
 ///
-/// path: the file.
+/// path: the file, or the URL of an object in a store.
 /// engine: an Engine, or the name of a backend. The default is the engine that all readers share.
 /// images: "decoded" delivers arrays of (height, width, 3); "stored" delivers JPEGs as their bytes.
 /// resize: the (height, width) that all images are resampled to. The images of a batch are then one array
@@ -130,8 +130,8 @@ impl PyBeton {
 
     /// The file.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.reader.path().to_owned()
+    fn path(&self) -> FilePath {
+        FilePath(self.reader.path().to_owned())
     }
 
     /// The engine that reads.
@@ -174,7 +174,7 @@ impl PyBeton {
     }
 
     /// Returns the path and the options. A pickle contains nothing else.
-    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<((PathBuf,), Bound<'py, PyDict>)> {
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<((FilePath,), Bound<'py, PyDict>)> {
         let kwargs = PyDict::new(py);
         kwargs.set_item("engine", PyEngine::for_pickle(py, &self.engine))?;
         let is_stored = self.form.images == Images::Stored;

@@ -17,7 +17,7 @@ use ringmain::beton::{
 use crate::arguments;
 use crate::beton_column::{Column, raise};
 use crate::error::{Failure, Result};
-use crate::path::FilePath;
+use crate::path::{FilePath, writable};
 
 /// The time between two checks for Ctrl-C.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
@@ -92,7 +92,7 @@ impl PyBetonWriter {
             };
             writer = writer.alignment(found);
         }
-        Ok(Self { path: path.0, writer, columns })
+        Ok(Self { path: writable(&path.0)?, writer, columns })
     }
 
     /// Writes the samples from samples[0] up to samples[len(samples) - 1], and returns a dict with the

@@ -13,7 +13,8 @@ use ringmain::{Access, Engine, Recording, Residency, Warmth};
 use crate::arguments::{self, choose};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
-use crate::path::FilePath;
+use crate::path::{FilePath, absolute, writable};
+use crate::stores::{EngineCache, StoreOptions, with_stores};
 
 /// Reads files through one backend, within one memory limit.
 ///
@@ -41,11 +42,18 @@ use crate::path::FilePath;
 /// record: the path of a new file to which every read is recorded, for `ringmain bench --trace`. The file is
 ///     complete after `finish_recording()`, or when the program ends. Other processes do not record: neither
 ///     forked ones nor those that unpickle the engine.
+/// disk_cache: a folder on a fast local disk that keeps what is read of objects in stores, for the next read and
+///     the next program. It needs disk_cache_limit. Local files are not kept.
+/// disk_cache_limit: the bytes that the cache may have on the disk. Processes that share the folder use the same.
+///
+/// Paths can be URLs of object stores everywhere: s3://bucket/key, gs://, az://, abfss://, https://. Credentials,
+/// region and endpoint come from the environment: AWS_ACCESS_KEY_ID, AWS_ENDPOINT and the like.
 #[pyclass(frozen, module = "ringmain", name = "Engine", weakref)]
 #[derive(Debug)]
 pub(crate) struct PyEngine {
     pub(crate) engine: Engine,
     options: Options,
+    disk_cache: Option<EngineCache>,
     /// Identifies the engine across processes.
     token: String,
 }
@@ -64,6 +72,8 @@ pub(crate) struct Options {
     access: Option<String>,
     threads: Option<usize>,
     profile: Option<PathBuf>,
+    disk_cache: Option<PathBuf>,
+    disk_cache_limit: Option<u64>,
 }
 
 /// The memory limit of engines whose caller sets none. About half of it is for batches, including those
@@ -93,7 +103,7 @@ fn total_memory_bytes() -> Option<usize> {
 }
 
 impl Options {
-    fn build(&self, record: Option<PathBuf>) -> Result<Engine> {
+    fn build(&self, record: Option<PathBuf>) -> Result<(Engine, Option<EngineCache>)> {
         let mut builder = Engine::builder().backend(self.backend.parse()?);
         let memory_limit = self.memory_limit.unwrap_or_else(default_memory_limit_bytes);
         builder = builder.memory_limit_bytes(memory_limit);
@@ -126,7 +136,22 @@ impl Options {
         if let Some(path) = record {
             builder = builder.record(path);
         }
-        Ok(builder.build()?)
+        let (builder, cache) = with_stores(builder, &self.of_stores(memory_limit)?)?;
+        Ok((builder.build()?, cache))
+    }
+
+    /// The options that matter for objects of stores.
+    fn of_stores(&self, memory_limit_bytes: usize) -> Result<StoreOptions<'_>> {
+        let disk_cache = match (&self.disk_cache, self.disk_cache_limit) {
+            (Some(folder), Some(limit_bytes)) => Some((&**folder, limit_bytes)),
+            (None, None) => None,
+            _ => {
+                let message = "disk_cache and disk_cache_limit belong together: give a folder and the bytes that it may have";
+                return Err(Failure::value(message));
+            }
+        };
+        let Self { depth, chunk_bytes, .. } = *self;
+        Ok(StoreOptions { memory_limit_bytes, depth, chunk_bytes, disk_cache })
     }
 }
 
@@ -164,7 +189,7 @@ impl PyEngine {
     #[new]
     #[pyo3(signature = (backend="auto", *, memory_limit=None, depth=None, chunk_bytes=None,
                         residency=None, open_files=None, warmth=None, access=None, threads=None,
-                        profile=None, record=None))]
+                        profile=None, record=None, disk_cache=None, disk_cache_limit=None))]
     #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn new(
         py: Python<'_>,
@@ -179,6 +204,8 @@ impl PyEngine {
         #[pyo3(from_py_with = arguments::threads)] threads: Option<usize>,
         profile: Option<FilePath>,
         record: Option<FilePath>,
+        disk_cache: Option<FilePath>,
+        #[pyo3(from_py_with = arguments::disk_cache_limit)] disk_cache_limit: Option<u64>,
     ) -> Result<Self> {
         let profile = profile.map(|path| path.0);
         if let Some(path) = profile.as_deref().filter(|path| !is_off(path)) {
@@ -195,6 +222,9 @@ impl PyEngine {
             access,
             threads,
             profile,
+            // A worker that unpickles the engine may have another working directory.
+            disk_cache: disk_cache.map(|path| absolute(&writable(&path.0)?)).transpose()?,
+            disk_cache_limit,
         };
         let opened = Self::open(py, options, None, record.map(|path| path.0))?;
         if let Some(recording) = opened.engine.recording() {
@@ -218,6 +248,25 @@ impl PyEngine {
         dict.set_item("reads", status.reads)?;
         dict.set_item("bytes", status.bytes)?;
         dict.set_item("stopped", status.stopped)?;
+        Ok(dict)
+    }
+
+    /// Returns a dict of what the disk cache did for this process: the parts of reads that came from it ("hits",
+    /// "hit_bytes") and that did not ("misses", "miss_bytes"), the blocks that were stored and evicted, and those that
+    /// were found to be damaged. "turned_away" counts parts of reads whose blocks were not stored because the cache is
+    /// full of blocks in use. "degraded" says why blocks are not stored or not read now; otherwise it is None.
+    fn disk_cache_stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        let cache = self.disk_cache.as_ref().ok_or_else(|| {
+            Failure::value(
+                "this engine has no disk cache; give Engine the arguments disk_cache and disk_cache_limit",
+            )
+        })?;
+        let (counters, degraded) = cache.counters();
+        let dict = PyDict::new(py);
+        for (name, count) in counters {
+            dict.set_item(name, count)?;
+        }
+        dict.set_item("degraded", degraded)?;
         Ok(dict)
     }
 
@@ -325,8 +374,8 @@ impl PyEngine {
             Some(token) => token,
             None => py.import("uuid")?.call_method0("uuid4")?.str()?.to_string(),
         };
-        let engine = detached(py, || options.build(record))?;
-        Ok(Self { engine, options, token })
+        let (engine, disk_cache) = detached(py, || options.build(record))?;
+        Ok(Self { engine, options, disk_cache, token })
     }
 
     /// Returns the engine that a pickle contains, or `None` for the default engine: each process has its own.

@@ -4,7 +4,8 @@ use std::io;
 use std::path::Path;
 
 use pyo3::exceptions::{
-    PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError,
+    PyConnectionError, PyIndexError, PyKeyError, PyMemoryError, PyOSError, PyRuntimeError,
+    PyTypeError, PyValueError,
 };
 use pyo3::{PyErr, Python};
 use ringmain::weights::WeightsDamage;
@@ -72,9 +73,16 @@ impl Failure {
             (Some(errno), _) => Self::os(errno, message, path),
             // A NUL in a path. Python's own `open` raises a ValueError for it too.
             (None, io::ErrorKind::InvalidInput) => Self::value(message),
-            (None, io::ErrorKind::IsADirectory) => Self::os(libc::EISDIR, message, path),
-            (None, io::ErrorKind::AlreadyExists) => Self::os(libc::EEXIST, message, path),
-            (None, _) => Self::os(libc::EIO, message, path),
+            // No errno of the kind makes a ConnectionError.
+            (None, io::ErrorKind::NotConnected) => Self(match path {
+                Some(path) => PyConnectionError::new_err((
+                    libc::ENOTCONN,
+                    message,
+                    path.as_os_str().to_owned(),
+                )),
+                None => PyConnectionError::new_err((libc::ENOTCONN, message)),
+            }),
+            (None, kind) => Self::os(errno_of(kind), message, path),
         }
     }
 
@@ -85,6 +93,24 @@ impl Failure {
             Some(path) => PyOSError::new_err((errno, message, path.as_os_str().to_owned())),
             None => PyOSError::new_err((errno, message)),
         })
+    }
+}
+
+/// The errno for an error of the standard library's own, or of an object store.
+fn errno_of(kind: io::ErrorKind) -> i32 {
+    use io::ErrorKind as Kind;
+    match kind {
+        Kind::AlreadyExists => libc::EEXIST,
+        Kind::ConnectionReset => libc::ECONNRESET,
+        Kind::IsADirectory => libc::EISDIR,
+        Kind::NotADirectory => libc::ENOTDIR,
+        Kind::NotFound => libc::ENOENT,
+        Kind::PermissionDenied => libc::EACCES,
+        Kind::ResourceBusy => libc::EBUSY,
+        Kind::StaleNetworkFileHandle => libc::ESTALE,
+        Kind::TimedOut => libc::ETIMEDOUT,
+        Kind::Unsupported => libc::EOPNOTSUPP,
+        _ => libc::EIO,
     }
 }
 
@@ -193,7 +219,7 @@ fn names_options(error: &Error) -> bool {
 }
 
 /// Phrases in the engine's messages, and the phrases that replace them in Python.
-const NAMES: [(&str, &str); 15] = [
+const NAMES: [(&str, &str); 16] = [
     ("the selection of items", "the list of rows"),
     ("option `partition` cannot be ", ""),
     ("the partition", "rank or world"),
@@ -203,6 +229,7 @@ const NAMES: [(&str, &str); 15] = [
     ("index_limit_bytes", "index_limit"),
     ("page_bytes", "page_size"),
     ("only_rows", "rows"),
+    ("`limit_bytes`", "`disk_cache_limit`"),
     ("depth_max", "depth"),
     ("open_files_max", "open_files"),
     ("threads_max", "threads"),

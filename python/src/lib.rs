@@ -18,6 +18,7 @@
 //! | `beton_writer`, `beton_column` | `BetonWriter`, the values of a field |
 //! | `command` | the `ringmain` command |
 //! | `epochs` | iteration over epochs: what `ShardSource` and `BetonEpoch` share |
+//! | `stores`, `no_stores` | URLs of object stores, with and without the feature |
 //! | `arguments`, `path` | parse arguments that are numbers, words or paths |
 //! | `gil` | reads and waits that release the interpreter lock and that Ctrl-C can end |
 //!
@@ -49,6 +50,8 @@ mod selection;
 mod shape;
 mod shard_writer;
 mod shards;
+#[cfg_attr(not(feature = "object-stores"), path = "no_stores.rs")]
+mod stores;
 mod view;
 mod weights;
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use ringmain::{ContiguousMemmap, Engine, Error, Kind};
 
 use crate::arguments;
@@ -14,7 +15,7 @@ use crate::dtype;
 use crate::engine::{EngineArgument, PyEngine};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
-use crate::path::{FilePath, absolute};
+use crate::path::{FilePath, absolute, local};
 use crate::view::View;
 
 /// Returns a view of the elements of a memory-mapped array.
@@ -71,7 +72,7 @@ pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<EngineArgument<'_>>) -
 
 /// Returns a view of an array in a file without a header.
 ///
-/// path: the file.
+/// path: the file, or the URL of an object in a store, such as "s3://bucket/key".
 /// dtype: the type of the elements: anything that `np.dtype` accepts or, if ml_dtypes is installed, the name
 ///     of one of its types, such as "bfloat16".
 /// shape: the length of each axis, or one length. One axis may be -1: its length then follows from the
@@ -176,7 +177,7 @@ fn first_fastest(shape: &[usize], itemsize: usize) -> Vec<isize> {
 /// Returns a view of the array in a `.npy` file. Arrays of Python objects are refused and never
 /// unpickled.
 ///
-/// path: the file.
+/// path: the file, or the URL of an object in a store, such as "s3://bucket/key".
 /// engine: an Engine, or the name of a backend. The default is the engine that all views share.
 /// backend: the name of a backend, in place of an engine.
 #[pyfunction]
@@ -191,13 +192,10 @@ pub(crate) fn open_npy<'py>(
     let engine = PyEngine::of(py, engine, backend)?;
     let array = match py.detach(|| engine.get().engine.open_npy(&path)) {
         // The file may still be valid: the engine does not support structured types, strings and times.
-        Err(error @ Error::Format { .. }) => match map_npy(py, &path)? {
-            Some(memmap) => {
-                let engine = EngineArgument::Engine(engine.into_bound(py));
-                return wrap(&memmap, Some(engine))?.into_object(py);
-            }
-            None => return Err(error.into()),
-        },
+        Err(error @ Error::Format { .. }) => {
+            let found = open_by_numpy(py, &path, engine)?;
+            return found.ok_or_else(|| Failure::from(error))?.into_object(py);
+        }
         array => array?,
     };
     let descr = dtype::to_numpy(py, array.dtype())?;
@@ -210,6 +208,15 @@ pub(crate) fn open_npy<'py>(
     found.open(&descr, engine)?.into_object(py)
 }
 
+/// Opens a `.npy` file or object by what NumPy finds in its header. Returns `None` if NumPy refuses it.
+fn open_by_numpy(py: Python<'_>, path: &Path, engine: Py<PyEngine>) -> Result<Option<View>> {
+    if local(path)?.is_none() {
+        return open_object(py, path, engine);
+    }
+    let Some(memmap) = map_npy(py, path)? else { return Ok(None) };
+    wrap(&memmap, Some(EngineArgument::Engine(engine.into_bound(py)))).map(Some)
+}
+
 /// Returns the array of a `.npy` file as NumPy maps it. NumPy reads only the header and unpickles
 /// nothing. Returns `None` if NumPy refuses the file.
 fn map_npy<'py>(py: Python<'py>, path: &Path) -> Result<Option<Bound<'py, PyAny>>> {
@@ -218,6 +225,38 @@ fn map_npy<'py>(py: Python<'py>, path: &Path) -> Result<Option<Bound<'py, PyAny>
         Err(error) if error.is_instance_of::<PyValueError>(py) => Ok(None),
         memmap => Ok(Some(memmap?)),
     }
+}
+
+/// Opens a `.npy` object of a store by the header as NumPy reads it: nothing of an object can be mapped. Returns
+/// `None` if NumPy refuses the header, or if the elements are Python objects.
+fn open_object(py: Python<'_>, path: &Path, engine: Py<PyEngine>) -> Result<Option<View>> {
+    /// NumPy itself refuses headers of more than 10,000 bytes.
+    const HEADER_BYTES_MAX: usize = 16 << 10;
+    let head = detached(py, || {
+        let bytes = engine.get().engine.open_rows(path, Kind::U8, &[], 0)?;
+        let end = bytes.len().min(HEADER_BYTES_MAX) as i64;
+        bytes.index(&[(0..end).into()])?.read_vec::<u8>()
+    })?;
+    let file = py.import("io")?.getattr("BytesIO")?.call1((PyBytes::new(py, &head),))?;
+    let format = py.import("numpy.lib.format")?;
+    let header = format.call_method1("read_magic", (&file,)).and_then(|version| {
+        let read = match version.extract::<(u8, u8)>()? {
+            (1, _) => "read_array_header_1_0",
+            _ => "read_array_header_2_0",
+        };
+        format.call_method1(read, (&file,))
+    });
+    let (shape, is_first_fastest, descr) = match header {
+        Err(error) if error.is_instance_of::<PyValueError>(py) => return Ok(None),
+        header => header?.extract::<(Vec<usize>, bool, Bound<'_, PyArrayDescr>)>()?,
+    };
+    if descr.has_object() {
+        return Ok(None);
+    }
+    let strides = is_first_fastest.then(|| first_fastest(&shape, descr.itemsize()));
+    let offset = file.call_method0("tell")?.extract()?;
+    let found = ArrayInFile { path: path.to_owned(), offset, shape, strides };
+    found.open(&descr, engine).map(Some)
 }
 
 /// Opens a view that is being unpickled.

@@ -14,7 +14,7 @@ use crate::arguments;
 use crate::array::tuple_text;
 use crate::error::{Failure, Result};
 use crate::gil::{detached, interruptible};
-use crate::path::{FilePath, absolute};
+use crate::path::{FilePath, absolute, writable};
 
 /// Ctrl-C is checked after every 32 MiB.
 const PART_VALUES: usize = 8 << 20;
@@ -61,7 +61,7 @@ impl PyShardWriter {
         if width == 0 {
             return Err(Failure::value("width cannot be 0: rows must have at least one column"));
         }
-        let path = absolute(&path.0)?;
+        let path = absolute(&writable(&path.0)?)?;
         let writer = detached(py, || ShardWriter::create(&path, width))?;
         Ok(Self { path, width, state: Mutex::new(State::Open(writer)) })
     }

@@ -1,7 +1,7 @@
 //! `ShardSource`: delivers batches of rows as arrays over the memory that was read into.
 
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::Path;
 
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::Borrowed;
@@ -16,7 +16,7 @@ use crate::engine::{EngineArgument, PyEngine};
 use crate::epochs::{Epochs, epoch_methods, no_full_batch, with_epoch_arguments};
 use crate::error::{Failure, Result};
 use crate::gil::{detached, wait_for};
-use crate::path::{FilePath, absolute};
+use crate::path::{FilePath, absolute, local};
 
 /// An iterator of `(rows, row_ids)` that delivers the rows of shards in batches.
 ///
@@ -24,7 +24,8 @@ use crate::path::{FilePath, absolute};
 /// loop reads the rest of the epoch. `reset` goes back to the start of the epoch.
 ///
 /// paths: a folder, whose *.shard files are read in the order of their names; a file; or any iterable of
-///     files. The order of the files decides the numbers of the rows, so sort the result of a glob.
+///     files. They can be URLs of object stores. The order of the files decides the numbers of the rows, so sort
+///     the result of a glob.
 /// engine: an Engine, or the name of a backend. The default is the engine that all readers share.
 /// order: "sequential", "shuffled" or "blocks". "shuffled" and "blocks" depend only on seed and epoch.
 /// seed: the seed of the order.
@@ -56,15 +57,15 @@ pub(crate) struct PyShardSource {
 /// The argument `paths`: a folder or a file, or several files in order.
 #[derive(Clone, Debug, IntoPyObject)]
 enum Paths {
-    One(PathBuf),
-    List(Vec<PathBuf>),
+    One(FilePath),
+    List(Vec<FilePath>),
 }
 
 impl<'py> FromPyObject<'_, 'py> for Paths {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(FilePath(path)) = value.extract() {
+        if let Ok(path) = value.extract() {
             return Ok(Self::One(path));
         }
         let kind = arguments::type_name(&value);
@@ -78,7 +79,7 @@ impl<'py> FromPyObject<'_, 'py> for Paths {
         })?;
         let files = files.map(|file| {
             let file = file?;
-            file.extract().map(|FilePath(path)| path).map_err(|_: PyErr| {
+            file.extract().map_err(|_: PyErr| {
                 let file = arguments::type_name(&file);
                 let message = format!(
                     "paths must be a folder, a file or a list of files, not a {kind} of {file}"
@@ -93,21 +94,31 @@ impl<'py> FromPyObject<'_, 'py> for Paths {
 impl Paths {
     fn absolute(&self) -> Result<Self> {
         match self {
-            Self::One(path) => absolute(path).map(Self::One),
+            Self::One(path) => Ok(Self::One(FilePath(absolute(&path.0)?))),
             Self::List(list) => {
-                let list = list.iter().map(|path| absolute(path));
+                let list = list.iter().map(|path| absolute(&path.0).map(FilePath));
                 list.collect::<Result<_>>().map(Self::List)
             }
         }
     }
 
-    fn open(&self, options: ShardOptions, engine: &Engine) -> ringmain::Result<ShardSource> {
+    fn open(&self, options: ShardOptions, engine: &Engine) -> Result<ShardSource> {
         let opened = match self {
-            Self::One(dir) if dir.is_dir() => options.open_dir(engine, dir),
-            Self::One(file) => options.open(engine, [file]),
-            Self::List(list) => options.open(engine, list),
+            Self::One(path) if is_folder(engine, &path.0)? => options.open_dir(engine, &path.0),
+            Self::One(file) => options.open(engine, [&file.0]),
+            Self::List(list) => options.open(engine, list.iter().map(|file| &file.0)),
         };
-        opened.map_err(in_rows)
+        opened.map_err(in_rows).map_err(Into::into)
+    }
+}
+
+/// Returns whether there is a folder at this path or URL.
+fn is_folder(engine: &Engine, path: &Path) -> Result<bool> {
+    match local(path)? {
+        Some(local) => Ok(local.is_dir()),
+        // The name says it, so that nothing need be asked of the store.
+        None if path.extension().is_some_and(|extension| extension == "shard") => Ok(false),
+        None => Ok(engine.backend().list(path)?.is_some()),
     }
 }
 

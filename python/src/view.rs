@@ -1,7 +1,5 @@
 //! `ContiguousMemmap`: a view of an array in a file. Slicing reads nothing; reading is file I/O.
 
-use std::path::PathBuf;
-
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
@@ -13,6 +11,7 @@ use crate::error::{Failure, Result};
 use crate::key::BasicKey;
 use crate::memmap;
 use crate::operators::NoArithmetic;
+use crate::path::FilePath;
 
 /// A view of an array in a file. Slicing and reshaping read nothing; reading is file I/O.
 ///
@@ -96,8 +95,8 @@ impl View {
 
     /// The file that holds the array.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.array.path().to_owned()
+    fn path(&self) -> FilePath {
+        FilePath(self.array.path().to_owned())
     }
 
     /// The offset of the first element in the file, in bytes.

@@ -14,7 +14,7 @@ use crate::dtype;
 use crate::engine::{EngineArgument, PyEngine};
 use crate::error::Result;
 use crate::gil::{detached, wait_for};
-use crate::path::FilePath;
+use crate::path::{FilePath, local};
 use crate::view::View;
 
 /// The tensors of a safetensors file, or of a model of several files.
@@ -34,7 +34,8 @@ impl PyWeights {
     #[pyo3(signature = (path, engine=None))]
     fn new(py: Python<'_>, path: FilePath, engine: Option<EngineArgument<'_>>) -> Result<Self> {
         let engine = PyEngine::or_default(py, engine)?;
-        let weights = detached(py, || Weights::open(&engine.get().engine, &path.0))?;
+        let path = local(&path.0)?.unwrap_or(path.0);
+        let weights = detached(py, || Weights::open(&engine.get().engine, &path))?;
         Ok(Self { weights, engine })
     }
 

@@ -1,14 +1,17 @@
 """The Python code in the READMEs and in docs/python.md runs as it is written there."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 from test_shards import write_shard
+from test_urls import Store, find_server
 
 import ringmain
 
@@ -42,6 +45,8 @@ CHECKS = {
     "ShardWriter": "ringmain.ShardSource('shards/').total_rows >= 3000",
     "fields = {": "len(beton) == 100 and batch['x'].shape == (100, 8) and len(batch['image']) == 100",
     "BetonDataset": "x.shape == (100, 8) and labels.shape == (100,)",
+    "s3://bucket/shards": "window.shape == (64, 4) and source.total_rows == 30 and tensors['weight'].shape == (30, 3)",
+    "disk_cache": "engine.disk_cache_stats()['stored_blocks'] == 1 and head.shape == (100, 4)",
     "finish_recording": "open('epoch.trace').read().splitlines()[-1].startswith('e 2 2 ')",
 }
 
@@ -69,6 +74,16 @@ def files(tmp_path_factory):
     return folder
 
 
+@contextmanager
+def serving(folder):
+    """Serves the folder as the bucket of the snippets, and gives the environment that leads to it."""
+    program, why_not = find_server()
+    if program is None:
+        pytest.skip(why_not)
+    with Store(program, folder) as store:
+        yield {**os.environ, **store.environ}
+
+
 @pytest.mark.parametrize("number", range(len(snippets(ROOT / "docs/python.md"))))
 def test_each_snippet_of_the_documentation_runs_alone(number, files, tmp_path, available):
     """Half of them lacked an import, and one did not do what its comment said."""
@@ -85,7 +100,8 @@ def test_each_snippet_of_the_documentation_runs_alone(number, files, tmp_path, a
         shutil.rmtree(folder / "shards")
     checks = [condition for part, condition in CHECKS.items() if part in snippet]
     script = "\n".join([snippet, *(f"assert {condition}, {condition!r}" for condition in checks)])
-    subprocess.run([sys.executable, "-c", script], cwd=folder, check=True, timeout=300)
+    with serving(folder) if "s3://" in snippet else nullcontext() as environ:
+        subprocess.run([sys.executable, "-c", script], cwd=folder, check=True, timeout=300, env=environ)
 
 
 def test_every_check_belongs_to_a_snippet():

@@ -44,9 +44,10 @@ def test_views_without_an_engine_share_the_default_one(mapped, original):
     assert weakref.ref(one)() is one
 
 
-def test_pickles_contain_all_options_of_an_engine():
+def test_pickles_contain_all_options_of_an_engine(tmp_path):
     given = {"memory_limit": 1 << 20, "depth": 7, "chunk_bytes": 65536, "residency": "release",
-             "open_files": 5, "warmth": "leave", "access": "random", "threads": 2, "profile": "off"}  # fmt: skip
+             "open_files": 5, "warmth": "leave", "access": "random", "threads": 2, "profile": "off",
+             "disk_cache": tmp_path / "cache", "disk_cache_limit": 1 << 30}  # fmt: skip
     engine = ringmain.Engine("pread", **given)
     pickled = pickle.dumps(engine)
     assert pickle.loads(pickled) is engine

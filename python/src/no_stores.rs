@@ -1,0 +1,55 @@
+//! A package that was built without the feature `object-stores` refuses URLs and the disk cache.
+
+use std::path::{Path, PathBuf};
+
+use ringmain::EngineBuilder;
+
+use crate::error::{Failure, Result};
+
+/// There is none.
+#[derive(Debug)]
+pub(crate) enum EngineCache {}
+
+/// What the caller of `Engine` has set that matters for objects.
+pub(crate) struct StoreOptions<'o> {
+    #[allow(dead_code, reason = "only the feature uses it")]
+    pub(crate) memory_limit_bytes: usize,
+    #[allow(dead_code, reason = "only the feature uses it")]
+    pub(crate) depth: Option<usize>,
+    #[allow(dead_code, reason = "only the feature uses it")]
+    pub(crate) chunk_bytes: Option<usize>,
+    /// The folder of the disk cache and its limit in bytes.
+    pub(crate) disk_cache: Option<(&'o Path, u64)>,
+}
+
+const WAY_OUT: &str =
+    "this package was built without object stores: build it with the feature `object-stores`";
+
+/// The schemes that the feature knows.
+const SCHEMES: [&str; 11] =
+    ["s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "file"];
+
+/// Returns the path of a local file. A URL is refused.
+pub(crate) fn local_path(path: &Path) -> Result<Option<PathBuf>, Failure> {
+    let text = path.to_string_lossy();
+    match text.split_once("://") {
+        Some((scheme, _)) if SCHEMES.contains(&scheme) => Err(Failure::value(WAY_OUT)),
+        _ => Ok(Some(path.to_owned())),
+    }
+}
+
+pub(crate) fn with_stores(
+    builder: EngineBuilder,
+    options: &StoreOptions<'_>,
+) -> Result<(EngineBuilder, Option<EngineCache>)> {
+    match options.disk_cache {
+        Some(_) => Err(Failure::value(format!("disk_cache cannot be set: {WAY_OUT}"))),
+        None => Ok((builder, None)),
+    }
+}
+
+impl EngineCache {
+    pub(crate) fn counters(&self) -> (Vec<(&'static str, u64)>, Option<String>) {
+        match *self {}
+    }
+}
