@@ -32,12 +32,11 @@ set_up() {
 }
 
 # Builds the Python package in its own environment, with overflow checks like the Rust tests, and tests it.
-# Torch has several gigabytes, so the script does not install it. Tests that need torch run if it is
-# installed; otherwise pytest reports that it skipped them.
 python_tests() {
     local venv=$target/python
     build_python "$venv"
     need_venv "$venv" exca pytest hypothesis ml_dtypes pillow pyarrow safetensors
+    need_engines "$venv"
     # Runs Python with few rights and small limits. Built with the features of the tests, whose libraries it shares.
     # `test-server` is the store of the tests of URLs.
     cargo build --locked --workspace --all-features --bin surroundings --bin test-server
@@ -45,6 +44,18 @@ python_tests() {
     # All of these work on a recent Linux. On other systems, set the variable to the backends that must work.
     RINGMAIN_REQUIRE_BACKENDS=${RINGMAIN_REQUIRE_BACKENDS-pread,mmap,direct,uring,tokio-uring} \
         "$venv/bin/python" -m pytest --quiet --hypothesis-seed=17 python/tests
+}
+
+# Torch takes several gigabytes, because the only wheel for Linux on x86-64 depends on the libraries of CUDA. So torch,
+# torchdata and Ray are only installed if RINGMAIN_TEST_TORCH is 1; then no test that needs them may be skipped.
+# Without it, the tests run that need what is installed, and pytest lists those that it skipped.
+need_engines() {
+    if [[ ${RINGMAIN_TEST_TORCH:-} == 1 ]]; then
+        need_venv "$1" torch torchdata ray pandas
+        return
+    fi
+    venv_has "$1" torch && venv_has "$1" torchdata && venv_has "$1" ray ||
+        printf 'tests with torch, torchdata or Ray are left out; RINGMAIN_TEST_TORCH=1 installs them (6 GB, some minutes)\n'
 }
 
 # The library crates and the loader that others copy promise to build with an older compiler than the tests need.

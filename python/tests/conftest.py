@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +14,10 @@ BACKENDS = ["auto", "pread", "mmap", "direct", "uring", "uncached", "tokio-uring
 def pytest_configure(config):
     # `auto` must choose by what the machine can do, not by a profile that the user has saved.
     os.environ["RINGMAIN_PROFILE"] = "off"
+    if os.environ.get("RINGMAIN_TEST_TORCH") == "1":
+        # The tests that need these packages are skipped if one cannot be imported. Here they must run.
+        needed = "import torch, torchdata, ray, pandas"
+        subprocess.run([sys.executable, "-c", needed], check=True)
     # In a shell without job control, background commands ignore Ctrl-C, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
