@@ -119,6 +119,36 @@ fn orders(criterion: &mut Criterion) {
     }
 }
 
+/// The share of one of 4 ranks in the global batches of a billion rows. The file has no data, only a length.
+fn shares(criterion: &mut Criterion) {
+    const ROWS: u64 = 1_000_000_000;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows.shard");
+    let header = [*b"GAMSAE01", ROWS.to_le_bytes(), 1u64.to_le_bytes(), [0; 8]].concat();
+    std::fs::write(&path, header).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(32 + 4 * ROWS).unwrap();
+    let engine = Engine::new().unwrap();
+    let block_items = NonZeroU64::new(4096).unwrap();
+    let orders = [
+        ("sequential", Order::Sequential, 1),
+        ("shuffled", Order::Shuffled { seed: 7 }, 1),
+        ("block-shuffled", Order::BlockShuffled { seed: 7, block_items }, 1),
+        ("shuffled, 4 nodes", Order::Shuffled { seed: 7 }, 4),
+    ];
+    let mut group = criterion.benchmark_group("shares of a billion rows");
+    group.throughput(Throughput::Elements(BATCH_IDS as u64));
+    for (name, order, nodes) in orders {
+        let options = ShardOptions::new().partition(2, 4).global_batch(4 * BATCH_IDS as u64);
+        let options = options.order(order).nodes(nodes).prefetch_window_bytes(0);
+        let mut source = options.open(&engine, [&path]).unwrap();
+        source.skip_batches(100_000);
+        group.bench_function(format!("{BATCH_IDS} ids, {name}"), |bencher| {
+            bencher.iter(|| black_box(&source).next_ids());
+        });
+    }
+}
+
 fn headers(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("headers");
     let engine = engine_over("array.npy", npy());
@@ -178,5 +208,5 @@ fn model() -> Vec<u8> {
     file
 }
 
-criterion_group!(hot_paths, views, row_batches, orders, headers, weights);
+criterion_group!(hot_paths, views, row_batches, orders, shares, headers, weights);
 criterion_main!(hot_paths);

@@ -78,15 +78,15 @@ impl SampleBatchReader {
                 if *asked <= position {
                     hints.prefetch(dataset, &self.ids)?;
                 }
-                let next = position + self.ids.len() as u64;
+                let next = epoch.after_batch(position);
                 epoch.batch_ids(next, &mut self.ids);
                 hints.prefetch(dataset, &self.ids)?;
-                *asked = next + self.ids.len() as u64;
+                *asked = epoch.after_batch(next);
                 self.fill.read(batch)?;
                 hints.count_read(dataset, batch.memory_bytes())
             }
             MemoryState::ProcessCache(pager) => {
-                let number = (position - self.start) / epoch.batch_items as u64;
+                let number = epoch.batches_from(self.start) - epoch.batches_from(position);
                 let number = usize::try_from(number).unwrap_or(usize::MAX);
                 let copied = pager.fill(number, batch, &self.fill.pieces)?;
                 // A handler returned a region that the schedule does not know, so the regions are
@@ -143,6 +143,6 @@ fn page_schedule(epoch: &Epoch<SampleSet>, mut position: u64, slots: usize) -> P
             return PageSchedule::new(&batches, slots);
         }
         batches.push(batch_pages(&epoch.data.dataset, &ids));
-        position += ids.len() as u64;
+        position = epoch.after_batch(position);
     }
 }

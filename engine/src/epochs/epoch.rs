@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ringmain_backends::Expectation;
 
+use super::global_batches::GlobalBatches;
 use super::item_set::{BatchReader, ItemSet};
 use super::options::EpochOptions;
 use super::order::Order;
@@ -28,6 +29,8 @@ pub(crate) struct Epoch<D: ItemSet> {
     end: u64,
     pub(crate) batch_items: usize,
     drop_last: bool,
+    /// How this source shares the batches of a job. Then the range counts its own positions.
+    pub(super) global: Option<GlobalBatches>,
     /// The memory of one batch, which other sources leave free.
     pub(crate) share: Arc<Share>,
 }
@@ -48,9 +51,12 @@ impl<D: ItemSet> Epoch<D> {
         share: Arc<Share>,
     ) -> Self {
         let (items, partition) = (data.item_count(), options.partition);
-        let range = partition.range(items);
+        let global = options.global_batches(&*data);
+        let range = global.map_or_else(|| partition.range(items), |global| global.range());
         let end = match items.checked_div(partition.world) {
-            Some(items_of_every_rank) if options.drop_last => range.start + items_of_every_rank,
+            Some(items_of_every_rank) if options.drop_last && global.is_none() => {
+                range.start + items_of_every_rank
+            }
             _ => range.end,
         };
         Self {
@@ -61,6 +67,7 @@ impl<D: ItemSet> Epoch<D> {
             end,
             batch_items,
             drop_last: options.drop_last,
+            global,
             share,
             data,
         }
@@ -68,11 +75,18 @@ impl<D: ItemSet> Epoch<D> {
 
     /// Returns the same items in the order of another epoch.
     pub(super) fn with_number(&self, number: u64) -> Self {
+        self.with_number_from(number, 0)
+    }
+
+    /// Returns the same items in the order of another epoch, whose workers take turns from the global batch
+    /// `first` on.
+    pub(super) fn with_number_from(&self, number: u64, first: u64) -> Self {
         Self {
             sequence: Sequence::new(self.order, number, &*self.data),
             number,
             data: Arc::clone(&self.data),
             range: self.range.clone(),
+            global: self.global.map(|global| global.starting_at(first)),
             share: Arc::clone(&self.share),
             ..*self
         }
@@ -105,6 +119,9 @@ impl<D: ItemSet> Epoch<D> {
     /// Returns the batch that begins at `position`, or the next one if short batches are dropped
     /// there. It is empty at the end of the epoch.
     pub(crate) fn batch(&self, position: u64) -> BatchPlace {
+        if let Some(global) = &self.global {
+            return global.batch(position);
+        }
         let position = self.skip_short(position);
         if position >= self.end {
             return BatchPlace { position, len: 0 };
@@ -125,17 +142,27 @@ impl<D: ItemSet> Epoch<D> {
         position
     }
 
+    /// Returns the position after the batch at `position`.
+    #[cfg_attr(not(feature = "beton"), allow(dead_code, reason = "only datasets look ahead"))]
+    pub(crate) fn after_batch(&self, position: u64) -> u64 {
+        let batch = self.batch(position);
+        batch.position + batch.len as u64
+    }
+
     /// Returns the number of items that are delivered from `position` on.
     pub(super) fn items_from(&self, position: u64) -> u64 {
         self.totals_from(position).0
     }
 
     /// Returns the number of batches from `position` on.
-    pub(super) fn batches_from(&self, position: u64) -> u64 {
+    pub(crate) fn batches_from(&self, position: u64) -> u64 {
         self.totals_from(position).1
     }
 
     fn totals_from(&self, mut position: u64) -> (u64, u64) {
+        if let Some(global) = &self.global {
+            return (global.items_from(position), global.batches_from(position));
+        }
         let (mut items, mut batches) = (0, 0);
         while position < self.end {
             let run_end = self.run_end(position);
@@ -156,6 +183,9 @@ impl<D: ItemSet> Epoch<D> {
 
     /// Returns the position after `batches` more batches.
     pub(super) fn after_batches(&self, mut position: u64, mut batches: u64) -> u64 {
+        if let Some(global) = &self.global {
+            return global.after_batches(position, batches);
+        }
         let mut after = position;
         // Run by run: there may be millions of batches.
         while batches > 0 && position < self.end {
@@ -171,9 +201,23 @@ impl<D: ItemSet> Epoch<D> {
         after
     }
 
-    /// Fills in the ids of the items at the positions from `position` on.
+    /// Returns the position after `items` more items; with global batches, after those that these items fill.
+    pub(super) fn after_items(&self, position: u64, items: u64) -> u64 {
+        match &self.global {
+            Some(global) => global.after_items(position, items),
+            None => position.saturating_add(items).min(self.range.end),
+        }
+    }
+
+    /// Fills in the ids of the items at the positions from `position` on. With global batches, they are items of
+    /// one batch.
     pub(crate) fn fill_ids(&self, position: u64, ids: &mut [u64]) {
-        self.sequence.fill(position, ids);
+        match &self.global {
+            Some(global) => {
+                global.fill(position, ids, |from, items| self.sequence.fill(from, items));
+            }
+            None => self.sequence.fill(position, ids),
+        }
         self.data.to_ids(ids);
     }
 
@@ -185,13 +229,21 @@ impl<D: ItemSet> Epoch<D> {
         self.fill_ids(batch.position, ids);
     }
 
-    /// Returns the position of an item in this epoch.
+    /// Returns the position of an item in this epoch; with global batches, that of its batch.
     pub(super) fn position_of(&self, item: u64) -> u64 {
-        self.sequence.position_of(item)
+        let position = self.sequence.position_of(item);
+        match &self.global {
+            Some(global) => global.position_of_batch(position / global.batch_items()),
+            None => position,
+        }
     }
 
     /// Returns the largest batch that can occur with batches of up to `batch_items`.
     pub(super) fn largest_batch(data: &D, options: &EpochOptions, batch_items: usize) -> usize {
+        if let Some(global) = options.global_batches(data) {
+            let items = data.item_count().div_ceil(options.partition.world.max(1));
+            return usize::try_from(global.share_max().min(items)).unwrap_or(usize::MAX).max(1);
+        }
         let range = options.partition.range(data.item_count());
         let mut items = range.end.saturating_sub(range.start);
         if options.order == Order::Sequential {

@@ -5,7 +5,7 @@
 //!
 //! An item has a *position*, its place in the order of an epoch; a *number* among the items that were
 //! selected; and an *id*, which users see: its number in the whole data set. A rank delivers a range
-//! of positions.
+//! of positions, or its share of every global batch.
 
 // The trait `ItemSet` is the part that each format adds. One contract suite, `tests/epochs/`, runs over all
 // sources.
@@ -16,6 +16,8 @@
 // | `order.rs` | `Order`, the choice of a user |
 // | `sequence.rs`, `blocks.rs`, `pages.rs`, `permutation.rs` | the item at each position |
 // | `partition.rs` | the positions that a rank delivers |
+// | `global_batches.rs` | the batches of a whole job, and the share of a rank in each |
+// | `job_place.rs` | `JobPlace`: which rank this process is |
 // | `options.rs` | the options of every source, and the size of a batch |
 // | `epoch.rs` | one epoch: its positions and batches |
 // | `source.rs` | the source that delivers batches |
@@ -23,7 +25,9 @@
 
 mod blocks;
 mod epoch;
+mod global_batches;
 mod item_set;
+mod job_place;
 mod options;
 mod order;
 mod pages;
@@ -33,13 +37,14 @@ mod sequence;
 mod source;
 mod state;
 
+pub use job_place::JobPlace;
 pub use order::Order;
 pub use state::EpochState;
 
 pub(crate) use epoch::Epoch;
 pub(crate) use item_set::{BatchReader, ItemSet};
 pub(crate) use options::{EpochOptions, epoch_option_methods};
-pub(crate) use partition::Partition;
+pub(crate) use partition::{Partition, Worker};
 pub(crate) use permutation::mix;
 pub(crate) use source::{EpochSource, epoch_source_methods};
 

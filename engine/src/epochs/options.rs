@@ -4,12 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::epoch::Epoch;
+use super::global_batches::{GlobalBatches, Nodes};
 use super::item_set::ItemSet;
 use super::order::Order;
-use super::partition::Partition;
+use super::partition::{Partition, Worker};
 use super::source::EpochSource;
 use crate::prefetch::Limits;
 use crate::{Error, Result};
+
+/// The bytes of consecutive items that prefer the same node: enough for whole pages and whole blocks of a disk cache.
+const NODE_BLOCK_BYTES: usize = 4 << 20;
+/// Small data is divided into at least this many blocks, so that the nodes have equal parts of it.
+const NODE_BLOCKS_MIN: u64 = 1024;
 
 const MEMORY_PATIENCE_DEFAULT: Duration = Duration::from_secs(5);
 
@@ -19,7 +25,10 @@ pub(crate) struct EpochOptions {
     pub(crate) order: Order,
     pub(crate) epoch: u64,
     pub(crate) partition: Partition,
+    pub(crate) worker: Worker,
+    pub(crate) nodes: u64,
     pub(crate) batch_items: Option<usize>,
+    pub(crate) global_batch: Option<u64>,
     pub(crate) drop_last: bool,
     pub(crate) prefetch_window_bytes: Option<usize>,
     pub(crate) memory_patience: Duration,
@@ -31,7 +40,10 @@ impl Default for EpochOptions {
             order: Order::default(),
             epoch: 0,
             partition: Partition::default(),
+            worker: Worker::default(),
+            nodes: 1,
             batch_items: None,
+            global_batch: None,
             drop_last: false,
             prefetch_window_bytes: None,
             memory_patience: MEMORY_PATIENCE_DEFAULT,
@@ -41,8 +53,14 @@ impl Default for EpochOptions {
 
 impl EpochOptions {
     /// Begins an epoch over the data.
-    pub(crate) fn open<D: ItemSet>(self, data: D) -> Result<EpochSource<D>> {
+    pub(crate) fn open<D: ItemSet>(mut self, data: D) -> Result<EpochSource<D>> {
         self.check(&data)?;
+        if self.global_batch.is_none() {
+            self.partition = self.partition.by_worker(self.worker).ok_or_else(|| {
+                let reason = "all ranks together have more than 2^64 workers";
+                Error::invalid_option("worker", self.worker_text(), reason)
+            })?;
+        }
         let batch_items = self.choose_batch_items(&data)?;
         let largest = Epoch::largest_batch(&data, &self, batch_items);
         let batch_bytes = data.batch_bytes(largest);
@@ -65,7 +83,58 @@ impl EpochOptions {
             let reason = format!("{}s are not in pages; use `BlockShuffled`", D::ITEM);
             return Err(Error::invalid_option("order", "`PageShuffled`", reason));
         }
+        self.check_workers()?;
+        self.check_global_batch(D::ITEM)?;
         data.check()
+    }
+
+    fn worker_text(&self) -> String {
+        format!("worker {} of {}", self.worker.number, self.worker.of)
+    }
+
+    fn check_workers(&self) -> Result<()> {
+        if self.worker.number < self.worker.of {
+            return Ok(());
+        }
+        let reason = "workers count from 0 to below the number of workers";
+        Err(Error::invalid_option("worker", self.worker_text(), reason))
+    }
+
+    fn check_global_batch(&self, item: &str) -> Result<()> {
+        let (world, nodes) = (self.partition.world, self.nodes);
+        let Some(items) = self.global_batch else {
+            let reason = "it needs a `global_batch`";
+            return match nodes {
+                1 => Ok(()),
+                _ => Err(Error::invalid_option("nodes", nodes, reason)),
+            };
+        };
+        if items < world {
+            let reason = format!("{world} ranks share it, and each needs at least one {item}");
+            return Err(Error::invalid_option("global_batch", items, reason));
+        }
+        if let Some(batch_items) = self.batch_items {
+            let reason = "`global_batch` and the number of ranks give the size of a batch; leave out \
+                          one of the two";
+            return Err(Error::invalid_option("batch_size", batch_items, reason));
+        }
+        if nodes == 0 || !world.is_multiple_of(nodes) {
+            let reason = format!("{world} ranks cannot be divided evenly into these nodes");
+            return Err(Error::invalid_option("nodes", nodes, reason));
+        }
+        Ok(())
+    }
+
+    /// The shares of a source in the global batches of an epoch, if it has global batches.
+    pub(super) fn global_batches<D: ItemSet>(&self, data: &D) -> Option<GlobalBatches> {
+        let block_items = (NODE_BLOCK_BYTES / data.item_bytes().max(1)) as u64;
+        let block_items = block_items.min(data.item_count() / NODE_BLOCKS_MIN);
+        let nodes = Nodes { count: self.nodes, block_items: block_items.max(1) };
+        let (drop_last, partition) = (self.drop_last, self.partition);
+        let new = |items| {
+            GlobalBatches::new(data.item_count(), items, drop_last, partition, self.worker, nodes)
+        };
+        self.global_batch.map(new)
     }
 
     /// The items of a batch. Two batches must fit in the engine's buffers, beside other memory that
@@ -74,7 +143,9 @@ impl EpochOptions {
         let limit_bytes = data.engine().pool().limit_bytes();
         let reserved = data.reserved();
         let reserved_bytes = reserved.as_ref().map_or(0, |reserved| reserved.bytes);
-        let items = self.batch_items.unwrap_or_else(|| {
+        let share = self.global_batches(data).map(|global| global.share_max());
+        let share = share.map(|items| usize::try_from(items).unwrap_or(usize::MAX));
+        let items = share.or(self.batch_items).unwrap_or_else(|| {
             let left_bytes = data.engine().half_limit_bytes().saturating_sub(reserved_bytes);
             let fitting = left_bytes / D::BATCHES_DEFAULT / data.item_bytes().max(1);
             D::BATCH_ITEMS_DEFAULT.min(fitting).max(1)
@@ -104,7 +175,10 @@ impl EpochOptions {
             Some(reserved) if reserved.bytes > batch_bytes => {
                 Error::invalid_option(reserved.option, reserved.value, reason)
             }
-            _ => Error::invalid_option("batch_size", items, reason),
+            _ => match self.global_batch {
+                Some(items) => Error::invalid_option("global_batch", items, reason),
+                None => Error::invalid_option("batch_size", items, reason),
+            },
         })
     }
 }
@@ -133,6 +207,44 @@ macro_rules! epoch_option_methods {
         /// selection, a different one in each epoch.
         pub fn partition(mut self, rank: u64, world: u64) -> Self {
             self.epochs.partition = $crate::epochs::Partition { rank, world };
+            self
+        }
+
+        /// Delivers only the part of worker `worker` (from 0) of the `workers` workers of this rank. A
+        /// source reads ahead by itself; workers are for loaders that read in several processes.
+        ///
+        /// With a [`global_batch`](Self::global_batch), the workers take turns: worker `j` delivers
+        /// the batches `j`, `j + workers` and so on. Otherwise they divide the positions of the rank.
+        pub fn worker(mut self, worker: u64, workers: u64) -> Self {
+            self.epochs.worker = $crate::epochs::Worker { number: worker, of: workers };
+            self
+        }
+
+        /// Divides an epoch into batches of the whole job with `items` items each, and delivers the
+        /// share of this [`partition`](Self::partition) in each of them.
+        ///
+        /// Batch `k` has the same items for any number of ranks, nodes and workers: those at the
+        /// positions from `k * items` on. The shares of the ranks follow one another and differ by at
+        /// most one item; a multiple of the number of ranks gives equal shares. A job can stop after
+        /// any batch, and any number of ranks can [resume](Self::epoch) it from one
+        /// [state]($crate::epochs::EpochState).
+        ///
+        /// The last batch has the remaining items. So that all ranks have equal shares of it, it
+        /// repeats a few items from the start of the epoch, fewer than there are ranks, as torch's
+        /// `DistributedSampler` does; or [`drop_last`](Self::drop_last) leaves it out. All ranks
+        /// deliver the same number of batches. In sequential order over shards, a batch can cross from
+        /// one shard into the next.
+        pub fn global_batch(mut self, items: u64) -> Self {
+            self.epochs.global_batch = Some(items);
+            self
+        }
+
+        /// Divides each [`global_batch`](Self::global_batch) so that every item goes to the same node in
+        /// each epoch, as far as the shares have room: the item is then still in the page cache or the
+        /// disk cache of that node. A node has `world / nodes` consecutive ranks. The items of a batch
+        /// stay the same, but other ranks deliver them.
+        pub fn nodes(mut self, nodes: u64) -> Self {
+            self.epochs.nodes = nodes;
             self
         }
 

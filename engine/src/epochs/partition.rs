@@ -11,6 +11,22 @@ pub(crate) struct Partition {
     pub(crate) world: u64,
 }
 
+/// One of the workers of a rank, such as those of torch's `DataLoader`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Worker {
+    /// The number of this worker, from 0.
+    pub(crate) number: u64,
+    /// The number of workers of the rank.
+    pub(crate) of: u64,
+}
+
+impl Default for Worker {
+    /// One worker that delivers everything.
+    fn default() -> Self {
+        Self { number: 0, of: 1 }
+    }
+}
+
 impl Default for Partition {
     /// One rank that delivers everything.
     fn default() -> Self {
@@ -21,6 +37,15 @@ impl Default for Partition {
 impl Partition {
     pub(super) fn is_valid(&self) -> bool {
         self.rank < self.world
+    }
+
+    /// The partition whose ranks are the workers of all ranks; `None` if they are too many to count.
+    pub(super) fn by_worker(&self, worker: Worker) -> Option<Self> {
+        let first = self.rank.checked_mul(worker.of)?;
+        Some(Self {
+            rank: first.checked_add(worker.number)?,
+            world: self.world.checked_mul(worker.of)?,
+        })
     }
 
     /// The positions of this rank, of `len` in total.

@@ -8,7 +8,7 @@ use super::epoch::{BatchSchedule, Epoch};
 use super::item_set::ItemSet;
 use super::options::EpochOptions;
 use super::order::Order;
-use super::state::{EpochState, fingerprint};
+use super::state::{EpochState, fingerprint, selection};
 use crate::prefetch::{Limits, Prefetcher};
 use crate::{Error, Result};
 
@@ -16,7 +16,8 @@ use crate::{Error, Result};
 /// it.
 pub(crate) struct EpochSource<D: ItemSet> {
     options: EpochOptions,
-    /// The fingerprint of the options, once a state needed it: it takes a pass over all selected items.
+    /// The fingerprint of the options, or of the selection if there are global batches, once a state needed it: it
+    /// takes a pass over all selected items.
     fingerprint: OnceLock<u64>,
     prefetcher: Prefetcher<BatchSchedule<D>>,
     pub(crate) tally: D::Tally,
@@ -152,7 +153,13 @@ impl<D: ItemSet> EpochSource<D> {
 
     pub(crate) fn reset(&mut self) {
         self.epoch().expect(true);
-        self.move_to(self.epoch().range.start);
+        // The workers may have taken turns from the batch at which a state was resumed.
+        let epoch = match self.epoch().global {
+            Some(_) => Arc::new(self.epoch().with_number(self.number())),
+            None => Arc::clone(self.epoch()),
+        };
+        let start = epoch.range.start;
+        self.restart(epoch, start);
     }
 
     pub(crate) fn set_epoch(&mut self, number: u64) {
@@ -167,8 +174,7 @@ impl<D: ItemSet> EpochSource<D> {
     }
 
     pub(crate) fn skip_items(&mut self, items: u64) {
-        let position = self.position().saturating_add(items);
-        self.move_to(position.min(self.epoch().range.end));
+        self.move_to(self.epoch().after_items(self.position(), items));
     }
 
     pub(crate) fn skip_batches(&mut self, batches: u64) {
@@ -178,6 +184,9 @@ impl<D: ItemSet> EpochSource<D> {
     pub(crate) fn seek(&mut self, id: u64) -> Result<()> {
         let epoch = Arc::clone(self.epoch());
         let position = epoch.position_of(epoch.data.item_of(id)?);
+        if epoch.global.is_some() {
+            return self.seek_share(&epoch, position, id);
+        }
         let batch = epoch.batch(position);
         if !epoch.range.contains(&position) || batch.len == 0 || batch.position != position {
             let reason = match epoch.range.contains(&position) {
@@ -191,18 +200,48 @@ impl<D: ItemSet> EpochSource<D> {
         Ok(())
     }
 
+    /// Moves to the share at `position`, if it begins with an item.
+    fn seek_share(&mut self, epoch: &Epoch<D>, position: u64, id: u64) -> Result<()> {
+        let (batch, mut first) = (epoch.batch(position), [0]);
+        if batch.position == position && batch.len > 0 {
+            epoch.fill_ids(position, &mut first);
+            if first == [id] {
+                self.move_to(position);
+                return Ok(());
+            }
+        }
+        let reason =
+            "with global batches, only the first item of a batch of this source can be next";
+        let (path, item) = (epoch.data.path().to_owned(), D::item(id));
+        Err(Error::NoSuchItem { path, item, reason: reason.to_owned() })
+    }
+
     fn fingerprint(&self) -> u64 {
-        *self.fingerprint.get_or_init(|| fingerprint(self.data(), &self.options))
+        *self.fingerprint.get_or_init(|| match self.epoch().global {
+            Some(_) => selection(self.data()),
+            None => fingerprint(self.data(), &self.options),
+        })
     }
 
     pub(crate) fn state(&self) -> EpochState {
-        EpochState::new(self.epoch(), self.fingerprint(), self.position())
+        match &self.epoch().global {
+            Some(global) => {
+                EpochState::of_job(self.epoch(), global, self.fingerprint(), self.position())
+            }
+            None => EpochState::of_rank(self.epoch(), self.fingerprint(), self.position()),
+        }
     }
 
     pub(crate) fn resume(&mut self, state: &EpochState) -> Result<()> {
         // All epochs of a source have the same positions.
-        let position = state.position_in(self.epoch(), self.fingerprint())?;
-        let epoch = self.epoch().with_number(state.epoch());
+        let (position, first) = match &self.epoch().global {
+            Some(global) => {
+                let first = state.batches_done_in(self.epoch(), global, self.fingerprint())?;
+                (global.position_of_batch(first), first)
+            }
+            None => (state.position_in(self.epoch(), || self.fingerprint())?, 0),
+        };
+        let epoch = self.epoch().with_number_from(state.epoch(), first);
         self.restart(Arc::new(epoch), position);
         self.is_just_resumed = true;
         Ok(())
@@ -324,7 +363,8 @@ macro_rules! epoch_source_methods {
             /// Continues from a state of a source over the same data with the same order, partition
             /// and selection of items: exactly the items that were not yet delivered then are
             /// delivered now. The epoch is that of the state. The batch size, the window and the
-            /// memory may differ.
+            /// memory may differ. With a global batch its size must be the same, and the partition, the
+            /// nodes and `drop_last` may differ.
             pub fn resume(&mut self, state: &$crate::epochs::EpochState) -> $crate::Result<()> {
                 self.0.resume(state)
             }

@@ -7,6 +7,7 @@
 #[allow(dead_code)]
 #[path = "../shards/corpus.rs"]
 mod corpus;
+mod elastic;
 #[allow(dead_code)]
 #[path = "../beton/made.rs"]
 mod made;

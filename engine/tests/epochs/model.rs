@@ -128,6 +128,7 @@ fn options() -> impl Strategy<Value = Options> {
             batch_size,
             drop_last,
             window_bytes,
+            ..Options::default()
         },
     )
 }

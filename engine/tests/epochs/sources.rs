@@ -111,6 +111,11 @@ pub(crate) struct Options {
     pub(crate) batch_size: usize,
     pub(crate) drop_last: bool,
     pub(crate) window_bytes: usize,
+    /// Instead of `batch_size`.
+    pub(crate) global_batch: Option<u64>,
+    pub(crate) worker: u64,
+    pub(crate) workers: u64,
+    pub(crate) nodes: u64,
 }
 
 impl Default for Options {
@@ -123,6 +128,10 @@ impl Default for Options {
             batch_size: 10,
             drop_last: false,
             window_bytes: 1 << 20,
+            global_batch: None,
+            worker: 0,
+            workers: 1,
+            nodes: 1,
         }
     }
 }
@@ -164,14 +173,20 @@ impl Dataset {
 }
 
 macro_rules! set_options {
-    ($new:expr, $options:ident) => {
-        $new.order($options.order)
+    ($new:expr, $options:ident) => {{
+        let new = $new
+            .order($options.order)
             .epoch($options.epoch)
             .partition($options.rank, $options.world)
-            .batch_size($options.batch_size)
+            .worker($options.worker, $options.workers)
+            .nodes($options.nodes)
             .drop_last($options.drop_last)
-            .prefetch_window_bytes($options.window_bytes)
-    };
+            .prefetch_window_bytes($options.window_bytes);
+        match $options.global_batch {
+            Some(items) => new.global_batch(items),
+            None => new.batch_size($options.batch_size),
+        }
+    }};
 }
 
 impl Data for Shards {

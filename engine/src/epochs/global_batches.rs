@@ -1,0 +1,268 @@
+//! Global batches: the batches of a whole job, of which each rank delivers its share.
+//!
+//! Global batch `k` has the same items for any number of ranks, nodes and workers, so a job can go on with other
+//! numbers after any batch. `docs/formats.md` specifies the split.
+//!
+//! A source of global batches counts positions of its own rank: batch `k` begins at position `k` times the
+//! largest share, and a smaller share leaves the rest of its positions unused.
+
+use std::ops::Range;
+
+use super::epoch::BatchPlace;
+use super::partition::{Partition, Worker};
+use super::permutation::mix;
+
+/// The share of a source in the global batches of an epoch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GlobalBatches {
+    /// The number of items of the epoch.
+    items: u64,
+    /// The number of items of a global batch, at least one for each rank.
+    batch_items: u64,
+    /// The number of global batches.
+    batches: u64,
+    partition: Partition,
+    worker: Worker,
+    /// This worker delivers the batches whose number is `phase` modulo the number of workers.
+    phase: u64,
+    pub(super) nodes: Nodes,
+}
+
+impl GlobalBatches {
+    pub(super) fn new(
+        items: u64,
+        batch_items: u64,
+        drop_last: bool,
+        partition: Partition,
+        worker: Worker,
+        nodes: Nodes,
+    ) -> Self {
+        let batch_items = batch_items.max(1);
+        let whole = items / batch_items;
+        let batches = if drop_last { whole } else { items.div_ceil(batch_items) };
+        let phase = worker.number;
+        Self { items, batch_items, batches, partition, worker, phase, nodes }
+    }
+
+    /// Returns the number of items of a global batch.
+    pub(super) fn batch_items(&self) -> u64 {
+        self.batch_items
+    }
+
+    /// Returns the worker of this source and the number of workers, if there are several.
+    pub(super) fn worker_of_several(&self) -> Option<[u64; 2]> {
+        let Worker { number, of } = self.worker;
+        (of > 1).then_some([number, of])
+    }
+
+    /// Returns the same batches, of which the first worker delivers number `first`, the second worker the next
+    /// one, and so on.
+    pub(super) fn starting_at(self, first: u64) -> Self {
+        let workers = u128::from(self.worker.of);
+        let phase = (u128::from(first) + u128::from(self.worker.number)) % workers.max(1);
+        Self { phase: phase as u64, ..self }
+    }
+
+    /// Returns the positions of one global batch: the size of the largest share.
+    pub(super) fn share_max(&self) -> u64 {
+        self.batch_items.div_ceil(self.partition.world.max(1))
+    }
+
+    /// Returns the positions of an epoch.
+    pub(super) fn range(&self) -> Range<u64> {
+        0..self.position_of_batch(self.batches)
+    }
+
+    /// Returns the position at which a batch begins.
+    pub(super) fn position_of_batch(&self, batch: u64) -> u64 {
+        batch.saturating_mul(self.share_max())
+    }
+
+    /// Returns the first batch that this worker delivers from `position` on; at the end of the epoch it is not
+    /// below the number of batches. A position inside a batch counts as after it.
+    pub(super) fn batch_from(&self, position: u64) -> u64 {
+        let (batch, workers) = (position.div_ceil(self.share_max()), self.worker.of.max(1));
+        let until_turn = (self.phase + workers - batch % workers) % workers;
+        batch.saturating_add(until_turn)
+    }
+
+    /// Returns the number of batches that the job has done when this worker is at `position`, for a state from
+    /// which this worker continues with its next batch.
+    pub(super) fn batches_done(&self, position: u64) -> u64 {
+        self.batch_from(position).saturating_sub(self.worker.number).min(self.batches)
+    }
+
+    /// Returns the number of batches of an epoch, over all workers.
+    pub(super) fn batches(&self) -> u64 {
+        self.batches
+    }
+
+    pub(super) fn batch(&self, position: u64) -> BatchPlace {
+        let batch = self.batch_from(position).min(self.batches);
+        let share = if batch < self.batches { self.share(batch) } else { 0..0 };
+        let len = usize::try_from(share.end - share.start).unwrap_or(usize::MAX);
+        BatchPlace { position: self.position_of_batch(batch), len }
+    }
+
+    /// Returns the number of batches from `position` on.
+    pub(super) fn batches_from(&self, position: u64) -> u64 {
+        let left = self.batches.saturating_sub(self.batch_from(position));
+        left.div_ceil(self.worker.of.max(1))
+    }
+
+    /// Returns the number of items from `position` on.
+    pub(super) fn items_from(&self, position: u64) -> u64 {
+        let batches = self.batches_from(position);
+        let Some(whole) = batches.checked_sub(1) else { return 0 };
+        let last = self.batch_from(position) + whole * self.worker.of;
+        whole * self.share_len(0) + self.share_len(last)
+    }
+
+    /// Returns the position after `batches` more batches.
+    pub(super) fn after_batches(&self, position: u64, batches: u64) -> u64 {
+        if batches == 0 {
+            return position;
+        }
+        let passed = batches.saturating_mul(self.worker.of);
+        let batch = self.batch_from(position).saturating_add(passed);
+        self.position_of_batch(batch.min(self.batches))
+    }
+
+    /// Returns the position after the batches that have no more than `items` items together.
+    pub(super) fn after_items(&self, position: u64, items: u64) -> u64 {
+        let whole = items / self.share_len(0).max(1);
+        let left = self.items_from(position);
+        // Only the last batch has another size.
+        if items >= left { self.range().end } else { self.after_batches(position, whole) }
+    }
+
+    fn share_len(&self, batch: u64) -> u64 {
+        let share = self.share(batch);
+        share.end - share.start
+    }
+
+    /// Returns the part of a batch that this rank delivers, counted from the start of the batch. Full batches are
+    /// divided as evenly as possible. In a short one all shares are equal, and repeated items fill them up.
+    pub(super) fn share(&self, batch: u64) -> Range<u64> {
+        let Partition { rank, world } = self.partition;
+        match self.short_items(batch) {
+            None => self.partition.range(self.batch_items),
+            Some(items) => {
+                let len = items.div_ceil(world.max(1));
+                rank * len..(rank + 1) * len
+            }
+        }
+    }
+
+    /// Returns the number of items of a batch that has fewer than the others.
+    fn short_items(&self, batch: u64) -> Option<u64> {
+        let start = batch.saturating_mul(self.batch_items);
+        let left = self.items.saturating_sub(start);
+        (left < self.batch_items).then_some(left)
+    }
+
+    /// Returns the number of items of a batch with those that are repeated.
+    fn padded_items(&self, batch: u64) -> u64 {
+        let world = self.partition.world.max(1);
+        let short = self.short_items(batch).map(|items| items.div_ceil(world) * world);
+        short.unwrap_or(self.batch_items)
+    }
+
+    /// Fills in the items at the start of the share that begins at `position`. `fill` fills in those at the
+    /// positions of the whole epoch.
+    pub(super) fn fill(&self, position: u64, items: &mut [u64], fill: impl Fn(u64, &mut [u64])) {
+        let batch = position / self.share_max();
+        let start = batch.saturating_mul(self.batch_items);
+        let fill = |from: u64, items: &mut [u64]| fill_repeated(self.items, from, items, &fill);
+        if self.nodes.count <= 1 {
+            return fill(start + self.share(batch).start, items);
+        }
+        let len = usize::try_from(self.padded_items(batch)).unwrap_or(usize::MAX);
+        let mut all = vec![0; len];
+        fill(start, &mut all);
+        let node = self.nodes.node_of(self.partition.rank, self.partition.world);
+        let ours = self.share(batch);
+        // The places of this node's items begin with those of its first rank.
+        let first = node * (self.partition.world / self.nodes.count);
+        let of_first = Self { partition: Partition { rank: first, ..self.partition }, ..*self };
+        let skipped = ours.start - of_first.share(batch).start;
+        let rooms = (0..self.nodes.count).map(|node| self.room(batch, node)).collect();
+        let of_node = self.nodes.items_of(node, rooms, &all).skip(skipped as usize);
+        items.iter_mut().zip(of_node).for_each(|(item, found)| *item = found);
+    }
+
+    /// Returns the number of items of a batch that the ranks of a node deliver.
+    fn room(&self, batch: u64, node: u64) -> u64 {
+        let ranks = self.partition.world / self.nodes.count;
+        let of = |rank| Self { partition: Partition { rank, ..self.partition }, ..*self };
+        of((node + 1) * ranks - 1).share(batch).end - of(node * ranks).share(batch).start
+    }
+}
+
+/// Fills in the items of the positions from `from` on, where the order begins again after its `len` items.
+fn fill_repeated(len: u64, from: u64, mut items: &mut [u64], fill: impl Fn(u64, &mut [u64])) {
+    let mut from = if len == 0 { return } else { from % len };
+    while !items.is_empty() {
+        let left = usize::try_from(len - from).unwrap_or(usize::MAX).min(items.len());
+        let (part, rest) = items.split_at_mut(left);
+        fill(from, part);
+        (from, items) = (0, rest);
+    }
+}
+
+/// The nodes of a job, each of which prefers the items that it has read before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Nodes {
+    /// The number of nodes; 0 or 1 if the ranks do not care.
+    pub(super) count: u64,
+    /// The number of consecutive items that prefer the same node.
+    pub(super) block_items: u64,
+}
+
+impl Nodes {
+    fn node_of(&self, rank: u64, world: u64) -> u64 {
+        rank / (world / self.count).max(1)
+    }
+
+    /// Returns the node that an item prefers: jump consistent hashing (Lamping and Veach, 2014), which moves few
+    /// blocks if the number of nodes changes.
+    fn home_of(&self, item: u64) -> u64 {
+        let mut key = mix(item / self.block_items.max(1) + 1);
+        let (mut home, mut next) = (0, 0);
+        while next < self.count {
+            home = next;
+            key = key.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(1);
+            next = ((u128::from(home + 1) << 31) / u128::from((key >> 33) + 1)) as u64;
+        }
+        home
+    }
+
+    /// Returns the items of a node. `rooms` has the number of items of each node. An item goes to the node that it
+    /// prefers while there is room; the others fill the rooms that are left, in order.
+    fn items_of<'a>(
+        &self,
+        node: u64,
+        mut rooms: Vec<u64>,
+        items: &'a [u64],
+    ) -> impl Iterator<Item = u64> + use<'a> {
+        let mut homes: Vec<Option<u64>> =
+            items.iter().map(|item| Some(self.home_of(*item))).collect();
+        for home in &mut homes {
+            let room = home.and_then(|home| rooms.get_mut(home as usize));
+            match room {
+                Some(room) if *room > 0 => *room -= 1,
+                _ => *home = None,
+            }
+        }
+        let mut rooms = rooms.into_iter().enumerate().filter(|(_, room)| *room > 0).peekable();
+        for home in homes.iter_mut().filter(|home| home.is_none()) {
+            while rooms.next_if(|(_, room)| *room == 0).is_some() {}
+            if let Some((node, room)) = rooms.peek_mut() {
+                (*home, *room) = (Some(*node as u64), *room - 1);
+            }
+        }
+        let of_node =
+            move |(item, home): (&u64, Option<u64>)| (home == Some(node)).then_some(*item);
+        items.iter().zip(homes).filter_map(of_node)
+    }
+}
