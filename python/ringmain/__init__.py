@@ -4,6 +4,7 @@ The modules `ringmain.torch` and `ringmain.safetensors` are imported when they a
 """
 
 from . import _refusals
+from ._place import JobPlace, job_place
 from ._ringmain import (
     Beton,
     BetonEpoch,
@@ -27,9 +28,11 @@ __all__ = [
     "BetonWriter",
     "ContiguousMemmap",
     "Engine",
+    "JobPlace",
     "ShardSource",
     "ShardWriter",
     "__version__",
+    "job_place",
     "open_npy",
     "open_raw",
     "probe",

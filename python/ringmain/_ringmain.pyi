@@ -215,6 +215,7 @@ def read_many(
     of that form, which is filled and returned.
     """
 
+def _place_of_environment() -> tuple[int, int, int, int] | None: ...
 def _run_command(args: list[str], program: list[str]) -> int: ...
 def probe(path: _Path | None = None) -> dict[str, Any]:
     """Tests what this kernel, the filesystem of `path` and each backend on that filesystem can do, and
@@ -234,6 +235,10 @@ class ShardSource:
         files. The order of the files decides the numbers of the rows, so sort the result of a glob.
     order: "shuffled" and "blocks" depend only on seed and epoch. "blocks" keeps block_rows rows together.
     rank, world: splits every epoch into `world` parts and delivers part number `rank`.
+    worker, workers: delivers only the part of one of the `workers` workers of this rank.
+    global_batch: the number of rows in a batch of all ranks. Each batch has the same rows for any number of
+        ranks and workers, and this source delivers its share. Any number of ranks can continue from a state.
+    nodes: with global_batch, gives the nodes of a job the rows that they had in earlier epochs.
     batch_rows: the largest number of rows in a batch; 1024 by default, or fewer if the rows are large.
         In sequential order a batch ends at the end of its shard.
     drop_last: leaves out batches that have fewer rows than batch_rows. If no batch is left for any rank, it
@@ -261,7 +266,11 @@ class ShardSource:
         block_rows: int | None = None,
         rank: int = 0,
         world: int = 1,
+        worker: int = 0,
+        workers: int = 1,
         batch_rows: int | None = None,
+        global_batch: int | None = None,
+        nodes: int = 1,
         drop_last: bool = False,
         dtype: npt.DTypeLike = "float32",
         rows: Iterable[int] | npt.NDArray[np.integer[Any] | np.bool] | None = None,
@@ -308,9 +317,10 @@ class ShardSource:
         left."""
     def seek(self, row_id: int) -> None:
         """Goes to a row in the order of the epoch: the next batch begins with the row `row_id`."""
-    def state_dict(self) -> dict[str, int]:
-        """Returns the position of the source as a plain dict of numbers."""
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the position of the source as a plain dict. With `global_batch`, it is the position of
+        the whole job."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a state, in the epoch of the state. The state must come from a source over the
         same shards with the same order, rank, world and rows."""
 
@@ -407,9 +417,13 @@ class Beton:
         epoch: int = 0,
         open_pages: int | None = None,
         batch_size: int | None = None,
+        global_batch: int | None = None,
         drop_last: bool = False,
         rank: int = 0,
         world: int = 1,
+        worker: int = 0,
+        workers: int = 1,
+        nodes: int = 1,
         memory_manager: Literal["direct", "os_cache", "process_cache"] = "direct",
         cache_pages: int | None = None,
         damaged: Literal["fail", "leave_out"] = "fail",
@@ -420,6 +434,8 @@ class Beton:
 
         open_pages: how many pages "quasi_random" draws samples from at a time.
         batch_size: the number of samples in a batch; 256 by default.
+        global_batch: the number of samples in a batch of all ranks, of which this rank delivers its share.
+        nodes: with global_batch, gives the nodes of a job the samples that they had in earlier epochs.
         drop_last: leaves out the last batch if it is smaller than the others. If that leaves no batch, it
             is an error.
         memory_manager: "direct" reads samples straight into the batch; "os_cache" reads through the page
@@ -465,9 +481,10 @@ class BetonEpoch:
     def skip_batches(self, batches: int) -> None:
         """Skips this number of batches without reading them, or the rest of the epoch if fewer are
         left."""
-    def state_dict(self) -> dict[str, int]:
-        """Returns the position in the epoch as a plain dict of numbers."""
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the position in the epoch as a plain dict. With `global_batch`, it is the position of the
+        whole job."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a state, in the epoch of the state. The state must come from an epoch of the same
         dataset with the same traversal, rank and world."""
 

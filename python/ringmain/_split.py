@@ -1,15 +1,6 @@
-"""Splits an epoch over ranks, and the part of each rank over its workers."""
+"""Continues the part of a rank, which its workers have divided."""
 
 from bisect import bisect_right
-
-
-def part(rank: int, world: int, worker: int, workers: int) -> tuple[int, int]:
-    """Returns the number of a worker among the workers of all ranks, and how many workers all ranks have."""
-    if not 0 <= rank < world:
-        raise ValueError(f"rank {rank} of {world} does not exist: ranks count from 0 to world - 1")
-    if not 0 <= worker < workers:
-        raise ValueError(f"worker {worker} of {workers} does not exist: workers count from 0")
-    return rank * workers + worker, world * workers
 
 
 def parts_left(batches: int, lengths: list[int]) -> list[tuple[int, int]]:

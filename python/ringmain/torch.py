@@ -1,4 +1,4 @@
-"""Datasets for torch: shards, split over ranks and DataLoader workers, and `.beton` files."""
+"""Datasets for torch: shards and `.beton` files, split over ranks and DataLoader workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 # itself, which can fail in CPython 3.11.
 import numpy.random  # noqa: F401
 
-from . import ShardSource, _split
+from . import Beton, ShardSource, _place, _split
 
 try:
     import torch
@@ -24,62 +24,56 @@ except ImportError as error:
         "ringmain.ShardSource, which delivers NumPy arrays"
     ) from error
 
+from ._beton_batches import BetonBatch, tensors
 from ._beton_dataset import BetonDataset
 from ._loops import Loops, shared_zeros
 from ._slots import Batch, plain, slots_of_worker
 
-__all__ = ["Batch", "BetonDataset", "ShardDataset"]
+__all__ = ["Batch", "BetonBatch", "BetonBatches", "BetonDataset", "ShardDataset", "job_state"]
 
 
 def _refuse_collation(batch: Any, *, collate_fn_map: Any = None) -> Any:
     raise ValueError(
-        "a ShardDataset delivers batches, but this DataLoader would batch them again: pass "
-        "batch_size=None to the DataLoader, and batch_rows to the dataset"
+        "this dataset delivers batches, but the DataLoader would batch them again: pass "
+        "batch_size=None to the DataLoader, and the size of a batch to the dataset"
     )
 
 
 # A DataLoader with a batch_size collates the items of a dataset, even a single one. For batches, this
 # function makes that an error.
 collate.default_collate_fn_map[Batch] = _refuse_collation
+collate.default_collate_fn_map[BetonBatch] = _refuse_collation
 
 # The positions in the memory that a dataset shares with its copies in workers.
 _EPOCH, _IS_SET, _LOADS, _IN_WORKERS = range(4)
 
 
-class ShardDataset(IterableDataset[Batch]):
-    """Delivers the rows of shards in batches `(rows, row_ids)` of tensors, each row once per epoch.
+# The workers of a loop that mark a state as used. Workers beyond share the flags of others.
+_FLAGS = 1024
 
-    The rows are split over the ranks, and the rows of a rank over the workers of its DataLoader. The
-    DataLoader must not batch again: `DataLoader(dataset, batch_size=None, num_workers=2)`. By default, rank
-    and world come from `torch.distributed` if that is initialised. All other options are those of
-    `ringmain.ShardSource`.
+
+class _BatchDataset(IterableDataset[Any]):
+    """Delivers the batches of a source, split over the ranks and the workers of their DataLoaders.
 
     Each loop begins the next epoch, also after a `break`, with any number of workers. A program that calls
     `set_epoch` chooses the epochs itself: from then on, every loop delivers the epoch that was set last.
-
-    Each row comes once, so ranks may have different numbers of batches. `DistributedDataParallel` would
-    then wait for the ranks that have finished. To avoid this, train within its `join()`, or stop every
-    rank after the smallest `batches()` of all ranks.
     """
 
     def __init__(
         self,
-        paths: Any,
-        *,
-        epoch: int = 0,
-        rank: int | None = None,
-        world: int | None = None,
-        **options: Any,
+        epoch: int,
+        rank: int | None,
+        world: int | None,
+        group: Any,
+        options: dict[str, Any],
     ) -> None:
         super().__init__()
-        if (rank is None) != (world is None):
-            raise ValueError("give rank and world together, or leave both to torch.distributed")
-        if rank is None or world is None:
-            rank, world = _distributed()
-        # An iterator, such as a glob, could be used only once, but each worker opens the shards itself.
-        self._paths = list(paths) if isinstance(paths, Iterator) else paths
+        self._job = _place.job_place(rank, world, group=group)
+        if options.get("nodes") == "auto":
+            options = {**options, "nodes": self._job.nodes}
         self._options = options
-        self._rank, self._world = rank, world
+        self._is_global = options.get("global_batch") is not None
+        self._rank, self._world = self._job.rank, self._job.world
         # Shared with the workers: persistent workers see a later `set_epoch`, and this process sees
         # that the workers are reading.
         self._shared = shared_zeros(4)
@@ -87,11 +81,13 @@ class ShardDataset(IterableDataset[Batch]):
         self._loops = Loops()
         self._loads = 0
         self._resume: _Resume | None = None
-        self._source: ShardSource | None = None
+        self._source: Any = None
         self._place = 0, 1
-        # If the shards cannot be opened, the error is raised here and not in a worker.
+        # If the data cannot be opened, the error is raised here and not in a worker.
         source = self._open(0, 1)
-        self._start, self._batch_rows = source.state_dict(), source.batch_rows
+        self._start, self._batch_rows = source.state_dict(), self._batch_items(source)
+        # A process group cannot be sent to a worker, and outlives no change of the job.
+        self._group = group
 
     @property
     def epoch(self) -> int:
@@ -114,7 +110,9 @@ class ShardDataset(IterableDataset[Batch]):
 
     def batches(self, num_workers: int = 0) -> int:
         """Returns the number of batches in an epoch of this rank, for a DataLoader with `num_workers`."""
-        return sum(self._lengths(max(1, num_workers), self.epoch))
+        # With a global batch the workers take turns, so their number does not matter.
+        parts = 1 if self._is_global else max(1, num_workers)
+        return sum(self._lengths(parts, self.epoch))
 
     def __len__(self) -> int:
         """Returns the number of batches in an epoch of this rank. In `len(loader)`, it is the number for
@@ -125,7 +123,8 @@ class ShardDataset(IterableDataset[Batch]):
         workers = asking.num_workers if isinstance(asking, DataLoader) else 0
         return self.batches(workers)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Any]:
+        self._check_place()
         # This function is not a generator, because the loop must be counted even if it ends before this
         # worker has to deliver a batch.
         info = get_worker_info()
@@ -133,7 +132,7 @@ class ShardDataset(IterableDataset[Batch]):
         is_loaded = resume is not None and not resume.is_used()
         return self._batches(info, self._loops.begin(info, again=is_loaded))
 
-    def _batches(self, info: Any, loop_number: Callable[[], int]) -> Iterator[Batch]:
+    def _batches(self, info: Any, loop_number: Callable[[], int]) -> Iterator[Any]:
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
         if self._loads != int(self._shared[_LOADS]):
             raise RuntimeError(
@@ -149,9 +148,7 @@ class ShardDataset(IterableDataset[Batch]):
         else:
             source, part = self._open(worker, workers, epoch), worker
         self._source, self._place = source, (part, workers)
-        slots = None if info is None else slots_of_worker()
-        for rows, row_ids in source:
-            yield (plain if slots is None else slots.batch)(rows, row_ids.view("int64"))
+        yield from self._deliver(source, info is not None)
 
     def state_dict(self, *, batches: int | None = None, num_workers: int = 0) -> dict[str, Any]:
         """Returns the position in the epoch as a plain dict.
@@ -161,7 +158,13 @@ class ShardDataset(IterableDataset[Batch]):
         The workers of a plain DataLoader are ahead of its caller, so pass the number of `batches` that
         were used in this epoch, including those before a `load_state_dict`, and the `num_workers` of the
         loader. The loader must have `in_order=True`, the default.
+
+        With a `global_batch`, it is the state of the whole job, from which any number of ranks and workers can
+        continue, and `num_workers` does not matter. Only in a worker it is the state of that worker;
+        `job_state` makes that of the job from the state of a StatefulDataLoader.
         """
+        if self._is_global:
+            return self._job_state(batches)
         state: dict[str, Any] = {
             "epoch": self.epoch, "rank": self._rank, "world": self._world,
             "batch_rows": self._batch_rows, "start": self._start,
@@ -170,11 +173,7 @@ class ShardDataset(IterableDataset[Batch]):
             state["batches"] = _count("batches", batches)
             state["num_workers"] = _count("num_workers", num_workers)
             return state
-        if get_worker_info() is None and self._shared[_IN_WORKERS]:
-            raise RuntimeError(
-                "the workers of a DataLoader read the rows and are ahead of your loop: pass the "
-                "number of batches that you have used, state_dict(batches=…, num_workers=…)"
-            )
+        self._check_not_ahead()
         if self._source is not None:
             # Another loop may have begun since, with the next epoch.
             state["epoch"] = self._source.epoch
@@ -183,6 +182,36 @@ class ShardDataset(IterableDataset[Batch]):
         elif self._resume is not None and not self._resume.is_used():
             state = dict(self._resume.state)
         return state
+
+    def _job_state(self, batches: int | None) -> dict[str, Any]:
+        if batches is not None:
+            source = self._open(0, 1)
+            source.skip_batches(_count("batches", batches))
+            return dict(source.state_dict())
+        self._check_not_ahead()
+        if self._source is not None:
+            return dict(self._source.state_dict())
+        if self._resume is not None and not self._resume.is_used():
+            return dict(self._resume.state)
+        info = get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
+        return dict(self._open(worker, workers).state_dict())
+
+    def _check_not_ahead(self) -> None:
+        if get_worker_info() is None and self._shared[_IN_WORKERS]:
+            raise RuntimeError(
+                "the workers of a DataLoader read the data and are ahead of your loop: pass the "
+                "number of batches that you have used, state_dict(batches=…, num_workers=…)"
+            )
+
+    def _check_place(self) -> None:
+        """Raises an error if the job has other ranks than when this dataset was made."""
+        now = _place.moved(self._job, self._group)
+        if now is not None:
+            raise RuntimeError(
+                f"this process is now {now}, but this dataset was made for {self._job}: make another "
+                f"one in every process, and load the state of the job"
+            )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Makes the next iteration continue from a state, with the batches that were not delivered yet.
@@ -198,12 +227,12 @@ class ShardDataset(IterableDataset[Batch]):
 
     def __getstate__(self) -> dict[str, Any]:
         # A source has a thread and open files, so the copy opens its own source.
-        return {**self.__dict__, "_source": None}
+        return {**self.__dict__, "_source": None, "_group": None}
 
-    def __repr__(self) -> str:
+    def _repr(self, data: str) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self._options.items())
         return (
-            f"ShardDataset({str(self._paths)!r}, epoch={self.epoch}, rank={self._rank}, "
+            f"{type(self).__name__}({data}, epoch={self.epoch}, rank={self._rank}, "
             f"world={self._world}{options})"
         )
 
@@ -220,10 +249,24 @@ class ShardDataset(IterableDataset[Batch]):
         """Returns the epoch of a loop, counted from the first loop after `_begin_epoch`."""
         return int(self._shared[_EPOCH]) + (0 if self._shared[_IS_SET] else loop)
 
-    def _open(self, part: int, parts: int, epoch: int | None = None) -> ShardSource:
-        rank, world = _split.part(self._rank, self._world, part, parts)
-        epoch = self.epoch if epoch is None else epoch
-        return ShardSource(self._paths, epoch=epoch, rank=rank, world=world, **self._options)
+    def _open(self, part: int, parts: int, epoch: int | None = None) -> Any:
+        return self._open_source(
+            epoch=self.epoch if epoch is None else epoch,
+            rank=self._rank, world=self._world, worker=part, workers=parts,
+            **self._options,
+        )  # fmt: skip
+
+    def _open_source(self, **options: Any) -> Any:
+        """Opens a source with these options."""
+        raise NotImplementedError
+
+    def _batch_items(self, source: Any) -> int:
+        """Returns the largest number of items in a batch of a source."""
+        raise NotImplementedError
+
+    def _deliver(self, source: Any, is_worker: bool) -> Iterator[Any]:
+        """Converts the batches of a source to tensors."""
+        raise NotImplementedError
 
     def _lengths(self, parts: int, epoch: int) -> list[int]:
         return [len(self._open(part, parts, epoch)) for part in range(parts)]
@@ -231,6 +274,8 @@ class ShardDataset(IterableDataset[Batch]):
     def _parse(self, state: dict[str, Any]) -> tuple[int, _Resume | None]:
         """Returns the epoch of a state, and how to continue in that epoch: `None` for a state at the
         beginning of the epoch."""
+        if self._is_global:
+            return self._parse_job(state)
         try:
             epoch, theirs = index(state["epoch"]), (state["rank"], state["world"])
             workers = max(1, _count("num_workers", state.get("num_workers", 0)))
@@ -239,7 +284,7 @@ class ShardDataset(IterableDataset[Batch]):
             start, batch_rows = dict(state["start"]), index(state["batch_rows"])
         except (KeyError, TypeError) as error:
             raise ValueError(
-                f"this is not a valid state of a ShardDataset: pass a dict that its state_dict() "
+                f"this is not a valid state of a {type(self).__name__}: pass a dict that its state_dict() "
                 f"returned ({error!r})"
             ) from error
         if theirs != (self._rank, self._world):
@@ -258,6 +303,14 @@ class ShardDataset(IterableDataset[Batch]):
             return epoch, None
         return epoch, _Resume(state, epoch, workers, parts, shared_zeros(1 + workers))
 
+    def _parse_job(self, state: dict[str, Any]) -> tuple[int, _Resume]:
+        if "_snapshot" in state or "dataset_state" in state:
+            state = job_state(state)
+        # Raises an error if the state belongs to another job, or to another worker.
+        source = self._open(*state.get("worker", (0, 1)))
+        source.load_state_dict(state)
+        return source.epoch, _Resume(state, source.epoch, None, [], shared_zeros(1 + _FLAGS))
+
     def _parts_left(
         self, used: int, workers: int, epoch: int, batch_rows: int
     ) -> list[tuple[int, int]]:
@@ -273,7 +326,11 @@ class ShardDataset(IterableDataset[Batch]):
             )
         return _split.parts_left(used, lengths)
 
-    def _go_on(self, resume: _Resume, worker: int, workers: int) -> tuple[ShardSource, int]:
+    def _go_on(self, resume: _Resume, worker: int, workers: int) -> tuple[Any, int]:
+        if self._is_global:
+            source = self._open(worker, workers, resume.epoch)
+            source.load_state_dict(resume.state)
+            return source, worker
         part, used = resume.parts[worker]
         source = self._open(part, workers, resume.epoch)
         if "source" in resume.state:
@@ -283,13 +340,135 @@ class ShardDataset(IterableDataset[Batch]):
         return source, part
 
 
+class ShardDataset(_BatchDataset):
+    """Delivers the rows of shards in batches `(rows, row_ids)` of tensors.
+
+    The rows are split over the ranks, and the rows of a rank over the workers of its DataLoader. The
+    DataLoader must not batch again: `DataLoader(dataset, batch_size=None, num_workers=2)`. By default, rank
+    and world are those of `ringmain.job_place(group=group)`: of `torch.distributed`, Ray Train or torchrun. All
+    other options are those of `ringmain.ShardSource`.
+
+    Each loop begins the next epoch, also after a `break`, with any number of workers. A program that calls
+    `set_epoch` chooses the epochs itself: from then on, every loop delivers the epoch that was set last.
+
+    With `global_batch`, every batch of the job has the same rows for any number of ranks and workers, all ranks
+    have equally many batches, and the state of a job can be loaded by another number of ranks and workers.
+    `nodes="auto"` takes the number of nodes from `ringmain.job_place()`.
+
+    Without it, each row comes once, so ranks may have different numbers of batches. `DistributedDataParallel`
+    would then wait for the ranks that have finished. To avoid this, train within its `join()`, or stop every
+    rank after the smallest `batches()` of all ranks.
+    """
+
+    def __init__(
+        self,
+        paths: Any,
+        *,
+        epoch: int = 0,
+        rank: int | None = None,
+        world: int | None = None,
+        group: Any = None,
+        **options: Any,
+    ) -> None:
+        # An iterator, such as a glob, could be used only once, but each worker opens the shards itself.
+        self._paths = list(paths) if isinstance(paths, Iterator) else paths
+        super().__init__(epoch, rank, world, group, options)
+
+    def __repr__(self) -> str:
+        return self._repr(repr(str(self._paths)))
+
+    def _open_source(self, **options: Any) -> ShardSource:
+        return ShardSource(self._paths, **options)
+
+    def _batch_items(self, source: Any) -> int:
+        return int(source.batch_rows)
+
+    def _deliver(self, source: Any, is_worker: bool) -> Iterator[Batch]:
+        slots = slots_of_worker() if is_worker else None
+        for rows, row_ids in source:
+            yield (plain if slots is None else slots.batch)(rows, row_ids.view("int64"))
+
+
+class BetonBatches(_BatchDataset):
+    """Delivers the samples of a `.beton` file in batches `(fields, ids)`: a dict of tensors by field name, and
+    the numbers of the samples.
+
+    Ranks, workers, epochs and states are those of `ShardDataset`; the options are those of `Beton.epoch`, such as
+    `traversal`, `seed` and `global_batch`. A field whose values have different shapes is a list of tensors, and
+    a field of JSON a list of values. A `BetonDataset` delivers single samples instead, in the order of a
+    sampler of torch.
+
+    beton: a file, or a ringmain.Beton with its own options.
+    """
+
+    def __init__(
+        self,
+        beton: Any,
+        *,
+        epoch: int = 0,
+        rank: int | None = None,
+        world: int | None = None,
+        group: Any = None,
+        **options: Any,
+    ) -> None:
+        self.beton = beton if isinstance(beton, Beton) else Beton(beton)
+        super().__init__(epoch, rank, world, group, options)
+
+    def __repr__(self) -> str:
+        return self._repr(repr(self.beton))
+
+    def _open_source(self, **options: Any) -> Any:
+        return self.beton.epoch(**options)
+
+    def _batch_items(self, source: Any) -> int:
+        return int(source.batch_size)
+
+    def _deliver(self, source: Any, is_worker: bool) -> Iterator[BetonBatch]:
+        for fields, ids in source:
+            yield tensors(fields, ids)
+
+
+def job_state(loader_state: dict[str, Any]) -> dict[str, Any]:
+    """Returns the state of a job from the `state_dict()` of a StatefulDataLoader over a dataset with a
+    `global_batch`. Any number of ranks and workers can load it with `dataset.load_state_dict`.
+
+    It counts the batches that the loader has delivered. The loader must have `in_order=True`, the default.
+    """
+    snapshot = loader_state.get("_snapshot")
+    if not isinstance(snapshot, dict):
+        state = loader_state.get("dataset_state") or loader_state
+        return _of_job(dict(state))
+    workers = [
+        worker["dataset_state"] for worker in snapshot.get("_worker_snapshots", {}).values()
+    ]
+    if not workers or any(state is None for state in workers):
+        raise ValueError("this state of a loader has no states of its workers")
+    workers = [dict(state) for state in workers]
+    if any("batches_done" not in state for state in workers):
+        return _of_job(workers[0])
+    # A worker counts its next batch, less its own number.
+    done = min(state["batches_done"] + state.get("worker", (0, 1))[0] for state in workers)
+    done += loader_state.get("_steps_since_snapshot", 0)
+    first = {name: value for name, value in workers[0].items() if name != "worker"}
+    return {**first, "batches_done": done}
+
+
+def _of_job(state: dict[str, Any]) -> dict[str, Any]:
+    if "batches_done" not in state:
+        raise ValueError(
+            "this is not a state of a dataset with a global_batch: only such a state belongs to a whole job"
+        )
+    return state
+
+
 @dataclass
 class _Resume:
     """A state that only the next iteration continues from."""
 
     state: dict[str, Any]
     epoch: int
-    workers: int
+    # The number of workers that must continue; any number continues with global batches.
+    workers: int | None
     # For each worker: its part of the epoch, and how many batches of that part were used.
     parts: list[tuple[int, int]]
     # A number for the iteration that has used the state, then a flag for each worker of that iteration.
@@ -308,16 +487,17 @@ class _Resume:
         iteration = -1 if info is None else (info.seed - worker) % (1 << 62) + 1
         if int(self.uses[0]) not in (0, iteration):
             return False
-        if worker < self.workers and self.uses[1 + worker]:
+        flag = 1 + worker % (len(self.uses) - 1)
+        if self.uses[flag]:
             return False
-        if self.workers != workers:
+        if self.workers not in (None, workers):
             taken_with = self.state.get("num_workers", 0)
             raise ValueError(
                 f"the state was taken with num_workers={taken_with}, and the rows of its epoch are "
                 f"split over that number; finish the epoch with it, and change it in the next epoch"
             )
         self.uses[0] = iteration
-        self.uses[1 + worker] = 1
+        self.uses[flag] = 1
         return True
 
 
@@ -326,11 +506,3 @@ def _count(name: str, value: Any) -> int:
     if count < 0:
         raise ValueError(f"{name} cannot be {value}: it must be at least 0")
     return count
-
-
-def _distributed() -> tuple[int, int]:
-    from torch import distributed
-
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1

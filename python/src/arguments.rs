@@ -133,8 +133,10 @@ arguments! {
     depth: Option<usize>,
     disk_cache_limit: Option<u64>,
     epoch: u64,
+    global_batch: Option<u64>,
     index_limit: Option<u64>,
     memory_limit: Option<usize>,
+    nodes: u64,
     offset: u64,
     open_files: Option<usize>,
     open_pages: Option<u64>,
@@ -144,8 +146,14 @@ arguments! {
     seed: u64,
     threads: Option<usize>,
     width: usize,
+    worker: u64,
     workers: Option<usize>,
     world: u64,
+}
+
+/// Returns the argument `workers` of functions that deliver the part of one worker.
+pub(crate) fn workers_of_rank(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("workers", value)
 }
 
 /// Defines, for each argument that is a str, a bool or a float, the function that `from_py_with` calls.

@@ -36,9 +36,13 @@ struct Options {
     seed: u64,
     open_pages: Option<u64>,
     batch_size: Option<usize>,
+    global_batch: Option<u64>,
     drop_last: bool,
     rank: u64,
     world: u64,
+    worker: u64,
+    workers: u64,
+    nodes: u64,
     memory_manager: String,
     cache_pages: Option<usize>,
     damaged: String,
@@ -109,6 +113,11 @@ impl PyBeton {
     /// drop_last: leaves out the last batch if it is smaller than the others. If that leaves no batch, it
     ///     is an error.
     /// rank, world: splits every epoch into `world` parts and delivers part number `rank`.
+    /// worker, workers: delivers only the part of one of the `workers` workers of this rank.
+    /// global_batch: the number of samples in a batch of all ranks. Each batch has the same samples for any number of
+    ///     ranks and workers, and this source delivers its share. Any number of ranks can continue from a state. The
+    ///     last batch repeats a few samples, so that all ranks have equally many, unless drop_last leaves it out.
+    /// nodes: with global_batch, gives the nodes of a job the samples that they had in earlier epochs.
     /// memory_manager: "direct" reads samples straight into the batch; "os_cache" reads through the page
     ///     cache and needs the backend "mmap"; "process_cache" keeps whole pages of the file in memory.
     /// cache_pages: how many pages "process_cache" keeps at a time.
@@ -121,8 +130,9 @@ impl PyBeton {
     ///
     /// The thread that calls `next` decodes the JPEGs, with the interpreter lock released.
     #[pyo3(signature = (traversal="sequential", *, seed=0, epoch=0, open_pages=None,
-                        batch_size=None, drop_last=false, rank=0, world=1, memory_manager="direct",
-                        cache_pages=None, damaged="fail", prefetch_bytes=None, patience=None))]
+                        batch_size=None, global_batch=None, drop_last=false, rank=0, world=1,
+                        worker=0, workers=1, nodes=1, memory_manager="direct", cache_pages=None,
+                        damaged="fail", prefetch_bytes=None, patience=None))]
     #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn epoch(
         slf: &Bound<'_, Self>,
@@ -131,9 +141,13 @@ impl PyBeton {
         #[pyo3(from_py_with = arguments::epoch)] epoch: u64,
         #[pyo3(from_py_with = arguments::open_pages)] open_pages: Option<u64>,
         #[pyo3(from_py_with = arguments::batch_size)] batch_size: Option<usize>,
+        #[pyo3(from_py_with = arguments::global_batch)] global_batch: Option<u64>,
         #[pyo3(from_py_with = arguments::drop_last)] drop_last: bool,
         #[pyo3(from_py_with = arguments::rank)] rank: u64,
         #[pyo3(from_py_with = arguments::world)] world: u64,
+        #[pyo3(from_py_with = arguments::worker)] worker: u64,
+        #[pyo3(from_py_with = arguments::workers_of_rank)] workers: u64,
+        #[pyo3(from_py_with = arguments::nodes)] nodes: u64,
         #[pyo3(from_py_with = arguments::memory_manager)] memory_manager: &str,
         #[pyo3(from_py_with = arguments::cache_pages)] cache_pages: Option<usize>,
         #[pyo3(from_py_with = arguments::damaged)] damaged: &str,
@@ -145,9 +159,13 @@ impl PyBeton {
             seed,
             open_pages,
             batch_size,
+            global_batch,
             drop_last,
             rank,
             world,
+            worker,
+            workers,
+            nodes,
             memory_manager: memory_manager.to_owned(),
             cache_pages,
             damaged: damaged.to_owned(),
@@ -158,7 +176,16 @@ impl PyBeton {
         let reader = &slf.get().reader;
         let source = detached(slf.py(), || samples.open(reader))?;
         if drop_last && source.epoch_batches() == 0 {
-            return Err(no_full_batch("batch_size", source.batch_size(), "samples"));
+            match global_batch {
+                None => {
+                    return Err(no_full_batch("batch_size", source.batch_size() as u64, "samples"));
+                }
+                // Otherwise this worker has no turn, but another one has.
+                Some(items) if reader.len() < items => {
+                    return Err(no_full_batch("global_batch", items, "samples"));
+                }
+                Some(_) => {}
+            }
         }
         let (epochs, beton) = (Epochs::new("epoch", source), slf.clone().unbind());
         Ok(PyBetonEpoch { epochs, beton, options, damaged, left_out: AtomicU64::new(0) })
@@ -206,7 +233,7 @@ epoch_methods!(
     "BetonEpoch",
     "sample",
     "`(batch, ids)`",
-    "an epoch of the same dataset with the same traversal, rank and world."
+    "an epoch of the same dataset with the same traversal, rank and world. With `global_batch`, rank and world may differ."
 );
 
 impl PyBetonEpoch {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ringmain::epochs::EpochState;
+use ringmain::epochs::{EpochState, JobPlace};
 
 use crate::arguments::type_name;
 use crate::error::{Failure, Result};
@@ -158,7 +158,8 @@ macro_rules! epoch_methods {
                 self.epochs.move_source(py, |source| source.skip_batches(batches))
             }
 
-            /// Returns the position in the epoch as a plain dict of numbers.
+            /// Returns the position in the epoch as a plain dict. With `global_batch`, it is the position of the
+            /// whole job.
             fn state_dict<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
                 $crate::epochs::state_to_dict(py, &self.epochs.lock()?.state())
             }
@@ -182,9 +183,14 @@ macro_rules! with_epoch_arguments {
         let mut options = $options
             .order($arguments.order()?)
             .drop_last($arguments.drop_last)
-            .partition($arguments.rank, $arguments.world);
+            .partition($arguments.rank, $arguments.world)
+            .worker($arguments.worker, $arguments.workers)
+            .nodes($arguments.nodes);
         if let Some(items) = $arguments.$batch_size {
             options = options.batch_size(items);
+        }
+        if let Some(items) = $arguments.global_batch {
+            options = options.global_batch(items);
         }
         if let Some(bytes) = $arguments.prefetch_bytes {
             options = options.prefetch_window_bytes(bytes);
@@ -220,8 +226,16 @@ pub(crate) fn state_from_dict(class: &str, state: &Bound<'_, PyAny>) -> Result<E
     serde_json::from_str(&text.extract::<String>()?).map_err(|_| invalid())
 }
 
+/// Returns the rank, the number of ranks, the node and the number of nodes that a launcher has set in the
+/// environment, or `None`.
+#[pyfunction]
+pub(crate) fn _place_of_environment() -> Result<Option<(u64, u64, u64, u64)>> {
+    let place = JobPlace::from_env()?;
+    Ok(place.map(|place| (place.rank(), place.world(), place.node(), place.nodes())))
+}
+
 /// Returns the error for an epoch that `drop_last` would leave without any batch, for every rank.
-pub(crate) fn no_full_batch(argument: &str, batch_items: usize, items: &str) -> Failure {
+pub(crate) fn no_full_batch(argument: &str, batch_items: u64, items: &str) -> Failure {
     Failure::value(format!(
         "drop_last leaves out batches of fewer than {argument}={batch_items} {items}, and no batch has \
          that many: the epoch would be empty; pass a smaller {argument}"

@@ -78,6 +78,8 @@ mod _ringmain {
     #[pymodule_export]
     use super::engine::{_engine, PyEngine, probe};
     #[pymodule_export]
+    use super::epochs::_place_of_environment;
+    #[pymodule_export]
     use super::memmap::{_open_view, open_npy, open_raw};
     #[pymodule_export]
     use super::read_many::read_many;

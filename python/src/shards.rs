@@ -32,6 +32,11 @@ use crate::path::{FilePath, absolute, local};
 /// epoch: the number of the first epoch.
 /// block_rows: with order="blocks", how many rows stay together.
 /// rank, world: splits every epoch into `world` parts and delivers part number `rank`.
+/// worker, workers: delivers only the part of one of the `workers` workers of this rank.
+/// global_batch: the number of rows in a batch of all ranks. Each batch has the same rows for any number of
+///     ranks and workers, and this source delivers its share. Any number of ranks can continue from a state. The
+///     last batch repeats a few rows, so that all ranks have equally many, unless drop_last leaves it out.
+/// nodes: with global_batch, gives the nodes of a job the rows that they had in earlier epochs.
 /// batch_rows: the largest number of rows in a batch; 1024 by default, or fewer if the rows are large. In
 ///     sequential order a batch ends at the end of its shard.
 /// drop_last: leaves out batches that have fewer rows than batch_rows. If no batch is left for any rank, it
@@ -130,7 +135,11 @@ struct Options {
     block_rows: Option<u64>,
     rank: u64,
     world: u64,
+    worker: u64,
+    workers: u64,
     batch_rows: Option<usize>,
+    global_batch: Option<u64>,
+    nodes: u64,
     drop_last: bool,
     dtype: String,
     rows: Option<Rows>,
@@ -186,8 +195,9 @@ impl Options {
 impl PyShardSource {
     #[new]
     #[pyo3(signature = (paths, *, engine=None, order="sequential", seed=0, epoch=0,
-                        block_rows=None, rank=0, world=1, batch_rows=None, drop_last=false,
-                        dtype=None, rows=None, prefetch_bytes=None, patience=None))]
+                        block_rows=None, rank=0, world=1, worker=0, workers=1, batch_rows=None,
+                        global_batch=None, nodes=1, drop_last=false, dtype=None, rows=None,
+                        prefetch_bytes=None, patience=None))]
     #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn new(
         py: Python<'_>,
@@ -199,7 +209,11 @@ impl PyShardSource {
         #[pyo3(from_py_with = arguments::block_rows)] block_rows: Option<u64>,
         #[pyo3(from_py_with = arguments::rank)] rank: u64,
         #[pyo3(from_py_with = arguments::world)] world: u64,
+        #[pyo3(from_py_with = arguments::worker)] worker: u64,
+        #[pyo3(from_py_with = arguments::workers_of_rank)] workers: u64,
         #[pyo3(from_py_with = arguments::batch_rows)] batch_rows: Option<usize>,
+        #[pyo3(from_py_with = arguments::global_batch)] global_batch: Option<u64>,
+        #[pyo3(from_py_with = arguments::nodes)] nodes: u64,
         #[pyo3(from_py_with = arguments::drop_last)] drop_last: bool,
         dtype: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = arguments::rows)] rows: Option<Rows>,
@@ -216,7 +230,11 @@ impl PyShardSource {
             block_rows,
             rank,
             world,
+            worker,
+            workers,
             batch_rows,
+            global_batch,
+            nodes,
             drop_last,
             dtype,
             rows,
@@ -321,7 +339,7 @@ epoch_methods!(
     "ShardSource",
     "row",
     "`(rows, row_ids)`",
-    "a source over the same shards with the same order, rank, world and rows."
+    "a source over the same shards with the same order, rank, world and rows. With `global_batch`, rank and world may differ."
 );
 
 impl PyShardSource {
@@ -347,16 +365,23 @@ fn check_other_ranks(
     let batch_rows = source.batch_size();
     let total_rows =
         options.rows.as_ref().map_or(source.total_rows(), |rows| rows.ids.len() as u64);
-    let rank_rows = total_rows / options.world.max(1);
-    let is_uneven = options.order == "sequential" && options.world > 1;
-    if is_uneven && rank_rows >= batch_rows as u64 {
+    if let Some(items) = options.global_batch {
+        // This worker has no turn, but another one has.
+        return match total_rows < items {
+            true => Err(no_full_batch("global_batch", items, "rows")),
+            false => Ok(()),
+        };
+    }
+    let parts = options.world.saturating_mul(options.workers).max(1);
+    let is_uneven = options.order == "sequential" && parts > 1;
+    if is_uneven && total_rows / parts >= batch_rows as u64 {
         // One rank that reads all rows has a whole batch if any of several ranks has one.
-        let all = Options { rank: 0, world: 1, ..options.clone() };
+        let all = Options { rank: 0, world: 1, worker: 0, workers: 1, ..options.clone() };
         if paths.open(all.build(0)?, engine)?.epoch_batches() > 0 {
             return Ok(());
         }
     }
-    Err(no_full_batch("batch_rows", batch_rows, "rows"))
+    Err(no_full_batch("batch_rows", batch_rows as u64, "rows"))
 }
 
 /// Renames the option `batch_size` in an error to `batch_rows`, its name in Python.

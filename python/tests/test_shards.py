@@ -485,13 +485,13 @@ def test_the_workers_of_all_ranks_deliver_every_row_once(corpus):
         found = []
         for rank in range(world):
             for worker in range(workers):
-                part, parts = _split.part(rank, world, worker, workers)
-                found += ids_of(ringmain.ShardSource(corpus, rank=part, world=parts))
+                place = {"rank": rank, "world": world, "worker": worker, "workers": workers}
+                found += ids_of(ringmain.ShardSource(corpus, **place))
         assert sorted(found) == list(range(TOTAL))
     with pytest.raises(ValueError, match="rank 2 of 2"):
-        _split.part(2, 2, 0, 1)
+        ringmain.ShardSource(corpus, rank=2, world=2)
     with pytest.raises(ValueError, match="worker 1 of 1"):
-        _split.part(0, 1, 1, 1)
+        ringmain.ShardSource(corpus, worker=1, workers=1)
 
 
 def asked_in_turn(lengths):

@@ -1,0 +1,116 @@
+"""Finds the place of this process in a job: its rank, the number of ranks, its node, and the number of nodes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+from ._ringmain import _place_of_environment
+
+
+class JobPlace(NamedTuple):
+    """The place of a process in a job."""
+
+    rank: int
+    world: int
+    node: int = 0
+    nodes: int = 1
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} of {self.world}"
+
+
+def job_place(
+    rank: int | None = None, world: int | None = None, *, group: Any = None
+) -> JobPlace:
+    """Returns the place of this process in a job.
+
+    It is given, or else that of `torch.distributed`, of Ray Train, or of the environment variables of torchrun
+    (RANK, WORLD_SIZE, LOCAL_WORLD_SIZE and GROUP_RANK); without any of these, it is rank 0 of 1. If several of
+    them exist and differ, it is a ValueError that names two of them.
+
+    rank, world: the place that is given. Give both or neither.
+    group: a process group of `torch.distributed`. The place is then that in this group, which need not be the
+        whole job: for example, the group of the processes that read different data, if others share the data.
+
+    Processes that are started without a launcher and given the same rank cannot find out: each reads the same
+    items.
+    """
+    if (rank is None) != (world is None):
+        raise ValueError("give rank and world together, or leave both out")
+    found = _found(rank, world, group)
+    for (source, place), (other_source, other) in zip(found, found[1:]):
+        if place[:2] != other[:2]:
+            raise ValueError(
+                f"{source} is {place}, but {other_source} is {other}: every process must have its own rank; "
+                f"give neither rank nor world, or the same as the launcher, or the `group` of "
+                f"torch.distributed that they count in"
+            )
+    if not found:
+        return JobPlace(0, 1)
+    # A place that is given has no node.
+    return max((place for _, place in found), key=lambda place: place.nodes)
+
+
+def moved(place: JobPlace, group: Any) -> JobPlace | None:
+    """Returns the place of this process now, if it has a launcher and is no longer at `place`."""
+    found = _found(None, None, group)
+    return found[0][1] if found and found[0][1][:2] != place[:2] else None
+
+
+def _found(rank: int | None, world: int | None, group: Any) -> list[tuple[str, JobPlace]]:
+    """Returns the places that are known, each with the name of its source."""
+    found = []
+    if rank is not None and world is not None:
+        if not 0 <= rank < world:
+            raise ValueError(
+                f"rank {rank} of {world} does not exist: ranks count from 0 to world - 1"
+            )
+        found.append(("the given place", JobPlace(rank, world)))
+    if group is not None:
+        return [*found, ("the place in the group of torch.distributed", _of_torch(group))]
+    sources = (
+        ("the place in torch.distributed", _of_torch),
+        ("the place in Ray Train", _of_ray),
+        ("the place in the environment variables RANK and WORLD_SIZE", _of_environment),
+    )
+    for name, find in sources:
+        place = find()
+        if place is not None:
+            found.append((name, place))
+    return found
+
+
+def _of_torch(group: Any = None) -> JobPlace | None:
+    # Torch takes seconds to import; without it nothing is initialised.
+    torch = sys.modules.get("torch")
+    distributed = None if torch is None else getattr(torch, "distributed", None)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        if group is not None:
+            raise ValueError("`group` needs torch.distributed, which is not initialised")
+        return None
+    rank, world = distributed.get_rank(group), distributed.get_world_size(group)
+    if rank < 0:
+        raise ValueError("this process is not in the `group` that was given")
+    return JobPlace(rank, world)
+
+
+def _of_ray() -> JobPlace | None:
+    train = sys.modules.get("ray.train")
+    if train is None:
+        return None
+    try:
+        context = train.get_context()
+        rank, world = context.get_world_rank(), context.get_world_size()
+        of_node, node = context.get_local_world_size(), context.get_node_rank()
+    except RuntimeError:
+        return None  # outside of a training function
+    if rank is None or world is None:
+        return None
+    nodes = world // of_node if of_node and world % of_node == 0 else 1
+    return JobPlace(rank, world, node or 0, nodes)
+
+
+def _of_environment() -> JobPlace | None:
+    place = _place_of_environment()
+    return None if place is None else JobPlace(*place)
