@@ -1,6 +1,6 @@
 """Feeds ML loaders from local files as fast as the device delivers, with flat memory.
 
-The modules `ringmain.torch` and `ringmain.safetensors` are imported when they are first used.
+The modules `ringmain.ray`, `ringmain.safetensors` and `ringmain.torch` are imported when they are first used.
 """
 
 from . import _refusals
@@ -41,8 +41,8 @@ __all__ = [
 
 
 def __getattr__(name):
-    # Importing torch takes seconds, and it need not be installed.
-    if name in ("safetensors", "torch"):
+    # Importing torch or Ray takes seconds, and they need not be installed.
+    if name in ("ray", "safetensors", "torch"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
@@ -53,5 +53,6 @@ def __dir__():
     from importlib.util import find_spec
 
     # help() gets every name in this list, so it must not contain a module that cannot be imported.
-    modules = ["safetensors"] + ["torch"] * (find_spec("torch") is not None)
+    needs = {"ray": ("ray", "pandas", "pyarrow"), "safetensors": (), "torch": ("torch",)}
+    modules = [name for name, packages in needs.items() if all(map(find_spec, packages))]
     return sorted({*globals(), *modules})

@@ -290,6 +290,9 @@ class ShardSource:
     def width(self) -> int:
         """The number of columns."""
     @property
+    def files(self) -> list[tuple[str, int]]:
+        """The shards that have rows, in order: a list of (path, rows)."""
+    @property
     def batch_rows(self) -> int:
         """The largest number of rows in a batch."""
     @property
@@ -408,6 +411,15 @@ class Beton:
         A field of numbers or arrays becomes one array whose first axis counts the samples. A field of
         bytes or images becomes a list of arrays, a JSON field a list of parsed values. With `resize`, a
         field of images becomes one array.
+        """
+    def sample_bytes(
+        self, ids: Sequence[int] | npt.NDArray[np.integer[Any]] | None = None
+    ) -> npt.NDArray[np.uint64]:
+        """Returns how many bytes the values of each sample take as `read_batch` delivers them: images
+        decoded or resized, unless they are delivered as stored. It reads nothing from the file. JSON
+        counts as its text, and a value of a custom field as its metadata and data.
+
+        ids: the numbers of the samples, as for `read_batch`; by default all samples.
         """
     def epoch(
         self,

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use numpy::PyArray1;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use ringmain::beton::{Batch, BetonReader, Field, FieldKind, ReaderOptions};
+use ringmain::beton::{Batch, BetonReader, Field, FieldKind, Member, ReaderOptions};
 
 use crate::arguments::{self, choose};
 use crate::array;
@@ -173,6 +174,29 @@ impl PyBeton {
         Ok(self.batch_arrays(py, self.read(py, &ids)?)?.fields)
     }
 
+    /// Returns how many bytes the values of each sample take as `read_batch` delivers them: images
+    /// decoded or resized, unless they are delivered as stored. It reads nothing from the file. JSON counts
+    /// as its text, and a value of a custom field as its metadata and data.
+    ///
+    /// ids: the numbers of the samples, as for `read_batch`; by default all samples.
+    #[pyo3(signature = (ids=None))]
+    fn sample_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        ids: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyArray1<u64>>> {
+        let ids = match ids {
+            Some(ids) => {
+                ids.try_iter()?.map(|id| self.sample_id(&id?)).collect::<Result<Vec<_>>>()?
+            }
+            None => (0..self.reader.len()).collect(),
+        };
+        let sizes = detached(py, || {
+            ids.into_iter().map(|id| self.delivered_bytes(id)).collect::<ringmain::Result<Vec<_>>>()
+        })?;
+        Ok(PyArray1::from_vec(py, sizes))
+    }
+
     /// Returns the path and the options. A pickle contains nothing else.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<((FilePath,), Bound<'py, PyDict>)> {
         let kwargs = PyDict::new(py);
@@ -214,6 +238,22 @@ impl PyBeton {
     pub(crate) fn read(&self, py: Python<'_>, ids: &[u64]) -> Result<Batch> {
         let engine = &self.engine.get().engine;
         detached(py, || self.reader.read_batch_in(ids, |bytes| array::take(engine, bytes)))
+    }
+
+    /// Returns the size of a sample's values in the form in which they are delivered.
+    fn delivered_bytes(&self, id: u64) -> ringmain::Result<u64> {
+        (0..self.reader.fields().len()).try_fold(0u64, |sum, field| {
+            let stored = self.reader.value_bytes(id, field)?;
+            let delivered = match (self.reader.member(id, field)?, self.form.images) {
+                (Member::Image { width, height, .. }, Images::Decoded) => {
+                    u64::from(width) * u64::from(height) * 3
+                }
+                (Member::Image { .. }, Images::Resized(resize)) => resize.rgb_bytes() as u64,
+                (Member::Custom(metadata), _) => stored.saturating_add(metadata.len() as u64),
+                _ => stored,
+            };
+            Ok(sum.saturating_add(delivered))
+        })
     }
 
     /// Reads one sample and returns its fields.

@@ -1,5 +1,6 @@
 //! `ShardSource`: delivers batches of rows as arrays over the memory that was read into.
 
+use std::ffi::OsString;
 use std::num::NonZeroU64;
 use std::path::Path;
 
@@ -280,6 +281,14 @@ impl PyShardSource {
     #[getter]
     fn width(&self) -> Result<usize> {
         Ok(self.epochs.lock()?.width())
+    }
+
+    /// The shards that have rows, in order: a list of (path, rows).
+    #[getter]
+    fn files(&self) -> Result<Vec<(OsString, u64)>> {
+        let source = self.epochs.lock()?;
+        // Not a `Path`, which would take one of the two slashes out of a URL.
+        Ok(source.files().map(|(path, rows)| (path.as_os_str().to_owned(), rows)).collect())
     }
 
     /// The largest number of rows in a batch.

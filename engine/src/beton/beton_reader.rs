@@ -8,7 +8,7 @@ use ringmain_backends::Buffer;
 
 use super::dataset::{Dataset, no_memory};
 use super::fill::{Damaged, FillMemory};
-use super::{Batch, Error, Field, Header, MappedSamples, Member, ReaderOptions, Sample};
+use super::{Batch, Error, Field, FieldKind, Header, MappedSamples, Member, ReaderOptions, Sample};
 use crate::Engine;
 
 /// This many batches can be read at once without allocating.
@@ -147,6 +147,37 @@ impl BetonReader {
     pub fn member(&self, sample: u64, field: usize) -> Result<Member<'_>, Error> {
         self.dataset.check_id(sample)?;
         Ok(self.dataset.layout.member(self.dataset.row(sample), field))
+    }
+
+    /// Returns the size in bytes of a field's value in the file, without reading from the file. For a JPEG
+    /// it is the size of the compressed image.
+    ///
+    /// ```
+    /// use ringmain::Engine;
+    /// use ringmain::beton::{BetonReader, BetonWriter, Field, FieldKind};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a.beton");
+    /// let fields = [Field::new("id", FieldKind::Int)?, Field::new("text", FieldKind::Bytes)?];
+    /// BetonWriter::new(fields).write_indexed(&path, 3, |id, sample| {
+    ///     sample.int(id as i64)?;
+    ///     sample.bytes(&vec![7; 100 * id as usize])?;
+    ///     Ok(())
+    /// })?;
+    /// let reader = BetonReader::open(&Engine::new()?, &path)?;
+    /// assert_eq!((reader.value_bytes(2, 0)?, reader.value_bytes(2, 1)?), (8, 200));
+    /// assert_eq!(reader.value_bytes(0, 1)?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no such field.
+    pub fn value_bytes(&self, sample: u64, field: usize) -> Result<u64, Error> {
+        self.dataset.check_id(sample)?;
+        let region = self.dataset.region(sample, field)?.map(|region| region.size as u64);
+        Ok(region.unwrap_or_else(|| match self.fields()[field].kind() {
+            FieldKind::Float | FieldKind::Int => self.dataset.layout.member_bytes(field) as u64,
+            _ => 0,
+        }))
     }
 
     /// Returns an error if the metadata or the allocation table show that the sample is damaged. It

@@ -151,6 +151,26 @@ impl ShardSource {
     pub fn width(&self) -> usize {
         self.0.data().corpus.width
     }
+
+    /// Returns the shards that have rows, in order, each with the number of its rows. A scheduler can cut
+    /// these into tasks.
+    ///
+    /// ```
+    /// use ringmain::Engine;
+    /// use ringmain::shards::{ShardSource, encode_shard_bytes};
+    /// # let dir = tempfile::tempdir()?;
+    /// for (name, values) in [("a.shard", vec![1.0f32; 6]), ("b.shard", vec![2.0; 10])] {
+    ///     std::fs::write(dir.path().join(name), encode_shard_bytes(&values, 2)?)?;
+    /// }
+    /// let source = ShardSource::open_dir(&Engine::new()?, dir.path())?;
+    /// let rows: Vec<u64> = source.files().map(|(_, rows)| rows).collect();
+    /// assert_eq!(rows, [3, 5]);
+    /// assert!(source.files().all(|(path, _)| path.starts_with(dir.path())));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn files(&self) -> impl ExactSizeIterator<Item = (&Path, u64)> {
+        self.0.data().corpus.shards.iter().map(|shard| (shard.path(), shard.rows))
+    }
 }
 
 epoch_source_methods!(ShardSource, RowBatch);
