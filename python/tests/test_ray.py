@@ -283,28 +283,32 @@ def anonymous_kib():
 
 
 def test_memory_is_bounded(tmp_path):
-    """One task reads 512 MiB. Its worker may hold a block and the pieces of the next one, not the files."""
-    rows = np.zeros((1 << 15, 1024), np.float32)
-    for at in range(4):
-        write_shard(tmp_path / f"{at}.shard", rows)
+    """One task reads a file of 512 MiB. Its worker may hold a block and the pieces of the next one, and the engine's
+    pool keeps what was once used for the next reads."""
+    write_shard(tmp_path / "small.shard", np.zeros((64, 1024), np.float32))
+    write_shard(tmp_path / "large.shard", np.zeros((1 << 17, 1024), np.float32))
     context = ray.data.DataContext.get_current()
     before = context.target_max_block_size
     context.target_max_block_size = 16 * MIB
     try:
-        dataset = ringmain.ray.read_shards(tmp_path, override_num_blocks=1)
-        probes = dataset.map_batches(
-            lambda batch: {"rows": [len(batch["data"])], "kib": [anonymous_kib()]}, batch_size=None
-        ).materialize()
-        assert "ReadRingmainShards->MapBatches" in probes.stats(), "not in one worker"
-        found = probes.take_all()
+        (small,) = memory_of_batches(tmp_path / "small.shard", 64)
+        large = memory_of_batches(tmp_path / "large.shard", 1 << 17)
     finally:
         context.target_max_block_size = before
-    assert sum(row["rows"] for row in found) == 4 << 15
-    kib = [row["kib"] for row in found]
-    assert len(kib) == 32
-    # The engine's pool keeps what was once used for the next reads.
-    assert max(kib) - kib[0] < 160 << 10, kib
-    assert max(kib) - min(kib[8:]) < 160 << 10, kib
+    assert len(large) == 32
+    assert max(large) - small < 160 << 10, (small, large)
+
+
+def memory_of_batches(path, rows):
+    """Reads a file in one task, and returns the memory of its worker at each piece, in KiB."""
+    dataset = ringmain.ray.read_shards(path, override_num_blocks=1)
+    probes = dataset.map_batches(
+        lambda batch: {"rows": [len(batch["data"])], "kib": [anonymous_kib()]}, batch_size=None
+    ).materialize()
+    assert "ReadRingmainShards->MapBatches" in probes.stats(), "not in one worker"
+    found = probes.take_all()
+    assert sum(row["rows"] for row in found) == rows
+    return [row["kib"] for row in found]
 
 
 def test_an_engine_and_options_reach_the_tasks(corpus):
