@@ -7,7 +7,7 @@ import os
 import pickle
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -205,7 +205,9 @@ class _BetonReader(RowReader):
 _last_beton: dict[bytes, Beton] = {}
 
 
-def _bounded(sizes: Sequence[int], bytes_max: int) -> Iterator[tuple[int, int]]:
+def _bounded(
+    sizes: np.ndarray[Any, np.dtype[np.uint64]], bytes_max: int
+) -> Iterator[tuple[int, int]]:
     """Cuts items into ranges of at most `bytes_max`, or one item."""
     start, total = 0, 0
     for at, size in enumerate(int(size) for size in sizes):
@@ -297,25 +299,34 @@ def _check_same(path: str, planned: Any, found: Any) -> None:
 
 
 def located(paths: Any) -> str | list[str]:
-    """Returns one path or several, absolute because the workers may have another working directory. URLs stay
-    as they are."""
-    if isinstance(paths, (str, bytes, os.PathLike)):
-        text = os.fsdecode(paths)
-        return text if "://" in text else os.path.abspath(text)
+    """Returns one path or several, absolute because the workers may have another working directory. URLs
+    stay as they are."""
+    if _is_path(paths):
+        return _absolute(paths)
     if isinstance(paths, (set, frozenset)):
         raise TypeError(
-            "paths is a set, which has no order, but the numbers of rows depend on it; pass sorted(paths)"
+            "paths is a set, which has no order, but the numbers of rows depend on the order of the "
+            "files; pass sorted(paths)"
         )
     if not isinstance(paths, Iterable):
         raise TypeError(f"paths must be a path or a list of paths, not {type(paths).__name__}")
     found = []
     for path in paths:
-        if not isinstance(path, (str, bytes, os.PathLike)):
+        if not _is_path(path):
             raise TypeError(
                 f"paths must be a path or a list of paths, not a list of {type(path).__name__}"
             )
-        found.append(located(path))
+        found.append(_absolute(path))
     return found
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, (str, bytes, os.PathLike))
+
+
+def _absolute(path: Any) -> str:
+    text = os.fsdecode(path)
+    return text if "://" in text else os.path.abspath(text)
 
 
 def _listed(path: str, suffix: str) -> list[str]:

@@ -133,12 +133,13 @@ def _dataset(
             f"row_id_column cannot be {row_id_column!r}, because a column of the data has this name; choose "
             f"another one, or None"
         )
-    return read_datasource(_RowsDatasource(name, rows, row_id_column), **ray_options)
+    dataset: Dataset = read_datasource(_RowsDatasource(name, rows, row_id_column), **ray_options)
+    return dataset
 
 
-class _RowsDatasource(Datasource):  # type: ignore[misc]
+class _RowsDatasource(Datasource):
     def __init__(self, name: str, rows: PlannedRows, row_id_column: str | None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._name, self._rows, self._row_id_column = name, rows, row_id_column
         ids = {} if row_id_column is None else {row_id_column: pa.uint64()}
         self._schema = pa.schema({**rows.columns, **ids})
@@ -165,7 +166,7 @@ class _RowsDatasource(Datasource):  # type: ignore[misc]
             metadata = BlockMetadata(
                 num_rows=stop - start,
                 size_bytes=self._bytes_of(start, stop),
-                input_files=[part.path for part in parts],
+                input_files=tuple(part.path for part in parts),
                 exec_stats=None,
             )
             read = _read_function(
