@@ -24,6 +24,8 @@ from ringmain._row_ranges import FileRows, even_cuts
 # Ray must not report to its makers that it was used, and must listen on the loopback interface only.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+# A busy machine with little memory must not make Ray kill workers.
+os.environ["RAY_memory_monitor_refresh_ms"] = "0"
 
 for package in ("pandas", "pyarrow", "ray"):
     pytest.importorskip(package, reason=f"{package} is not installed")
