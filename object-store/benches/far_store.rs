@@ -11,10 +11,11 @@
 )]
 
 use std::fs;
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use ringmain::Engine;
-use ringmain::shards::{ShardOptions, ShardSource, encode_shard_bytes};
+use ringmain::shards::{Order, RowType, ShardOptions, ShardSource, encode_shard_bytes};
 use ringmain_object_store::remote::{UrlBackend, UrlOptions};
 use ringmain_test_server::{Fault, Server};
 
@@ -32,7 +33,8 @@ fn main() {
         fs::write(dir.path().join(format!("{number:03}.shard")), &shard).unwrap();
     }
     let server = Server::start([("bucket", dir.path())]);
-    server.set_faults(|_| vec![Fault::Delay(FIRST_BYTE), Fault::Throttle(REQUEST_BYTES_PER_SECOND)]);
+    server
+        .set_faults(|_| vec![Fault::Delay(FIRST_BYTE), Fault::Throttle(REQUEST_BYTES_PER_SECOND)]);
 
     println!("| source | requests | in flight | median | range |");
     println!("|---|---:|---:|---:|---|");
@@ -49,10 +51,8 @@ fn main() {
         epoch(&server, ShardOptions::new().batch_size(4096), 64)
     });
     report(&server, "batches of 64 MiB across shards", "MB/s", || {
-        let shuffled = ringmain::shards::Order::BlockShuffled {
-            seed: 1,
-            block_items: std::num::NonZeroU64::new(2048).unwrap(),
-        };
+        let shuffled =
+            Order::BlockShuffled { seed: 1, block_items: NonZeroU64::new(2048).unwrap() };
         epoch(&server, ShardOptions::new().batch_size(16_384).order(shuffled), 256)
     });
 }
@@ -63,12 +63,14 @@ fn engine(server: &Server) -> Engine {
         options = options.with_config(&name, value);
     }
     let wrapper = UrlBackend::wrapper(options);
-    Engine::builder().ignore_profile().wrap_backend(wrapper).build().expect("an engine")
+    let engine = Engine::builder().ignore_profile().memory_limit_bytes(1 << 30);
+    engine.wrap_backend(wrapper).build().expect("an engine")
 }
 
 /// Reads this many MiB of batches after the first one, and returns the megabytes per second.
 fn epoch(server: &Server, options: ShardOptions, mib: usize) -> f64 {
-    let mut source = options.open_dir(&engine(server), "s3://bucket/").unwrap();
+    let mut source =
+        options.row_type(RowType::F32).open_dir(&engine(server), "s3://bucket/").unwrap();
     source.next_batch().unwrap().expect("a batch");
     let _ = server.take_in_flight_max();
     let (begun, mut bytes) = (Instant::now(), 0);
@@ -87,5 +89,7 @@ fn report(server: &Server, name: &str, unit: &str, mut measure: impl FnMut() -> 
     let in_flight = server.take_in_flight_max();
     found.sort_by(f64::total_cmp);
     let (least, median, most) = (found[0], found[ROUNDS / 2], found[ROUNDS - 1]);
-    println!("| {name} | {requests} | {in_flight} | {median:.1} {unit} | {least:.1} to {most:.1} |");
+    println!(
+        "| {name} | {requests} | {in_flight} | {median:.1} {unit} | {least:.1} to {most:.1} |"
+    );
 }
