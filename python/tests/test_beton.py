@@ -46,6 +46,28 @@ def test_a_batch_has_the_values_of_its_samples(engine):
     assert beton.read_batch([])["mat"].shape[0] == 0
 
 
+@pytest.mark.parametrize("form", [{}, {"images": "stored"}, {"resize": (6, 5)}])
+def test_the_sizes_of_samples_are_known_without_reading(tmp_path, form):
+    beton = ringmain.Beton(VECTOR, engine=ringmain.Engine("pread"), **form)
+    before = beton.engine.stats()["reads"]
+    sizes = beton.sample_bytes()
+    assert sizes.dtype == np.uint64 and len(sizes) == 300
+    np.testing.assert_array_equal(beton.sample_bytes([7, -1, 7]), sizes[[7, 299, 7]])
+    assert beton.sample_bytes([]).shape == (0,)
+    assert beton.engine.stats()["reads"] == before
+    for id in (0, 1, 2, 150, 299):
+        sample = beton[id]
+        known = 8 + 8 + len(sample["blob"]) + sample["mat"].nbytes + sample["img"].nbytes
+        # The rest is the text of the JSON, with spaces and escapes as it was written.
+        assert 0 <= int(sizes[id]) - known <= 200, (id, sizes[id], known)
+    path = tmp_path / "numbers.beton"
+    ringmain.BetonWriter(path, {"x": "int", "y": "float"}, page_size=2 << 20).from_iterable([(1, 2.0)] * 3)
+    assert ringmain.Beton(path).sample_bytes().tolist() == [16, 16, 16]
+    for ids, error in (([300], IndexError), (["a"], TypeError), (7, TypeError)):
+        with pytest.raises(error):
+            beton.sample_bytes(ids)
+
+
 def test_errors_are_python_exceptions(tmp_path, engine):
     with pytest.raises(FileNotFoundError) as caught:
         ringmain.Beton(tmp_path / "none.beton", engine=engine)

@@ -62,6 +62,16 @@ def test_rows_are_delivered_as_they_are_in_the_files(corpus, engine, order, dtyp
     assert ids_of(source) == found
 
 
+def test_the_files_are_listed_with_their_rows(corpus, tmp_path):
+    (tmp_path / "empty").mkdir()
+    write_shard(tmp_path / "empty" / "none.shard", np.zeros((0, WIDTH)))
+    paths = sorted(corpus.glob("*.shard"))
+    source = ringmain.ShardSource([paths[1], tmp_path / "empty" / "none.shard", paths[0]])
+    expected = [(path, rows) for path, rows in ((paths[1], LENGTHS[1]), (paths[0], LENGTHS[0])) if rows]
+    assert source.files == [(str(path), rows) for path, rows in expected]
+    assert sum(rows for _, rows in ringmain.ShardSource(corpus).files) == TOTAL
+
+
 def test_arrays_are_writable_and_return_to_the_pool(tmp_path):
     rows = np.arange(4096 * 64, dtype=np.float32).reshape(4096, 64)
     write_shard(tmp_path / "a.shard", rows)
