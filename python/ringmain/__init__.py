@@ -20,6 +20,8 @@ from ._ringmain import (
     read_many,
 )
 
+from .exca import open_exca
+
 _refusals.install(ContiguousMemmap.__base__)
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "ShardWriter",
     "__version__",
     "job_place",
+    "open_exca",
     "open_npy",
     "open_raw",
     "probe",

@@ -1,5 +1,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, SupportsIndex, TypedDict, final, overload
 
 import numpy as np
@@ -102,13 +103,14 @@ class Engine:
 class ContiguousMemmap:
     """A view of an array in a file. Slicing and reshaping read nothing; reading is file I/O.
 
-    arr: an np.memmap, or any view of one, even with gaps between its elements or in reverse order.
+    arr: an np.memmap, or any view of one, even with gaps between its elements or in reverse order; or a
+        ContiguousMemmap.
     cache: ignored. It is accepted because exca's class has this argument.
     engine: an Engine, or the name of a backend. The default is the engine that all views share.
     """
 
     def __new__(
-        cls, arr: npt.NDArray[Any], cache: object = None, *, engine: Engine | _Backend | str | None = None
+        cls, arr: npt.NDArray[Any] | ContiguousMemmap, cache: object = None, *, engine: Engine | _Backend | str | None = None
     ) -> ContiguousMemmap: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -216,6 +218,9 @@ def read_many(
     """
 
 def _place_of_environment() -> tuple[int, int, int, int] | None: ...
+def _read_exca_infos(
+    path: _Path, engine: Engine | _Backend | str | None = None
+) -> list[tuple[str, Path, int, list[int], str]]: ...
 def _run_command(args: list[str], program: list[str]) -> int: ...
 def probe(path: _Path | None = None) -> dict[str, Any]:
     """Tests what this kernel, the filesystem of `path` and each backend on that filesystem can do, and

@@ -80,7 +80,7 @@ mod _ringmain {
     #[pymodule_export]
     use super::epochs::_place_of_environment;
     #[pymodule_export]
-    use super::memmap::{_open_view, open_npy, open_raw};
+    use super::memmap::{_open_view, _read_exca_infos, open_npy, open_raw};
     #[pymodule_export]
     use super::read_many::read_many;
     #[pymodule_export]

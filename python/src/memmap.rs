@@ -7,7 +7,7 @@ use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMet
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ringmain::{ContiguousMemmap, Engine, Error, Kind};
+use ringmain::{ContiguousMemmap, Engine, Error, Kind, MemmapArrayInfo};
 
 use crate::arguments;
 use crate::array;
@@ -18,7 +18,7 @@ use crate::gil::detached;
 use crate::path::{FilePath, absolute, local};
 use crate::view::View;
 
-/// Returns a view of the elements of a memory-mapped array.
+/// Returns a view of the elements of a memory-mapped array, or of another view.
 ///
 /// A slice of a mapping has the `offset` attribute of its parent, not its own. So the offset is
 /// computed from the array at the end of the chain of bases: its `offset`, plus the distance between
@@ -32,6 +32,9 @@ pub(crate) fn wrap(arr: &Bound<'_, PyAny>, engine: Option<EngineArgument<'_>>) -
              np.memmap, or ringmain.open_raw or open_npy on the file"
         )))
     };
+    if let Ok(view) = arr.cast::<View>() {
+        return view.get().with_engine(py, engine);
+    }
     let Ok(array) = arr.cast::<PyUntypedArray>() else { return Err(refuse(arr)?) };
     let mut root = array.clone();
     while let Ok(base) = root.getattr("base")?.cast_into::<PyUntypedArray>() {
@@ -259,6 +262,21 @@ fn open_object(py: Python<'_>, path: &Path, engine: Py<PyEngine>) -> Result<Opti
     found.open(&descr, engine).map(Some)
 }
 
+/// Returns the arrays in one of exca's info files, as tuples of key, file name, offset, shape and name of the dtype.
+#[pyfunction]
+pub(crate) fn _read_exca_infos(
+    py: Python<'_>,
+    path: FilePath,
+    engine: Option<EngineArgument<'_>>,
+) -> Result<Vec<(String, PathBuf, u64, Vec<usize>, String)>> {
+    let engine = PyEngine::or_default(py, engine)?;
+    let infos = detached(py, || engine.get().engine.read_exca_infos(&path.0))?;
+    let as_tuple = |(key, info): (String, MemmapArrayInfo)| {
+        (key, info.filename, info.offset, info.shape, info.dtype)
+    };
+    Ok(infos.into_iter().map(as_tuple).collect())
+}
+
 /// Opens a view that is being unpickled.
 #[pyfunction]
 pub(crate) fn _open_view<'py>(
@@ -275,16 +293,20 @@ pub(crate) fn _open_view<'py>(
 }
 
 /// The file and the layout of an array, before they are checked against the file.
-struct ArrayInFile {
-    path: PathBuf,
-    offset: u64,
-    shape: Vec<usize>,
+pub(crate) struct ArrayInFile {
+    pub(crate) path: PathBuf,
+    pub(crate) offset: u64,
+    pub(crate) shape: Vec<usize>,
     /// `None` for C order.
-    strides: Option<Vec<isize>>,
+    pub(crate) strides: Option<Vec<isize>>,
 }
 
 impl ArrayInFile {
-    fn open(self, descr: &Bound<'_, PyArrayDescr>, engine: Py<PyEngine>) -> Result<View> {
+    pub(crate) fn open(
+        self,
+        descr: &Bound<'_, PyArrayDescr>,
+        engine: Py<PyEngine>,
+    ) -> Result<View> {
         let py = descr.py();
         let path = absolute(&self.path)?;
         let itemsize = descr.itemsize();

@@ -9,7 +9,7 @@ use crate::array::{self, tuple_text};
 use crate::engine::{EngineArgument, PyEngine};
 use crate::error::{Failure, Result};
 use crate::key::BasicKey;
-use crate::memmap;
+use crate::memmap::{self, ArrayInFile};
 use crate::operators::NoArithmetic;
 use crate::path::FilePath;
 
@@ -23,7 +23,8 @@ use crate::path::FilePath;
 /// TypeError and are for `view.read(key)`. A key that selects one element reads it. A key that selects nothing
 /// returns an empty array.
 ///
-/// arr: an np.memmap, or any view of one, even with gaps between its elements or in reverse order.
+/// arr: an np.memmap, or any view of one, even with gaps between its elements or in reverse order; or a
+///     ContiguousMemmap.
 /// cache: ignored. It is accepted because exca's class has this argument.
 /// engine: an Engine, or the name of a backend. The default is the engine that all views share.
 #[pyclass(frozen, extends = NoArithmetic, weakref, module = "ringmain", name = "ContiguousMemmap")]
@@ -168,6 +169,26 @@ impl View {
 
     pub(crate) fn into_object(self, py: Python<'_>) -> Result<Bound<'_, Self>> {
         Ok(Bound::new(py, self.into_initializer())?)
+    }
+
+    /// Returns a view of the same elements, read by another engine if there is one.
+    pub(crate) fn with_engine(
+        &self,
+        py: Python<'_>,
+        engine: Option<EngineArgument<'_>>,
+    ) -> Result<Self> {
+        let Some(engine) = engine else {
+            let (engine, descr) = (self.engine.clone_ref(py), self.descr.clone_ref(py));
+            let (array, is_grouped) = (self.array.clone(), self.is_grouped);
+            return Ok(Self { engine, array, descr, is_grouped });
+        };
+        let found = ArrayInFile {
+            path: self.array.path().to_owned(),
+            offset: self.offset(),
+            shape: self.lengths().to_vec(),
+            strides: Some(self.steps().to_vec()),
+        };
+        found.open(self.descr.bind(py), PyEngine::or_default(py, Some(engine))?)
     }
 
     /// The length of each axis.

@@ -1,14 +1,7 @@
 """Compares with the real exca: reads files that exca wrote, and checks that both classes behave alike."""
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-from exca.cachedict import contiguous, handlers
 from exca.cachedict.contiguous import ContiguousMemmap as ExcaMemmap
 from exca.cachedict.dumpcontext import DumpContext
 
@@ -34,13 +27,6 @@ def test_arrays_that_exca_dumped_are_wrapped_and_read(tmp_path, engine, original
         assert view.shape == array.shape
         np.testing.assert_array_equal(np.asarray(view), array)
         np.testing.assert_array_equal(np.asarray(view[1:3]), array[1:3])
-
-
-def test_one_line_switches_the_handler_of_exca(tmp_path, monkeypatch, original):
-    monkeypatch.setattr(handlers, "ContiguousMemmap", ringmain.ContiguousMemmap)
-    (loaded,) = dump_and_load(tmp_path, original, cache_type="ContiguousMemmapArray")
-    assert type(loaded) is ringmain.ContiguousMemmap
-    np.testing.assert_array_equal(np.asarray(loaded[4:7]), original[4:7])
 
 
 # Phrases that the messages of both classes must have in common.
@@ -120,28 +106,3 @@ def test_a_view_with_gaps_behaves_as_excas_class(tmp_path, original, part, use):
     array = eval(part, {"m": loaded})
     function = eval(f"lambda v: {use}", {"np": np})
     assert describe(function, ringmain.ContiguousMemmap(array)) == describe(function, ExcaMemmap(array))
-
-
-def test_excas_own_tests_pass_with_our_class(tmp_path):
-    """The tests come with exca's package. A plugin replaces exca's class before they are imported."""
-    tests = Path(contiguous.__file__).with_name("test_contiguous.py")
-    (tmp_path / "instead.py").write_text(INSTEAD)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "instead", "-p", "no:cacheprovider", "--rootdir", tests.parent, tests]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path,
-                          env={**os.environ, "PYTHONPATH": str(tmp_path)})
-    assert done.returncode == 0, done.stdout
-    passed = int(re.search(r"(\d+) passed", done.stdout)[1])
-    assert passed > 15 and "ringmain" in done.stdout, done.stdout
-
-
-INSTEAD = """
-import exca.cachedict.contiguous, exca.cachedict.handlers, ringmain
-from exca.cachedict.dumpcontext import DumpContext
-for module in (exca.cachedict.contiguous, exca.cachedict.handlers):
-    module.ContiguousMemmap = ringmain.ContiguousMemmap
-DumpContext.TYPE_DEFAULTS[ringmain.ContiguousMemmap] = exca.cachedict.handlers.ContiguousMemmapArray
-
-def pytest_terminal_summary(terminalreporter):
-    from exca.cachedict import test_contiguous
-    terminalreporter.write_line(test_contiguous.ContiguousMemmap.__module__)
-"""

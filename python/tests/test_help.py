@@ -20,7 +20,7 @@ CLASSES = [
     ringmain.ShardSource,
     ringmain.ShardWriter,
 ]
-FUNCTIONS = [ringmain.open_npy, ringmain.open_raw, ringmain.probe, ringmain.read_many]
+FUNCTIONS = [ringmain.exca.install, ringmain.exca.installed, ringmain.open_exca, ringmain.open_npy, ringmain.open_raw, ringmain.probe, ringmain.read_many]
 
 
 def public(kind):

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::engine_over;
+use crate::array::exca_infos::parse_infos;
 use crate::array::layout::Layout;
 use crate::array::npy::parse_header;
 use crate::{Error, MemmapArrayInfo};
@@ -42,8 +43,11 @@ struct Info {
 /// The length of the data file: that of the real one among the seeds.
 const DATA_BYTES: usize = 24_988;
 
-/// The bytes are a list of exca's infos. Each array lies in the data file, or is refused.
+/// The bytes are an info file, or a list of exca's infos. Each array lies in the data file, or is refused.
 pub(super) fn exca_infos(bytes: &[u8]) {
+    if let Ok(infos) = parse_infos(bytes) {
+        assert!(infos.len() <= bytes.split(|byte| *byte == b'\n').count());
+    }
     let Ok(infos) = serde_json::from_slice::<Vec<Info>>(bytes) else { return };
     let data: Vec<u8> = (0..DATA_BYTES).map(|at| (at * 31 % 251) as u8).collect();
     for Info { filename, offset, shape, dtype } in infos.into_iter().take(16) {
