@@ -4,6 +4,8 @@ The modules `ringmain.ray`, `ringmain.safetensors` and `ringmain.torch` are impo
 """
 
 from . import _refusals
+from ._bench import BenchResult, bench
+from ._mapped_weights import MappedWeights, WeightCache
 from ._place import JobPlace, job_place
 from ._ringmain import (
     Beton,
@@ -25,15 +27,19 @@ from .exca import open_exca
 _refusals.install(ContiguousMemmap.__base__)
 
 __all__ = [
+    "BenchResult",
     "Beton",
     "BetonEpoch",
     "BetonWriter",
     "ContiguousMemmap",
     "Engine",
     "JobPlace",
+    "MappedWeights",
     "ShardSource",
     "ShardWriter",
+    "WeightCache",
     "__version__",
+    "bench",
     "job_place",
     "open_exca",
     "open_npy",

@@ -184,7 +184,7 @@ impl From<Error> for Failure {
             Error::NonContiguous { .. }
             | Error::UnknownDType { .. }
             | Error::ElementType { .. } => Self::type_(message),
-            Error::MemorySpent { .. } | Error::OutOfMemory { .. } => {
+            Error::MemorySpent { .. } | Error::OutOfMemory { .. } | Error::CacheFull { .. } => {
                 Self(PyMemoryError::new_err(message))
             }
             // An exception that the caller's own function raised is passed on unchanged.

@@ -12,7 +12,7 @@
 //! | `key`, `selection` | indices by NumPy's rules |
 //! | `read_many` | reads many views as one batch |
 //! | `shards`, `shard_writer` | `ShardSource`, `ShardWriter` |
-//! | `weights` | safetensors |
+//! | `weights`, `mapped_weights` | safetensors, read or mapped |
 //! | `beton`, `beton_epoch`, `beton_batch` | `Beton`, `BetonEpoch`, samples as arrays |
 //! | `beton_custom` | fields whose types FFCV does not define |
 //! | `beton_writer`, `beton_column` | `BetonWriter`, the values of a field |
@@ -23,8 +23,8 @@
 //! | `gil` | reads and waits that release the interpreter lock and that Ctrl-C can end |
 //!
 //! `unsafe` occurs only where NumPy and the engine share memory: in `array`, in the files that fill
-//! arrays (`read`, `selection`, `read_many`), and in those that make several arrays over one
-//! buffer (`shards`, `beton_batch`).
+//! arrays (`read`, `selection`, `read_many`), in those that make several arrays over one buffer (`shards`,
+//! `beton_batch`), and in `mapped_weights`, whose arrays are over the mapping of a file.
 
 mod arguments;
 mod array;
@@ -41,6 +41,7 @@ mod epochs;
 mod error;
 mod gil;
 mod key;
+mod mapped_weights;
 mod memmap;
 mod operators;
 mod path;
@@ -79,6 +80,8 @@ mod _ringmain {
     use super::engine::{_engine, PyEngine, probe};
     #[pymodule_export]
     use super::epochs::_place_of_environment;
+    #[pymodule_export]
+    use super::mapped_weights::{PyMappedFile, PyMappingCache};
     #[pymodule_export]
     use super::memmap::{_open_view, _read_exca_infos, open_npy, open_raw};
     #[pymodule_export]

@@ -91,8 +91,13 @@ def serving(folder):
 def test_each_snippet_of_the_documentation_runs_alone(number, files, tmp_path, available):
     """Half of them lacked an import, and one did not do what its comment said."""
     snippet = snippets(ROOT / "docs/python.md")[number]
-    for package in ("torch", "exca", "ray"):
-        needs = {"torch": ("torch", '"pt"'), "exca": ("exca",), "ray": ("ringmain.ray",)}[package]
+    packages = {
+        "torch": ("torch", '"pt"', ".tensor("),
+        "exca": ("exca",),
+        "pandas": ("to_frame",),
+        "ray": ("ringmain.ray",),
+    }
+    for package, needs in packages.items():
         if any(word in snippet for word in needs):
             pytest.importorskip(package, reason=f"{package} is not installed")
     if '"uring"' in snippet and "uring" not in available:

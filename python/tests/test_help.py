@@ -17,10 +17,12 @@ CLASSES = [
     ringmain.BetonWriter,
     ringmain.ContiguousMemmap,
     ringmain.Engine,
+    ringmain.MappedWeights,
+    ringmain.WeightCache,
     ringmain.ShardSource,
     ringmain.ShardWriter,
 ]
-FUNCTIONS = [ringmain.exca.install, ringmain.exca.installed, ringmain.open_exca, ringmain.open_npy, ringmain.open_raw, ringmain.probe, ringmain.read_many]
+FUNCTIONS = [ringmain.bench, ringmain.exca.install, ringmain.exca.installed, ringmain.open_exca, ringmain.open_npy, ringmain.open_raw, ringmain.probe, ringmain.read_many]
 
 
 def public(kind):

@@ -18,8 +18,13 @@ def test_a_tensor_is_one_read(view, reads_of):
     assert tensor.dtype == torch.float32
     np.testing.assert_array_equal(tensor.numpy(), np.asarray(view[3:5]))
     np.testing.assert_array_equal(torch.from_dlpack(view).numpy(), np.asarray(view))
+    # The constructor of torch always makes float32, on the way of DLPack.
+    assert torch.equal(torch.Tensor(view), torch.as_tensor(view))
+    assert torch.equal(torch.DoubleTensor(view), torch.as_tensor(view).double())
+    assert torch.Tensor(view[3, 4, ...]).item() == np.asarray(view)[3, 4]
     if view.engine.backend == "pread":
         assert reads_of(lambda: torch.as_tensor(view[3:5])) == 1
+        assert reads_of(lambda: torch.Tensor(view[3:5])) == 1
         assert reads_of(lambda: torch.from_dlpack(view[3:5])) == 1
 
 

@@ -175,11 +175,15 @@ impl MappedWeights {
         Ok(self.tensors.get_or_init(|| header.tensors))
     }
 
+    /// Returns the description of a tensor of a safetensors file.
+    pub fn tensor_info(&self, name: &str) -> Result<&TensorInfo, Error> {
+        let found = self.tensors()?.iter().find(|info| info.name() == name);
+        found.ok_or_else(|| no_such_tensor(self.path(), name, None))
+    }
+
     /// Returns the bytes of a tensor of a safetensors file, without a copy.
     pub fn tensor(&self, name: &str) -> Result<&[u8], Error> {
-        let Some(info) = self.tensors()?.iter().find(|info| info.name() == name) else {
-            return Err(no_such_tensor(self.path(), name, None));
-        };
+        let info = self.tensor_info(name)?;
         // The cast is exact: the offset lies in the mapping.
         self.slice(info.offset() as usize, info.nbytes())
     }
