@@ -57,6 +57,8 @@ mod record;
 pub mod shards;
 mod stats;
 mod sync;
+#[cfg(feature = "safetensors")]
+mod trace;
 mod versioned_file;
 #[cfg(feature = "safetensors")]
 pub mod weights;

@@ -12,6 +12,8 @@ use crate::sync::{Arc, Mutex, PoisonError};
 use crate::{ContiguousMemmap, Element, Engine, Error, Result};
 
 mod batch_stream;
+#[cfg(feature = "safetensors")]
+mod weights;
 
 pub use batch_stream::BatchStream;
 
@@ -180,7 +182,7 @@ pub trait Polled: Send + Unpin {
 }
 
 /// A source whose batches can be a [`BatchStream`]: [`ShardSource`](crate::shards::ShardSource),
-/// `beton::SampleSource`, and [`ViewReader`](crate::ViewReader).
+/// `beton::SampleSource`, `weights::Load`, and [`ViewReader`](crate::ViewReader).
 /// Other crates cannot implement it.
 pub trait BatchSource: Polled {}
 

@@ -223,6 +223,17 @@ impl Iterator for Load {
 
 impl std::iter::FusedIterator for Load {}
 
+/// For `AsyncEngine::batches`: the tensors as a stream.
+#[cfg(feature = "async")]
+impl crate::async_engine::Polled for Load {
+    type Batch = Tensor;
+
+    fn poll_batch(&mut self, waker: &std::task::Waker) -> Poll<Option<Result<Tensor, Error>>> {
+        let Some(tensors) = &mut self.tensors else { return Poll::Ready(None) };
+        tensors.poll_next(waker).map(|outcome| self.count_delivered(outcome?))
+    }
+}
+
 impl fmt::Debug for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Load").field("progress", &self.progress).finish_non_exhaustive()

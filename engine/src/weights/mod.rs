@@ -20,7 +20,7 @@
 // | `model.rs`, `tensor.rs` | an opened model; a tensor, before and after it is read |
 // | `read.rs`, `populated_read.rs` | from tensors to reads; pages for fresh memory |
 // | `load.rs` | a schedule for the prefetcher |
-// | `mapped.rs`, `options.rs` | a file as a slice, and its options |
+// | `mapped.rs`, `options.rs`, `from_mmap.rs` | a file as a slice, its options, its tensors |
 // | `source/`, `advised_mapping.rs`, `range_reader.rs` | the best available way: a mapping, a backend |
 // | `read_ahead.rs`, `tensor_bytes.rs` | ranges that are read ahead; the bytes of a tensor |
 // | `cache/` | the mappings used last, within a limit |
@@ -28,6 +28,7 @@
 mod advised_mapping;
 mod cache;
 mod damage;
+mod from_mmap;
 pub(crate) mod header;
 pub(crate) mod index;
 mod load;
@@ -44,6 +45,7 @@ mod tensor_bytes;
 
 pub use cache::{WeightCache, WeightCacheStats};
 pub use damage::{TensorDamage, WeightsDamage};
+pub use from_mmap::SafetensorsMmap;
 pub use load::{Load, LoadOptions, LoadProgress};
 pub use mapped::MappedWeights;
 pub use model::{WeightFile, Weights};

@@ -21,8 +21,9 @@ use ringmain_backends::{
 use super::advised_mapping::AdvisedMapping;
 use super::range_reader::RangeReader;
 use super::tensor_bytes::{Memory, TensorBytes};
-use super::{Error, GdsProbe, MappedWeights, Unchanging, probe_gds};
+use super::{Error, GdsProbe, MappedWeights, MmapOptions, Unchanging, probe_gds};
 use crate::Engine;
+use crate::trace::event;
 
 /// The way to try first. Ways that map need the promise that [`Unchanging`] explains.
 #[derive(Clone, Debug)]
@@ -65,6 +66,9 @@ impl SourceKind {
         }
     }
 }
+
+/// The number of pages, of 4096 bytes each, that [`WeightSource::open`] begins to read.
+const READ_AHEAD_PAGES: usize = 256;
 
 /// The result of [`WeightSource::prepare_tensor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,20 +120,72 @@ enum Held {
 }
 
 impl WeightSource {
-    /// Opens the file in the preferred way, or the next best.
+    /// Opens the file in the preferred way, or the next best. A mapping gets the
+    /// [default options](Self::default_options).
     pub fn open(path: impl AsRef<Path>, prefer: Prefer) -> Result<Self, Error> {
+        Self::open_with_options(path, prefer, &Self::default_options())
+    }
+
+    /// Like [`open`](Self::open), with options for a mapping. Other ways have none. Options that the system does not
+    /// apply are listed by [`mapped().unmet()`](MappedWeights::unmet).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("model.safetensors");
+    /// # std::fs::write(&path, b"0123456789")?;
+    /// use ringmain::weights::{MmapOptions, Prefer, Unchanging, WeightSource};
+    ///
+    /// // SAFETY: the models of this program are written once, and only ever replaced by renaming.
+    /// let unchanging = unsafe { Unchanging::promise() };
+    /// let options = MmapOptions::new().populate();
+    /// let source = WeightSource::open_with_options(&path, Prefer::Mmap(unchanging), &options)?;
+    /// assert!(source.mapped().is_some_and(|weights| weights.unmet().is_empty()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_with_options(
+        path: impl AsRef<Path>,
+        prefer: Prefer,
+        options: &MmapOptions,
+    ) -> Result<Self, Error> {
         let path = path.as_ref();
-        match prefer {
+        let map = |unchanging| MappedWeights::open_with_options(path, options, unchanging);
+        let source = match prefer {
             Prefer::Gds(unchanging) => {
-                let found = probe_gds();
-                Self::mapped_or_read(path, Some(&found), || MappedWeights::open(path, unchanging))
+                Self::mapped_or_read(path, Some(&probe_gds()), || map(unchanging))
             }
-            Prefer::Mmap(unchanging) => {
-                Self::mapped_or_read(path, None, || MappedWeights::open(path, unchanging))
-            }
+            Prefer::Mmap(unchanging) => Self::mapped_or_read(path, None, || map(unchanging)),
             Prefer::Buffer => Ok(Self::from_bytes(path, read_whole(path)?)),
             Prefer::Backend(engine) => Self::read_by(path, engine, Vec::new()),
+        }?;
+        source.send_events();
+        Ok(source)
+    }
+
+    /// Returns the options with which [`open`](Self::open) maps a file: huge pages, and 256 pages read ahead, which is
+    /// the first MiB.
+    pub fn default_options() -> MmapOptions {
+        MmapOptions::new().huge_pages().read_ahead_pages(READ_AHEAD_PAGES)
+    }
+
+    /// Sends an event for the way that was taken, for each way that was passed over, and for each option that the system
+    /// did not apply.
+    fn send_events(&self) {
+        for Lacking { what, reason } in &self.passed_over {
+            event!(warn, path = %self.path.display(), way = what, %reason, "weights are not read in this way");
+            let _ = (what, reason);
         }
+        let unmet = self.mapped().map_or(&[][..], |weights| weights.unmet());
+        for Lacking { what, reason } in unmet {
+            event!(debug, path = %self.path.display(), option = what, %reason, "an option was not applied");
+            let _ = (what, reason);
+        }
+        event!(
+            debug,
+            path = %self.path.display(),
+            way = self.source_type(),
+            bytes = self.file_len(),
+            "weights are read in this way"
+        );
     }
 
     /// Opens a mapping, or a backend if the system refuses to map. `gds` is the result of the
