@@ -21,7 +21,6 @@ from ._ringmain import (
     probe,
     read_many,
 )
-
 from .exca import open_exca
 
 _refusals.install(ContiguousMemmap.__base__)

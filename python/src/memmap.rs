@@ -262,13 +262,16 @@ fn open_object(py: Python<'_>, path: &Path, engine: Py<PyEngine>) -> Result<Opti
     found.open(&descr, engine).map(Some)
 }
 
+/// Key, file name, offset, shape and name of the dtype.
+type ExcaInfo = (String, PathBuf, u64, Vec<usize>, String);
+
 /// Returns the arrays in one of exca's info files, as tuples of key, file name, offset, shape and name of the dtype.
 #[pyfunction]
 pub(crate) fn _read_exca_infos(
     py: Python<'_>,
     path: FilePath,
     engine: Option<EngineArgument<'_>>,
-) -> Result<Vec<(String, PathBuf, u64, Vec<usize>, String)>> {
+) -> Result<Vec<ExcaInfo>> {
     let engine = PyEngine::or_default(py, engine)?;
     let infos = detached(py, || engine.get().engine.read_exca_infos(&path.0))?;
     let as_tuple = |(key, info): (String, MemmapArrayInfo)| {
