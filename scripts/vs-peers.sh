@@ -9,6 +9,8 @@
 #   weights   all tensors of a cold model: `Weights::read_all`, `Weights::load` and Python's `load_file`
 #             compared with safetensors, fastsafetensors (without GPU Direct Storage) and fio's
 #             sequential direct reads
+#   datafusion  scans of parquet files with the reader under DataFusion's scans, through RingmainStore and through
+#             LocalFileSystem (examples/parquet-scan)
 #
 #   scripts/vs-peers.sh [--part NAME]... [--model-bytes N] [--rounds N] [FOLDER]
 #
@@ -24,9 +26,9 @@ while (($#)); do
     case $1 in
     --part)
         case ${2:-} in
-        views | python | loader | beton | weights) parts+=("$2") ;;
+        views | python | loader | beton | weights | datafusion) parts+=("$2") ;;
         *)
-            printf "%s: --part needs views, python, loader, beton or weights, not '%s'\n" "${0##*/}" "${2:-}" >&2
+            printf "%s: --part needs views, python, loader, beton, weights or datafusion, not '%s'\n" "${0##*/}" "${2:-}" >&2
             exit 2
             ;;
         esac
@@ -45,7 +47,7 @@ while (($#)); do
     *) directory=$(realpath -- "$1") && shift ;;
     esac
 done
-((${#parts[@]})) || parts=(views python loader beton weights)
+((${#parts[@]})) || parts=(views python loader beton weights datafusion)
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 scratch=
@@ -128,6 +130,13 @@ beton() {
     "$ffcv_venv/bin/python" scripts/peers/beton.py \
         "$ringmain" "$scratch/samples.beton" "${rounds[@]}"
     rm -- "$scratch/samples.beton"
+}
+
+datafusion() {
+    cargo build --locked --release --manifest-path examples/parquet-scan/Cargo.toml --target-dir "$target"
+    "$target/release/parquet-scan" generate "$scratch/parquet" 1024
+    "$venv/bin/python" scripts/peers/datafusion.py "$target/release/parquet-scan" "$scratch/parquet" "${rounds[@]}"
+    rm -r -- "$scratch/parquet"
 }
 
 step set-up set_up

@@ -130,7 +130,8 @@ fn an_endpoint_that_refuses_is_given_up_soon() {
         ..RetryOptions::default()
     };
     let backend = store.backend_with(RemoteOptions { retry, ..RemoteOptions::default() });
-    let words = ["cannot be reached", "refused", "attempts", "check that the server runs"];
+    // Whether there was time for a second attempt depends on the machine.
+    let words = ["cannot be reached", "refused", "check that the server runs"];
     assert_refused(&backend, "s3://bucket/object", FailureKind::Unreachable, &words);
     // The server comes up later.
     store.server.start_again();

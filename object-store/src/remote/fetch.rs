@@ -221,6 +221,10 @@ fn wrong_range(found: &Range<u64>) -> RemoteFailure {
     RemoteFailure::new(FailureKind::WrongRange, what)
 }
 
+/// A process without descriptors cannot connect, but can send a request over a connection that it has. The client's
+/// thread notices that a connection is idle a moment after its last answer was received; on a busy machine it takes longer.
+const IDLE_WITHIN: Duration = Duration::from_secs(2);
+
 /// The attempts since the last progress.
 #[derive(Debug)]
 struct Tries<'b> {
@@ -255,14 +259,17 @@ impl<'b> Tries<'b> {
         if failure.status.is_some() {
             self.bucket.reached();
         }
+        let is_short = failure.kind == FailureKind::Shortage;
         let limit = match self.bucket.is_reached() {
+            true if is_short => self.options.timeout.min(IDLE_WITHIN),
             true => self.options.timeout,
             false => self.options.timeout.min(self.options.first_contact),
         };
+        let may_pass = failure.may_pass() || (is_short && self.bucket.is_reached());
         let elapsed = self.spent;
         let asked = failure.retry_after.unwrap_or_default();
         let pause = self.backoff().max(asked);
-        if !failure.may_pass() || elapsed.saturating_add(pause) > limit {
+        if !may_pass || elapsed.saturating_add(pause) > limit {
             let attempts = self.failures;
             let effort = (attempts > 1).then_some(Effort { attempts, elapsed });
             return Err(self.bucket.explain(RemoteFailure { effort, ..failure }));
@@ -372,6 +379,18 @@ mod tests {
         let endless = Tries::new(&patient, &bucket).next(asking(u64::MAX));
         assert_eq!(endless.unwrap(), Duration::from_secs(u64::MAX));
         assert!(bucket.pause_left() > Duration::from_secs(3600));
+    }
+
+    /// A read failed for want of a descriptor if it came just after another one, whose connection was not idle yet.
+    #[test]
+    fn a_process_without_descriptors_waits_for_a_connection_that_it_has() {
+        let bucket = Bucket::of_tests();
+        let mut tries = Tries::new(&RetryOptions::default(), &bucket);
+        assert!(tries.next(failure(FailureKind::Shortage)).is_err(), "there is no connection");
+        bucket.reached();
+        assert!(tries.next(failure(FailureKind::Shortage)).is_ok());
+        tries.spent += IDLE_WITHIN;
+        assert!(tries.next(failure(FailureKind::Shortage)).is_err());
     }
 
     #[test]
