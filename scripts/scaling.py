@@ -60,10 +60,26 @@ STALLED_REQUESTS = 1e-5  # the share of requests that get no answer until they a
 CHECKPOINT_SECONDS = 1800.0
 RESTART_SECONDS = 300.0
 
-# Measured with `cargo bench -p ringmain-object-store --bench far_store`: MB/s and requests in flight.
-FAR_STORE = {"open": None, "1 MiB": None, "16 MiB": None, "64 MiB": None}
+# Measured with `cargo bench -p ringmain-object-store --bench far_store`: MB/s by the size of batches.
+FAR_STORE = {"1 MiB": 15.6, "16 MiB": 71.3, "64 MiB": 275.4}
 # Measured with `scripts/scaling.py --measure FOLDER`.
-VALIDATION = {}
+VALIDATION = {
+    "in order, cold": {
+        "bytes": 2147483648,
+        "seconds": {1: 0.552, 2: 0.559, 4: 0.567},
+        "limit_bytes_per_second": 3624601473,
+    },
+    "in order, warm": {
+        "bytes": 2147483648,
+        "seconds": {1: 0.109, 2: 0.079, 4: 0.085},
+        "limit_bytes_per_second": 37173084862,
+    },
+    "random rows, one at a time, cold": {
+        "bytes": 134217728,
+        "seconds": {1: 1.853, 2: 1.29, 4: 1.054},
+        "limit_bytes_per_second": 377861480,
+    },
+}
 
 READERS = (1, 8, 64, 512, 4096, 10_000)
 DATA = (TB, 100 * TB, PB)
@@ -277,9 +293,8 @@ def reading():
     rows = []
     for name, read_bytes in (("1 MiB", GROUP_BYTES), ("16 MiB", 16 * MIB), ("64 MiB", 64 * MIB)):
         rate, measured = reader_rate(read_bytes), FAR_STORE[name]
-        shown = "not measured" if measured is None else f"{measured:.0f} MB/s"
-        together = f"{read_bytes // MIB} MiB"
-        rows.append([name, together, f"{rate / 1e6:.0f} MB/s", shown, f"{math.ceil(wanted / rate)}"])
+        cells = [f"{read_bytes // MIB} MiB", f"{rate / 1e6:.0f} MB/s", f"{measured:.0f} MB/s"]
+        rows.append([name, *cells, f"{math.ceil(wanted / rate)}"])
     head = ["batches", "read together", "model", "measured", f"sources for {wanted / 1e6:.0f} MB/s"]
     return head, rows
 
@@ -449,13 +464,13 @@ def lost_share(lost, between):
 
 def validation():
     rows = []
-    for cache_state, found in VALIDATION.items():
+    for name, found in VALIDATION.items():
         one = found["seconds"][1]
         for processes, measured in found["seconds"].items():
             predicted = epoch_seconds(found["bytes"], one, found["limit_bytes_per_second"], processes)
             ratio = f"{predicted / measured:.2f}"
-            rows.append([cache_state, str(processes), f"{predicted:.2f} s", f"{measured:.2f} s", ratio])
-    return ["cache", "processes", "model", "measured", "model / measured"], rows
+            rows.append([name, str(processes), f"{predicted:.2f} s", f"{measured:.2f} s", ratio])
+    return ["epoch", "processes", "model", "measured", "model / measured"], rows
 
 
 def epoch_seconds(data_bytes, one_seconds, limit_bytes_per_second, processes):
@@ -465,10 +480,11 @@ def epoch_seconds(data_bytes, one_seconds, limit_bytes_per_second, processes):
 
 # Each program says that it is ready, waits for a line, reads, and prints how many bytes it has read in which time.
 PART_READER = """
-import sys, time, ringmain
-folder, rank, world = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-engine = ringmain.Engine("auto", warmth="leave")
-source = ringmain.ShardSource(folder, engine=engine, rank=rank, world=world)
+import json, sys, time, ringmain
+folder, rank, world, options = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
+engine, every = ringmain.Engine(**options.pop("engine")), options.pop("every")
+rows = range(0, ringmain.ShardSource(folder).total_rows, every) if every > 1 else None
+source = ringmain.ShardSource(folder, engine=engine, rank=rank, world=world, rows=rows, **options)
 print("ready", flush=True)
 sys.stdin.readline()
 begun = time.monotonic()
@@ -476,10 +492,10 @@ total = sum(rows.nbytes for rows, _ in source)
 print(total, time.monotonic() - begun, flush=True)
 """
 WHOLE_READER = """
-import sys, time, numpy, ringmain
+import json, sys, time, numpy, ringmain
 from pathlib import Path
-folder, rank, world = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-engine = ringmain.Engine("auto", warmth="leave")
+folder, rank, world, options = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
+engine = ringmain.Engine(**options["engine"])
 out = numpy.ones(32 << 20, numpy.uint8)
 views = [ringmain.open_raw(path, "u1", offset=32, engine=engine) for path in sorted(Path(folder).iterdir())]
 print("ready", flush=True)
@@ -491,28 +507,39 @@ for view in views[rank::world]:
         total += part.read(out=out[: len(part)]).nbytes
 print(total, time.monotonic() - begun, flush=True)
 """
+AUTO = {"backend": "auto", "warmth": "leave"}
+IN_ORDER = {"engine": AUTO, "every": 1}
+# Every 16th row, so that no two of them are neighbours.
+RANDOM = {"engine": AUTO, "every": 16, "order": "shuffled"}
+ONE_BY_ONE = {**RANDOM, "engine": {"backend": "pread"}, "batch_rows": 1, "prefetch_bytes": 0}
+# The name of an epoch; the state of the page cache; how the epoch is read; how the limit is measured.
+EPOCHS = [
+    ("in order, cold", "cold", (PART_READER, IN_ORDER), (WHOLE_READER, IN_ORDER)),
+    ("in order, warm", "warm", (PART_READER, IN_ORDER), (WHOLE_READER, IN_ORDER)),
+    ("random rows, one at a time, cold", "cold", (PART_READER, ONE_BY_ONE), (PART_READER, RANDOM)),
+]
 
 
 def measure(folder):
     """Prints the seconds of an epoch with 1, 2 and 4 processes that each read their part, and the bytes per second of
-    large reads on all processors. They take turns for five rounds; the numbers are medians."""
+    the fastest reads of such data on all processors. They take turns for five rounds; the numbers are medians."""
     import numpy as np
     import ringmain
 
     rows, width, shards = 1 << 16, 1024, 8
-    data_bytes = shards * rows * width * 4
     found = {}
     with tempfile.TemporaryDirectory(dir=folder) as corpus:
         for number in range(shards):
             with ringmain.ShardWriter(f"{corpus}/{number}.shard", width) as shard:
                 shard.write(np.ones((rows, width), np.float32))
-        for cache_state in ("cold", "warm"):
+        for name, cache_state, reader, fastest in EPOCHS:
+            data_bytes = shards * rows * width * 4 // reader[1]["every"]
             seconds, limits = {1: [], 2: [], 4: []}, []
             for _ in range(5):
                 for processes, times in seconds.items():
-                    times.append(together(PART_READER, corpus, processes, cache_state, data_bytes))
-                limits.append(together(WHOLE_READER, corpus, os.cpu_count(), cache_state, data_bytes))
-            found[cache_state] = {
+                    times.append(together(*reader, corpus, processes, cache_state, data_bytes))
+                limits.append(together(*fastest, corpus, os.cpu_count(), cache_state, data_bytes))
+            found[name] = {
                 "bytes": data_bytes,
                 "seconds": {processes: round(median(times), 3) for processes, times in seconds.items()},
                 "limit_bytes_per_second": round(data_bytes / median(limits)),
@@ -520,13 +547,13 @@ def measure(folder):
     print(json.dumps(found, indent=4))
 
 
-def together(program, corpus, processes, cache_state, data_bytes):
+def together(program, options, corpus, processes, cache_state, data_bytes):
     """The seconds until the last of several processes has read its part."""
     for path in Path(corpus).iterdir():
         prepare(path, cache_state)
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", program, corpus, str(rank), str(processes)],
+            [sys.executable, "-c", program, corpus, str(rank), str(processes), json.dumps(options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
         for rank in range(processes)
