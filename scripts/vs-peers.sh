@@ -5,6 +5,7 @@
 #   views     the windows of the `views` workload, with np.memmap and exca's ContiguousMemmap
 #   python    the Python package, np.memmap and exca: windows of three sizes, and batches of them
 #   loader    a torch DataLoader over `ShardDataset` and one over np.memmap, cold
+#   ranks     torchrun with 2 and 4 processes on this machine, the workers of one process, and nodes with a cache each
 #   beton     the batches of the `samples` workload, with ffcv (which needs torch, several GB)
 #   weights   all tensors of a cold model: `Weights::read_all`, `Weights::load` and Python's `load_file`
 #             compared with safetensors, fastsafetensors (without GPU Direct Storage) and fio's
@@ -26,9 +27,10 @@ while (($#)); do
     case $1 in
     --part)
         case ${2:-} in
-        views | python | loader | beton | weights | datafusion) parts+=("$2") ;;
+        views | python | loader | ranks | beton | weights | datafusion) parts+=("$2") ;;
         *)
-            printf "%s: --part needs views, python, loader, beton, weights or datafusion, not '%s'\n" "${0##*/}" "${2:-}" >&2
+            printf "%s: --part needs views, python, loader, ranks, beton, weights or datafusion, not '%s'\n" \
+                "${0##*/}" "${2:-}" >&2
             exit 2
             ;;
         esac
@@ -47,7 +49,7 @@ while (($#)); do
     *) directory=$(realpath -- "$1") && shift ;;
     esac
 done
-((${#parts[@]})) || parts=(views python loader beton weights datafusion)
+((${#parts[@]})) || parts=(views python loader ranks beton weights datafusion)
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 scratch=
@@ -102,6 +104,17 @@ loader() {
     pinned build_python "$venv" --release
     "$ringmain" gen shards "$scratch/shards" --rows 524288 --width 1024 --shards 8
     "$venv/bin/python" scripts/peers/loader.py "$scratch/shards" "${rounds[@]}"
+    rm -r -- "$scratch/shards"
+}
+
+ranks() {
+    wish torch
+    if ! venv_has "$venv" torch; then
+        return
+    fi
+    pinned build_python "$venv" --release
+    "$ringmain" gen shards "$scratch/shards" --rows 65536 --width 4096 --shards 8
+    "$venv/bin/python" scripts/peers/ranks.py "$scratch/shards" "${rounds[@]}"
     rm -r -- "$scratch/shards"
 }
 
