@@ -7,10 +7,12 @@ fn main() {
     let direct = has("CARGO_FEATURE_DIRECT");
     let uring = has("CARGO_FEATURE_URING");
     let tokio_uring = has("CARGO_FEATURE_TOKIO_URING");
+    let gds = has("CARGO_FEATURE_GDS");
     for (is_in, cfg) in [
         (direct, "linux_direct"),
         (uring, "linux_uring"),
         (tokio_uring, "linux_tokio_uring"),
+        (gds, "linux_gds"),
         // Backends with an io_uring.
         (uring || tokio_uring, "linux_rings"),
         // Backends that read past the page cache.

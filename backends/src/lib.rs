@@ -35,11 +35,11 @@
 //! `memory`, `pread`, `mmap` and (on Linux) `uncached` are always there. The features `direct` and
 //! `uring`, on by default, and `tokio-uring` add the backends of those names on Linux. On other
 //! systems, and without the feature, opening such a backend returns [`Error::Unavailable`]. `serde`
-//! serialises what [`probe`](mod@probe) finds. `tracing` sends an event for each choice and fallback
-//! of `auto`. `conformance` is the test suite for other implementors.
+//! serialises what [`probe`](mod@probe) finds. `gds` adds reads into the memory of a GPU ([`Gds`], on
+//! Linux). `tracing` sends an event for each choice and fallback of `auto`. `conformance` is the test suite for other implementors.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The build script sets these; the features that they stand for are what a reader knows.
-#![cfg_attr(docsrs, doc(auto_cfg(hide(linux_device, linux_rings, linux_tokio_uring))))]
+#![cfg_attr(docsrs, doc(auto_cfg(hide(linux_device, linux_gds, linux_rings, linux_tokio_uring))))]
 
 mod auto;
 mod backend;
@@ -105,7 +105,7 @@ pub use buffer::Buffer;
 pub use capability::{BackendKind, Capabilities, Lacking};
 pub use error::{Error, Result};
 pub use file::{Alignment, FileHandle, HandleOwner};
-pub use gds::{GdsProbe, probe_gds};
+pub use gds::{DeviceMemory, Gds, GdsError, GdsFile, GdsProbe, GdsRoute, probe_gds};
 pub use home_process::HomeProcess;
 pub use joined::{JoinLimits, JoinedRange};
 pub use memory::MemoryBackend;

@@ -11,8 +11,8 @@ use crate::auto::{AdviceReport, AutoReport};
 use crate::open::not_built;
 use crate::retry::Shortfall;
 use crate::{
-    BackendKind, BackendOptions, BufferPool, Error, Lacking, PoolOptions, WhenSpent, open_backend,
-    sys,
+    BackendKind, BackendOptions, BufferPool, Error, FileChange, GdsError, Lacking, PoolOptions,
+    WhenSpent, open_backend, sys,
 };
 
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/messages.txt");
@@ -143,6 +143,28 @@ fn shortfalls() -> Vec<String> {
     vec![no_bytes.to_string(), crate::device::no_progress().to_string()]
 }
 
+/// The errors of reads into memory of a GPU. Those about files are above.
+fn gds() -> Vec<GdsError> {
+    let library = || "libcufile.so.0".to_owned();
+    let reason = || "/proc/driver/nvidia/gpus: No such file or directory (os error 2)".to_owned();
+    let cufile =
+        |code, meaning, cuda| GdsError::CuFile { function: "cuFileRead", code, meaning, cuda };
+    let changed = |change| GdsError::Changed { path: path(), change };
+    vec![
+        GdsError::Disabled,
+        GdsError::Library { library: library(), reason: "undefined symbol: cuFileRead".into() },
+        GdsError::NoDevice { reason: reason() },
+        cufile(5008, "this filesystem does not support it", None),
+        cufile(5011, "CUDA failed", Some(700)),
+        GdsError::Cuda { function: "cuMemcpyHtoD", code: 201 },
+        GdsError::OutsideMemory { at: 100, len: 4096, memory_bytes: 4096 },
+        GdsError::Forked,
+        changed(FileChange::Replaced),
+        changed(FileChange::Truncated { len: 10 }),
+        changed(FileChange::Written),
+    ]
+}
+
 #[test]
 fn every_message_is_in_the_snapshot() {
     let errors: Vec<Error> = reading().into_iter().chain(setting_up()).chain(memory()).collect();
@@ -159,6 +181,9 @@ fn every_message_is_in_the_snapshot() {
     }
     for message in reports() {
         writeln!(text, "auto\n    {message}").unwrap();
+    }
+    for error in gds() {
+        writeln!(text, "gds\n    {error}").unwrap();
     }
     for message in shortfalls() {
         writeln!(text, "source of Read\n    {message}").unwrap();

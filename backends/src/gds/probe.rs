@@ -5,9 +5,7 @@ use std::sync::OnceLock;
 
 use crate::sys;
 
-/// What [`probe_gds`] found.
-///
-/// It describes the machine. Ringmain itself has no read path through cuFile.
+/// What [`probe_gds`] found. With the feature `gds`, [`Gds`](crate::Gds) reads with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GdsProbe {

@@ -1,5 +1,5 @@
 //! NVIDIA's cuFile and driver, where they are installed. The library is loaded by name, so that
-//! nothing depends on it. No call is made into the driver: once a process has initialised CUDA, its forked
+//! nothing depends on it. No call is made into the driver here, but only in `cufile.rs`: once a process has initialised CUDA, its forked
 //! children cannot use it, and a probe must not cause that.
 
 use std::ffi::CStr;
@@ -9,20 +9,21 @@ use std::path::Path;
 const GPUS: &str = "/proc/driver/nvidia/gpus";
 
 /// A library that stays loaded: CUDA's register functions to be run when the program ends.
-struct Library(*mut libc::c_void);
+pub(super) struct Library(*mut libc::c_void);
 
 impl Library {
-    fn load(name: &CStr) -> Result<Self, String> {
+    pub(super) fn load(name: &CStr) -> Result<Self, String> {
         // SAFETY: the name ends with a NUL. The vendor answers for what the library does when it is
         // loaded; `RTLD_LOCAL` keeps its symbols apart.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
         if handle.is_null() { Err(last_error()) } else { Ok(Self(handle)) }
     }
 
-    fn check_symbol(&self, name: &CStr) -> Result<(), String> {
+    /// Returns the address of a function.
+    pub(super) fn address_of(&self, name: &CStr) -> Result<*mut libc::c_void, String> {
         // SAFETY: the handle is of a library that stays loaded, and the name ends with a NUL.
         let symbol = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        if symbol.is_null() { Err(last_error()) } else { Ok(()) }
+        if symbol.is_null() { Err(last_error()) } else { Ok(symbol) }
     }
 }
 
@@ -39,7 +40,7 @@ fn last_error() -> String {
 
 /// Returns whether cuFile, which is GPUDirect Storage, can be loaded and is what it should be.
 pub(crate) fn load_cufile() -> Result<(), String> {
-    Library::load(c"libcufile.so.0")?.check_symbol(c"cuFileDriverOpen")
+    Library::load(c"libcufile.so.0")?.address_of(c"cuFileDriverOpen").map(drop)
 }
 
 /// Returns how many GPUs the driver has.
@@ -63,8 +64,8 @@ mod tests {
         assert!(error.contains("libringmain-none.so.0"), "{error}");
         // A library that every program here has, which is not cuFile.
         let c = Library::load(c"libc.so.6").unwrap();
-        c.check_symbol(c"malloc").unwrap();
-        let error = c.check_symbol(c"cuFileDriverOpen").unwrap_err();
+        c.address_of(c"malloc").unwrap();
+        let error = c.address_of(c"cuFileDriverOpen").unwrap_err();
         assert!(error.contains("cuFileDriverOpen"), "{error}");
     }
 

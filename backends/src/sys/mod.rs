@@ -7,12 +7,16 @@ mod per_process;
 mod available_memory;
 #[cfg(target_os = "linux")]
 mod cuda;
+#[cfg(linux_gds)]
+mod cufile;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
 pub(crate) use available_memory::available_memory_bytes;
 #[cfg(target_os = "linux")]
 pub(crate) use cuda::{count_gpus, load_cufile};
+#[cfg(linux_gds)]
+pub(crate) use cufile::{CuFile, CuFileFailed, CuFileHandle, CuFileStatus, Cuda};
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
 

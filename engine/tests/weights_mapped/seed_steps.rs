@@ -89,11 +89,13 @@ fn seed_step_06_drop_unmaps_the_file() {
 #[test]
 fn seed_step_07_source_takes_gds_where_there_is_some_and_mmap_otherwise() {
     let source = WeightSource::open(vector(MIXED), Prefer::Gds(promise())).unwrap();
-    // Reading through GPUDirect Storage is not implemented, so it is reported and passed over.
+    // It fills memory of a GPU, not of the host, so it is reported and passed over.
     assert_eq!(source.passed_over()[0].what, "gds");
     let reason = &source.passed_over()[0].reason;
     match probe_gds() {
-        GdsProbe::Available { .. } => assert!(reason.contains("not implemented"), "{reason}"),
+        GdsProbe::Available { .. } => {
+            assert!(reason.contains("`Gds` reads into a GPU"), "{reason}")
+        }
         missing => assert_eq!(*reason, missing.to_string()),
     }
     assert_eq!((source.kind(), source.source_type()), (SourceKind::Mmap, "mmap"));

@@ -6,9 +6,9 @@
 //!
 //! The probe for GPUDirect Storage loads `libcufile.so.0` and counts what the driver lists under
 //! `/proc/driver/nvidia/gpus`, once for the process. It does not ask CUDA itself: once CUDA was
-//! initialised in a process, it does not work in forked children, and data loaders fork. Reading
-//! through GPUDirect Storage is not implemented, as there was no GPU to test it on. Where it is
-//! available, the source says so and uses the mapping.
+//! initialised in a process, it does not work in forked children, and data loaders fork. A source
+//! gives memory of the host. So where GPUDirect Storage is available, the source says so and uses
+//! the mapping; `Gds` of the backends reads into memory of a GPU.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -43,8 +43,8 @@ pub enum Prefer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceKind {
-    /// GPUDirect Storage. The source probes for it, but never uses it: reading through it is not
-    /// implemented.
+    /// GPUDirect Storage. The source probes for it, but never uses it: it fills memory of a GPU, and a
+    /// source gives memory of the host.
     Gds,
     /// A mapping: nothing is copied.
     Mmap,
@@ -87,9 +87,9 @@ pub enum Prepared {
 
 /// A file of weights, read in the best available way.
 ///
-/// The source probes for GPUDirect Storage ([`probe_gds`]) and reports the result. Reading through
-/// it is **not implemented**: that needs a GPU to test on. If it is available, the source still
-/// uses the next best way, and says so.
+/// The source probes for GPUDirect Storage ([`probe_gds`]) and reports the result. It always uses the
+/// next best way, because its bytes are in memory of the host. To read into memory of a GPU, use
+/// [`Gds`](crate::backends::Gds) (feature `gds`) with the offsets of the tensors.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -342,7 +342,9 @@ fn read_whole(path: &Path) -> Result<Vec<u8>, Error> {
 
 fn why_no_gds(found: &GdsProbe) -> String {
     match found {
-        GdsProbe::Available { .. } => format!("{found}, but reading through it is not implemented"),
+        GdsProbe::Available { .. } => {
+            format!("{found}, but a source gives memory of the host; `Gds` reads into a GPU")
+        }
         missing => missing.to_string(),
     }
 }

@@ -24,7 +24,7 @@ fn available_gds_is_passed_over_and_reported() {
     let source = WeightSource::mapped_or_read(&path, Some(&found), || Err(refused(&path))).unwrap();
     assert!(!source.is_gds());
     let reason = &source.passed_over()[0].reason;
-    assert!(reason.contains("not implemented"), "{reason}");
+    assert!(reason.contains("`Gds` reads into a GPU"), "{reason}");
 }
 
 #[test]
