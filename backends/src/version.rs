@@ -171,8 +171,9 @@ impl FileVersion {
         self.parts.iter().zip(&earlier.parts).find_map(|(now, earlier)| now.change_since(earlier))
     }
 
-    /// Returns a text for this version: every process gets the same text for an unchanged file, and another
-    /// one once the file was written to or replaced. Use it to name what was copied from the file.
+    /// Returns a text for this version of the file at a path: every process gets the same text for an unchanged file,
+    /// also after the filesystem was mounted again, and another one once the file was written to or replaced. Use it,
+    /// together with the path, to name what was copied from the file.
     ///
     /// `None` if nothing is known that tells contents apart: for a [composed](Self::composed) version
     /// without parts, and where a filesystem keeps no times.
@@ -196,7 +197,9 @@ impl FileVersion {
             return Some(format!("{:x}({})", self.len, parts.join(",")));
         }
         let modified = self.modified?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        let FileIdentity { volume, index, mark, state, .. } = &self.identity;
+        let FileIdentity { index, mark, state, has_invented_index, .. } = &self.identity;
+        // Not the volume: NFS, btrfs and overlays get another number when they are mounted again.
+        let index = if *has_invented_index { 0 } else { *index };
         let ((seconds, nanos), written) = (state.changed, modified.as_nanos());
         let born = match mark {
             Mark::None | Mark::Index => 0,
@@ -204,7 +207,7 @@ impl FileVersion {
             Mark::Handle(digest) => u128::from(*digest),
         };
         let len = self.len;
-        Some(format!("{volume:x}-{index:x}-{born:x}-{len:x}-{written:x}-{seconds:x}.{nanos:x}"))
+        Some(format!("{index:x}-{born:x}-{len:x}-{written:x}-{seconds:x}.{nanos:x}"))
     }
 
     pub(crate) fn with_invented_index(mut self, has_invented_index: bool) -> Self {
@@ -353,6 +356,23 @@ mod tests {
             // Two files share a slot of the cache only if their indices agree.
             assert_ne!(file, under_index(3, &file));
         }
+    }
+
+    fn name(identity: FileIdentity) -> String {
+        let modified = Some(SystemTime::UNIX_EPOCH);
+        FileVersion { identity, len: 50, modified, parts: Vec::new() }.name().unwrap()
+    }
+
+    /// The number of a device, and an invented inode number, were part of the name: a cache was cold after each boot.
+    #[test]
+    fn a_name_has_nothing_that_changes_with_an_unchanged_file() {
+        let file = identity(Mark::None);
+        assert_eq!(name(file.clone()), name(FileIdentity { volume: 9, ..file.clone() }));
+        assert_ne!(name(file.clone()), name(under_index(3, &file)));
+        assert_ne!(name(file.clone()), name(grown(&file)));
+        let found = FileIdentity { has_invented_index: true, ..file };
+        assert_eq!(name(found.clone()), name(under_index(3, &found)));
+        assert_ne!(name(found.clone()), name(grown(&found)));
     }
 
     #[test]
