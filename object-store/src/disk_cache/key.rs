@@ -62,10 +62,12 @@ impl Object {
         let index = offset / self.block_bytes;
         let start = index * self.block_bytes;
         let len = (self.len - start).min(self.block_bytes);
-        let mut name = [0; 32];
+        let mut name = [0; 40];
         name[..16].copy_from_slice(&self.hash.to_le_bytes());
         name[16..24].copy_from_slice(&self.block_bytes.to_le_bytes());
-        name[24..].copy_from_slice(&index.to_le_bytes());
+        name[24..32].copy_from_slice(&index.to_le_bytes());
+        // Two objects of different lengths may have one key: their last blocks differ.
+        name[32..].copy_from_slice(&len.to_le_bytes());
         // A block is at most as long as a buffer.
         BlockId { hash: xxh3_128(&name), index, start, len: len as usize }
     }

@@ -118,6 +118,28 @@ fn blocks_that_are_removed_or_replaced_under_a_reader_come_from_the_store() {
     assert!(stats.vanished > 0 && stats.damaged == 0, "{stats}");
 }
 
+
+/// The shorter object took the known block of the longer one: reading its end was a panic.
+#[test]
+fn objects_of_one_key_and_two_lengths_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = open(dir.path());
+    for _ in 0..2 {
+        for len in [9000, 100, 99] {
+            let bytes = bytes(len as u64, len);
+            let backend = over_memory(&cache, &[("a", &bytes)]);
+            let file = backend.open(Path::new("a")).unwrap();
+            assert!(
+                backend.read_to_vec(&file, len as u64 - 20, 10).unwrap()
+                    == bytes[len - 20..len - 10]
+            );
+            assert!(backend.read_to_vec(&file, 0, len).unwrap() == bytes);
+        }
+    }
+    let stats = cache.stats();
+    assert_eq!((stats.stored.reads, stats.damaged, stats.vanished), (3, 0, 0), "{stats}");
+}
+
 #[test]
 fn a_file_that_changes_is_never_mixed_with_its_cached_blocks() {
     let disk = Disk::new(4 * BLOCK);
