@@ -1,10 +1,10 @@
 //! The folder of a cache: its files and their names.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirEntry, File};
+use std::fs::{self, DirEntry, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ringmain_backends::{Error, OutputFile, Result};
 
@@ -87,7 +87,7 @@ impl CacheFolder {
             Ok(false) => {}
             Err(error) => return Ok(Err(error)),
         }
-        match folder.is_empty() {
+        match folder.is_free() {
             Ok(true) => {}
             Ok(false) => {
                 let reason =
@@ -130,6 +130,12 @@ impl CacheFolder {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns `true` if a folder that had no tag may become a cache.
+    fn is_free(&self) -> io::Result<bool> {
+        // Another process may have made a cache of it since.
+        Ok(self.is_empty()? || self.has_tag()?)
     }
 
     fn is_empty(&self) -> io::Result<bool> {
@@ -269,10 +275,26 @@ pub(super) fn shelf_of(id: &BlockId) -> usize {
     (id.hash % SHELVES as u128) as usize
 }
 
+/// On a filesystem without locks, a file that was not written to for so long was left. Writing one takes seconds.
+const LEFT_AFTER: Duration = Duration::from_secs(3600);
+
 /// Returns `true` if no process writes the file any more. Its writer holds a lock on it, which ends with the
 /// writer, however that ends.
 pub(super) fn is_left(temporary: &Path) -> bool {
-    File::open(temporary).is_ok_and(|file| file.try_lock().is_ok())
+    let Ok(file) = File::open(temporary) else { return false };
+    let modified = || file.metadata().and_then(|metadata| metadata.modified()).ok();
+    is_left_by(file.try_lock(), || SystemTime::now().duration_since(modified()?).ok())
+}
+
+fn is_left_by(
+    locked: Result<(), TryLockError>,
+    unwritten: impl FnOnce() -> Option<Duration>,
+) -> bool {
+    match locked {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) => false,
+        Err(TryLockError::Error(_)) => unwritten().is_some_and(|it| it > LEFT_AFTER),
+    }
 }
 
 /// Makes folders that only this user may look into: the data may be private.
@@ -281,4 +303,35 @@ fn private_folder() -> fs::DirBuilder {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that found no tag then found the tag of a process that had just made the cache, took it for a foreign
+    /// file, and refused the folder.
+    #[test]
+    fn a_folder_that_another_process_makes_a_cache_is_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_owned();
+        let folder = CacheFolder { path };
+        assert!(folder.is_free().unwrap());
+        CacheFolder::create(dir.path()).unwrap().unwrap();
+        assert!(folder.is_free().unwrap());
+        fs::write(folder.tag(), "another program's").unwrap();
+        assert!(!folder.is_free().unwrap());
+    }
+
+    /// Without locks, what killed processes left stayed for ever, and counted.
+    #[test]
+    fn without_locks_age_decides_what_was_left() {
+        let (young, old) = (LEFT_AFTER, LEFT_AFTER + Duration::from_secs(1));
+        let unsupported = || Err(TryLockError::Error(ErrorKind::Unsupported.into()));
+        assert!(is_left_by(unsupported(), || Some(old)));
+        assert!(!is_left_by(unsupported(), || Some(young)));
+        assert!(!is_left_by(unsupported(), || None));
+        assert!(!is_left_by(Err(TryLockError::WouldBlock), || Some(old)));
+        assert!(is_left_by(Ok(()), || Some(Duration::ZERO)));
+    }
 }

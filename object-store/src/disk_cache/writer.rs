@@ -3,8 +3,8 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::eviction::Dice;
 use super::folder::CacheFolder;
 use super::key::BlockId;
 
@@ -13,12 +13,22 @@ struct Temporary {
     // Locked: other processes see that its writer lives.
     file: File,
     path: PathBuf,
+    has_name: bool,
+}
+
+impl Temporary {
+    fn complete(&mut self, path: &Path) -> io::Result<()> {
+        fs::rename(&self.path, path)?;
+        self.has_name = true;
+        Ok(())
+    }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After it got its name there is no such file.
-        let _gone = fs::remove_file(&self.path);
+        if !self.has_name {
+            let _gone = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -36,22 +46,21 @@ pub(super) fn write(folder: &CacheFolder, id: &BlockId, bytes: &[u8]) -> io::Res
     if write_direct(&temporary.path, bytes).is_err() {
         temporary.file.write_all(bytes)?;
     }
-    fs::rename(&temporary.path, &path)
+    temporary.complete(&folder.block_path(id))
 }
 
 fn create(folder: &CacheFolder, id: &BlockId) -> io::Result<Temporary> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
-        let path = folder.temporary_path(id, NEXT.fetch_add(1, Ordering::Relaxed));
+        // By chance: a process in another container may have the same number as this one.
+        let path = folder.temporary_path(id, Dice::new().below(u64::MAX));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => {
-                let temporary = Temporary { file, path };
+                let temporary = Temporary { file, path, has_name: false };
                 // A process that removes what others left may be faster. Then renaming fails, and the block is not
                 // cached this time.
                 let _is_locked = temporary.file.try_lock();
                 return Ok(temporary);
             }
-            // Of a process with the same number, in another container or before this one.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) if error.kind() == ErrorKind::NotFound => folder.make_shelf(id)?,
             Err(error) => return Err(error),
@@ -72,4 +81,30 @@ fn write_direct(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn write_direct(_path: &Path, _bytes: &[u8]) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::{CacheKey, Object};
+    use super::*;
+
+    /// Its former name may belong to another process by then.
+    #[test]
+    fn a_complete_file_removes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = CacheFolder::create(dir.path()).unwrap().unwrap();
+        let id = Object::new(CacheKey::new("a", "1"), 10, 4096).block_at(0);
+        let mut temporary = create(&folder, &id).unwrap();
+        let path = temporary.path.clone();
+        temporary.complete(&folder.block_path(&id)).unwrap();
+        fs::write(&path, "of another process").unwrap();
+        drop(temporary);
+        assert!(path.exists() && folder.block_path(&id).exists());
+        // One that was not completed is removed, and two never have the same name.
+        let (one, other) = (create(&folder, &id).unwrap(), create(&folder, &id).unwrap());
+        let paths = [one.path.clone(), other.path.clone()];
+        assert_ne!(paths[0], paths[1]);
+        drop((one, other));
+        assert!(!paths[0].exists() && !paths[1].exists());
+    }
 }
