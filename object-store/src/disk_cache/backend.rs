@@ -1,6 +1,8 @@
 //! The backend: another backend with a cache in front of it.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::mem;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -129,6 +131,8 @@ impl CachedBackend {
     /// Reads ranges that lie within their objects.
     fn read_within(&self, reads: &mut [Read<'_>]) -> Result<(), Failure> {
         let (mut warm, mut cold) = (Vec::new(), Vec::new());
+        // One object for each block: what is verified is kept there, and another thread may forget it meanwhile.
+        let mut blocks = HashMap::new();
         for (index, read) in reads.iter_mut().enumerate() {
             let file = self.file(read.file()).map_err(|error| (index, error))?;
             let (mut offset, mut rest) = (read.offset(), read.dst());
@@ -144,7 +148,8 @@ impl CachedBackend {
                 let (dst, after) = rest.split_at_mut(rest.len().min(id.len - at));
                 let next = offset + dst.len() as u64;
                 let piece = Piece { read: index, at, dst };
-                match self.cache.shared.find(&id, file.expected()) {
+                let find = || self.cache.shared.find(&id, file.expected());
+                match blocks.entry(id.hash).or_insert_with(find).clone() {
                     Some(block) => warm.push(Warm { file, object, block, piece }),
                     None => cold.push(Cold { file, block: Some((object, id)), offset, piece }),
                 }
@@ -174,8 +179,10 @@ impl CachedBackend {
     fn read_lost(&self, lost: Vec<Warm<'_>>) -> Result<(), Failure> {
         let shared = &self.cache.shared;
         let (mut found, mut gone) = (Vec::new(), Vec::new());
+        let mut blocks = HashMap::new();
         for warm in lost {
-            match shared.find(&warm.block.id, warm.file.expected()) {
+            let find = || shared.find(&warm.block.id, warm.file.expected());
+            match blocks.entry(warm.block.id.hash).or_insert_with(find).clone() {
                 Some(block) => found.push(Warm { block, ..warm }),
                 None => gone.push(warm),
             }
@@ -188,26 +195,22 @@ impl CachedBackend {
 
     fn read_beside<'a>(
         &self,
-        warm: Vec<Warm<'a>>,
+        mut warm: Vec<Warm<'a>>,
         cold: Vec<Cold<'a>>,
     ) -> (Vec<Warm<'a>>, Result<(), Failure>) {
         let shared = &self.cache.shared;
-        let warm = std::sync::Mutex::new(Some(warm));
-        let take = || warm.lock().ok().and_then(|mut warm| warm.take()).unwrap_or_default();
-        thread::scope(|scope| {
+        let (lost, outcome) = thread::scope(|scope| {
             let builder = thread::Builder::new().name("ringmain-cache".into());
-            let beside = builder.spawn_scoped(scope, || shared.read_warm(take()));
+            let beside = builder.spawn_scoped(scope, || shared.read_warm(mem::take(&mut warm)));
             let outcome = self.read_cold(cold);
-            let lost = match beside {
-                Ok(thread) => match thread.join() {
-                    Ok(lost) => lost,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                },
-                // No thread could be started.
-                Err(_) => shared.read_warm(take()),
-            };
+            let lost = beside.ok().map(|thread| match thread.join() {
+                Ok(lost) => lost,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
             (lost, outcome)
-        })
+        });
+        // No thread could be started.
+        (lost.unwrap_or_else(|| shared.read_warm(warm)), outcome)
     }
 
     /// An error of the inner backend, as the error of the read that the caller made.

@@ -29,7 +29,8 @@ const PART_BLOCKS: u64 = 128;
 /// A part that is full of blocks in use is not looked at again for so long.
 const FULL_FOR_MS: u64 = 1000;
 
-/// Threads wait for each other's memory this long. Each holds its own for one batch of reads.
+/// Threads wait for each other's memory this long. Each holds its own for one batch of reads, and waits for no other
+/// memory meanwhile.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Cached blocks in a folder, bounded in bytes. Cheap to clone; any number of processes may open the folder.
@@ -47,7 +48,10 @@ pub(super) struct Shared {
     pub(super) options: DiskCacheOptions,
     /// Reads the blocks.
     pub(super) reader: Arc<dyn ReadBackend>,
-    pub(super) pool: BufferPool,
+    /// For blocks that are being fetched from the store.
+    pub(super) fetch_memory: BufferPool,
+    /// For parts of cached blocks that are being verified. Apart, because fetched blocks wait for the store.
+    pub(super) scratch_memory: BufferPool,
     /// The alignment of reads that go to the device of the folder without a copy.
     pub(super) alignment: Alignment,
     known: PerProcess<LocalBlocks>,
@@ -78,7 +82,10 @@ impl DiskCache {
         options.validate()?;
         let reader = open_backend(BackendKind::Auto, &options.backend)?;
         let when_spent = WhenSpent::Wait { timeout: PATIENCE };
-        let pool = BufferPool::new(PoolOptions { limit_bytes: options.memory_bytes, when_spent })?;
+        let pool = |limit_bytes| BufferPool::new(PoolOptions { limit_bytes, when_spent });
+        let scratch_bytes = options.scratch_bytes();
+        let fetch_memory = pool(options.memory_bytes - scratch_bytes)?;
+        let scratch_memory = pool(scratch_bytes)?;
         let storing = Health::new("blocks are not stored");
         let reading = Health::new("cached blocks are not read");
         let folder = match CacheFolder::create(folder.as_ref())? {
@@ -94,7 +101,8 @@ impl DiskCache {
             folder,
             options,
             reader,
-            pool,
+            fetch_memory,
+            scratch_memory,
             alignment: tag.map_or(Alignment::NONE, |tag| tag.alignment()),
             known: PerProcess::new(move |_inherited| LocalBlocks::new(known_max)),
             counters: Counters::default(),

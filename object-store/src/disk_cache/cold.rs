@@ -46,7 +46,7 @@ impl CachedBackend {
             return Ok(());
         }
         let (fetches, mut exact) = self.divide(cold);
-        let round_bytes = self.cache.shared.options.memory_bytes / 2;
+        let round_bytes = self.cache.shared.fetch_memory.limit_bytes() / 2;
         let mut fetches = fetches.into_iter().peekable();
         while fetches.peek().is_some() {
             let (mut round, mut bytes) = (Vec::new(), 0);
@@ -112,7 +112,7 @@ impl CachedBackend {
         let all = |round: Vec<Fetch<'a>>, exact: Vec<Cold<'a>>| {
             Err(round.into_iter().flat_map(|fetch| fetch.pieces).chain(exact).collect())
         };
-        let mut buffer = match shared.pool.take(bytes) {
+        let mut buffer = match shared.fetch_memory.take(bytes) {
             Ok(buffer) => buffer,
             Err(error) => {
                 shared.storing.failed(&error, "raise `memory_bytes`");

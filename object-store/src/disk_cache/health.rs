@@ -52,7 +52,8 @@ impl Health {
 
     /// It works again.
     pub(super) fn succeeded(&self) {
-        if self.is_bad.swap(false, Ordering::AcqRel) {
+        // Read first: threads that only read it do not take it from each other's caches.
+        if self.is_bad.load(Ordering::Acquire) && self.is_bad.swap(false, Ordering::AcqRel) {
             *self.reason.get().lock().unwrap_or_else(PoisonError::into_inner) = None;
             self.paused_until_ms.store(0, Ordering::Relaxed);
         }

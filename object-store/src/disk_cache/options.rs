@@ -2,7 +2,7 @@
 
 use ringmain_backends::{BackendOptions, Error, Result};
 
-use super::block::{PAGE_BYTES, file_bytes};
+use super::block::{PAGE_BYTES, chunk_bytes, file_bytes};
 
 /// The bounds of a cache. Only `limit_bytes` has no default.
 ///
@@ -20,7 +20,8 @@ pub struct DiskCacheOptions {
     /// blocks from the store. Default 4 MiB. Larger blocks make fewer files; smaller ones fetch less around a small
     /// read. Blocks of different sizes may share a folder, but are different blocks.
     pub block_bytes: usize,
-    /// The memory for blocks that are being fetched and verified. Default 64 MiB, at least 4 blocks.
+    /// The memory for blocks that are being fetched and verified. Default 64 MiB, at least 4 blocks. An eighth of it is
+    /// for verifying, so that reads of cached blocks do not wait for the store.
     pub memory_bytes: usize,
     /// The number of blocks that a process knows to be whole, at about 1.5 KiB each. Others are verified when they are
     /// used again. Default 16384.
@@ -40,6 +41,13 @@ impl DiskCacheOptions {
             known_blocks_max: 16 << 10,
             backend: BackendOptions::default(),
         }
+    }
+
+    /// The part of the memory in which cached blocks are verified; fetched blocks have the rest.
+    pub(super) fn scratch_bytes(&self) -> usize {
+        // A read may need two chunks of a block and its trailer.
+        let chunks_bytes = (2 * chunk_bytes(self.block_bytes)).min(self.block_bytes);
+        (self.memory_bytes / 8).max(chunks_bytes + PAGE_BYTES)
     }
 
     pub(super) fn validate(&self) -> Result<()> {
@@ -62,5 +70,27 @@ impl DiskCacheOptions {
             return refuse("known_blocks_max", "0".to_owned(), "it must be at least 1");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The smallest memory is enough for one block that is fetched, and for one read that is verified.
+    #[test]
+    fn the_least_memory_holds_a_block_of_each_size() {
+        for power in 12..=28 {
+            let block_bytes = 1 << power;
+            let memory_bytes = 4 * block_bytes;
+            let options =
+                DiskCacheOptions { block_bytes, memory_bytes, ..DiskCacheOptions::new(1 << 40) };
+            options.validate().unwrap();
+            let fetch_bytes = memory_bytes - options.scratch_bytes();
+            assert!(fetch_bytes >= file_bytes(block_bytes), "{block_bytes}");
+            let chunks = block_bytes.div_ceil(chunk_bytes(block_bytes)).min(2);
+            let needed = chunks * chunk_bytes(block_bytes) + PAGE_BYTES;
+            assert!(options.scratch_bytes() >= needed, "{block_bytes}");
+        }
     }
 }

@@ -79,7 +79,7 @@ impl Shared {
     /// Reads pieces of local blocks. Returns those that could not be read: their blocks are gone or damaged.
     pub(super) fn read_warm<'a>(&self, warm: Vec<Warm<'a>>) -> Vec<Warm<'a>> {
         let (mut failed, mut rest) = (Vec::new(), warm);
-        let scratch_max = self.options.memory_bytes / 4;
+        let scratch_max = self.scratch_memory.limit_bytes() / 2;
         while !rest.is_empty() {
             let mut round = Round::default();
             let fits = |piece: &&Warm<'_>| round.add(piece, self.options.block_bytes, scratch_max);
@@ -94,7 +94,7 @@ impl Shared {
     fn read_round<'a>(&self, round: &Round, mut warm: Vec<Warm<'a>>) -> Vec<Warm<'a>> {
         let mut scratch = match round.scratch_bytes {
             0 => None,
-            bytes => match self.pool.take(bytes) {
+            bytes => match self.scratch_memory.take(bytes) {
                 Ok(buffer) => Some(buffer),
                 Err(error) => {
                     self.report_read_failure(&error);
@@ -103,8 +103,15 @@ impl Shared {
             },
         };
         match round.read(self, &mut warm, scratch.as_mut()) {
-            Ok(()) => self.verified(round, warm, scratch.as_deref().unwrap_or_default()),
-            Err(error) => self.after_failure(warm, &error),
+            Ok(()) => {
+                self.reading.succeeded();
+                self.verified(round, warm, scratch.as_deref().unwrap_or_default())
+            }
+            Err(error) => {
+                // Reading again takes memory. A thread that waited for it while it held some could wait for ever.
+                drop(scratch);
+                self.after_failure(warm, &error)
+            }
         }
     }
 
@@ -323,5 +330,64 @@ impl Round {
             }
         }
         shared.reader.read_batch(&mut reads)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ringmain_backends::{
+        BufferPool, MemoryBackend, PoolOptions, ReadBackend, ReadBackendExt, WhenSpent,
+    };
+
+    use super::super::key::CacheKey;
+    use super::super::local::Expected;
+    use super::super::{CachedBackend, DiskCache, DiskCacheOptions};
+    use super::*;
+
+    const BLOCK: usize = 64 << 10;
+
+    /// After a failed round, blocks were read again while the memory of the round was still held. Threads that did so
+    /// at once waited for each other until their patience ended.
+    #[test]
+    fn a_thread_that_reads_again_holds_no_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory_bytes = 4 * BLOCK;
+        let options =
+            DiskCacheOptions { block_bytes: BLOCK, memory_bytes, ..DiskCacheOptions::new(1 << 30) };
+        let store = MemoryBackend::new();
+        store.insert("a", vec![7; 2 * BLOCK]);
+        let cache = DiskCache::open(dir.path(), options).unwrap();
+        let mut backend =
+            CachedBackend::new(Arc::new(store), cache, |_, _| Ok(Some(CacheKey::new("a", "1"))));
+        // As much as two reads, and nothing more, so that waiting shows as a failure.
+        let limited = PoolOptions { limit_bytes: 32 << 10, when_spent: WhenSpent::Fail };
+        let pool = BufferPool::new(limited).unwrap();
+        let held = pool.take(24 << 10).unwrap();
+        Arc::get_mut(&mut backend.cache.shared).unwrap().scratch_memory = pool;
+        let shared = &backend.cache.shared;
+        let file = backend.open(Path::new("a")).unwrap();
+        // The blocks are stored, and their checksums become known, one after the other.
+        for at in [0, BLOCK, 0, BLOCK] {
+            backend.read_to_vec(&file, at as u64, 10).unwrap();
+        }
+        let file = file.attachment::<CachedFile>().unwrap();
+        let object = file.object.as_ref().unwrap();
+        let blocks = [0, BLOCK as u64]
+            .map(|at| shared.find(&object.block_at(at), Expected::default()).unwrap());
+        let damaged = std::fs::OpenOptions::new().write(true).open(blocks[0].file.path());
+        damaged.unwrap().set_len(100).unwrap();
+        let mut found = [[0; 10]; 2];
+        let pieces = found.iter_mut().enumerate();
+        let warm = pieces.zip(&blocks).map(|((read, dst), block)| {
+            let piece = Piece { read, at: 9000, dst };
+            Warm { file, object, block: Arc::clone(block), piece }
+        });
+        let lost: Vec<_> =
+            shared.read_warm(warm.collect()).iter().map(|it| it.piece.read).collect();
+        assert_eq!(lost, [0]);
+        assert_eq!(found[1], [7; 10]);
+        drop(held);
     }
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringmain_backends::{
-    BackendKind, BackendOptions, FileHandle, MemoryBackend, ReadBackend, open_backend,
+    BackendKind, BackendOptions, FileHandle, MemoryBackend, Read, ReadBackend, Result, forward_to,
+    open_backend,
 };
 use ringmain_object_store::disk_cache::{CacheKey, CachedBackend, DiskCache, DiskCacheOptions};
 use tempfile::TempDir;
@@ -41,11 +42,53 @@ pub(crate) fn over_memory(cache: &DiskCache, objects: &[(&str, &[u8])]) -> Cache
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "the signature of a key function")]
-pub(crate) fn name_as_key(
-    _: &dyn ReadBackend,
-    file: &FileHandle,
-) -> ringmain_backends::Result<Option<CacheKey>> {
+pub(crate) fn name_as_key(_: &dyn ReadBackend, file: &FileHandle) -> Result<Option<CacheKey>> {
     Ok(Some(CacheKey::new(&file.path().display().to_string(), "1")))
+}
+
+type Before = dyn Fn(&[Read<'_>]) -> Result<()> + Send + Sync;
+
+/// Objects in memory. Before each batch, a function is called that may wait, or fail the batch.
+pub(crate) struct Hooked {
+    inner: MemoryBackend,
+    names: Vec<PathBuf>,
+    before: Box<Before>,
+}
+
+impl Hooked {
+    pub(crate) fn new(
+        objects: &[(&str, &[u8])],
+        before: impl Fn(&[Read<'_>]) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let inner = MemoryBackend::new();
+        objects.iter().for_each(|(name, bytes)| inner.insert(*name, *bytes));
+        let names = objects.iter().map(|(name, _)| PathBuf::from(name)).collect();
+        Self { inner, names, before: Box::new(before) }
+    }
+
+    pub(crate) fn cached(self, cache: &DiskCache) -> CachedBackend {
+        CachedBackend::new(Arc::new(self), cache.clone(), name_as_key)
+    }
+}
+
+impl std::fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hooked").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl ReadBackend for Hooked {
+    forward_to!(inner: kind, open, len, capabilities, prefetch, release, expect, version);
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        (self.before)(reads)?;
+        self.inner.read_batch(reads)
+    }
+
+    fn list(&self, folder: &Path) -> Result<Option<Vec<PathBuf>>> {
+        let names = self.names.iter().filter(|name| name.parent() == Some(folder));
+        Ok(Some(names.cloned().collect()))
+    }
 }
 
 /// A file on disk, and a cache over `pread`.

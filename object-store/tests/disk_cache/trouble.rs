@@ -1,14 +1,20 @@
 //! Damage, folders that cannot be used, and blocks that are removed at the wrong moment. No read fails.
 
 use std::fs::{self, OpenOptions};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock, mpsc};
+use std::time::Duration;
 
 use ringmain_backends::conformance::child::{child_dir, in_child};
-use ringmain_backends::{Error, ReadBackend, ReadBackendExt};
-use ringmain_object_store::disk_cache::{CacheFolder, DiskCache, DiskCacheOptions};
+use ringmain_backends::{BackendKind, Error, MemoryBackend, Read, ReadBackend, ReadBackendExt};
+use ringmain_object_store::disk_cache::{
+    CacheFolder, CacheKey, CachedBackend, DiskCache, DiskCacheOptions,
+};
 
-use crate::support::{BLOCK, Disk, block_files, bytes, open, options, over_memory};
+use crate::support::{BLOCK, Disk, Hooked, block_files, bytes, open, options, over_memory};
 
 #[test]
 fn a_second_process_finds_what_the_first_has_read() {
@@ -118,6 +124,32 @@ fn blocks_that_are_removed_or_replaced_under_a_reader_come_from_the_store() {
     assert!(stats.vanished > 0 && stats.damaged == 0, "{stats}");
 }
 
+/// The table of known blocks dropped a block in the middle of a batch. The batch opened it a second time, and this
+/// second object never got the checksums: a healthy block was counted as damaged, and removed.
+#[test]
+fn a_block_that_is_forgotten_within_a_batch_is_not_damaged() {
+    let disk = Disk::new(2 * BLOCK);
+    let backend = disk.over_pread(&open(&disk.folder()));
+    let file = backend.open(&disk.path).unwrap();
+    backend.read_to_vec(&file, 0, 2 * BLOCK).unwrap();
+    for known_blocks_max in [1, 2] {
+        let few = DiskCacheOptions { known_blocks_max, ..options(1 << 30) };
+        let cache = DiskCache::open(disk.folder(), few).unwrap();
+        let backend = disk.over_pread(&cache);
+        let file = backend.open(&disk.path).unwrap();
+        let (mut found, offsets) = ([[0; 10]; 3], [5, BLOCK + 5, 9000]);
+        let reads = found.iter_mut().zip(offsets);
+        let mut reads: Vec<_> =
+            reads.map(|(dst, at)| Read::new(&file, at as u64, dst.as_mut_slice())).collect();
+        backend.read_batch(&mut reads).unwrap();
+        drop(reads);
+        for (found, at) in found.iter().zip(offsets) {
+            assert!(*found == disk.bytes[at..at + 10], "{at}");
+        }
+        let stats = cache.stats();
+        assert_eq!((stats.damaged, stats.hits.reads, stats.store.reads), (0, 3, 0), "{stats}");
+    }
+}
 
 /// The shorter object took the known block of the longer one: reading its end was a panic.
 #[test]
@@ -296,4 +328,71 @@ fn a_full_disk_is_done_without() {
     if let Err(panic) = tested {
         std::panic::resume_unwind(panic);
     }
+}
+
+/// It was said for ever if all blocks were known: only opening a block ended it.
+#[test]
+fn a_reason_why_blocks_are_not_read_goes_away() {
+    let disk = Disk::new(2 * BLOCK);
+    let read = |cache: &DiskCache, block: usize| {
+        let backend = disk.over_pread(cache);
+        let file = backend.open(&disk.path).unwrap();
+        let found = backend.read_to_vec(&file, (block * BLOCK) as u64, BLOCK).unwrap();
+        assert!(found == disk.bytes[block * BLOCK..(block + 1) * BLOCK], "{block}");
+    };
+    let cache = open(&disk.folder());
+    read(&cache, 0);
+    let known = block_files(&disk.folder());
+    read(&open(&disk.folder()), 1);
+    let other = block_files(&disk.folder()).into_iter().find(|path| !known.contains(path));
+    // A block that cannot be opened.
+    let other = other.unwrap();
+    fs::remove_file(&other).unwrap();
+    fs::create_dir(&other).unwrap();
+    read(&cache, 0);
+    read(&cache, 1);
+    let degraded = cache.stats().degraded.unwrap();
+    assert!(degraded.starts_with("cached blocks are not read"), "{degraded}");
+    let hits = cache.stats().hits.reads;
+    read(&cache, 0);
+    assert_eq!((cache.stats().degraded, cache.stats().hits.reads), (None, hits + 1));
+}
+
+/// Fetched blocks held all memory of the cache while the store was silent, and a hit waited for a part of it.
+#[test]
+fn a_hit_does_not_wait_for_a_silent_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = bytes(1, 40 * BLOCK);
+    let backend = over_memory(&open(dir.path()), &[("a", &bytes)]);
+    let file = backend.open(Path::new("a")).unwrap();
+    backend.read_to_vec(&file, 0, BLOCK).unwrap();
+
+    let (gate, (asked, asks)) = (Arc::new(RwLock::new(())), mpsc::channel());
+    let closed = gate.write().unwrap();
+    let waiting = Arc::clone(&gate);
+    let store = Hooked::new(&[("a", &bytes)], move |_| {
+        asked.send(()).unwrap();
+        drop(waiting.read());
+        Ok(())
+    });
+    let cache = open(dir.path());
+    let backend = store.cached(&cache);
+    let file = backend.open(Path::new("a")).unwrap();
+    let (done, hit) = mpsc::channel();
+    std::thread::scope(|scope| {
+        // Each takes half of the memory for fetched blocks.
+        for at in [8, 24] {
+            let (backend, file) = (&backend, &file);
+            scope
+                .spawn(move || backend.read_to_vec(file, (at * BLOCK) as u64, 16 * BLOCK).unwrap());
+            asks.recv().unwrap();
+        }
+        // The first read of a block takes memory to verify it.
+        scope.spawn(|| done.send(backend.read_to_vec(&file, 5, 10)).unwrap());
+        let outcome = hit.recv_timeout(Duration::from_secs(120));
+        drop(closed);
+        let found = outcome.expect("the hit waits for the store").unwrap();
+        assert!(found == bytes[5..15]);
+    });
+    assert_eq!(cache.stats().hits.reads, 1);
 }
