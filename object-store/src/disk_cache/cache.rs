@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use ringmain_backends::{
@@ -14,7 +14,7 @@ use ringmain_backends::{
 };
 
 use super::block::file_bytes;
-use super::eviction::{Dice, Reuse, SAMPLE, TOUCH_AFTER, is_admitted};
+use super::eviction::{Dice, Leaving, Reuse, TOUCH_AFTER, is_admitted};
 use super::folder::{CacheFolder, Entry, SHELVES, is_left, shelf_of};
 use super::health::{Health, way_out};
 use super::key::BlockId;
@@ -62,6 +62,8 @@ pub(super) struct Shared {
     opened: Instant,
     /// For each shelf, when its part was last found to be full of blocks in use.
     full_at_ms: [AtomicU64; SHELVES],
+    /// For each shelf, whether its part was brought within the limit.
+    is_trimmed: [AtomicBool; SHELVES],
 }
 
 impl DiskCache {
@@ -111,6 +113,7 @@ impl DiskCache {
             reuse: Reuse::new(SystemTime::now()),
             opened: Instant::now(),
             full_at_ms: [const { AtomicU64::new(0) }; SHELVES],
+            is_trimmed: [const { AtomicBool::new(false) }; SHELVES],
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -154,8 +157,9 @@ impl Shared {
             }
             return Some(block);
         }
-        let path = self.folder.as_ref()?.block_path(id);
-        match self.open_block(id, &path) {
+        let folder = self.folder.as_ref()?;
+        self.trim_once(folder, id);
+        match self.open_block(id, &folder.block_path(id)) {
             Ok(found) => found,
             Err(error) => {
                 self.reading.failed(&error, "");
@@ -236,7 +240,7 @@ impl Shared {
             };
             let used_bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
             let has_room = used_bytes + file_bytes(id.len) as u64 <= part_limit_bytes;
-            if has_room || self.victim(&mut entries, dice, true).is_some() {
+            if has_room || self.victim(&mut entries, Leaving::Stale, dice).is_some() {
                 return true;
             }
             full_at_ms.store(now_ms.max(1), Ordering::Relaxed);
@@ -248,23 +252,21 @@ impl Shared {
         is_admitted
     }
 
-    /// The block that is to leave first, of a sample: the stalest one, or else a random one.
-    fn victim(&self, entries: &mut [Entry], dice: &mut Dice, must_be_stale: bool) -> Option<usize> {
-        dice.sample(entries, SAMPLE);
-        let sample = &entries[..entries.len().min(SAMPLE)];
-        let blocks = sample.iter().enumerate().filter(|(_, entry)| !entry.is_temporary);
-        let used = |(at, entry): (usize, &Entry)| Some((at, entry.last_use()?));
-        let (places, uses): (Vec<_>, Vec<_>) = blocks.filter_map(used).unzip();
-        let stalest = self.reuse.stalest(&uses, SystemTime::now());
-        let any = places.first().filter(|_| !must_be_stale).map(|_| 0);
-        stalest.or(any).and_then(|at| places.get(at).copied())
+    fn victim(&self, entries: &mut [Entry], leaving: Leaving, dice: &mut Dice) -> Option<usize> {
+        let last_use = |entry: &Entry| entry.last_use().filter(|_| !entry.is_temporary);
+        self.reuse.victim(entries, last_use, leaving, SystemTime::now(), dice)
     }
 
     /// Writes a sealed block to the folder. Failures are reported in the state of the cache.
     pub(super) fn store(&self, id: &BlockId, bytes: &[u8]) {
         let Some(folder) = &self.folder else { return };
-        let written = self.make_room(folder, id).and_then(|()| writer::write(folder, id, bytes));
-        match written {
+        if folder.block_path(id).exists() {
+            // Another process was faster. A new file would only make readers open it again, and room for it would cost
+            // another block.
+            return;
+        }
+        let room = self.make_room(folder, id, bytes.len() as u64);
+        match room.and_then(|()| writer::write(folder, id, bytes)) {
             Ok(()) => {
                 self.counters.stored.add(bytes.len() as u64);
                 self.storing.succeeded();
@@ -275,8 +277,18 @@ impl Shared {
         }
     }
 
-    /// Removes blocks of the part until one more fits, and what killed processes left.
-    fn make_room(&self, folder: &CacheFolder, id: &BlockId) -> io::Result<()> {
+    /// Brings the part of the block within the limit when this process first reads from it, as the limit may have been
+    /// higher.
+    fn trim_once(&self, folder: &CacheFolder, id: &BlockId) {
+        let (shelves, _) = self.part_of(id);
+        if !self.is_trimmed[shelves.start].swap(true, Ordering::Relaxed) {
+            // If blocks cannot be removed, they are still good to read. Storing reports the failure.
+            let _is_within = self.make_room(folder, id, 0);
+        }
+    }
+
+    /// Removes blocks of the part of this block until a file of this size fits, and what killed processes left.
+    fn make_room(&self, folder: &CacheFolder, id: &BlockId, file_bytes: u64) -> io::Result<()> {
         let (shelves, part_limit_bytes) = self.part_of(id);
         let mut entries = folder.entries(shelves)?;
         entries.retain(|entry| {
@@ -285,8 +297,8 @@ impl Shared {
         });
         let mut used_bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
         let mut dice = Dice::new();
-        while used_bytes + file_bytes(id.len) as u64 > part_limit_bytes {
-            let Some(at) = self.victim(&mut entries, &mut dice, false) else { break };
+        while used_bytes + file_bytes > part_limit_bytes {
+            let Some(at) = self.victim(&mut entries, Leaving::Any, &mut dice) else { break };
             let victim = entries.swap_remove(at);
             used_bytes -= victim.bytes;
             match fs::remove_file(&victim.path) {

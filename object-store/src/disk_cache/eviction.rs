@@ -4,24 +4,23 @@
 //! block (LRU, FIFO, CLOCK, S3-FIFO) has no hits in sequential epochs: each block leaves just before it is needed.
 //! So a full cache keeps what it has, as long as that is in use:
 //!
-//! - **Stale blocks leave first.** A block is stale if it was unused for more than twice the longest time between two
-//!   uses of a block that this process has seen. Until the process has seen a second use, a block is stale if it was
-//!   last used before this process opened the cache. A sample of blocks is looked at; if the one that was unused for
-//!   longest is stale, it leaves. So new data quickly takes the place of old data.
+//! - **Stale blocks leave first.** A process remembers the longest time between two uses of a block. A block unused for
+//!   twice that time is stale. Before the first such observation: a block not used since the process opened the cache.
+//!   A sample of blocks is looked at; if the one that was unused for longest is stale, it leaves. So new data quickly
+//!   takes the place of old data.
 //! - **If no block of the sample is stale**, the new block is admitted with a probability of one in eight, and a random
 //!   block leaves. For a read of a part of a block, the probability is smaller in proportion to the part, so that many
 //!   small reads of a block admit it as often as one large read.
 //!
-//! The fraction of reads that are hits, in a model of one process. The data has as many blocks as the cache holds,
-//! unless the row says otherwise:
+//! Hit rates in a simulation with one process. Unless stated, the data is as large as the cache.
 //!
 //! | reads | hits | LRU | best possible |
 //! |---|---|---|---|
-//! | sequential or shuffled epochs over twice the limit, from the second on | 0.46-0.50 | 0 sequential | 0.50 |
+//! | sequential or shuffled epochs over twice the limit, from the second on | 0.46-0.49 | 0 sequential | 0.50 |
 //! | the same after a restart, from the first on | 0.47 | 0 | 0.50 |
-//! | data that fits, after a restart, in a cache full of other data, second epoch | 0.97 | 1 | 1 |
-//! | the same without the restart, second to fifth epoch | 0.14, 0.84, 0.98, 1 | 1 | 1 |
-//! | Zipf (exponent 1), a sixteenth of the blocks fits | 0.54-0.56 | 0.57 | 0.69 |
+//! | data that fits, after a restart, in a cache full of other data, second epoch | 0.96 | 1 | 1 |
+//! | the same without the restart, second to fifth epoch | 0.13, 0.86, 0.96, 0.98 | 1 | 1 |
+//! | Zipf (exponent 1), a sixteenth of the blocks fits | 0.53 | 0.57 | 0.69 |
 //!
 //! The time of the last use of a block is the time of modification of its file, so that all processes share it,
 //! also after a restart. It is set when a process first uses a block, and then at most once in [`TOUCH_AFTER`].
@@ -34,13 +33,20 @@ use std::time::{Duration, SystemTime};
 pub(super) const TOUCH_AFTER: Duration = Duration::from_secs(60);
 
 /// How many blocks are looked at to find a stale one.
-pub(super) const SAMPLE: usize = 16;
+const SAMPLE: usize = 16;
 
 /// A cache that is full of blocks in use admits one new block in this many.
 const ADMITTED: u64 = 8;
 
 /// With each use that comes sooner, the longest known time of reuse becomes shorter by this part.
 const DECAY: u64 = 128;
+
+/// Which blocks may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving {
+    Stale,
+    Any,
+}
 
 /// What a process knows about the reuse of blocks.
 #[derive(Debug)]
@@ -64,15 +70,33 @@ impl Reuse {
     }
 
     /// Blocks that were unused for longer than this are stale.
-    pub(super) fn horizon(&self, now: SystemTime) -> Duration {
+    fn horizon(&self, now: SystemTime) -> Duration {
         match self.longest_ms.load(Ordering::Relaxed) {
             0 => now.duration_since(self.opened).unwrap_or_default(),
             longest_ms => Duration::from_millis(longest_ms.saturating_mul(2)),
         }
     }
 
+    /// The place of the block that is to leave first, of a random sample, which is moved to the front: the stalest one,
+    /// or else any. Blocks without a time of their last use stay.
+    pub(super) fn victim<T>(
+        &self,
+        blocks: &mut [T],
+        last_use: impl Fn(&T) -> Option<SystemTime>,
+        leaving: Leaving,
+        now: SystemTime,
+        dice: &mut Dice,
+    ) -> Option<usize> {
+        dice.sample(blocks, SAMPLE);
+        let sample = blocks.iter().take(SAMPLE).enumerate();
+        let uses = sample.filter_map(|(at, block)| Some((at, last_use(block)?)));
+        let (places, uses): (Vec<_>, Vec<_>) = uses.unzip();
+        let any = (leaving == Leaving::Any).then_some(0);
+        self.stalest(&uses, now).or(any).and_then(|at| places.get(at).copied())
+    }
+
     /// Of blocks with these times of their last use, the one that is to leave first; `None` if none is stale.
-    pub(super) fn stalest(&self, uses: &[SystemTime], now: SystemTime) -> Option<usize> {
+    fn stalest(&self, uses: &[SystemTime], now: SystemTime) -> Option<usize> {
         let horizon = self.horizon(now);
         let (at, oldest) = uses.iter().enumerate().min_by_key(|(_, used)| **used)?;
         let unused = now.duration_since(*oldest).unwrap_or_default();
@@ -114,7 +138,7 @@ impl Dice {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::collections::{BTreeMap, HashMap};
 
     use proptest::prelude::*;
 
@@ -123,7 +147,7 @@ mod tests {
     /// A cache of blocks of one size, as `cache.rs` makes it of the functions here, with a clock that moves by a second
     /// with each read.
     struct Model {
-        uses: HashMap<u64, SystemTime>,
+        uses: BTreeMap<u64, SystemTime>,
         max: usize,
         reuse: Reuse,
         now: SystemTime,
@@ -133,7 +157,7 @@ mod tests {
     impl Model {
         fn new(max: usize) -> Self {
             let now = SystemTime::UNIX_EPOCH;
-            Self { uses: HashMap::new(), max, reuse: Reuse::new(now), now, dice: Dice(7) }
+            Self { uses: BTreeMap::new(), max, reuse: Reuse::new(now), now, dice: Dice(7) }
         }
 
         /// Another process opens the cache.
@@ -160,17 +184,20 @@ mod tests {
                 self.uses.insert(block, self.now);
                 return false;
             }
-            let mut sample: Vec<_> =
-                self.uses.iter().map(|(block, used)| (*block, *used)).collect();
-            self.dice.sample(&mut sample, SAMPLE);
-            sample.truncate(SAMPLE);
-            let uses: Vec<_> = sample.iter().map(|(_, used)| *used).collect();
-            let stalest = self.reuse.stalest(&uses, self.now);
-            if stalest.is_some() || is_admitted(1, parts, &mut self.dice) {
-                self.uses.remove(&sample[stalest.unwrap_or(0)].0);
+            if self.victim(Leaving::Stale).is_some() || is_admitted(1, parts, &mut self.dice) {
+                let victim = self.victim(Leaving::Any).unwrap();
+                self.uses.remove(&victim);
                 self.uses.insert(block, self.now);
             }
             false
+        }
+
+        fn victim(&mut self, leaving: Leaving) -> Option<u64> {
+            let Self { uses, reuse, now, dice, .. } = self;
+            let mut blocks: Vec<_> = uses.iter().map(|(block, used)| (*block, *used)).collect();
+            let last_use = |(_, used): &(u64, SystemTime)| Some(*used);
+            let victim = reuse.victim(&mut blocks, last_use, leaving, *now, dice);
+            victim.map(|at| blocks[at].0)
         }
 
         /// The part of the reads of an epoch that are hits.

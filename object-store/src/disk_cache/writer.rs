@@ -37,11 +37,6 @@ impl Drop for Temporary {
 ///
 /// Nothing is synced. After a crash of the machine a block may be damaged, and its checksums show that.
 pub(super) fn write(folder: &CacheFolder, id: &BlockId, bytes: &[u8]) -> io::Result<()> {
-    let path = folder.block_path(id);
-    if path.exists() {
-        // Another process was faster. A new file would only make readers open it again.
-        return Ok(());
-    }
     let mut temporary = create(folder, id)?;
     if write_direct(&temporary.path, bytes).is_err() {
         temporary.file.write_all(bytes)?;

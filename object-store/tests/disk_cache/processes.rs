@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ringmain_backends::{ReadBackend, ReadBackendExt};
 use ringmain_object_store::disk_cache::{CacheFolder, DiskCache};
 
-use crate::support::{BLOCK, block_files, bytes, options, over_memory};
+use crate::support::{BLOCK, Hooked, block_files, bytes, options, over_memory};
 
 /// In a child: the folder to read through, until it is killed or has read as often as it should.
 const FOLDER: &str = "RINGMAIN_TEST_CACHE_FOLDER";
@@ -161,4 +161,47 @@ fn leftovers_of_killed_processes_are_removed() {
     assert!(!left.exists() && written.exists());
     drop(writer);
     assert_eq!(folder.clear().unwrap().unfinished, 1);
+}
+
+/// Each process that missed the same block made room for it, and so removed another block.
+#[test]
+fn no_room_is_made_for_a_block_that_another_process_has_stored() {
+    const ALL: usize = 4 * BLOCK;
+    let dir = tempfile::tempdir().unwrap();
+    let (bytes, limit_bytes) = (bytes(1, ALL), 4 * (BLOCK as u64 + 4096));
+    let open = || DiskCache::open(dir.path(), options(limit_bytes)).unwrap();
+    let other = over_memory(&open(), &[("a", &bytes)]);
+    let others = other.open(Path::new("a")).unwrap();
+    other.read_to_vec(&others, 0, 3 * BLOCK).unwrap();
+    // While this process fetches the last block, the other one stores it.
+    let store = Hooked::new(&[("a", &bytes)], move |_| {
+        other.read_to_vec(&others, 3 * BLOCK as u64, BLOCK).map(drop)
+    });
+    let cache = open();
+    let backend = store.cached(&cache);
+    let file = backend.open(Path::new("a")).unwrap();
+    let found = backend.read_to_vec(&file, 3 * BLOCK as u64, BLOCK).unwrap();
+    assert!(found == bytes[3 * BLOCK..]);
+    let stats = cache.stats();
+    assert_eq!((stats.evicted.reads, stats.stored.reads), (0, 0), "{stats}");
+    assert_eq!(block_files(dir.path()).len(), 4);
+}
+
+/// Room was made only for new blocks: a cache that had all that a program reads stayed as large as before.
+#[test]
+fn a_lower_limit_takes_effect_with_the_first_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = bytes(1, 40 * BLOCK);
+    for limit_bytes in [1 << 30, 8 * (BLOCK as u64 + 4096)] {
+        let cache = DiskCache::open(dir.path(), options(limit_bytes)).unwrap();
+        let backend = over_memory(&cache, &[("a", &bytes)]);
+        let file = backend.open(Path::new("a")).unwrap();
+        let before = used_bytes(dir.path());
+        assert!(backend.read_to_vec(&file, 5, 10).unwrap() == bytes[5..15]);
+        let after = used_bytes(dir.path());
+        assert!(after <= limit_bytes, "{before} and {after} of {limit_bytes}");
+        assert!(backend.read_to_vec(&file, 0, bytes.len()).unwrap() == bytes);
+        assert!(used_bytes(dir.path()) <= limit_bytes);
+        assert_eq!((cache.stats().damaged, cache.stats().degraded), (0, None));
+    }
 }
