@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::mem;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -312,6 +312,10 @@ impl ReadBackend for CachedBackend {
 
     fn version(&self, file: &FileHandle) -> Result<FileVersion> {
         self.inner.version(&self.file(file)?.inner)
+    }
+
+    fn list(&self, folder: &Path) -> Result<Option<Vec<PathBuf>>> {
+        self.inner.list(folder)
     }
 
     fn explain(&self, file: Option<&FileHandle>) -> Option<String> {

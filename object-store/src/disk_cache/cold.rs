@@ -2,6 +2,7 @@
 //! stored, otherwise only what the caller wants.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 
 use ringmain_backends::{Error, Read};
 
@@ -9,7 +10,7 @@ use super::backend::{CachedBackend, CachedFile, KIND};
 use super::block::{file_bytes, seal};
 use super::eviction::Dice;
 use super::key::{BlockId, Object};
-use super::warm::{Piece, Warm};
+use super::warm::{Piece, Warm, is_of_device};
 
 /// A piece that comes from the store.
 pub(super) struct Cold<'a> {
@@ -40,6 +41,33 @@ struct Fetch<'a> {
     pieces: Vec<Cold<'a>>,
 }
 
+impl Fetch<'_> {
+    /// The first read of the caller that needs the block.
+    fn first_read(&self) -> usize {
+        self.pieces.iter().map(|cold| cold.piece.read).min().unwrap_or(0)
+    }
+}
+
+/// Why blocks were not fetched.
+enum Unfetched<'a> {
+    /// Whole blocks cannot be read. The parts that the caller wants may be readable, or else have the caller's error.
+    Blocks(Vec<Cold<'a>>),
+    /// Reading less would fail too.
+    Failed(Failure),
+}
+
+/// Returns `true` if a smaller read may succeed: bytes beside the wanted ones may be missing, or be what a device cannot
+/// read. Other errors of reads, such as those of connections, come after all attempts that the options allow.
+fn may_read_less(error: &Error) -> bool {
+    match error {
+        Error::Read { source, .. } => {
+            source.kind() == ErrorKind::UnexpectedEof
+                || source.raw_os_error().is_some_and(is_of_device)
+        }
+        _ => true,
+    }
+}
+
 impl CachedBackend {
     pub(super) fn read_cold(&self, cold: Vec<Cold<'_>>) -> Result<(), Failure> {
         if cold.is_empty() {
@@ -57,12 +85,14 @@ impl CachedBackend {
                 round.push(fetch);
             }
             let with_round = std::mem::take(&mut exact);
-            if let Err(pieces) = self.fetch(round, bytes, with_round) {
-                // Whole blocks cannot be read: exactly what the caller wants may be, and has the caller's error.
-                let mut rest = pieces;
-                rest.extend(fetches.flat_map(|fetch| fetch.pieces));
-                rest.sort_by_key(|cold| cold.piece.read);
-                return self.read_exact(rest);
+            match self.fetch(round, bytes, with_round) {
+                Ok(()) => {}
+                Err(Unfetched::Failed(failure)) => return Err(failure),
+                Err(Unfetched::Blocks(mut rest)) => {
+                    rest.extend(fetches.flat_map(|fetch| fetch.pieces));
+                    rest.sort_by_key(|cold| cold.piece.read);
+                    return self.read_exact(rest);
+                }
             }
         }
         self.read_exact(exact)
@@ -101,16 +131,16 @@ impl CachedBackend {
     }
 
     /// Reads whole blocks, and pieces beside them, as one batch; serves the pieces of the blocks, and stores the blocks.
-    /// If that fails, returns all the pieces.
     fn fetch<'a>(
         &self,
         round: Vec<Fetch<'a>>,
         bytes: usize,
         mut exact: Vec<Cold<'a>>,
-    ) -> Result<(), Vec<Cold<'a>>> {
+    ) -> Result<(), Unfetched<'a>> {
         let shared = &self.cache.shared;
         let all = |round: Vec<Fetch<'a>>, exact: Vec<Cold<'a>>| {
-            Err(round.into_iter().flat_map(|fetch| fetch.pieces).chain(exact).collect())
+            let pieces = round.into_iter().flat_map(|fetch| fetch.pieces).chain(exact).collect();
+            Err(Unfetched::Blocks(pieces))
         };
         let mut buffer = match shared.fetch_memory.take(bytes) {
             Ok(buffer) => buffer,
@@ -119,27 +149,17 @@ impl CachedBackend {
                 return all(round, exact);
             }
         };
-        let mut reads = Vec::with_capacity(round.len() + exact.len());
-        let mut rest: &mut [u8] = &mut buffer;
-        for Fetch { file, id, .. } in &round {
-            let (block, after) = rest.split_at_mut(file_bytes(id.len));
-            reads.push(Read::new(&file.inner, id.start, &mut block[..id.len]));
-            rest = after;
+        match self.read_blocks(&round, &mut exact, &mut buffer) {
+            Ok(()) => {}
+            Err((_, error)) if may_read_less(&error) => return all(round, exact),
+            Err(failure) => return Err(Unfetched::Failed(failure)),
         }
-        for cold in &mut exact {
-            reads.push(Read::new(&cold.file.inner, cold.offset, cold.piece.dst));
-        }
-        let outcome = self.inner.read_batch(&mut reads);
-        let amounts: Vec<u64> = reads.iter().map(|read| read.len() as u64).collect();
-        drop(reads);
-        let is_pinned = || {
-            let fetched = round.iter().all(|fetch| self.is_pinned(fetch.file));
-            fetched && exact.iter().all(|cold| self.is_pinned(cold.file))
-        };
-        if outcome.is_err() || !is_pinned() {
+        let mut files =
+            round.iter().map(|fetch| fetch.file).chain(exact.iter().map(|cold| cold.file));
+        if !files.all(|file| self.is_pinned(file).unwrap_or(false)) {
+            // Reading again finds the read that this concerns.
             return all(round, exact);
         }
-        shared.counters.store.add_many(amounts.len() as u64, amounts.iter().sum());
         let mut rest: &mut [u8] = &mut buffer;
         for Fetch { object, id, pieces, .. } in round {
             let (block, after) = rest.split_at_mut(file_bytes(id.len));
@@ -150,6 +170,36 @@ impl CachedBackend {
             shared.store(&id, block);
             rest = after;
         }
+        Ok(())
+    }
+
+    /// Reads whole blocks into the buffer, and pieces into the caller's memory, as one batch of the store.
+    fn read_blocks(
+        &self,
+        round: &[Fetch<'_>],
+        exact: &mut [Cold<'_>],
+        mut buffer: &mut [u8],
+    ) -> Result<(), Failure> {
+        let mut reads = Vec::with_capacity(round.len() + exact.len());
+        for fetch in round {
+            let (block, after) = buffer.split_at_mut(file_bytes(fetch.id.len));
+            let read = Read::new(&fetch.file.inner, fetch.id.start, &mut block[..fetch.id.len]);
+            reads.push((fetch.first_read(), read));
+            buffer = after;
+        }
+        for cold in exact {
+            let read = Read::new(&cold.file.inner, cold.offset, cold.piece.dst);
+            reads.push((cold.piece.read, read));
+        }
+        // The first one that fails is that of the caller's first read that fails.
+        reads.sort_by_key(|(first_read, _)| *first_read);
+        let (first_reads, mut reads): (Vec<_>, Vec<_>) = reads.into_iter().unzip();
+        self.inner.read_batch(&mut reads).map_err(|error| {
+            let first_read = first_reads.get(error.index().unwrap_or(0));
+            (first_read.copied().unwrap_or(0), error)
+        })?;
+        let bytes = reads.iter().map(|read| read.len() as u64).sum();
+        self.cache.shared.counters.store.add_many(reads.len() as u64, bytes);
         Ok(())
     }
 
@@ -172,17 +222,23 @@ impl CachedBackend {
             return Err((cold.get(at).map_or(0, |cold| cold.piece.read), error));
         }
         self.cache.shared.counters.store.add_many(count, bytes);
-        let changed = cold.iter().find(|cold| !self.is_pinned(cold.file));
-        changed.map_or(Ok(()), |cold| {
-            let (path, offset) = (cold.file.inner.path().to_owned(), cold.offset);
-            Err((cold.piece.read, Error::Replaced { backend: KIND, path, offset }))
-        })
+        for cold in cold {
+            if !self.is_pinned(cold.file).map_err(|error| (cold.piece.read, error))? {
+                let (path, offset) = (cold.file.inner.path().to_owned(), cold.offset);
+                return Err((cold.piece.read, Error::Replaced { backend: KIND, path, offset }));
+            }
+        }
+        Ok(())
     }
 
     /// Returns `true` if the object still is the version that was opened. If not, cached blocks and what was read now
     /// are of different versions.
-    fn is_pinned(&self, file: &CachedFile) -> bool {
-        let Some(object) = &file.object else { return true };
-        (self.key_of)(&*self.inner, &file.inner).is_ok_and(|key| key.as_ref() == Some(&object.key))
+    fn is_pinned(&self, file: &CachedFile) -> Result<bool, Error> {
+        let Some(object) = &file.object else { return Ok(true) };
+        match (self.key_of)(&*self.inner, &file.inner) {
+            Ok(key) => Ok(key.as_ref() == Some(&object.key)),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }

@@ -245,8 +245,13 @@ fn is_of_the_block(error: &Error) -> bool {
     matches!(error, Error::Read { .. } | Error::PastEnd { .. }) && {
         // Descriptors, memory: EMFILE, ENFILE, ENOMEM and the like have kinds of their own, or none.
         let errno = error.raw_os_error();
-        errno.is_none_or(|errno| [EIO, ENODATA, EUCLEAN, EBADMSG].contains(&errno))
+        errno.is_none_or(is_of_device)
     }
+}
+
+/// Returns `true` if a device or its filesystem could not read these bytes.
+pub(super) fn is_of_device(errno: i32) -> bool {
+    [EIO, ENODATA, EUCLEAN, EBADMSG].contains(&errno)
 }
 
 const EIO: i32 = 5;

@@ -358,6 +358,16 @@ fn a_reason_why_blocks_are_not_read_goes_away() {
     assert_eq!((cache.stats().degraded, cache.stats().hits.reads), (None, hits + 1));
 }
 
+/// The trait's default lists the local disk, so that folders of a store could not be opened through a cache.
+#[test]
+fn folders_of_the_store_are_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Hooked::new(&[("bucket/a", b"1"), ("other/b", b"2")], |_| Ok(()));
+    let backend = store.cached(&open(dir.path()));
+    let listed = backend.list(Path::new("bucket")).unwrap();
+    assert_eq!(listed, Some(vec!["bucket/a".into()]));
+}
+
 /// Fetched blocks held all memory of the cache while the store was silent, and a hit waited for a part of it.
 #[test]
 fn a_hit_does_not_wait_for_a_silent_store() {
@@ -395,4 +405,79 @@ fn a_hit_does_not_wait_for_a_silent_store() {
         assert!(found == bytes[5..15]);
     });
     assert_eq!(cache.stats().hits.reads, 1);
+}
+
+fn failure(read: &Read<'_>, index: usize, source: io::Error) -> Error {
+    let (backend, path) = (BackendKind::Memory, read.file().path().to_owned());
+    Error::Read { backend, path, offset: read.offset(), len: read.len(), index, source }
+}
+
+/// After a store had failed, after all its attempts, to deliver whole blocks, it was asked again for the wanted ranges.
+#[test]
+fn a_dead_store_is_asked_once() {
+    const ECONNREFUSED: i32 = 111;
+    let sources: [fn() -> io::Error; 2] =
+        [|| io::ErrorKind::TimedOut.into(), || io::Error::from_raw_os_error(ECONNREFUSED)];
+    for failed in sources {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes = bytes(1, 3 * BLOCK);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&asked);
+        let store = Hooked::new(&[("a", &bytes)], move |reads| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            let last = reads.len() - 1;
+            Err(failure(&reads[last], last, failed()))
+        });
+        let backend = store.cached(&open(dir.path()));
+        let file = backend.open(Path::new("a")).unwrap();
+        let mut found = [[0; 10]; 3];
+        let offset_of = |block: usize| (block * BLOCK) as u64 + 7;
+        let reads = found.iter_mut().enumerate();
+        let mut reads: Vec<_> = reads
+            .map(|(block, dst)| Read::new(&file, offset_of(block), dst.as_mut_slice()))
+            .collect();
+        let error = backend.read_batch(&mut reads).unwrap_err();
+        assert_eq!((error.index(), asked.load(Ordering::Relaxed)), (Some(2), 1), "{error}");
+        let Error::Read { offset, len, source, .. } = error else { panic!("{error}") };
+        assert_eq!((offset, len, source.kind()), (offset_of(2), 10, failed().kind()));
+    }
+}
+
+/// The rest of the block may be what the device cannot read.
+#[test]
+fn bytes_beside_a_bad_sector_are_read() {
+    const EIO: i32 = 5;
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = bytes(1, BLOCK);
+    let store = Hooked::new(&[("a", &bytes)], |reads| {
+        let bad =
+            |read: &Read<'_>| read.offset() <= 5000 && read.offset() + read.len() as u64 > 5000;
+        let bad = reads.iter().position(bad);
+        bad.map_or(Ok(()), |at| Err(failure(&reads[at], at, io::Error::from_raw_os_error(EIO))))
+    });
+    let backend = store.cached(&open(dir.path()));
+    let file = backend.open(Path::new("a")).unwrap();
+    assert!(backend.read_to_vec(&file, 0, 5000).unwrap() == bytes[..5000]);
+    let error = backend.read_to_vec(&file, 4000, 1001).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(EIO), "{error}");
+}
+
+/// It was reported as a file that was replaced.
+#[test]
+fn an_error_of_the_key_is_returned() {
+    const EMFILE: i32 = 24;
+    let dir = tempfile::tempdir().unwrap();
+    let store = MemoryBackend::new();
+    store.insert("a", bytes(1, BLOCK).as_slice());
+    let calls = AtomicUsize::new(0);
+    let backend = CachedBackend::new(Arc::new(store), open(dir.path()), move |_, file| {
+        if calls.fetch_add(1, Ordering::Relaxed) == 0 {
+            return Ok(Some(CacheKey::new("a", "1")));
+        }
+        let (backend, path) = (BackendKind::Memory, file.path().to_owned());
+        Err(Error::Open { backend, path, source: io::Error::from_raw_os_error(EMFILE) })
+    });
+    let file = backend.open(Path::new("a")).unwrap();
+    let error = backend.read_to_vec(&file, 0, 10).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(EMFILE), "{error}");
 }
