@@ -209,8 +209,8 @@ impl Shared {
         let _gone = fs::remove_file(block.file.path());
     }
 
-    /// The part of the cache that a block belongs to. It has its part of the limit. Looking at one part takes less than
-    /// a millisecond, however large the cache is, and needs no lock.
+    /// The part of the cache that a block belongs to. It has its part of the limit. Looking at one part needs no lock, and
+    /// takes about a millisecond for 2000 blocks.
     fn part_of(&self, id: &BlockId) -> (Range<usize>, u64) {
         let blocks = self.options.limit_bytes / file_bytes(self.options.block_bytes) as u64;
         let wanted = (blocks / PART_BLOCKS).clamp(1, SHELVES as u64);

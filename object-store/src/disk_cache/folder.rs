@@ -76,7 +76,7 @@ impl CacheFolder {
 
     /// Makes the folder if it does not exist, and a cache of it if it is empty.
     ///
-    /// The outer error is that the folder must not be used; the inner one that it cannot be used now.
+    /// `Err`: the folder belongs to something else. `Ok(Err)`: it cannot be read or written now.
     pub(super) fn create(path: &Path) -> Result<io::Result<Self>> {
         let folder = Self::at(path)?;
         if let Err(error) = private_folder().recursive(true).create(&folder.path) {

@@ -74,7 +74,9 @@ impl Health {
 pub(super) fn way_out(error: &io::Error, folder: &Path) -> String {
     let folder = folder.display();
     match error.kind() {
-        ErrorKind::StorageFull => format!("free space beside {folder}, or lower `limit_bytes`"),
+        ErrorKind::StorageFull => {
+            format!("free space on the disk of {folder}, or lower `limit_bytes`")
+        }
         ErrorKind::QuotaExceeded => format!("raise the quota, or lower `limit_bytes` of {folder}"),
         ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
             format!("name a folder that this user may write to instead of {folder}")

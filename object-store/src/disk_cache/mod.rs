@@ -15,14 +15,16 @@
 //! - **Checksums** show whether a block was damaged later. A damaged block is removed, counted, and fetched again.
 //! - **A block may be removed at any time**, also while another process reads it: an open file stays readable, and a
 //!   file that is gone is a miss.
-//! - **The limit** is divided among parts of the folder. To store a block, a process lists one part, which has a few
-//!   hundred files, and removes files until the block fits. Several processes that do so at once may exceed the limit
-//!   by one block each. Opening the cache reads nothing, however many blocks it has.
+//! - **The limit** is divided among parts of the folder, at most 64. To store a block, a process lists one part, twice,
+//!   and removes files until the block fits. Several processes that do so at once may exceed the limit by one block
+//!   each. A part has a few hundred files, or more if there are more than 16,000 blocks: 2000 with 500 GiB in blocks of
+//!   4 MiB, which take 1 ms to list; 125,000 with 500 GiB in blocks of 64 KiB, which take 0.1 s. Opening the cache
+//!   reads nothing. A process lists each part once when it first reads from it, as the limit may be lower than before.
 //! - **The time of the last use** is the time of modification of the file.
 //!
-//! A batch of reads becomes at most two batches, which run side by side: one of `auto` for what is in the cache, and
-//! one of the inner backend for the rest. Missing data is fetched in whole blocks, unless the cache is full of blocks
-//! that are in use; then exactly the wanted ranges are read. See `eviction.rs` for what stays.
+//! Cached parts are read by `auto`, the rest from the inner backend, at the same time. Missing data is fetched in whole
+//! blocks, unless the cache is full of blocks that are in use; then exactly the wanted ranges are read. See
+//! `eviction.rs` for what stays.
 //!
 //! **No failure of the cache fails a read.** If the disk is full, the folder read-only or out of reach, or descriptors
 //! have run out, reads go to the inner backend, and [`DiskCache::stats`], `explain` and `capabilities` say why.
