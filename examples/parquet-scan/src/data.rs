@@ -57,7 +57,9 @@ fn is_float(column: usize) -> bool {
 fn column(at: usize, state: &mut u64) -> ArrayRef {
     let numbers = (0..GROUP_ROWS).map(|_| random(state));
     match is_float(at) {
-        true => Arc::new(numbers.map(|number| number as f64 / u64::MAX as f64).collect::<Float64Array>()),
+        true => Arc::new(
+            numbers.map(|number| number as f64 / u64::MAX as f64).collect::<Float64Array>(),
+        ),
         false => Arc::new(numbers.map(|number| (number % 200) as i64).collect::<Int64Array>()),
     }
 }

@@ -19,6 +19,10 @@ use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use ringmain_object_store::local_store::RingmainStore;
 
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> Outcome<()> {
