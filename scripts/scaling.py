@@ -55,6 +55,7 @@ READERS_PER_NODE = 8
 NODE_CACHE_BYTES = 4 * TB
 SAMPLE_BYTES = 128 * KIB
 SHARD_BYTES = GIB
+SHARE = 256  # samples of one reader in a global batch
 LATENCY_P99_SECONDS = 0.5
 STALLED_REQUESTS = 1e-5  # the share of requests that get no answer until they are given up
 CHECKPOINT_SECONDS = 1800.0
@@ -228,23 +229,33 @@ def fetched_by_nodes(nodes, rows_of_block):
     return nodes * (1 - (1 - 1 / nodes) ** rows_of_block)
 
 
+def kept(items_of_node):
+    """The share of a global batch that goes to the nodes that it prefers, if each node has room for this many items and
+    prefers a random number of them with that mean: E[min(X, R)] / R for X of Poisson's distribution."""
+    mean = items_of_node
+    return 1 - math.exp(-mean + mean * math.log(mean) - math.lgamma(mean + 1))
+
+
 def cache():
     rows = []
     rows_of_block = CACHE_BLOCK_BYTES // SAMPLE_BYTES
+    rows_of_node = READERS_PER_NODE * SHARE
     for data in DATA:
         for readers in (8, 512, 10_000):
             nodes = nodes_of(readers)
-            anywhere, own = min(1, NODE_CACHE_BYTES / data), min(1, nodes * NODE_CACHE_BYTES / data)
-            first = fetched_by_nodes(nodes, rows_of_block)
+            blocks_kept = kept(rows_of_node / rows_of_block) if nodes > 1 else 1
+            rows_kept = kept(rows_of_node) if nodes > 1 else 1
+            anywhere = min(1, NODE_CACHE_BYTES / data)
+            own = blocks_kept * min(1, nodes * NODE_CACHE_BYTES / data) + (1 - blocks_kept) * anywhere
             rows.append([
                 size(data), f"{readers:,}", f"{nodes:,}", f"{anywhere:.1%}", f"{own:.1%}",
                 money(data * (1 - anywhere) / CACHE_BLOCK_BYTES * DOLLARS_PER_GET),
                 money(data * (1 - own) / CACHE_BLOCK_BYTES * DOLLARS_PER_GET),
-                f"{first:.1f} ×",
+                f"{fetched_by_nodes(nodes, rows_of_block):.1f} ×", f"{1 + rows_of_block * (1 - rows_kept):.1f} ×",
             ])  # fmt: skip
     return [
-        "data", "readers", "nodes", "hits, blocks go to any node", "hits, blocks go to the node that has them",
-        "price of a later epoch, any node", "the node that has them", "bytes of the first epoch, random rows",
+        "data", "readers", "nodes", "hits", 'hits, `nodes="auto"`', "price of a later epoch", '`nodes="auto"`',
+        "bytes of the first epoch, random rows", '`nodes="auto"`',
     ], rows  # fmt: skip
 
 
@@ -303,7 +314,6 @@ def reading():
 
 ROWS = 8 * MIB  # of 128 KiB: 1 TiB
 CLASSES = 1000
-SHARE = 256  # samples of one reader in a global batch
 READERS_OF_JOB = 64
 GLOBAL_BATCHES = 2
 

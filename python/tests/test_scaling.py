@@ -95,6 +95,12 @@ def test_a_block_is_fetched_by_each_node_that_needs_a_part_of_it(scaling):
     assert 31 < scaling.fetched_by_nodes(1000, 32) < 32
 
 
+def test_a_node_with_room_for_many_items_gets_nearly_all_that_it_prefers(scaling):
+    assert scaling.kept(1) == pytest.approx(1 - np.exp(-1))
+    counts = np.random.default_rng(0).poisson(64, 100_000)
+    assert scaling.kept(64) == pytest.approx(np.minimum(counts, 64).mean() / 64, abs=0.002)
+
+
 def test_the_longest_of_several_waits(scaling):
     def uniform(seconds):
         return min(1.0, max(0.0, seconds))
