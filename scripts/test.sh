@@ -29,13 +29,18 @@ set_up() {
     # Independent programs that read the files that Ringmain writes, in their own environment.
     need_venv "$target/venv" 'hdrhistogram~=0.10.3' 'jsonschema~=4.20'
     export RINGMAIN_PYTHON=$target/venv/bin/python
+    # NVIDIA's cuFile, for the test of its binding. Later versions never return from opening if there is no driver.
+    need_venv "$target/venv" 'nvidia-cufile-cu12==1.14.1.1'
+    RINGMAIN_CUFILE_LIBRARY=$(find "$target/venv" -name libcufile.so.0)
+    # cuFile writes a log to the current directory otherwise.
+    export RINGMAIN_CUFILE_LIBRARY CUFILE_LOGFILE_PATH=$target/cufile.log
 }
 
 # Builds the Python package in its own environment, with overflow checks like the Rust tests, and tests it.
 python_tests() {
     local venv=$target/python
     build_python "$venv"
-    need_venv "$venv" exca pytest hypothesis ml_dtypes pillow pyarrow safetensors
+    need_venv "$venv" exca pytest hypothesis ml_dtypes mypy pandas pillow pyarrow safetensors
     need_engines "$venv"
     # Runs Python with few rights and small limits. Built with the features of the tests, whose libraries it shares.
     # `test-server` is the store of the tests of URLs.

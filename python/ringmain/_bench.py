@@ -26,7 +26,7 @@ class BenchResult(dict[str, Any]):
         """Returns a pandas DataFrame with a row for each cell. Columns of nested values have the names of both levels:
         `setting_block_bytes`, `latency_ns_p99`. Time lines and histograms are left out."""
         try:
-            import pandas
+            import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
         except ImportError as error:
             raise ImportError('to_frame needs the package pandas, which is not installed; use result["cells"]') from error
         return pandas.DataFrame([_flat(cell) for cell in self["cells"]])

@@ -221,6 +221,15 @@ def _place_of_environment() -> tuple[int, int, int, int] | None: ...
 def _read_exca_infos(
     path: _Path, engine: Engine | _Backend | str | None = None
 ) -> list[tuple[str, Path, int, list[int], str]]: ...
+def _open_view(
+    path: PathLike[str],
+    dtype: npt.DTypeLike,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    offset: int,
+    engine: Engine | _Backend | str | None,
+) -> ContiguousMemmap: ...
+def _engine(token: str, options: dict[str, Any]) -> Engine: ...
 def _run_command(args: list[str], program: list[str]) -> int: ...
 def probe(path: _Path | None = None) -> dict[str, Any]:
     """Tests what this kernel, the filesystem of `path` and each backend on that filesystem can do, and
@@ -277,7 +286,7 @@ class ShardSource:
         global_batch: int | None = None,
         nodes: int = 1,
         drop_last: bool = False,
-        dtype: npt.DTypeLike = "float32",
+        dtype: npt.DTypeLike | None = None,
         rows: Iterable[int] | npt.NDArray[np.integer[Any] | np.bool] | None = None,
         prefetch_bytes: int | None = None,
         patience: float | None = None,
@@ -306,6 +315,7 @@ class ShardSource:
     @property
     def engine(self) -> Engine:
         """The engine that reads."""
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
     def __len__(self) -> int:
         """Returns the number of batches in an epoch."""
     def __iter__(self) -> ShardSource:
@@ -405,6 +415,7 @@ class Beton:
     @property
     def engine(self) -> Engine:
         """The engine that reads."""
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
     def __len__(self) -> int: ...
     def __getitem__(self, id: int, /) -> dict[str, Any]:
         """Reads the sample with the number `id`. A negative number counts from the end."""

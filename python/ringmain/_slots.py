@@ -66,7 +66,7 @@ class _Slot:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.fd = os.memfd_create("ringmain-batch", os.MFD_CLOEXEC)
+        self.fd = os.memfd_create("ringmain-batch", os.MFD_CLOEXEC)  # type: ignore[attr-defined,unused-ignore]
         try:
             os.ftruncate(self.fd, _HEAD_BYTES + capacity)
             self._map = mmap.mmap(self.fd, _HEAD_BYTES + capacity)

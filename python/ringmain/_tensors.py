@@ -60,4 +60,4 @@ def _ml_dtypes():
     return _known
 
 
-_known = {}
+_known: dict[str, np.dtype] = {}

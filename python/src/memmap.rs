@@ -262,11 +262,12 @@ fn open_object(py: Python<'_>, path: &Path, engine: Py<PyEngine>) -> Result<Opti
     found.open(&descr, engine).map(Some)
 }
 
-/// Key, file name, offset, shape and name of the dtype.
+/// An array of exca: its key, the name of its file, its offset, its shape and the name of its dtype.
 type ExcaInfo = (String, PathBuf, u64, Vec<usize>, String);
 
-/// Returns the arrays in one of exca's info files, as tuples of key, file name, offset, shape and name of the dtype.
+/// Returns the arrays in one of exca's info files.
 #[pyfunction]
+#[pyo3(signature = (path, engine=None))]
 pub(crate) fn _read_exca_infos(
     py: Python<'_>,
     path: FilePath,

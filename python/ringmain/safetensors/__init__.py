@@ -167,8 +167,7 @@ class safe_open:
         """Reads all tensors, or those in `names`, and returns them by name. A thread reads ahead."""
         weights = self._open()
         with _their_kinds():
-            wanted = weights.names() if names is None else names
-            wanted = {name: weights.info(name) for name in wanted}
+            wanted = {name: weights.info(name) for name in (weights.names() if names is None else names)}
             for name, (dtype, _) in wanted.items():
                 self._framework.element(dtype, name)  # raises an error before anything is read
             found = weights.load(self._framework.elements, names)
