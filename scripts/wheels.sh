@@ -64,7 +64,7 @@ print(ringmain.__version__, "reads")'
 # pip get no network.
 build_sdist() {
     local sdist
-    "$venv/bin/maturin" sdist --quiet --manifest-path python/Cargo.toml --out "$dist"
+    "$venv/bin/maturin" sdist --manifest-path python/Cargo.toml --out "$dist"
     sdist=$(only "$dist"/ringmain-*.tar.gz)
     # The list is read to its end, because tar fails if it cannot write all of it.
     tar -tzf "$sdist" | grep -c 'Cargo.lock$' >/dev/null || die "$sdist has no Cargo.lock"

@@ -43,8 +43,9 @@ impl DeviceMemory {
         self.bytes == 0
     }
 
-    #[cfg(linux_gds)]
-    pub(super) const fn address(&self) -> u64 {
+    /// Returns the address on the device.
+    #[must_use]
+    pub const fn address(&self) -> u64 {
         self.address
     }
 }
