@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, NamedTuple
 
@@ -75,6 +76,8 @@ def _found(rank: int | None, world: int | None, group: Any) -> list[tuple[str, J
         ("the place in the environment variables RANK and WORLD_SIZE", _of_environment),
     )
     for name, find in sources:
+        if find is _of_environment and found and _is_half_set():
+            continue
         place = find()
         if place is not None:
             found.append((name, place))
@@ -109,6 +112,12 @@ def _of_ray() -> JobPlace | None:
         return None
     nodes = world // of_node if of_node and world % of_node == 0 else 1
     return JobPlace(rank, world, node or 0, nodes)
+
+
+def _is_half_set() -> bool:
+    """Returns whether only one of the variables is set. Lightning sets WORLD_SIZE alone and initialises
+    torch.distributed, which knows the rank."""
+    return bool(os.environ.get("RANK")) != bool(os.environ.get("WORLD_SIZE"))
 
 
 def _of_environment() -> JobPlace | None:

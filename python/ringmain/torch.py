@@ -47,7 +47,6 @@ collate.default_collate_fn_map[BetonBatch] = _refuse_collation
 # The positions in the memory that a dataset shares with its copies in workers.
 _EPOCH, _IS_SET, _LOADS, _IN_WORKERS = range(4)
 
-
 # The workers of a loop that mark a state as used. Workers beyond share the flags of others.
 _FLAGS = 1024
 
@@ -86,8 +85,8 @@ class _BatchDataset(IterableDataset[Any]):
         # If the data cannot be opened, the error is raised here and not in a worker.
         source = self._open(0, 1)
         self._start, self._batch_rows = source.state_dict(), self._batch_items(source)
-        # A process group cannot be sent to a worker, and outlives no change of the job.
-        self._group = group
+        # A process group cannot be sent to a worker.
+        self._group, self._has_group = group, group is not None
 
     @property
     def epoch(self) -> int:
@@ -206,6 +205,8 @@ class _BatchDataset(IterableDataset[Any]):
 
     def _check_place(self) -> None:
         """Raises an error if the job has other ranks than when this dataset was made."""
+        if self._has_group and self._group is None:
+            return  # this is a copy in a worker, which is in no group
         now = _place.moved(self._job, self._group)
         if now is not None:
             raise RuntimeError(

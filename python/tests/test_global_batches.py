@@ -1,6 +1,7 @@
 """Global batches: each has the same items for any number of ranks and workers, and any other number goes on."""
 
 import json
+import pickle
 import struct
 
 import numpy as np
@@ -175,6 +176,9 @@ def test_the_place_of_a_process(environment):
     environment(RANK=8)
     with pytest.raises(ValueError, match="RANK.*WORLD_SIZE"):
         ringmain.job_place()
+    environment(RANK="")
+    with pytest.raises(ValueError, match="WORLD_SIZE.*RANK is not set"):
+        ringmain.job_place()
 
 
 @pytest.fixture
@@ -316,7 +320,7 @@ def group(torch, tmp_path, environment):
     torch.distributed.destroy_process_group()
 
 
-def test_ranks_that_contradict_torch_distributed_are_refused(corpus, group, environment):  # noqa: F811
+def test_ranks_that_contradict_torch_distributed_are_refused(corpus, group, environment, monkeypatch):  # noqa: F811
     """Two processes with the same number would read the same rows. Both are in torch.distributed, where one of
     them has another number."""
     from ringmain.torch import ShardDataset
@@ -327,8 +331,14 @@ def test_ranks_that_contradict_torch_distributed_are_refused(corpus, group, envi
     environment(RANK=1, WORLD_SIZE=2)
     with pytest.raises(ValueError, match="torch.distributed is rank 0 of 1, but .*WORLD_SIZE is rank 1 of 2"):
         ShardDataset(corpus)
+    # Lightning sets WORLD_SIZE, but not RANK.
+    monkeypatch.delenv("RANK")
+    assert ringmain.job_place() == (0, 1, 0, 1)
     # The ranks of a group need not be those of the job.
-    assert "rank=0, world=1" in repr(ShardDataset(corpus, group=group))
+    dataset = ShardDataset(corpus, group=group)
+    assert "rank=0, world=1" in repr(dataset)
+    # A worker that is not forked has no group.
+    assert len(list(pickle.loads(pickle.dumps(dataset)))) == len(list(dataset))
     with pytest.raises(ValueError, match="given place is rank 1 of 2, but .* group"):
         ShardDataset(corpus, rank=1, world=2, group=group)
 

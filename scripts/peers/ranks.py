@@ -27,7 +27,7 @@ ROUNDS = 5
 BATCH_ROWS = 128
 ORDER = {"order": "blocks", "block_rows": 16, "seed": 1}
 RANKS = (2, 4)
-STATES = ("cold", "warm")
+STATES = {"cold": make_cold, "warm": make_warm}
 
 
 def epoch_rate(loader):
@@ -49,30 +49,23 @@ def meet():
         distributed.barrier()
 
 
-def measure(folder, split, workers, is_first):
-    """Returns the rates of an epoch over cold files, which the caller has made cold, and of one over warm files."""
+def measure(folder, split, workers=0):
+    """Prints the rate of an epoch over files that are cold or warm."""
     dataset = ShardDataset(folder, **ORDER, **split)
-    options = {"persistent_workers": True} if workers else {}
-    loader = DataLoader(dataset, batch_size=None, num_workers=workers, **options)
-    cold = epoch_rate(loader)
-    if is_first:
-        for path in sorted(Path(folder).glob("*.shard")):
-            make_warm(path)
-    meet()
-    return {"cold": cold, "warm": epoch_rate(loader)}
+    rate = epoch_rate(DataLoader(dataset, batch_size=None, num_workers=workers))
+    if not distributed.is_initialized() or distributed.get_rank() == 0:
+        print(json.dumps(rate))
 
 
 def one_process(folder, workers):
-    print(json.dumps(measure(folder, {"global_batch": BATCH_ROWS}, int(workers), True)))
+    measure(folder, {"global_batch": BATCH_ROWS}, int(workers))
 
 
 def ranks(folder, split):
     distributed.init_process_group("gloo")
-    rank, world = distributed.get_rank(), distributed.get_world_size()
+    world = distributed.get_world_size()
     splits = {"global": {"global_batch": BATCH_ROWS * world}, "contiguous": {"batch_rows": BATCH_ROWS}}
-    found = measure(folder, splits[split], 0, rank == 0)
-    if rank == 0:
-        print(json.dumps(found))
+    measure(folder, splits[split])
     distributed.destroy_process_group()
 
 
@@ -83,12 +76,14 @@ def nodes(folders, *counts):
     folder = folders.split(":")[rank * 2 // world]
     found = {}
     for count in map(int, counts):
-        dataset = ShardDataset(
-            folder, order="shuffled", seed=1, engine="pread", global_batch=BATCH_ROWS * world, nodes=count
-        )
+        meet()
         if rank * 2 % world == 0:
             for path in Path(folder).glob("*.shard"):
                 make_cold(path)
+        meet()  # no rank opens the files before they are cold
+        dataset = ShardDataset(
+            folder, order="shuffled", seed=1, engine="pread", global_batch=BATCH_ROWS * world, nodes=count
+        )
         epochs = []
         for _ in range(2):
             meet()
@@ -124,25 +119,23 @@ def ratio(name, values):
     print(f"{name}: {statistics.median(values):.2f} ({shown})", flush=True)
 
 
-def run_cold(folder, *arguments):
-    for path in sorted(Path(folder).glob("*.shard")):
-        make_cold(path)
-    return run(*arguments)
-
-
 def compare(folder, rounds, counts=RANKS):
     for count in counts:
-        by_process, by_split = {state: [] for state in STATES}, {state: [] for state in STATES}
-        for _ in range(rounds):
-            alone = run_cold(folder, 0, "--one-process", folder, count)
-            shared = run_cold(folder, count, "--ranks", folder, "global")
-            divided = run_cold(folder, count, "--ranks", folder, "contiguous")
-            for state in STATES:
-                by_process[state].append(shared[state] / alone[state])
-                by_split[state].append(shared[state] / divided[state])
-        for state in STATES:
-            ratio(f"{count} processes of torchrun / {count} workers of one process, {state}", by_process[state])
-            ratio(f"global batches / contiguous parts, {count} processes, {state}", by_split[state])
+        for state, prepare in STATES.items():
+            by_process, by_split = [], []
+            for _ in range(rounds):
+                jobs = ((0, "--one-process", folder, count), (count, "--ranks", folder, "global"),
+                        (count, "--ranks", folder, "contiguous"))  # fmt: skip
+                rates = []
+                for job in jobs:
+                    for path in sorted(Path(folder).glob("*.shard")):
+                        prepare(path)
+                    rates.append(run(*job))
+                alone, shared, divided = rates
+                by_process.append(shared / alone)
+                by_split.append(shared / divided)
+            ratio(f"{count} processes of torchrun / {count} workers of one process, {state}", by_process)
+            ratio(f"global batches / contiguous parts, {count} processes, {state}", by_split)
 
 
 def compare_nodes(folder, rounds):

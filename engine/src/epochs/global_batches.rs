@@ -82,7 +82,12 @@ impl GlobalBatches {
     /// below the number of batches. A position inside a batch counts as after it.
     pub(super) fn batch_from(&self, position: u64) -> u64 {
         let (batch, workers) = (position.div_ceil(self.share_max()), self.worker.of.max(1));
-        let until_turn = (self.phase + workers - batch % workers) % workers;
+        let number = batch % workers;
+        let until_turn = if number <= self.phase {
+            self.phase - number
+        } else {
+            workers - (number - self.phase)
+        };
         batch.saturating_add(until_turn)
     }
 

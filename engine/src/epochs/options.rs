@@ -16,6 +16,8 @@ use crate::{Error, Result};
 const NODE_BLOCK_BYTES: usize = 4 << 20;
 /// Small data is divided into at least this many blocks, so that the nodes have equal parts of it.
 const NODE_BLOCKS_MIN: u64 = 1024;
+/// The largest global batch that is divided among nodes, in memory.
+const NODE_BATCH_ITEMS_MAX: u64 = 1 << 24;
 
 const MEMORY_PATIENCE_DEFAULT: Duration = Duration::from_secs(5);
 
@@ -121,6 +123,13 @@ impl EpochOptions {
         if nodes == 0 || !world.is_multiple_of(nodes) {
             let reason = format!("{world} ranks cannot be divided evenly into these nodes");
             return Err(Error::invalid_option("nodes", nodes, reason));
+        }
+        if nodes > 1 && items > NODE_BATCH_ITEMS_MAX {
+            let reason = format!(
+                "nodes divide batches of up to {NODE_BATCH_ITEMS_MAX} {item}s; lower it, or leave out \
+                 `nodes`"
+            );
+            return Err(Error::invalid_option("global_batch", items, reason));
         }
         Ok(())
     }

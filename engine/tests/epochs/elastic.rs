@@ -289,6 +289,20 @@ fn check_refused_options(data: &impl Data) {
     refused(Options { world: 4, nodes: 3, ..options }, "nodes", "4 ranks");
     refused(Options { nodes: 0, ..options }, "nodes", "evenly");
     refused(Options { nodes: 2, ..Options::default() }, "nodes", "global_batch");
+    let large = Options { world: 2, nodes: 2, global_batch: Some(1 << 40), ..options };
+    refused(large, "global_batch", "16777216");
+    // The last of very many workers, and the largest world.
+    let last = Options { worker: u64::MAX - 1, workers: u64::MAX, ..options };
+    let mut last = data.open(last).unwrap();
+    assert_eq!(
+        (last.next_batch().unwrap(), last.epoch_batches(), last.remaining_items()),
+        (None, 0, 0)
+    );
+    last.resume(&last.state()).unwrap();
+    let last =
+        Options { rank: u64::MAX - 1, world: u64::MAX, global_batch: Some(u64::MAX), ..options };
+    let mut last = data.open(last).unwrap();
+    assert_eq!(last.next_batch().unwrap(), Some(vec![(u64::MAX - 1) % ITEMS]));
     // A batch larger than the data is one short batch.
     let mut all = data.open(Options { global_batch: Some(u64::MAX), ..options }).unwrap();
     assert_eq!(all.drain().len() as u64, ITEMS);
