@@ -114,7 +114,7 @@ impl JobPlace {
                 format!("the environment variable WORLD_SIZE says that there are {world} ranks");
             return Err(Error::invalid_option("LOCAL_WORLD_SIZE", of_node, reason));
         }
-        let nodes = if world.is_multiple_of(of_node) { world / of_node } else { 1 };
+        let nodes = if world % of_node == 0 { world / of_node } else { 1 };
         let node = number("GROUP_RANK")?.unwrap_or(rank / of_node);
         Ok(Some(Self { rank, world, node, nodes }))
     }

@@ -120,7 +120,7 @@ impl EpochOptions {
                           one of the two";
             return Err(Error::invalid_option("batch_size", batch_items, reason));
         }
-        if nodes == 0 || !world.is_multiple_of(nodes) {
+        if nodes == 0 || world % nodes != 0 {
             let reason = format!("{world} ranks cannot be divided evenly into these nodes");
             return Err(Error::invalid_option("nodes", nodes, reason));
         }
