@@ -143,7 +143,7 @@ impl Bucket {
             }
             (_, Some("ExpiredToken" | "InvalidToken" | "TokenRefreshRequired")) => {
                 format!(
-                    "the session token is not valid any more: get new credentials; they come from {credentials}"
+                    "the session token is no longer valid: get new credentials; they come from {credentials}"
                 )
             }
             (_, Some("SignatureDoesNotMatch")) => format!(

@@ -35,6 +35,8 @@ mod cryptography;
 mod failure;
 mod fetch;
 mod latency;
+#[cfg(test)]
+mod messages;
 mod object;
 mod options;
 mod plan;

@@ -56,7 +56,8 @@ pub(super) fn place(path: &Path) -> Result<Place, RemoteFailure> {
         return match kind_of(&scheme) {
             Some(_) if !path.exists() => {
                 let what = format!("the URL has one slash behind `{scheme}:`, not two");
-                let way_out = "pass the URL as a string: types for local paths change it";
+                let way_out =
+                    "pass the URL as a string: path types such as pathlib merge the two slashes";
                 Err(refused(what).with_way_out(way_out))
             }
             _ => local(),

@@ -1,0 +1,77 @@
+//! Compares the messages about URLs and answers of stores with `tests/messages.txt`, so that a new or changed one is read
+//! in review. `RINGMAIN_UPDATE_MESSAGES=1` rewrites the file.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use super::bucket::Bucket;
+use super::failure::{Effort, FailureKind, RemoteFailure};
+use super::url::place;
+
+const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/messages.txt");
+
+/// Failures whose address is refused.
+fn addresses() -> Vec<RemoteFailure> {
+    let urls = [
+        "ftp://host/x",
+        "s3:///key",
+        "az://@account/x",
+        "https:///x",
+        "s3:/bucket/key",
+        "s3://b//key",
+        "s3://b/a//c",
+        "s3://b/a/../c",
+        "s3://b/a\nb",
+        "s3://user:password@b/k",
+        "s3://b/k?query",
+        "https://h/%ff",
+        "file://server/x",
+        "file:///a?b",
+    ];
+    urls.iter().map(|url| place(Path::new(url)).unwrap_err()).collect()
+}
+
+/// Answers of servers, with what the bucket adds.
+fn answers() -> Vec<RemoteFailure> {
+    let bucket = Bucket::of_tests();
+    let answers = [
+        (301, Some("PermanentRedirect")),
+        (400, Some("ExpiredToken")),
+        (400, Some("AuthorizationHeaderMalformed")),
+        (401, None),
+        (403, None),
+        (403, Some("SignatureDoesNotMatch")),
+        (403, Some("RequestTimeTooSkewed")),
+        (404, None),
+        (404, Some("NoSuchBucket")),
+        (412, None),
+        (416, None),
+        (418, None),
+        (429, None),
+        (500, None),
+        (503, Some("SlowDown")),
+    ];
+    let of_status = |(status, code): (u16, Option<&str>)| {
+        bucket.explain(RemoteFailure::of_status(status, code.map(Into::into), None))
+    };
+    let mut failures: Vec<_> = answers.into_iter().map(of_status).collect();
+    let effort = Some(Effort { attempts: 21, elapsed: Duration::from_secs(180) });
+    failures.push(RemoteFailure { effort, ..RemoteFailure::of_status(500, None, None) });
+    failures.push(RemoteFailure::range_ignored());
+    failures.push(RemoteFailure::new(FailureKind::TimedOut, "the server sent nothing for 30.0 s"));
+    failures
+}
+
+#[test]
+fn every_message_is_in_the_snapshot() {
+    let mut text = String::new();
+    for failure in addresses().into_iter().chain(answers()) {
+        writeln!(text, "{:?}\n    {failure}", failure.kind()).unwrap();
+    }
+    if std::env::var_os("RINGMAIN_UPDATE_MESSAGES").is_some() {
+        std::fs::write(SNAPSHOT, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(SNAPSHOT).unwrap();
+    assert_eq!(text, expected, "look at tests/messages.txt");
+}
