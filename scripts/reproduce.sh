@@ -12,8 +12,8 @@ Measures the published figures (docs/results/published.toml) again and prints a 
 its range, its value now, and whether that is inside the range. Takes about two hours on a machine that should do
 nothing else, and needs 10 GB of disk space.
 
-  --quick       three rounds of each comparison, about fifteen minutes. The parts that need torch are left out:
-                weights, loader and ffcv
+  --quick       three rounds of each comparison, about fifteen minutes. Parts that need torch or long builds are
+                left out: weights, loader, ffcv, ranks and datafusion
   --only PART   only this part; can be given several times
   --rounds N    rounds of each comparison (default: as published)
   --out FOLDER  where to put the outputs (default: ringmain-results/reproduced-TIME)
@@ -29,6 +29,11 @@ Parts:
   loader        a torch DataLoader
   weights       safetensors and fastsafetensors
   ffcv          ffcv, which is built from source
+  ranks         jobs of torchrun, and the workers of one process
+  remote        objects of a server on this machine, and a plain loop of GET requests
+  disk-cache    shards from the disk cache, and as local files
+  local-store   RingmainStore and LocalFileSystem
+  datafusion    scans of parquet files through both
 
 Examples:
   scripts/reproduce.sh --quick
@@ -39,8 +44,10 @@ The exit code says whether everything was carried out, not whether the figures a
 TEXT
 }
 
-all=(auto fio speed views shards beton weights-rust memory overhead peers python loader weights ffcv)
-quick=(auto fio speed views shards beton weights-rust memory overhead peers python)
+all=(auto fio speed views shards beton weights-rust memory overhead peers python loader weights ffcv
+    ranks remote disk-cache local-store datafusion)
+quick=(auto fio speed views shards beton weights-rust memory overhead peers python
+    remote disk-cache local-store)
 parts=() is_quick='' rounds='' results=''
 
 read_arguments() {
@@ -98,10 +105,10 @@ seconds_or() {
     [[ ! $is_quick ]] && printf '%s\n' "$1" || printf '0.4\n'
 }
 
-# bench PACKAGE FEATURES NAME ROUNDS SECONDS: runs the comparisons of a benchmark.
+# bench PACKAGE FEATURES NAME ROUNDS SECONDS [OPTION...]: runs the comparisons of a benchmark.
 bench() {
     cargo bench --locked --package "$1" --features "$2" --bench "$3" -- --dir "$target/bench" \
-        --rounds "$(rounds_or "$4")" --seconds "$(seconds_or "$5")"
+        --rounds "$(rounds_or "$4")" --seconds "$(seconds_or "$5")" "${@:6}"
 }
 
 # harness NAME ARGUMENTS...: runs `ringmain bench` and prints the ratios that are published. Some cells may be
@@ -144,6 +151,10 @@ measure() {
     python | loader) vs_peers "$1" ;;
     weights) vs_peers weights --model-bytes 2GB ;;
     ffcv) vs_peers beton ;;
+    ranks | datafusion) vs_peers "$1" ;;
+    remote) bench ringmain-object-store default remote 20 1 ;;
+    disk-cache) bench ringmain-object-store default disk_cache 5 0.7 --only "second epoch" ;;
+    local-store) bench ringmain-object-store default local_store 7 0.5 ;;
     esac
 }
 

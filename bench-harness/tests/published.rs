@@ -131,8 +131,8 @@ fn every_comparison_of_the_page_is_published_with_its_range() {
 #[test]
 fn every_figure_can_be_found_and_judged() {
     let (published, script) = (published(), read("scripts/reproduce.sh"));
-    let parts = script.lines().find_map(|line| line.strip_prefix("all=(")?.strip_suffix(')'));
-    let parts: BTreeSet<&str> = parts.unwrap().split(' ').collect();
+    let (_, parts) = script.split_once("\nall=(").unwrap();
+    let parts: BTreeSet<&str> = parts.split_once(')').unwrap().0.split_whitespace().collect();
     let commands: BTreeSet<&str> = published.commands.keys().map(String::as_str).collect();
     assert_eq!(parts, commands);
     let mut ids = BTreeSet::new();

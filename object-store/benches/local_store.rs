@@ -93,7 +93,7 @@ mod linux {
                 bytes as f64 / started.elapsed().as_secs_f64()
             };
             let name = format!(
-                "cold `get_ranges` of 64 x 64 KiB, {tasks} at once: RingmainStore / LocalFileSystem"
+                "cold get_ranges of 64 × 64 KiB, {tasks} at once: RingmainStore / LocalFileSystem"
             );
             bench.compare(&name, &mut || side(&self.ours), &mut || side(&self.theirs));
         }
@@ -108,7 +108,7 @@ mod linux {
                 })
             };
             let name = format!(
-                "warm `get_ranges` of 64 x 64 KiB, {tasks} at once: RingmainStore / LocalFileSystem"
+                "warm get_ranges of 64 × 64 KiB, {tasks} at once: RingmainStore / LocalFileSystem"
             );
             bench.compare(&name, &mut || side(&self.ours), &mut || side(&self.theirs));
         }
@@ -128,7 +128,7 @@ mod linux {
                 }
                 bytes as f64 / started.elapsed().as_secs_f64()
             };
-            let name = "cold `get_range` of 64 KiB, one by one: RingmainStore / LocalFileSystem";
+            let name = "cold get_range of 64 KiB, one by one: RingmainStore / LocalFileSystem";
             bench.compare(name, &mut || side(&self.ours), &mut || side(&self.theirs));
         }
 
@@ -143,7 +143,7 @@ mod linux {
                     })
                 };
                 let name = format!(
-                    "warm `get_range` of {name}, one by one: RingmainStore / LocalFileSystem"
+                    "warm get_range of {name}, one by one: RingmainStore / LocalFileSystem"
                 );
                 bench.compare(&name, &mut || side(&self.ours), &mut || side(&self.theirs));
             }
