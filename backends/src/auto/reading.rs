@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use smallvec::{SmallVec, smallvec};
 
 use super::AutoBackend;
-use super::route::Way;
+use super::route::{FileRoute, Way};
 use super::trial::{DEVICES, Phase, Trials};
 use super::warmth;
 use crate::stats::Count;
@@ -38,7 +38,12 @@ impl AutoBackend {
     /// The way of a read that is not empty. For the handle of another backend any way does, because all
     /// of them refuse it.
     fn way(&self, read: &Read<'_>, may_use_cache: bool) -> Way {
-        let Some(route) = self.route_of(read.file()) else { return Way::Cache };
+        let route = self.route_of(read.file());
+        route.map_or(Way::Cache, |route| self.way_on(route, read, may_use_cache))
+    }
+
+    /// The way of a read of a file that has this route.
+    fn way_on(&self, route: &FileRoute, read: &Read<'_>, may_use_cache: bool) -> Way {
         if route.is_advised() {
             return Way::Advised;
         }
@@ -59,32 +64,38 @@ impl AutoBackend {
         if read.is_empty() {
             return Ok(());
         }
+        // Its own backend refuses the handle of another one.
+        let Some(route) = self.route_of(read.file()) else { return self.page_cache.read_one(read) };
+        if may_use_cache && route.is_sure(read.offset()) {
+            // Now and then a call that does not wait finds out whether the data is still cached.
+            return self.read_cached_single(read, throw_dice() % CHECK_EVERY == 0);
+        }
         let may_stream = may_use_cache && self.routes && self.warmth != Warmth::Leave;
-        let route = self.route_of(read.file());
-        if may_stream && route.is_some_and(|route| route.is_stream(read)) {
+        if may_stream && route.is_stream(read) {
             self.page_cache.read_stream(read)?;
             self.count_cached(slice::from_ref(read));
             return Ok(());
         }
-        match self.way(read, may_use_cache) {
+        match self.way_on(route, read, may_use_cache) {
             Way::Advised => self.advised().read_batch(slice::from_mut(read)),
             Way::Device => self.read_device(slice::from_mut(read)),
             Way::Bring if read.len() >= TRIED_SINGLE_BYTES_MIN => self.read_tried_single(read),
-            way @ (Way::Cache | Way::Bring) => {
-                if way == Way::Bring {
-                    self.bring(read);
-                }
-                // A call that may wait is a little faster, and serves as well where the read is
-                // believed to be cached. Some calls do not wait, and so find out.
-                let checks_cache = route.is_none_or(|route| !route.is_sure(read.offset()))
-                    || throw_dice() % CHECK_EVERY == 0;
-                if !checks_cache || !self.copy_cached(read) {
-                    self.page_cache.read_batch(slice::from_mut(read))?;
-                }
-                self.count_cached(slice::from_ref(read));
-                Ok(())
+            Way::Bring => {
+                self.bring(read);
+                self.read_cached_single(read, true)
             }
+            Way::Cache => self.read_cached_single(read, true),
         }
+    }
+
+    /// Reads through the page cache. If it `checks`, it also learns whether the data was cached; a call that may
+    /// wait is a little faster, and does not tell.
+    fn read_cached_single(&self, read: &mut Read<'_>, checks: bool) -> Result<()> {
+        if !checks || !self.copy_cached(read) {
+            self.page_cache.read_one(read)?;
+        }
+        self.count_cached(slice::from_ref(read));
+        Ok(())
     }
 
     /// Reads a large read of kept data that is not cached, in the way that the trial of its size says.

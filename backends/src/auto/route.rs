@@ -255,9 +255,12 @@ impl FileRoute {
         if self.is_kept() { Way::Bring } else { Way::Device }
     }
 
-    /// Returns `true` if a read at `offset` is believed to be cached.
+    /// Returns `true` if a read at `offset` may go through the page cache and is believed to be cached.
     pub(super) fn is_sure(&self, offset: u64) -> bool {
-        self.is_cache_only() || self.file.estimate.belief(offset, || 1) == Belief::Cached
+        match self.open_ways() {
+            OpenWays::Both => self.file.estimate.belief(offset, || 1) == Belief::Cached,
+            ways => ways.is_cache_only(),
+        }
     }
 
     /// Notes whether the page cache had all of a read. Returns true if the read was believed to be

@@ -147,6 +147,11 @@ impl PositionalBackend {
         })
     }
 
+    /// Reads a read that is no part of a batch.
+    pub(crate) fn read_one(&self, read: &mut Read<'_>) -> Result<()> {
+        self.read_single(read, 0)
+    }
+
     fn read_single(&self, read: &mut Read<'_>, index: usize) -> Result<()> {
         let acquired = self.handles.get().acquire(read.file());
         let pin = acquired.map_err(|error| for_read(error, read, index))?;
