@@ -3,10 +3,10 @@
 use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use crate::version::FileIdentity;
-use crate::{BackendKind, Error, Result};
+use crate::{Access, BackendKind, Error, Result};
 
 /// An opened file. Cheap to clone, and cheap to hold by the thousand: it keeps the path and the
 /// identity of the file, while the descriptor (or mapping) lives in the backend's bounded cache
@@ -27,6 +27,8 @@ struct HandleInner {
     /// Where the file was last seen in the caches of its owner, which has two at most. Only hints:
     /// the caches check them.
     slots: [AtomicUsize; 2],
+    /// One more than the [`Access`] that its reader expects; 0 if it expects none.
+    expected_access: AtomicU8,
     /// The backend that reads the file besides its owner.
     reader: Option<SecondReader>,
     /// The state that a backend without a handle cache keeps for the file. `None` if the handle
@@ -82,8 +84,16 @@ impl FileHandle {
         alignment: Alignment,
         attachment: Option<Box<dyn Any + Send + Sync>>,
     ) -> Self {
-        let (slots, reader) = Default::default();
-        let shared = HandleInner { owner, path, identity, alignment, slots, reader, attachment };
+        let shared = HandleInner {
+            owner,
+            path,
+            identity,
+            alignment,
+            slots: Default::default(),
+            expected_access: AtomicU8::new(0),
+            reader: None,
+            attachment,
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -163,6 +173,19 @@ impl FileHandle {
     /// The hint of one of the owner's caches.
     pub(crate) fn slot(&self, cache: usize) -> &AtomicUsize {
         &self.shared.slots[cache]
+    }
+
+    /// Notes the order in which the file is going to be read. The handle keeps it, because the open file may be
+    /// evicted.
+    pub(crate) fn expect_access(&self, access: Access) {
+        self.shared.expected_access.store(access as u8 + 1, Ordering::Relaxed);
+    }
+
+    /// The order that was noted last.
+    pub(crate) fn expected_access(&self) -> Option<Access> {
+        let expected = self.shared.expected_access.load(Ordering::Relaxed);
+        let is_it = |access: &Access| *access as u8 + 1 == expected;
+        [Access::AsItComes, Access::Random, Access::Sequential].into_iter().find(is_it)
     }
 
     /// Returns `true` if both are clones of one handle.

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::numbered::{FILE_BYTES, NumberedFile};
 use nix::sys::resource::{UsageWho, getrusage};
 use ringmain_backends::probe::CacheSampler;
-use ringmain_backends::{Access, BackendKind, BackendOptions, Read, open_backend};
+use ringmain_backends::{
+    Access, BackendKind, BackendOptions, CachePolicy, Error, Expectation, Read, open_backend,
+};
 
 /// Without a word to the kernel each of these reads would bring in a whole readahead window: from
 /// 128 KiB to 8 MiB, by the machine's settings.
@@ -47,6 +49,34 @@ fn a_stream_after_a_batch_is_read_ahead() {
         (0..8).for_each(|block| numbered.check(&*backend, &file, &[block]));
         let cached = numbered.cached_blocks();
         assert!(cached > 8, "{kind}: only {cached} pages: nothing was read ahead");
+    }
+}
+
+/// The kernel keeps a hint with the open file, so a hint was lost when the file was evicted. Files that a ring reads
+/// through the page cache got no hint at all.
+#[test]
+fn an_expectation_lasts_when_its_file_is_evicted() {
+    let (numbered, other) = (NumberedFile::new(), NumberedFile::new());
+    let random = Expectation { access: Access::Random, reread_bytes: None };
+    // The kernel would read ahead of these.
+    let blocks = 2000..2016;
+    for kind in [BackendKind::Pread, BackendKind::Mmap, BackendKind::Uring] {
+        let cache_policy = CachePolicy::Buffered;
+        let options =
+            BackendOptions { open_files_max: 1, cache_policy, ..BackendOptions::default() };
+        let backend = match open_backend(kind, &options) {
+            Err(Error::Unavailable { .. }) if kind == BackendKind::Uring => continue,
+            opened => opened.unwrap(),
+        };
+        let file = backend.open(numbered.path()).unwrap();
+        backend.expect(&[&file], &random).unwrap();
+        let evicts = backend.open(other.path()).unwrap();
+        other.check(&*backend, &evicts, &[1]);
+        numbered.make_cold();
+        blocks.clone().for_each(|block| numbered.check(&*backend, &file, &[block]));
+        let (cached, wanted) = (numbered.cached_blocks(), blocks.end - blocks.start);
+        assert!(cached <= wanted, "{kind}: {cached} pages for {wanted}");
+        backend.release(&file, 0..FILE_BYTES).unwrap();
     }
 }
 

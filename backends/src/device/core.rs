@@ -14,8 +14,8 @@ use crate::overlap::CacheAnswer;
 use crate::stats::{Count, Counters};
 use crate::sys::{self, PerProcess};
 use crate::{
-    BackendKind, BackendOptions, BackendStats, BufferPool, CachePolicy, Error, Read, Result,
-    Traffic,
+    Access, BackendKind, BackendOptions, BackendStats, BufferPool, CachePolicy, Error, Expectation,
+    Read, Result, Traffic,
 };
 
 /// The common part of the device backends.
@@ -63,10 +63,16 @@ impl DeviceCore {
             bounce_bytes: 1 << bounce_max.ilog2(),
             page_bytes: sys::page_bytes(),
         };
-        let open_max = options.open_files_max;
+        let (open_max, access) = (options.open_files_max, options.access);
         let state = PerProcess::new(move |inherited: Option<&DeviceState>| {
             inherited.inspect(|state| state.handles.close_inherited());
-            let open = move |path: &Path| DeviceFile::open(kind, policy, limits, path);
+            let open = move |path: &Path| {
+                let file = DeviceFile::open(kind, policy, limits, path)?;
+                if access != Access::AsItComes {
+                    file.expect_access(access);
+                }
+                Ok(file)
+            };
             let plans = Mutex::new(Vec::with_capacity(KEPT_PLANS_MAX));
             DeviceState { handles: HandleCache::new(owner, kind, open_max, open), plans }
         });
@@ -90,6 +96,11 @@ impl DeviceCore {
 
     pub(crate) fn len(&self, file: &FileHandle) -> Result<u64> {
         self.handles().file_len(file)
+    }
+
+    pub(crate) fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
+        self.handles().expect_access(files, expectation.access);
+        Ok(())
     }
 
     /// Read-ahead and release only mean something where the page cache is used.

@@ -6,13 +6,14 @@ use std::path::Path;
 use super::plan::RequestLimits;
 use crate::buffer::PAGE_BYTES;
 use crate::handle_cache::{Cached, open_plain};
-use crate::{Alignment, BackendKind, CachePolicy, Error, Result, sys};
+use crate::{Access, Alignment, BackendKind, CachePolicy, Error, Result, sys};
 
 /// An open file and what its reads must be aligned to.
 #[derive(Debug)]
 pub(crate) struct DeviceFile {
     pub(super) file: File,
     pub(super) alignment: Alignment,
+    policy: CachePolicy,
 }
 
 impl Cached for DeviceFile {
@@ -22,6 +23,13 @@ impl Cached for DeviceFile {
 
     fn alignment(&self) -> Alignment {
         self.alignment
+    }
+
+    /// Direct reads have no readahead that could be told.
+    fn expect_access(&self, access: Access) {
+        if self.policy != CachePolicy::Direct {
+            sys::advise_access(&self.file, access);
+        }
     }
 }
 
@@ -46,7 +54,7 @@ impl DeviceFile {
         match policy {
             CachePolicy::Buffered => {
                 let file = check_ring(open_plain(kind, path)?)?;
-                Ok(DeviceFile { file, alignment: Alignment::NONE })
+                Ok(DeviceFile { file, alignment: Alignment::NONE, policy })
             }
             CachePolicy::Uncached => {
                 let file = check_ring(open_plain(kind, path)?)?;
@@ -54,7 +62,7 @@ impl DeviceFile {
                     let reason = format!("RWF_DONTCACHE is refused ({error})");
                     unsupported(reason, "choose another cache policy")
                 })?;
-                Ok(DeviceFile { file, alignment: Alignment::NONE })
+                Ok(DeviceFile { file, alignment: Alignment::NONE, policy })
             }
             CachePolicy::Direct => {
                 let file = sys::open_direct(path).map_err(|source| {
@@ -79,7 +87,7 @@ impl DeviceFile {
                     let way_out = "raise the pool or `chunk_bytes` if they are below 4096 bytes";
                     return Err(unsupported(reason, way_out));
                 }
-                Ok(DeviceFile { file, alignment })
+                Ok(DeviceFile { file, alignment, policy })
             }
         }
     }

@@ -58,7 +58,7 @@ impl ReadBackend for DirectBackend {
         }
     }
 
-    crate::forward_to!(core: open, len, prefetch, release, stats);
+    crate::forward_to!(core: open, len, prefetch, release, expect, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.read_batch_beside(reads, &mut || false)

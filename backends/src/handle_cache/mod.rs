@@ -27,7 +27,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, PoisonError, thread};
 use crate::sys::OpenedAt;
 use crate::version::FileIdentity;
-use crate::{BackendKind, Error, HandleCacheStats, Result, sys};
+use crate::{Access, BackendKind, Error, HandleCacheStats, Result, sys};
 
 mod slots;
 
@@ -43,6 +43,9 @@ pub(crate) trait Cached: Sized + Send + Sync {
     fn alignment(&self) -> Alignment {
         Alignment::NONE
     }
+
+    /// The file is going to be read in this order. A hint.
+    fn expect_access(&self, _access: Access) {}
 }
 
 impl Cached for File {
@@ -124,12 +127,14 @@ impl<T: Cached> HandleCache<T> {
         self.slots.pin(hint, file.identity()).or_else(|| self.slots.find(file.identity()))
     }
 
-    /// Returns those files of the handles that are open now, one at a time.
-    pub(crate) fn all_open<'a>(
-        &'a self,
-        files: &'a [&FileHandle],
-    ) -> impl Iterator<Item = Pinned<'a, T>> {
-        files.iter().filter_map(|file| self.find_open(file))
+    /// Files are going to be read in this order. Those that are not open now hear of it when they are opened.
+    pub(crate) fn expect_access(&self, files: &[&FileHandle], access: Access) {
+        for file in files {
+            file.expect_access(access);
+            if let Some(open) = self.find_open(file) {
+                open.expect_access(access);
+            }
+        }
     }
 
     /// The length of the handle's file now.
@@ -176,6 +181,9 @@ impl<T: Cached> HandleCache<T> {
             return Err(Error::Replaced { backend: self.backend, path, offset: 0 });
         }
         file.slot(self.hint).store(pin.slot, Ordering::Relaxed);
+        if let Some(access) = file.expected_access() {
+            pin.expect_access(access);
+        }
         Ok(Some(pin))
     }
 

@@ -119,6 +119,10 @@ impl Cached for MappedFile {
     fn file(&self) -> &File {
         &self.file
     }
+
+    fn expect_access(&self, access: Access) {
+        self.hint.set(access, |access| self.copies.advise(access));
+    }
 }
 
 impl MmapBackend {
@@ -320,9 +324,7 @@ impl ReadBackend for MmapBackend {
     }
 
     fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        for open in self.handles.get().all_open(files) {
-            open.hint.set(expectation.access, |access| open.copies.advise(access));
-        }
+        self.handles.get().expect_access(files, expectation.access);
         Ok(())
     }
 

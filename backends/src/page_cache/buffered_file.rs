@@ -23,11 +23,6 @@ impl BufferedFile {
         Self { file, hint, answers_at_once: AtomicBool::new(true) }
     }
 
-    /// The caller now knows the order of the reads.
-    pub(crate) fn set_access(&self, access: Access) {
-        self.hint.set(access, |access| sys::advise_access(&self.file, access));
-    }
-
     /// Several ranges are going to be read.
     pub(crate) fn expect_batch(&self) {
         self.hint.expect_batch(|access| sys::advise_access(&self.file, access));
@@ -77,6 +72,10 @@ impl BufferedFile {
 impl Cached for BufferedFile {
     fn file(&self) -> &File {
         &self.file
+    }
+
+    fn expect_access(&self, access: Access) {
+        self.hint.set(access, |access| sys::advise_access(&self.file, access));
     }
 }
 

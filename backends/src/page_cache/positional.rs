@@ -298,8 +298,7 @@ impl ReadBackend for PositionalBackend {
     }
 
     fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        let open = self.handles.get().all_open(files);
-        open.for_each(|file| file.set_access(expectation.access));
+        self.handles.get().expect_access(files, expectation.access);
         Ok(())
     }
 }

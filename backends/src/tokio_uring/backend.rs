@@ -142,7 +142,7 @@ impl ReadBackend for TokioUringBackend {
         }
     }
 
-    crate::forward_to!(core: open, len, prefetch, release, stats);
+    crate::forward_to!(core: open, len, prefetch, release, expect, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let reads = &*reads;

@@ -174,7 +174,7 @@ impl ReadBackend for UringBackend {
         }
     }
 
-    crate::forward_to!(core: open, len, prefetch, release, stats);
+    crate::forward_to!(core: open, len, prefetch, release, expect, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.run(reads, None)
