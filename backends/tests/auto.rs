@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::numbered::{BLOCK_BYTES, FILE_BYTES, NumberedFile};
+use common::numbered::{BLOCK_BYTES, FILE_BYTES, NumberedFile, scattered};
 use ringmain_backends::probe::{auto_report, cached_pages};
 use ringmain_backends::{
     Access, BackendKind, BackendOptions, BackendStats, Expectation, FileHandle, ReadBackend,
@@ -32,10 +32,6 @@ fn auto_with(options: &BackendOptions, path: &Path) -> Option<(Arc<dyn ReadBacke
 fn since(auto: &dyn ReadBackend, before: &BackendStats) -> (u64, u64) {
     let now = auto.stats();
     (now.cache.reads - before.cache.reads, now.device.reads - before.device.reads)
-}
-
-fn scattered(count: u64, seed: u64) -> Vec<u64> {
-    (0..count).map(|at| (at * 7919 + seed * 104_729 + 13) % (FILE_BYTES / 4096)).collect()
 }
 
 /// The kernel may take a cached page back at any time, and a busy device may be slow: that must

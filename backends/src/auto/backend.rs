@@ -11,7 +11,7 @@ use super::known_file::KnownFiles;
 use super::report::{AdviceReport, AutoReport, rejected};
 use super::route::FileRoute;
 use super::trial::{DEVICES, Trials};
-use super::warmth::{self, RereadBytes};
+use super::warmth;
 use crate::file::HandleOwner;
 use crate::mmap::MappedRange;
 use crate::overlap::{CacheAnswer, OverlappingBackend};
@@ -45,8 +45,7 @@ pub(crate) struct AutoBackend {
     pub(super) routes: bool,
     pub(super) access: Access,
     pub(super) warmth: Warmth,
-    pub(super) reread_bytes: RereadBytes,
-    known_files: PerProcess<KnownFiles>,
+    pub(super) known_files: PerProcess<KnownFiles>,
     /// For each device that files are on; devices may share one by chance.
     pub(super) trials: [Trials; DEVICES],
     pub(super) report: AutoReport,
@@ -100,7 +99,6 @@ impl AutoBackend {
             routes,
             access,
             warmth,
-            reread_bytes: RereadBytes::default(),
             known_files: PerProcess::new(|_inherited| KnownFiles::default()),
             trials: Default::default(),
             report,

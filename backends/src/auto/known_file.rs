@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::residency::Estimate;
-use super::warmth::{RereadBytes, RereadFile};
 use crate::version::FileIdentity;
 
 /// What is known about a file. All handles of the file share it: a program may hold thousands of views of one file,
@@ -16,8 +15,6 @@ pub(super) struct KnownFile {
     len: u64,
     /// Bytes that were read from the device.
     device_bytes: AtomicU64,
-    /// Set once the file was read from the device for a second time.
-    reread: OnceLock<RereadFile>,
     /// It is read again, so its data stays in the page cache once it is read.
     is_kept: AtomicBool,
 }
@@ -28,7 +25,6 @@ impl KnownFile {
             estimate: Estimate::of_len(len),
             len,
             device_bytes: AtomicU64::new(0),
-            reread: OnceLock::new(),
             is_kept: AtomicBool::new(false),
         }
     }
@@ -38,7 +34,7 @@ impl KnownFile {
     }
 
     /// Data that is read stays in the page cache from now on.
-    pub(super) fn keep(&self) {
+    fn keep(&self) {
         self.is_kept.store(true, Ordering::Relaxed);
     }
 
@@ -48,11 +44,6 @@ impl KnownFile {
         let passes = |bytes: u64| bytes.saturating_sub(1).checked_div(self.len).unwrap_or(0);
         let before = self.device_bytes.fetch_add(bytes, Ordering::Relaxed);
         passes(before) != passes(before.saturating_add(bytes))
-    }
-
-    /// Counts the file among those that are read again. Does nothing if it is counted already.
-    pub(super) fn join_reread(&self, all: &RereadBytes) {
-        self.reread.get_or_init(|| all.add(self.len));
     }
 }
 
@@ -67,13 +58,18 @@ struct Table {
     by_identity: HashMap<FileIdentity, Weak<KnownFile>>,
     /// The number of entries at which those of closed files are removed.
     full_len: usize,
+    /// The lengths of the files that are kept because they were read again, although their readers had not said so.
+    /// A file stays here after it was closed, because its data stays in the page cache.
+    kept: HashMap<FileIdentity, u64>,
 }
+
+/// More files than this are not kept, so that the table stays small.
+const KEPT_FILES_MAX: usize = 1 << 16;
 
 impl KnownFiles {
     /// Returns what is known about a file, for one more handle of it.
     pub(super) fn get(&self, identity: &FileIdentity) -> Arc<KnownFile> {
-        // No code under the lock leaves the table half changed, so a poisoned lock can be used.
-        let mut table = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.lock();
         // Two states of a file that has a mark are equal, but its length may have changed.
         let known = table.by_identity.get(identity).and_then(Weak::upgrade);
         if let Some(known) = known.filter(|known| known.len == identity.state.len) {
@@ -84,8 +80,35 @@ impl KnownFiles {
             table.full_len = 2 * table.by_identity.len().max(32);
         }
         let fresh = Arc::new(KnownFile::of_len(identity.state.len));
+        if table.kept.contains_key(identity) {
+            fresh.keep();
+        }
         table.by_identity.insert(identity.clone(), Arc::downgrade(&fresh));
         fresh
+    }
+
+    /// Keeps a file that was read again if it fits, together with all files that were kept before. Returns `false`
+    /// if it does not.
+    pub(super) fn keep_if_it_fits(
+        &self,
+        identity: &FileIdentity,
+        file: &KnownFile,
+        fits: impl FnOnce(u64) -> bool,
+    ) -> bool {
+        let mut table = self.lock();
+        table.kept.remove(identity);
+        let all_bytes = table.kept.values().fold(file.len, |sum, len| sum.saturating_add(*len));
+        let is_kept = table.kept.len() < KEPT_FILES_MAX && fits(all_bytes);
+        if is_kept {
+            table.kept.insert(identity.clone(), file.len);
+            file.keep();
+        }
+        is_kept
+    }
+
+    /// No code under the lock leaves the table half changed, so a poisoned lock can be used.
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,13 +129,26 @@ mod tests {
             [60, 40, 0, 1, 98, 1, 1, 250, u64::MAX].map(|bytes| file.add_device_bytes(bytes));
         assert_eq!(added, [false, false, false, true, false, false, true, true, true]);
         assert!(!KnownFile::of_len(0).add_device_bytes(7));
+    }
 
-        let all = RereadBytes::default();
-        file.join_reread(&all);
-        file.join_reread(&all);
-        assert_eq!(all.get(), 100);
-        drop(file);
-        assert_eq!(all.get(), 0);
+    /// Files that were read again and closed one after the other each fitted by themselves, and together pushed what
+    /// others had cached out of the page cache.
+    #[test]
+    fn kept_files_count_after_they_were_closed() {
+        let files = KnownFiles::default();
+        let keep = |index, len, limit| {
+            let identity = identity(index, len);
+            let file = files.get(&identity);
+            files.keep_if_it_fits(&identity, &file, |bytes| bytes <= limit)
+        };
+        assert!(keep(1, 60, 100));
+        assert!(!keep(2, 41, 100), "the first is closed, and its data is still there");
+        assert!(keep(3, 40, 100) && keep(1, 60, 100), "a file counts once");
+        assert!(files.get(&identity(1, 60)).is_kept(), "it is known when it is opened again");
+        assert!(!files.get(&identity(2, 41)).is_kept());
+        assert!(!keep(1, 60, 99), "others need the memory by now");
+        assert!(keep(4, 10, 99), "which leaves room for a smaller one");
+        assert!(!keep(5, u64::MAX, u64::MAX - 1), "sums do not overflow");
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl AutoBackend {
     }
 
     /// Reads were served by the device. A file of which more was read than it has is read again, so its data is kept
-    /// from now on if it fits, together with all other such files.
+    /// from now on if it fits, together with all files that were kept for that reason before.
     pub(super) fn count_device(&self, reads: &[Read<'_>]) {
         if self.warmth != Warmth::Auto || !self.routes {
             return;
@@ -202,12 +202,11 @@ impl AutoBackend {
             let Some(route) = of_one_file.first().and_then(|it| self.route_of(it.file())) else {
                 continue;
             };
-            if let Some(file) = route.add_device_bytes(total_bytes(of_one_file)) {
-                file.join_reread(&self.reread_bytes);
-                if warmth::is_kept(self.warmth, Some(self.reread_bytes.get())) {
-                    event!(debug, path = %of_one_file[0].file().path().display(), "read again, so it is kept");
-                    file.keep();
-                }
+            let Some(known) = route.add_device_bytes(total_bytes(of_one_file)) else { continue };
+            let file = of_one_file[0].file();
+            let fits = |bytes| warmth::is_kept(self.warmth, Some(bytes));
+            if self.known_files.get().keep_if_it_fits(file.identity(), known, fits) {
+                event!(debug, path = %file.path().display(), "read again, so it is kept");
             }
         }
     }

@@ -295,6 +295,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::auto::known_file::KnownFiles;
+    use crate::version::FileIdentity;
     use crate::{MemoryBackend, ReadBackend};
 
     fn of_len(len: u64) -> Arc<KnownFile> {
@@ -338,7 +340,8 @@ mod tests {
         let expectation = Expectation { access: Access::Random, reread_bytes: Some(1 << 60) };
         other.expect(&expectation, false);
         assert!(other.add_device_bytes(1000).is_none(), "its reader has said that it does not fit");
-        views[1].add_device_bytes(60).expect("both have read more than the file has").keep();
+        let known = views[1].add_device_bytes(60).expect("both have read more than the file has");
+        assert!(KnownFiles::default().keep_if_it_fits(&FileIdentity::default(), known, |_| true));
         assert!(views[0].is_kept() && views[1].is_kept() && !other.is_kept());
     }
 

@@ -18,12 +18,14 @@
 //! ```
 #![cfg(target_os = "linux")]
 
+mod control_group;
 mod enter;
 mod filter;
 mod mounts;
 mod surroundings;
 mod user;
 
+pub use control_group::ControlGroup;
 pub use enter::{Place, is_refusal};
 pub use filter::{Filter, Rule};
 pub use surroundings::{ALL, Surroundings};

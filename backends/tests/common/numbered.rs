@@ -94,3 +94,10 @@ impl NumberedFile {
 fn contents_of(block: u64) -> Vec<u8> {
     block.to_le_bytes().repeat(BLOCK_BYTES / 8)
 }
+
+/// Returns `count` blocks of such a file, in an order that looks random; all of them differ if there are enough.
+#[allow(dead_code, reason = "some test programs read in order only")]
+pub(crate) fn scattered(count: u64, seed: u64) -> Vec<u64> {
+    let blocks = FILE_BYTES / BLOCK_BYTES as u64;
+    (0..count).map(|at| (at * 7919 + seed * 104_729 + 13) % blocks).collect()
+}

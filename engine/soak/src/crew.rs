@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ringmain::backends::ReadBackendExt;
+use ringmain_surroundings::ControlGroup;
 
 use crate::board::{Board, Event};
 use crate::dice::{Dice, mix_all};
 use crate::files::{FileKind, Files};
 use crate::readers::{Fleet, Reader};
-use crate::system::{self, AlarmTimer, ControlGroup};
+use crate::system::{self, AlarmTimer};
 use crate::ways::{Bounds, WAYS, Way};
 use crate::workers::Forker;
 

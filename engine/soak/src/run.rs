@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ringmain_surroundings::ControlGroup;
+
 use crate::board::Board;
 use crate::crew::{CrewTask, open_way};
 use crate::dice::mix;
@@ -15,7 +17,6 @@ use crate::files::Files;
 use crate::mutator::{Mutator, clock_tick, drop_caches};
 use crate::options::Options;
 use crate::report::{self, Report};
-use crate::system::ControlGroup;
 use crate::watch::{self, Sample};
 use crate::ways::{WAYS, Way};
 
@@ -44,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let mutator = Mutator::new(board, &files, seed, clock_tick(&dir)?);
     mutator.write_all()?;
     let has_birth_times = files.list[0].path.metadata()?.created().is_ok();
-    let group = ControlGroup::new(GROUP_BYTES);
+    let group = ControlGroup::new("soak", GROUP_BYTES);
     report::begin(options, seed, &dir, group.as_ref().err())?;
     check_ways(&files)?;
     let is_interrupted = watch_interrupts()?;

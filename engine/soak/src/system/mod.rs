@@ -1,12 +1,10 @@
 //! System calls on a whole process: forks, signals, limits, filters, control groups.
 
-mod control_group;
 mod fork;
 mod limits;
 mod ring_filter;
 mod timer;
 
-pub(crate) use control_group::ControlGroup;
 pub(crate) use fork::{Ended, Worker, die_with_parent, fork, ignore_interrupts};
 pub(crate) use limits::{
     drop_capabilities, limit_descriptors, limit_locked_memory, open_descriptors,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A group below that of this process, removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct ControlGroup {
+pub struct ControlGroup {
     path: PathBuf,
 }
 
@@ -21,12 +21,13 @@ const VERSION_1: Names = Names { limit: "memory.limit_in_bytes", kills: "memory.
 const VERSION_2: Names = Names { limit: "memory.max", kills: "memory.events" };
 
 impl ControlGroup {
-    /// Makes a group with this limit, in the hierarchy of version 1 or 2. The error says why there is none.
-    pub(crate) fn new(limit_bytes: u64) -> Result<Self, String> {
+    /// Makes a group with this limit, in the hierarchy of version 1 or 2. `name` tells the groups of a process apart.
+    /// The error says why there is none.
+    pub fn new(name: &str, limit_bytes: u64) -> Result<Self, String> {
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
         let mut reasons = Vec::new();
         for (parent, names) in own.lines().filter_map(place) {
-            match make(&parent, names, limit_bytes) {
+            match make(&parent, name, names, limit_bytes) {
                 Ok(path) => return Ok(Self { path }),
                 Err(error) => reasons.push(format!("{}: {error}", parent.display())),
             }
@@ -34,22 +35,42 @@ impl ControlGroup {
         Err(if reasons.is_empty() { "none is mounted".into() } else { reasons.join("; ") })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The folder of the group.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Moves this process into a group.
-    pub(crate) fn enter(path: &Path) -> io::Result<()> {
+    pub fn enter(path: &Path) -> io::Result<()> {
         fs::write(path.join("cgroup.procs"), "0")
     }
 
     /// How many processes of the group the kernel has killed to free memory.
-    pub(crate) fn kills(&self) -> u64 {
+    #[must_use]
+    pub fn kills(&self) -> u64 {
         let read = |names: Names| fs::read_to_string(self.path.join(names.kills)).ok();
         let text = read(VERSION_2).or_else(|| read(VERSION_1)).unwrap_or_default();
-        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+        number_of(&text, "oom_kill").unwrap_or(0)
     }
+
+    /// How often the group needed more memory than its limit, so that the kernel took page cache back. `None` if the
+    /// kernel does not say.
+    #[must_use]
+    pub fn limit_hits(&self) -> Option<u64> {
+        match fs::read_to_string(self.path.join("memory.events")) {
+            Ok(events) => number_of(&events, "max"),
+            Err(_) => {
+                fs::read_to_string(self.path.join("memory.failcnt")).ok()?.trim().parse().ok()
+            }
+        }
+    }
+}
+
+/// The number behind a name, in a file of such lines.
+fn number_of(text: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.find(|(found, _)| *found == name)?.1.trim().parse().ok()
 }
 
 /// The place of a memory group, from a line `id:controllers:path`.
@@ -65,12 +86,12 @@ fn place(line: &str) -> Option<(PathBuf, Names)> {
     }
 }
 
-fn make(parent: &Path, names: Names, limit_bytes: u64) -> io::Result<PathBuf> {
+fn make(parent: &Path, name: &str, names: Names, limit_bytes: u64) -> io::Result<PathBuf> {
     // In an ordinary folder this would succeed without effect.
     if !parent.join("cgroup.procs").exists() {
         return Err(io::ErrorKind::NotFound.into());
     }
-    let path = parent.join(format!("ringmain-soak-{}", std::process::id()));
+    let path = parent.join(format!("ringmain-{name}-{}", std::process::id()));
     fs::create_dir(&path)?;
     let limited = fs::write(path.join(names.limit), limit_bytes.to_string());
     if let Err(error) = limited {
