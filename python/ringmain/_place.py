@@ -6,16 +6,21 @@ import os
 import sys
 from typing import Any, NamedTuple
 
-from ._ringmain import _place_of_environment
+from ._ringmain import _nodes_of, _place_of_environment
 
 
 class JobPlace(NamedTuple):
-    """The place of a process in a job."""
+    """The place of a process in a job.
+
+    nodes: the number of nodes; 1 if the launcher does not say how many ranks a node has. None if the nodes have
+        different numbers of ranks, or if the ranks are not numbered node after node: the ranks then could not
+        agree about the number.
+    """
 
     rank: int
     world: int
     node: int = 0
-    nodes: int = 1
+    nodes: int | None = 1
 
     def __str__(self) -> str:
         return f"rank {self.rank} of {self.world}"
@@ -27,8 +32,8 @@ def job_place(
     """Returns the place of this process in a job.
 
     It is given, or else that of `torch.distributed`, of Ray Train, or of the environment variables of torchrun
-    (RANK, WORLD_SIZE, LOCAL_WORLD_SIZE and GROUP_RANK); without any of these, it is rank 0 of 1. If several of
-    them exist and differ, it is a ValueError that names two of them.
+    (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK); without any of these, it is rank 0 of 1. If
+    several of them exist and differ, it is a ValueError that names two of them.
 
     rank, world: the place that is given. Give both or neither.
     group: a process group of `torch.distributed`. The place is then that in this group, which need not be the
@@ -50,11 +55,28 @@ def job_place(
     if not found:
         return JobPlace(0, 1)
     # A place that is given has no node.
-    return max((place for _, place in found), key=lambda place: place.nodes)
+    return max((place for _, place in found), key=lambda place: place.nodes or float("inf"))
+
+
+def nodes_of(place: JobPlace) -> int:
+    """Returns the number of nodes for `nodes="auto"`."""
+    if place.nodes is None:
+        raise ValueError(
+            f"nodes='auto' cannot count the nodes: all must have equally many ranks, numbered node after node, "
+            f"but the places of {place} in the job and on node {place.node} contradict this; start the job so, "
+            f"or leave out nodes"
+        )
+    return place.nodes
 
 
 def moved(place: JobPlace, group: Any) -> JobPlace | None:
-    """Returns the place of this process now, if it has a launcher and is no longer at `place`."""
+    """Returns the place of this process now, if it has a launcher and is no longer at `place`.
+
+    In a worker that was spawned under Lightning, nothing knows the place: WORLD_SIZE alone is set, and
+    torch.distributed is not initialised.
+    """
+    if group is None and _is_half_set() and _distributed() is None:
+        return None
     found = _found(None, None, group)
     return found[0][1] if found and found[0][1][:2] != place[:2] else None
 
@@ -85,10 +107,8 @@ def _found(rank: int | None, world: int | None, group: Any) -> list[tuple[str, J
 
 
 def _of_torch(group: Any = None) -> JobPlace | None:
-    # Torch takes seconds to import; without it nothing is initialised.
-    torch = sys.modules.get("torch")
-    distributed = None if torch is None else getattr(torch, "distributed", None)
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+    distributed = _distributed()
+    if distributed is None:
         if group is not None:
             raise ValueError("`group` needs torch.distributed, which is not initialised")
         return None
@@ -98,6 +118,16 @@ def _of_torch(group: Any = None) -> JobPlace | None:
     return JobPlace(rank, world)
 
 
+def _distributed() -> Any:
+    """Returns torch.distributed if it is initialised."""
+    # Torch takes seconds to import; without it nothing is initialised.
+    torch = sys.modules.get("torch")
+    distributed = None if torch is None else getattr(torch, "distributed", None)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed
+
+
 def _of_ray() -> JobPlace | None:
     train = sys.modules.get("ray.train")
     if train is None:
@@ -105,13 +135,15 @@ def _of_ray() -> JobPlace | None:
     try:
         context = train.get_context()
         rank, world = context.get_world_rank(), context.get_world_size()
-        of_node, node = context.get_local_world_size(), context.get_node_rank()
+        node, local = context.get_node_rank(), context.get_local_rank()
+        of_node = context.get_local_world_size()
     except RuntimeError:
         return None  # outside of a training function
     if rank is None or world is None:
         return None
-    nodes = world // of_node if of_node and world % of_node == 0 else 1
-    return JobPlace(rank, world, node or 0, nodes)
+    if node is None or local is None or of_node is None:
+        return JobPlace(rank, world)
+    return JobPlace(rank, world, node, _nodes_of(rank, world, node, local, of_node))
 
 
 def _is_half_set() -> bool:

@@ -69,7 +69,7 @@ class _BatchDataset(IterableDataset[Any]):
         super().__init__()
         self._job = _place.job_place(rank, world, group=group)
         if options.get("nodes") == "auto":
-            options = {**options, "nodes": self._job.nodes}
+            options = {**options, "nodes": _place.nodes_of(self._job)}
         self._options = options
         self._is_global = options.get("global_batch") is not None
         self._rank, self._world = self._job.rank, self._job.world

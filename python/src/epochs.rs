@@ -227,11 +227,23 @@ pub(crate) fn state_from_dict(class: &str, state: &Bound<'_, PyAny>) -> Result<E
 }
 
 /// Returns the rank, the number of ranks, the node and the number of nodes that a launcher has set in the
-/// environment, or `None`.
+/// environment, or `None`. The number of nodes is `None` if the ranks would not agree about it.
 #[pyfunction]
-pub(crate) fn _place_of_environment() -> Result<Option<(u64, u64, u64, u64)>> {
+pub(crate) fn _place_of_environment() -> Result<Option<(u64, u64, u64, Option<u64>)>> {
     let place = JobPlace::from_env()?;
-    Ok(place.map(|place| (place.rank(), place.world(), place.node(), place.nodes())))
+    Ok(place.map(|place| (place.rank(), place.world(), place.node(), place.nodes().ok())))
+}
+
+/// Returns the number of nodes, or `None` if the ranks would not agree about it.
+#[pyfunction]
+pub(crate) fn _nodes_of(
+    rank: u64,
+    world: u64,
+    node: u64,
+    local_rank: u64,
+    local_world: u64,
+) -> Result<Option<u64>> {
+    Ok(JobPlace::new(rank, world)?.on_node(node, local_rank, local_world).nodes().ok())
 }
 
 /// Returns the error for an epoch that `drop_last` would leave without any batch, for every rank.

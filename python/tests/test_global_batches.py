@@ -11,6 +11,7 @@ from beton_files import VECTOR
 from test_shards import TOTAL, corpus, write_shard  # noqa: F401
 
 import ringmain
+from ringmain._ringmain import _nodes_of
 
 RANKS = [1, 2, 3, 4, 5, 8]
 BATCH = 10
@@ -152,7 +153,7 @@ def test_what_cannot_be_shared_is_refused(corpus):  # noqa: F811
 
 @pytest.fixture
 def environment(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"):
         monkeypatch.delenv(name, raising=False)
 
     def set_to(**variables):
@@ -165,7 +166,7 @@ def environment(monkeypatch):
 def test_the_place_of_a_process(environment):
     assert ringmain.job_place() == (0, 1, 0, 1)
     assert ringmain.job_place(2, 3) == (2, 3, 0, 1)
-    environment(RANK=5, WORLD_SIZE=8, LOCAL_WORLD_SIZE=4)
+    environment(RANK=5, WORLD_SIZE=8, LOCAL_RANK=1, LOCAL_WORLD_SIZE=4, GROUP_RANK=1)
     assert ringmain.job_place() == ringmain.job_place(5, 8) == (5, 8, 1, 2)
     with pytest.raises(ValueError, match="the given place is rank 4 of 8, but .*RANK.* is rank 5 of 8"):
         ringmain.job_place(4, 8)
@@ -179,6 +180,21 @@ def test_the_place_of_a_process(environment):
     environment(RANK="")
     with pytest.raises(ValueError, match="WORLD_SIZE.*RANK is not set"):
         ringmain.job_place()
+
+
+@pytest.mark.parametrize("ranks", [(2, 2), (3,), (2, 1), (4, 2), (2, 1, 3)])
+def test_the_ranks_never_disagree_about_the_nodes(ranks, environment):
+    """With nodes of 2 and 1 ranks, ranks 0 and 1 found 1 node and rank 2 found 3."""
+    found, rank = set(), 0
+    for node, of_node in enumerate(ranks):
+        for local in range(of_node):
+            environment(RANK=rank, WORLD_SIZE=sum(ranks), LOCAL_RANK=local)
+            environment(LOCAL_WORLD_SIZE=of_node, GROUP_RANK=node)
+            place = ringmain.job_place()
+            found.add(place.nodes)
+            assert place.nodes == _nodes_of(rank, sum(ranks), node, local, of_node)
+            rank += 1
+    assert found == {len(ranks)} if len(set(ranks)) == 1 else None in found
 
 
 @pytest.fixture
@@ -197,11 +213,16 @@ def row_batches(loader):
 def test_the_place_of_a_dataset(corpus, torch, environment):  # noqa: F811
     from ringmain.torch import ShardDataset
 
-    environment(RANK=1, WORLD_SIZE=2, LOCAL_WORLD_SIZE=1)
+    environment(RANK=1, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1, GROUP_RANK=1)
     dataset = ShardDataset(corpus, global_batch=BATCH, nodes="auto")
     assert "rank=1, world=2" in repr(dataset) and "'nodes': 2" in repr(dataset._options)
     with pytest.raises(ValueError, match="the given place is rank 0 of 2"):
         ShardDataset(corpus, rank=0, world=2)
+    # The other node has two ranks.
+    environment(RANK=2, WORLD_SIZE=3)
+    ShardDataset(corpus, global_batch=BATCH)
+    with pytest.raises(ValueError, match="'auto' cannot count the nodes.*rank 2 of 3 .* node 1"):
+        ShardDataset(corpus, global_batch=BATCH, nodes="auto")
     # A node has joined: the ranks have other numbers now.
     environment(RANK=1, WORLD_SIZE=3)
     with pytest.raises(RuntimeError, match="now rank 1 of 3, but this dataset was made for rank 1 of 2"):
@@ -320,7 +341,7 @@ def group(torch, tmp_path, environment):
     torch.distributed.destroy_process_group()
 
 
-def test_ranks_that_contradict_torch_distributed_are_refused(corpus, group, environment, monkeypatch):  # noqa: F811
+def test_ranks_that_contradict_torch_distributed_are_refused(corpus, torch, group, environment, monkeypatch):  # noqa: F811
     """Two processes with the same number would read the same rows. Both are in torch.distributed, where one of
     them has another number."""
     from ringmain.torch import ShardDataset
@@ -334,6 +355,14 @@ def test_ranks_that_contradict_torch_distributed_are_refused(corpus, group, envi
     # Lightning sets WORLD_SIZE, but not RANK.
     monkeypatch.delenv("RANK")
     assert ringmain.job_place() == (0, 1, 0, 1)
+    spawned_copy = pickle.dumps(ShardDataset(corpus))
+    with monkeypatch.context() as spawned:
+        # A worker that is not forked has neither RANK nor torch.distributed. It raised an error.
+        spawned.setattr(torch.distributed, "is_initialized", lambda: False)
+        assert len(list(pickle.loads(spawned_copy))) == 7
+        # A process without a number cannot make a dataset.
+        with pytest.raises(ValueError, match="RANK is not set"):
+            ShardDataset(corpus)
     # The ranks of a group need not be those of the job.
     dataset = ShardDataset(corpus, group=group)
     assert "rank=0, world=1" in repr(dataset)

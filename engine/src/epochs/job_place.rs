@@ -7,8 +7,8 @@ use crate::{Error, Result};
 
 /// The place of a process in a job: its rank, the number of ranks, and its node.
 ///
-/// torchrun sets the environment variables `RANK`, `WORLD_SIZE`, `LOCAL_WORLD_SIZE` and `GROUP_RANK` of each
-/// process that it starts, and every other launcher can set them too.
+/// torchrun sets the environment variables `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE` and `GROUP_RANK`
+/// of each process that it starts, and every other launcher can set them too.
 ///
 /// ```
 /// use ringmain::epochs::JobPlace;
@@ -27,11 +27,36 @@ use crate::{Error, Result};
 pub struct JobPlace {
     rank: u64,
     world: u64,
-    node: u64,
-    nodes: u64,
+    on_node: Option<PlaceOnNode>,
+}
+
+/// The place of a process on its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct PlaceOnNode {
+    /// The number of ranks of the node.
+    local_world: u64,
+    local_rank: Option<u64>,
+    node: Option<u64>,
 }
 
 impl JobPlace {
+    /// Returns the place of a rank, whose node is not known.
+    pub fn new(rank: u64, world: u64) -> Result<Self> {
+        if (Partition { rank, world }).is_valid() {
+            return Ok(Self { rank, world, on_node: None });
+        }
+        let reason = "ranks count from 0 to below the world";
+        Err(Error::invalid_option("partition", rank_text(rank, world), reason))
+    }
+
+    /// Adds the node of this process, and which of the `local_world` ranks on that node it is, as a launcher
+    /// other than torchrun knows them. All three count from 0.
+    #[must_use]
+    pub fn on_node(self, node: u64, local_rank: u64, local_world: u64) -> Self {
+        let on_node = PlaceOnNode { local_world, local_rank: Some(local_rank), node: Some(node) };
+        Self { on_node: Some(on_node), ..self }
+    }
+
     /// Returns the place that is given as `(rank, world)`, or else that of the environment, or else rank 0 of 1.
     /// If both exist and differ, it is an error that names both.
     pub fn find(given: Option<(u64, u64)>) -> Result<Self> {
@@ -55,16 +80,38 @@ impl JobPlace {
         self.world
     }
 
-    /// Returns the number of this node, from 0.
+    /// Returns the number of this node, from 0; 0 if it is not known.
     #[must_use]
     pub fn node(&self) -> u64 {
-        self.node
+        let Some(PlaceOnNode { local_world, node, .. }) = self.on_node else { return 0 };
+        node.or_else(|| self.rank.checked_div(local_world)).unwrap_or(0)
     }
 
-    /// Returns the number of nodes; 1 if it is not known, or if the nodes have different numbers of ranks.
-    #[must_use]
-    pub fn nodes(&self) -> u64 {
-        self.nodes
+    /// Returns the number of nodes; 1 if the launcher has not said how many ranks a node has.
+    ///
+    /// Each rank computes it from its own node. So that all ranks find the same number, every node must have
+    /// equally many ranks, and they must be numbered node after node. A rank whose own place contradicts this
+    /// returns an error. If the nodes differ, at least one rank does.
+    pub fn nodes(&self) -> Result<u64> {
+        let Some(PlaceOnNode { local_world, local_rank, node }) = self.on_node else {
+            return Ok(1);
+        };
+        let nodes = self.world.checked_div(local_world).unwrap_or(0);
+        let is_even = nodes * local_world == self.world
+            && node == self.rank.checked_div(local_world)
+            && local_rank == self.rank.checked_rem(local_world);
+        if is_even {
+            return Ok(nodes);
+        }
+        let text = |number: Option<u64>| number.map_or("unknown".to_owned(), |n| n.to_string());
+        let reason = format!(
+            "{} has the local rank {} of {local_world} on node {}, but all nodes must have equally many \
+             ranks, numbered node after node; start them so, or leave out `nodes`",
+            rank_text(self.rank, self.world),
+            text(local_rank),
+            text(node)
+        );
+        Err(Error::invalid_option("nodes", "found", reason))
     }
 
     fn find_with(
@@ -72,25 +119,20 @@ impl JobPlace {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self> {
         let Some((rank, world)) = given else {
-            let alone = Self { rank: 0, world: 1, node: 0, nodes: 1 };
+            let alone = Self { rank: 0, world: 1, on_node: None };
             return Ok(Self::from_variables(variable)?.unwrap_or(alone));
         };
-        let value = format!("rank {rank} of {world}");
-        if !(Partition { rank, world }).is_valid() {
-            let reason = "ranks count from 0 to below the world";
-            return Err(Error::invalid_option("partition", value, reason));
-        }
+        let place = Self::new(rank, world)?;
         match Self::from_variables(variable)? {
             Some(found) if (found.rank, found.world) != (rank, world) => {
                 let reason = format!(
-                    "the environment variables RANK and WORLD_SIZE say rank {} of {}; give the same, or \
-                     unset them",
-                    found.rank, found.world
+                    "the environment variables RANK and WORLD_SIZE say {}; give the same, or unset them",
+                    rank_text(found.rank, found.world)
                 );
-                Err(Error::invalid_option("partition", value, reason))
+                Err(Error::invalid_option("partition", rank_text(rank, world), reason))
             }
             Some(found) => Ok(found),
-            None => Ok(Self { rank, world, node: 0, nodes: 1 }),
+            None => Ok(place),
         }
     }
 
@@ -108,16 +150,23 @@ impl JobPlace {
             );
             return Err(Error::invalid_option("RANK", rank, reason));
         }
-        let of_node = number("LOCAL_WORLD_SIZE")?.unwrap_or(world);
-        if of_node == 0 || of_node > world {
-            let reason =
-                format!("the environment variable WORLD_SIZE says that there are {world} ranks");
-            return Err(Error::invalid_option("LOCAL_WORLD_SIZE", of_node, reason));
-        }
-        let nodes = if world % of_node == 0 { world / of_node } else { 1 };
-        let node = number("GROUP_RANK")?.unwrap_or(rank / of_node);
-        Ok(Some(Self { rank, world, node, nodes }))
+        let (local_rank, node) = (number("LOCAL_RANK")?, number("GROUP_RANK")?);
+        let on_node = match number("LOCAL_WORLD_SIZE")? {
+            Some(local_world) if local_world == 0 || local_world > world => {
+                let reason = format!(
+                    "the environment variable WORLD_SIZE says that there are {world} ranks"
+                );
+                return Err(Error::invalid_option("LOCAL_WORLD_SIZE", local_world, reason));
+            }
+            Some(local_world) => Some(PlaceOnNode { local_world, local_rank, node }),
+            None => None,
+        };
+        Ok(Some(Self { rank, world, on_node }))
     }
+}
+
+fn rank_text(rank: u64, world: u64) -> String {
+    format!("rank {rank} of {world}")
 }
 
 fn number(name: &'static str, value: Option<String>) -> Result<Option<u64>> {
@@ -146,20 +195,85 @@ mod tests {
         JobPlace::find_with(given, variable).map_err(|error| error.to_string())
     }
 
+    fn torchrun(
+        rank: u64,
+        world: u64,
+        local_rank: u64,
+        node: u64,
+        local_world: u64,
+    ) -> [(&'static str, u64); 5] {
+        [
+            ("RANK", rank),
+            ("WORLD_SIZE", world),
+            ("LOCAL_WORLD_SIZE", local_world),
+            ("LOCAL_RANK", local_rank),
+            ("GROUP_RANK", node),
+        ]
+    }
+
+    fn find_numbers(
+        given: Option<(u64, u64)>,
+        variables: &[(&str, u64)],
+    ) -> Result<JobPlace, String> {
+        let text: Vec<_> =
+            variables.iter().map(|(name, number)| (*name, number.to_string())).collect();
+        let text: Vec<_> = text.iter().map(|(name, number)| (*name, number.as_str())).collect();
+        find(given, &text)
+    }
+
     #[test]
     fn the_place_is_given_or_in_the_environment() {
-        let alone = JobPlace { rank: 0, world: 1, node: 0, nodes: 1 };
+        let alone = JobPlace::new(0, 1).unwrap();
         assert_eq!(find(None, &[]), Ok(alone));
+        assert_eq!((alone.node(), alone.nodes().unwrap()), (0, 1));
         assert_eq!(find(None, &[("RANK", ""), ("WORLD_SIZE", "")]), Ok(alone));
-        assert_eq!(find(Some((2, 3)), &[]), Ok(JobPlace { rank: 2, world: 3, ..alone }));
-        let torchrun = [("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_WORLD_SIZE", "4")];
-        let second = JobPlace { rank: 5, world: 8, node: 1, nodes: 2 };
-        assert_eq!(find(None, &torchrun), Ok(second));
-        assert_eq!(find(Some((5, 8)), &torchrun), Ok(second));
-        // The nodes have different numbers of ranks.
-        let uneven =
-            [("RANK", "5"), ("WORLD_SIZE", "6"), ("LOCAL_WORLD_SIZE", "4"), ("GROUP_RANK", "1")];
-        assert_eq!(find(None, &uneven), Ok(JobPlace { rank: 5, world: 6, node: 1, nodes: 1 }));
+        assert_eq!(find(Some((2, 3)), &[]), Ok(JobPlace::new(2, 3).unwrap()));
+        let torchrun = torchrun(5, 8, 1, 1, 4);
+        let second = JobPlace::new(5, 8).unwrap().on_node(1, 1, 4);
+        assert_eq!(find_numbers(None, &torchrun), Ok(second));
+        assert_eq!(find_numbers(Some((5, 8)), &torchrun), Ok(second));
+        assert_eq!((second.node(), second.nodes().unwrap()), (1, 2));
+        // Without the number of the node, the ranks could not agree about the number of nodes.
+        let unknown = find_numbers(None, &torchrun[..3]).unwrap();
+        assert_eq!(unknown.node(), 1);
+        let message = unknown.nodes().unwrap_err().to_string();
+        assert!(message.contains("the local rank unknown of 4 on node unknown"), "{message}");
+    }
+
+    /// With nodes of 2 and 1 ranks, ranks 0 and 1 found 1 node and rank 2 found 3, and they divided the batches in
+    /// different ways.
+    #[test]
+    fn the_ranks_of_a_job_never_disagree_about_the_nodes() {
+        let nodes_of = |ranks: &[u64]| -> Vec<Result<u64, String>> {
+            let world = ranks.iter().sum();
+            let all = ranks.iter().enumerate().flat_map(|(node, local_world)| {
+                let first: u64 = ranks[..node].iter().sum();
+                (0..*local_world)
+                    .map(move |local| (first + local, local, node as u64, *local_world))
+            });
+            let nodes = all.map(|(rank, local, node, local_world)| {
+                let found = find_numbers(None, &torchrun(rank, world, local, node, local_world));
+                found?.nodes().map_err(|error| error.to_string())
+            });
+            nodes.collect()
+        };
+        for ranks in [vec![1], vec![4], vec![2, 2], vec![1, 1, 1], vec![3, 3, 3]] {
+            let expected = vec![Ok(ranks.len() as u64); ranks.iter().sum::<u64>() as usize];
+            assert_eq!(nodes_of(&ranks), expected);
+        }
+        for ranks in
+            [vec![2, 1], vec![4, 2], vec![2, 1, 3], vec![1, 2], vec![1, 1, 2], vec![4, 2, 2]]
+        {
+            let found = nodes_of(&ranks);
+            let message = found.iter().find_map(|nodes| nodes.as_ref().err());
+            assert!(message.unwrap().contains("equally many ranks"), "{ranks:?}: {found:?}");
+        }
+        let message = nodes_of(&[2, 1])[2].clone().unwrap_err();
+        assert!(message.contains("rank 2 of 3 has the local rank 0 of 1 on node 1"), "{message}");
+        // A launcher that numbers the ranks in turn.
+        let turns = JobPlace::new(1, 4).unwrap().on_node(1, 0, 2);
+        assert!(turns.nodes().is_err() && turns.node() == 1);
+        assert!(JobPlace::new(0, 1).unwrap().on_node(0, 0, 0).nodes().is_err());
     }
 
     #[test]
