@@ -15,7 +15,7 @@ use crate::error::{Failure, Result};
 use crate::gil::{detached, wait_for};
 
 /// An iterator of `(batch, ids)` over the batches of an epoch of a dataset. If damaged samples are left
-/// out, it may deliver fewer batches than `len()` returns.
+/// out, it may deliver fewer batches than `len()` returns; with `global_batch`, it delivers empty ones.
 ///
 /// A loop reads to the end of the epoch, and a new loop begins the next epoch. After a `break`, the next
 /// loop reads the rest of the epoch. `reset` goes back to the start of the epoch.
@@ -266,7 +266,7 @@ impl PyBetonEpoch {
     }
 
     /// Returns a batch as arrays, without the samples that are left out. Returns `None` if all samples
-    /// are left out.
+    /// are left out, unless there is a global batch, of which every rank must deliver its share.
     fn arrays<'py>(&self, py: Python<'py>, batch: Batch) -> Result<Option<BatchArrays<'py>>> {
         let ids = (self.damaged == Damaged::LeaveOut).then(|| batch.ids().to_vec());
         match (self.beton.get().batch_arrays(py, batch), ids) {
@@ -293,7 +293,7 @@ impl PyBetonEpoch {
             }
         }
         let arrays = match undamaged.len() {
-            0 => None,
+            0 if self.options.global_batch.is_none() => None,
             _ => Some(beton.batch_arrays(py, beton.read(py, &undamaged)?)?),
         };
         self.left_out.fetch_add((ids.len() - undamaged.len()) as u64, Ordering::Relaxed);

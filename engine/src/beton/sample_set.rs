@@ -2,7 +2,8 @@
 //!
 //! Damage in an epoch is an error that names the sample. The source stays where it is: the next
 //! call tries again, `skip_batches(1)` passes over it. With `Damaged::LeaveOut`, damaged samples
-//! are left out and batches are shorter. Positions still count these samples, and so states and
+//! are left out and batches are shorter. A batch without any sample is not delivered, except with a
+//! global batch: there every rank must have as many batches as the others. Positions still count these samples, and so states and
 //! ranks do not change; `take_left_out` returns their errors. An error of the device never leaves a
 //! sample out, since it may be temporary. `next_ids` names the samples of the batch that failed, so
 //! that the undamaged ones can be read one by one.
@@ -186,9 +187,13 @@ impl ItemSet for SampleSet {
         delivery.positions as u64
     }
 
-    fn deliver(left_out: &mut LeftOut, delivery: Delivery) -> Option<Batch> {
+    fn deliver(left_out: &mut LeftOut, delivery: Delivery) -> Batch {
         let Delivery { batch, positions, left_out: errors } = delivery;
         left_out.add((positions - batch.len()) as u64, errors);
-        (!batch.is_empty()).then_some(batch)
+        batch
+    }
+
+    fn is_empty(delivery: &Delivery) -> bool {
+        delivery.batch.is_empty()
     }
 }

@@ -107,8 +107,11 @@ pub(crate) trait ItemSet: fmt::Debug + Send + Sync + Sized + 'static {
     /// left out.
     fn positions(delivery: &Self::Delivery) -> u64;
 
-    /// Converts a delivery to the user's batch; `None` if all its items were left out.
-    fn deliver(tally: &mut Self::Tally, delivery: Self::Delivery) -> Option<Self::Batch>;
+    /// Converts a delivery to the user's batch. If all its items were left out, the batch is empty.
+    fn deliver(tally: &mut Self::Tally, delivery: Self::Delivery) -> Self::Batch;
+
+    /// Returns whether all items of a delivery were left out.
+    fn is_empty(delivery: &Self::Delivery) -> bool;
 }
 
 /// Memory taken from the engine's buffers besides batches, and the option that requires it.

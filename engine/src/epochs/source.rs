@@ -116,7 +116,10 @@ impl<D: ItemSet> EpochSource<D> {
     fn deliver(&mut self, outcome: Result<D::Delivery>) -> Result<Option<D::Batch>> {
         let delivery = outcome?;
         (self.has_failed, self.is_just_resumed) = (false, false);
-        Ok(D::deliver(&mut self.tally, delivery))
+        // The ranks of a job must have equally many batches, and a count of batches must be a position.
+        let is_delivered = self.epoch().global.is_some() || !D::is_empty(&delivery);
+        let batch = D::deliver(&mut self.tally, delivery);
+        Ok(is_delivered.then_some(batch))
     }
 
     /// Returns the next batch of an iteration, which ends after an error.

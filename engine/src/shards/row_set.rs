@@ -195,8 +195,12 @@ impl ItemSet for RowSet {
         batch.len() as u64
     }
 
-    fn deliver((): &mut (), mut batch: RowBatch) -> Option<RowBatch> {
+    fn deliver((): &mut (), mut batch: RowBatch) -> RowBatch {
         batch.convert();
-        Some(batch)
+        batch
+    }
+
+    fn is_empty(batch: &RowBatch) -> bool {
+        batch.is_empty()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ringmain::beton::{
     Allocation, BetonDamage, BetonReader, Damaged, Field, FieldKind, HEADER_LEN, Header,
-    MemoryManager, Order, ReaderOptions, SampleOptions,
+    MemoryManager, Order, ReaderOptions, SampleOptions, SampleSource,
 };
 use ringmain::{Damage, Engine, Error, Item};
 
@@ -279,6 +279,43 @@ fn check_epochs(reader: &BetonReader, damaged: &[u64], name: &str) {
             }
         }
         assert!(seen + errors == SAMPLES && errors > 0, "{name}: {seen} and {errors}");
+    }
+}
+
+/// A share of a global batch without any undamaged sample was left out: this rank had a batch less than the others, and
+/// its count of batches was a wrong position.
+#[test]
+fn every_rank_delivers_its_share_of_a_global_batch() {
+    let mut made = Made::new(12, 2);
+    // The second share of rank 0, and a sample of the third share of rank 1.
+    for id in [4, 5, 11] {
+        made.set_bytes(id, u64::MAX / 2, 8);
+    }
+    let file = made.file();
+    let reader = BetonReader::open(&Engine::new().unwrap(), &file.path).unwrap();
+    let cache = MemoryManager::ProcessCache { pages: 2.try_into().unwrap() };
+    for (memory, window_bytes) in [(MemoryManager::Direct, 0), (cache, 8 << 20)] {
+        let open = |rank| {
+            let options = SampleOptions::new().damaged(Damaged::LeaveOut).memory_manager(memory);
+            let options = options.prefetch_window_bytes(window_bytes).partition(rank, 2);
+            options.global_batch(4).open(&reader).unwrap()
+        };
+        let ids =
+            |source: &mut SampleSource| source.next_batch().unwrap().map(|b| b.ids().to_vec());
+        let mut first = open(0);
+        assert_eq!(ids(&mut first), Some(vec![0, 1]));
+        assert_eq!(ids(&mut first), Some(vec![]));
+        assert_eq!((first.left_out(), first.state().batches_done()), (2, Some(2)));
+        let mut later = open(0);
+        later.resume(&first.state()).unwrap();
+        for source in [&mut first, &mut later] {
+            assert_eq!(ids(source), Some(vec![8, 9]));
+            assert_eq!(ids(source), None);
+        }
+        let mut second = open(1);
+        for expected in [Some(vec![2, 3]), Some(vec![6, 7]), Some(vec![10]), None] {
+            assert_eq!(ids(&mut second), expected);
+        }
     }
 }
 
