@@ -135,10 +135,13 @@ impl GlobalBatches {
 
     /// Returns the position after the batches that have no more than `items` items together.
     pub(super) fn after_items(&self, position: u64, items: u64) -> u64 {
+        if items >= self.items_from(position) {
+            return self.range().end;
+        }
+        // Only the last share can have another size, and it can be larger than the others.
+        let before_last = self.batches_from(position).saturating_sub(1);
         let whole = items / self.share_len(0).max(1);
-        let left = self.items_from(position);
-        // Only the last batch has another size.
-        if items >= left { self.range().end } else { self.after_batches(position, whole) }
+        self.after_batches(position, whole.min(before_last))
     }
 
     fn share_len(&self, batch: u64) -> u64 {

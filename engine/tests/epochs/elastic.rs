@@ -201,10 +201,8 @@ fn a_worker_continues_from_its_own_state() {
 }
 
 /// The moves of a source count its own batches.
-fn check_moves(data: &impl Data) {
-    let order = Order::Shuffled { seed: 5 };
-    let options =
-        Options { order, global_batch: Some(BATCH), rank: 1, world: 3, ..Options::default() };
+fn check_moves(data: &impl Data, options: Options) {
+    let options = Options { order: Order::Shuffled { seed: 5 }, ..options };
     let open = || data.open(options).unwrap();
     let mut source = open();
     let mut batches = Vec::new();
@@ -219,16 +217,20 @@ fn check_moves(data: &impl Data) {
         assert_eq!(source.next_ids(), batches[at]);
         assert_eq!(source.remaining_items(), batches[at..].concat().len() as u64);
         // Items that do not fill a batch are not skipped.
-        let mut source = open();
-        source.skip_items(batches[..at].concat().len() as u64);
-        assert_eq!(source.next_ids(), batches[at]);
-        source.skip_items(batches[at].len() as u64 - 1);
-        assert_eq!(source.next_ids(), batches[at]);
+        for skipped in [0, batches[at].len() - 1] {
+            let mut source = open();
+            source.skip_items((batches[..at].concat().len() + skipped) as u64);
+            assert_eq!(source.next_ids(), batches[at]);
+            source.skip_items(batches[at].len() as u64 - 1);
+            assert_eq!(source.next_ids(), batches[at]);
+        }
         let mut source = open();
         source.seek(batches[at][0]).unwrap();
         assert_eq!(source.next_ids(), batches[at]);
-        let error = source.seek(batches[at][1]).unwrap_err();
-        assert!(error.to_string().contains("only the first item of a batch"), "{error}");
+        if let Some(second) = batches[at].get(1) {
+            let error = source.seek(*second).unwrap_err();
+            assert!(error.to_string().contains("only the first item of a batch"), "{error}");
+        }
         assert_eq!(source.next_ids(), batches[at]);
     }
     let mut source = open();
@@ -236,10 +238,14 @@ fn check_moves(data: &impl Data) {
     assert_eq!((source.next_batch().unwrap(), source.remaining_items()), (None, 0));
 }
 
+/// The last share of rank 0 of 4 has 2 items, if batches have 6 items and the others 1: it was skipped whole.
 #[test]
 fn a_source_moves_by_its_batches() {
-    check_moves(&Shards::new());
-    check_moves(&Dataset::new());
+    for (rank, world, batch) in [(1, 3, BATCH), (0, 4, 6), (1, 4, 6), (0, 4, 26)] {
+        let options = Options { global_batch: Some(batch), rank, world, ..Options::default() };
+        check_moves(&Shards::new(), options);
+        check_moves(&Dataset::new(), options);
+    }
 }
 
 /// Nodes change which rank delivers an item, but not the items of a batch.
