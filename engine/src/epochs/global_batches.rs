@@ -9,8 +9,8 @@
 use std::ops::Range;
 
 use super::epoch::BatchPlace;
+use super::nodes::Nodes;
 use super::partition::{Partition, Worker};
-use super::permutation::mix;
 
 /// The share of a source in the global batches of an epoch.
 #[derive(Clone, Copy, Debug)]
@@ -169,13 +169,6 @@ impl GlobalBatches {
         (left < self.batch_items).then_some(left)
     }
 
-    /// Returns the number of items of a batch with those that are repeated.
-    fn padded_items(&self, batch: u64) -> u64 {
-        let world = self.partition.world.max(1);
-        let short = self.short_items(batch).map(|items| items.div_ceil(world) * world);
-        short.unwrap_or(self.batch_items)
-    }
-
     /// Fills in the items at the start of the share that begins at `position`. `fill` fills in those at the
     /// positions of the whole epoch.
     pub(super) fn fill(&self, position: u64, items: &mut [u64], fill: impl Fn(u64, &mut [u64])) {
@@ -185,18 +178,13 @@ impl GlobalBatches {
         if self.nodes.count <= 1 {
             return fill(start + self.share(batch).start, items);
         }
-        let len = usize::try_from(self.padded_items(batch)).unwrap_or(usize::MAX);
-        let mut all = vec![0; len];
-        fill(start, &mut all);
         let node = self.nodes.node_of(self.partition.rank, self.partition.world);
-        let ours = self.share(batch);
         // The places of this node's items begin with those of its first rank.
         let first = node * (self.partition.world / self.nodes.count);
         let of_first = Self { partition: Partition { rank: first, ..self.partition }, ..*self };
-        let skipped = ours.start - of_first.share(batch).start;
+        let skipped = self.share(batch).start - of_first.share(batch).start;
         let rooms = (0..self.nodes.count).map(|node| self.room(batch, node)).collect();
-        let of_node = self.nodes.items_of(node, rooms, &all).skip(skipped as usize);
-        items.iter_mut().zip(of_node).for_each(|(item, found)| *item = found);
+        self.nodes.fill(node, rooms, skipped, items, |place, items| fill(start + place, items));
     }
 
     /// Returns the number of items of a batch that the ranks of a node deliver.
@@ -215,62 +203,5 @@ fn fill_repeated(len: u64, from: u64, mut items: &mut [u64], fill: impl Fn(u64, 
         let (part, rest) = items.split_at_mut(left);
         fill(from, part);
         (from, items) = (0, rest);
-    }
-}
-
-/// The nodes of a job, each of which prefers the items that it has read before.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Nodes {
-    /// The number of nodes; 0 or 1 if the ranks do not care.
-    pub(super) count: u64,
-    /// The number of consecutive items that prefer the same node.
-    pub(super) block_items: u64,
-}
-
-impl Nodes {
-    fn node_of(&self, rank: u64, world: u64) -> u64 {
-        rank / (world / self.count).max(1)
-    }
-
-    /// Returns the node that an item prefers: jump consistent hashing (Lamping and Veach, 2014), which moves few
-    /// blocks if the number of nodes changes.
-    fn home_of(&self, item: u64) -> u64 {
-        let mut key = mix(item / self.block_items.max(1) + 1);
-        let (mut home, mut next) = (0, 0);
-        while next < self.count {
-            home = next;
-            key = key.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(1);
-            next = ((u128::from(home + 1) << 31) / u128::from((key >> 33) + 1)) as u64;
-        }
-        home
-    }
-
-    /// Returns the items of a node. `rooms` has the number of items of each node. An item goes to the node that it
-    /// prefers while there is room; the others fill the rooms that are left, in order.
-    fn items_of<'a>(
-        &self,
-        node: u64,
-        mut rooms: Vec<u64>,
-        items: &'a [u64],
-    ) -> impl Iterator<Item = u64> + use<'a> {
-        let mut homes: Vec<Option<u64>> =
-            items.iter().map(|item| Some(self.home_of(*item))).collect();
-        for home in &mut homes {
-            let room = home.and_then(|home| rooms.get_mut(home as usize));
-            match room {
-                Some(room) if *room > 0 => *room -= 1,
-                _ => *home = None,
-            }
-        }
-        let mut rooms = rooms.into_iter().enumerate().filter(|(_, room)| *room > 0).peekable();
-        for home in homes.iter_mut().filter(|home| home.is_none()) {
-            while rooms.next_if(|(_, room)| *room == 0).is_some() {}
-            if let Some((node, room)) = rooms.peek_mut() {
-                (*home, *room) = (Some(*node as u64), *room - 1);
-            }
-        }
-        let of_node =
-            move |(item, home): (&u64, Option<u64>)| (home == Some(node)).then_some(*item);
-        items.iter().zip(homes).filter_map(of_node)
     }
 }

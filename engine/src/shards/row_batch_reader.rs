@@ -3,7 +3,7 @@
 use super::batch::RowBatch;
 use super::row_set::RowSet;
 use super::run_reader::RunReader;
-use crate::epochs::{BatchReader, Epoch};
+use crate::epochs::{BatchPlace, BatchReader, Epoch};
 use crate::memory::Need;
 use crate::prefetch::{Done, Room, read_group};
 use crate::{Error, Result};
@@ -22,6 +22,7 @@ const BATCH_BYTES_MIN: usize = 4096;
 /// The memory that every read reuses, so that a batch allocates nothing.
 #[derive(Debug, Default)]
 pub(super) struct RowBatchReader {
+    row_ids: Vec<u64>,
     staged: Vec<RowBatch>,
     reads: RunReader,
 }
@@ -46,7 +47,7 @@ impl RowBatchReader {
                 break;
             }
             let need = if is_first { room.need } else { Need::Ahead };
-            match stage_one(epoch, batch.position, batch.len, need) {
+            match self.stage_one(epoch, batch, need) {
                 Ok(batch) => self.staged.push(batch),
                 Err(error) if is_first => return Err(error),
                 Err(_) => break, // read as many as fit in memory
@@ -54,6 +55,25 @@ impl RowBatchReader {
             position = batch.position + batch.len as u64;
         }
         Ok(())
+    }
+
+    /// Takes memory for a batch, and fills in its row ids.
+    fn stage_one(
+        &mut self,
+        epoch: &Epoch<RowSet>,
+        place: BatchPlace,
+        need: Need,
+    ) -> Result<RowBatch> {
+        let corpus = &epoch.data.corpus;
+        // Before the memory, because its alignment depends on the first row.
+        epoch.batch_ids(place.position, &mut self.row_ids);
+        let first = self.row_ids.first().copied().unwrap_or_default();
+        let shard = &corpus.shards[corpus.shard_of(first, 0)];
+        let offset = corpus.offset(shard, first);
+        let mut batch = RowBatch::take(&epoch.share, need, epoch.data.shape(place.len), offset)
+            .map_err(|error| Error::reading(shard.path(), None, "a batch", error))?;
+        batch.row_ids_mut().copy_from_slice(&self.row_ids);
+        Ok(batch)
     }
 
     /// Reads the first `batches` staged batches, and checks that their shards did not change.
@@ -111,19 +131,6 @@ impl BatchReader for RowBatchReader {
 /// Returns the bytes that a batch takes of the window.
 fn window_bytes(rows: &RowSet, len: usize) -> usize {
     len.saturating_mul(rows.corpus.row_bytes()).max(BATCH_BYTES_MIN)
-}
-
-/// Takes memory for the batch at `position`, and fills in its row ids.
-fn stage_one(epoch: &Epoch<RowSet>, position: u64, len: usize, need: Need) -> Result<RowBatch> {
-    let RowSet { corpus, .. } = &*epoch.data;
-    let mut first = [0];
-    epoch.fill_ids(position, &mut first);
-    let shard = &corpus.shards[corpus.shard_of(first[0], 0)];
-    let offset = corpus.offset(shard, first[0]);
-    let mut batch = RowBatch::take(&epoch.share, need, epoch.data.shape(len), offset)
-        .map_err(|error| Error::reading(shard.path(), None, "a batch", error))?;
-    epoch.fill_ids(position, batch.row_ids_mut());
-    Ok(batch)
 }
 
 fn read_error(rows: &RowSet, error: ringmain_backends::Error) -> Error {
