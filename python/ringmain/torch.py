@@ -184,8 +184,13 @@ class _BatchDataset(IterableDataset[Any]):
 
     def _job_state(self, batches: int | None) -> dict[str, Any]:
         if batches is not None:
-            source = self._open(0, 1)
-            source.skip_batches(_count("batches", batches))
+            source, used = self._open(0, 1), _count("batches", batches)
+            if used > len(source):
+                raise ValueError(
+                    f"batches cannot be {batches}: an epoch of this dataset has {len(source)} batches; count "
+                    f"those of this epoch alone"
+                )
+            source.skip_batches(used)
             return dict(source.state_dict())
         self._check_not_ahead()
         if self._source is not None:

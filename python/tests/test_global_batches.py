@@ -255,6 +255,10 @@ def test_another_number_of_ranks_and_workers_goes_on(corpus, torch, workers):  #
         next(running)
     state = dataset.state_dict(batches=3)
     assert state["batches_done"] == 3
+    # A count over several epochs became the end of this one.
+    with pytest.raises(ValueError, match="batches cannot be 8: an epoch of this dataset has 7"):
+        dataset.state_dict(batches=8)
+    assert dataset.state_dict(batches=7)["batches_done"] == 7
     if workers == 0:
         assert dataset.state_dict() == state
     else:
