@@ -13,6 +13,7 @@ from typing import Any
 import numpy.random  # noqa: F401
 
 from . import Beton, ShardSource, _place, _split
+from ._ringmain import _state_of_workers
 
 try:
     import torch
@@ -452,11 +453,9 @@ def job_state(loader_state: dict[str, Any]) -> dict[str, Any]:
     workers = [dict(state) for state in workers]
     if any("batches_done" not in state for state in workers):
         return _of_job(workers[0])
-    # A worker counts its next batch, less its own number.
-    done = min(state["batches_done"] + state.get("worker", (0, 1))[0] for state in workers)
-    done += loader_state.get("_steps_since_snapshot", 0)
-    first = {name: value for name, value in workers[0].items() if name != "worker"}
-    return {**first, "batches_done": done}
+    job = _state_of_workers(workers)
+    # A loader does not take a snapshot of its workers after every batch.
+    return {**job, "batches_done": job["batches_done"] + loader_state.get("_steps_since_snapshot", 0)}
 
 
 def _of_job(state: dict[str, Any]) -> dict[str, Any]:

@@ -226,6 +226,19 @@ pub(crate) fn state_from_dict(class: &str, state: &Bound<'_, PyAny>) -> Result<E
     serde_json::from_str(&text.extract::<String>()?).map_err(|_| invalid())
 }
 
+/// Returns the state of a job from the states of all workers of a rank.
+#[pyfunction]
+pub(crate) fn _state_of_workers<'py>(
+    py: Python<'py>,
+    states: Vec<Bound<'py, PyAny>>,
+) -> Result<Bound<'py, PyAny>> {
+    let states: Vec<EpochState> = states
+        .iter()
+        .map(|state| state_from_dict("dataset with a global_batch", state))
+        .collect::<Result<_>>()?;
+    state_to_dict(py, &EpochState::of_workers(&states)?)
+}
+
 /// Returns the rank, the number of ranks, the node and the number of nodes that a launcher has set in the
 /// environment, or `None`. The number of nodes is `None` if the ranks would not agree about it.
 #[pyfunction]

@@ -79,7 +79,7 @@ mod _ringmain {
     #[pymodule_export]
     use super::engine::{_engine, PyEngine, probe};
     #[pymodule_export]
-    use super::epochs::{_nodes_of, _place_of_environment};
+    use super::epochs::{_nodes_of, _place_of_environment, _state_of_workers};
     #[pymodule_export]
     use super::mapped_weights::{PyMappedFile, PyMappingCache};
     #[pymodule_export]

@@ -181,6 +181,18 @@ def test_jpegs_that_cannot_be_decoded(tmp_path, engine):
     assert epoch.left_out == 0
 
 
+def test_every_rank_delivers_its_share_of_a_global_batch(tmp_path):
+    """A share without an undamaged sample was left out, so this rank had fewer batches than the others."""
+    write_bad_jpegs(tmp_path / "a.beton", {4, 5, 11}, 12)
+    beton = ringmain.Beton(tmp_path / "a.beton")
+    options = {"global_batch": 4, "world": 2, "damaged": "leave_out"}
+    epoch = beton.epoch(rank=0, **options)
+    found = [(batch["n"].tolist(), ids.tolist()) for batch, ids in epoch]
+    assert found == [([0, 1], [0, 1]), ([], []), ([8, 9], [8, 9])]
+    assert epoch.left_out == 2 and epoch.state_dict()["batches_done"] == 3
+    assert [ids.tolist() for _, ids in beton.epoch(rank=1, **options)] == [[2, 3], [6, 7], [10]]
+
+
 @pytest.mark.parametrize("damage", [b"\xff\xff\xff", b"{,}"])
 def test_json_that_cannot_be_parsed(tmp_path, damage):
     path = tmp_path / "a.beton"

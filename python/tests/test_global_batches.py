@@ -309,6 +309,37 @@ def test_the_state_of_a_stateful_loader_is_that_of_the_job(corpus, torch, worker
         job_state(loader_type(ShardDataset(corpus), batch_size=None).state_dict())
 
 
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_a_loader_that_takes_few_snapshots_has_the_state_of_the_job(corpus, torch, workers):  # noqa: F811
+    """Between two snapshots, the loader counts the batches."""
+    from ringmain.torch import ShardDataset, job_state
+
+    loader_type = pytest.importorskip(
+        "torchdata.stateful_dataloader", reason="torchdata is not installed"
+    ).StatefulDataLoader
+
+    def opened():
+        dataset = ShardDataset(corpus, order="shuffled", seed=9, global_batch=BATCH, rank=1, world=2)
+        return loader_type(dataset, batch_size=None, num_workers=workers, snapshot_every_n_steps=3)
+
+    expected = specified.global_batches(order_of_rows("shuffled", TOTAL, 0), BATCH, 2)
+    for used in range(len(expected)):
+        batches = opened()
+        running = iter(batches)
+        assert [next(running)[1].tolist() for _ in range(used)] == [batch[1] for batch in expected[:used]]
+        state = batches.state_dict()
+        assert job_state(state)["batches_done"] == used
+        later = opened()
+        later.load_state_dict(state)
+        assert row_batches(later) == [batch[1] for batch in expected[used:]]
+        for rank in range(3):
+            options = {"order": "shuffled", "seed": 9, "global_batch": BATCH}
+            dataset = ShardDataset(corpus, rank=rank, world=3, **options)
+            dataset.load_state_dict(state)
+            shares = specified.global_batches(order_of_rows("shuffled", TOTAL, 0), BATCH, 3)[used:]
+            assert row_batches(loader(torch, dataset, 2)) == [batch[rank] for batch in shares]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_of_samples(torch, workers):
     from ringmain.torch import BetonBatches

@@ -15,7 +15,8 @@ use crate::{Error, Result};
 ///
 /// The state of a source with a global batch belongs to the whole job: the state of any rank is enough, and
 /// any number of ranks can resume it. Only if a rank has several
-/// [workers](crate::shards::ShardOptions::worker), each worker resumes its own state.
+/// [workers](crate::shards::ShardOptions::worker), each worker resumes its own state;
+/// [`of_workers`](Self::of_workers) makes that of the job from all of them.
 ///
 /// With the feature `serde` it can be serialized: as JSON it has less than 400 bytes for any size of the data.
 /// States that older versions saved can still be resumed.
@@ -106,6 +107,44 @@ impl EpochState {
             batches_done: global.batches_done(position),
             worker: global.worker_of_several(),
         }))
+    }
+
+    /// Returns the state of the job from those of all workers of a rank, in any order: all batches are done before
+    /// the first one that a worker has not delivered.
+    pub fn of_workers(states: &[Self]) -> Result<Self> {
+        let refuse = |reason: &str| {
+            let value = format!("these {} states", states.len());
+            Err(Error::invalid_option("states", value, reason))
+        };
+        let mut workers = Vec::with_capacity(states.len());
+        for state in states {
+            let State::Job(state) = &state.0 else {
+                let reason = "a source without a `global_batch` saved one of them, and its state belongs to \
+                              one rank";
+                return refuse(reason);
+            };
+            workers.push((state.worker.unwrap_or([0, 1]), state));
+        }
+        workers.sort_by_key(|(worker, _)| *worker);
+        let of = workers.len() as u64;
+        if of == 0 || !(0..).zip(&workers).all(|(at, (worker, _))| *worker == [at, of]) {
+            return refuse("it needs the state of each worker of a rank once");
+        }
+        let job = |state: &JobState, batches_done| JobState {
+            batches_done,
+            worker: None,
+            ..state.clone()
+        };
+        let first = job(workers[0].1, 0);
+        if workers.iter().any(|(_, state)| job(state, 0) != first) {
+            return refuse(
+                "they belong to different epochs, or to jobs with different options or data",
+            );
+        }
+        // A worker counts its next batch, less its own number.
+        let next =
+            workers.iter().map(|([number, _], state)| state.batches_done.saturating_add(*number));
+        Ok(Self(State::Job(job(&first, next.min().unwrap_or_default()))))
     }
 
     /// Returns the number of the epoch.

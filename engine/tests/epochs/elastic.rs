@@ -18,10 +18,10 @@ fn orders(has_pages: bool) -> Vec<Order> {
     let mut orders = vec![
         Order::Sequential,
         Order::Shuffled { seed: 9 },
-        Order::BlockShuffled { seed: 9, block_items: NonZeroU64::new(7).unwrap() },
+        Order::BlockShuffled { seed: 9, block_items: NonZeroU64::new(9).unwrap() },
     ];
     if has_pages {
-        orders.push(Order::PageShuffled { seed: 9, open_pages: NonZeroU64::MIN });
+        orders.push(Order::PageShuffled { seed: 9, open_pages: NonZeroU64::new(2).unwrap() });
     }
     orders
 }
@@ -61,6 +61,15 @@ impl<S: Source> Job<S> {
         std::iter::from_fn(|| self.next()).collect()
     }
 
+    /// Returns the state of the job, from the workers of each rank.
+    fn states(&self) -> Vec<EpochState> {
+        let of_rank = |workers: &Vec<S>| {
+            let states: Vec<EpochState> = workers.iter().map(Source::state).collect();
+            EpochState::of_workers(&states).unwrap()
+        };
+        self.ranks.iter().map(of_rank).collect()
+    }
+
     fn resume(&mut self, state: &EpochState) {
         self.ranks.iter_mut().flatten().for_each(|source| source.resume(state).unwrap());
     }
@@ -96,35 +105,74 @@ fn check_once(batches: &[Vec<Vec<u64>>], world: u64, drop_last: bool) {
     assert!(delivered - ITEMS < world, "fewer items are repeated than there are ranks");
 }
 
+/// Every job saves the same state after the same number of batches, and every job can continue from it.
 fn check_table<D: Data>(data: &D, order: Order, drop_last: bool) {
     let plain = Options { order, epoch: 3, ..Options::default() };
     let all = data.open(plain).unwrap().drain();
     let options = Options { global_batch: Some(BATCH), drop_last, ..plain };
-    let batches_max = ITEMS.div_ceil(BATCH);
-    for (number, (world, workers)) in pairs().into_iter().enumerate() {
+    let batches = if drop_last { ITEMS / BATCH } else { ITEMS.div_ceil(BATCH) };
+    let states: Vec<EpochState> = (0..=batches)
+        .map(|done| {
+            let mut source = data.open(options).unwrap();
+            source.skip_batches(done);
+            source.state()
+        })
+        .collect();
+    for (world, workers) in pairs() {
         let expected = specified(&all, world, drop_last);
-        let found = Job::open(data, world, workers, options).rest();
-        assert_eq!(found, expected, "{world} ranks with {workers} workers, {options:?}");
-        check_once(&found, world, drop_last);
-        // A state of the single worker, from another place of the epoch for each pair of jobs.
-        let done = number as u64 % (batches_max + 1);
-        let mut saved = data.open(Options { rank: world - 1, world, ..options }).unwrap();
-        saved.skip_batches(done);
-        let state = saved.state();
-        let done = done.min(expected.len() as u64);
-        assert_eq!((state.batches_done(), state.epoch()), (Some(done), 3));
-        for (later_world, later_workers) in pairs() {
-            let begun = Options { epoch: 0, ..options };
-            let mut later = Job::open(data, later_world, later_workers, begun);
-            later.resume(&state);
-            let rest = specified(&all, later_world, drop_last).split_off(done as usize);
-            assert_eq!(
-                later.rest(),
-                rest,
-                "{world} ranks, then {later_world} with {later_workers}"
+        let mut job = Job::open(data, world, workers, options);
+        for (done, state) in states.iter().enumerate() {
+            let what =
+                format!("{done} batches of {world} ranks with {workers} workers, {options:?}");
+            assert!(job.states().iter().all(|found| found == state), "{what}");
+            assert_eq!((state.batches_done(), state.epoch()), (Some(done as u64), 3));
+            assert_eq!(job.next(), expected.get(done).cloned(), "{what}");
+        }
+        check_once(&expected, world, drop_last);
+    }
+    for (done, state) in states.iter().enumerate() {
+        for (world, workers) in pairs() {
+            check_resumed(
+                data,
+                Options { epoch: 0, ..options },
+                (world, workers),
+                state,
+                |nodes| {
+                    let rest = specified(&all, world, drop_last).split_off(done);
+                    rest.iter().map(|batch| by_node(batch, nodes)).collect()
+                },
             );
         }
     }
+}
+
+/// Resumes a job with each number of nodes, and compares the rest of the epoch.
+fn check_resumed<D: Data>(
+    data: &D,
+    options: Options,
+    (world, workers): (u64, u64),
+    state: &EpochState,
+    expected: impl Fn(u64) -> Vec<Batch>,
+) {
+    for nodes in [1, 2, 4].into_iter().filter(|nodes| world % nodes == 0) {
+        let mut later = Job::open(data, world, workers, Options { nodes, ..options });
+        later.resume(state);
+        let found: Vec<Batch> = later.rest().iter().map(|batch| by_node(batch, nodes)).collect();
+        assert_eq!(found, expected(nodes), "{world} ranks with {workers} workers on {nodes} nodes");
+    }
+}
+
+/// A batch as it can be compared: the shares of the ranks, or with several nodes their sizes and the items of the batch.
+type Batch = (Vec<usize>, Vec<Vec<u64>>);
+
+fn by_node(shares: &[Vec<u64>], nodes: u64) -> Batch {
+    let sizes = shares.iter().map(Vec::len).collect();
+    if nodes == 1 {
+        return (sizes, shares.to_vec());
+    }
+    let mut items = shares.concat();
+    items.sort_unstable();
+    (sizes, vec![items])
 }
 
 fn pairs() -> Vec<(u64, u64)> {
@@ -198,6 +246,32 @@ fn check_worker_states(data: &impl Data) {
 fn a_worker_continues_from_its_own_state() {
     check_worker_states(&Shards::new());
     check_worker_states(&Dataset::new());
+}
+
+#[test]
+fn only_the_states_of_all_workers_make_that_of_the_job() {
+    let data = Shards::new();
+    let options = Options { global_batch: Some(BATCH), workers: 3, ..Options::default() };
+    let state = |options| data.open(options).unwrap().state();
+    let worker = |worker| state(Options { worker, ..options });
+    let refused = |states: &[EpochState], reason: &str| {
+        let error = EpochState::of_workers(states).unwrap_err();
+        assert!(matches!(error, Error::InvalidOption { option: "states", .. }), "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
+    };
+    let job = state(Options { workers: 1, ..options });
+    assert_eq!(EpochState::of_workers(&[worker(2), worker(0), worker(1)]).unwrap(), job);
+    assert_eq!(EpochState::of_workers(std::slice::from_ref(&job)).unwrap(), job);
+    refused(&[], "0 states");
+    refused(&[worker(0), worker(1)], "each worker of a rank");
+    refused(&[worker(0), worker(1), worker(1)], "each worker of a rank");
+    refused(&[job.clone(), job], "each worker of a rank");
+    let other = Options { order: Order::Shuffled { seed: 1 }, worker: 2, ..options };
+    refused(&[worker(0), worker(1), state(other)], "different epochs");
+    let later = Options { epoch: 1, worker: 2, ..options };
+    refused(&[worker(0), worker(1), state(later)], "different epochs");
+    let of_rank = Options { global_batch: None, workers: 1, ..options };
+    refused(&[state(of_rank)], "without a `global_batch`");
 }
 
 /// The moves of a source count its own batches.
