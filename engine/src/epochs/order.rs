@@ -7,7 +7,8 @@ use ringmain_backends::Access;
 /// The order in which items are delivered.
 ///
 /// The same seed and epoch give the same order on every backend and machine, and in every version of
-/// this library. A shuffled order is computed, not stored: a billion items need no memory.
+/// this library. A shuffled order is computed, not stored: a billion items need no memory, except in the order by
+/// pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -31,7 +32,7 @@ pub enum Order {
     },
     /// The pages of a `.beton` dataset in random order, a few at a time, and the samples of those
     /// pages in random order (FFCV's quasi-random order): for disks that are slow at small reads.
-    /// Shards have no pages.
+    /// Shards have no pages. It keeps a list of the samples by page: 8 bytes for each sample, and 16 for each page.
     PageShuffled {
         /// Chooses one of the orders.
         seed: u64,
