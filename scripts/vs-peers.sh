@@ -16,7 +16,7 @@
 #   scripts/vs-peers.sh [--part NAME]... [--model-bytes N] [--rounds N] [FOLDER]
 #
 # The versions of the packages are those of scripts/peers/requirements.lock, unless others are installed already.
-# FOLDER is where the data is made (1 GiB for a part, and a model of 2.4 GB); default: the target folder.
+# FOLDER is where the data is made (1 GiB for a part, 8 GiB for `ranks`, and a model of 2.4 GB); default: the target folder.
 # fastsafetensors needs torch. For x86-64, pip installs its CUDA build of several GB.
 set -euo pipefail
 parts=()
@@ -113,7 +113,7 @@ ranks() {
         return
     fi
     pinned build_python "$venv" --release
-    "$ringmain" gen shards "$scratch/shards" --rows 65536 --width 4096 --shards 8
+    "$ringmain" gen shards "$scratch/shards" --rows 262144 --width 4096 --shards 8
     "$venv/bin/python" scripts/peers/ranks.py "$scratch/shards" "${rounds[@]}"
     rm -r -- "$scratch/shards"
 }

@@ -3,8 +3,9 @@ compared with contiguous parts, and nodes that get the rows that they had.
 
 python ranks.py SHARDS [ROUNDS]
 
-Each measurement is an epoch of blocks of rows in shuffled order. The rounds are interleaved. Two processes of each node read a
-copy of the shards, as if each node had a page cache of its own.
+Each measurement has whole epochs of blocks of rows in shuffled order, from the first row that is asked for to the last row of
+the last process. The rounds are interleaved. Global batches and contiguous parts take turns in the same processes. Two
+processes of each node read a copy of the shards, as if each node had a page cache of its own.
 """
 
 import json
@@ -30,18 +31,46 @@ RANKS = (2, 4)
 STATES = {"cold": make_cold, "warm": make_warm}
 
 
-def epoch_rate(loader):
-    """Returns the rows per second of an epoch, after its first batch: workers need time to start."""
-    batches = iter(loader)
-    next(batches)
+def rates(folder, splits, workers=0):
+    """Returns the rows per second of an epoch of each split, over files that are cold or warm.
+
+    The splits take turns, and each is first and last once. Before the first epoch that counts, each loader delivers a
+    whole one: its workers run then, and nothing is read ahead.
+    """
+    loaders = {name: opened(folder, split, workers) for name, split in splits.items()}
+    for loader in loaders.values():
+        for _ in loader:
+            pass
+    found = {}
+    for state, prepare in STATES.items():
+        rows, seconds = dict.fromkeys(loaders, 0), dict.fromkeys(loaders, 0.0)
+        for name in (*loaders, *reversed(loaders)):
+            epoch_rows, epoch_seconds = timed_epoch(loaders[name], folder, prepare)
+            rows[name] += epoch_rows
+            seconds[name] += epoch_seconds
+        found[state] = {name: rows[name] / seconds[name] for name in loaders}
+    return found
+
+
+def opened(folder, split, workers):
+    dataset = ShardDataset(folder, **ORDER, **split)
+    return DataLoader(dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0)
+
+
+def timed_epoch(loader, folder, prepare):
+    """Returns the rows of the next epoch over all ranks, and the seconds until the last rank has its last row."""
+    meet()
+    if is_first():
+        for path in sorted(Path(folder).glob("*.shard")):
+            prepare(path)
     meet()
     begun = time.perf_counter()
-    rows = torch.tensor([sum(len(row_ids) for _, row_ids in batches)])
+    rows = torch.tensor([sum(len(row_ids) for _, row_ids in loader)])
     meet()
     seconds = time.perf_counter() - begun
     if distributed.is_initialized():
         distributed.all_reduce(rows)
-    return int(rows) / seconds
+    return int(rows), seconds
 
 
 def meet():
@@ -49,23 +78,20 @@ def meet():
         distributed.barrier()
 
 
-def measure(folder, split, workers=0):
-    """Prints the rate of an epoch over files that are cold or warm."""
-    dataset = ShardDataset(folder, **ORDER, **split)
-    rate = epoch_rate(DataLoader(dataset, batch_size=None, num_workers=workers))
-    if not distributed.is_initialized() or distributed.get_rank() == 0:
-        print(json.dumps(rate))
+def is_first():
+    return not distributed.is_initialized() or distributed.get_rank() == 0
 
 
 def one_process(folder, workers):
-    measure(folder, {"global_batch": BATCH_ROWS}, int(workers))
+    print(json.dumps(rates(folder, {"global": {"global_batch": BATCH_ROWS}}, int(workers))))
 
 
-def ranks(folder, split):
+def ranks(folder):
     distributed.init_process_group("gloo")
-    world = distributed.get_world_size()
-    splits = {"global": {"global_batch": BATCH_ROWS * world}, "contiguous": {"batch_rows": BATCH_ROWS}}
-    measure(folder, splits[split])
+    batch = BATCH_ROWS * distributed.get_world_size()
+    found = rates(folder, {"global": {"global_batch": batch}, "contiguous": {"batch_rows": BATCH_ROWS}})
+    if is_first():
+        print(json.dumps(found))
     distributed.destroy_process_group()
 
 
@@ -121,19 +147,10 @@ def ratio(name, values):
 
 def compare(folder, rounds, counts=RANKS):
     for count in counts:
-        for state, prepare in STATES.items():
-            by_process, by_split = [], []
-            for _ in range(rounds):
-                jobs = ((0, "--one-process", folder, count), (count, "--ranks", folder, "global"),
-                        (count, "--ranks", folder, "contiguous"))  # fmt: skip
-                rates = []
-                for job in jobs:
-                    for path in sorted(Path(folder).glob("*.shard")):
-                        prepare(path)
-                    rates.append(run(*job))
-                alone, shared, divided = rates
-                by_process.append(shared / alone)
-                by_split.append(shared / divided)
+        turns = [(run(0, "--one-process", folder, count), run(count, "--ranks", folder)) for _ in range(rounds)]
+        for state in STATES:
+            by_process = [shared[state]["global"] / alone[state]["global"] for alone, shared in turns]
+            by_split = [shared[state]["global"] / shared[state]["contiguous"] for _, shared in turns]
             ratio(f"{count} processes of torchrun / {count} workers of one process, {state}", by_process)
             ratio(f"global batches / contiguous parts, {count} processes, {state}", by_split)
 
