@@ -91,7 +91,7 @@ def _found(rank: int | None, world: int | None, group: Any) -> list[tuple[str, J
             )
         found.append(("the given place", JobPlace(rank, world)))
     if group is not None:
-        return [*found, ("the place in the group of torch.distributed", _of_torch(group))]
+        return [*found, ("the place in the group of torch.distributed", _of_group(group))]
     sources = (
         ("the place in torch.distributed", _of_torch),
         ("the place in Ray Train", _of_ray),
@@ -106,12 +106,14 @@ def _found(rank: int | None, world: int | None, group: Any) -> list[tuple[str, J
     return found
 
 
-def _of_torch(group: Any = None) -> JobPlace | None:
+def _of_torch() -> JobPlace | None:
+    return None if _distributed() is None else _of_group(None)
+
+
+def _of_group(group: Any) -> JobPlace:
     distributed = _distributed()
     if distributed is None:
-        if group is not None:
-            raise ValueError("`group` needs torch.distributed, which is not initialised")
-        return None
+        raise ValueError("`group` needs torch.distributed, which is not initialised")
     rank, world = distributed.get_rank(group), distributed.get_world_size(group)
     if rank < 0:
         raise ValueError("this process is not in the `group` that was given")

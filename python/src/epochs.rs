@@ -239,10 +239,12 @@ pub(crate) fn _state_of_workers<'py>(
     state_to_dict(py, &EpochState::of_workers(&states)?)
 }
 
-/// Returns the rank, the number of ranks, the node and the number of nodes that a launcher has set in the
-/// environment, or `None`. The number of nodes is `None` if the ranks would not agree about it.
+/// A rank, the number of ranks, the node, and the number of nodes, which is `None` if the ranks would not agree about it.
+type Place = (u64, u64, u64, Option<u64>);
+
+/// Returns the place that a launcher has set in the environment, or `None`.
 #[pyfunction]
-pub(crate) fn _place_of_environment() -> Result<Option<(u64, u64, u64, Option<u64>)>> {
+pub(crate) fn _place_of_environment() -> Result<Option<Place>> {
     let place = JobPlace::from_env()?;
     Ok(place.map(|place| (place.rank(), place.world(), place.node(), place.nodes().ok())))
 }
