@@ -16,6 +16,7 @@ import pyarrow as pa
 from ray.data.extensions import ArrowTensorArray, ArrowVariableShapedTensorArray
 
 from . import Beton, ShardSource, open_npy, open_raw
+from ._ringmain import _files_of_folder
 from ._row_ranges import FileRange, FileRows, even_cuts
 
 # Where the rows of a shard begin; docs/formats.md has the header.
@@ -95,7 +96,7 @@ class _ShardReader(RowReader):
 
 def plan_npy(paths: Any, engine: Any) -> PlannedRows:
     paths = located(paths)
-    paths = _listed(paths, ".npy") if isinstance(paths, str) else paths
+    paths = _listed(paths, "npy", engine) if isinstance(paths, str) else paths
     if not paths:
         raise ValueError("paths is an empty list: name at least one .npy file")
     files, first = [], None
@@ -329,15 +330,15 @@ def _absolute(path: Any) -> str:
     return text if "://" in text else os.path.abspath(text)
 
 
-def _listed(path: str, suffix: str) -> list[str]:
-    """Returns the files of a local folder with this suffix, in the byte order of their names. Any other path is
+def _listed(path: str, extension: str, engine: Any) -> list[str]:
+    """Returns the files of a folder with this extension, in the byte order of their names. Any other path or URL is
     returned as it is."""
-    if not os.path.isdir(path):
+    found = _files_of_folder(path, extension, engine)
+    if found is None:
         return [path]
-    names = sorted((name for name in os.listdir(path) if name.endswith(suffix)), key=os.fsencode)
-    if not names:
-        raise ValueError(f"{path}: the folder has no *{suffix} files")
-    return [os.path.join(path, name) for name in names]
+    if not found:
+        raise ValueError(f"{path}: the folder has no *.{extension} files")
+    return found
 
 
 def _described(fields: dict[str, Any]) -> str:

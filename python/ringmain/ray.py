@@ -69,8 +69,8 @@ def read_npy(
 ) -> Dataset:
     """Returns a dataset of the rows of `.npy` files: "data" is a number or a tensor, "row_id" the number of the row.
 
-    paths: a file; any iterable of files, whose rows must have one dtype and shape; or a local folder, whose *.npy
-        files are read in the order of their names. Values can be bool, integers, or floats of 16 to 64 bits.
+    paths: a file; any iterable of files, whose rows must have one dtype and shape; or a folder, whose *.npy files
+        are read in the order of their names. Values can be bool, integers, or floats of 16 to 64 bits.
     engine: an Engine, or the name of a backend. By default all tasks of a worker share one engine.
     row_id_column: the name of the column with the numbers of the rows, counted over all files; None leaves it
         out.

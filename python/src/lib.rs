@@ -85,6 +85,8 @@ mod _ringmain {
     #[pymodule_export]
     use super::memmap::{_open_view, _read_exca_infos, open_npy, open_raw};
     #[pymodule_export]
+    use super::path::_files_of_folder;
+    #[pymodule_export]
     use super::read_many::read_many;
     #[pymodule_export]
     use super::shard_writer::PyShardWriter;

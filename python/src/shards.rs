@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::num::NonZeroU64;
-use std::path::Path;
 
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::Borrowed;
@@ -17,7 +16,9 @@ use crate::engine::{EngineArgument, PyEngine};
 use crate::epochs::{Epochs, epoch_methods, no_full_batch, with_epoch_arguments};
 use crate::error::{Failure, Result};
 use crate::gil::{detached, wait_for};
-use crate::path::{FilePath, absolute, local};
+use crate::path::{FilePath, absolute, is_folder};
+
+const SHARD_EXTENSION: &str = "shard";
 
 /// An iterator of `(rows, row_ids)` that delivers the rows of shards in batches.
 ///
@@ -110,21 +111,13 @@ impl Paths {
 
     fn open(&self, options: ShardOptions, engine: &Engine) -> Result<ShardSource> {
         let opened = match self {
-            Self::One(path) if is_folder(engine, &path.0)? => options.open_dir(engine, &path.0),
+            Self::One(path) if is_folder(engine, &path.0, SHARD_EXTENSION)? => {
+                options.open_dir(engine, &path.0)
+            }
             Self::One(file) => options.open(engine, [&file.0]),
             Self::List(list) => options.open(engine, list.iter().map(|file| &file.0)),
         };
         opened.map_err(in_rows).map_err(Into::into)
-    }
-}
-
-/// Returns whether there is a folder at this path or URL.
-fn is_folder(engine: &Engine, path: &Path) -> Result<bool> {
-    match local(path)? {
-        Some(local) => Ok(local.is_dir()),
-        // The name says it, so that nothing need be asked of the store.
-        None if path.extension().is_some_and(|extension| extension == "shard") => Ok(false),
-        None => Ok(engine.backend().list(path)?.is_some()),
     }
 }
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from beton_files import FIELDS, make
 from test_shards import write_shard
+from test_urls import Store, find_server
 
 import ringmain
 from ringmain._row_ranges import FileRows, even_cuts
@@ -133,6 +134,66 @@ def test_tasks_are_balanced_and_their_sizes_are_known(corpus, count):
         assert all(table.schema == task.schema for table in tables)
         names = {Path(name).name for name in task.metadata.input_files}
         assert names <= {f"part-{at}.shard" for at in (0, 2, 3, 4)}
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory):
+    """A store on this machine, and the URL of a folder in it with shards, `.npy` files and a dataset."""
+    program, why_not = find_server()
+    if program is None:
+        pytest.skip(why_not)
+    folder = tmp_path_factory.mktemp("bucket") / "bucket"
+    (folder / "data").mkdir(parents=True)
+    expected = values(101)
+    for at, part in enumerate(np.split(expected, [7, 8, 48])):
+        write_shard(folder / f"data/part-{at}.shard", part)
+        np.save(folder / f"data/part-{at}.npy", part)
+    ringmain.BetonWriter(folder / "data/a.beton", {"n": "int"}).from_iterable([(at,) for at in range(101)])
+    with Store(program, folder) as store:
+        yield store, "s3://bucket/data", expected
+
+
+def remote(read, bucket, path, **options):
+    """Reads from the store in workers of Ray, which get the settings of the store in their environment. The engine
+    is new, because clients keep the credentials that they began with."""
+    store, url, _ = bucket
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        for name, value in store.environ.items():
+            patch.setenv(name, value)
+        workers = {"env_vars": store.environ}
+        dataset = read(path.format(url), engine=ringmain.Engine(), runtime_env=workers, **options)
+        return rows_of(dataset)
+
+
+@pytest.mark.parametrize("path", ["{}", "{}/", "{}/part-2.shard"])
+def test_every_row_of_shards_in_a_store_comes_once(bucket, path):
+    found = remote(ringmain.ray.read_shards, bucket, path, override_num_blocks=5)
+    expected = bucket[2][8:48] if path.endswith("shard") else bucket[2]
+    np.testing.assert_array_equal(np.stack([row["data"] for row in found]), expected)
+
+
+@pytest.mark.parametrize("path", ["{}", "{}/", "{}/part-2.npy"])
+def test_every_row_of_arrays_in_a_store_comes_once(bucket, path):
+    """A folder in a store was taken for a file."""
+    found = remote(ringmain.ray.read_npy, bucket, path, override_num_blocks=5)
+    expected = bucket[2][8:48] if path.endswith("npy") else bucket[2]
+    np.testing.assert_array_equal(np.stack([row["data"] for row in found]), expected)
+
+
+def test_every_sample_in_a_store_comes_once(bucket):
+    found = remote(ringmain.ray.read_beton, bucket, "{}/a.beton", override_num_blocks=5)
+    assert [row["n"] for row in found] == list(range(101))
+
+
+def test_what_is_not_in_a_store_is_named(bucket):
+    (bucket[0].folder / "empty").mkdir()
+    (bucket[0].folder / "empty/readme.txt").write_text("no array")
+    with pytest.raises(ValueError, match="s3://bucket/empty: the folder has no"):
+        remote(ringmain.ray.read_npy, bucket, "s3://bucket/empty")
+    with pytest.raises(FileNotFoundError, match="s3://bucket/missing"):
+        remote(ringmain.ray.read_npy, bucket, "s3://bucket/missing")
 
 
 def test_a_task_is_small_however_many_files_there_are(tmp_path):

@@ -1,6 +1,6 @@
-"""A training job that tests start with torchrun: torchrun … torchrun_job.py SHARDS RESULTS WORKERS [KILL_AFTER].
+"""A training job that tests start with torchrun: torchrun … torchrun_job.py DATA RESULTS WORKERS [KILL_AFTER].
 
-Each rank writes a line for each batch: its number in the epoch, and its rows. After each batch all ranks meet, as they do
+DATA is a folder of shards, or a `.beton` file with a field "n", the number of the sample. Each rank writes a line for each batch: its number in the epoch, and its rows. After each batch all ranks meet, as they do
 in training, and rank 0 saves the state of the job. With KILL_AFTER, rank 1 kills itself after so many batches.
 """
 
@@ -13,13 +13,21 @@ from pathlib import Path
 import torch
 from torch import distributed
 
-from ringmain.torch import ShardDataset
+from ringmain.torch import BetonBatches, ShardDataset
 
 
-def main(shards, results, workers, kill_after=None):
+def opened(data):
+    """Returns the dataset, and a function of the numbers that a batch holds."""
+    if data.endswith(".beton"):
+        return BetonBatches(data, traversal="random", seed=9, global_batch=24), lambda fields: fields["n"]
+    dataset = ShardDataset(data, order="shuffled", seed=9, global_batch=24)
+    return dataset, lambda rows: rows[:, 0].to(torch.int64)
+
+
+def main(data, results, workers, kill_after=None):
     results = Path(results)
     distributed.init_process_group("gloo")
-    dataset = ShardDataset(shards, order="shuffled", seed=9, global_batch=24)
+    dataset, numbers_of = opened(data)
     saved, done = results / "job.json", 0
     if saved.exists():
         state = json.loads(saved.read_text())
@@ -28,11 +36,11 @@ def main(shards, results, workers, kill_after=None):
     loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=int(workers))
     rank = distributed.get_rank()
     with open(results / f"rank-{rank}-of-{distributed.get_world_size()}.txt", "w") as out:
-        for rows, row_ids in loader:
-            assert torch.equal(rows[:, 0].to(torch.int64), row_ids)
-            print(done, json.dumps(row_ids.tolist()), file=out, flush=True)
+        for batch, ids in loader:
+            assert torch.equal(numbers_of(batch), ids)
+            print(done, json.dumps(ids.tolist()), file=out, flush=True)
             done += 1
-            total = torch.tensor([len(row_ids)])
+            total = torch.tensor([len(ids)])
             distributed.all_reduce(total)
             if rank == 0:
                 new = saved.with_suffix(".new")
