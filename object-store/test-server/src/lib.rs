@@ -20,13 +20,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 
 use fault::{Answer, answer_to};
@@ -45,7 +46,14 @@ pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
     runtime: Option<Runtime>,
+    /// While the server is stopped: keeps its port, and refuses connections because it does not listen.
+    held: Option<TcpSocket>,
 }
+
+/// A server ends within this time, unless a test has made a decision that never returns.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// What its connections share.
 pub(crate) struct Shared {
@@ -77,24 +85,31 @@ impl Server {
             decide: Mutex::new(Arc::new(|_| Vec::new())),
             counters: Counters::default(),
         });
-        let mut server = Self { shared, address: ([127, 0, 0, 1], 0).into(), runtime: None };
+        let address = ([127, 0, 0, 1], 0).into();
+        let mut server = Self { shared, address, runtime: None, held: Some(bound(address)) };
         server.start_again();
         server
     }
 
     /// Starts the server at its old address, after [`stop`](Self::stop).
     pub fn start_again(&mut self) {
+        let Some(socket) = self.held.take() else { return };
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let listener = runtime.block_on(TcpListener::bind(self.address)).expect("the address");
+        let listener = {
+            let _entered = runtime.enter();
+            socket.listen(BACKLOG).expect("the address")
+        };
         self.address = listener.local_addr().unwrap();
         runtime.spawn(accept(listener, Arc::clone(&self.shared)));
         self.runtime = Some(runtime);
     }
 
-    /// Ends the server at once, with all its connections.
+    /// Ends the server with all its connections. After this, connections to its address are refused, and the port
+    /// stays its own.
     pub fn stop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
+            runtime.shutdown_timeout(STOP_TIMEOUT);
+            self.held = Some(bound(self.address));
         }
         self.shared.counters.in_flight.store(0, Ordering::SeqCst);
     }
@@ -144,8 +159,18 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
+}
+
+/// A socket that has this address, and does not listen. Connections of an earlier server may still be closing.
+fn bound(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_reuseaddr(true).expect("an option of the socket");
+    socket.bind(address).expect("the address");
+    socket
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
