@@ -21,6 +21,10 @@ fn bad_addresses_name_the_way_out() {
         ("ftp://host/x", ["ftp", "s3, gs, az"]),
         ("s3://", ["no bucket", "s3://bucket/key"]),
         ("s3:///x", ["no bucket", "s3://bucket/key"]),
+        ("s3://my bucket/x", ["my bucket", "names have letters"]),
+        ("gs://my\tbucket/x", ["not the name of a bucket", "names have letters"]),
+        ("az://my container/x", ["my container", "names have letters"]),
+        ("http://my host/x", ["my host", "https://host:8443"]),
         ("s3://bucket/a//b", ["two slashes", "s3://bucket/a//b"]),
         ("s3://me:5ecret@bucket/x", ["before the `@`", "s3://bucket/x"]),
         ("s3://bucket/x?X-Amz-Signature=5ecret", ["query", "s3://bucket/x"]),
@@ -154,6 +158,44 @@ fn settings_that_do_not_fit_name_what_is_wrong() {
     let options = RemoteOptions { requests_max: 0, ..RemoteOptions::default() };
     let error = UrlBackend::over_auto(UrlOptions::default().remote(options)).unwrap_err();
     assert!(matches!(error, Error::InvalidOption { option: "requests_max", .. }), "{error}");
+}
+
+/// `object_store` panicked in the middle of a request.
+#[test]
+fn settings_that_cannot_be_sent_are_refused_by_name() {
+    let store = Store::new();
+    store.put("object", "bytes");
+    for (name, value, word) in [
+        ("aws_endpoint", "localhost:9000", "has no scheme"),
+        ("aws_endpoint_url_s3", "localhost", "has no scheme"),
+        ("aws_endpoint", "http:// localhost", "is not a URL"),
+        ("aws_endpoint", "ftp://localhost", "another scheme than http and https"),
+        ("aws_session_token", "5ecret\ntoken", "control character"),
+        ("aws_access_key_id", "5ecret\u{e9}", "not ASCII"),
+        ("aws_region", "us east 1", "letters, digits"),
+    ] {
+        let backend = store.backend_with_config(&[(name, value)]);
+        let words = [&*name.to_ascii_uppercase(), word, "the client of s3://bucket cannot be made"];
+        assert_refused(&backend, "s3://bucket/object", FailureKind::Setup, &words);
+    }
+    assert_eq!(store.server.requests(), 0);
+}
+
+/// Mounted secrets are files that end with a newline. A request with it in a header panicked.
+#[test]
+fn newlines_around_settings_do_not_count() {
+    let store = Store::new();
+    let url = store.put("object", "bytes");
+    let endpoint = format!(" {}\n", store.server.endpoint());
+    let backend = store.backend_with_config(&[
+        ("aws_endpoint", &endpoint),
+        ("aws_access_key_id", &format!("{KEY_ID}\n")),
+        ("aws_secret_access_key", &format!("{SECRET_KEY}\r\n")),
+        ("aws_session_token", "\n"),
+        ("aws_region", "us-east-1\n"),
+    ]);
+    let file = backend.open(&url).unwrap();
+    assert_eq!(read(&backend, &file, 0, 5), b"bytes");
 }
 
 /// No metadata service answers there.

@@ -431,6 +431,28 @@ def test_refused_credentials_are_permission_errors(store, monkeypatch):
             assert_raises(PermissionError, work, url, "403", word, errno=errno.EACCES)
 
 
+def test_mounted_secrets_may_end_with_a_newline(store, monkeypatch):
+    url = store.put("array.npy", ARRAY)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT"):
+        monkeypatch.setenv(name, f"{store.environ[name]}\n")
+    np.testing.assert_array_equal(np.asarray(ringmain.open_npy(url, engine=ringmain.Engine())), ARRAY)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "word"),
+    [
+        ("AWS_ENDPOINT", "localhost:9000", "has no scheme"),
+        ("AWS_SESSION_TOKEN", f"{TOKEN}\n{TOKEN}", "control character"),
+        ("AWS_ACCESS_KEY_ID", "5ecret-é", "not ASCII"),
+    ],
+)
+def test_settings_that_cannot_be_sent_are_named(store, monkeypatch, name, value, word):
+    url = store.put("array.npy", ARRAY)
+    monkeypatch.setenv(name, value)
+    assert_raises(ValueError, lambda: ringmain.open_npy(url, engine=ringmain.Engine()), url, name, word)
+    assert store.requests() == 0
+
+
 def test_credentials_that_expire_while_reading(store, engine):
     url = store.put("array.npy", ARRAY)
     view = ringmain.open_npy(url, engine=engine)

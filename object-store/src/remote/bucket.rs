@@ -10,6 +10,8 @@ use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
 use ringmain_backends::PerProcess;
 
+use super::client::Client;
+use super::credentials::CredentialSource;
 use super::cryptography::choose_cryptography;
 use super::failure::{FailureKind, NO_CREDENTIALS, RemoteFailure};
 use super::runtime::locked;
@@ -17,14 +19,13 @@ use super::runtime::locked;
 /// The longest pause that a server gets, so that its end is a moment that the clock can represent.
 const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-type MakeClient = dyn Fn() -> object_store::Result<Arc<dyn ObjectStore>> + Send + Sync;
+type MakeClient = dyn Fn() -> Result<Client, RemoteFailure> + Send + Sync;
 
 /// A bucket, a container, or a server.
 pub(super) struct Bucket {
     /// What messages call it: never a secret.
     name: String,
-    /// Where its credentials are looked for, for messages.
-    credentials: String,
+    credentials: CredentialSource,
     make: Box<MakeClient>,
     current: PerProcess<Contact>,
 }
@@ -32,7 +33,7 @@ pub(super) struct Bucket {
 /// What a process has of a bucket. A forked child makes its own client: connections cannot be shared.
 #[derive(Default)]
 struct Contact {
-    client: Mutex<Option<Arc<dyn ObjectStore>>>,
+    client: Mutex<Option<Client>>,
     /// An answer has arrived from it.
     is_reached: AtomicBool,
     /// No request is sent before this moment: the server has asked for a pause.
@@ -42,31 +43,36 @@ struct Contact {
 impl Bucket {
     pub(super) fn new(
         name: impl Into<String>,
-        credentials: impl Into<String>,
-        make: impl Fn() -> object_store::Result<Arc<dyn ObjectStore>> + Send + Sync + 'static,
+        credentials: CredentialSource,
+        make: impl Fn() -> Result<Client, RemoteFailure> + Send + Sync + 'static,
     ) -> Self {
         let current = PerProcess::new(|_inherited| Contact::default());
-        let (name, credentials) = (name.into(), credentials.into());
-        Self { name, credentials, make: Box::new(make), current }
+        Self { name: name.into(), credentials, make: Box::new(make), current }
     }
 
     /// This process's client, which the first call makes.
     pub(super) fn client(&self) -> Result<Arc<dyn ObjectStore>, RemoteFailure> {
+        self.made_client().map(|client| client.store)
+    }
+
+    fn made_client(&self) -> Result<Client, RemoteFailure> {
         let mut client = locked(&self.current.get().client);
         if let Some(client) = &*client {
-            return Ok(Arc::clone(client));
+            return Ok(client.clone());
         }
         choose_cryptography();
-        let made = (self.make)().map_err(|error| {
-            let found = RemoteFailure::of_store(&error);
-            let what = format!("the client of {} cannot be made: {}", self.name, found.what);
-            let way_out = format!("options and credentials come from {}", self.credentials);
-            match found.kind {
-                FailureKind::Shortage => found,
-                _ => RemoteFailure::new(FailureKind::Setup, what).with_way_out(way_out),
+        let made = (self.make)().map_err(|found| match found.kind {
+            FailureKind::Shortage => found,
+            _ => {
+                let what = format!("the client of {} cannot be made: {}", self.name, found.what);
+                let way_out = match &*found.way_out {
+                    "" => self.credentials.sentence().into(),
+                    _ => found.way_out,
+                };
+                RemoteFailure::new(FailureKind::Setup, what).with_way_out(way_out)
             }
         })?;
-        *client = Some(Arc::clone(&made));
+        *client = Some(made.clone());
         Ok(made)
     }
 
@@ -108,7 +114,7 @@ impl Bucket {
         first.map(|found| found.is_some()).map_err(|error| RemoteFailure::of_store(&error))
     }
 
-    /// Says that the server has answered.
+    /// Remembers that the server has answered.
     pub(super) fn reached(&self) {
         self.current.get().is_reached.store(true, Ordering::Relaxed);
     }
@@ -117,14 +123,14 @@ impl Bucket {
         self.current.get().is_reached.load(Ordering::Relaxed)
     }
 
-    /// Keeps back all requests for so long, because the server asked for it.
+    /// Delays all requests to this bucket by `pause`, as the server asked.
     pub(super) fn pause(&self, pause: Duration) {
         let until = Instant::now() + pause.min(PAUSE_MAX);
         let mut not_before = locked(&self.current.get().not_before);
         *not_before = Some(not_before.map_or(until, |before| before.max(until)));
     }
 
-    /// Returns how long requests are kept back.
+    /// Returns how long requests are still delayed.
     pub(super) fn pause_left(&self) -> Duration {
         let not_before = *locked(&self.current.get().not_before);
         not_before.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
@@ -143,22 +149,20 @@ impl Bucket {
             }
             (_, Some("ExpiredToken" | "InvalidToken" | "TokenRefreshRequired")) => {
                 format!(
-                    "the session token is no longer valid: get new credentials; they come from {credentials}"
+                    "the session token is no longer valid: get new credentials; {}",
+                    credentials.sentence()
                 )
             }
             (_, Some("SignatureDoesNotMatch")) => format!(
-                "the secret key does not belong to the key id, or a proxy has changed the request; credentials come from {credentials}"
+                "the secret key does not belong to the key id, or a proxy has changed the request; {}",
+                credentials.sentence()
             ),
             (_, Some("AuthorizationHeaderMalformed" | "PermanentRedirect")) => {
                 "the bucket is in another region: set AWS_REGION".into()
             }
-            (FailureKind::Credentials, _) | (_, Some(NO_CREDENTIALS)) => {
-                format!(
-                    "credentials were looked for in {credentials}; check that they may read {name}"
-                )
-            }
+            (FailureKind::Credentials, _) | (_, Some(NO_CREDENTIALS)) => credentials.refused(name),
             (FailureKind::NoBucket, _) => {
-                format!("there is no {name}: check the name, the region and the endpoint")
+                format!("{name} does not exist: check the name, the region and the endpoint")
             }
             _ => String::new(),
         };
@@ -178,6 +182,8 @@ impl Bucket {
     /// A bucket in memory.
     pub(super) fn of_tests() -> Self {
         let store = Arc::new(object_store::memory::InMemory::new());
-        Self::new("a bucket of tests", "nowhere", move || Ok(Arc::clone(&store) as _))
+        let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].map(str::to_owned);
+        let make = move || Ok(Client::without_pages(Arc::clone(&store) as _));
+        Self::new("s3://bucket", CredentialSource::Settings(names.into()), make)
     }
 }

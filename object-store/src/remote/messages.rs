@@ -6,8 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::bucket::Bucket;
+use super::client::client;
+use super::credentials::CredentialSource;
 use super::failure::{Effort, FailureKind, RemoteFailure};
-use super::url::place;
+use super::settings::Config;
+use super::url::{Place, Scheme, place};
 
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/messages.txt");
 
@@ -16,6 +19,9 @@ fn addresses() -> Vec<RemoteFailure> {
     let urls = [
         "ftp://host/x",
         "s3:///key",
+        "s3://my bucket/x",
+        "az://my container/x",
+        "https://my host/x",
         "az://@account/x",
         "https:///x",
         "s3:/bucket/key",
@@ -63,11 +69,49 @@ fn answers() -> Vec<RemoteFailure> {
     failures
 }
 
+/// Settings that no client can be made with.
+fn settings() -> Vec<RemoteFailure> {
+    let settings = [
+        ("aws_session_token", "5ecret\ntoken"),
+        ("aws_secret_access_key", "5ecret\u{fffd}"),
+        ("aws_region", "us east"),
+        ("aws_endpoint", "localhost:9000"),
+        ("aws_endpoint_url", "ftp://localhost"),
+        ("aws_metadata_endpoint", "http:///x"),
+        ("aws_endpoint_url_sts", "https://my host"),
+    ];
+    let failure = |(name, value): (&str, &str)| {
+        let address = match place(Path::new("s3://bucket/key")) {
+            Ok(Place::Remote(address)) => address,
+            other => panic!("{other:?}"),
+        };
+        let config = vec![(name.to_owned(), value.to_owned())];
+        let source = CredentialSource::of(address.scheme, &config);
+        let bucket = Bucket::new("s3://bucket", source, move || client(&address, &config));
+        bucket.client().unwrap_err()
+    };
+    settings.into_iter().map(failure).collect()
+}
+
+/// Refused requests of clients whose credentials come from different places.
+fn refusals() -> Vec<RemoteFailure> {
+    let none = Config::new();
+    let schemes = [Scheme::S3, Scheme::Gcs, Scheme::Azure, Scheme::Http];
+    let sources = schemes.map(|scheme| CredentialSource::of(scheme, &none));
+    let refused = |source| {
+        let make = || Err(RemoteFailure::new(FailureKind::Setup, "is not made"));
+        let bucket = Bucket::new("the store", source, make);
+        bucket.explain(RemoteFailure::of_status(401, None, None))
+    };
+    sources.into_iter().chain([CredentialSource::Program]).map(refused).collect()
+}
+
 #[test]
 fn every_message_is_in_the_snapshot() {
     let mut text = String::new();
-    for failure in addresses().into_iter().chain(answers()) {
+    for failure in addresses().into_iter().chain(settings()).chain(answers()).chain(refusals()) {
         writeln!(text, "{:?}\n    {failure}", failure.kind()).unwrap();
+        assert!(!text.contains("5ecret"), "{text}");
     }
     if std::env::var_os("RINGMAIN_UPDATE_MESSAGES").is_some() {
         std::fs::write(SNAPSHOT, &text).unwrap();

@@ -10,6 +10,8 @@ use ringmain_backends::{
 };
 
 use super::bucket::Bucket;
+use super::client::Client;
+use super::credentials::CredentialSource;
 use super::failure::{FailureKind, RemoteFailure};
 use super::reader::{Found, Reader, RemoteStats, open_error};
 use super::{KIND, RemoteOptions};
@@ -51,8 +53,11 @@ impl ObjectStoreBackend {
         options: RemoteOptions,
         make: impl Fn() -> object_store::Result<Arc<dyn ObjectStore>> + Send + Sync + 'static,
     ) -> Result<Self> {
-        let credentials = "the options of the client that the program has made";
-        let bucket = Arc::new(Bucket::new("the store", credentials, make));
+        let make = move || match make() {
+            Ok(store) => Ok(Client::without_pages(store)),
+            Err(error) => Err(RemoteFailure::of_store(&error)),
+        };
+        let bucket = Arc::new(Bucket::new("the store", CredentialSource::Program, make));
         Ok(Self { reader: Reader::new(options)?, bucket })
     }
 

@@ -11,11 +11,13 @@ use ringmain_backends::{
 };
 
 use super::bucket::Bucket;
-use super::client::{Config, client, config_of, credentials_of};
+use super::client::client;
+use super::credentials::CredentialSource;
 use super::failure::{FailureKind, RemoteFailure};
 use super::object::Object;
 use super::reader::{Found, Reader, RemoteStats, open_error};
 use super::runtime::locked;
+use super::settings::{Config, config_of};
 use super::url::{Address, Place, place, shown, url_of};
 use super::{KIND, RemoteOptions};
 
@@ -57,7 +59,7 @@ impl Stores {
             return Arc::clone(bucket);
         }
         let config = config_of(address.scheme, &self.config.0);
-        let credentials = credentials_of(address.scheme, &config);
+        let credentials = CredentialSource::of(address.scheme, &config);
         let (name, of_client) = (address.bucket_url.clone(), address.clone());
         let make = move || client(&of_client, &config);
         let bucket = Arc::new(Bucket::new(name.clone(), credentials, make));

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use object_store::path::Path as Key;
 
 use super::failure::{FailureKind, RemoteFailure};
+use super::settings::is_label;
 use super::store_backend::key_of;
 
 /// The kinds of stores.
@@ -142,16 +143,17 @@ fn address(kind: Scheme, scheme: &str, rest: &str) -> Result<Address, RemoteFail
         return Err(refused(what.into()).with_way_out(way_out));
     }
     if authority.is_empty() || user.is_some_and(str::is_empty) {
-        let (noun, form) = match kind {
-            Scheme::S3 | Scheme::Gcs => ("bucket", "bucket/key"),
-            Scheme::Azure => ("container", "container/key"),
-            Scheme::Http => ("server", "server/path"),
-        };
+        let noun = noun_of(kind);
+        let form = if kind == Scheme::Http { "server/path" } else { &format!("{noun}/key") };
         let what = format!("the URL names no {noun}");
         return Err(refused(what).with_way_out(format!("write `{scheme}://{form}`")));
     }
+    if let Some(way_out) = fault_of_authority(kind, scheme, authority) {
+        let what = format!("`{authority}` is not the name of a {}", noun_of(kind));
+        return Err(refused(what).with_way_out(way_out));
+    }
     if key.starts_with('/') {
-        let what = format!("the key begins with `/`: there are two slashes behind `{authority}`");
+        let what = format!("the key begins with `/`, because two slashes follow `{authority}`");
         let way_out = "leave one out; objects whose key begins with `/` cannot be read";
         return Err(refused(what).with_way_out(way_out));
     }
@@ -161,6 +163,37 @@ fn address(kind: Scheme, scheme: &str, rest: &str) -> Result<Address, RemoteFail
     };
     let bucket_url = format!("{scheme}://{authority}");
     Ok(Address { scheme: kind, bucket_url, authority: authority.to_owned(), key })
+}
+
+/// The noun for what the authority of a URL names.
+fn noun_of(kind: Scheme) -> &'static str {
+    match kind {
+        Scheme::S3 | Scheme::Gcs => "bucket",
+        Scheme::Azure => "container",
+        Scheme::Http => "server",
+    }
+}
+
+/// Returns the way out if the text cannot be the name of a bucket, a container or a server: requests with it cannot be
+/// made.
+fn fault_of_authority(kind: Scheme, scheme: &str, authority: &str) -> Option<&'static str> {
+    let (container, account) = authority.split_once('@').unwrap_or((authority, "account"));
+    let is_name = match kind {
+        Scheme::S3 | Scheme::Gcs => is_label(authority),
+        // `$root` and `$web` are containers.
+        Scheme::Azure => is_label(container.trim_start_matches('$')) && is_label(account),
+        Scheme::Http => {
+            let url = reqwest::Url::parse(&format!("{scheme}://{authority}/"));
+            url.is_ok_and(|url| url.has_host())
+        }
+    };
+    let way_out = match kind {
+        Scheme::Http => {
+            "write the name of a host, with a port if it has one: `https://host:8443/path`"
+        }
+        _ => "names have letters, digits, `-`, `_` and `.`; the key begins after the next slash",
+    };
+    (!is_name).then_some(way_out)
 }
 
 /// The path of `file:///folder/name`.
@@ -252,6 +285,8 @@ mod tests {
                 "x",
             ),
             ("https://host:8080/a%20b/%E6%96%87", Scheme::Http, "host:8080", "a b/文"),
+            ("http://[::1]:80/a", Scheme::Http, "[::1]:80", "a"),
+            ("az://$web/a", Scheme::Azure, "$web", "a"),
         ] {
             let address = remote(text);
             assert_eq!((address.scheme, &*address.authority), (scheme, bucket), "{text}");
@@ -278,6 +313,13 @@ mod tests {
         for (text, expected) in [
             ("ftp://host/x", "there are s3, gs"),
             ("s3:///key", "s3://bucket/key"),
+            ("s3://my bucket/x", "`my bucket` is not the name of a bucket"),
+            ("s3://my\nbucket/x", "names have letters"),
+            ("gs://büro/x", "`büro` is not the name of a bucket"),
+            ("az://my container/x", "`my container` is not the name of a container"),
+            ("abfss://c@my account/x", "is not the name of a container"),
+            ("https://my host/x", "`my host` is not the name of a server"),
+            ("https://h:port/x", "https://host:8443"),
             ("s3://", "s3://bucket/key"),
             ("az://@account/x", "az://container/key"),
             ("https:///x", "https://server/path"),
