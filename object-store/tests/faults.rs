@@ -65,6 +65,9 @@ fn faults_that_pass_do_not_show() {
         Fault::status(502),
         Fault::status(503),
         Fault::status(504),
+        Fault::status(507),
+        Fault::status(520),
+        Fault::status(599),
         Fault::status(429),
         Fault::status(408),
         Fault::Status { status: 503, code: Some("SlowDown"), retry_after_s: Some(0) },
@@ -79,6 +82,48 @@ fn faults_that_pass_do_not_show() {
         assert_eq!(backend.stats().retries, retries);
         store.server.clear_faults();
     }
+}
+
+/// Of the failures of servers, these two do not pass.
+#[test]
+fn a_server_that_does_not_know_a_request_is_asked_once() {
+    let store = Store::new();
+    let url = store.put("object", pattern(LEN));
+    let backend = store.backend();
+    let file = backend.open(&url).unwrap();
+    for status in [501, 505] {
+        store.server.set_faults(move |_| vec![Fault::status(status)]);
+        let error = backend.read_to_vec(&file, 0, 10).unwrap_err();
+        assert_eq!(failure(&error).status(), Some(status), "{error}");
+    }
+    assert_eq!(backend.remote_stats().retries, 0);
+}
+
+/// After a failed page, a list began again with the first page: with many pages it never ended.
+#[test]
+fn a_page_of_a_list_that_fails_is_asked_for_again_alone() {
+    let store = Store::new();
+    let mut expected: Vec<_> = (0..450).map(|at| store.put(&format!("folder/{at}"), "")).collect();
+    expected.sort();
+    let backend = store.backend();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let pages = Arc::clone(&asked);
+    store.server.set_faults(move |info| {
+        if !info.query.contains("list-type") {
+            return Vec::new();
+        }
+        let mut pages = pages.lock().unwrap();
+        let is_first = !pages.contains(&info.query);
+        pages.push(info.query.clone());
+        if is_first { vec![Fault::status(503)] } else { Vec::new() }
+    });
+    let mut found = backend.list("s3://bucket/folder".as_ref()).unwrap().unwrap();
+    found.sort();
+    assert_eq!(found, expected);
+    // Five pages, twice each.
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 10, "{asked:?}");
+    assert_eq!(asked.iter().collect::<HashSet<_>>().len(), 5);
 }
 
 /// What arrived before a connection broke is not asked for again.
@@ -465,4 +510,23 @@ fn files_and_objects_share_a_batch() {
         assert!(matches!(error, Error::PastEnd { index, .. } if index == bad), "{error:?}");
     }
     assert_eq!(url("object"), object_url);
+}
+
+/// The listener closed some time after `stop` had returned, so that the address was still in use, or still answered.
+#[test]
+fn a_server_that_was_stopped_refuses_and_keeps_its_address() {
+    let mut store = Store::new();
+    let url = store.put("object", "bytes");
+    let backend = store.backend();
+    let file = backend.open(&url).unwrap();
+    let address = store.server.endpoint();
+    let host = address.strip_prefix("http://").unwrap();
+    for _ in 0..50 {
+        assert_eq!(read(&backend, &file, 0, 5), b"bytes");
+        store.server.stop();
+        let refused = std::net::TcpStream::connect(host).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        store.server.start_again();
+        assert_eq!(store.server.endpoint(), address);
+    }
 }

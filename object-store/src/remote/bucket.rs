@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt;
-use object_store::path::Path as Key;
+use object_store::list::PaginatedListOptions;
+use object_store::path::{DELIMITER, Path as Key};
 use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
 use ringmain_backends::PerProcess;
 
@@ -28,6 +29,13 @@ pub(super) struct Bucket {
     credentials: CredentialSource,
     make: Box<MakeClient>,
     current: PerProcess<Contact>,
+}
+
+/// A part of the list of a folder.
+pub(super) struct Page {
+    pub(super) keys: Vec<Key>,
+    /// `None` after the last page.
+    pub(super) next_token: Option<String>,
 }
 
 /// What a process has of a bucket. A forked child makes its own client: connections cannot be shared.
@@ -100,12 +108,38 @@ impl Bucket {
         }
     }
 
-    /// Returns the keys of the objects in a folder, without those in folders of it.
-    pub(super) async fn list(&self, folder: Option<&Key>) -> Result<Vec<Key>, RemoteFailure> {
-        let client = self.client()?;
-        let listed = client.list_with_delimiter(folder).await;
-        let listed = listed.map_err(|error| RemoteFailure::of_store(&error))?;
-        Ok(listed.objects.into_iter().map(|meta| meta.location).collect())
+    /// Returns a page of the objects in a folder, without those in folders of it: the first one, or the one after `token`.
+    pub(super) async fn page(
+        &self,
+        folder: Option<&Key>,
+        token: Option<&str>,
+    ) -> Result<Page, RemoteFailure> {
+        let client = self.made_client()?;
+        let listed = match &client.pages {
+            Some(pages) => {
+                let prefix = folder.map(|folder| format!("{folder}{DELIMITER}"));
+                let options = PaginatedListOptions {
+                    delimiter: Some(DELIMITER.into()),
+                    page_token: token.map(str::to_owned),
+                    ..PaginatedListOptions::default()
+                };
+                let page = pages.list_paginated(prefix.as_deref(), options).await;
+                page.map(|page| (page.result, page.page_token))
+            }
+            None => client.store.list_with_delimiter(folder).await.map(|all| (all, None)),
+        };
+        let (found, next_token) = listed.map_err(|error| RemoteFailure::of_store(&error))?;
+        if next_token.is_some() && next_token.as_deref() == token {
+            let what = "the server sends the same page of a list again and again";
+            return Err(RemoteFailure::new(FailureKind::Other, what));
+        }
+        let keys = found.objects.into_iter().map(|meta| meta.location).collect();
+        Ok(Page { keys, next_token })
+    }
+
+    /// Returns `true` if a list arrives in pages, one for each request.
+    pub(super) fn lists_pages(&self) -> Result<bool, RemoteFailure> {
+        self.made_client().map(|client| client.pages.is_some())
     }
 
     /// Returns `true` if any object is in the folder or in a folder of it.

@@ -41,7 +41,7 @@ pub struct RemoteStats {
 
 /// An object is looked for with two requests: the second asks for the cause of an error.
 const HEADS_MAX: u32 = 2;
-/// A folder is listed page by page. This many slow ones are waited for.
+/// A client that cannot list page by page sends the requests for all pages itself. This many slow ones are waited for.
 const PAGES_MAX: u32 = 20;
 
 /// What a path leads to.
@@ -104,7 +104,7 @@ impl Reader {
                 }
             }
             let folder = (!key.is_root()).then_some(key);
-            let keys = fetcher.insist(bucket, PAGES_MAX, || bucket.list(folder)).await?;
+            let keys = keys_in(&fetcher, bucket, folder).await?;
             if keys.is_empty()
                 && !fetcher.insist(bucket, HEADS_MAX, || bucket.has_folder(folder)).await?
             {
@@ -139,6 +139,25 @@ impl Reader {
             return Ok(());
         }
         shift.block_on(fetcher.fetch_all(jobs))
+    }
+}
+
+/// Lists a folder. A page that fails is asked for again; the pages before it are kept.
+async fn keys_in(
+    fetcher: &Fetcher<'_>,
+    bucket: &Bucket,
+    folder: Option<&Key>,
+) -> Result<Vec<Key>, RemoteFailure> {
+    let requests_max = if bucket.lists_pages()? { 1 } else { PAGES_MAX };
+    let (mut keys, mut token) = (Vec::new(), None::<String>);
+    loop {
+        let page = fetcher.insist(bucket, requests_max, || bucket.page(folder, token.as_deref()));
+        let page = page.await?;
+        keys.extend(page.keys);
+        match page.next_token {
+            Some(next) => token = Some(next),
+            None => return Ok(keys),
+        }
     }
 }
 
