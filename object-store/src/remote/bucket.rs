@@ -48,13 +48,21 @@ struct Contact {
     not_before: Mutex<Option<Instant>>,
 }
 
+impl Contact {
+    /// A child knows that its parent has reached the server: an address that worked need not be given up early.
+    fn of_process(inherited: Option<&Self>) -> Self {
+        let is_reached = inherited.is_some_and(|parent| parent.is_reached.load(Ordering::Relaxed));
+        Self { is_reached: is_reached.into(), ..Self::default() }
+    }
+}
+
 impl Bucket {
     pub(super) fn new(
         name: impl Into<String>,
         credentials: CredentialSource,
         make: impl Fn() -> Result<Client, RemoteFailure> + Send + Sync + 'static,
     ) -> Self {
-        let current = PerProcess::new(|_inherited| Contact::default());
+        let current = PerProcess::new(Contact::of_process);
         Self { name: name.into(), credentials, make: Box::new(make), current }
     }
 
@@ -219,5 +227,20 @@ impl Bucket {
         let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].map(str::to_owned);
         let make = move || Ok(Client::without_pages(Arc::clone(&store) as _));
         Self::new("s3://bucket", CredentialSource::Settings(names.into()), make)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A forked worker gave up a server that was away for 5 seconds, although its parent had read from it.
+    #[test]
+    fn a_forked_child_knows_that_the_server_was_reached() {
+        let contact = Contact::of_process(None);
+        assert!(!contact.is_reached.load(Ordering::Relaxed));
+        contact.is_reached.store(true, Ordering::Relaxed);
+        let child = Contact::of_process(Some(&contact));
+        assert!(child.is_reached.load(Ordering::Relaxed));
     }
 }
