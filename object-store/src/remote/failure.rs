@@ -68,7 +68,7 @@ pub enum FailureKind {
     Interrupted,
     /// The server asked to send less (429, 503).
     Throttled,
-    /// The server failed (408, 5xx).
+    /// The server failed (408, 5xx except 501 and 505).
     Server,
     /// The server sends the whole object where a range is asked for.
     RangeIgnored,
@@ -141,7 +141,9 @@ impl RemoteFailure {
             (429 | 503, _) | (_, Some("SlowDown" | "TooManyRequests" | "ServerBusy")) => {
                 Kind::Throttled
             }
-            (408 | 500 | 502 | 504, _) => Kind::Server,
+            // A server that does not know the method or the version of the protocol will not learn it.
+            (501 | 505, _) => Kind::Other,
+            (408 | 500..600, _) => Kind::Server,
             _ => Kind::Other,
         };
         let what = match (reason_of(status), &code) {

@@ -35,6 +35,7 @@ mod credentials;
 mod cryptography;
 mod failure;
 mod fetch;
+mod http_date;
 mod latency;
 #[cfg(test)]
 mod messages;

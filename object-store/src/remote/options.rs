@@ -35,7 +35,7 @@ pub struct RemoteOptions {
 }
 
 /// How requests are tried again after failures that may be temporary: a connection that broke, a body that was cut
-/// short, the statuses 408, 429 and 5xx.
+/// short, the statuses 408, 429 and 5xx (except 501 and 505).
 #[derive(Clone, Copy, Debug)]
 pub struct RetryOptions {
     /// How long a range is tried without receiving a byte of it. Default 3 minutes. An object that cannot be opened

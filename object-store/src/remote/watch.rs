@@ -4,7 +4,7 @@
 //! body of the answer, which may contain signatures and keys. So an answer that is an error becomes a
 //! [`RemoteFailure`] here.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
@@ -15,6 +15,7 @@ use object_store::client::{
 };
 
 use super::failure::{FailureKind, RemoteFailure, checked_code, code_in};
+use super::http_date::http_date;
 
 /// Makes clients that type the failures of requests for objects.
 #[derive(Debug, Default)]
@@ -135,13 +136,21 @@ fn check_range(first: u64, last: u64, found: Option<&str>) -> Result<(), RemoteF
     Err(RemoteFailure::new(FailureKind::WrongRange, what).with_way_out(way_out))
 }
 
+/// How long the server asks to wait: a number of seconds, or a date. A date is compared with the clock of the server, if
+/// it sends that too, because the clock of this machine may be off.
+fn retry_after(headers: &http::HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = header(headers, "retry-after")?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let now = header(headers, "date").and_then(http_date).unwrap_or(now);
+    Some(http_date(text)?.duration_since(now).unwrap_or_default())
+}
+
 /// The failure that an answer means. Of its body only the code is kept.
 async fn failure_of(response: HttpResponse) -> RemoteFailure {
     let (parts, body) = response.into_parts();
-    let retry_after = header(&parts.headers, "retry-after").and_then(|text| {
-        // A date is not understood; it is as if the header were not there.
-        text.trim().parse().ok().map(Duration::from_secs)
-    });
+    let retry_after = retry_after(&parts.headers, SystemTime::now());
     let from_header = header(&parts.headers, "x-ms-error-code").and_then(checked_code);
     let code = match from_header {
         Some(code) => Some(code),
@@ -165,6 +174,24 @@ async fn beginning_of(body: HttpResponseBody) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A date was as if the header were not there, and the server got no pause.
+    #[test]
+    fn a_server_may_ask_for_a_pause_in_seconds_or_until_a_date() {
+        let now = http_date("Tue, 03 Nov 2026 10:00:00 GMT").unwrap();
+        let asked = |headers: &[(&'static str, &str)]| {
+            let pairs = headers.iter();
+            let pairs = pairs.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+            retry_after(&pairs.collect::<http::HeaderMap>(), now).map(|pause| pause.as_secs())
+        };
+        let later = ("retry-after", "Tue, 03 Nov 2026 10:01:30 GMT");
+        assert_eq!(asked(&[("retry-after", " 7 ")]), Some(7));
+        assert_eq!(asked(&[later]), Some(90));
+        assert_eq!(asked(&[later, ("date", "Tue, 03 Nov 2026 10:01:00 GMT")]), Some(30));
+        assert_eq!(asked(&[later, ("date", "Tue, 03 Nov 2026 11:00:00 GMT")]), Some(0));
+        assert_eq!(asked(&[("retry-after", "soon")]), None);
+        assert_eq!(asked(&[]), None);
+    }
 
     #[test]
     fn ranges_of_answers_are_compared() {
