@@ -32,6 +32,9 @@ pub(super) fn trailer_at(len: usize) -> usize {
     len.next_multiple_of(PAGE_BYTES)
 }
 
+/// The size of the largest blocks.
+pub(super) const BLOCK_BYTES_MAX: usize = 256 << 20;
+
 /// The length of the file of a block of `len` bytes.
 pub(super) fn file_bytes(len: usize) -> usize {
     trailer_at(len) + PAGE_BYTES

@@ -238,8 +238,8 @@ impl Shared {
                     return false;
                 }
             };
-            let used_bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
-            let has_room = used_bytes + file_bytes(id.len) as u64 <= part_limit_bytes;
+            let used_bytes = bytes_of(&entries);
+            let has_room = used_bytes.saturating_add(file_bytes(id.len) as u64) <= part_limit_bytes;
             if has_room || self.victim(&mut entries, Leaving::Stale, dice).is_some() {
                 return true;
             }
@@ -295,12 +295,12 @@ impl Shared {
             let is_left = entry.is_temporary && is_left(&entry.path);
             !(is_left && fs::remove_file(&entry.path).is_ok())
         });
-        let mut used_bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+        let mut used_bytes = bytes_of(&entries);
         let mut dice = Dice::new();
-        while used_bytes + file_bytes > part_limit_bytes {
+        while used_bytes.saturating_add(file_bytes) > part_limit_bytes {
             let Some(at) = self.victim(&mut entries, Leaving::Any, &mut dice) else { break };
             let victim = entries.swap_remove(at);
-            used_bytes -= victim.bytes;
+            used_bytes = used_bytes.saturating_sub(victim.bytes);
             match fs::remove_file(&victim.path) {
                 Ok(()) => self.counters.evicted.add(victim.bytes),
                 // Another process was faster.
@@ -331,6 +331,10 @@ impl Shared {
     pub(super) fn report_read_failure(&self, error: &Error) {
         self.reading.failed(error, "");
     }
+}
+
+fn bytes_of(entries: &[Entry]) -> u64 {
+    entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.bytes))
 }
 
 fn bytes_text(bytes: u64) -> String {

@@ -210,11 +210,11 @@ impl CacheFolder {
         for entry in self.all()? {
             if entry.is_temporary {
                 summary.unfinished += 1;
-                summary.unfinished_bytes += entry.bytes;
+                summary.unfinished_bytes = summary.unfinished_bytes.saturating_add(entry.bytes);
                 continue;
             }
             summary.blocks += 1;
-            summary.bytes += entry.bytes;
+            summary.bytes = summary.bytes.saturating_add(entry.bytes);
             let Some(used) = entry.last_use() else { continue };
             summary.oldest_use = Some(summary.oldest_use.map_or(used, |oldest| oldest.min(used)));
             summary.newest_use = Some(summary.newest_use.map_or(used, |newest| newest.max(used)));
@@ -235,11 +235,11 @@ impl CacheFolder {
             match fs::remove_file(&entry.path) {
                 Ok(()) if entry.is_temporary => {
                     removed.unfinished += 1;
-                    removed.unfinished_bytes += entry.bytes;
+                    removed.unfinished_bytes = removed.unfinished_bytes.saturating_add(entry.bytes);
                 }
                 Ok(()) => {
                     removed.blocks += 1;
-                    removed.bytes += entry.bytes;
+                    removed.bytes = removed.bytes.saturating_add(entry.bytes);
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(source) => return Err(failed(&entry.path, source)),
@@ -254,7 +254,9 @@ impl CacheFolder {
 impl Entry {
     fn parse(shelf: &Path, name: &OsStr) -> Option<Self> {
         let (stem, bytes) = name.to_str()?.split_once('.')?;
-        let bytes = u64::from_str_radix(bytes, 16).ok()?;
+        // A larger file is not one of a cache, whatever its name is.
+        let largest = block::file_bytes(block::BLOCK_BYTES_MAX) as u64;
+        let bytes = u64::from_str_radix(bytes, 16).ok().filter(|bytes| *bytes <= largest)?;
         let is_temporary = stem.starts_with(TEMPORARY);
         let is_hash = stem.len() == 32 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
         (is_temporary || is_hash).then(|| Self { path: shelf.join(name), bytes, is_temporary })

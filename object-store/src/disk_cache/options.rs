@@ -2,7 +2,7 @@
 
 use ringmain_backends::{BackendOptions, Error, Result};
 
-use super::block::{PAGE_BYTES, chunk_bytes, file_bytes};
+use super::block::{BLOCK_BYTES_MAX, PAGE_BYTES, chunk_bytes, file_bytes};
 
 /// The bounds of a cache. Only `limit_bytes` has no default.
 ///
@@ -55,7 +55,7 @@ impl DiskCacheOptions {
         let refuse =
             |option, value: String, reason| Err(Error::InvalidOption { option, value, reason });
         let block = self.block_bytes;
-        if !block.is_power_of_two() || !(PAGE_BYTES..=256 << 20).contains(&block) {
+        if !block.is_power_of_two() || !(PAGE_BYTES..=BLOCK_BYTES_MAX).contains(&block) {
             let reason = "it can be a power of two from 4096 to 268435456";
             return refuse("block_bytes", block.to_string(), reason);
         }

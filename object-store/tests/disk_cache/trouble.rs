@@ -232,6 +232,44 @@ fn clearing_leaves_other_files_alone() {
     assert!(backend.read_to_vec(&file, 0, 3 * BLOCK).unwrap() == disk.bytes);
 }
 
+/// The sizes in the names of two such files added up to more than 64 bits.
+#[test]
+fn a_file_with_an_impossible_size_in_its_name_is_left_alone() {
+    let disk = Disk::new(3 * BLOCK);
+    let read_all = || {
+        let cache = open(&disk.folder());
+        let backend = disk.over_pread(&cache);
+        let file = backend.open(&disk.path).unwrap();
+        assert!(backend.read_to_vec(&file, 0, 3 * BLOCK).unwrap() == disk.bytes);
+        cache.stats()
+    };
+    read_all();
+    let mut planted = Vec::new();
+    for shelf in 0..64 {
+        let shelf = disk.folder().join(format!("{shelf:02x}"));
+        fs::create_dir_all(&shelf).unwrap();
+        for stem in ["0".repeat(32), "f".repeat(32), "tmp-1-0".to_owned()] {
+            // The largest block has 256 MiB and a page.
+            for size in ["ffffffffffffffff", "10001001"] {
+                let path = shelf.join(format!("{stem}.{size}"));
+                fs::write(&path, "planted").unwrap();
+                planted.push(path);
+            }
+        }
+    }
+    block_files(&disk.folder())
+        .iter()
+        .filter(|path| !planted.contains(path))
+        .for_each(|path| fs::remove_file(path).unwrap());
+    let stats = read_all();
+    assert_eq!((stats.stored.reads, stats.degraded), (3, None));
+    let folder = CacheFolder::open(disk.folder()).unwrap();
+    let summary = folder.summary().unwrap();
+    assert_eq!((summary.blocks, summary.unfinished), (3, 0));
+    assert_eq!(folder.clear().unwrap().blocks, 3);
+    assert!(planted.iter().all(|path| path.exists()));
+}
+
 /// Panics unless all reads succeed and the cache says what is wrong.
 fn check_degraded(disk: &Disk, cache: &DiskCache, parts: &[&str]) {
     let backend = disk.over_pread(cache);
