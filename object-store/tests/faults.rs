@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use broken_end::BrokenEnd;
 use futures::executor::block_on;
 use object_store::ObjectStoreExt;
-use ringmain_backends::{Error, Read, ReadBackend, ReadBackendExt, Result};
+use ringmain_backends::{Error, FileHandle, Read, ReadBackend, ReadBackendExt, Result};
 use ringmain_object_store::remote::{
     FailureKind, HedgeOptions, ObjectStoreBackend, RemoteOptions, UrlBackend, UrlOptions,
 };
@@ -510,6 +510,44 @@ fn files_and_objects_share_a_batch() {
         assert!(matches!(error, Error::PastEnd { index, .. } if index == bad), "{error:?}");
     }
     assert_eq!(url("object"), object_url);
+}
+
+/// A batch of a file and an object, each read of which may reach past the end.
+fn read_pair(
+    backend: &UrlBackend,
+    first: (&FileHandle, u64),
+    second: (&FileHandle, u64),
+) -> Result<()> {
+    let mut memory = [[0; 10]; 2];
+    let mut reads: Vec<_> = memory
+        .iter_mut()
+        .zip([first, second])
+        .map(|(dst, (file, offset))| Read::new(file, offset, dst))
+        .collect();
+    backend.read_batch(&mut reads)
+}
+
+/// `Replaced` names no read, so it came before an earlier failure of a file. A file's failure waited for the store.
+#[test]
+fn the_first_failure_of_files_and_objects_is_reported() {
+    let mut store = Store::new();
+    let url = store.put("object", pattern(LEN));
+    let path = store.folder.path().join("local");
+    std::fs::write(&path, pattern(LEN)).unwrap();
+    let backend = store.backend();
+    let (object, file) = (backend.open(&url).unwrap(), backend.open(&path).unwrap());
+    store.put("object", pattern(LEN + 1));
+    let past = LEN as u64;
+    let error = read_pair(&backend, (&file, past), (&object, 5)).unwrap_err();
+    assert!(matches!(error, Error::PastEnd { index: 0, .. }), "{error:?}");
+    let error = read_pair(&backend, (&object, 5), (&file, past)).unwrap_err();
+    assert!(matches!(error, Error::Replaced { offset: 5, .. }), "{error:?}");
+
+    store.server.stop();
+    let requests = backend.remote_stats().requests;
+    let error = read_pair(&backend, (&file, past), (&object, 5)).unwrap_err();
+    assert!(matches!(error, Error::PastEnd { index: 0, .. }), "{error:?}");
+    assert_eq!(backend.remote_stats().requests, requests, "the store was asked");
 }
 
 /// The listener closed some time after `stop` had returned, so that the address was still in use, or still answered.

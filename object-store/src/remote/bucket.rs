@@ -27,6 +27,8 @@ pub(super) struct Bucket {
     /// What messages call it: never a secret.
     name: String,
     credentials: CredentialSource,
+    /// The server, for keys of a disk cache.
+    origin: String,
     make: Box<MakeClient>,
     current: PerProcess<Contact>,
 }
@@ -63,7 +65,18 @@ impl Bucket {
         make: impl Fn() -> Result<Client, RemoteFailure> + Send + Sync + 'static,
     ) -> Self {
         let current = PerProcess::new(Contact::of_process);
-        Self { name: name.into(), credentials, make: Box::new(make), current }
+        let (name, origin) = (name.into(), String::new());
+        Self { name, credentials, origin, make: Box::new(make), current }
+    }
+
+    /// Sets the text that tells this bucket from one of the same name on another server.
+    pub(super) fn with_origin(mut self, origin: String) -> Self {
+        self.origin = origin;
+        self
+    }
+
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
     }
 
     /// This process's client, which the first call makes.

@@ -39,6 +39,7 @@ mod http_date;
 mod latency;
 #[cfg(test)]
 mod messages;
+mod mixed;
 mod object;
 mod options;
 mod plan;

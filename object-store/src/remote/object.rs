@@ -1,6 +1,7 @@
 //! An object as it was when it was opened.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use object_store::{GetOptions, ObjectMeta};
 use ringmain_backends::{BackendKind, FileHandle, FileVersion, HandleOwner, Result};
@@ -8,13 +9,20 @@ use ringmain_backends::{BackendKind, FileHandle, FileVersion, HandleOwner, Resul
 use super::KIND;
 use super::bucket::Bucket;
 use super::failure::{FailureKind, RemoteFailure};
+use crate::disk_cache::CacheKey;
 
 /// An object, pinned to the version that was opened.
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) bucket: Arc<Bucket>,
     meta: ObjectMeta,
+    /// The store may send the same version for another object.
+    is_ambiguous: bool,
 }
+
+/// A time of the last change has a resolution of a second. A version of the same length could follow within this time and
+/// have the same one.
+const YOUNG: Duration = Duration::from_secs(2);
 
 impl Object {
     /// Pins an object that was found. Fails if the store names no version of it.
@@ -27,7 +35,9 @@ impl Object {
             let way_out = "use a server that sends one of them, or download the object";
             return Err(RemoteFailure::new(FailureKind::NoVersion, what).with_way_out(way_out));
         }
-        Ok(Self { bucket, meta })
+        let is_named = meta.e_tag.is_some() || meta.version.is_some();
+        let is_ambiguous = !is_named && is_young(&meta, SystemTime::now());
+        Ok(Self { bucket, meta, is_ambiguous })
     }
 
     /// The object of a handle, if this backend has opened it.
@@ -53,6 +63,12 @@ impl Object {
     /// The version, as the engine compares it.
     pub(super) fn version(&self) -> FileVersion {
         FileVersion::named(self.len(), &self.version_name())
+    }
+
+    /// The name of the object in a disk cache; `None` if another version may have the same one.
+    pub(super) fn cache_key(&self, url: &str) -> Option<CacheKey> {
+        let name = format!("{url}{}", self.bucket.origin());
+        (!self.is_ambiguous).then(|| CacheKey::new(&name, &self.version_name()))
     }
 
     /// What the store says of the version: the same text in every process, and another one for another object.
@@ -87,6 +103,12 @@ impl Object {
         }
         Ok(())
     }
+}
+
+/// Returns `true` if the object was changed just before `now`, or later: clocks differ.
+fn is_young(meta: &ObjectMeta, now: SystemTime) -> bool {
+    let changed = SystemTime::from(meta.last_modified);
+    now.duration_since(changed).unwrap_or_default() < YOUNG
 }
 
 /// An ETag without the mark of a weak one.
@@ -142,6 +164,27 @@ mod tests {
     fn an_object_without_a_version_is_refused() {
         let unnamed = Object::new(Arc::new(Bucket::of_tests()), meta(None, None, 0, 10));
         assert_eq!(unnamed.unwrap_err().kind(), FailureKind::NoVersion);
+    }
+
+    /// Two versions of one length, written within a second, had one key.
+    #[test]
+    fn an_object_that_may_change_within_its_second_has_no_key() {
+        let now = SystemTime::now();
+        let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
+        let key = |meta| object(meta).cache_key("s3://b/k");
+        for young in [seconds, seconds + 3600] {
+            assert_eq!(key(meta(None, None, young, 10)), None);
+            assert!(key(meta(Some("W/\"a\""), None, young, 10)).is_some());
+            assert!(key(meta(None, Some("1"), young, 10)).is_some());
+        }
+        let old = key(meta(None, None, seconds - 3600, 10)).unwrap();
+        assert!(old.as_str().starts_with("s3://b/k\n"), "{old:?}");
+        let elsewhere = Bucket::of_tests().with_origin(" aws_endpoint=http://other".into());
+        let elsewhere = Object::new(Arc::new(elsewhere), meta(None, None, seconds - 3600, 10));
+        assert_ne!(elsewhere.unwrap().cache_key("s3://b/k").unwrap(), old, "another server");
+        let changed = meta(None, None, seconds, 10);
+        let after = |pause| is_young(&changed, SystemTime::from(changed.last_modified) + pause);
+        assert!(after(YOUNG - Duration::from_nanos(1)) && !after(YOUNG));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The clients of `object_store` do not check these values. They panic in the middle of a request if a value cannot
 //! stand in a header or in a URL.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use object_store::aws::AmazonS3ConfigKey;
 use object_store::azure::AzureConfigKey;
@@ -128,6 +128,37 @@ fn form_of(known_name: &str) -> Form {
     }
 }
 
+/// The settings that decide which server a bucket is on, for a key of a disk cache: two buckets of one name may have
+/// different objects. It has no user or password, and is empty for the usual servers.
+pub(super) fn origin_of(scheme: Scheme, config: &Config) -> String {
+    let mut origin = BTreeMap::new();
+    for (name, value) in config {
+        let Some(name) = known_name(scheme, name) else { continue };
+        match &*name {
+            "aws_endpoint"
+            | "aws_endpoint_url_s3"
+            | "google_base_url"
+            | "azure_storage_endpoint" => {
+                origin.insert(name, without_user(value));
+            }
+            "azure_storage_account_name" | "azure_storage_use_emulator" => {
+                origin.insert(name, value.clone());
+            }
+            _ => {}
+        }
+    }
+    origin.iter().map(|(name, value)| format!(" {name}={value}")).collect()
+}
+
+/// The URL without what stands before `@` in its authority.
+fn without_user(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
+    format!("{scheme}://{host}{path}")
+}
+
 /// Returns `true` for a text that may stand in the name of a host, and in the path of a URL.
 pub(super) fn is_label(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -163,6 +194,20 @@ mod tests {
             ("aws_region", "us-east-1\n"),
         ]));
         assert_eq!(found, config(&[("aws_access_key_id", "AKID"), ("aws_region", "us-east-1")]));
+    }
+
+    #[test]
+    fn an_origin_names_server_and_account_and_no_secret() {
+        let settings = [
+            ("aws_endpoint_url", "http://me:5ecret@host:9000/below/?sig=5ecret"),
+            ("aws_secret_access_key", "5ecret"),
+            ("aws_region", "us-east-1"),
+        ];
+        let found = origin_of(Scheme::S3, &config(&settings));
+        assert_eq!(found, " aws_endpoint=http://host:9000/below");
+        let found = origin_of(Scheme::Azure, &config(&[("account_name", "one")]));
+        assert_eq!(found, " azure_storage_account_name=one");
+        assert_eq!(origin_of(Scheme::S3, &config(&[("aws_region", "us-east-1")])), "");
     }
 
     #[test]

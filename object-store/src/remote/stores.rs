@@ -17,7 +17,7 @@ use super::failure::{FailureKind, RemoteFailure};
 use super::object::Object;
 use super::reader::{Found, Reader, RemoteStats, open_error};
 use super::runtime::locked;
-use super::settings::{Config, config_of};
+use super::settings::{Config, config_of, origin_of};
 use super::url::{Address, Place, place, shown, url_of};
 use super::{KIND, RemoteOptions};
 
@@ -61,8 +61,10 @@ impl Stores {
         let config = config_of(address.scheme, &self.config.0);
         let credentials = CredentialSource::of(address.scheme, &config);
         let (name, of_client) = (address.bucket_url.clone(), address.clone());
+        let origin = origin_of(address.scheme, &config);
         let make = move || client(&of_client, &config);
-        let bucket = Arc::new(Bucket::new(name.clone(), credentials, make));
+        let bucket = Bucket::new(name.clone(), credentials, make).with_origin(origin);
+        let bucket = Arc::new(bucket);
         if buckets.len() >= BUCKETS_MAX {
             // Open handles keep theirs.
             buckets.clear();

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringmain_backends::{
-    BackendKind, BackendOptions, BackendStats, Capabilities, Error, Expectation, FileHandle,
-    FileVersion, MappedRange, Read, ReadBackend, Result, open_backend,
+    BackendKind, BackendOptions, BackendStats, Capabilities, Expectation, FileHandle, FileVersion,
+    MappedRange, Read, ReadBackend, Result, open_backend,
 };
 
 use super::RemoteOptions;
+use super::mixed::read_mixed;
 use super::object::Object;
 use super::reader::{RemoteStats, open_error};
 use super::stores::Stores;
@@ -168,39 +169,12 @@ impl UrlBackend {
     fn backend_of(&self, file: &FileHandle) -> &dyn ReadBackend {
         if self.is_remote(file) { self.remote() } else { &*self.local }
     }
-
-    /// Reads that go to one kind of place are one batch of it.
-    fn read_mixed(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        let mut parts =
-            [(&*self.local, Vec::new(), Vec::new()), (self.remote(), Vec::new(), Vec::new())];
-        for (index, read) in reads.iter_mut().enumerate() {
-            let (_, part, indices) = &mut parts[usize::from(self.is_remote(read.file()))];
-            let (file, offset) = (read.file(), read.offset());
-            part.push(Read::new(file, offset, read.dst()));
-            indices.push(index);
-        }
-        let [local, remote] = parts.map(|(backend, mut part, indices)| {
-            backend.read_batch(&mut part).map_err(|error| with_index(error, &indices))
-        });
-        match (local, remote) {
-            (Err(local), Err(remote)) if remote.index() < local.index() => Err(remote),
-            (local, remote) => local.and(remote),
-        }
-    }
 }
 
-/// The name of an object in a disk cache: its URL and its version.
+/// The key of an object in a disk cache.
 fn key_of(_: &dyn ReadBackend, file: &FileHandle) -> Result<Option<CacheKey>> {
     let object = file.attachment::<Object>().zip(file.path().to_str());
-    Ok(object.map(|(object, url)| CacheKey::new(url, &object.version_name())))
-}
-
-/// The error of a read with its index in the whole batch.
-fn with_index(mut error: Error, indices: &[usize]) -> Error {
-    if let Error::Read { index, .. } | Error::PastEnd { index, .. } = &mut error {
-        *index = indices.get(*index).copied().unwrap_or(*index);
-    }
-    error
+    Ok(object.and_then(|(object, url)| object.cache_key(url)))
 }
 
 /// The place of a path, or an error without what may be secret in it.
@@ -263,7 +237,7 @@ impl ReadBackend for UrlBackend {
         match remote {
             0 => self.local.read_batch(reads),
             all if all == reads.len() => self.remote().read_batch(reads),
-            _ => self.read_mixed(reads),
+            _ => read_mixed(reads, &*self.local, self.remote(), |file| self.is_remote(file)),
         }
     }
 
