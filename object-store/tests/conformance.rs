@@ -71,7 +71,9 @@ fn serve_in_a_process_of_its_own() {
 /// The paths of files are their keys.
 fn over_s3(options: &BackendOptions) -> Result<Arc<dyn ReadBackend>> {
     let endpoint = &server().endpoint;
-    let remote = RemoteOptions::from(options);
+    let mut remote = RemoteOptions::from(options);
+    // On a busy machine it takes long until a connection is idle.
+    remote.retry.shortage = Duration::from_secs(240);
     let make = move || {
         let client = AmazonS3Builder::new()
             .with_client_options(ClientOptions::new().with_pool_idle_timeout(IDLE_TIMEOUT))

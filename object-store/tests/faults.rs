@@ -22,6 +22,8 @@ use ringmain_test_server::{Fault, RequestInfo};
 use support::{Store, failure, hasty, pattern, quick, read, url};
 
 const LEN: usize = 1 << 20;
+/// Longer than the slowest machine takes.
+const LONG: Duration = Duration::from_secs(300);
 
 /// Fails the first request for each range in this way. The request for the rest of a range has the same end.
 fn once_for_each_range(fault: Fault) -> impl Fn(&RequestInfo) -> Vec<Fault> + Send + Sync {
@@ -157,11 +159,17 @@ fn a_stalled_body_is_given_up() {
         store.server.clear_faults();
     }
     assert!(backend.remote_stats().retries >= 2);
-    store.server.set_faults(|_| vec![Fault::StallAfter(0)]);
     let backend =
         store.backend_with(RemoteOptions { stall_timeout: Duration::from_millis(100), ..hasty() });
-    store.server.clear_faults();
-    let file = backend.open(&url).unwrap();
+    // On a busy machine an answer may take longer than that.
+    let begun = Instant::now();
+    let file = loop {
+        match backend.open(&url) {
+            Ok(file) => break file,
+            Err(error) => assert_eq!(failure(&error).kind(), FailureKind::TimedOut, "{error}"),
+        }
+        assert!(begun.elapsed() < LONG, "the server does not answer");
+    };
     store.server.set_faults(|_| vec![Fault::StallAfter(0)]);
     let error = backend.read_to_vec(&file, 7, 10).unwrap_err();
     assert_eq!(failure(&error).kind(), FailureKind::TimedOut, "{error}");
@@ -172,26 +180,23 @@ fn a_stalled_body_is_given_up() {
 fn a_failure_that_lasts_names_url_range_status_and_effort() {
     let store = Store::new();
     let url = store.put("object", pattern(LEN));
-    let mut options = quick();
-    options.retry.timeout = Duration::from_millis(200);
-    let backend = store.backend_with(options);
+    let backend = store.backend();
     let file = backend.open(&url).unwrap();
-    store.server.set_faults(|_| {
-        vec![Fault::Status { status: 503, code: Some("SlowDown"), retry_after_s: None }]
+    let asked = AtomicU64::new(0);
+    // A pause that is longer than the deadline is not waited for.
+    store.server.set_faults(move |_| {
+        let retry_after_s = (asked.fetch_add(1, Ordering::SeqCst) > 0).then_some(86_400);
+        vec![Fault::Status { status: 503, code: Some("SlowDown"), retry_after_s }]
     });
     let error = backend.read_to_vec(&file, 100, 50).unwrap_err();
     let Error::Read { offset: 100, len: 50, index: 0, .. } = &error else { panic!("{error:?}") };
     let found = failure(&error);
     assert_eq!((found.kind(), found.status()), (FailureKind::Throttled, Some(503)));
-    for part in ["s3://bucket/object", "bytes 100-149", "503", "SlowDown", "attempts in 0."] {
+    let parts =
+        ["s3://bucket/object", "bytes 100-149", "503", "SlowDown", "the last of 2 attempts in "];
+    for part in parts {
         assert!(error.to_string().contains(part), "`{part}` is missing in: {error}");
     }
-    // A pause that is longer than the deadline is not waited for.
-    store.server.set_faults(|_| {
-        vec![Fault::Status { status: 429, code: None, retry_after_s: Some(86_400) }]
-    });
-    let error = backend.read_to_vec(&file, 100, 50).unwrap_err();
-    assert_eq!(failure(&error).status(), Some(429));
 }
 
 #[test]
@@ -216,8 +221,10 @@ fn a_pause_that_the_server_asks_for_is_kept_by_all_requests() {
         while times.lock().unwrap().is_empty() {
             std::thread::yield_now();
         }
-        // The answer is on its way; the pause begins when it arrives.
-        std::thread::sleep(Duration::from_millis(200));
+        // The pause begins when the answer arrives.
+        while backend.remote_stats().retries == 0 {
+            std::thread::yield_now();
+        }
         scope.spawn(|| read(&backend, &file, 0, LEN));
     });
     let times = times.lock().unwrap();
@@ -250,7 +257,7 @@ fn a_storm_of_refusals_keeps_to_the_bounds() {
             scope.spawn(|| assert!(read(&backend, &file, 0, 4 * LEN) == bytes));
         }
     });
-    // Four parts have 256 KiB. A request that the client has given up may still count for a moment.
+    // Four whole parts have 256 KiB; the rest of a part that was cut is smaller.
     let most = store.server.take_in_flight_max();
     assert!((2..=6).contains(&most), "{most} requests were in flight");
     assert!(backend.remote_stats().retries > 100);

@@ -21,7 +21,7 @@ use super::key::BlockId;
 use super::local::{Expected, LocalBlock, LocalBlocks};
 use super::options::DiskCacheOptions;
 use super::stats::{Counters, DiskCacheStats};
-use super::writer;
+use super::writer::{self, Temporary};
 
 /// A part of the cache has about this many blocks, so that chance fills the parts evenly.
 const PART_BLOCKS: u64 = 128;
@@ -265,8 +265,15 @@ impl Shared {
             // another block.
             return;
         }
-        let room = self.make_room(folder, id, bytes.len() as u64);
-        match room.and_then(|()| writer::write(folder, id, bytes)) {
+        let written = match self.reserve(folder, id, bytes.len() as u64) {
+            Ok(Some(file)) => writer::write(file, &folder.block_path(id), bytes),
+            Ok(None) => {
+                self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            Err(error) => Err(error),
+        };
+        match written {
             Ok(()) => {
                 self.counters.stored.add(bytes.len() as u64);
                 self.storing.succeeded();
@@ -274,6 +281,24 @@ impl Shared {
             // Another process took the file for one that was left.
             Err(error) if error.kind() == ErrorKind::NotFound && folder.tag().exists() => {}
             Err(error) => self.storing.failed(&error, &way_out(&error, folder.path())),
+        }
+    }
+
+    /// Makes room for a file, and makes it. Writers of all processes do so in turn, because a writer that lists a part while
+    /// others move blocks sees too few. `None` if there is no room now.
+    fn reserve(
+        &self,
+        folder: &CacheFolder,
+        id: &BlockId,
+        file_bytes: u64,
+    ) -> io::Result<Option<Temporary>> {
+        let Some(_turn) = folder.turn(self.part_of(id).0.start)? else {
+            self.storing.pause();
+            return Ok(None);
+        };
+        match self.make_room(folder, id, file_bytes)? {
+            true => writer::create(folder, id).map(Some),
+            false => Ok(None),
         }
     }
 
@@ -287,8 +312,9 @@ impl Shared {
         }
     }
 
-    /// Removes blocks of the part of this block until a file of this size fits, and what killed processes left.
-    fn make_room(&self, folder: &CacheFolder, id: &BlockId, file_bytes: u64) -> io::Result<()> {
+    /// Removes blocks of the part of this block until a file of this size fits, and what killed processes left. Returns
+    /// `false` if it does not fit, because too many blocks are being written.
+    fn make_room(&self, folder: &CacheFolder, id: &BlockId, file_bytes: u64) -> io::Result<bool> {
         let (shelves, part_limit_bytes) = self.part_of(id);
         let mut entries = folder.entries(shelves)?;
         entries.retain(|entry| {
@@ -298,7 +324,9 @@ impl Shared {
         let mut used_bytes = bytes_of(&entries);
         let mut dice = Dice::new();
         while used_bytes.saturating_add(file_bytes) > part_limit_bytes {
-            let Some(at) = self.victim(&mut entries, Leaving::Any, &mut dice) else { break };
+            let Some(at) = self.victim(&mut entries, Leaving::Any, &mut dice) else {
+                return Ok(false);
+            };
             let victim = entries.swap_remove(at);
             used_bytes = used_bytes.saturating_sub(victim.bytes);
             match fs::remove_file(&victim.path) {
@@ -308,7 +336,7 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A sentence for people.

@@ -25,8 +25,8 @@ const TEMPORARY: &str = "tmp-";
 /// A folder with cached blocks.
 ///
 /// Any number of processes may use it. Nothing in it describes the whole: a block is a file with a name that
-/// follows from its key, so there is nothing to lock, nothing that a killed process leaves half changed, and nothing
-/// to load when it is opened.
+/// follows from its key. So readers need no lock, a killed process leaves nothing half changed, and nothing is loaded when
+/// the folder is opened.
 #[derive(Clone, Debug)]
 pub struct CacheFolder {
     path: PathBuf,
@@ -57,6 +57,14 @@ pub(super) struct Entry {
     pub(super) bytes: u64,
     pub(super) is_temporary: bool,
 }
+
+/// The turn of a writer to make room, which ends when it is dropped or when the process ends. `None` where there are no
+/// locks.
+#[derive(Debug)]
+pub(super) struct Turn(#[expect(dead_code, reason = "it is held, not read")] Option<File>);
+
+/// A writer tries this often, once in a millisecond, to get its turn.
+const TURN_ATTEMPTS: usize = 1000;
 
 impl CacheFolder {
     /// Opens a folder that is a cache. Refuses any other folder.
@@ -173,10 +181,27 @@ impl CacheFolder {
         self.shelf(shelf_of(id)).join(name)
     }
 
-    /// Makes the folder that the block is written to.
-    pub(super) fn make_shelf(&self, id: &BlockId) -> io::Result<()> {
+    /// Waits until no other writer makes room on the shelves that begin with this one. `None` if that takes too long, as if
+    /// a process was stopped in its turn.
+    pub(super) fn turn(&self, first_shelf: usize) -> io::Result<Option<Turn>> {
+        self.make_shelf(first_shelf)?;
+        // Not every system opens folders, and not every filesystem has locks.
+        let Ok(shelf) = File::open(self.shelf(first_shelf)) else { return Ok(Some(Turn(None))) };
+        // Counted, not measured: the time in which this process is stopped does not count.
+        for _ in 0..TURN_ATTEMPTS {
+            match shelf.try_lock() {
+                Ok(()) => return Ok(Some(Turn(Some(shelf)))),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+                Err(TryLockError::Error(_)) => return Ok(Some(Turn(None))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the folder that blocks are written to.
+    pub(super) fn make_shelf(&self, number: usize) -> io::Result<()> {
         // Not the folders above it: a cache that was removed must not come back without its tag.
-        match private_folder().create(self.shelf(shelf_of(id))) {
+        match private_folder().create(self.shelf(number)) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
             outcome => outcome,
         }

@@ -45,9 +45,14 @@ impl Health {
         let separator = if way_out.is_empty() { "" } else { "; " };
         let text = format!("{}: {error}{separator}{way_out}", self.consequence);
         *self.reason.get().lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        self.pause();
+        self.is_bad.store(true, Ordering::Release);
+    }
+
+    /// Stores nothing for a while, without a failure.
+    pub(super) fn pause(&self) {
         let until = self.started.elapsed() + PAUSE;
         self.paused_until_ms.store(until.as_millis() as u64, Ordering::Relaxed);
-        self.is_bad.store(true, Ordering::Release);
     }
 
     /// It works again.

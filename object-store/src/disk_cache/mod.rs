@@ -7,7 +7,7 @@
 //! # How it works
 //!
 //! An object is cut into blocks, and each block is a file with a name that follows from the key of the object (its name
-//! and version) and the number of the block. There is no index, no daemon and no lock:
+//! and version) and the number of the block. There is no index and no daemon, and reads need no lock:
 //!
 //! - **A block is there as a whole or not at all.** It is written under a temporary name and then renamed. A process
 //!   that is killed leaves a temporary file. The next writer recognises it, because it is not locked any more, and
@@ -16,8 +16,9 @@
 //! - **A block may be removed at any time**, also while another process reads it: an open file stays readable, and a
 //!   file that is gone is a miss.
 //! - **The limit** is divided among parts of the folder, at most 64. To store a block, a process lists one part, twice,
-//!   and removes files until the block fits. Several processes that do so at once may exceed the limit by one block
-//!   each. A part has a few hundred files, or more if there are more than 16,000 blocks: 2000 with 500 GiB in blocks of
+//!   and removes files until the block fits. Writers do so in turn, by a lock on the first folder of the part (`flock`): a
+//!   view of a folder in which others move blocks would miss some. Then the block is written without the lock. Where
+//!   there are no locks, writers may exceed the limit by one block each. A part has a few hundred files, or more if there are more than 16,000 blocks: 2000 with 500 GiB in blocks of
 //!   4 MiB, which take 1 ms to list; 125,000 with 500 GiB in blocks of 64 KiB, which take 0.1 s. Opening the cache
 //!   reads nothing. A process lists each part once when it first reads from it, as the limit may be lower than before.
 //! - **The time of the last use** is the time of modification of the file.

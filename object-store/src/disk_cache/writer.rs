@@ -5,11 +5,11 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::eviction::Dice;
-use super::folder::CacheFolder;
+use super::folder::{CacheFolder, shelf_of};
 use super::key::BlockId;
 
-/// A file without its name yet. Dropping it removes it.
-struct Temporary {
+/// A file without its name yet. Dropping it removes it. Its size counts as used, although it is empty at first.
+pub(super) struct Temporary {
     // Locked: other processes see that its writer lives.
     file: File,
     path: PathBuf,
@@ -36,15 +36,15 @@ impl Drop for Temporary {
 /// killed leaves a file that the next writer removes.
 ///
 /// Nothing is synced. After a crash of the machine a block may be damaged, and its checksums show that.
-pub(super) fn write(folder: &CacheFolder, id: &BlockId, bytes: &[u8]) -> io::Result<()> {
-    let mut temporary = create(folder, id)?;
+pub(super) fn write(mut temporary: Temporary, path: &Path, bytes: &[u8]) -> io::Result<()> {
     if write_direct(&temporary.path, bytes).is_err() {
         temporary.file.write_all(bytes)?;
     }
-    temporary.complete(&folder.block_path(id))
+    temporary.complete(path)
 }
 
-fn create(folder: &CacheFolder, id: &BlockId) -> io::Result<Temporary> {
+/// Makes the file of a block that is going to be written.
+pub(super) fn create(folder: &CacheFolder, id: &BlockId) -> io::Result<Temporary> {
     loop {
         // By chance: a process in another container may have the same number as this one.
         let path = folder.temporary_path(id, Dice::new().below(u64::MAX));
@@ -57,7 +57,7 @@ fn create(folder: &CacheFolder, id: &BlockId) -> io::Result<Temporary> {
                 return Ok(temporary);
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => folder.make_shelf(id)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => folder.make_shelf(shelf_of(id))?,
             Err(error) => return Err(error),
         }
     }

@@ -221,10 +221,6 @@ fn wrong_range(found: &Range<u64>) -> RemoteFailure {
     RemoteFailure::new(FailureKind::WrongRange, what)
 }
 
-/// A process without descriptors cannot connect, but can send a request over a connection that it has. The client's
-/// thread notices that a connection is idle a moment after its last answer was received; on a busy machine it takes longer.
-const IDLE_WITHIN: Duration = Duration::from_secs(2);
-
 /// The attempts since the last progress.
 #[derive(Debug)]
 struct Tries<'b> {
@@ -261,7 +257,8 @@ impl<'b> Tries<'b> {
         }
         let is_short = failure.kind == FailureKind::Shortage;
         let limit = match self.bucket.is_reached() {
-            true if is_short => self.options.timeout.min(IDLE_WITHIN),
+            // It cannot connect, but can send a request over a connection that it has, once that is idle.
+            true if is_short => self.options.timeout.min(self.options.shortage),
             true => self.options.timeout,
             false => self.options.timeout.min(self.options.first_contact),
         };
@@ -389,7 +386,7 @@ mod tests {
         assert!(tries.next(failure(FailureKind::Shortage)).is_err(), "there is no connection");
         bucket.reached();
         assert!(tries.next(failure(FailureKind::Shortage)).is_ok());
-        tries.spent += IDLE_WITHIN;
+        tries.spent += RetryOptions::default().shortage;
         assert!(tries.next(failure(FailureKind::Shortage)).is_err());
     }
 

@@ -43,6 +43,8 @@ pub struct RetryOptions {
     pub timeout: Duration,
     /// How long a store that was never reached is tried. Default 5 seconds: a wrong address should not take minutes.
     pub first_contact: Duration,
+    /// How long a process without file descriptors waits until a connection that it has is idle. Default 2 seconds.
+    pub shortage: Duration,
     /// The pause after the first failure. Each further pause is twice as long, and then shortened by a random part of
     /// up to a half. Default 50 ms.
     pub pause_min: Duration,
@@ -80,6 +82,8 @@ impl Default for RetryOptions {
         Self {
             timeout: Duration::from_secs(180),
             first_contact: Duration::from_secs(5),
+            // A connection is idle a moment after its last answer; on a busy machine it takes longer.
+            shortage: Duration::from_secs(2),
             pause_min: Duration::from_millis(50),
             pause_max: Duration::from_secs(10),
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
-use http::header::{CONTENT_RANGE, RANGE, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE, RETRY_AFTER};
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
@@ -199,16 +199,24 @@ fn throttled(body: AnswerBody, bytes_per_s: u64) -> AnswerBody {
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// The answer, which counts as in flight until its body is dropped.
+/// The answer, which counts as in flight until its last bytes are handed over: before a client can have them, and send
+/// the next request.
 pub(crate) fn with_guard(answer: Answer, guard: InFlight) -> Answer {
+    let len = answer.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let len: Option<u64> = len.and_then(|text| text.parse().ok());
     answer.map(|body| {
         let size = hyper::body::Body::size_hint(&body).exact();
         // An empty body is not polled, and a body of known length keeps its length by its header.
         if size == Some(0) {
             return body;
         }
+        let (mut guard, mut left) = (Some(guard), len.unwrap_or(u64::MAX));
         let frames = BodyStream::new(body).map(move |frame| {
-            let _ = &guard;
+            let data = frame.as_ref().ok().and_then(|frame| frame.data_ref());
+            left = left.saturating_sub(data.map_or(0, Bytes::len) as u64);
+            if left == 0 || frame.is_err() {
+                drop(guard.take());
+            }
             frame
         });
         StreamBody::new(frames).boxed_unsync()

@@ -74,6 +74,7 @@ pub(crate) fn quick() -> RemoteOptions {
     let retry = RetryOptions {
         timeout: Duration::from_secs(240),
         first_contact: Duration::from_secs(240),
+        shortage: Duration::from_secs(240),
         pause_min: Duration::from_millis(2),
         pause_max: Duration::from_millis(50),
     };
