@@ -19,6 +19,7 @@ use super::failure::{Effort, FailureKind, RemoteFailure};
 use super::object::Object;
 use super::plan::Job;
 use super::runtime::Shift;
+use super::stall::{StallTimer, stalled};
 
 /// What was requested so far.
 #[derive(Debug, Default)]
@@ -41,11 +42,12 @@ impl Fetcher<'_> {
     pub(super) async fn fetch(&self, job: &mut Job<'_, '_>) -> Result<(), RemoteFailure> {
         let bucket = &*job.object.bucket;
         let mut tries = Tries::new(&self.shift.options.retry, bucket);
+        let mut timer = StallTimer::new(self.shift.options.stall_timeout);
         loop {
             let before = job.rest().start;
             let outcome = {
                 let _permits = self.permits(bucket, &job.rest()).await;
-                tries.timed(self.attempt(job)).await
+                tries.timed(self.attempt(job, &mut timer)).await
             };
             let Err(failure) = outcome else { return Ok(()) };
             let rest = job.rest();
@@ -75,7 +77,10 @@ impl Fetcher<'_> {
                 let _permits = self.permits(bucket, &(0..0)).await;
                 self.traffic.requests.fetch_add(1, Ordering::Relaxed);
                 let limit = self.shift.options.stall_timeout.saturating_mul(steps_max);
-                tries.timed(in_time(limit, attempt())).await.and_then(|outcome| outcome)
+                tries
+                    .timed(timeout(limit, attempt()))
+                    .await
+                    .unwrap_or_else(|_elapsed| Err(stalled(limit)))
             };
             match outcome {
                 Ok(found) => {
@@ -115,18 +120,22 @@ impl Fetcher<'_> {
     }
 
     /// One request for the rest of the range. What arrives is kept if the request fails later.
-    async fn attempt(&self, job: &mut Job<'_, '_>) -> Result<(), RemoteFailure> {
+    async fn attempt(
+        &self,
+        job: &mut Job<'_, '_>,
+        timer: &mut StallTimer,
+    ) -> Result<(), RemoteFailure> {
         let object = job.object;
         let client = object.bucket.client()?;
         let wanted = job.rest();
-        let answer = self.answer(&*client, object, &wanted).await?;
+        let answer = self.answer(&*client, object, &wanted, timer).await?;
         object.bucket.reached();
         object.check(&answer.meta)?;
         if answer.range != wanted {
             return Err(wrong_range(&answer.range));
         }
         let mut frames = answer.into_stream();
-        while let Some(frame) = self.in_time(frames.next()).await? {
+        while let Some(frame) = timer.wait(frames.next()).await? {
             let frame = frame.map_err(|error| RemoteFailure::of_store(&error))?;
             self.traffic.received_bytes.fetch_add(frame.len() as u64, Ordering::Relaxed);
             if !job.receive(&frame) {
@@ -148,11 +157,14 @@ impl Fetcher<'_> {
         client: &dyn ObjectStore,
         object: &Object,
         range: &Range<u64>,
+        timer: &mut StallTimer,
     ) -> Result<GetResult, RemoteFailure> {
+        let Some(hedge) = self.shift.options.hedge else {
+            return self.ask(client, object, range, timer).await;
+        };
         let begun = Instant::now();
-        let first = pin!(self.ask(client, object, range));
-        let hedge = self.shift.options.hedge.and_then(|it| self.shift.latencies.hedge_after(&it));
-        let answer = match hedge {
+        let first = pin!(self.ask(client, object, range, timer));
+        let answer = match self.shift.latencies.hedge_after(&hedge) {
             None => first.await,
             Some(wait) => match select(first, pin!(sleep(wait))).await {
                 Either::Left((answer, _)) => answer,
@@ -177,7 +189,8 @@ impl Fetcher<'_> {
             return first.await;
         };
         self.traffic.hedges.fetch_add(1, Ordering::Relaxed);
-        match select(first, pin!(self.ask(client, object, range))).await {
+        let mut timer = StallTimer::new(self.shift.options.stall_timeout);
+        match select(first, pin!(self.ask(client, object, range, &mut timer))).await {
             Either::Left((Err(_), second)) => second.await,
             Either::Right((Err(_), first)) => first.await,
             Either::Left((answer, _)) | Either::Right((answer, _)) => answer,
@@ -189,22 +202,12 @@ impl Fetcher<'_> {
         client: &dyn ObjectStore,
         object: &Object,
         range: &Range<u64>,
+        timer: &mut StallTimer,
     ) -> Result<GetResult, RemoteFailure> {
         self.traffic.requests.fetch_add(1, Ordering::Relaxed);
         let answer = client.get_opts(object.key(), object.request(range.clone()));
-        self.in_time(answer).await?.map_err(|error| RemoteFailure::of_store(&error))
+        timer.wait(answer).await?.map_err(|error| RemoteFailure::of_store(&error))
     }
-
-    async fn in_time<T>(&self, future: impl Future<Output = T>) -> Result<T, RemoteFailure> {
-        in_time(self.shift.options.stall_timeout, future).await
-    }
-}
-
-async fn in_time<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, RemoteFailure> {
-    timeout(limit, future).await.map_err(|_elapsed| {
-        let what = format!("the server sent nothing for {:.1} s", limit.as_secs_f64());
-        RemoteFailure::new(FailureKind::TimedOut, what)
-    })
 }
 
 impl RemoteFailure {

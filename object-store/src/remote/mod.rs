@@ -46,6 +46,7 @@ mod plan;
 mod reader;
 mod runtime;
 mod settings;
+mod stall;
 mod store_backend;
 mod stores;
 mod url;
