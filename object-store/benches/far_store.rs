@@ -1,5 +1,6 @@
 //! Shards in a store whose answers begin 100 ms late and arrive at 87 MB/s for each request, as S3's documentation has
-//! it: how long a source takes to open, and how fast it reads. `docs/scaling.md` compares this with its model.
+//! it: how long a source takes to open, and how fast it reads. `docs/scaling.md` compares this with its model. Then
+//! batches from a store of which one request in a hundred is 2 seconds late, without and with the option `hedge`.
 //! `cargo bench -p ringmain-object-store --features remote --bench far_store`
 //!
 //! The delay is far longer than the work of the two processors, so that their load hardly matters.
@@ -12,11 +13,13 @@
 
 use std::fs;
 use std::num::NonZeroU64;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ringmain::Engine;
 use ringmain::shards::{Order, RowType, ShardOptions, ShardSource, encode_shard_bytes};
-use ringmain_object_store::remote::{UrlBackend, UrlOptions};
+use ringmain_backends::{Read, ReadBackend};
+use ringmain_object_store::remote::{HedgeOptions, RemoteOptions, UrlBackend, UrlOptions};
 use ringmain_test_server::{Fault, Server};
 
 const FIRST_BYTE: Duration = Duration::from_millis(100);
@@ -25,6 +28,13 @@ const SHARDS: usize = 20;
 const WIDTH: usize = 1024;
 const SHARD_ROWS: usize = 4096;
 const ROUNDS: usize = 5;
+
+/// Of the requests of the second table, one in this many begins late.
+const LATE_ONE_IN: u64 = 100;
+const LATE: Duration = Duration::from_secs(2);
+const BATCHES: usize = 100;
+const BATCH_READS: usize = 64;
+const READ_BYTES: usize = 64 << 10;
 
 fn main() {
     let dir = tempfile::tempdir().unwrap();
@@ -55,14 +65,63 @@ fn main() {
             Order::BlockShuffled { seed: 1, block_items: NonZeroU64::new(2048).unwrap() };
         epoch(&server, ShardOptions::new().batch_size(16_384).order(shuffled), 256)
     });
+    compare_hedging(&server);
+}
+
+/// Batches from a store of which one request in a hundred is late, without and with a second request for a late one.
+fn compare_hedging(server: &Server) {
+    server.set_faults(|info| {
+        let is_late = info.is_ranged() && info.number % LATE_ONE_IN == 0;
+        vec![Fault::Delay(if is_late { LATE } else { FIRST_BYTE / 5 })]
+    });
+    println!(
+        "\n1 in {LATE_ONE_IN} requests {} s late, {BATCHES} batches of {BATCH_READS} reads of {} KiB\n",
+        LATE.as_secs(),
+        READ_BYTES >> 10
+    );
+    println!("| hedge | median | p99 | requests | extra requests |");
+    println!("|---|---:|---:|---:|---:|");
+    for (name, hedge) in [("off", None), ("on", Some(HedgeOptions::default()))] {
+        let remote = RemoteOptions { hedge, ..RemoteOptions::default() };
+        let backend = UrlBackend::over_auto(options(server).remote(remote)).unwrap();
+        let mut seconds = batches(&backend);
+        seconds.sort_by(f64::total_cmp);
+        let (median, p99) = (seconds[BATCHES / 2], seconds[BATCHES * 99 / 100]);
+        let stats = backend.remote_stats();
+        println!(
+            "| {name} | {median:.2} s | {p99:.2} s | {} | {} ({:.1} %) |",
+            stats.requests,
+            stats.hedges,
+            stats.hedges as f64 / stats.requests as f64 * 100.0
+        );
+    }
+}
+
+/// The seconds of each batch.
+fn batches(backend: &UrlBackend) -> Vec<f64> {
+    let file = backend.open(Path::new("s3://bucket/000.shard")).unwrap();
+    let mut memory = vec![0; BATCH_READS * READ_BYTES];
+    let one = |_| {
+        // Farther apart than ranges that one request reads.
+        let offset = |at: usize| (at * 3 * READ_BYTES) as u64;
+        let dsts = memory.chunks_mut(READ_BYTES).enumerate();
+        let mut reads: Vec<_> = dsts.map(|(at, dst)| Read::new(&file, offset(at), dst)).collect();
+        let begun = Instant::now();
+        backend.read_batch(&mut reads).unwrap();
+        begun.elapsed().as_secs_f64()
+    };
+    (0..BATCHES).map(one).collect()
+}
+
+fn options(server: &Server) -> UrlOptions {
+    let config = server.client_config();
+    config
+        .into_iter()
+        .fold(UrlOptions::default(), |options, (name, value)| options.with_config(name, value))
 }
 
 fn engine(server: &Server) -> Engine {
-    let mut options = UrlOptions::default();
-    for (name, value) in server.client_config() {
-        options = options.with_config(&name, value);
-    }
-    let wrapper = UrlBackend::wrapper(options);
+    let wrapper = UrlBackend::wrapper(options(server));
     let engine = Engine::builder().ignore_profile().memory_limit_bytes(1 << 30);
     engine.wrap_backend(wrapper).build().expect("an engine")
 }
