@@ -2,7 +2,7 @@
 Needs only Python's standard library, 3.11 or later.
 
 python3 scripts/published.py parts                 prints the parts that measure figures
-python3 scripts/published.py ratios RUN.json       prints the ratios of a run of `ringmain bench`
+python3 scripts/published.py ratios RUN.json       prints the rates and ratios of a run of `ringmain bench`
 python3 scripts/published.py table FOLDER PART...  prints the table from the outputs FOLDER/PART.txt
 """
 
@@ -16,15 +16,23 @@ from pathlib import Path
 PUBLISHED = Path(__file__).parent.parent / "docs/results/published.toml"
 # A figure without a published range may differ by this share.
 TOLERANCE = 0.25
-# The groups of `ringmain bench` whose ratios are published: workload, cache state, batch.
+# A published rate of the table "Every workload" may differ by this factor: repetitions of a fifth of a second do.
+RATE_FACTOR = 2
+# The groups of `ringmain bench` whose figures are published: workload, cache state, batch, variant.
 GROUPS = {
-    "mixed": ("mixed", "mixed", 32),
-    "views-cold": ("views", "cold", 32),
-    "views-warm": ("views", "warm", 32),
-    "rand-cold": ("rand", "cold", 128),
-    "rand-warm": ("rand", "warm", 128),
-    "seq-cold": ("seq", "cold", 8),
-    "seq-warm": ("seq", "warm", 8),
+    "mixed": ("mixed", "mixed", 32, None),
+    "views-cold": ("views", "cold", 32, None),
+    "views-warm": ("views", "warm", 32, None),
+    "rand-single-cold": ("rand", "cold", 1, None),
+    "rand-single-warm": ("rand", "warm", 1, None),
+    "rand-cold": ("rand", "cold", 128, None),
+    "rand-warm": ("rand", "warm", 128, None),
+    "seq-cold": ("seq", "cold", 8, None),
+    "seq-warm": ("seq", "warm", 8, None),
+    "shards-cold": ("shards", "cold", 1024, "sequential"),
+    "shards-warm": ("shards", "warm", 1024, "sequential"),
+    "shards-shuffled-cold": ("shards", "cold", 1024, "shuffled"),
+    "shards-shuffled-warm": ("shards", "warm", 1024, "shuffled"),
 }
 
 
@@ -33,22 +41,44 @@ def published():
         return tomllib.load(file)
 
 
+def figures():
+    """Returns the published figures; each rate of the table "Every workload" is one too."""
+    data = published()
+    for rates in data["rates"]:
+        group = rates["group"]
+        for backend, value in rates.items():
+            if backend not in ("group", "row"):
+                yield {
+                    "part": "workloads",
+                    "about": f"{rates['row'].replace(' | ', ', ')}: {backend}",
+                    "find": rf"^rate {group} {re.escape(backend)} +([\d.]+)$",
+                    "value": value,
+                    "unit": "GB/s",
+                    "low": value / RATE_FACTOR,
+                    "high": value * RATE_FACTOR,
+                }
+    yield from data["figure"]
+
+
 def medians(cells, group):
     """Returns the median rate of each backend in a group."""
     rates = {}
     for cell in cells:
-        found = cell["workload"], cell["cache"], cell["setting"].get("batch")
+        setting = cell["setting"]
+        found = cell["workload"], cell["cache"], setting.get("batch"), setting.get("variant")
         if cell["valid"] and found == group:
             rates.setdefault(cell["backend"], []).append(cell["throughput_bytes_per_s"])
     return {backend: statistics.median(values) for backend, values in rates.items()}
 
 
 def ratios(path):
-    """Prints `auto` divided by the best fixed backend of each group, and `uring` divided by fio."""
+    """Prints the rate of each backend in each group in GB/s, `auto` divided by the best fixed backend, and `uring` by fio."""
     with open(path) as file:
         cells = json.load(file)["cells"]
     for name, group in GROUPS.items():
         rates = medians(cells, group)
+        for backend, rate in rates.items():
+            print(f"rate {name} {backend} {rate / 1e9:.4g}")
         fixed = [rate for backend, rate in rates.items() if backend != "auto" and not backend.startswith("fio:")]
         if "auto" in rates and fixed:
             print(f"ratio auto-{name} {rates['auto'] / max(fixed):.3f}")
@@ -88,7 +118,7 @@ def table(folder, parts):
     print("| figure | published | range | now | |")
     print("|---|---:|---:|---:|---|")
     counts = {}
-    for figure in published()["figure"]:
+    for figure in figures():
         if figure["part"] not in parts:
             continue
         output = folder / f"{figure['part']}.txt"

@@ -20,6 +20,7 @@ nothing else, and needs 10 GB of disk space.
 
 Parts:
   auto          `auto` and the best fixed backend, every workload
+  workloads     the rates of all backends, every workload
   fio           the backends and fio, by `ringmain bench --with-fio`
   speed views shards beton weights-rust
                 the comparisons of `cargo bench`, some of them with fio
@@ -44,9 +45,9 @@ The exit code says whether everything was carried out, not whether the figures a
 TEXT
 }
 
-all=(auto fio speed views shards beton weights-rust memory overhead peers python loader weights ffcv
+all=(auto workloads fio speed views shards beton weights-rust memory overhead peers python loader weights ffcv
     ranks remote disk-cache local-store datafusion)
-quick=(auto fio speed views shards beton weights-rust memory overhead peers python
+quick=(auto workloads fio speed views shards beton weights-rust memory overhead peers python
     remote disk-cache local-store)
 parts=() is_quick='' rounds='' results=''
 
@@ -111,7 +112,7 @@ bench() {
         --rounds "$(rounds_or "$4")" --seconds "$(seconds_or "$5")" "${@:6}"
 }
 
-# harness NAME ARGUMENTS...: runs `ringmain bench` and prints the ratios that are published. Some cells may be
+# harness NAME ARGUMENTS...: runs `ringmain bench` and prints the published rates and ratios. Some cells may be
 # invalid (exit code 1).
 harness() {
     local status=0
@@ -139,6 +140,7 @@ measure() {
         harness auto --workloads seq,rand,views,shards,mixed --repetitions "$(rounds_or 7)" \
             --seconds "$(seconds_or 0.3)" --backends auto,pread,mmap+release,direct,uring,uncached
         ;;
+    workloads) harness workloads --workloads seq,rand,views,shards,mixed --repetitions "$(rounds_or 5)" ;;
     fio) harness fio --with-fio --workloads seq,rand --repetitions "$(rounds_or 5)" --seconds 0.5 ;;
     speed) bench ringmain-backends direct,uring speed 7 1.5 ;;
     views) bench ringmain direct,uring views 7 0.8 ;;
