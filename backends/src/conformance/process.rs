@@ -1,12 +1,16 @@
 //! Operations on a whole process: fork it, drop its rights, use up its descriptors. The cases call
 //! them in child processes.
 
-use std::ffi::CString;
 use std::fs::File;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Gid, Pid, Uid, alarm, geteuid, mkfifo, setgid, setuid};
 
 /// Longer than any forked child works on a busy machine; one that hangs is ended by the alarm.
 const FORK_SECONDS: u32 = 120;
@@ -14,7 +18,7 @@ const FORK_SECONDS: u32 = 120;
 /// A child made by `fork`.
 #[must_use]
 pub(crate) struct Forked {
-    pid: libc::pid_t,
+    pid: Pid,
 }
 
 /// Runs `body` in a forked child, while the parent continues.
@@ -22,72 +26,62 @@ pub(crate) fn fork(body: impl FnOnce()) -> Forked {
     // SAFETY: the process may have other threads, and then the child may only do what works in
     // a copy with this one thread. That is what is tested: the backends promise it, the C
     // library's allocator keeps it, and the child leaves by `_exit`.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork: {}", io::Error::last_os_error());
-    if pid == 0 {
-        // SAFETY: a plain call.
-        unsafe { libc::alarm(FORK_SECONDS) };
-        let failed = catch_unwind(AssertUnwindSafe(body)).is_err();
-        // SAFETY: ends the process at once, without the destructors that are the parent's.
-        unsafe { libc::_exit(i32::from(failed)) };
+    match unsafe { nix::unistd::fork() }.expect("fork") {
+        ForkResult::Parent { child } => Forked { pid: child },
+        ForkResult::Child => {
+            alarm::set(FORK_SECONDS);
+            let failed = catch_unwind(AssertUnwindSafe(body)).is_err();
+            // SAFETY: ends the process at once, without the destructors that are the parent's.
+            unsafe { libc::_exit(i32::from(failed)) }
+        }
     }
-    Forked { pid }
 }
 
 impl Forked {
     /// Panics unless the child came to the end of its body.
     #[track_caller]
     pub(crate) fn join(self) {
-        let mut status = 0;
-        loop {
-            // SAFETY: `status` is valid to write to, and the child is a child of this process.
-            let pid = unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
-            let interrupted = io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
-            assert!(pid == self.pid || interrupted, "waitpid: {}", io::Error::last_os_error());
-            if pid == self.pid {
-                break;
+        let ended = loop {
+            match waitpid(self.pid, None) {
+                Err(Errno::EINTR) => {}
+                ended => break ended.expect("waitpid"),
             }
+        };
+        match ended {
+            WaitStatus::Signaled(_, Signal::SIGALRM, _) => {
+                panic!("the forked child was ended by SIGALRM: it hung")
+            }
+            WaitStatus::Signaled(_, signal, _) => {
+                panic!("the forked child was ended by {signal}")
+            }
+            ended => assert_eq!(ended, WaitStatus::Exited(self.pid, 0), "the forked child failed"),
         }
-        if libc::WIFSIGNALED(status) {
-            let signal = libc::WTERMSIG(status);
-            let hint = if signal == libc::SIGALRM { ": it hung" } else { "" };
-            panic!("the forked child was ended by signal {signal}{hint}");
-        }
-        assert_eq!(libc::WEXITSTATUS(status), 0, "the forked child failed");
     }
 }
 
 pub(super) fn is_root() -> bool {
-    // SAFETY: a plain query.
-    unsafe { libc::geteuid() == 0 }
+    geteuid().is_root()
 }
 
 /// Gives up root for good; does nothing for others. Relative paths keep working, whatever the
 /// rights of the directories above.
 pub(super) fn become_nobody() {
+    const NOBODY: u32 = 65534;
     if !is_root() {
         return;
     }
-    // SAFETY: no pointers but a null one with a count of 0. The user comes last, because only
-    // root may change the groups.
-    let failed = unsafe {
-        libc::setgroups(0, std::ptr::null()) != 0
-            || libc::setgid(65534) != 0
-            || libc::setuid(65534) != 0
-    };
-    assert!(!failed, "giving up root: {}", io::Error::last_os_error());
+    // The user comes last, because only root may change the groups. nix has no `setgroups` for Apple's systems.
+    // SAFETY: a count of 0 needs no groups behind the pointer.
+    let failed = unsafe { libc::setgroups(0, std::ptr::null()) } != 0;
+    assert!(!failed, "setgroups: {}", Errno::last());
+    setgid(Gid::from_raw(NOBODY)).expect("setgid");
+    setuid(Uid::from_raw(NOBODY)).expect("setuid");
 }
 
 /// Lowers the number of descriptors that this process may have.
 pub(super) fn limit_descriptors(count: u64) {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid to write to.
-    let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0;
-    assert!(!failed, "getrlimit: {}", io::Error::last_os_error());
-    limit.rlim_cur = count.min(limit.rlim_max);
-    // SAFETY: `limit` is a valid `rlimit`.
-    let failed = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0;
-    assert!(!failed, "setrlimit: {}", io::Error::last_os_error());
+    let (_soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("getrlimit");
+    setrlimit(Resource::RLIMIT_NOFILE, count.min(hard), hard).expect("setrlimit");
 }
 
 /// Takes every descriptor there is left.
@@ -114,8 +108,5 @@ pub(super) fn thread_count() -> Option<usize> {
 }
 
 pub(super) fn make_fifo(path: &Path) {
-    let path = CString::new(path.as_os_str().as_bytes()).expect("a path without NUL");
-    // SAFETY: the path is NUL-terminated.
-    let failed = unsafe { libc::mkfifo(path.as_ptr(), 0o600) } != 0;
-    assert!(!failed, "mkfifo: {}", io::Error::last_os_error());
+    mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR).expect("mkfifo");
 }

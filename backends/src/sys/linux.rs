@@ -11,7 +11,12 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
 
+use libc::off_t;
 use memmap2::{Mmap, MmapMut};
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::statfs::{Statfs, fstatfs, statfs};
+use nix::sys::utsname::uname;
 
 use super::{file_len, page_bytes, prefetch_steps};
 use crate::Access;
@@ -90,20 +95,13 @@ fn pins_direct_pages(file: &File) -> bool {
     let kernel_does = *PINS.get_or_init(|| {
         kernel_release().is_some_and(|release| release_pins_direct_pages(&release))
     });
-    // SAFETY: the descriptor is open, and `filesystem` gives memory of that layout.
-    let found = filesystem(|status| unsafe { libc::fstatfs(file.as_raw_fd(), status) });
+    let found = filesystem_of(file);
     kernel_does && matches!(found, Some(EXT4 | XFS | BTRFS | F2FS))
 }
 
 /// The release of the kernel: `6.18.0-generic`. It does not need /proc, which containers may lack.
 fn kernel_release() -> Option<String> {
-    // SAFETY: an all-zero `utsname` is a valid value of that plain C struct.
-    let mut name: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: `name` is valid to write to.
-    let failed = unsafe { libc::uname(&raw mut name) } != 0;
-    let bytes: Vec<u8> = name.release.iter().map(|byte| *byte as u8).collect();
-    let release = CStr::from_bytes_until_nul(&bytes).ok()?.to_str().ok()?;
-    (!failed).then(|| release.to_owned())
+    Some(uname().ok()?.release().to_str()?.to_owned())
 }
 
 /// Since Linux 6.5 (`iov_iter_extract_pages` in the block layer and in iomap).
@@ -180,44 +178,36 @@ pub(crate) fn supports_uncached(file: &File) -> io::Result<()> {
 pub(crate) fn prefetch_cached(file: &File, range: Range<u64>) -> io::Result<()> {
     let end = range.end.min(file_len(file)?);
     let mut steps = prefetch_steps(range.start..end);
-    steps.try_for_each(|step| advise_cached(file, step, libc::POSIX_FADV_WILLNEED))
+    steps.try_for_each(|step| advise_cached(file, step, PosixFadviseAdvice::POSIX_FADV_WILLNEED))
 }
 
 /// Drops the range's clean pages from the page cache.
 pub(crate) fn release_cached(file: &File, range: Range<u64>) -> io::Result<()> {
-    advise_cached(file, range, libc::POSIX_FADV_DONTNEED)
+    advise_cached(file, range, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
 }
 
 /// Says how the file will be read through this descriptor. A hint, so its failure does not matter.
 pub(crate) fn advise_access(file: &File, access: Access) {
     let advice = match access {
-        Access::AsItComes => libc::POSIX_FADV_NORMAL,
-        Access::Random => libc::POSIX_FADV_RANDOM,
-        Access::Sequential => libc::POSIX_FADV_SEQUENTIAL,
+        Access::AsItComes => PosixFadviseAdvice::POSIX_FADV_NORMAL,
+        Access::Random => PosixFadviseAdvice::POSIX_FADV_RANDOM,
+        Access::Sequential => PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL,
     };
     let _hint = advise_cached(file, 0..i64::MAX as u64, advice);
 }
 
-fn advise_cached(file: &File, range: Range<u64>, advice: libc::c_int) -> io::Result<()> {
-    let start = i64::try_from(range.start).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let len = range.end.saturating_sub(range.start).min((i64::MAX - start) as u64);
+fn advise_cached(file: &File, range: Range<u64>, advice: PosixFadviseAdvice) -> io::Result<()> {
+    let start = off_t::try_from(range.start).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let len = range.end.saturating_sub(range.start).min((off_t::MAX - start) as u64);
     if len == 0 {
         return Ok(()); // A length of 0 would mean: to the end of the file.
     }
-    // SAFETY: the descriptor is open; the call touches no memory of this process.
-    match unsafe { libc::posix_fadvise64(file.as_raw_fd(), start, len as i64, advice) } {
-        0 => Ok(()),
-        errno => Err(io::Error::from_raw_os_error(errno)),
-    }
+    Ok(posix_fadvise(file, start, len as off_t, advice)?)
 }
 
 /// The blocks that this thread has asked devices for; 0 on a kernel that does not count them.
 pub(crate) fn blocks_read_by_this_thread() -> libc::c_long {
-    // SAFETY: an all-zero `rusage` is a valid value of that plain C struct.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is valid to write to. If the call fails, it stays as it is.
-    let _ = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-    usage.ru_inblock
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.block_reads())
 }
 
 /// Returns how many pages of the range are in the page cache.
@@ -284,12 +274,10 @@ pub(crate) fn file_handle(file: &File) -> Option<u64> {
 
 /// The same of the file under the path.
 pub(crate) fn file_handle_at(path: &Path) -> Option<u64> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: the path is NUL-terminated and `status` is valid to write to.
-    let kind = filesystem(|status| unsafe { libc::statfs(path.as_ptr(), status) });
-    if kind.is_some_and(has_invented_indices) {
+    if statfs(path).is_ok_and(|status| has_invented_indices(type_of(&status))) {
         return None;
     }
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     handle_digest(libc::AT_FDCWD, &path, libc::AT_SYMLINK_FOLLOW)
 }
 
@@ -327,9 +315,7 @@ fn handle_digest(dir: RawFd, path: &CStr, flags: libc::c_int) -> Option<u64> {
 
 /// Returns `true` if the file's inode number may change while the file stays the same.
 pub(crate) fn invents_indices(file: &File) -> bool {
-    // SAFETY: the descriptor is open and `status` is valid to write to.
-    let kind = filesystem(|status| unsafe { libc::fstatfs(file.as_raw_fd(), status) });
-    kind.is_some_and(has_invented_indices)
+    filesystem_of(file).is_some_and(has_invented_indices)
 }
 
 const FUSE: u32 = 0x6573_5546;
@@ -341,16 +327,17 @@ const FUSE: u32 = 0x6573_5546;
 /// cannot tell whether a file has `direct_io`, so all files of FUSE count.
 #[cfg(linux_device)]
 pub(crate) fn misleads_rings(file: &File) -> bool {
-    // SAFETY: the descriptor is open, and `filesystem` gives memory of that layout.
-    filesystem(|status| unsafe { libc::fstatfs(file.as_raw_fd(), status) }) == Some(FUSE)
+    filesystem_of(file) == Some(FUSE)
 }
 
-/// The type of the filesystem that `ask` describes. It has 32 bits, whatever the size of its field.
-fn filesystem(ask: impl FnOnce(*mut libc::statfs) -> libc::c_int) -> Option<u32> {
-    // SAFETY: an all-zero `statfs` is a valid value of that plain C struct.
-    let mut status: libc::statfs = unsafe { std::mem::zeroed() };
-    let failed = ask(&raw mut status) != 0;
-    (!failed).then_some(status.f_type as u32)
+/// The type of the filesystem that holds an open file.
+fn filesystem_of(file: &File) -> Option<u32> {
+    Some(type_of(&fstatfs(file).ok()?))
+}
+
+/// The type of a filesystem has 32 bits, whatever the size of its field.
+fn type_of(status: &Statfs) -> u32 {
+    status.filesystem_type().0 as u32
 }
 
 /// Filesystems that give a file a new inode number when they have forgotten it and look it up again:

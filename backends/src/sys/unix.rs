@@ -2,14 +2,16 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Once, OnceLock};
 use std::time::SystemTime;
 
 use memmap2::{Mmap, UncheckedAdvice};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::sys::stat::fstat;
+use nix::unistd::{SysconfVar, sysconf};
 
 use super::{file_handle, file_handle_at, invents_indices, prefetch_steps};
 use crate::MapAdvice;
@@ -64,11 +66,7 @@ fn described(metadata: &Metadata, mark: Mark) -> FileIdentity {
 
 /// The file's length now. `fstat` and not std's `metadata`, which asks `statx` for everything.
 pub(crate) fn file_len(file: &File) -> io::Result<u64> {
-    // SAFETY: an all-zero `stat` is a valid value of that plain C struct.
-    let mut status: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open and `status` is valid to write to.
-    let failed = unsafe { libc::fstat(file.as_raw_fd(), &raw mut status) } != 0;
-    if failed { Err(io::Error::last_os_error()) } else { Ok(status.st_size.unsigned_abs()) }
+    Ok(fstat(file)?.st_size.unsigned_abs())
 }
 
 static FORK_GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -126,26 +124,29 @@ pub(crate) fn fork_generation() -> u64 {
     FORK_GENERATION.load(Ordering::Relaxed)
 }
 
-fn resource_limit(resource: ResourceId) -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid `rlimit` to write to.
-    let failed = unsafe { libc::getrlimit(resource, &raw mut limit) } != 0;
-    (!failed && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+fn resource_limit(resource: Resource) -> Option<u64> {
+    let (soft, _hard) = getrlimit(resource).ok()?;
+    (soft != RLIM_INFINITY).then_some(soft)
 }
-
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-type ResourceId = libc::__rlimit_resource_t;
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-type ResourceId = libc::c_int;
 
 /// Returns how many descriptors this process may hold; `None` when there is no limit.
 pub(crate) fn open_files_limit() -> Option<u64> {
-    resource_limit(libc::RLIMIT_NOFILE)
+    resource_limit(Resource::RLIMIT_NOFILE)
 }
 
 /// Returns how many bytes this process may lock; `None` when there is no limit.
+#[cfg(not(target_vendor = "apple"))]
 pub(crate) fn memlock_limit_bytes() -> Option<u64> {
-    resource_limit(libc::RLIMIT_MEMLOCK)
+    resource_limit(Resource::RLIMIT_MEMLOCK)
+}
+
+/// The same. Of nix's resources this one is missing on Apple's systems.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn memlock_limit_bytes() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid `rlimit` to write to.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } != 0;
+    (!failed && limit.rlim_cur != RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 /// Gives back the resident pages of a file mapping. The data stays in the page cache, and a
@@ -226,7 +227,10 @@ pub(crate) fn eintr() -> io::Error {
 
 /// The bytes of a page of memory.
 pub(crate) fn page_bytes() -> usize {
-    // SAFETY: a plain query.
-    let found = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(found).ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(4096)
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let found = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+        let bytes = found.and_then(|bytes| usize::try_from(bytes).ok());
+        bytes.filter(|bytes| bytes.is_power_of_two()).unwrap_or(4096)
+    })
 }

@@ -3,10 +3,15 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid};
+
 /// A forked child.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    pid: libc::pid_t,
+    pid: Pid,
 }
 
 /// How a worker ended.
@@ -21,13 +26,14 @@ pub(crate) fn fork(body: impl FnOnce()) -> io::Result<Worker> {
     // SAFETY: the process has other threads, and then a child may only do what works in a copy with this
     // one thread. That is what is tested: the engine promises it, the C library's allocator keeps it, and
     // the child leaves by `_exit`. The tool's own state that other threads use consists of atomics.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        die_with_parent();
-        let panicked = catch_unwind(AssertUnwindSafe(body)).is_err();
-        exit_now(i32::from(panicked));
+    match unsafe { nix::unistd::fork() }? {
+        ForkResult::Parent { child } => Ok(Worker { pid: child }),
+        ForkResult::Child => {
+            die_with_parent();
+            let panicked = catch_unwind(AssertUnwindSafe(body)).is_err();
+            exit_now(i32::from(panicked))
+        }
     }
-    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Worker { pid }) }
 }
 
 /// Ends this process at once.
@@ -38,49 +44,46 @@ fn exit_now(code: i32) -> ! {
 
 /// Has the kernel kill this process when its parent's thread ends.
 pub(crate) fn die_with_parent() {
-    // SAFETY: a plain call.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    // Of a known signal the kernel refuses nothing.
+    let _set = set_pdeathsig(Signal::SIGKILL);
 }
 
 /// Leaves Ctrl-C to the process that started this one.
 pub(crate) fn ignore_interrupts() {
-    // SAFETY: plain calls that install no function.
-    unsafe {
-        libc::signal(libc::SIGINT, libc::SIG_IGN);
-        libc::signal(libc::SIGTERM, libc::SIG_IGN);
+    for ignored in [Signal::SIGINT, Signal::SIGTERM] {
+        // SAFETY: no function is installed. The call cannot fail for these signals.
+        let _before = unsafe { signal(ignored, SigHandler::SigIgn) };
     }
 }
 
 impl Worker {
     pub(crate) fn pid(&self) -> u32 {
-        self.pid as u32
+        self.pid.as_raw() as u32
     }
 
     pub(crate) fn kill(&self) {
-        // SAFETY: the child has not been waited for, so its number cannot belong to another process.
-        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        // The child has not been waited for, so its number cannot belong to another process, and the call cannot fail.
+        let _sent = kill(self.pid, Signal::SIGKILL);
     }
 
     /// How it ended, if it has. An interrupted call counts as not ended.
     pub(crate) fn try_wait(&self) -> Option<Ended> {
-        self.wait_with(libc::WNOHANG)
+        self.wait_with(Some(WaitPidFlag::WNOHANG))
     }
 
     pub(crate) fn wait(&self) -> Ended {
         loop {
-            if let Some(ended) = self.wait_with(0) {
+            if let Some(ended) = self.wait_with(None) {
                 return ended;
             }
         }
     }
 
-    fn wait_with(&self, flags: i32) -> Option<Ended> {
-        let mut status = 0;
-        // SAFETY: `status` is valid to write to, and the child is a child of this process.
-        let pid = unsafe { libc::waitpid(self.pid, &raw mut status, flags) };
-        (pid == self.pid).then(|| match libc::WIFSIGNALED(status) {
-            true => Ended::Signal(libc::WTERMSIG(status)),
-            false => Ended::Code(libc::WEXITSTATUS(status)),
-        })
+    fn wait_with(&self, flags: Option<WaitPidFlag>) -> Option<Ended> {
+        match waitpid(self.pid, flags).ok()? {
+            WaitStatus::Exited(_, code) => Some(Ended::Code(code)),
+            WaitStatus::Signaled(_, signal, _) => Some(Ended::Signal(signal as i32)),
+            _ => None,
+        }
     }
 }

@@ -2,28 +2,21 @@
 
 use std::io;
 
-fn set_limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid to write to.
-    if unsafe { libc::getrlimit(resource, &raw mut limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    limit.rlim_cur = value.min(limit.rlim_max);
-    // SAFETY: `limit` is a valid `rlimit`.
-    match unsafe { libc::setrlimit(resource, &raw const limit) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+fn set_limit(resource: Resource, value: u64) -> io::Result<()> {
+    let (_soft, hard) = getrlimit(resource)?;
+    Ok(setrlimit(resource, value.min(hard), hard)?)
 }
 
 /// Limits the number of descriptors. Those that are open stay open.
 pub(crate) fn limit_descriptors(count: u64) -> io::Result<()> {
-    set_limit(libc::RLIMIT_NOFILE, count)
+    set_limit(Resource::RLIMIT_NOFILE, count)
 }
 
 /// Limits the memory that may be locked. It has no effect on a process that has `CAP_IPC_LOCK`.
 pub(crate) fn limit_locked_memory(bytes: u64) -> io::Result<()> {
-    set_limit(libc::RLIMIT_MEMLOCK, bytes)
+    set_limit(Resource::RLIMIT_MEMLOCK, bytes)
 }
 
 /// How many descriptors this process has open.
@@ -38,6 +31,7 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
     // `struct __user_cap_data_struct`.
     let header: [u32; 2] = [0x2008_0522, 0];
     let data = [0u32; 6];
+    // nix has no wrapper for it.
     // SAFETY: both arrays have the size and the layout that the kernel reads for this version.
     match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) } {
         0 => Ok(()),

@@ -13,26 +13,25 @@ pub(crate) use ring_filter::refuse_rings;
 pub(crate) use timer::{AlarmTimer, block_alarms, count_alarms, unblock_alarms};
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::time::{ClockId, clock_gettime};
 
 /// Milliseconds of a clock that all processes share.
 pub(crate) fn clock_ms() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid to write to. The call cannot fail for this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+    // Every Linux has this clock.
+    clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map_or(0, |time| Duration::from(time).as_millis() as u64)
 }
 
 pub(crate) fn thread_id() -> u32 {
-    // SAFETY: a plain query.
-    unsafe { libc::gettid() as u32 }
+    nix::unistd::gettid().as_raw() as u32
 }
 
 /// Drops the pages of a file from the page cache. Only clean pages can be dropped, so they are written
 /// first.
 pub(crate) fn drop_from_cache(file: &File) -> std::io::Result<()> {
     file.sync_data()?;
-    // SAFETY: a plain call on an open descriptor.
-    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    Ok(())
+    Ok(posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
 }
