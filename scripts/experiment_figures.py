@@ -60,6 +60,18 @@ def faults_of(epoch, kind):
     return lambda cell: cell["epochs"][epoch]["faults"][kind]
 
 
+def faults_a_read(cell):
+    return cell["faults"]["major"] / cell["reads"]
+
+
+def epoch_rate(epoch):
+    return lambda cell: cell["epochs"][epoch]["throughput_bytes_per_s"] / 1e6
+
+
+def epoch_device_share(epoch):
+    return lambda cell: cell["epochs"][epoch]["device_bytes"] / cell["epochs"][epoch]["bytes"]
+
+
 def device_share(cell):
     return cell["device_bytes"] / cell["bytes"]
 
@@ -149,7 +161,38 @@ def alignment(run):
             yield f"{backend}, batches of {batch}: aligned / packed, bytes from the device", run.ratio(*sides, figure=device_share)
 
 
+def small_alignment(run):
+    """Each sample is one read, so faults and bytes divided by reads are those of a sample."""
+    places = (("samples-sectors", "512"), ("samples-aligned", "4096"))
+    for backend in ("mmap+random", "pread+random", "direct", "uring"):
+        for workload, place in (("samples", "packed"), *places):
+            one = {"workload": workload, "batch": 1}
+            yield f"{backend}, one sample, {place}: bytes from the device / bytes used", run.values(device_share, backend, **one).values()
+            if backend == "mmap+random":
+                yield f"{backend}, one sample, {place}: hard faults", run.values(faults_a_read, backend, **one).values()
+        for workload, place in places:
+            for batch in (1, 256):
+                sides = (backend, {"workload": workload, "batch": batch}), (backend, {"workload": "samples", "batch": batch})
+                yield f"{backend}, batches of {batch}: {place} / packed, speed", run.ratio(*sides)
+                if batch == 1:
+                    yield f"{backend}, one sample: {place} / packed, median latency", run.ratio(*sides, figure=latency_us)
+
+
+def little_memory(run):
+    for variant in ("sequential", "shuffled"):
+        for backend in ("mmap", "pread", "uring", "auto"):
+            wanted = {"variant": variant}
+            for epoch in range(3):
+                of_epoch = epoch_rate(epoch)
+                yield f"{variant}, {backend}: epoch {epoch + 1}, MB/s", run.values(of_epoch, backend, **wanted).values()
+            again = run.values(epoch_device_share(2), backend, **wanted)
+            yield f"{variant}, {backend}: bytes from the device in epoch 3 / bytes used", again.values()
+
+
 FIGURES = {
+    "what-does-alignment-of-small-samples-gain": small_alignment,
+    "does-data-that-fits-into-memory-stay": little_memory,
+    "what-if-data-exceeds-memory": little_memory,
     "do-views-accumulate-memory": views,
     "what-do-page-faults-cost": page_faults,
     "what-does-access-advice-gain": advice,

@@ -149,6 +149,9 @@ fn refused_plans() -> Vec<String> {
         Plan { seconds: -1.0, ..plan() },
         Plan { buffer_bytes: Some(Bytes(1)), ..plan() },
         data(DataPlan { bytes: Bytes(1), ..DataPlan::default() }),
+        data(DataPlan { sample_bytes: Some(Bytes(1500)), ..DataPlan::default() }),
+        data(DataPlan { sample_bytes: Some(Bytes(5 << 20)), ..DataPlan::default() }),
+        data(DataPlan { sample_bytes: Some(Bytes(1)), file: trace(), ..DataPlan::default() }),
         Plan { workloads: workloads(&["replay"]), ..plan() },
         Plan {
             workloads: workloads(&["seq"]),

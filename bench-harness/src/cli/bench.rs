@@ -45,9 +45,9 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
 
-    /// Backends, some with a policy: pread, pread+random, mmap, mmap+release, mmap+huge, mmap+random, direct,
-    /// uring, uring+buffered, uring+uncached, uncached, tokio-uring, auto [default: auto and all that work
-    /// here, without policies]
+    /// Backends, some with a policy: pread, pread+random, pread+sequential, mmap, mmap+release, mmap+huge, mmap+random,
+    /// mmap+sequential, direct, uring, uring+buffered, uring+uncached, uncached, tokio-uring, auto [default: auto
+    /// and all that work here, without policies]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) backends: Option<Vec<BackendChoice>>,
 
@@ -147,6 +147,11 @@ pub(crate) struct MeasuredArgs {
     #[arg(long, value_name = "BYTES")]
     pub(crate) bytes: Option<Bytes>,
 
+    /// Bytes of the samples that are made for `samples`: 1500, 64k. Such samples are one field of bytes [default: 48 KiB,
+    /// with an array and a text]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) sample_size: Option<Bytes>,
+
     /// Where to make the data [default: the current folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) scratch: Option<PathBuf>,
@@ -187,6 +192,7 @@ impl MeasuredArgs {
         plan.buffer_bytes = set.buffer_bytes.or(plan.buffer_bytes);
         put(&mut plan.seed, set.seed);
         put(&mut plan.data.bytes, set.bytes);
+        plan.data.sample_bytes = set.sample_size.or(plan.data.sample_bytes);
         plan.operations = set.operations.or(plan.operations);
         put(&mut plan.rates_per_s, set.rate);
         plan.recorded_times |= set.recorded_times;
@@ -262,6 +268,14 @@ Examples:
                                                    what does it gain to shuffle blocks instead of rows?
   ringmain bench --workloads shards --cache cold --epochs 3 --memory-limit 256M --bytes 512M
                                                    does the second epoch come from memory?
+  ringmain bench --workloads shards --variants sequential,sequential-f32
+                                                   what does the conversion to f64 cost?
+  ringmain bench --workloads samples,samples-sectors,samples-aligned --sample-size 1500 --batch 1
+                                                   what do samples gain that begin at whole blocks?
+  ringmain bench --workloads samples --variants random,random-os-cache,quasi-random-pages
+                                                   which memory manager of a dataset is best?
+  ringmain bench --backends mmap,mmap+sequential,mmap+random,mmap+huge --workloads seq,rand
+                                                   what does a policy gain?
   ringmain bench --memory-limit 256M --bytes 128M --workloads views
   ringmain bench --file model.safetensors --workloads weights --window 32M,256M
   ringmain bench --trace epoch.trace --backends pread,uring,auto

@@ -9,6 +9,8 @@ use crate::workload::{self, Workload};
 const BUFFER_BYTES_MIN: u64 = 1 << 20;
 const MEMORY_LIMIT_BYTES_MIN: u64 = 1 << 20;
 const DATA_BYTES_MIN: u64 = 1 << 20;
+/// Half of a page of a dataset, so that aligned samples fit too.
+const SAMPLE_BYTES_MAX: u64 = 4 << 20;
 const SECONDS_MAX: f64 = 86400.0;
 /// The workload that reads a trace.
 const REPLAY: &str = "replay";
@@ -62,6 +64,11 @@ impl Plan {
         if let Some(Bytes(block)) = block {
             return usage(format!("block size {block}: the size must be from 1 byte to 1 GiB"));
         }
+        if let Some(Bytes(bytes)) = self.data.sample_bytes
+            && !(1..=SAMPLE_BYTES_MAX).contains(&bytes)
+        {
+            return usage(format!("sample size {bytes}: the size must be from 1 byte to 4 MiB"));
+        }
         if self.buffer_bytes.is_some_and(|Bytes(bytes)| bytes < BUFFER_BYTES_MIN) {
             return usage("the engine needs at least 1 MiB for its buffers");
         }
@@ -107,6 +114,11 @@ impl Plan {
         let sources = [&self.data.file, &self.data.dir, &self.data.trace];
         if sources.iter().filter(|source| source.is_some()).count() > 1 {
             return usage("name only one of a file, a folder and a trace");
+        }
+        if self.data.sample_bytes.is_some() && sources.iter().any(|source| source.is_some()) {
+            return usage(
+                "--sample-size is the size of samples that are made; existing data has its own",
+            );
         }
         Ok(())
     }

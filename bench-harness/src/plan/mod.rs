@@ -100,6 +100,10 @@ pub struct DataPlan {
     pub trace: Option<PathBuf>,
     /// How much data is made for each kind of data and cache state.
     pub bytes: Bytes,
+    /// The size of the samples of datasets that are made, which then are one field of bytes. Without it: 48 KiB, with an
+    /// array and a text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_bytes: Option<Bytes>,
 }
 
 impl DataPlan {
@@ -140,6 +144,13 @@ impl Default for Plan {
 
 impl Default for DataPlan {
     fn default() -> Self {
-        Self { file: None, dir: None, scratch: None, trace: None, bytes: Bytes(512 << 20) }
+        Self {
+            file: None,
+            dir: None,
+            scratch: None,
+            trace: None,
+            bytes: Bytes(512 << 20),
+            sample_bytes: None,
+        }
     }
 }

@@ -85,12 +85,14 @@ impl DataSets {
             }
         }
         let bytes = plan.data.bytes.0;
-        let total_bytes = bytes.saturating_mul(wanted.len() as u64);
+        let made_bytes = wanted.values().map(|workload| workload.made_bytes(plan));
+        let total_bytes = made_bytes.fold(0, u64::saturating_add);
         let dir = folder_for_data(plan)?;
         check_space(&dir, total_bytes, Remedy::Less("--bytes"))?;
         for workload in workloads {
-            check_warm(bytes, &workload.caches(plan), page_cache_bytes_max)?;
+            check_warm(workload.made_bytes(plan), &workload.caches(plan), page_cache_bytes_max)?;
         }
+        let sample_bytes = plan.data.sample_bytes.map(|bytes| bytes.0);
         let folder = tempfile::Builder::new()
             .prefix(".ringmain-data-")
             .tempdir_in(&dir)
@@ -101,7 +103,8 @@ impl DataSets {
             let path = folder.path().join(format!("{name}-{cache}"));
             std::fs::create_dir(&path)
                 .map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
-            let data = NewData { dir: &path, bytes, seed: plan.seed, progress: &progress };
+            let (seed, progress) = (plan.seed, &progress);
+            let data = NewData { dir: &path, bytes, sample_bytes, seed, progress };
             let files = workload.make_data(&data)?;
             sets.insert((name, cache), files);
         }

@@ -38,12 +38,13 @@ use variant::Variant;
 pub(crate) use weights::holds_weights;
 
 /// Every workload, in the order of the tables.
-pub(crate) const ALL: [&dyn Workload; 9] = [
+pub(crate) const ALL: [&dyn Workload; 10] = [
     &seq::Seq,
     &rand::Rand,
     &views::Views,
     &shards::Shards,
     &samples::Samples::PACKED,
+    &samples::Samples::SECTORS,
     &samples::Samples::ALIGNED,
     &weights::ModelWeights,
     &mixed::Mixed,
@@ -94,6 +95,11 @@ pub(crate) trait Workload: Sync {
     /// Returns the name of its data. Workloads with the same name share the data.
     fn data_name(&self) -> &'static str {
         RAW
+    }
+
+    /// Returns how large its data is about to be, for one cache state.
+    fn made_bytes(&self, plan: &Plan) -> u64 {
+        plan.data.bytes.0
     }
 
     /// Makes its data and returns the files.
@@ -161,6 +167,8 @@ pub(crate) struct NewData<'a> {
     pub(crate) dir: &'a Path,
     /// About this many bytes.
     pub(crate) bytes: u64,
+    /// The size of a sample, if the plan says it.
+    pub(crate) sample_bytes: Option<u64>,
     pub(crate) seed: u64,
     pub(crate) progress: &'a Arc<Progress>,
 }

@@ -11,13 +11,20 @@ pub(crate) enum Parameter {
     BlockSize,
     Batch,
     Window,
+    SampleSize,
     Fio,
     RecordedTimes,
 }
 
 impl Parameter {
-    const ALL: [Self; 5] =
-        [Self::BlockSize, Self::Batch, Self::Window, Self::Fio, Self::RecordedTimes];
+    const ALL: [Self; 6] = [
+        Self::BlockSize,
+        Self::Batch,
+        Self::Window,
+        Self::SampleSize,
+        Self::Fio,
+        Self::RecordedTimes,
+    ];
 
     /// Returns its option on the command line.
     fn option(self) -> &'static str {
@@ -25,6 +32,7 @@ impl Parameter {
             Self::BlockSize => "--block-size",
             Self::Batch => "--batch",
             Self::Window => "--window",
+            Self::SampleSize => "--sample-size",
             Self::Fio => "--with-fio",
             Self::RecordedTimes => "--recorded-times",
         }
@@ -35,6 +43,7 @@ impl Parameter {
             Self::BlockSize => !plan.block_bytes.is_empty(),
             Self::Batch => !plan.batches.is_empty(),
             Self::Window => !plan.window_bytes.is_empty(),
+            Self::SampleSize => plan.data.sample_bytes.is_some(),
             Self::Fio => plan.with_fio,
             Self::RecordedTimes => plan.recorded_times,
         }

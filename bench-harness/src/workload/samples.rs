@@ -18,7 +18,7 @@ use crate::generate::{BetonSpec, write_beton};
 use crate::plan::Plan;
 use crate::result::Setting;
 
-/// The workloads `samples` and `samples-aligned`, which differ in where the samples begin in the file.
+/// The workloads `samples`, `samples-sectors` and `samples-aligned`, which differ in where the samples begin in the file.
 #[derive(Debug)]
 pub(super) struct Samples {
     name: &'static str,
@@ -27,6 +27,8 @@ pub(super) struct Samples {
 
 impl Samples {
     pub(super) const PACKED: Self = Self { name: "samples", alignment: RegionAlignment::Packed };
+    pub(super) const SECTORS: Self =
+        Self { name: "samples-sectors", alignment: RegionAlignment::Sector };
     pub(super) const ALIGNED: Self =
         Self { name: "samples-aligned", alignment: RegionAlignment::Block };
 }
@@ -62,17 +64,22 @@ impl Workload for Samples {
             RegionAlignment::Packed => {
                 "delivers samples of a .beton dataset, 256 of 48 KiB at a time, in order and at random"
             }
+            RegionAlignment::Sector => {
+                "the same, with samples that begin at multiples of 512 bytes in the file"
+            }
             _ => "the same, with samples that begin at multiples of 4 KiB in the file",
         }
     }
 
     fn takes(&self, parameter: Parameter) -> bool {
-        parameter == Parameter::Batch
+        matches!(parameter, Parameter::Batch | Parameter::SampleSize)
     }
 
-    /// The size of samples is fixed, so the block sizes of a plan have no effect.
+    /// The block sizes of a plan have no effect. A size of samples that it names is the size of the reads.
     fn settings(&self, plan: &Plan) -> Vec<Setting> {
-        in_variants(plan, BATCH_SIZE, &VARIANTS)
+        let block_bytes = plan.data.sample_bytes.map(|bytes| bytes.0);
+        let settings = in_variants(plan, BATCH_SIZE, &VARIANTS);
+        settings.into_iter().map(|setting| Setting { block_bytes, ..setting }).collect()
     }
 
     fn variants(&self) -> &'static [Variant] {
@@ -102,17 +109,30 @@ impl Workload for Samples {
     fn data_name(&self) -> &'static str {
         match self.alignment {
             RegionAlignment::Packed => "beton",
+            RegionAlignment::Sector => "beton in sectors",
             _ => "aligned beton",
         }
     }
 
+    /// With the gaps between the samples, which only small samples notice.
+    fn made_bytes(&self, plan: &Plan) -> u64 {
+        let sample_bytes = plan.data.sample_bytes.map_or(SAMPLE_BYTES, |bytes| bytes.0).max(1);
+        let place_bytes = sample_bytes.next_multiple_of(self.alignment.bytes() as u64);
+        (plan.data.bytes.0 / sample_bytes).max(1).saturating_mul(place_bytes)
+    }
+
     fn make_data(&self, data: &NewData<'_>) -> Result<Vec<PathBuf>, Failure> {
+        let sample_bytes = data.sample_bytes.unwrap_or(SAMPLE_BYTES).max(1);
+        let mut fields = vec![BetonField::Int, BetonField::Bytes];
+        if data.sample_bytes.is_none() {
+            // JSON of any length, so that arrays start anywhere, as in files of FFCV.
+            fields = vec![BetonField::Int, BetonField::Json, BetonField::Ndarray];
+        }
         // The copies for the cache states must be the same.
         let spec = BetonSpec {
-            samples: (data.bytes / SAMPLE_BYTES).max(1),
-            sample_bytes: SAMPLE_BYTES,
-            // JSON of any length, so that arrays start anywhere, as in files of FFCV.
-            fields: vec![BetonField::Int, BetonField::Json, BetonField::Ndarray],
+            samples: (data.bytes / sample_bytes).max(1),
+            sample_bytes,
+            fields,
             is_varied: false,
             page_bytes: PAGE_BYTES_DEFAULT,
             alignment: self.alignment,

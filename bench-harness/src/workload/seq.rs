@@ -20,7 +20,7 @@ impl Workload for Seq {
     }
 
     fn takes(&self, parameter: Parameter) -> bool {
-        !matches!(parameter, Parameter::Window | Parameter::RecordedTimes)
+        matches!(parameter, Parameter::BlockSize | Parameter::Batch | Parameter::Fio)
     }
 
     fn settings(&self, plan: &Plan) -> Vec<Setting> {

@@ -26,13 +26,15 @@ const BATCH_ROWS: u32 = 1024;
 
 /// Its variants.
 const SEQUENTIAL: &str = "sequential";
+const SEQUENTIAL_F32: &str = "sequential-f32";
 const SHUFFLED: &str = "shuffled";
 const SHUFFLED_F32: &str = "shuffled-f32";
 const BLOCKS: &str = "blocks";
-const VARIANTS: [Variant; 4] = [
+const VARIANTS: [Variant; 5] = [
     Variant::usual(SEQUENTIAL, "rows by number"),
+    Variant::special(SEQUENTIAL_F32, "the same, delivered as f32, as the file has them"),
     Variant::usual(SHUFFLED, "rows in random order"),
-    Variant::special(SHUFFLED_F32, "the same, delivered as f32, as the file has them"),
+    Variant::special(SHUFFLED_F32, "the same, delivered as f32"),
     Variant::special(BLOCKS, "blocks of 64 rows in random order"),
 ];
 const BLOCK_ROWS: NonZeroU64 = NonZeroU64::new(64).unwrap();
@@ -82,7 +84,10 @@ impl Workload for Shards {
             BLOCKS => Order::BlockShuffled { seed, block_items: BLOCK_ROWS },
             _ => Order::Sequential,
         };
-        let row_type = if job.is_variant(SHUFFLED_F32) { RowType::F32 } else { RowType::F64 };
+        let row_type = match job.variant() {
+            SEQUENTIAL_F32 | SHUFFLED_F32 => RowType::F32,
+            _ => RowType::F64,
+        };
         let source = ShardOptions::new()
             .batch_size(job.batch(BATCH_ROWS))
             .order(order)

@@ -12,7 +12,8 @@ fn impossible_requests_are_refused_before_anything_is_made() {
     let place = Place::new();
     make_file(&place.path("small"), 100);
     fs::write(place.path("bad.toml"), "repetitions = 2\nworkloads = \"seq\"\n").unwrap();
-    let cases: [(&[&str], &[&str]); 29] = [
+    fs::write(place.path("unknown.toml"), "repetitions = 2\nrepetition = 3\n").unwrap();
+    let cases: [(&[&str], &[&str]); 33] = [
         (&["--backends", "urnig"], &["did you mean `uring`"]),
         (&["--backends", "pread+release"], &["mmap+release"]),
         (&["--workloads", "sequ"], &["no workload `sequ`", "seq"]),
@@ -20,6 +21,7 @@ fn impossible_requests_are_refused_before_anything_is_made() {
         (&["--seconds", "-1"], &["seconds"]),
         (&["--block-size", "0"], &["block size"]),
         (&["--plan", "bad.toml"], &["bad.toml", "line 2, column"]),
+        (&["--plan", "unknown.toml"], &["line 2, column", "unknown field `repetition`"]),
         (&["--plan", "none.toml"], &["none.toml", "No such file"]),
         (&["--file", "none"], &["none", "No such file"]),
         // This was "cannot read /dev/null: Not a directory".
@@ -43,6 +45,9 @@ fn impossible_requests_are_refused_before_anything_is_made() {
         (&["--workloads", "weights", "--with-fio"], &["--with-fio", "`seq`, `rand`"]),
         (&["--workloads", "rand", "--cache", "mixed"], &["`rand`", "no cache state `mixed`"]),
         (&["--workloads", "rand", "--rate", "0"], &["0"]),
+        (&["--workloads", "shards", "--sample-size", "1k"], &["--sample-size", "`samples`"]),
+        (&["--workloads", "samples", "--sample-size", "5M"], &["sample size", "4 MiB"]),
+        (&["--file", "small", "--sample-size", "1k"], &["--sample-size", "has its own"]),
         // This measured one thing twice.
         (
             &["--backends", "pread,mmap", "--depth", "1,8"],
@@ -55,7 +60,7 @@ fn impossible_requests_are_refused_before_anything_is_made() {
         for part in parts {
             assert!(outcome.stderr.contains(part), "`{part}` is missing in: {}", outcome.stderr);
         }
-        assert_eq!(place.names(), ["bad.toml", "small"], "{args:?}");
+        assert_eq!(place.names(), ["bad.toml", "small", "unknown.toml"], "{args:?}");
     }
     // An empty folder of the user stays; a folder that was made in vain is removed.
     fs::create_dir(place.path("own")).unwrap();
