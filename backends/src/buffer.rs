@@ -19,6 +19,11 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// Buffers outside of a pool come from the allocator up to this size. A model has thousands of small
 /// tensors, and a mapping for each would cost two system calls and a page fault.
+///
+/// Buffers of a pool are always mappings, which take as much memory as the pool counts and go back to the system when the
+/// pool gives them up. glibc places its own 16 bytes before each aligned block and so begins the next one a page later:
+/// 4,000 buffers of 4, 8 and 16 KiB took 2.0, 1.5 and 1.25 times their size, and kept it after half of them were dropped.
+/// (Mappings took 1.0 times.) A pool makes a buffer once and uses it again, so its two system calls do not matter.
 const ALLOCATED_BYTES_MAX: usize = 16 << 10;
 
 /// Zeroed memory of a fixed size. No other memory shares its pages.
@@ -212,6 +217,16 @@ mod tests {
             |bytes| matches!(AlignedMemory::for_one_use(bytes), Ok(AlignedMemory::Allocated(_)));
         assert_eq!(is_allocated(ALLOCATED_BYTES_MAX), sys::page_bytes() == PAGE_BYTES);
         assert!(!is_allocated(ALLOCATED_BYTES_MAX + PAGE_BYTES));
+    }
+
+    /// The allocator would take up to twice as much memory as the pool counts.
+    #[test]
+    fn small_buffers_of_a_pool_are_mappings_too() {
+        let pool = crate::BufferPool::new(crate::PoolOptions::default()).unwrap();
+        for bytes in [1, PAGE_BYTES, ALLOCATED_BYTES_MAX] {
+            let buffer = pool.take(bytes).unwrap();
+            assert!(matches!(buffer.memory, Some(AlignedMemory::Mapped { .. })), "{buffer:?}");
+        }
     }
 
     #[test]

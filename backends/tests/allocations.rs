@@ -6,6 +6,7 @@ mod common;
 #[path = "common/counting_allocator.rs"]
 mod counting_allocator;
 
+use aligned_vec::avec;
 use counting_allocator::{allocations, live_bytes};
 use ringmain_backends::{BackendKind, BackendOptions, FileHandle, Read, ReadBackend, Residency};
 
@@ -36,7 +37,7 @@ fn steady_batches_allocate_nothing_and_stay_resident() {
 }
 
 fn check_allocations(backend: &dyn ReadBackend, file: &FileHandle) -> Result<(), String> {
-    let mut memory = vec![0; 257 * READ_BYTES];
+    let mut memory = avec![[READ_BYTES]| 0; 257 * READ_BYTES];
     let mut count = |reads| count_allocations(backend, file, &mut memory, reads);
     let (small, large) = (count(64), count(256));
     let kind = backend.kind();
@@ -60,9 +61,8 @@ fn count_allocations(
     count: usize,
 ) -> u64 {
     // Half of the destinations are aligned, half are not; the same offsets come every time.
-    let start = memory.as_ptr().align_offset(READ_BYTES);
     let offset = |at: usize| (at as u64 * 77_777) % (FILE_BYTES - 2 * READ_BYTES as u64);
-    let mut reads: Vec<_> = memory[start..]
+    let mut reads: Vec<_> = memory
         .chunks_exact_mut(READ_BYTES)
         .take(count)
         .enumerate()

@@ -32,6 +32,7 @@ mod linux {
     use std::process::Command;
     use std::time::Instant;
 
+    use aligned_vec::avec;
     use ringmain::beton::{
         BetonReader, BetonWriter, Field, FieldKind, Member, MemoryManager, Order, RegionAlignment,
         SampleOptions, SampleSource, WriteReport,
@@ -260,9 +261,8 @@ mod linux {
         let places: Vec<Vec<u64>> = places(&reader, &mut source);
         // Copies go from page start to page start: with an offset of a few bytes, some processors
         // copy at a fifth of the speed.
-        let mut memory_of_batch = vec![0; BATCH * SAMPLE_BYTES + PAGE_BYTES];
-        let skipped = memory_of_batch.as_ptr().align_offset(PAGE_BYTES);
-        let to = &mut memory_of_batch[skipped..];
+        let mut memory_of_batch = avec![[PAGE_BYTES]| 0; BATCH * SAMPLE_BYTES];
+        let to = &mut memory_of_batch[..];
         let mut copy = || {
             let started = Instant::now();
             for batch in &places {
@@ -300,9 +300,8 @@ mod linux {
         // SAFETY: no process writes to the file.
         let unchanging = unsafe { Unchanging::promise() };
         let map = map(&bench.path);
-        let mut memory_of_batch = vec![0; BATCH * SAMPLE_BYTES + PAGE_BYTES];
-        let skipped = memory_of_batch.as_ptr().align_offset(PAGE_BYTES);
-        let to = &mut memory_of_batch[skipped..];
+        let mut memory_of_batch = avec![[PAGE_BYTES]| 0; BATCH * SAMPLE_BYTES];
+        let to = &mut memory_of_batch[..];
         let samples: usize = ids.iter().map(Vec::len).sum();
         let rate =
             |started: Instant| (samples * SAMPLE_BYTES) as f64 / started.elapsed().as_secs_f64();

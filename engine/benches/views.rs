@@ -23,6 +23,7 @@ mod linux {
     use std::os::unix::fs::FileExt;
     use std::time::Instant;
 
+    use aligned_vec::avec;
     use ringmain::{BackendKind, ContiguousMemmap, Engine, Index, Kind};
 
     use crate::support::{Bench, map, median, random};
@@ -228,9 +229,8 @@ mod linux {
         let array = engine.open_raw(&bench.path, Kind::U8, &[rows, row_bytes], 0).unwrap();
         let selection = [Index::slice(None, None, 16).into()];
         let wanted = rows.div_ceil(16) * row_bytes;
-        let mut memory = vec![0; wanted + 4096];
-        let lead = memory.as_ptr().align_offset(4096); // the device can write to aligned memory
-        let some = &mut memory[lead..lead + wanted];
+        let mut memory = avec![[4096]| 0; wanted]; // the device can write to aligned memory
+        let some = &mut memory[..];
         let mut all = engine.pool().take(16 << 20).unwrap();
         bench.make_cold();
         let before = device_bytes();

@@ -357,6 +357,7 @@ impl ShelfState {
             return Ok(None);
         };
         self.trim(self.idle_bytes.saturating_sub(room));
+        // Small ones too: the allocator would take more than `wanted` (`ALLOCATED_BYTES_MAX` has the figures).
         let memory = AlignedMemory::mapped(wanted)
             .map_err(|source| Error::OutOfMemory { requested_bytes: wanted, source })?;
         self.in_use_bytes += wanted;
