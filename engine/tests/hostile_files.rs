@@ -256,6 +256,65 @@ fn headers_of_npy_files() {
     place.finish();
 }
 
+/// Returns exca's info of an array, with these texts in place of its lists and names.
+fn exca_info(key: &str, filename: &str, shape: &str) -> String {
+    format!(
+        r##"{{"filename":"{filename}","offset":0,"shape":[{shape}],"dtype":"","#type":"TorchTensor","#key":"{key}"}}"##
+    )
+}
+
+/// Info files of exca's caches, by what they consist of.
+fn infos_of_exca() -> Vec<(&'static str, String)> {
+    let zeros = without_comma("0,".repeat(TEXT_BYTES / 2));
+    let long = "x".repeat(TEXT_BYTES);
+    let escaped = "\\n".repeat(TEXT_BYTES / 2);
+    let lines = |shape: &str| {
+        repeated(|text, number| {
+            writeln!(text, "{}", exca_info(&format!("{number:x}"), "", shape)).unwrap();
+        })
+    };
+    let other = |content: &str| format!(r##"{{"#type":"Json","#key":"a","content":{content}}}"##);
+    let keys = without_comma(repeated(|text, number| write!(text, r#""{number:x}":0,"#).unwrap()));
+    let shallow = without_comma(repeated(|text, _| text.push_str("[[[[[]]]]],")));
+    vec![
+        ("one shape", exca_info("a", "", &zeros)),
+        ("arrays", lines("")),
+        ("arrays of 33 axes", lines(&without_comma("0,".repeat(33)))),
+        ("arrays of 64 axes", lines(&without_comma("0,".repeat(64)))),
+        (
+            "the same array",
+            repeated(|text, _| writeln!(text, "{}", exca_info("a", "", "")).unwrap()),
+        ),
+        ("a long key", exca_info(&long, "", "")),
+        ("a long key with escapes", exca_info(&escaped, "", "")),
+        ("a long name", exca_info("a", &escaped, "")),
+        (
+            "a long key and a long name",
+            exca_info(&escaped[..TEXT_BYTES / 2], &escaped[..TEXT_BYTES / 2], ""),
+        ),
+        ("numbers in an unknown key", other(&format!("[{zeros}]"))),
+        ("lists in an unknown key", other(&format!("[{shallow}]"))),
+        ("nested lists", other(&"[".repeat(TEXT_BYTES))),
+        ("unknown keys", other(&format!("{{{keys}}}"))),
+        ("a list in place of an entry", format!("[{zeros}]\n")),
+        ("a line without its end", format!("{{\"#key\":[{zeros}")),
+        ("spaces", " ".repeat(TEXT_BYTES)),
+        ("lines without entries", "\n".repeat(TEXT_BYTES)),
+    ]
+}
+
+#[test]
+fn infos_of_exca_caches() {
+    let mut place = Place::new();
+    for (what, text) in infos_of_exca() {
+        let path = place.write("a-info.jsonl", text.as_bytes());
+        place.check(what, &path, |engine, path| {
+            engine.read_exca_infos(path).map(drop).map_err(|error| error.to_string())
+        });
+    }
+    place.finish();
+}
+
 #[test]
 fn headers_of_shards() {
     let mut place = Place::new();

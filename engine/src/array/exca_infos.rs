@@ -3,13 +3,20 @@
 //! exca deletes an entry by overwriting its line with spaces, and other processes append lines while a file is
 //! read. So a line that begins with a space is no entry, and a last line without its end is one that is still
 //! being written.
+//!
+//! The file may come from an untrusted source, so it takes at most a small multiple of its own size in memory: values
+//! stay text until their type is known, those of other keys are never kept, and a shape has a limit.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 
 use ringmain_backends::ReadBackendExt;
-use serde_json::{Map, Value};
+use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
+use super::layout::NDIM_MAX;
 use crate::{Damage, Engine, Error, MemmapArrayInfo, Result};
 
 /// The names under which exca stores an array as its bytes in a `.data` file. `MemmapArrayFile` is the name that
@@ -66,7 +73,7 @@ pub(crate) fn parse_infos(
         if line.starts_with(b" ") || line.trim_ascii().is_empty() {
             continue;
         }
-        let value = match serde_json::from_slice(line) {
+        let value = match parse_json(line) {
             Ok(value) => value,
             Err(_) if !line.ends_with(b"\n") => break,
             Err(error) => return Err(format!("line {} is not JSON: {error}", at + 1)),
@@ -84,38 +91,97 @@ pub(crate) fn parse_infos(
     Ok(infos)
 }
 
+/// Checks that a line is a value of JSON, and returns its text.
+fn parse_json(line: &[u8]) -> std::result::Result<&RawValue, String> {
+    let text = std::str::from_utf8(line).map_err(|error| error.to_string())?;
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// The keys of an entry that say where its array lies. Their values may have any type.
+#[derive(Deserialize)]
+struct RawEntry<'a> {
+    #[serde(borrow, rename = "#key")]
+    key: Option<&'a RawValue>,
+    #[serde(borrow, rename = "#type")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    filename: Option<&'a RawValue>,
+    #[serde(borrow)]
+    offset: Option<&'a RawValue>,
+    #[serde(borrow)]
+    shape: Option<&'a RawValue>,
+    #[serde(borrow)]
+    dtype: Option<&'a RawValue>,
+}
+
 /// Returns the key and the array of an entry, or `None` if the entry is not an array.
-fn parse_entry(
-    value: Value,
-) -> std::result::Result<Option<(String, MemmapArrayInfo)>, &'static str> {
-    let Value::Object(mut entry) = value else { return Err("is not a JSON object") };
-    let Some(Value::String(key)) = entry.remove("#key") else { return Err("has no `#key`") };
-    let Some(Value::String(kind)) = entry.remove("#type") else { return Err("has no `#type`") };
+fn parse_entry(value: &RawValue) -> std::result::Result<Option<(String, MemmapArrayInfo)>, String> {
+    if !value.get().starts_with('{') {
+        return Err("is not a JSON object".into());
+    }
+    let entry: RawEntry<'_> = serde_json::from_str(value.get())
+        .map_err(|error| format!("cannot be understood: {error}"))?;
+    let Some(key) = typed(entry.key) else { return Err("has no `#key`".into()) };
+    let Some(kind) = typed::<String>(entry.kind) else { return Err("has no `#type`".into()) };
     if !ARRAY_TYPES.contains(&kind.as_str()) {
         return Ok(None);
     }
-    Ok(Some((key, parse_array(&mut entry)?)))
+    Ok(Some((key, parse_array(&entry)?)))
 }
 
-fn parse_array(
-    entry: &mut Map<String, Value>,
-) -> std::result::Result<MemmapArrayInfo, &'static str> {
-    let Some(Value::String(filename)) = entry.remove("filename") else {
-        return Err("has an array without a `filename` that is a text");
+fn parse_array(entry: &RawEntry<'_>) -> std::result::Result<MemmapArrayInfo, String> {
+    let Some(filename) = typed::<String>(entry.filename) else {
+        return Err("has an array without a `filename` that is a text".into());
     };
-    let Some(offset) = entry.get("offset").and_then(Value::as_u64) else {
-        return Err("has an array without an `offset` that is a number of bytes");
+    let Some(offset) = typed(entry.offset) else {
+        return Err("has an array without an `offset` that is a number of bytes".into());
     };
-    let lengths = entry.get("shape").and_then(Value::as_array).and_then(|shape| {
-        shape.iter().map(|len| usize::try_from(len.as_u64()?).ok()).collect::<Option<Vec<_>>>()
-    });
-    let Some(shape) = lengths else {
-        return Err("has an array without a `shape` that is a list of lengths");
+    let Some(Shape(shape)) = typed(entry.shape) else {
+        return Err(format!(
+            "has an array without a `shape` that is a list of at most {NDIM_MAX} lengths"
+        ));
     };
-    let Some(Value::String(dtype)) = entry.remove("dtype") else {
-        return Err("has an array without a `dtype` that is a text");
+    let Some(dtype) = typed(entry.dtype) else {
+        return Err("has an array without a `dtype` that is a text".into());
     };
     Ok(MemmapArrayInfo { filename: filename.into(), offset, shape, dtype })
+}
+
+/// Returns the value as this type, or `None` if it is missing or of another type.
+fn typed<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
+    serde_json::from_str(value?.get()).ok()
+}
+
+/// The lengths of the axes of an array. A longer list is refused before it is in memory.
+struct Shape(Vec<usize>);
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_seq(ShapeVisitor)
+    }
+}
+
+struct ShapeVisitor;
+
+impl<'de> Visitor<'de> for ShapeVisitor {
+    type Value = Shape;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of lengths")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut axes: A) -> std::result::Result<Shape, A::Error> {
+        let mut shape = Vec::new();
+        while let Some(len) = axes.next_element()? {
+            if shape.len() == NDIM_MAX {
+                return Err(A::Error::custom("too many axes"));
+            }
+            shape.push(len);
+        }
+        // The list grew in steps.
+        shape.shrink_to_fit();
+        Ok(Shape(shape))
+    }
 }
 
 #[cfg(test)]
@@ -163,6 +229,15 @@ mod tests {
     }
 
     #[test]
+    fn only_entries_of_arrays_must_describe_one() {
+        let other =
+            r##"{"shape":"square","offset":[],"dtype":null,"#type":"Json","#key":"number"}"##;
+        let axes = ONE.replace("[2,3]", &format!("{:?}", [1; 64]));
+        assert_eq!(keys(&format!("{other}\n{axes}\n")), ["one"]);
+        assert_eq!(keys(&ONE.replace("one", "\\u00f6\\n")), ["ö\n"], "a text with escapes");
+    }
+
+    #[test]
     fn the_last_entry_of_a_key_counts() {
         let text = format!("{ONE}\n{}\n", ONE.replace("\"offset\":8", "\"offset\":9"));
         let infos = parse_infos(text.as_bytes()).unwrap();
@@ -180,7 +255,9 @@ mod tests {
             (ONE.replace(":8,", ":-8,"), "without an `offset`"),
             (ONE.replace("[2,3]", "[2,-3]"), "without a `shape`"),
             (ONE.replace("[2,3]", "[2,3.5]"), "without a `shape`"),
+            (ONE.replace("[2,3]", &format!("{:?}", [1; 65])), "a list of at most 64 lengths"),
             (ONE.replace("\"<f4\"", "null"), "without a `dtype`"),
+            (ONE.replace("\"offset\":8", "\"offset\":8,\"offset\":9"), "duplicate field `offset`"),
         ];
         for (line, expected) in cases {
             let error = parse_infos(format!("{ONE}\n{line}").as_bytes()).unwrap_err();

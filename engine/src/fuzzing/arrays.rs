@@ -1,6 +1,6 @@
 //! Files that describe arrays.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -45,38 +45,52 @@ const DATA_BYTES: usize = 24_988;
 
 /// The bytes are an info file, or a list of exca's infos. Each array lies in the data file, or is refused.
 pub(super) fn exca_infos(bytes: &[u8]) {
-    if let Ok(infos) = parse_infos(bytes) {
-        assert!(infos.len() <= bytes.split(|byte| *byte == b'\n').count());
+    let mut infos = Vec::new();
+    if let Ok(found) = parse_infos(bytes) {
+        assert!(found.len() <= bytes.split(|byte| *byte == b'\n').count());
+        infos.extend(found.into_iter().map(|(_, info)| info));
     }
-    let Ok(infos) = serde_json::from_slice::<Vec<Info>>(bytes) else { return };
-    let data: Vec<u8> = (0..DATA_BYTES).map(|at| (at * 31 % 251) as u8).collect();
-    for Info { filename, offset, shape, dtype } in infos.into_iter().take(16) {
-        let folder = Path::new("fuzzed");
-        let path = folder.join(&filename);
-        let Some(name) = path.to_str().filter(|name| !name.contains('\0')) else { continue };
-        let engine = engine_over(&[(name, &data)]);
-        let info = MemmapArrayInfo { filename: filename.into(), offset, shape, dtype };
-        match engine.open_exca(folder, &info) {
-            Ok(view) => {
-                let (start, len) = (offset as usize, view.nbytes());
-                assert_eq!((view.offset(), view.shape()), (offset, &info.shape[..]));
-                assert!(len == 0 || start + len <= DATA_BYTES, "{info:?} is not in the file");
-                let read = view.read_buffer().expect("the array lies in the file");
-                assert!(len == 0 || *read == data[start..start + len], "{info:?}");
-            }
-            Err(Error::OutsideFile { path: named, file_len, .. }) => {
-                assert_eq!((named.as_path(), file_len), (path.as_path(), DATA_BYTES as u64));
-            }
-            Err(error) => {
-                let is_about_the_info = matches!(
-                    error,
-                    Error::Overflow { .. }
-                        | Error::Shape { .. }
-                        | Error::UnknownDType { .. }
-                        | Error::InvalidOption { option: "offset", .. }
-                );
-                assert!(is_about_the_info, "{info:?}: {error:?}");
-            }
+    if let Ok(listed) = serde_json::from_slice::<Vec<Info>>(bytes) {
+        let info = |Info { filename, offset, shape, dtype }| MemmapArrayInfo {
+            filename: PathBuf::from(filename),
+            offset,
+            shape,
+            dtype,
+        };
+        infos.extend(listed.into_iter().map(info));
+    }
+    let data: Vec<u8> = match infos.len() {
+        0 => return,
+        _ => (0..DATA_BYTES).map(|at| (at * 31 % 251) as u8).collect(),
+    };
+    infos.iter().take(16).for_each(|info| check_exca_info(info, &data));
+}
+
+fn check_exca_info(info: &MemmapArrayInfo, data: &[u8]) {
+    let folder = Path::new("fuzzed");
+    let path = folder.join(&info.filename);
+    let Some(name) = path.to_str().filter(|name| !name.contains('\0')) else { return };
+    let engine = engine_over(&[(name, data)]);
+    match engine.open_exca(folder, info) {
+        Ok(view) => {
+            let (start, len) = (info.offset as usize, view.nbytes());
+            assert_eq!((view.offset(), view.shape()), (info.offset, &info.shape[..]));
+            assert!(len == 0 || start + len <= DATA_BYTES, "{info:?} is not in the file");
+            let read = view.read_buffer().expect("the array lies in the file");
+            assert!(len == 0 || *read == data[start..start + len], "{info:?}");
+        }
+        Err(Error::OutsideFile { path: named, file_len, .. }) => {
+            assert_eq!((named.as_path(), file_len), (path.as_path(), DATA_BYTES as u64));
+        }
+        Err(error) => {
+            let is_about_the_info = matches!(
+                error,
+                Error::Overflow { .. }
+                    | Error::Shape { .. }
+                    | Error::UnknownDType { .. }
+                    | Error::InvalidOption { option: "offset", .. }
+            );
+            assert!(is_about_the_info, "{info:?}: {error:?}");
         }
     }
 }
