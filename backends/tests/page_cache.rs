@@ -7,10 +7,9 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::numbered::{FILE_BYTES, NumberedFile};
-use nix::sys::resource::{UsageWho, getrusage};
 use ringmain_backends::probe::CacheSampler;
 use ringmain_backends::{
-    Access, BackendKind, BackendOptions, CachePolicy, Error, Expectation, Read, open_backend,
+    Access, BackendKind, BackendOptions, CachePolicy, Error, Expectation, open_backend,
 };
 
 /// Without a word to the kernel each of these reads would bring in a whole readahead window: from
@@ -52,59 +51,9 @@ fn a_stream_after_a_batch_is_read_ahead() {
     }
 }
 
-/// The kernel keeps a hint with the open file, so a hint was lost when the file was evicted. Files that a ring reads
-/// through the page cache got no hint at all.
-#[test]
-fn an_expectation_lasts_when_its_file_is_evicted() {
-    let (numbered, other) = (NumberedFile::new(), NumberedFile::new());
-    let random = Expectation { access: Access::Random, reread_bytes: None };
-    // The kernel would read ahead of these.
-    let blocks = 2000..2016;
-    for kind in [BackendKind::Pread, BackendKind::Mmap, BackendKind::Uring] {
-        let cache_policy = CachePolicy::Buffered;
-        let options =
-            BackendOptions { open_files_max: 1, cache_policy, ..BackendOptions::default() };
-        let backend = match open_backend(kind, &options) {
-            Err(Error::Unavailable { .. }) if kind == BackendKind::Uring => continue,
-            opened => opened.unwrap(),
-        };
-        let file = backend.open(numbered.path()).unwrap();
-        backend.expect(&[&file], &random).unwrap();
-        let evicts = backend.open(other.path()).unwrap();
-        other.check(&*backend, &evicts, &[1]);
-        numbered.make_cold();
-        blocks.clone().for_each(|block| numbered.check(&*backend, &file, &[block]));
-        let (cached, wanted) = (numbered.cached_blocks(), blocks.end - blocks.start);
-        assert!(cached <= wanted, "{kind}: {cached} pages for {wanted}");
-        backend.release(&file, 0..FILE_BYTES).unwrap();
-    }
-}
-
-/// A batch of tensors begins in a page that the batch before has read, and was taken for a cached one: it was read
-/// page by page.
-#[test]
-fn a_cold_batch_is_in_flight_together_though_its_first_page_is_cached() {
-    const LEN: usize = 1_300_001;
-    const BATCH: usize = 6;
-    let numbered = NumberedFile::new();
-    let backend = open_backend(BackendKind::Mmap, &BackendOptions::default()).unwrap();
-    let file = backend.open(numbered.path()).unwrap();
-    numbered.make_cold();
-    let major_faults = || getrusage(UsageWho::RUSAGE_THREAD).unwrap().major_page_faults();
-    let before = major_faults();
-    let mut memory = vec![0; BATCH * LEN];
-    let batches = FILE_BYTES as usize / memory.len();
-    for number in 0..batches {
-        let offset = |at: usize| ((number * BATCH + at) * LEN) as u64;
-        let tensors = memory.chunks_exact_mut(LEN).enumerate();
-        let mut reads: Vec<_> =
-            tensors.map(|(at, dst)| Read::new(&file, offset(at), dst)).collect();
-        backend.read_batch(&mut reads).unwrap();
-    }
-    let (faults, pages) = (major_faults() - before, batches * memory.len() / 4096);
-    assert!(faults < pages as i64 / 4, "{faults} waits for {pages} pages");
-}
-
+use ringmain_backends::{
+    Access, BackendKind, BackendOptions, CachePolicy, Error, Expectation, open_backend,
+};
 /// On a busy machine the device delivered a missing page before the kernel gave up on it, and the page looked
 /// cached: up to 128 of 128.
 #[test]

@@ -353,3 +353,39 @@ fn past_end(file: &FileHandle, range: Range<u64>, mapped: &MappedFile) -> Error 
         file_len: mapped.copies.len() as u64,
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::super::cold;
+    use super::*;
+
+    /// A batch of tensors begins in a page that the batch before has read, and was taken for a cached one: it was
+    /// read page by page.
+    #[test]
+    fn a_cold_batch_is_asked_for_though_its_first_page_is_cached() {
+        const LEN: usize = 1_300_001;
+        // Beside the test program: `/tmp` may be in memory, where nothing is ever cold.
+        let program = std::env::current_exe().unwrap();
+        let dir = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+        let path = dir.path().join("tensors");
+        std::fs::write(&path, vec![7; 12 * LEN]).unwrap();
+        let file = File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        let mapped = open_mapped(&path, Access::AsItComes, PageSize::default()).unwrap();
+        let backend = MmapBackend::new(&BackendOptions::default()).unwrap();
+        let handle = backend.open(&path).unwrap();
+        let mut memory = vec![0; 6 * LEN];
+        let tensors = memory.chunks_exact_mut(LEN).enumerate();
+        let reads: Vec<_> =
+            tensors.map(|(at, dst)| Read::new(&handle, ((6 + at) * LEN) as u64, dst)).collect();
+        mapped.expect_batch();
+        cold::make_cold(&file);
+        let first_byte = |reads: &[Read<'_>]| {
+            mapped.copies.copy(reads[0].offset() as usize, &mut [0]);
+        };
+        first_byte(&reads);
+        let asked_for = cold::bytes_read_by(&file, || mapped.ask_for_cold(&reads));
+        // The kernel may leave requests out when memory is short. A page that is looked at is much less than one.
+        assert!(asked_for > 1 << 20, "only {asked_for} bytes are asked for");
+    }
+}

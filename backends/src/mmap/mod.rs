@@ -23,6 +23,8 @@
 //! mark on the mapping.
 
 mod backend;
+#[cfg(all(test, target_os = "linux"))]
+mod cold;
 mod file_map;
 mod guarded;
 mod mapping;

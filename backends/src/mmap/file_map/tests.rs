@@ -1,4 +1,6 @@
 use super::*;
+#[cfg(target_os = "linux")]
+use crate::mmap::cold;
 
 fn promise() -> Unchanging {
     // SAFETY: no slice is held while a test changes its file.
@@ -70,15 +72,6 @@ fn a_lock_is_undone_once_and_for_all() {
     assert_eq!(map.as_slice()[..4096], [7; 4096]);
 }
 
-/// Returns how many bytes this thread has had read from devices so far. It never shrinks, whatever the page
-/// cache keeps; 0 where the kernel does not count them.
-#[cfg(target_os = "linux")]
-fn device_bytes() -> u64 {
-    let counters = std::fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
-    let count = counters.lines().find_map(|line| line.strip_prefix("read_bytes: "));
-    count.and_then(|count| count.parse().ok()).unwrap_or(0)
-}
-
 /// A single `MADV_WILLNEED` reads no more than the device's read-ahead (8 MiB of 512 where it was
 /// measured, 128 KiB by default), and the rest of the range stayed cold.
 ///
@@ -96,19 +89,10 @@ fn all_of_a_range_is_read_ahead() {
     std::fs::write(&path, vec![7; len]).unwrap();
     let file = File::open(&path).unwrap();
     file.sync_all().unwrap();
-    let cached = || sys::cached_pages(&file, 0..len as u64).unwrap();
     let map = FileMap::open(&path, promise()).unwrap();
     let bytes_read_by = |prefetch: &dyn Fn()| {
-        // Pages on their way into the cache cannot be dropped yet.
-        let since = std::time::Instant::now();
-        while cached() > 0 {
-            assert!(since.elapsed().as_secs() < 30, "{} pages stay", cached());
-            sys::release_cached(&file, 0..u64::MAX).unwrap();
-        }
-        let before = device_bytes();
-        prefetch();
-        // Pages are in the cache as soon as their read has begun, but need not stay there.
-        (device_bytes() - before).max(cached() << 12)
+        cold::make_cold(&file);
+        cold::bytes_read_by(&file, prefetch)
     };
     let by_one_request = || {
         let map = map.mapping.map().unwrap();
