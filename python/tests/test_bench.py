@@ -56,14 +56,19 @@ def test_bad_arguments_raise_what_the_command_says(tmp_path, file):
 
 
 INTERRUPTED = """
-import os, signal, sys, threading, ringmain
+import os, signal, sys, threading, time, ringmain
+
+def children_of(process):
+    # A process that has just ended has no such file.
+    try:
+        return open(f"/proc/{process}/task/{process}/children").read().split()
+    except OSError:
+        return []
 
 def interrupt():
     # The measured processes have begun when a grandchild exists.
-    while True:
-        (command, *_) = open(f"/proc/self/task/{os.getpid()}/children").read().split() or [None]
-        if command and open(f"/proc/{command}/task/{command}/children").read().split():
-            break
+    while not any(children_of(child) for child in children_of(os.getpid())):
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 
 threading.Thread(target=interrupt, daemon=True).start()

@@ -39,9 +39,9 @@ def torchrun(data, ranks, *arguments):
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     command += [str(JOB), str(data), str(data.parent / "results"), *map(str, arguments)]
-    # One thread each: the ranks share few processors.
     paths = os.pathsep.join(filter(None, [str(JOB.parent), os.environ.get("PYTHONPATH")]))
-    environment |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
+    # One thread each: the ranks share few processors. Without the interface, gloo takes that of the host's name.
+    environment |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": paths}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=540)
 
 

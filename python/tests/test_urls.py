@@ -58,7 +58,7 @@ class Store:
 
     def __exit__(self, *_):
         self.process.stdin.close()
-        assert self.process.wait(timeout=120) == 0
+        assert self.process.wait(timeout=300) == 0
 
     def ask(self, line):
         self.process.stdin.write(f"{line}\n")
@@ -287,7 +287,7 @@ def test_workers_have_clients_of_their_own(store, tmp_path, method, has_cache):
             pool.apply_async(unpickle_and_read, (pickle.dumps(view), [at, at + 500, 1999])) for at in range(6)
         ]
         read_rows(view, [7])
-        assert os.getpid() not in {result.get(timeout=120) for result in results}
+        assert os.getpid() not in {result.get(timeout=300) for result in results}
     read_rows(view, [8])
 
 
@@ -313,7 +313,7 @@ def test_the_default_engine_and_named_ones_open_urls(store):
         "[numpy.asarray(ringmain.open_npy(sys.argv[1], backend=it)[:3]) for it in (None, 'pread', 'mmap')]; "
         "print(ringmain.open_npy(sys.argv[1]).engine.backend)"
     )
-    done = subprocess.run([sys.executable, "-c", program, url], text=True, capture_output=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program, url], text=True, capture_output=True, timeout=300)
     assert (done.stdout, done.stderr) == ("auto\n", "")
 
 
@@ -351,7 +351,7 @@ def test_the_disk_cache_serves_the_next_engine(store, tmp_path):
         [sys.executable, "-m", "ringmain", "cache", "stat", folder],
         text=True,
         capture_output=True,
-        timeout=120,
+        timeout=300,
     )
     assert shown.returncode == 0 and "blocks" in shown.stdout, shown
 
