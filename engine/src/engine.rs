@@ -237,7 +237,9 @@ impl Engine {
         let bytes = self.backend().len(&file)?.saturating_sub(offset);
         let row_bytes = row.nbytes() as u64;
         if row_bytes == 0 {
-            let reason = format!("rows of shape {row_shape:?} have no bytes to count them by");
+            let reason = format!(
+                "rows of shape {row_shape:?} have 0 bytes, so the number of rows cannot be computed"
+            );
             return Err(Error::Shape { reason });
         }
         if bytes % row_bytes != 0 {

@@ -49,8 +49,8 @@ def job_place(
         if place[:2] != other[:2]:
             raise ValueError(
                 f"{source} is {place}, but {other_source} is {other}: every process must have its own rank; "
-                f"give neither rank nor world, or the same as the launcher, or the `group` of "
-                f"torch.distributed that they count in"
+                f"leave out rank and world, give those of the launcher, or give the `group` of "
+                f"torch.distributed in which they are numbered"
             )
     if not found:
         return JobPlace(0, 1)
@@ -87,7 +87,7 @@ def _found(rank: int | None, world: int | None, group: Any) -> list[tuple[str, J
     if rank is not None and world is not None:
         if not 0 <= rank < world:
             raise ValueError(
-                f"rank {rank} of {world} does not exist: ranks count from 0 to world - 1"
+                f"rank {rank} of {world} does not exist: ranks are numbered from 0 to world - 1"
             )
         found.append(("the given place", JobPlace(rank, world)))
     if group is not None:

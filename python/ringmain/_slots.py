@@ -219,7 +219,7 @@ class _Received:
             self._map = mmap.mmap(file.fileno(), _HEAD_BYTES + capacity)
         self.bytes = np.frombuffer(self._map, np.uint8)
         if self.bytes[_TOKEN].tobytes() != token:
-            raise RuntimeError(f"{path} is not a batch of worker {pid}: that worker has ended")
+            raise RuntimeError(f"{path} is no longer a batch of worker {pid}: the worker has ended")
 
 
 _received: dict[tuple[int, int, bytes], _Received] = {}

@@ -449,7 +449,7 @@ def job_state(loader_state: dict[str, Any]) -> dict[str, Any]:
         worker["dataset_state"] for worker in snapshot.get("_worker_snapshots", {}).values()
     ]
     if not workers or any(state is None for state in workers):
-        raise ValueError("this state of a loader has no states of its workers")
+        raise ValueError("this state of a StatefulDataLoader has no state of each worker")
     workers = [dict(state) for state in workers]
     if any("batches_done" not in state for state in workers):
         return _of_job(workers[0])

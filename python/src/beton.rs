@@ -225,7 +225,7 @@ fn check_names(custom: &CustomFields, fields: &[Field], path: &Path) -> Result<(
     };
     let names: Vec<_> = fields.iter().map(Field::name).collect();
     Err(Failure::value(format!(
-        "fields names '{}', but the fields of {} are {}",
+        "fields has the name '{}', but the fields of {} are {}",
         unknown.name,
         path.display(),
         names.join(", ")

@@ -146,7 +146,7 @@ impl Options {
             (Some(folder), Some(limit_bytes)) => Some((&**folder, limit_bytes)),
             (None, None) => None,
             _ => {
-                let message = "disk_cache and disk_cache_limit belong together: give a folder and the bytes that it may have";
+                let message = "give disk_cache and disk_cache_limit together: a folder, and the most bytes that it may hold";
                 return Err(Failure::value(message));
             }
         };

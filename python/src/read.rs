@@ -148,7 +148,7 @@ impl View {
             self.array.read_buffer_while(align, |bytes| array::take(engine, bytes), go_on)
         })?;
         // Only Ctrl-C ends a read early, and then `interruptible` has returned its exception.
-        let buffer = read.ok_or_else(|| PyRuntimeError::new_err("the read was ended"))?;
+        let buffer = read.ok_or_else(|| PyRuntimeError::new_err("the read was interrupted"))?;
         array::from_buffer(buffer, descr, self.lengths())
     }
 

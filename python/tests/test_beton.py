@@ -181,7 +181,7 @@ def test_invalid_dtypes_of_custom_fields_are_errors(tmp_path):
 def test_a_misspelt_custom_field_is_named(tmp_path, engine):
     """The error was about the field that the misspelt name left without a dtype."""
     path = with_custom_fields(tmp_path / "a.beton", ["text"])
-    with pytest.raises(ValueError, match="fields names 'txt', but the fields of .* are id, score, text"):
+    with pytest.raises(ValueError, match="fields has the name 'txt', but the fields of .* are id, score, text"):
         ringmain.Beton(path, engine=engine, fields={"txt": TEXT})
 
 

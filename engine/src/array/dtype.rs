@@ -187,9 +187,9 @@ impl<'de> serde::Deserialize<'de> for Kind {
         let has_order = text.starts_with(['<', '>', '!', '=']);
         match text.parse::<DType>() {
             Ok(dtype) if !has_order => Ok(dtype.kind),
-            Ok(_) => {
-                Err(serde::de::Error::custom(format!("`{text}` has a byte order; a kind has none")))
-            }
+            Ok(_) => Err(serde::de::Error::custom(format!(
+                "`{text}` has a byte order, but a kind has none"
+            ))),
             Err(error) => Err(serde::de::Error::custom(error)),
         }
     }

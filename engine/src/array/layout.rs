@@ -54,7 +54,10 @@ impl Layout {
             if offset < bytes as u64 {
                 return Err(overflow());
             }
-            let reason = format!("no file can have {} there", count(bytes as u64, "byte"));
+            let reason = format!(
+                "no file is large enough for {} from there on",
+                count(bytes as u64, "byte")
+            );
             return Err(Error::invalid_option("offset", offset, reason));
         }
         let mut strides: Strides = SmallVec::from_elem(0, shape.len());
@@ -430,7 +433,7 @@ fn complete_shape(size: usize, shape: &[i64]) -> Result<Dims, &'static str> {
         return Err("the number of elements differs");
     }
     if known == 0 && shape.contains(&-1) {
-        return Err("the length -1 could be anything");
+        return Err("any length could replace -1");
     }
     Ok(shape.iter().map(|len| usize::try_from(*len).unwrap_or(open)).collect())
 }

@@ -45,7 +45,7 @@ impl JobPlace {
         if (Partition { rank, world }).is_valid() {
             return Ok(Self { rank, world, on_node: None });
         }
-        let reason = "ranks count from 0 to below the world";
+        let reason = "ranks are numbered from 0 to `world - 1`";
         Err(Error::invalid_option("partition", rank_text(rank, world), reason))
     }
 
@@ -146,7 +146,7 @@ impl JobPlace {
         };
         if !(Partition { rank, world }).is_valid() {
             let reason = format!(
-                "the environment variable WORLD_SIZE says that there are {world} ranks, which count from 0"
+                "the environment variable WORLD_SIZE is {world}, and ranks are numbered from 0 to WORLD_SIZE - 1"
             );
             return Err(Error::invalid_option("RANK", rank, reason));
         }
@@ -286,7 +286,7 @@ mod tests {
         refused(Some((0, 2)), &torchrun, &["rank 0 of 2", "RANK and WORLD_SIZE say rank 1 of 2"]);
         refused(Some((1, 3)), &torchrun, &["rank 1 of 3", "rank 1 of 2"]);
         refused(Some((3, 3)), &[], &["rank 3 of 3"]);
-        refused(None, &[("RANK", "2"), ("WORLD_SIZE", "2")], &["`RANK`", "WORLD_SIZE", "2 ranks"]);
+        refused(None, &[("RANK", "2"), ("WORLD_SIZE", "2")], &["`RANK`", "WORLD_SIZE is 2"]);
         refused(None, &[("RANK", "0")], &["`RANK`", "WORLD_SIZE is not set"]);
         refused(None, &[("WORLD_SIZE", "2")], &["`WORLD_SIZE`", "RANK is not set"]);
         refused(None, &[("RANK", "-1"), ("WORLD_SIZE", "2")], &["`RANK`", "`-1`", "whole number"]);

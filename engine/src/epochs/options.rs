@@ -79,11 +79,11 @@ impl EpochOptions {
         let Partition { rank, world } = self.partition;
         if !self.partition.is_valid() {
             let value = format!("rank {rank} of {world}");
-            let reason = "ranks count from 0 to below the world";
+            let reason = "ranks are numbered from 0 to `world - 1`";
             return Err(Error::invalid_option("partition", value, reason));
         }
         if matches!(self.order, Order::PageShuffled { .. }) && !D::HAS_PAGES {
-            let reason = format!("{}s are not in pages; use `BlockShuffled`", D::ITEM);
+            let reason = format!("{}s are not stored in pages; use `BlockShuffled`", D::ITEM);
             return Err(Error::invalid_option("order", "`PageShuffled`", reason));
         }
         self.check_workers()?;
@@ -99,14 +99,14 @@ impl EpochOptions {
         if self.worker.number < self.worker.of {
             return Ok(());
         }
-        let reason = "workers count from 0 to below the number of workers";
+        let reason = "workers are numbered from 0 to `workers - 1`";
         Err(Error::invalid_option("worker", self.worker_text(), reason))
     }
 
     fn check_global_batch(&self, item: &str) -> Result<()> {
         let (world, nodes) = (self.partition.world, self.nodes);
         let Some(items) = self.global_batch else {
-            let reason = "it needs a `global_batch`";
+            let reason = "only global batches are divided among nodes; set `global_batch` too";
             return match nodes {
                 1 => Ok(()),
                 _ => Err(Error::invalid_option("nodes", nodes, reason)),
@@ -122,13 +122,12 @@ impl EpochOptions {
             return Err(Error::invalid_option("batch_size", batch_items, reason));
         }
         if nodes == 0 || world % nodes != 0 {
-            let reason = format!("{world} ranks cannot be divided evenly into these nodes");
+            let reason = format!("{world} ranks cannot be divided evenly among {nodes} nodes");
             return Err(Error::invalid_option("nodes", nodes, reason));
         }
         if nodes > 1 && items > NODE_BATCH_ITEMS_MAX {
             let reason = format!(
-                "nodes divide batches of up to {NODE_BATCH_ITEMS_MAX} {item}s; lower it, or leave out \
-                 `nodes`"
+                "with `nodes` it can be at most {NODE_BATCH_ITEMS_MAX} {item}s; lower it, or leave out `nodes`"
             );
             return Err(Error::invalid_option("global_batch", items, reason));
         }

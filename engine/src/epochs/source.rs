@@ -213,8 +213,7 @@ impl<D: ItemSet> EpochSource<D> {
                 return Ok(());
             }
         }
-        let reason =
-            "with global batches, only the first item of a batch of this source can be next";
+        let reason = "with global batches, this source can only continue at the first item of one of its batches";
         let (path, item) = (epoch.data.path().to_owned(), D::item(id));
         Err(Error::NoSuchItem { path, item, reason: reason.to_owned() })
     }

@@ -303,7 +303,10 @@ fn check_moves(data: &impl Data, options: Options) {
         assert_eq!(source.next_ids(), batches[at]);
         if let Some(second) = batches[at].get(1) {
             let error = source.seek(*second).unwrap_err();
-            assert!(error.to_string().contains("only the first item of a batch"), "{error}");
+            assert!(
+                error.to_string().contains("only continue at the first item of one of its batches"),
+                "{error}"
+            );
         }
         assert_eq!(source.next_ids(), batches[at]);
     }

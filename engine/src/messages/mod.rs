@@ -1,7 +1,10 @@
 //! Compares every error message with `tests/messages.txt`, so that a new or changed message is read in
-//! review. `RINGMAIN_UPDATE_MESSAGES=1` rewrites the file.
+//! review. The file has samples of all variants, and then the texts from which the sources make messages.
+//! `RINGMAIN_UPDATE_MESSAGES=1` rewrites the file.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod source_texts;
 
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
@@ -321,6 +324,7 @@ fn every_message_is_in_the_snapshot() {
     write_all::<BetonDamage>(&mut text);
     write_all::<WeightsDamage>(&mut text);
     write_all::<TensorDamage>(&mut text);
+    text.push_str(&source_texts::source_texts());
     if std::env::var_os("RINGMAIN_UPDATE_MESSAGES").is_some() {
         std::fs::write(SNAPSHOT, &text).unwrap();
     }
