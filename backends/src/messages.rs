@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::auto::{AdviceReport, AutoReport};
 use crate::open::not_built;
 use crate::retry::Shortfall;
+use crate::version::ChangedFile;
 use crate::{
     BackendKind, BackendOptions, BufferPool, Error, FileChange, GdsError, Lacking, PoolOptions,
     WhenSpent, open_backend, sys,
@@ -149,7 +150,11 @@ fn gds() -> Vec<GdsError> {
     let reason = || "/proc/driver/nvidia/gpus: No such file or directory (os error 2)".to_owned();
     let cufile =
         |code, meaning, cuda| GdsError::CuFile { function: "cuFileRead", code, meaning, cuda };
-    let changed = |change| GdsError::Changed { path: path(), change };
+    let changed = |change| {
+        let source = io::Error::new(io::ErrorKind::StaleNetworkFileHandle, ChangedFile(change));
+        let (backend, path) = (BackendKind::Direct, path());
+        GdsError::File(Error::Read { backend, path, offset: 4096, len: 512, index: 0, source })
+    };
     vec![
         GdsError::Disabled,
         GdsError::Library { library: library(), reason: "undefined symbol: cuFileRead".into() },
@@ -159,7 +164,6 @@ fn gds() -> Vec<GdsError> {
         GdsError::Cuda { function: "cuMemcpyHtoD", code: 201 },
         GdsError::OutsideMemory { at: 100, len: 4096, memory_bytes: 4096 },
         GdsError::Forked,
-        changed(FileChange::Replaced),
         changed(FileChange::Truncated { len: 10 }),
         changed(FileChange::Written),
     ]

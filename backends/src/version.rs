@@ -25,6 +25,7 @@
 //! unchanged; a file that was renamed to the path has a new `ctime`. File handles do not help
 //! there: a FUSE server forgets them together with the numbers.
 
+use std::fmt;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -72,7 +73,33 @@ pub enum FileChange {
     },
     /// It was written to, and may be longer.
     Written,
+    /// No file is at its path. [`FileVersion::change_since`] never returns this, as it compares two files.
+    Removed,
 }
+
+/// The participle for sentences such as "the file was … after it was opened".
+impl fmt::Display for FileChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Replaced => "replaced",
+            Self::Truncated { .. } => "truncated",
+            Self::Written => "written to",
+            Self::Removed => "removed",
+        })
+    }
+}
+
+/// The cause of a failed read whose file changed after it was opened.
+#[derive(Debug)]
+pub(crate) struct ChangedFile(pub(crate) FileChange);
+
+impl fmt::Display for ChangedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the file was {} after it was opened; open it again", self.0)
+    }
+}
+
+impl std::error::Error for ChangedFile {}
 
 impl FileVersion {
     /// The version of the file that is at the path now. Fails if there is no regular file.

@@ -21,41 +21,12 @@ pub(crate) struct VersionedFile {
     version: FileVersion,
 }
 
-/// A change of a file since it was opened.
+/// The reason why a file does not count as unchanged.
 #[derive(Debug)]
 pub(crate) enum VersionChange {
-    Removed,
-    Replaced,
-    /// The file is shorter now.
-    Truncated {
-        len: u64,
-    },
-    /// The file was written to, and may have grown.
-    Written,
+    Known(FileChange),
     /// The backend cannot check the file.
     Unknown(io::Error),
-}
-
-impl VersionChange {
-    /// Returns the word for the message "was … after it was opened".
-    pub(crate) fn participle(&self) -> &'static str {
-        match self {
-            Self::Removed => "removed",
-            Self::Replaced => "replaced",
-            Self::Truncated { .. } => "truncated",
-            Self::Written | Self::Unknown(_) => "written to",
-        }
-    }
-}
-
-impl From<FileChange> for VersionChange {
-    fn from(change: FileChange) -> Self {
-        match change {
-            FileChange::Replaced => Self::Replaced,
-            FileChange::Truncated { len } => Self::Truncated { len },
-            FileChange::Written => Self::Written,
-        }
-    }
 }
 
 impl VersionedFile {
@@ -73,7 +44,7 @@ impl VersionedFile {
     /// Returns an error if the file changed since it was opened.
     pub(crate) fn check(&self) -> Result<(), VersionChange> {
         let now = version(&self.engine, &self.file)?;
-        now.change_since(&self.version).map_or(Ok(()), |change| Err(change.into()))
+        now.change_since(&self.version).map_or(Ok(()), |change| Err(VersionChange::Known(change)))
     }
 }
 
@@ -87,8 +58,8 @@ impl Deref for VersionedFile {
 
 fn version(engine: &Engine, file: &FileHandle) -> Result<FileVersion, VersionChange> {
     engine.backend().version(file).map_err(|error| match error {
-        Error::Replaced { .. } => VersionChange::Replaced,
-        error if error.is_not_found() => VersionChange::Removed,
+        Error::Replaced { .. } => VersionChange::Known(FileChange::Replaced),
+        error if error.is_not_found() => VersionChange::Known(FileChange::Removed),
         // With its number, which a conversion would lose.
         Error::Open { source, .. } => VersionChange::Unknown(source),
         error => VersionChange::Unknown(error.into()),

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::BackendKind;
+use crate::version::ChangedFile;
+use crate::{BackendKind, FileChange};
 
 mod debug;
 mod text;
@@ -241,6 +242,15 @@ impl Error {
             | Self::Mapping { source, .. }
             | Self::OutOfMemory { source, .. } => Some(source),
             _ => None,
+        }
+    }
+
+    /// Returns how the file changed after it was opened, if that is the cause.
+    #[must_use]
+    pub fn file_change(&self) -> Option<FileChange> {
+        match self {
+            Self::Replaced { .. } => Some(FileChange::Replaced),
+            _ => self.io_error()?.get_ref()?.downcast_ref().map(|ChangedFile(change)| *change),
         }
     }
 

@@ -1,9 +1,6 @@
 //! Errors of reads into the memory of a GPU.
 
 use std::fmt;
-use std::path::PathBuf;
-
-use crate::FileChange;
 
 /// An error of GPUDirect Storage.
 #[derive(Debug)]
@@ -52,14 +49,7 @@ pub enum GdsError {
     },
     /// CUDA was opened by the parent of this process, and does not work after a fork.
     Forked,
-    /// The file was written to, truncated or replaced since it was opened.
-    Changed {
-        /// The file.
-        path: PathBuf,
-        /// How it changed.
-        change: FileChange,
-    },
-    /// The file could not be opened or read.
+    /// The file could not be opened or read, or it [changed](crate::Error::file_change) after it was opened.
     File(crate::Error),
 }
 
@@ -88,14 +78,6 @@ impl fmt::Display for GdsError {
                 "CUDA was opened by the parent of this process and does not work after a fork; open it in the \
                  child, or spawn the process",
             ),
-            Self::Changed { path, change } => {
-                let how = match change {
-                    FileChange::Replaced => "replaced",
-                    FileChange::Truncated { .. } => "truncated",
-                    FileChange::Written => "written to",
-                };
-                write!(f, "{}: the file was {how} since it was opened; open it again", path.display())
-            }
             Self::File(error) => error.fmt(f),
         }
     }

@@ -8,7 +8,8 @@ use std::path::Path;
 use super::libraries::{Opened, STAGING_BYTES, check, cufile_error};
 use super::{DeviceMemory, Gds, GdsError, GdsRoute};
 use crate::sys::{self, CuFileFailed as Failed, CuFileHandle};
-use crate::{BackendKind, Error, FileHandle, FileVersion, ReadBackendExt};
+use crate::version::ChangedFile;
+use crate::{BackendKind, Error, FileChange, FileHandle, FileVersion, ReadBackendExt};
 
 /// cuFile reads at most this much in one call, so that a call ends in time.
 const PART_BYTES: u64 = 1 << 30;
@@ -80,11 +81,12 @@ impl GdsFile {
         if range.end > self.version.len() {
             return Err(self.past_end(&range).into());
         }
+        let whole = range.clone();
         match &self.registered {
             Some(registered) => self.read_directly(registered, memory, at, range)?,
             None => self.read_staged(opened, memory, at, range)?,
         }
-        self.check_unchanged()
+        self.check_unchanged(&whole)
     }
 
     fn read_directly(
@@ -140,11 +142,19 @@ impl GdsFile {
         })
     }
 
-    fn check_unchanged(&self) -> Result<(), GdsError> {
+    /// Returns an error if the file has changed since it was opened. `range` is what was read.
+    fn check_unchanged(&self, range: &Range<u64>) -> Result<(), GdsError> {
         let path = self.file.path();
         match version_of(self.registered.as_ref(), path)?.change_since(&self.version) {
             None => Ok(()),
-            Some(change) => Err(GdsError::Changed { path: path.to_owned(), change }),
+            Some(FileChange::Replaced) => {
+                let (backend, path) = (BackendKind::Direct, path.to_owned());
+                Err(Error::Replaced { backend, path, offset: range.start }.into())
+            }
+            Some(change) => {
+                let kind = io::ErrorKind::StaleNetworkFileHandle;
+                Err(self.failed(range, io::Error::new(kind, ChangedFile(change))).into())
+            }
         }
     }
 

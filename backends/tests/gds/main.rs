@@ -199,10 +199,17 @@ fn a_file_that_changes_is_an_error() {
         let error = file.read(&mut device.memory(), 0, 0..4096).unwrap_err();
         assert!(matches!(error, GdsError::File(Error::PastEnd { .. })), "{error}");
         let error = file.read(&mut device.memory(), 0, 0..1000).unwrap_err();
-        assert!(
-            matches!(error, GdsError::Changed { change: FileChange::Truncated { len: 1000 }, .. }),
-            "{error}"
-        );
+        let GdsError::File(error) = error else { panic!("{error}") };
+        assert_eq!(error.file_change(), Some(FileChange::Truncated { len: 1000 }), "{error}");
+        assert_eq!(error.kind(), std::io::ErrorKind::StaleNetworkFileHandle);
+        // cuFile keeps reading the file that it has open.
+        let is_staged = register_error != 0;
+        let newer = path.with_extension("new");
+        std::fs::write(&newer, &bytes).unwrap();
+        std::fs::rename(&newer, &path).unwrap();
+        let error = file.read(&mut device.memory(), 0, 0..1000).unwrap_err();
+        let GdsError::File(error) = error else { panic!("{error}") };
+        assert_eq!(error.file_change() == Some(FileChange::Replaced), is_staged, "{error}");
     }
 }
 

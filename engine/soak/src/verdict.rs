@@ -16,7 +16,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use ringmain::backends::Error as BackendError;
+use ringmain::backends::{Error as BackendError, FileChange};
 use ringmain::{BackendKind, Error};
 
 use crate::board::{Board, Change, Event, Fault, Window};
@@ -37,7 +37,7 @@ pub(crate) fn fault_of(error: &Error) -> Option<Fault> {
     Some(match error {
         Error::NotFound { .. } => Fault::NotFound,
         Error::Truncated { .. } => Fault::Truncated,
-        Error::Changed { what: "replaced", .. } => Fault::Replaced,
+        Error::Changed { change: FileChange::Replaced, .. } => Fault::Replaced,
         Error::Changed { .. } => Fault::Changed,
         Error::Format { .. } => Fault::Format,
         Error::OutsideFile { .. } => Fault::OutsideFile,

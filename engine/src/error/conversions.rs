@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use ringmain_backends::FileChange;
+
 use super::{Damage, Error, Item};
 use crate::versioned_file::VersionChange;
 
@@ -71,7 +73,7 @@ impl Error {
             VersionChange::Unknown(cause) => {
                 Self::io(path, "checking whether the file changed", cause)
             }
-            change => Self::Changed { path: path.to_owned(), what: change.participle() },
+            VersionChange::Known(change) => Self::Changed { path: path.to_owned(), change },
         }
     }
 
@@ -96,7 +98,7 @@ impl Error {
             Backend::Open { path, source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Self::NotFound { path, cause: source }
             }
-            Backend::Replaced { path, .. } => Self::Changed { path, what: "replaced" },
+            Backend::Replaced { path, .. } => Self::Changed { path, change: FileChange::Replaced },
             Backend::Mapping { operation, source, .. }
                 if source.kind() == io::ErrorKind::Unsupported =>
             {

@@ -8,6 +8,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ringmain_backends::FileChange;
+
 mod accessors;
 mod conversions;
 mod damage;
@@ -93,12 +95,12 @@ pub enum Error {
     },
 
     /// The file was replaced, removed or written to after it was opened.
-    #[error("{} was {what} after it was opened{}", path.display(), change_consequence(what))]
+    #[error("{} was {change} after it was opened{}", path.display(), change_consequence(*change))]
     Changed {
         /// The file.
         path: PathBuf,
-        /// The change: "replaced", "truncated", "written to" or "removed".
-        what: &'static str,
+        /// How it changed.
+        change: FileChange,
     },
 
     /// The file does not follow its format.

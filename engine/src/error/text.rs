@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ringmain_backends::FileChange;
+
 /// Returns the subject and a colon, to begin a message with; empty if there is no subject.
 pub(super) fn prefix(subject: Option<impl fmt::Display>) -> String {
     subject.map(|subject| format!("{subject}: ")).unwrap_or_default()
@@ -18,9 +20,9 @@ pub(super) fn missing_cause(cause: &std::io::Error) -> String {
 }
 
 /// Returns what follows from a change of a file, and the way out.
-pub(super) fn change_consequence(what: &str) -> &'static str {
-    match what {
-        "removed" => "; put it back and open it again, or leave it out",
+pub(super) fn change_consequence(change: FileChange) -> &'static str {
+    match change {
+        FileChange::Removed => "; put it back and open it again, or leave it out",
         _ => ", so the bytes read may mix two versions; open it again",
     }
 }

@@ -11,7 +11,7 @@ use std::fmt::{Display, Write as _};
 use std::io;
 use std::path::PathBuf;
 
-use ringmain_backends::BackendKind;
+use ringmain_backends::{BackendKind, FileChange};
 
 use crate::beton::BetonDamage;
 use crate::shards::ShardDamage;
@@ -116,8 +116,8 @@ fn file_errors() -> Vec<Error> {
         failed(Some("/data".into()), Some(sample(Some("image")))),
         Error::Truncated { path: path.clone(), what: "header", expected: 32, actual: 20 },
         Error::Truncated { path: path.clone(), what: "rows", expected: 64, actual: 1 },
-        Error::Changed { path: path.clone(), what: "written to" },
-        Error::Changed { path: path.clone(), what: "removed" },
+        Error::Changed { path: path.clone(), change: FileChange::Written },
+        Error::Changed { path: path.clone(), change: FileChange::Removed },
         format(None, ShardDamage::BadMagic.into()),
         format(Some(sample(Some("text"))), BetonDamage::NotUtf8.into()),
         Error::OutsideFile { path: path.clone(), offset: 4096, len: 512, file_len: 4100 },

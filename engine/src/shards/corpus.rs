@@ -7,7 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ringmain_backends::{MemoryBackend, ReadBackend, ReadBackendExt};
+use ringmain_backends::{FileChange, MemoryBackend, ReadBackend, ReadBackendExt};
 
 use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 use super::{Error, ShardDamage};
@@ -38,8 +38,11 @@ impl Shard {
     /// Returns an error if the file at the path is no longer the opened one.
     pub(super) fn check_unchanged(&self) -> Result<(), Error> {
         self.file.check().map_err(|change| match change {
-            VersionChange::Truncated { len } if len < self.payload_end => self.truncated(len),
-            VersionChange::Truncated { .. } => Error::changed(self.path(), VersionChange::Written),
+            VersionChange::Known(FileChange::Truncated { len }) => match len < self.payload_end {
+                true => self.truncated(len),
+                // The bytes that are missing now followed the rows.
+                false => Error::changed(self.path(), VersionChange::Known(FileChange::Written)),
+            },
             change => Error::changed(self.path(), change),
         })
     }

@@ -163,7 +163,8 @@ fn a_file_that_changes_under_a_reader_is_an_error() {
                 paged.unwrap().next_batch().unwrap_err(),
             ];
             for error in errors {
-                let fits = matches!(&error, Error::Changed { what, .. } if *what == name);
+                let fits =
+                    matches!(&error, Error::Changed { change, .. } if change.to_string() == name);
                 assert!(fits, "{what}: {error:?}");
             }
             if let Ok(mapped) = reader.map_samples(&[0]) {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringmain::Error;
+use ringmain::backends::FileChange;
 use ringmain::backends::fault::Faults;
 use ringmain::shards::{Order, RowType, ShardOptions, ShardSource};
 use ringmain::{BackendKind, Engine};
@@ -24,17 +25,21 @@ const MISHAPS: [Mishap; 6] = [
     ("truncated", |path| resize(path, 32 + ROW_BYTES * 120), is_truncated),
     ("truncated by a byte", |path| resize(path, 32 + ROW_BYTES * ROWS - 1), is_truncated),
     ("truncated to nothing", |path| resize(path, 0), is_truncated),
-    ("replaced", replace, |error| matches!(error, Error::Changed { what: "replaced", .. })),
+    ("replaced", replace, |error| {
+        matches!(error, Error::Changed { change: FileChange::Replaced, .. })
+    }),
     (
         "removed",
         |path| std::fs::remove_file(path),
         // The message said that bytes may be mixed, and to open the file that is gone.
         |error| {
-            matches!(error, Error::Changed { what: "removed", .. })
+            matches!(error, Error::Changed { change: FileChange::Removed, .. })
                 && error.to_string().contains("put it back")
         },
     ),
-    ("written to", overwrite, |error| matches!(error, Error::Changed { what: "written to", .. })),
+    ("written to", overwrite, |error| {
+        matches!(error, Error::Changed { change: FileChange::Written, .. })
+    }),
 ];
 
 fn resize(path: &Path, len: u64) -> std::io::Result<()> {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use ringmain::Error;
+use ringmain::backends::FileChange;
 use ringmain::weights::WeightCache;
 
 use crate::support::temp_dir;
@@ -111,7 +112,7 @@ fn work(
             }
             Err(Error::CacheFull { .. }) => held.clear(),
             // The cache gives up on a file that is replaced each time it is opened.
-            Err(Error::Changed { what: "replaced", .. })
+            Err(Error::Changed { change: FileChange::Replaced, .. })
                 if mischief == Mischief::LockAndReplace => {}
             Err(error) => panic!("{error}"),
         }

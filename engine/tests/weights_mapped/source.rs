@@ -287,7 +287,8 @@ fn a_changed_file_is_noticed_by_the_next_read() {
         }
         let error = source.get_tensor_bytes(50_000, 1000).unwrap_err();
         let expected = if is_cut { "truncated" } else { "written to" };
-        let is_it = matches!(error, Error::Changed { what, .. } if what == expected);
+        let is_it =
+            matches!(error, Error::Changed { change, .. } if change.to_string() == expected);
         assert!(is_it, "{error:?}");
     }
 }
