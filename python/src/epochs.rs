@@ -1,12 +1,12 @@
 //! Iteration over epochs: everything that `ShardSource` and `BetonEpoch` share.
 
-use std::process;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use ringmain::backends::PerProcess;
 use ringmain::epochs::{EpochState, JobPlace};
 
 use crate::arguments::type_name;
@@ -18,8 +18,8 @@ use crate::gil::detached;
 pub(crate) struct Epochs<S> {
     /// Only `try_lock` is used: in a forked child the mutex may stay locked forever.
     source: Mutex<S>,
-    /// The process that locked the source last.
-    process_id: AtomicU32,
+    /// True if a thread of this process has locked the source. A forked child begins with `false`.
+    is_locked_here: PerProcess<AtomicBool>,
     /// True if an iteration has reached the end of the epoch and the source has not been moved since.
     is_finished: AtomicBool,
     /// The name of the source in error messages.
@@ -28,24 +28,25 @@ pub(crate) struct Epochs<S> {
 
 impl<S: Send> Epochs<S> {
     pub(crate) fn new(name: &'static str, source: S) -> Self {
-        let (source, process_id) = (Mutex::new(source), AtomicU32::new(process::id()));
-        Self { source, process_id, is_finished: AtomicBool::new(false), name }
+        let is_locked_here = PerProcess::new(|_inherited| AtomicBool::new(false));
+        let (source, is_finished) = (Mutex::new(source), AtomicBool::new(false));
+        Self { source, is_locked_here, is_finished, name }
     }
 
     /// Returns the source, or an error if another thread is using it.
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, S>> {
         let name = self.name;
-        let is_own_process = || self.process_id.load(Ordering::Relaxed) == process::id();
+        let is_locked_here = self.is_locked_here.get();
         let message = match self.source.try_lock() {
             Ok(source) => {
-                self.process_id.store(process::id(), Ordering::Relaxed);
+                is_locked_here.store(true, Ordering::Relaxed);
                 return Ok(source);
             }
             Err(TryLockError::Poisoned(_)) => format!(
                 "an earlier call of this {name} panicked, so its position is not known: make another \
                  one"
             ),
-            Err(TryLockError::WouldBlock) if is_own_process() => format!(
+            Err(TryLockError::WouldBlock) if is_locked_here.load(Ordering::Relaxed) => format!(
                 "this {name} is in use by another thread: give each thread its own, with rank and \
                  world"
             ),

@@ -1,13 +1,13 @@
 //! Weights as arrays over the mapping of a file: the native part of `MappedWeights` and `WeightCache`.
 
 use std::path::PathBuf;
-use std::process;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringmain::Unchanging;
+use ringmain::backends::PerProcess;
 use ringmain::weights::{MappedWeights, MmapOptions, WeightCache};
 
 use crate::array;
@@ -169,11 +169,9 @@ impl PyMappedFile {
 #[pyclass(frozen, module = "ringmain._ringmain", name = "_MappingCache")]
 pub(crate) struct PyMappingCache {
     limit_bytes: u64,
-    options: MapOptions,
-    unchanging: Unchanging,
-    /// The cache, and the process that made it. The lock is only held while the interpreter lock is held, so no
-    /// thread holds it at a fork.
-    cache: Mutex<(u32, Arc<WeightCache>)>,
+    /// A forked child gets an empty cache: at the fork, another thread of the parent may have been changing the
+    /// inherited one.
+    cache: PerProcess<WeightCache>,
 }
 
 #[pymethods]
@@ -181,28 +179,29 @@ impl PyMappingCache {
     #[new]
     fn new(limit_bytes: u64, unchanging: bool, options: MapOptions) -> Result<Self> {
         let unchanging = promised(unchanging)?;
-        let cache = WeightCache::with_options(limit_bytes, options.to_engine(), unchanging);
-        let cache = Mutex::new((process::id(), Arc::new(cache)));
-        Ok(Self { limit_bytes, options, unchanging, cache })
+        let cache = PerProcess::new(move |_inherited| {
+            WeightCache::with_options(limit_bytes, options.to_engine(), unchanging)
+        });
+        Ok(Self { limit_bytes, cache })
     }
 
     fn get_or_open(&self, py: Python<'_>, path: FilePath) -> Result<PyMappedFile> {
-        let (path, cache) = (absolute(&path.0)?, self.current());
+        let (path, cache) = (absolute(&path.0)?, self.cache.get());
         Ok(PyMappedFile { weights: detached(py, || cache.get_or_open(path))? })
     }
 
     fn evict_lru(&self, py: Python<'_>, bytes: u64) -> u64 {
-        let cache = self.current();
+        let cache = self.cache.get();
         py.detach(|| cache.evict_lru(bytes))
     }
 
     fn clear(&self, py: Python<'_>) -> u64 {
-        let cache = self.current();
+        let cache = self.cache.get();
         py.detach(|| cache.clear())
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let cache = self.current();
+        let cache = self.cache.get();
         let stats = py.detach(|| cache.stats());
         let dict = PyDict::new(py);
         dict.set_item("entries", stats.entries)?;
@@ -212,22 +211,5 @@ impl PyMappingCache {
         dict.set_item("misses", stats.misses)?;
         dict.set_item("evictions", stats.evictions)?;
         Ok(dict)
-    }
-}
-
-impl PyMappingCache {
-    /// Returns the cache of this process. A forked child gets an empty one: at the fork, another thread of the parent
-    /// may have been changing the inherited one.
-    fn current(&self) -> Arc<WeightCache> {
-        let mut held = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.0 != process::id() {
-            let options = self.options.to_engine();
-            let own =
-                Arc::new(WeightCache::with_options(self.limit_bytes, options, self.unchanging));
-            let inherited = std::mem::replace(&mut *held, (process::id(), own));
-            // Dropping it could read what was half changed.
-            std::mem::forget(inherited);
-        }
-        Arc::clone(&held.1)
     }
 }

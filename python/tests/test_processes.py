@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 
 import numpy as np
 import pytest
+from test_shards import write_shard
 
 import ringmain
 
@@ -235,3 +237,35 @@ def test_a_worker_makes_one_engine_for_many_pickles(tmp_path, array):
     data = pickle.dumps(view[3])
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(engines_made, (data, 8)) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_source_says_that_it_was_in_use_at_a_fork(tmp_path):
+    write_shard(tmp_path / "a.shard", np.ones((4096, 64), np.float32))
+    source = ringmain.ShardSource(tmp_path, batch_rows=4096, prefetch_bytes=0)
+    is_done = threading.Event()
+
+    def read():
+        while not is_done.is_set():
+            for _ in source:
+                pass
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    deadline = time.monotonic() + 300
+    outcome = 0
+    # Most forks happen while the thread reads. A child that forked between two reads can use the source.
+    while outcome == 0 and time.monotonic() < deadline:
+        child = os.fork()
+        if child == 0:
+            try:
+                assert source.epoch >= 0
+                code = 0
+            except RuntimeError as error:
+                code = 7 if "forked while a thread of its parent used this" in str(error) else 1
+            os._exit(code)
+        outcome = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    is_done.set()
+    thread.join()
+    assert outcome == 7
+    assert source.epoch >= 0
