@@ -121,7 +121,7 @@ pub use placement::Placement;
 pub use pool::{BufferPool, PoolOptions, PoolStats, WhenSpent};
 pub use populate::populate;
 pub use read::Read;
-pub use reader_threads::{Job, ReaderOptions, ReaderStats, ReaderThreads};
+pub use reader_threads::{Job, ReaderStats, ReaderThreadOptions, ReaderThreads};
 pub use stats::{BackendStats, HandleCacheStats, LatencyHistogram, Traffic};
 pub use sys::PerProcess;
 pub use thread_number::thread_number;

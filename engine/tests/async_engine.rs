@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures::executor::block_on;
 use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
-use ringmain::backends::{MemoryBackend, ReaderOptions};
+use ringmain::backends::{MemoryBackend, ReaderThreadOptions};
 use ringmain::beton::{BetonReader, SampleOptions};
 use ringmain::shards::{Order, ShardOptions, ShardSource, encode_shard_bytes};
 use ringmain::{AsyncEngine, Engine, Error, Kind};
@@ -16,7 +16,7 @@ use ringmain::{AsyncEngine, Engine, Error, Kind};
 const LONG: Duration = Duration::from_secs(120);
 
 fn engine() -> AsyncEngine {
-    let readers = ReaderOptions { threads_max: 2, queue_len_max: 4 };
+    let readers = ReaderThreadOptions { threads_max: 2, queue_len_max: 4 };
     AsyncEngine::with_readers(Engine::new().unwrap(), readers).unwrap()
 }
 
@@ -108,7 +108,7 @@ fn reads_that_fit_one_after_the_other_do_not_starve_each_other() {
         .memory_limit_bytes(2 << 20)
         .memory_patience(LONG)
         .build();
-    let readers = ReaderOptions { threads_max: 4, queue_len_max: 64 };
+    let readers = ReaderThreadOptions { threads_max: 4, queue_len_max: 64 };
     let engine = AsyncEngine::with_readers(engine.unwrap(), readers).unwrap();
     let file = block_on(engine.open("data")).unwrap();
     // The pool has 1 MiB, and each read takes 12 buffers of 64 KiB.

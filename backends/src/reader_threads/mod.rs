@@ -30,14 +30,14 @@ pub use job::Job;
 /// The bounds of [`ReaderThreads`].
 ///
 /// ```
-/// use ringmain_backends::{ReaderOptions, ReaderThreads};
+/// use ringmain_backends::{ReaderThreadOptions, ReaderThreads};
 ///
-/// let options = ReaderOptions { threads_max: 2, ..ReaderOptions::default() };
+/// let options = ReaderThreadOptions { threads_max: 2, ..ReaderThreadOptions::default() };
 /// let readers = ReaderThreads::new(options)?;
 /// # Ok::<(), ringmain_backends::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReaderOptions {
+pub struct ReaderThreadOptions {
     /// The number of threads, which start when they are first needed. A thread does one job at a time, so this is
     /// also how many jobs run at once. The default is twice the number of processors, from 4 to 16: a thread that
     /// waits for the device needs no processor.
@@ -46,14 +46,14 @@ pub struct ReaderOptions {
     pub queue_len_max: usize,
 }
 
-impl Default for ReaderOptions {
+impl Default for ReaderThreadOptions {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
         Self { threads_max: (2 * processors).clamp(4, 16), queue_len_max: 256 }
     }
 }
 
-impl ReaderOptions {
+impl ReaderThreadOptions {
     fn validate(&self) -> Result<()> {
         let bounds = [
             ("threads_max", self.threads_max, 1024, "it can be 1 to 1024"),
@@ -88,9 +88,9 @@ pub struct ReaderStats {
 ///
 /// ```
 /// use std::future::Future;
-/// use ringmain_backends::{ReaderOptions, ReaderThreads};
+/// use ringmain_backends::{ReaderThreadOptions, ReaderThreads};
 ///
-/// let readers = ReaderThreads::new(ReaderOptions::default())?;
+/// let readers = ReaderThreads::new(ReaderThreadOptions::default())?;
 /// let sum = readers.run(|| (1..=100).sum::<u32>()); // nothing happens yet
 /// # fn block_on<T>(future: impl Future<Output = T>) -> T { futures::executor::block_on(future) }
 /// assert_eq!(block_on(sum), 5050);
@@ -98,23 +98,23 @@ pub struct ReaderStats {
 /// ```
 #[derive(Clone)]
 pub struct ReaderThreads {
-    crew: Arc<Crew>,
+    pool: Arc<ThreadPool>,
 }
 
-/// What clones and futures share. The threads have only the board.
-struct Crew {
-    options: ReaderOptions,
-    board: PerProcess<Arc<Board>>,
+/// The part that clones and futures share. The threads themselves only hold the queue.
+struct ThreadPool {
+    options: ReaderThreadOptions,
+    jobs: PerProcess<Arc<JobQueue>>,
 }
 
 #[derive(Default)]
-struct Board {
-    queue: Mutex<Queue>,
+struct JobQueue {
+    queue: Mutex<QueueState>,
     work_came: Condvar,
 }
 
 #[derive(Default)]
-struct Queue {
+struct QueueState {
     entries: VecDeque<Entry>,
     /// The futures that found the queue full, in the order in which they came.
     waiting: VecDeque<(u64, Waker)>,
@@ -132,10 +132,10 @@ struct Entry {
 
 impl ReaderThreads {
     /// Returns threads that start when they are needed. Fails if a bound is 0 or too large.
-    pub fn new(options: ReaderOptions) -> Result<Self> {
+    pub fn new(options: ReaderThreadOptions) -> Result<Self> {
         options.validate()?;
-        let board = PerProcess::new(|_inherited: Option<&Arc<Board>>| Arc::default());
-        Ok(Self { crew: Arc::new(Crew { options, board }) })
+        let jobs = PerProcess::new(|_inherited: Option<&Arc<JobQueue>>| Arc::default());
+        Ok(Self { pool: Arc::new(ThreadPool { options, jobs }) })
     }
 
     /// Returns a future that does the job on one of the threads and has its result. It does nothing before it is
@@ -150,20 +150,20 @@ impl ReaderThreads {
 
     /// Returns the bounds.
     #[must_use]
-    pub fn options(&self) -> ReaderOptions {
-        self.crew.options
+    pub fn options(&self) -> ReaderThreadOptions {
+        self.pool.options
     }
 
     /// Returns what the threads are doing now.
     #[must_use]
     pub fn stats(&self) -> ReaderStats {
-        let queue = self.board().lock();
+        let queue = self.jobs().lock();
         let (threads, idle) = (queue.threads, queue.idle);
         ReaderStats { threads, idle, queued: queue.entries.len(), waiting: queue.waiting.len() }
     }
 
-    fn board(&self) -> &Arc<Board> {
-        self.crew.board.get()
+    fn jobs(&self) -> &Arc<JobQueue> {
+        self.pool.jobs.get()
     }
 
     /// Puts a job into the queue and returns its number there. If the queue is full, the job comes back, and the
@@ -174,8 +174,8 @@ impl ReaderThreads {
         waker: &Waker,
         run: Box<dyn FnOnce() + Send>,
     ) -> Result<u64, Box<dyn FnOnce() + Send>> {
-        let (board, options) = (self.board(), self.crew.options);
-        let mut queue = board.lock();
+        let (jobs, options) = (self.jobs(), self.pool.options);
+        let mut queue = jobs.lock();
         if queue.entries.len() >= options.queue_len_max {
             let old = queue.wait_for_place(ticket, waker);
             drop(queue);
@@ -189,19 +189,19 @@ impl ReaderThreads {
         queue.threads += usize::from(starts_thread);
         drop(queue);
         drop(old);
-        board.work_came.notify_one();
+        jobs.work_came.notify_one();
         if starts_thread {
-            start_thread(board);
+            start_thread(jobs);
         }
         Ok(id)
     }
 
     /// Takes a job out of the queue, if it has not begun.
     fn withdraw(&self, id: u64) {
-        let mut queue = self.board().lock();
+        let mut queue = self.jobs().lock();
         let at = queue.entries.iter().position(|entry| entry.id == id);
         let entry = at.and_then(|at| queue.entries.remove(at));
-        let wakers = queue.wakers_for_places(self.crew.options.queue_len_max);
+        let wakers = queue.wakers_for_places(self.pool.options.queue_len_max);
         drop(queue);
         // The job may own large memory, or other futures of these threads.
         drop(entry);
@@ -209,7 +209,7 @@ impl ReaderThreads {
     }
 
     fn stop_waiting(&self, ticket: u64) {
-        let mut queue = self.board().lock();
+        let mut queue = self.jobs().lock();
         let old = queue.stop_waiting(ticket);
         drop(queue);
         drop(old);
@@ -217,31 +217,31 @@ impl ReaderThreads {
 }
 
 /// Starts a thread that is already counted. Without any thread the caller does the jobs itself.
-fn start_thread(board: &Arc<Board>) {
-    let theirs = Arc::clone(board);
+fn start_thread(jobs: &Arc<JobQueue>) {
+    let theirs = Arc::clone(jobs);
     let builder = thread::Builder::new().name("ringmain-async".into());
     if builder.spawn(move || theirs.work()).is_ok() {
         return;
     }
-    let mut queue = board.lock();
+    let mut queue = jobs.lock();
     queue.threads -= 1;
     while queue.threads == 0 {
         let Some(entry) = queue.entries.pop_front() else { return };
-        queue = board.do_job(queue, entry);
+        queue = jobs.do_job(queue, entry);
     }
 }
 
-impl Drop for Crew {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         // Not waited for: the last clone may be dropped by a job, or by a task of an executor.
-        let board = self.board.get();
-        board.lock().is_closed = true;
-        board.work_came.notify_all();
+        let jobs = self.jobs.get();
+        jobs.lock().is_closed = true;
+        jobs.work_came.notify_all();
     }
 }
 
-impl Board {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl JobQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         // No code under the lock leaves the queue half changed, so a poisoned lock can be used.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -265,9 +265,9 @@ impl Board {
 
     fn do_job<'a>(
         &'a self,
-        mut queue: MutexGuard<'a, Queue>,
+        mut queue: MutexGuard<'a, QueueState>,
         entry: Entry,
-    ) -> MutexGuard<'a, Queue> {
+    ) -> MutexGuard<'a, QueueState> {
         // The queue has room for at least the job that has just left it.
         let places = queue.entries.len() + 1;
         let wakers = queue.wakers_for_places(places);
@@ -279,7 +279,7 @@ impl Board {
     }
 }
 
-impl Queue {
+impl QueueState {
     fn next_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
@@ -317,7 +317,7 @@ impl Queue {
 
 impl fmt::Debug for ReaderThreads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReaderThreads").field("options", &self.crew.options).finish_non_exhaustive()
+        f.debug_struct("ReaderThreads").field("options", &self.pool.options).finish_non_exhaustive()
     }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::sync::{block_on, choose, explore, step};
 
 fn readers() -> ReaderThreads {
-    let options = ReaderOptions { threads_max: 1 + choose(2), queue_len_max: 1 + choose(2) };
+    let options = ReaderThreadOptions { threads_max: 1 + choose(2), queue_len_max: 1 + choose(2) };
     ReaderThreads::new(options).unwrap()
 }
 
@@ -51,7 +51,7 @@ fn awaited_jobs_run_once_although_others_are_dropped() {
 fn a_future_that_is_not_polled_again_blocks_no_other() {
     explore(|| {
         let readers =
-            ReaderThreads::new(ReaderOptions { threads_max: 1, queue_len_max: 1 }).unwrap();
+            ReaderThreads::new(ReaderThreadOptions { threads_max: 1, queue_len_max: 1 }).unwrap();
         let mut idle: Vec<_> = (0..2).map(|number| readers.run(move || number)).collect();
         let mut context = std::task::Context::from_waker(Waker::noop());
         for job in &mut idle {
@@ -68,10 +68,10 @@ fn the_threads_end_when_all_is_dropped() {
     explore(|| {
         let (readers, begun) = (readers(), Arc::new(Count::new(0)));
         run_or_drop(&readers, &begun);
-        let board = Arc::downgrade(readers.board());
+        let jobs = Arc::downgrade(readers.jobs());
         drop(readers);
         // Dropping does not wait for the threads.
-        while board.upgrade().is_some() {
+        while jobs.upgrade().is_some() {
             thread::yield_now();
         }
     });

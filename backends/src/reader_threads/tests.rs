@@ -14,7 +14,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(120);
 
 fn readers(threads_max: usize, queue_len_max: usize) -> ReaderThreads {
-    ReaderThreads::new(ReaderOptions { threads_max, queue_len_max }).unwrap()
+    ReaderThreads::new(ReaderThreadOptions { threads_max, queue_len_max }).unwrap()
 }
 
 /// Polls a future once, without a task to wake.
@@ -46,7 +46,7 @@ fn begun(readers: &ReaderThreads) -> (Job<()>, mpsc::Sender<()>) {
 #[test]
 fn bounds_that_cannot_work_are_refused() {
     for (threads_max, queue_len_max) in [(0, 1), (1, 0), (1025, 1), (1, (1 << 20) + 1)] {
-        let outcome = ReaderThreads::new(ReaderOptions { threads_max, queue_len_max });
+        let outcome = ReaderThreads::new(ReaderThreadOptions { threads_max, queue_len_max });
         assert!(matches!(outcome, Err(Error::InvalidOption { .. })));
     }
 }
@@ -176,11 +176,11 @@ fn a_panic_reaches_the_caller_and_the_threads_stay() {
 fn the_threads_end_with_the_last_clone_and_the_last_future() {
     let readers = readers(3, 8);
     block_on(futures::future::join_all((0..9).map(|number| readers.run(move || number))));
-    let board = Arc::downgrade(readers.board());
+    let jobs = Arc::downgrade(readers.jobs());
     let last = readers.clone().run(|| 3);
     drop(readers);
     assert_eq!(block_on(last), 3);
-    wait_until("a thread still runs", || board.strong_count() == 0);
+    wait_until("a thread still runs", || jobs.strong_count() == 0);
 }
 
 /// Numbers begin again in a forked child. An inherited future that was dropped there took the child's own job away.
@@ -215,7 +215,7 @@ fn an_inherited_future_does_nothing_in_a_child() {
 #[test]
 fn a_job_may_drop_the_threads() {
     let readers = readers(1, 8);
-    let board = Arc::downgrade(readers.board());
+    let jobs = Arc::downgrade(readers.jobs());
     let mut job = readers.run({
         let clone = readers.clone();
         move || drop(clone)
@@ -223,5 +223,5 @@ fn a_job_may_drop_the_threads() {
     drop(readers);
     assert!(poll_once(&mut job).is_pending());
     drop(job);
-    wait_until("a thread still runs", || board.strong_count() == 0);
+    wait_until("a thread still runs", || jobs.strong_count() == 0);
 }

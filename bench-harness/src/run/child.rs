@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
 
-use super::crew::READER_KILLED;
+use super::reading_processes::READER_KILLED;
 use super::task::{Task, WorkOrder};
 use crate::failure::Failure;
 use crate::result::Cell;

@@ -7,14 +7,13 @@
 //! | `verify.rs` | all backends must return the same bytes |
 //! | `runner.rs`, `child.rs`, `task.rs` | the list of cells, the child process of each, its order |
 //! | `worker.rs`, `engine.rs` | in the child: one cell and its engine |
-//! | `crew.rs`, `team.rs` | the processes of a cell, and the jobs of one process |
+//! | `reading_processes.rs`, `team.rs` | the processes of a cell, and the jobs of one process |
 //! | `reading.rs`, `pace.rs` | the measured loop |
 //! | `validity.rs` | reasons why a measured cell does not count |
 //! | `memory_limit.rs`, `fio.rs`, `corrupt.rs` | memory limits, fio, and a faulty backend for tests |
 
 pub(crate) mod child;
 mod corrupt;
-mod crew;
 mod data;
 mod engine;
 mod fio;
@@ -22,6 +21,7 @@ mod jobs;
 mod memory_limit;
 mod pace;
 pub(crate) mod reading;
+mod reading_processes;
 mod runner;
 pub(crate) mod session;
 pub(crate) mod task;

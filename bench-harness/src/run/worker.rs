@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 
 use nix::sys::resource::{Resource, setrlimit};
 
-use super::crew::Crew;
 use super::engine::open_engine;
+use super::reading_processes::ReadingProcesses;
 use super::task::{MemoryLimit, Task, WorkOrder};
 use super::team::Pass;
 use super::{validity, verify};
@@ -35,12 +35,12 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
     // Before the engine starts its threads, so that they are counted too.
     let tlb = TlbMisses::start();
     let engine = open_engine(task)?;
-    let mut crew = Crew::open(&engine, task, &clock)?;
+    let mut readers = ReadingProcesses::open(&engine, task, &clock)?;
     let opening = workload::by_name(&task.workload)?.opening();
     let prepared = cache::settle(&task.cached_files, task.cache, task.sample_seed(), opening)?;
 
-    let memory = MemorySampler::start(&crew.processes())?;
-    let epochs = (0..task.setting.epochs.unwrap_or(1)).map(|epoch| crew.read_epoch(epoch));
+    let memory = MemorySampler::start(&readers.processes())?;
+    let epochs = (0..task.setting.epochs.unwrap_or(1)).map(|epoch| readers.read_epoch(epoch));
     let epochs = epochs.collect::<Result<Vec<Pass>, _>>()?;
     let timeline = memory.finish();
     let dtlb_misses = tlb.finish();
@@ -61,7 +61,7 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
         dtlb_misses,
         cached_pages,
         cache_check: prepared.check,
-        checksum: format!("xxh3:{:016x}", crew.checksum()?),
+        checksum: format!("xxh3:{:016x}", readers.checksum()?),
         ..read_cell(task, &epochs)?
     })
 }

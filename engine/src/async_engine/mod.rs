@@ -5,7 +5,8 @@ use std::path::Path;
 use std::task::{Poll, Waker};
 
 use ringmain_backends::{
-    Buffer, FileHandle, Job, PerProcess, ReadBackendExt, ReaderOptions, ReaderStats, ReaderThreads,
+    Buffer, FileHandle, Job, PerProcess, ReadBackendExt, ReaderStats, ReaderThreadOptions,
+    ReaderThreads,
 };
 
 use crate::sync::{Arc, Mutex, PoisonError};
@@ -65,20 +66,20 @@ pub struct AsyncEngine {
 impl AsyncEngine {
     /// Returns an async front of an engine, with reader threads of its own. Clones share them.
     pub fn new(engine: Engine) -> Result<Self> {
-        Self::with_readers(engine, ReaderOptions::default())
+        Self::with_readers(engine, ReaderThreadOptions::default())
     }
 
     /// Like [`new`](Self::new), with bounds for the threads and their queue.
     ///
     /// ```
-    /// use ringmain::backends::ReaderOptions;
+    /// use ringmain::backends::ReaderThreadOptions;
     /// use ringmain::{AsyncEngine, Engine};
     ///
-    /// let readers = ReaderOptions { threads_max: 2, queue_len_max: 64 };
+    /// let readers = ReaderThreadOptions { threads_max: 2, queue_len_max: 64 };
     /// let engine = AsyncEngine::with_readers(Engine::new()?, readers)?;
     /// # Ok::<(), ringmain::Error>(())
     /// ```
-    pub fn with_readers(engine: Engine, readers: ReaderOptions) -> Result<Self> {
+    pub fn with_readers(engine: Engine, readers: ReaderThreadOptions) -> Result<Self> {
         let taking = Arc::new(PerProcess::new(|_inherited| Mutex::new(())));
         Ok(Self { engine, readers: ReaderThreads::new(readers)?, taking })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use object_store::local::LocalFileSystem;
 use ringmain_backends::{
-    BackendKind, BackendOptions, BufferPool, PoolOptions, ReadBackend, ReaderOptions,
+    BackendKind, BackendOptions, BufferPool, PoolOptions, ReadBackend, ReaderThreadOptions,
     ReaderThreads, Result, Warmth, WhenSpent, open_backend,
 };
 
@@ -29,11 +29,11 @@ fn free_large_block() {
 ///
 /// ```
 /// use object_store::local::LocalFileSystem;
-/// use ringmain_backends::ReaderOptions;
+/// use ringmain_backends::ReaderThreadOptions;
 /// use ringmain_object_store::local_store::RingmainStore;
 ///
 /// let store = RingmainStore::builder()
-///     .readers(ReaderOptions { threads_max: 8, ..ReaderOptions::default() })
+///     .readers(ReaderThreadOptions { threads_max: 8, ..ReaderThreadOptions::default() })
 ///     .recycled_bytes_max(64 << 20)
 ///     .build(LocalFileSystem::new().with_fsync(true))?;
 /// # Ok::<(), ringmain_backends::Error>(())
@@ -43,7 +43,7 @@ fn free_large_block() {
 pub struct RingmainStoreBuilder {
     backend: Option<Arc<dyn ReadBackend>>,
     options: BackendOptions,
-    readers: ReaderOptions,
+    readers: ReaderThreadOptions,
     recycled_bytes_max: usize,
 }
 
@@ -52,7 +52,7 @@ impl Default for RingmainStoreBuilder {
         Self {
             backend: None,
             options: BackendOptions::default(),
-            readers: ReaderOptions::default(),
+            readers: ReaderThreadOptions::default(),
             recycled_bytes_max: RECYCLED_BYTES_MAX_DEFAULT,
         }
     }
@@ -78,7 +78,7 @@ impl RingmainStoreBuilder {
     }
 
     /// Sets how many threads read, and how many requests wait for them in a queue.
-    pub fn readers(mut self, readers: ReaderOptions) -> Self {
+    pub fn readers(mut self, readers: ReaderThreadOptions) -> Self {
         self.readers = readers;
         self
     }

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use ringmain_backends::{BackendKind, BackendOptions, ReaderOptions, open_backend};
+use ringmain_backends::{BackendKind, BackendOptions, ReaderThreadOptions, open_backend};
 use ringmain_object_store::local_store::RingmainStore;
 use tempfile::TempDir;
 
@@ -53,7 +53,7 @@ async fn many_requests_at_once_are_read_by_few_threads() {
     std::fs::write(dir.path().join("data"), &bytes).unwrap();
     let watched =
         Watched::new(open_backend(BackendKind::Auto, &BackendOptions::default()).unwrap());
-    let readers = ReaderOptions { threads_max: 3, queue_len_max: 8 };
+    let readers = ReaderThreadOptions { threads_max: 3, queue_len_max: 8 };
     let builder = RingmainStore::builder().backend(watched.clone()).readers(readers);
     let store = builder.build(local(dir.path())).unwrap();
     let (store, path, expected) = (&store, &Path::from("data"), &bytes);

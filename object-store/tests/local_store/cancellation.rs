@@ -7,7 +7,7 @@ use futures::executor::block_on;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use proptest::prelude::*;
-use ringmain_backends::{BackendKind, BackendOptions, ReaderOptions, open_backend};
+use ringmain_backends::{BackendKind, BackendOptions, ReaderThreadOptions, open_backend};
 use ringmain_object_store::local_store::RingmainStore;
 use tempfile::TempDir;
 
@@ -22,7 +22,7 @@ fn a_read_that_has_begun_keeps_its_memory_when_its_future_is_dropped() {
     std::fs::write(dir.path().join("data"), &bytes).unwrap();
     let watched =
         Watched::new(open_backend(BackendKind::Auto, &BackendOptions::default()).unwrap());
-    let readers = ReaderOptions { threads_max: 1, queue_len_max: 4 };
+    let readers = ReaderThreadOptions { threads_max: 1, queue_len_max: 4 };
     let builder = RingmainStore::builder().backend(watched.clone()).readers(readers);
     let store = builder.build(local(dir.path())).unwrap();
     let path = Path::from("data");
@@ -70,7 +70,7 @@ proptest! {
         std::fs::write(dir.path().join("data"), &bytes).unwrap();
         let path = Path::from("data");
         for backend in backends() {
-            let readers = ReaderOptions { threads_max, queue_len_max: 3 };
+            let readers = ReaderThreadOptions { threads_max, queue_len_max: 3 };
             let builder = RingmainStore::builder().backend(backend).readers(readers).recycled_bytes_max(256 << 10);
             let store = builder.build(local(dir.path())).unwrap();
             let mut awaited = Vec::new();

@@ -12,11 +12,11 @@ use ringmain_backends::{BufferPool, OutputFile, PoolOptions};
 
 use super::super::header::is_page_size;
 use super::super::{Error, Field, Handlers, Header, PAGE_BYTES_DEFAULT};
-use super::crew::Crew;
 use super::dataset_file::DatasetFile;
 use super::feed::{Feed, Indexed, Iterated};
 use super::ordered_page::OrderedPage;
 use super::sample::{SampleBuilder, SampleError};
+use super::sample_writers::SampleWriters;
 use crate::Item;
 
 /// Threads are cheap, but each needs a page of memory.
@@ -228,7 +228,7 @@ impl BetonWriter {
         let pool = self.pool(workers).map_err(|error| Error::backend(path, error))?;
         let order = self.is_deterministic.then(|| OrderedPage::new(pool.clone()));
         let align = self.alignment.bytes();
-        Crew::new(&dataset, order.as_ref(), &pool, align, self.progress.as_deref())
+        SampleWriters::new(&dataset, order.as_ref(), &pool, align, self.progress.as_deref())
             .run(workers, feed)?;
         dataset.finish()
     }

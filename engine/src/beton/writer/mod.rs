@@ -6,7 +6,7 @@
 //! | `sample.rs`, `jpeg.rs` | a sample while it is made |
 //! | `page.rs`, `allocator.rs` | a page while it is filled; the assignment of pages to workers |
 //! | `packer.rs`, `ordered_page.rs` | packs a worker's samples; keeps them in order |
-//! | `feed.rs`, `crew.rs` | divides the samples into chunks; the worker threads |
+//! | `feed.rs`, `sample_writers.rs` | divides the samples into chunks; the worker threads |
 //! | `dataset_file.rs` | the file |
 //!
 //! **Pages.** Every worker fills its own page, which it claims with one atomic addition when its
@@ -50,7 +50,7 @@
 
 mod allocator;
 mod builder;
-mod crew;
+
 mod dataset_file;
 mod feed;
 mod jpeg;
@@ -58,6 +58,7 @@ mod ordered_page;
 mod packer;
 mod page;
 mod sample;
+mod sample_writers;
 
 pub use builder::{BetonWriter, RegionAlignment, WriteProgress, WriteReport};
 pub use sample::{CustomRegion, SampleBuilder, SampleError};

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::measure::Clock;
 
 /// The readers of a cell.
-pub(super) enum Crew<'a> {
+pub(super) enum ReadingProcesses<'a> {
     Here(Team<'a>),
     Forked { members: Vec<Member>, clock: &'a Clock },
 }
@@ -28,14 +28,14 @@ pub(super) enum Crew<'a> {
 /// The message about a reader that was killed, as the kernel does if memory runs out.
 pub(super) const READER_KILLED: &str = "a reading process was ended by SIGKILL";
 
-/// What a forked process is asked to do. Its answers are lines of JSON.
+/// A request to a forked process. Its answers are lines of JSON.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Order {
     Read { epoch: u32 },
     Checksum,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> ReadingProcesses<'a> {
     /// Opens all jobs, in this process or in as many as the task asks for.
     pub(super) fn open(engine: &Engine, task: &'a Task, clock: &'a Clock) -> Result<Self, Failure> {
         let Some(processes) = task.setting.processes else {

@@ -20,7 +20,7 @@ use super::sample::{SampleBuilder, source_error};
 const CHUNK_SAMPLES_MAX: u64 = 256;
 
 /// The workers that write one dataset.
-pub(super) struct Crew<'a> {
+pub(super) struct SampleWriters<'a> {
     dataset: &'a DatasetFile,
     order: Option<&'a OrderedPage>,
     pool: &'a BufferPool,
@@ -39,7 +39,7 @@ struct DoneCounts {
     bytes: AtomicU64,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> SampleWriters<'a> {
     pub(super) fn new(
         dataset: &'a DatasetFile,
         order: Option<&'a OrderedPage>,
