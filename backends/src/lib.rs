@@ -69,6 +69,7 @@ mod memory;
 #[cfg(all(test, linux_rings))]
 mod messages;
 mod metered;
+mod mix;
 mod mmap;
 mod open;
 mod options;
@@ -110,6 +111,8 @@ pub use home_process::HomeProcess;
 pub use joined::{JoinLimits, JoinedRange};
 pub use memory::MemoryBackend;
 pub use metered::MeteredBackend;
+#[doc(hidden)]
+pub use mix::mix;
 pub use mmap::{FileMap, MapAdvice, MappedRange, Unchanging};
 pub use open::open_backend;
 pub use options::{

@@ -46,12 +46,9 @@ impl Pattern {
 fn table() -> &'static [u8] {
     static TABLE: OnceLock<Vec<u8>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        // splitmix64's finaliser: neighbours share nothing.
         let byte = |index: usize| {
-            let mut x = (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            (x >> 56) as u8 | 1
+            let number = crate::mix((index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            (number >> 56) as u8 | 1
         };
         (0..PERIOD_BYTES).map(byte).collect()
     })

@@ -105,7 +105,7 @@ impl Faults {
             std::thread::sleep(self.delay);
         }
         let turn = self.decisions.fetch_add(1, Ordering::Relaxed);
-        let dice = scramble(self.seed ^ turn.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let dice = crate::mix(self.seed ^ turn.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let end = offset.saturating_add(len as u64);
         let fault = if self.eio_range.as_ref().is_some_and(|r| r.start < end && offset < r.end) {
             Fault::Eio
@@ -168,13 +168,6 @@ impl Injection {
             }
         }
     }
-}
-
-/// splitmix64's finaliser.
-fn scramble(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

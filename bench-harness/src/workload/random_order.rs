@@ -2,6 +2,10 @@
 
 /// A keyed permutation of `0..len`: a Feistel network over the next power of four, repeated until the
 /// result is inside. It is the same on every machine.
+///
+/// The engine's orders have a permutation of their own, with eight rounds: those orders are pinned for ever, and must
+/// be hard to tell from chance. This one decides at which offset each measured read begins, so a step may cost only a
+/// small part of a warm read, and a new version may change it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RandomOrder {
     len: u64,
@@ -48,12 +52,9 @@ impl RandomOrder {
 /// 2⁶⁴ divided by the golden ratio, as in Fibonacci hashing.
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The finaliser of SplitMix64: every bit of the input changes half of the output bits.
+/// One step of SplitMix64: every bit of the input changes half of the output bits.
 pub(crate) fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(MULTIPLIER);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
+    ringmain_backends::mix(value.wrapping_add(MULTIPLIER))
 }
 
 #[cfg(test)]

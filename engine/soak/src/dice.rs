@@ -1,14 +1,9 @@
 //! Random numbers that follow from a seed.
 
+pub(crate) use ringmain::backends::mix;
+
 /// The odd constant of SplitMix64: the golden ratio in 64 bits.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// The output function of SplitMix64. It maps different numbers to different numbers.
-pub(crate) const fn mix(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    number ^ (number >> 31)
-}
 
 /// A number that follows from several others.
 pub(crate) fn mix_all(numbers: &[u64]) -> u64 {

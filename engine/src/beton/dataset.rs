@@ -14,7 +14,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringmain_backends::{FileHandle, ReadBackendExt};
+use ringmain_backends::{FileHandle, ReadBackendExt, mix};
 
 use super::fill::PlacedRegion;
 use super::header::Header;
@@ -25,7 +25,6 @@ use super::{
     ALLOCATION_LEN, Allocation, BetonDamage, Error, FIELD_LEN, Field, FieldKind, HEADER_LEN,
     ImageMode,
 };
-use crate::epochs::mix;
 use crate::memory::vec_of;
 use crate::versioned_file::VersionedFile;
 use crate::{Engine, Item};

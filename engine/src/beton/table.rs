@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use ringmain_backends::mix;
+
 use super::{Allocation, BetonDamage};
-use crate::epochs::mix;
 
 /// The range of the file that holds the pages, and their size.
 #[derive(Clone, Debug, PartialEq, Eq)]

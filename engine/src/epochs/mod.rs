@@ -47,7 +47,6 @@ pub(crate) use epoch::{BatchPlace, Epoch};
 pub(crate) use item_set::{BatchReader, ItemSet};
 pub(crate) use options::{EpochOptions, epoch_option_methods};
 pub(crate) use partition::{Partition, Worker};
-pub(crate) use permutation::mix;
 pub(crate) use source::{EpochSource, epoch_source_methods};
 
 #[cfg(feature = "beton")]

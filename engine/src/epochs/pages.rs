@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::permutation::{Permutation, mix};
+use ringmain_backends::mix;
+
+use super::permutation::Permutation;
 
 /// The items of a data set, sorted by the page they lie in.
 #[derive(Debug)]

@@ -4,6 +4,8 @@
 //! describes the algorithm. It never changes, so that an epoch is the same on every machine and in
 //! every version.
 
+use ringmain_backends::mix;
+
 /// Rounds of the Feistel network. Four make it hard to tell from random for a computer with a lot
 /// of time; the rest is for the small halves that small corpora have.
 const ROUNDS: usize = 8;
@@ -75,13 +77,6 @@ impl Permutation {
     fn mask(&self) -> u64 {
         (1 << self.half_bits) - 1
     }
-}
-
-/// splitmix64's finaliser.
-pub(crate) fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use ringmain_backends::mix;
+
 use super::epoch::Epoch;
 use super::global_batches::GlobalBatches;
 use super::item_set::ItemSet;
 use super::options::EpochOptions;
 use super::order::Order;
 use super::partition::Partition;
-use super::permutation::mix;
 use crate::{Error, Result};
 
 /// A position in an epoch, from which a source can continue later, also in another process.

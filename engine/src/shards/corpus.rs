@@ -7,12 +7,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ringmain_backends::{FileChange, MemoryBackend, ReadBackend, ReadBackendExt};
+use ringmain_backends::{FileChange, MemoryBackend, ReadBackend, ReadBackendExt, mix};
 
 use super::header::{HEADER_LEN, ShardHeader, VALUE_BYTES};
 use super::{Error, ShardDamage};
 use crate::Engine;
-use crate::epochs::mix;
 use crate::versioned_file::{VersionChange, VersionedFile};
 
 /// A shard with at least one row.
