@@ -117,7 +117,7 @@ impl FromStr for BackendKind {
     }
 }
 
-/// What an opened backend can do on this machine.
+/// The abilities of an opened backend on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Capabilities {

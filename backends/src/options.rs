@@ -30,7 +30,7 @@ pub struct BackendOptions {
     pub chunk_bytes: usize,
     /// Whether `uring` and `tokio-uring` go through the page cache.
     pub cache_policy: CachePolicy,
-    /// What `mmap` does with pages after reading them.
+    /// Whether `mmap` keeps pages after reading them.
     pub residency: Residency,
     /// The size of the pages that `mmap` asks for.
     pub page_size: PageSize,
@@ -129,7 +129,7 @@ impl CachePolicy {
     }
 }
 
-/// What a mapping does with its pages after a read.
+/// Whether a mapping keeps its pages after a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Residency {
@@ -209,7 +209,7 @@ pub struct AdvisedBackend {
     /// The file, or the folder of the files, that the advice is for; `None`: for all files on that filesystem. Links are
     /// followed.
     pub only_for: Option<PathBuf>,
-    /// What was measured, for messages.
+    /// A description of the measurement, for messages.
     pub reason: String,
 }
 

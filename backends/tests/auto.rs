@@ -113,7 +113,7 @@ fn small_reads_in_a_row_are_read_ahead() {
     assert!(ahead > 200, "{ahead} blocks are cached: nothing was read ahead");
 }
 
-/// What served the last pass over a file.
+/// The ways that served the last pass over a file.
 struct LastPass {
     numbered: NumberedFile,
     cache: u64,

@@ -2,7 +2,7 @@
 
 use crate::measure::{Clock, Latencies};
 
-/// What the measured loop does after each operation.
+/// The work of the measured loop after each operation.
 #[derive(Debug)]
 pub struct Instruments {
     clock: Clock,

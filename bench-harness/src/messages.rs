@@ -224,7 +224,7 @@ fn refused_results() -> Vec<String> {
     texts.iter().map(message).collect()
 }
 
-/// What is said about the reads of a program, and about those that were not seen.
+/// Returns the messages about the reads of a program, and about those that were not seen.
 fn recordings() -> Vec<String> {
     let log = "7 1.0 mmap(NULL, 4096, PROT_READ, MAP_SHARED, 3</d/a>, 0) = 0x10000\n\
                7 1.1 io_uring_enter(5, 1, 1, 0, NULL, 8) = 1\n\

@@ -296,7 +296,7 @@ struct Changes(Vec<Arc<Change>>);
 
 type Change = dyn Fn(&mut BackendOptions) + Send + Sync;
 
-/// What is put around the engine's backend, the innermost first.
+/// The wrappers around the engine's backend, the innermost first.
 #[derive(Clone, Default)]
 struct Wrappers(Vec<Arc<Wrapper>>);
 

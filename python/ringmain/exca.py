@@ -107,7 +107,7 @@ class _Request:
 
 
 class _Installation:
-    """What is installed in this process. The lock guards all of it, but loads read `engine` without it."""
+    """The state of the installation in this process. The lock guards it, but loads read `engine` without the lock."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -10,7 +10,7 @@ use crate::error::{Failure, Result};
 #[derive(Debug)]
 pub(crate) enum EngineCache {}
 
-/// What the caller of `Engine` has set that matters for objects.
+/// The options of `Engine` that matter for objects.
 pub(crate) struct StoreOptions<'o> {
     #[allow(dead_code, reason = "only the feature uses it")]
     pub(crate) memory_limit_bytes: usize,
@@ -25,9 +25,9 @@ pub(crate) struct StoreOptions<'o> {
 const WAY_OUT: &str =
     "this package was built without object stores: build it with the feature `object-stores`";
 
-/// The schemes that the feature knows.
-const SCHEMES: [&str; 11] =
-    ["s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "file"];
+/// The schemes that the feature knows. `tests/test_open.py` compares them with those of the crate for object stores.
+const SCHEMES: [&str; 12] =
+    ["s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "http", "https", "file"];
 
 /// Returns the path of a local file. A URL is refused.
 pub(crate) fn local_path(path: &Path) -> Result<Option<PathBuf>, Failure> {

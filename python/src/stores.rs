@@ -12,7 +12,7 @@ use crate::error::Result;
 #[derive(Debug)]
 pub(crate) struct EngineCache(DiskCache);
 
-/// What the caller of `Engine` has set that matters for objects.
+/// The options of `Engine` that matter for objects.
 pub(crate) struct StoreOptions<'o> {
     pub(crate) memory_limit_bytes: usize,
     pub(crate) depth: Option<usize>,

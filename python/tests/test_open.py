@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -219,3 +221,13 @@ def test_paths_can_be_bytes(tmp_path):
     for wrong in (None, 3):
         with pytest.raises(TypeError, match=f"expected str, bytes or os.PathLike object, not {type(wrong).__name__}"):
             ringmain.open_npy(wrong)
+
+
+def test_a_build_without_object_stores_knows_all_schemes():
+    """`adl` was missing: such a build took `adl://…` for the path of a local file."""
+    root = Path(__file__).parents[2]
+    refused = (root / "python/src/no_stores.rs").read_text().partition("const SCHEMES")[2].partition(";\n")[0]
+    opened = (root / "object-store/src/remote/url.rs").read_text().partition("fn kind_of(")[2].partition("\n}\n")[0]
+    schemes = set(re.findall(r'"(\w+)"', opened))
+    assert "adl" in schemes
+    assert set(re.findall(r'"(\w+)"', refused)) == schemes | {"file"}

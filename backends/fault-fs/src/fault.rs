@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What goes wrong with a read.
+/// The way in which a read goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It fails with this `errno`.

@@ -19,7 +19,7 @@ use crate::{Effect, Fault, ODirect, Options};
 /// The kernel asks again each time: the test may have changed what there is.
 const REMEMBERED_FOR: Duration = Duration::ZERO;
 
-/// What the test and the filesystem both know.
+/// The state that the test and the filesystem share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     options: Options,

@@ -9,9 +9,9 @@ pub struct Options {
     /// Whether reads go past the page cache, so that a short answer reaches the reader as a short
     /// read.
     pub direct_io: bool,
-    /// What happens to files that are opened with `O_DIRECT`.
+    /// The treatment of files that are opened with `O_DIRECT`.
     pub o_direct: ODirect,
-    /// What numbers the inodes have.
+    /// The way in which inodes get their numbers.
     pub inodes: Inodes,
 }
 
@@ -41,7 +41,7 @@ impl FromStr for Options {
     }
 }
 
-/// What happens to files that are opened with `O_DIRECT`.
+/// The treatment of files that are opened with `O_DIRECT`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ODirect {
     /// They are read past the page cache.
@@ -53,7 +53,7 @@ pub enum ODirect {
     RefusedAtRead,
 }
 
-/// What numbers the inodes have.
+/// The way in which inodes get their numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inodes {
     /// A file keeps its number.

@@ -21,7 +21,7 @@ pub(crate) struct Owner {
     pub(crate) mode: u16,
 }
 
-/// What is in a node.
+/// The contents of a node.
 #[derive(Debug)]
 pub(crate) enum Contents {
     File(Vec<u8>),

@@ -1,4 +1,4 @@
-//! What `auto` knows about a file. All handles of the file share it.
+//! The facts that `auto` knows about a file. All handles of the file share them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::residency::Estimate;
 use crate::version::FileIdentity;
 
-/// What is known about a file. All handles of the file share it: a program may hold thousands of views of one file,
+/// The facts that are known about a file. All its handles share them: a program may hold thousands of views of one file,
 /// each opened by itself.
 #[derive(Debug)]
 pub(super) struct KnownFile {

@@ -145,8 +145,8 @@ impl AutoBackend {
 
     /// Notes how long a batch took whose size is on trial. Only what was not cached counts.
     ///
-    /// A single read that brings data in counts with all of its block: it waits for that block, and the
-    /// reads around it find the rest cached. A batch already contains most of the reads that gain from
+    /// For a single read that fills the page cache, the whole block is counted, because the read waits for it, and
+    /// the reads around it find the rest cached. A batch already contains most of the reads that gain from
     /// the blocks that it brings in.
     fn add_sample(&self, phase: Phase, reads: &[Read<'_>], ways: &[Way], took: Duration) {
         let is_sample = match phase {

@@ -16,7 +16,7 @@ pub(crate) struct Progress {
     patience: Patience,
 }
 
-/// What to do after a call.
+/// The next step after a call.
 pub(crate) enum NextStep {
     /// All that is needed has arrived.
     Complete,

@@ -91,7 +91,7 @@ pub enum Error {
     Unavailable {
         /// The backend asked for.
         backend: BackendKind,
-        /// What the attempt showed.
+        /// The cause that the attempt showed.
         reason: String,
         /// How to make it available; empty if there is no way.
         way_out: String,
@@ -103,7 +103,7 @@ pub enum Error {
         backend: BackendKind,
         /// The file.
         path: PathBuf,
-        /// What the attempt showed.
+        /// The cause that the attempt showed.
         reason: String,
         /// How to make it available; empty if there is no way.
         way_out: String,

@@ -54,7 +54,7 @@ pub struct Faults {
     pub injected: AtomicU64,
 }
 
-/// What happens to one read.
+/// The fault of one read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fault {
     #[default]

@@ -1,4 +1,4 @@
-//! What the numbers of cuFile's errors mean, as `cufile.h` says it.
+//! The meanings of the numbers of cuFile's errors, in the words of `cufile.h`.
 
 /// The number from which cuFile counts its errors (`CUFILEOP_BASE_ERR`).
 const BASE: i32 = 5000;

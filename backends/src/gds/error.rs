@@ -26,7 +26,7 @@ pub enum GdsError {
         function: &'static str,
         /// cuFile's number for the error.
         code: i32,
-        /// What the number means.
+        /// The meaning of the number.
         meaning: &'static str,
         /// CUDA's number, if the error is one of CUDA's.
         cuda: Option<i32>,

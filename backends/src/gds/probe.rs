@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::sys;
 
-/// What [`probe_gds`] found. With the feature `gds`, [`Gds`](crate::Gds) reads with it.
+/// The result of [`probe_gds`]. With the feature `gds`, [`Gds`](crate::Gds) reads with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GdsProbe {

@@ -23,7 +23,7 @@ use crate::{Error, HomeProcess, Result};
 pub struct PoolOptions {
     /// The hard limit on the memory of all buffers, handed out and idle together. At least 4096.
     pub limit_bytes: usize,
-    /// What happens when the limit is reached.
+    /// Whether a buffer waits or fails when the limit is reached.
     pub when_spent: WhenSpent,
 }
 
@@ -37,7 +37,7 @@ impl Default for PoolOptions {
     }
 }
 
-/// What [`BufferPool::take`] does when the pool is spent.
+/// The behaviour of [`BufferPool::take`] when the pool is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenSpent {
     /// Waits until another caller drops a buffer, then fails with [`Error::PoolExhausted`]: a

@@ -20,7 +20,7 @@ const SYS_CACHESTAT: i64 = 451;
 /// user without rights.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
-    /// What tests and documentation call them.
+    /// The name in tests and documentation.
     pub name: &'static str,
     pub(crate) changes: &'static [Change],
     pub(crate) limits: &'static [(Resource, u64)],
@@ -72,7 +72,7 @@ const NO_SUCH_IO_URING: &[Rule] = &[
     Rule::new(SYS_io_uring_register, ENOSYS),
 ];
 
-/// What Docker's default profile refuses besides io_uring, of the calls that a program could make.
+/// Calls that Docker's default profile refuses besides io_uring, of those that a program could make.
 const CONTAINER: &[Rule] = &[
     Rule::new(SYS_bpf, EPERM),
     // As the runtime answers to calls that are newer than the profile.

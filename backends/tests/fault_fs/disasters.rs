@@ -23,7 +23,7 @@ const BATCH: [(usize, usize); 7] = [
     (LEN - 1, 1),
 ];
 
-/// What the memory of a batch holds before it is read. No byte of the file has this value, and the kernel writes zeros
+/// The value of a batch's memory before it is read. No byte of the file has this value, and the kernel writes zeros
 /// where it has no data.
 const UNTOUCHED: u8 = 0xFF;
 

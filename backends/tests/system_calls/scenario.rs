@@ -1,4 +1,4 @@
-//! What is read while calls fail.
+//! The reads that are made while calls fail.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What was found, as rows of a table.
+//! The findings, as rows of a table.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};

@@ -19,7 +19,8 @@ use crate::system::whole_file::{refuse_existing, write_whole};
 struct Output {
     path: PathBuf,
     text: String,
-    /// What the user named, a file or a folder. `None` for the report beside the result, which may be written again.
+    /// The kind of output that the user named: a file or a folder. `None` for the report beside the result, which may be
+    /// written again.
     named: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! What changed from one run to another, and whether it is more than noise.
+//! The changes from one run to another, and whether they are more than noise.
 //!
 //! The repetitions of two runs were not interleaved, so they are compared as independent samples
 //! (see [`crate::stats::Ratio`]). Each cell is judged by itself, so one in twenty unchanged cells may

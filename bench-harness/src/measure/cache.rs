@@ -49,7 +49,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(10);
 /// After this many tries, a few pages of files with headers may stay: those of a mapped header never go away.
 const HEADER_TRIES: u32 = 10;
 
-/// What opening the files has read.
+/// Whether opening the files has read some of their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
     ReadsNothing,

@@ -66,7 +66,7 @@ impl Way {
         self.choice().is_some_and(|choice| choice.kind == BackendKind::Direct)
     }
 
-    /// Returns a key of which smaller is simpler: by backend, without a policy before with one, by depth.
+    /// Returns a sort key; simpler choices sort first: by backend, then without a policy, then by depth.
     pub(crate) fn simplicity(&self) -> (usize, bool, Option<u32>, &str) {
         let kind = self.choice().map(|choice| choice.kind);
         let place = SIMPLICITY.iter().position(|known| Some(*known) == kind);

@@ -31,7 +31,7 @@ pub(super) struct FaultCollector {
     thread: JoinHandle<Faults>,
 }
 
-/// What was collected.
+/// The page faults that were collected.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     /// In the order of time.

@@ -59,12 +59,12 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded, Failure> {
     Ok(Recorded { trace, failure })
 }
 
-/// What was seen of a program besides the log of strace.
+/// Observations of a program besides the log of strace.
 struct Seen {
     status: ExitStatus,
     faults: Faults,
     notes: Vec<String>,
-    /// What a process that ran already had open.
+    /// The files that a process that ran already had open.
     known: Option<KnownProcess>,
 }
 

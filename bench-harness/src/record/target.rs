@@ -1,4 +1,4 @@
-//! What is recorded: a command that is started, or a process that runs already.
+//! The target of a recording: a command that is started, or a process that runs already.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +17,7 @@ const CALLS: &str = "trace=read,pread64,readv,preadv,?preadv2,?sendfile,?copy_fi
                      ?open,openat,?openat2,?creat,close,dup,?dup2,dup3,fcntl,lseek,mmap,munmap,mremap,execve,\
                      ?execveat,clone,?clone3,?fork,?vfork,?io_uring_enter,?io_submit";
 
-/// What is recorded.
+/// The target of a recording.
 #[derive(Debug)]
 pub(super) enum Target {
     Command(Vec<OsString>),
@@ -93,7 +93,7 @@ impl Target {
         }
     }
 
-    /// What a process that runs already has opened and mapped.
+    /// Returns the files that a process that runs already has opened and mapped.
     pub(super) fn known(&self) -> Option<KnownProcess> {
         match self {
             Self::Command(_) => None,

@@ -20,7 +20,7 @@ pub(super) struct Team<'a> {
     first_thread: u64,
 }
 
-/// What some threads read from the start of an epoch until they ended.
+/// The reads of some threads from the start of an epoch until they ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Pass {
     pub(super) bytes: u64,

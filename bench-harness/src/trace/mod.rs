@@ -260,7 +260,7 @@ fn first_of(problems: &[String]) -> Vec<String> {
     list
 }
 
-/// What a trace is written in.
+/// The format of a trace.
 #[derive(Clone, Copy, Debug)]
 enum Format {
     Iolog(iolog::Version),

@@ -215,7 +215,8 @@ const USES_MAX: u64 = 4 << 20;
 
 const BLOCK_BYTES_MIN: u64 = 4096;
 
-/// What caches of several sizes would have had, up to the first one that holds the whole working set.
+/// Returns the share of the reads that caches of several sizes would have had, up to the first cache that holds the
+/// whole working set.
 fn cache_shares(trace: &Trace) -> Vec<CacheShare> {
     let block_bytes = block_bytes(trace);
     let distances = reuse_distances(trace, block_bytes);

@@ -17,7 +17,7 @@ use crate::workers::Forker;
 /// How often a crew as a whole gets a signal. Each second thread gets its own besides.
 const PROCESS_ALARM: Duration = Duration::from_millis(7);
 
-/// What a crew is started with.
+/// The arguments that a crew is started with.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CrewTask {
     /// The folder of the run.

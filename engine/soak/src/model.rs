@@ -1,4 +1,4 @@
-//! What every file contains: a pure function of the file, its version and the offset.
+//! The contents of every file: a pure function of the file, its version and the offset.
 //!
 //! So a read can be checked without a copy of the file, and a read of version 3 can be told from a read of
 //! version 4 and from a mixture of both.

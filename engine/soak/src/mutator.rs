@@ -24,7 +24,7 @@ const CALM: Duration = Duration::from_secs(3);
 /// Pieces in which files are written in place.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What is done to a file.
+/// A change of a file.
 #[derive(Clone, Copy, Debug)]
 enum Action {
     Cut,

@@ -1,4 +1,4 @@
-//! What a run prints.
+//! The text that a run prints.
 
 use std::error::Error;
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
 //! Which outcomes of a read are right.
 //!
-//! What the engine promises, and what is therefore checked:
+//! The engine makes these promises, and every read is checked against them:
 //!
 //! - A read that succeeds has the bytes of one version of the file, the one that was opened.
 //! - A file without a format that is cut: [`PastEnd`](Fault::PastEnd) for a read past the new end, and only for
@@ -24,7 +24,7 @@ use crate::files::{DataFile, Files};
 use crate::model::Contents;
 use crate::ways::WAYS;
 
-/// What this process lacks, and what may therefore fail.
+/// The resources that this process lacks, so that some calls may fail.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lacks {
     pub(crate) descriptors: bool,

@@ -41,7 +41,7 @@ pub(crate) struct Resource {
     slack: u64,
 }
 
-/// What is watched.
+/// The resources that are watched.
 pub(crate) const RESOURCES: [Resource; 3] = [
     Resource {
         name: "anonymous memory",

@@ -13,7 +13,7 @@ use crate::ways::{Bounds, WAYS};
 /// A worker begins no session after this time.
 const WORK: Duration = Duration::from_millis(600);
 
-/// What happens to a worker.
+/// The trouble that befalls a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     /// It gets signals.
@@ -55,7 +55,7 @@ struct Running {
 pub(crate) struct Forker<'a> {
     reader: Reader<'a>,
     task: CrewTask,
-    /// What parent and children both read from, one of each kind.
+    /// Sessions that parent and children both read from, one of each kind.
     heirlooms: Vec<Option<Box<dyn Session<'a> + 'a>>>,
     running: Vec<Running>,
     forks: u64,

@@ -175,7 +175,7 @@ impl AsyncEngine {
 
 /// Delivers batches without waiting. The sources of this crate implement [`BatchSource`] by it.
 pub trait Polled: Send + Unpin {
-    /// What is delivered.
+    /// The type of a delivered batch.
     type Batch;
 
     /// Returns the next batch if it is there, `None` at the end. Otherwise calls the waker when it is.

@@ -47,7 +47,7 @@ pub enum BetonDamage {
     WrongRowSize {
         /// The size of a row in bytes, according to the fields and their handlers.
         row_bytes: u64,
-        /// What does not fit.
+        /// The part that does not fit.
         reason: String,
     },
     /// The allocation table has an impossible place or size.

@@ -201,7 +201,8 @@ impl<D: ItemSet> Epoch<D> {
         after
     }
 
-    /// Returns the position after `items` more items; with global batches, after those that these items fill.
+    /// Returns the position after `items` more items. With global batches, returns the position after the last batch
+    /// that `items` items complete.
     pub(super) fn after_items(&self, position: u64, items: u64) -> u64 {
         match &self.global {
             Some(global) => global.after_items(position, items),

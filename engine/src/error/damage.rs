@@ -1,4 +1,4 @@
-//! What can be wrong with a file, by its format.
+//! The damage that a file can have, by its format.
 
 #[cfg(feature = "beton")]
 use crate::beton::BetonDamage;

@@ -15,7 +15,7 @@ use crate::shards::{Order, RowType, ShardOptions, encode_shard_bytes};
 use crate::weights::{LoadOptions, Weights};
 use crate::{ContiguousMemmap, Engine, Error, Index, Kind};
 
-/// What happens to one batch of reads.
+/// A fault of one batch of reads.
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,

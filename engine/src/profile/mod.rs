@@ -114,7 +114,7 @@ pub struct Profile {
     pub chunk_bytes: Option<usize>,
     /// Whether io_uring goes through the page cache.
     pub cache_policy: Option<CachePolicy>,
-    /// What `mmap` does with pages after reading them.
+    /// Whether `mmap` keeps pages after reading them.
     pub residency: Option<Residency>,
     /// The size of the pages that `mmap` asks for.
     pub page_size: Option<PageSize>,
@@ -141,7 +141,7 @@ pub enum ProfileError {
     Line {
         /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault in it.
         message: String,
     },
     /// A required key is missing.

@@ -19,7 +19,7 @@ pub enum ReadBy {
     Fault,
 }
 
-/// What a recording has of a batch besides its reads.
+/// The part of a batch's record that is not about single reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHead {
     /// How the reads were made.

@@ -22,7 +22,7 @@ pub(crate) struct Patient {
     format: &'static Format,
     /// Bytes of the file that every reading needs. The first is in the header.
     pub(crate) needed: Vec<u64>,
-    /// What the test does, for its messages.
+    /// A description of the test, for its messages.
     pub(crate) context: String,
 }
 

@@ -17,7 +17,7 @@ const FILES: usize = 8;
 const COLUMNS: usize = 16;
 /// As DataFusion's writer makes them by default, in bytes of a column: about 1 MiB.
 const GROUP_ROWS: usize = 128 << 10;
-/// What a row takes in a file, about.
+/// The approximate size of a row in a file.
 const ROW_BYTES: usize = 8 * COLUMNS / 2 + COLUMNS / 2;
 
 /// Writes files of about this size together.

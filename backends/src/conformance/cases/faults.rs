@@ -121,7 +121,7 @@ pub(in crate::conformance) fn placed_reads_name_the_range_that_failed(rig: &Rig<
     assert_past_end(&error, &past, 0);
 }
 
-/// Reads that a planner merges with a bad one: whichever is named, its place must be its own.
+/// Reads that a planner merges with a bad one. The error may name any of them, but with the place of the one it names.
 pub(in crate::conformance) fn device_error_among_neighbours(rig: &Rig<'_>) {
     let (backend, data) = (backend_with(rig, bad_block()).0, rig.file("data", 4 << 20));
     let file = open(&*backend, &data);

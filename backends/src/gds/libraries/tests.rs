@@ -1,4 +1,4 @@
-//! NVIDIA's own library, as far as it goes without a driver. Reads are tested in `tests/gds.rs`.
+//! NVIDIA's own library, as far as it goes without a driver. Reads are tested in `tests/gds/main.rs`.
 
 use super::*;
 

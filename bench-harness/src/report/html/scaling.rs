@@ -13,7 +13,7 @@ use crate::text::format::rate;
 /// The largest number of points of a curve.
 const COUNTS_MAX: usize = 64;
 
-/// What is counted.
+/// The kind of readers that is counted.
 #[derive(Clone, Copy)]
 enum Readers {
     Threads,

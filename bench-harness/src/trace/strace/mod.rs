@@ -54,7 +54,7 @@ pub(crate) struct KnownMapping {
     pub(crate) is_code: bool,
 }
 
-/// What is known of a program besides its log.
+/// Facts about a program that its log does not contain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside<'a> {
     /// In the order of time.

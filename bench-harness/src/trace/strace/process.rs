@@ -35,7 +35,7 @@ pub(super) struct Thread {
     /// A small number, which no other thread of the log has.
     pub(super) number: u32,
     pub(super) process: u32,
-    /// What it has copied from its parent.
+    /// The number of entries that it has copied from its parent.
     copied_entries: usize,
     files: Rc<RefCell<HashMap<i64, Rc<OpenFile>>>>,
     mappings: Rc<RefCell<Mappings>>,
@@ -48,7 +48,7 @@ pub(super) struct OpenFile {
     position: Cell<u64>,
 }
 
-/// What a new thread shares with the one that made it.
+/// The parts that a new thread shares with the one that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Birth {
     pub(super) parent: u32,

@@ -1,4 +1,4 @@
-//! What a run of `ringmain bench` measures and writes.
+//! The measurements and the files of a run of `ringmain bench`.
 
 use std::fs;
 

@@ -24,7 +24,7 @@ struct Exception {
     code: i32,
     /// Parts of its message: what is missing, and what to do.
     parts: &'static [&'static str],
-    /// What is missing, for the documentation.
+    /// The missing part, for the documentation.
     missing: &'static str,
 }
 
@@ -41,7 +41,7 @@ const fn except(
 const NO_FOLDER: &str = "cannot create its folder of results, and names `--out`";
 const NO_DESCRIPTORS: &str = "has too few file descriptors, and names `ulimit -n`";
 
-/// What does not work. Everything else does.
+/// The commands that do not work. All others do.
 #[rustfmt::skip]
 const EXCEPTIONS: &[Exception] = &[
     except("read-only-mounts", Program::Bench, NO_FOLDER, 2, &["ringmain-results", "Read-only", "`--out DIR`"]),

@@ -21,7 +21,7 @@ const PLAIN_LENS_MAX: [u64; 9] =
     [5000, 40_000, 70_000, 200_000, 300_000, 1 << 20, 1 << 20, 3 << 20, 6 << 20];
 const STEADY_LEN: u64 = 24 << 20;
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     /// Without a format, and never changed.

@@ -20,7 +20,7 @@ use crate::ways::WAYS;
 pub(crate) const JOBS: [(&str, u64); 6] =
     [("files", 60), ("views", 12), ("shards", 8), ("samples", 8), ("weights", 8), ("mapped", 4)];
 
-/// What a step found: right bytes or an error with a reason, or the description of a failure.
+/// The result of a step: right bytes or an error with a reason, or the description of a failure.
 pub(crate) type Checked<T = ()> = Result<T, String>;
 
 /// Whether a session can continue.
@@ -43,7 +43,7 @@ pub(crate) trait Session<'a> {
 /// The engines of a process, in the order of the ways; `None` where the machine does not have one.
 pub(crate) type Fleet = Vec<Option<Engine>>;
 
-/// What a thread reads with.
+/// Everything that a thread needs to read.
 pub(crate) struct Reader<'a> {
     pub(crate) board: &'static Board,
     pub(crate) files: &'a Files,
@@ -56,7 +56,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) arena: Vec<u8>,
 }
 
-/// What bytes have before they are read into, so that bytes that were not read are noticed.
+/// The value of bytes before they are read into, so that bytes that were not read are noticed.
 const POISON: u8 = 0;
 const ARENA_BYTES: usize = 4 << 20;
 
