@@ -6,11 +6,10 @@
 mod peak;
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use ringmain_bench::fuzzing::READERS;
 
-use peak::peak_bytes;
+use peak::check_peak;
 
 /// The largest multiple of the file's size. It is larger than that of the engine's formats: the reads of
 /// a trace are a list that grows, and takes three times its items for a moment.
@@ -28,28 +27,11 @@ fn check(reader: &str, cases: Vec<(&str, String)>) {
     let mut failures = Vec::new();
     for (what, text) in cases {
         std::fs::write(&path, &text).unwrap();
-        let line = measure(what, &path, *read, text.len() as u64);
-        failures.extend(line.err());
+        let file_bytes = text.len() as u64;
+        let bytes_max = MULTIPLE_MAX * file_bytes + CONSTANT_BYTES;
+        failures.extend(check_peak(what, file_bytes, bytes_max, || read(&path)).err());
     }
     assert!(failures.is_empty(), "too much memory:\n{}", failures.join("\n"));
-}
-
-fn measure(
-    what: &str,
-    path: &Path,
-    read: fn(&Path) -> Result<(), String>,
-    file_bytes: u64,
-) -> Result<(), String> {
-    let mut outcome = Ok(());
-    let peak = peak_bytes(|| outcome = read(path));
-    let outcome = match &outcome {
-        Ok(()) => "understood",
-        Err(message) => message.get(..100).unwrap_or(message),
-    };
-    let times = peak as f64 / file_bytes as f64;
-    let line = format!("{what}: {file_bytes} bytes take {peak} ({times:.1} times): {outcome}");
-    eprintln!("{line}");
-    if peak > MULTIPLE_MAX * file_bytes + CONSTANT_BYTES { Err(line) } else { Ok(()) }
 }
 
 /// Repeats a text until it fills a file. `item` gets the number of the text.

@@ -6,6 +6,9 @@
 //! ```
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark has no caller to report to")]
 
+#[path = "../tests/support/sparse_shard.rs"]
+mod sparse_shard;
+
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::num::NonZeroU64;
@@ -16,6 +19,7 @@ use ringmain::backends::MemoryBackend;
 use ringmain::shards::{Order, RowBatch, RowType, ShardOptions, ShardSource, encode_shard_bytes};
 use ringmain::weights::Weights;
 use ringmain::{BackendKind, Engine, Kind};
+use sparse_shard::sparse_shard;
 
 fn views(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().unwrap();
@@ -119,15 +123,11 @@ fn orders(criterion: &mut Criterion) {
     }
 }
 
-/// The share of one of 4 ranks in the global batches of a billion rows. The file has no data, only a length.
+/// The share of one of 4 ranks in the global batches of a billion rows.
 fn shares(criterion: &mut Criterion) {
     const ROWS: u64 = 1_000_000_000;
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("rows.shard");
-    let header = [*b"GAMSAE01", ROWS.to_le_bytes(), 1u64.to_le_bytes(), [0; 8]].concat();
-    std::fs::write(&path, header).unwrap();
-    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    file.set_len(32 + 4 * ROWS).unwrap();
+    let path = sparse_shard(dir.path(), ROWS);
     let engine = Engine::new().unwrap();
     let block_items = NonZeroU64::new(4096).unwrap();
     let orders = [

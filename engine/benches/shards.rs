@@ -33,7 +33,7 @@ mod linux {
     use ringmain::shards::{HEADER_LEN, Order, RowType, ShardOptions, ShardSource};
     use ringmain::{BackendKind, Engine};
 
-    use crate::shard_files::{BATCH_ROWS, ROW_BYTES, WIDTH, write_shards};
+    use crate::shard_files::{BATCH_ROWS, ROW_BYTES, WIDTH, pass, write_shards};
     use crate::support::{Bench, map, touch_pages};
 
     pub(super) fn main() {
@@ -77,17 +77,6 @@ mod linux {
         let engine = Engine::builder().backend(kind).build().unwrap();
         let options = ShardOptions::new().batch_size(BATCH_ROWS).row_type(delivered).order(order);
         options.open(&engine, &bench.paths).unwrap()
-    }
-
-    /// Returns the bytes per second of a pass over the whole corpus.
-    fn pass(source: &mut ShardSource) -> f64 {
-        source.reset();
-        let (start, mut bytes) = (Instant::now(), 0);
-        while let Some(batch) = source.next_batch().unwrap() {
-            bytes += batch.len() * ROW_BYTES;
-            black_box(&batch);
-        }
-        bytes as f64 / start.elapsed().as_secs_f64()
     }
 
     /// The reader that shard sources replace.

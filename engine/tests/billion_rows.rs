@@ -7,14 +7,17 @@
 
 #[path = "../../backends/tests/common/counting_allocator.rs"]
 mod counting_allocator;
+#[path = "support/sparse_shard.rs"]
+mod sparse_shard;
 mod support;
 
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use counting_allocator::own_allocations;
 use ringmain::Engine;
 use ringmain::shards::{Order, ShardOptions};
+use sparse_shard::sparse_shard;
 use support::resident_bytes;
 
 const ROWS: u64 = 1_000_000_000;
@@ -28,8 +31,8 @@ const GROWTH_BYTES_MAX: u64 = 1 << 20;
 fn a_billion_rows_take_no_memory() {
     let dir = support::temp_dir();
     let engine = Engine::builder().backend("pread".parse().unwrap()).build().unwrap();
-    let few = write_shard(dir.path(), 1_000_000);
-    let many = write_shard(dir.path(), ROWS);
+    let few = sparse_shard(dir.path(), 1_000_000);
+    let many = sparse_shard(dir.path(), ROWS);
     // The same calls with few rows touch the code, the pool and the reserves of the allocator.
     read_orders(&engine, &few, 1_000_000);
     let before = resident_bytes();
@@ -37,16 +40,6 @@ fn a_billion_rows_take_no_memory() {
     let growth_bytes = resident_bytes().saturating_sub(before);
     assert!(growth_bytes < GROWTH_BYTES_MAX, "the process grew by {growth_bytes} bytes");
     check_ids(&engine, &many);
-}
-
-/// Writes a shard that has a length, but no data.
-fn write_shard(dir: &Path, rows: u64) -> PathBuf {
-    let path = dir.join(format!("{rows}.shard"));
-    let header = [*b"GAMSAE01", rows.to_le_bytes(), 1u64.to_le_bytes(), [0; 8]].concat();
-    std::fs::write(&path, header).unwrap();
-    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    file.set_len(32 + 4 * rows).unwrap();
-    path
 }
 
 /// Reads batches from all over the epoch, in each order, with a state and with nodes.

@@ -19,7 +19,7 @@ use ringmain::shards::ShardSource;
 use ringmain::weights::Weights;
 use ringmain::{BackendKind, Engine, Kind, Profile};
 
-use peak::peak_bytes;
+use peak::check_peak;
 
 /// The largest multiple of the file's size.
 const MULTIPLE_MAX: u64 = 8;
@@ -61,20 +61,10 @@ impl Place {
         path: &Path,
         open: impl FnOnce(&Engine, &Path) -> Result<(), String>,
     ) {
-        let mut outcome = Ok(());
-        let peak = peak_bytes(|| outcome = open(&self.engine, path));
         let file_bytes = std::fs::metadata(path).unwrap().len();
-        let bound = MULTIPLE_MAX * file_bytes + CONSTANT_BYTES;
-        let outcome = match &outcome {
-            Ok(()) => "understood",
-            Err(message) => message.get(..100).unwrap_or(message),
-        };
-        let times = peak as f64 / file_bytes as f64;
-        let line = format!("{what}: {file_bytes} bytes take {peak} ({times:.1} times): {outcome}");
-        eprintln!("{line}");
-        if peak > bound {
-            self.failures.push(line);
-        }
+        let bytes_max = MULTIPLE_MAX * file_bytes + CONSTANT_BYTES;
+        let checked = check_peak(what, file_bytes, bytes_max, || open(&self.engine, path));
+        self.failures.extend(checked.err());
         std::fs::remove_file(path).unwrap();
     }
 

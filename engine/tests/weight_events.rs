@@ -2,11 +2,15 @@
 //! process, and other tests do not want any.
 #![allow(clippy::unwrap_used)] // a test may
 
+#[path = "../../backends/tests/common/subscriber.rs"]
+mod subscriber;
+
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use ringmain::Engine;
 use ringmain::weights::{MmapOptions, Prefer, Unchanging, WeightSource};
+use subscriber::Subscriber;
 use tracing::field::{Field, Visit};
 
 /// Keeps the fields of each event as a text.
@@ -27,30 +31,14 @@ impl Visit for Fields {
     }
 }
 
-impl tracing::Subscriber for Collecting {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target() == "ringmain"
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
+impl Collecting {
+    fn keep(&self, event: &tracing::Event<'_>) {
         let mut fields = Fields(format!("{} ", event.metadata().level()));
         event.record(&mut fields);
         if fields.0.contains("path=") {
             self.0.lock().unwrap().push(fields.0);
         }
     }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 #[test]
@@ -61,7 +49,9 @@ fn every_choice_is_an_event() {
     // SAFETY: nothing writes to the file after this.
     let unchanging = unsafe { Unchanging::promise() };
     let collecting = Collecting::default();
-    tracing::subscriber::with_default(collecting.clone(), || {
+    let kept = collecting.clone();
+    let subscriber = Subscriber(move |event: &tracing::Event<'_>| kept.keep(event));
+    tracing::subscriber::with_default(subscriber, || {
         let way = |events: &[String], way: &str| {
             let last = events.last().unwrap();
             assert!(

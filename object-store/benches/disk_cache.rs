@@ -23,17 +23,15 @@ linux_main!();
 #[cfg(target_os = "linux")]
 mod linux {
     use std::cell::RefCell;
-    use std::hint::black_box;
     use std::path::PathBuf;
     use std::sync::Arc;
-    use std::time::Instant;
 
     use ringmain::shards::{Order, RowType, ShardOptions, ShardSource};
     use ringmain::{BackendKind, BackendOptions, Engine};
     use ringmain_backends::open_backend;
     use ringmain_object_store::disk_cache::{CachedBackend, DiskCache, DiskCacheOptions};
 
-    use crate::shard_files::{BATCH_ROWS, ROW_BYTES, write_shards};
+    use crate::shard_files::{BATCH_ROWS, pass, write_shards};
     use crate::support::{Bench, drop_from_cache};
 
     pub(super) fn main() {
@@ -110,17 +108,6 @@ mod linux {
     fn open(engine: &Engine, bench: &Bench, order: Order) -> ShardSource {
         let options = ShardOptions::new().batch_size(BATCH_ROWS).row_type(RowType::F32);
         options.order(order).open(engine, &bench.paths).unwrap()
-    }
-
-    /// Returns the bytes per second of a pass over the whole corpus.
-    fn pass(source: &mut ShardSource) -> f64 {
-        source.reset();
-        let (start, mut bytes) = (Instant::now(), 0);
-        while let Some(batch) = source.next_batch().unwrap() {
-            bytes += batch.len() * ROW_BYTES;
-            black_box(&batch);
-        }
-        bytes as f64 / start.elapsed().as_secs_f64()
     }
 
     fn local() -> Engine {

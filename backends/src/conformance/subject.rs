@@ -86,6 +86,33 @@ impl Subject {
         self.with_skip(Skip { case, reason, is_run: false })
     }
 
+    /// Lists the cases in which a device fails. This backend has none below it, or reads from memory.
+    #[must_use]
+    pub fn without_device(self, reason: &'static str) -> Self {
+        const CASES: [&str; 6] = [
+            "endless_interruption_ends",
+            "device_error_surfaces",
+            "placed_reads_name_the_range_that_failed",
+            "device_error_among_neighbours",
+            "first_device_error_is_named",
+            "nothing_in_flight_after_an_error",
+        ];
+        CASES.into_iter().fold(self, |subject, case| subject.fails(case, reason))
+    }
+
+    /// Lists the cases in which a file grows or is truncated. This backend returns the bytes of the version that was
+    /// opened.
+    #[must_use]
+    pub fn with_snapshots(self, reason: &'static str) -> Self {
+        const CASES: [&str; 4] = [
+            "file_that_grew",
+            "length_follows_the_file",
+            "truncated_file",
+            "truncated_while_being_read",
+        ];
+        CASES.into_iter().fold(self, |subject, case| subject.fails(case, reason))
+    }
+
     fn with_skip(mut self, skip: Skip) -> Self {
         self.skips.push(skip);
         self

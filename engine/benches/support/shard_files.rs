@@ -1,8 +1,10 @@
 //! The shards that benches read: eight files with rows of 4 KiB of random values.
 
+use std::hint::black_box;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use ringmain::shards::ShardWriter;
+use ringmain::shards::{ShardSource, ShardWriter};
 
 use crate::support::random;
 
@@ -28,4 +30,15 @@ pub(crate) fn write_shards(dir: &Path, bytes: u64) -> Vec<PathBuf> {
         path
     };
     (0..SHARDS).map(write).collect()
+}
+
+/// Returns the bytes per second of a pass over the whole corpus.
+pub(crate) fn pass(source: &mut ShardSource) -> f64 {
+    source.reset();
+    let (start, mut bytes) = (Instant::now(), 0);
+    while let Some(batch) = source.next_batch().unwrap() {
+        bytes += batch.len() * ROW_BYTES;
+        black_box(&batch);
+    }
+    bytes as f64 / start.elapsed().as_secs_f64()
 }

@@ -57,3 +57,23 @@ pub(crate) fn peak_bytes(run: impl FnOnce()) -> u64 {
     run();
     (PEAK_BYTES.get() - before).max(0) as u64
 }
+
+/// Reads a file, and returns a report as the error if that takes more than `bytes_max` bytes of memory. `read` returns
+/// the message of its error; whether it succeeds does not matter.
+pub(crate) fn check_peak(
+    what: &str,
+    file_bytes: u64,
+    bytes_max: u64,
+    read: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
+    let mut outcome = Ok(());
+    let peak = peak_bytes(|| outcome = read());
+    let outcome = match &outcome {
+        Ok(()) => "understood",
+        Err(message) => message.get(..100).unwrap_or(message),
+    };
+    let times = peak as f64 / file_bytes as f64;
+    let line = format!("{what}: {file_bytes} bytes take {peak} ({times:.1} times): {outcome}");
+    eprintln!("{line}");
+    if peak > bytes_max { Err(line) } else { Ok(()) }
+}

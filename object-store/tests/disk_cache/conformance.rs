@@ -61,10 +61,7 @@ const PINNED: &str = "a handle is pinned to the version that was opened";
 fn pread(cache_options: fn() -> DiskCacheOptions) -> Subject {
     Subject::new("pread", move |options| over(BackendKind::Pread, cache_options(), options))
         .variant("cached")
-        .fails("file_that_grew", PINNED)
-        .fails("length_follows_the_file", PINNED)
-        .fails("truncated_file", PINNED)
-        .fails("truncated_while_being_read", PINNED)
+        .with_snapshots(PINNED)
         .fails("truncated_and_regrown_while_being_read", PINNED)
 }
 
@@ -76,17 +73,9 @@ fn memory() -> Subject {
     Subject::new("memory", open)
         .variant("cached")
         .leaves_out("reads_over_2_gib", "it would hold three copies of them")
-        .fails("file_that_grew", SNAPSHOT)
-        .fails("length_follows_the_file", SNAPSHOT)
-        .fails("truncated_file", SNAPSHOT)
-        .fails("truncated_while_being_read", SNAPSHOT)
+        .with_snapshots(SNAPSHOT)
         .fails("out_of_descriptors_with_an_idle_file", "it keeps no file open that it could close")
-        .fails("endless_interruption_ends", NO_DEVICE)
-        .fails("device_error_surfaces", NO_DEVICE)
-        .fails("placed_reads_name_the_range_that_failed", NO_DEVICE)
-        .fails("device_error_among_neighbours", NO_DEVICE)
-        .fails("first_device_error_is_named", NO_DEVICE)
-        .fails("nothing_in_flight_after_an_error", NO_DEVICE)
+        .without_device(NO_DEVICE)
 }
 
 conformance::suite! {

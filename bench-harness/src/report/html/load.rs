@@ -145,12 +145,10 @@ fn figure(
 mod tests {
     use super::*;
     use crate::fixture;
-    use crate::report::summary::summarize;
     use crate::result::Run;
 
     fn page(run: &Run) -> String {
-        let summaries = summarize(run).unwrap();
-        section(&Chapter::numbered(&summaries), &Looks::of(run))
+        super::super::section_of(run, section)
     }
 
     #[test]

@@ -72,6 +72,12 @@ impl Exporter for Report<'_> {
     }
 }
 
+/// Returns a section of the report of a run.
+#[cfg(test)]
+fn section_of(run: &Run, section: fn(&[Chapter<'_>], &Looks) -> String) -> String {
+    section(&Chapter::numbered(&summarize(run).unwrap()), &Looks::of(run))
+}
+
 /// Returns the head of a page, with the style of all pages. The title is HTML.
 fn head(title: &str) -> String {
     // The page loads nothing and runs only its own script.
