@@ -51,9 +51,34 @@ fn a_stream_after_a_batch_is_read_ahead() {
     }
 }
 
-use ringmain_backends::{
-    Access, BackendKind, BackendOptions, CachePolicy, Error, Expectation, open_backend,
-};
+/// The kernel keeps a hint with the open file, so a hint was lost when the file was evicted. Files that a ring reads
+/// through the page cache got no hint at all.
+#[test]
+fn an_expectation_lasts_when_its_file_is_evicted() {
+    let (numbered, other) = (NumberedFile::new(), NumberedFile::new());
+    let random = Expectation { access: Access::Random, reread_bytes: None };
+    // The kernel would read ahead of these.
+    let blocks = 2000..2016;
+    for kind in [BackendKind::Pread, BackendKind::Mmap, BackendKind::Uring] {
+        let cache_policy = CachePolicy::Buffered;
+        let options =
+            BackendOptions { open_files_max: 1, cache_policy, ..BackendOptions::default() };
+        let backend = match open_backend(kind, &options) {
+            Err(Error::Unavailable { .. }) if kind == BackendKind::Uring => continue,
+            opened => opened.unwrap(),
+        };
+        let file = backend.open(numbered.path()).unwrap();
+        backend.expect(&[&file], &random).unwrap();
+        let evicts = backend.open(other.path()).unwrap();
+        other.check(&*backend, &evicts, &[1]);
+        numbered.make_cold();
+        blocks.clone().for_each(|block| numbered.check(&*backend, &file, &[block]));
+        let (cached, wanted) = (numbered.cached_blocks(), blocks.end - blocks.start);
+        assert!(cached <= wanted, "{kind}: {cached} pages for {wanted}");
+        backend.release(&file, 0..FILE_BYTES).unwrap();
+    }
+}
+
 /// On a busy machine the device delivered a missing page before the kernel gave up on it, and the page looked
 /// cached: up to 128 of 128.
 #[test]

@@ -8,8 +8,6 @@
 
 use std::ops::Range;
 
-use ringmain_backends::mix;
-
 use super::epoch::BatchPlace;
 use super::nodes::Nodes;
 use super::partition::{Partition, Worker};

@@ -1,6 +1,6 @@
 //! The nodes of a job, each of which prefers the items that it has read before.
 
-use super::permutation::mix;
+use ringmain_backends::mix;
 
 /// The items of a batch that are computed at a time: few enough for the stack.
 const CHUNK_ITEMS: usize = 512;
