@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::mmap::MappedRange;
-use crate::placed_batch;
+use crate::placement;
 use crate::{
     BackendKind, BackendStats, Buffer, BufferPool, Capabilities, Error, Expectation, FileHandle,
     FileVersion, Placement, Read, Result,
@@ -330,7 +330,7 @@ pub trait ReadBackendExt: ReadBackend {
         ranges: &[(&FileHandle, Range<u64>)],
         take: impl FnMut(usize) -> Result<Buffer>,
     ) -> Result<Vec<Buffer>> {
-        placed_batch::read(self, ranges, take)
+        placement::read_placed(self, ranges, take)
     }
 
     /// The concatenation of many ranges of one file, read as one batch.

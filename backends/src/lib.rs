@@ -60,7 +60,6 @@ mod file;
 mod forward;
 mod gds;
 mod handle_cache;
-mod home_process;
 #[cfg(feature = "conformance")]
 #[doc(hidden)]
 pub mod hot_paths;
@@ -76,7 +75,6 @@ mod options;
 mod output;
 mod overlap;
 mod page_cache;
-mod placed_batch;
 mod placement;
 mod pool;
 mod populate;
@@ -107,7 +105,6 @@ pub use capability::{BackendKind, Capabilities, Lacking};
 pub use error::{Error, Result};
 pub use file::{Alignment, FileHandle, HandleOwner};
 pub use gds::{DeviceMemory, Gds, GdsError, GdsFile, GdsProbe, GdsRoute, probe_gds};
-pub use home_process::HomeProcess;
 pub use joined::{JoinLimits, JoinedRange};
 pub use memory::MemoryBackend;
 pub use metered::MeteredBackend;
@@ -126,7 +123,7 @@ pub use populate::populate;
 pub use read::Read;
 pub use reader_threads::{Job, ReaderStats, ReaderThreadOptions, ReaderThreads};
 pub use stats::{BackendStats, HandleCacheStats, LatencyHistogram, Traffic};
-pub use sys::PerProcess;
+pub use sys::{HomeProcess, PerProcess};
 pub use thread_number::thread_number;
 #[cfg(linux_tokio_uring)]
 #[cfg_attr(docsrs, doc(cfg(all(feature = "tokio-uring", target_os = "linux"))))]

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use crate::version::ChangedFile;
 use crate::{BackendKind, FileChange};
 
-mod debug;
 mod text;
 
 #[cfg(linux_rings)]

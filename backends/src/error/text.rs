@@ -1,4 +1,4 @@
-//! The messages of the errors.
+//! The texts of the errors: `Display` and `Debug`.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,26 @@ use crate::sys;
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Both are the same with every backend, so the message does not name one.
+            Self::Open { .. } | Self::NotAFile { .. } | Self::Mapping { .. } => self.fmt_file(f),
+            Self::Read { .. }
+            | Self::PastEnd { .. }
+            | Self::Replaced { .. }
+            | Self::OutsideRuntime { .. }
+            | Self::ForeignHandle { .. } => self.fmt_read(f),
+            Self::PoolExhausted { .. } | Self::OutOfMemory { .. } => self.fmt_memory(f),
+            Self::Unavailable { .. }
+            | Self::FileUnsupported { .. }
+            | Self::InvalidOption { .. }
+            | Self::UnknownBackend { .. } => self.fmt_request(f),
+        }
+    }
+}
+
+impl Error {
+    /// Writes why a file could not be opened or mapped. It is opened in the same way with every backend, so these
+    /// messages do not name the backend.
+    fn fmt_file(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::Open { path, source, .. } => {
                 let (cause, hint) = (named(source), open_hint(source));
                 write!(f, "cannot open {}: {cause}{hint}", path.display())
@@ -19,6 +38,19 @@ impl fmt::Display for Error {
                 let path = path.display();
                 write!(f, "{path} is a {what}, and only regular files can be read")
             }
+            Self::Mapping { operation, path, offset, len, source } => {
+                let (path, cause) = (path.display(), named(source));
+                let bytes = Bytes(*len as u64);
+                write!(f, "mmap: cannot {operation} {bytes} at offset {offset} of {path}: ")?;
+                write!(f, "{cause}{}", mapping_hint(operation, source))
+            }
+            _ => Ok(()), // `fmt` passes on no other
+        }
+    }
+
+    /// Writes why a read failed.
+    fn fmt_read(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::Read { backend, path, offset, len, source, .. } => {
                 let (path, cause) = (path.display(), named(source));
                 let hint = match self.is_refused_direct_read() {
@@ -42,21 +74,25 @@ impl fmt::Display for Error {
                  would return bytes of another file; open it again",
                 path.display()
             ),
-            Self::Unavailable { backend, reason, way_out } => {
-                write!(f, "backend `{backend}` is not available: {reason}; ")?;
-                f.write_str(&or_instead(way_out, "use `auto`"))
-            }
-            Self::FileUnsupported { backend, path, reason, way_out } => {
-                let path = path.display();
-                write!(f, "{backend}: {path} cannot be read this way: {reason}; ")?;
-                f.write_str(&or_instead(way_out, "use `pread` or `auto`"))
-            }
             Self::OutsideRuntime { path } => write!(
                 f,
                 "tokio-uring: {} was read outside a tokio-uring runtime, or in one that has ended; \
                  await the read inside `tokio_uring::start`",
                 path.display()
             ),
+            Self::ForeignHandle { backend, path } => write!(
+                f,
+                "{backend}: the handle of {} was opened by another backend instance; open the \
+                 path with the backend that reads it",
+                path.display()
+            ),
+            _ => Ok(()), // `fmt` passes on no other
+        }
+    }
+
+    /// Writes why there is no memory.
+    fn fmt_memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::PoolExhausted { requested_bytes, limit_bytes, .. }
                 if requested_bytes > limit_bytes =>
             {
@@ -74,20 +110,24 @@ impl fmt::Display for Error {
             Self::OutOfMemory { requested_bytes, source } => {
                 write!(f, "no memory for a buffer of {requested_bytes} bytes: {}", named(source))
             }
+            _ => Ok(()), // `fmt` passes on no other
+        }
+    }
+
+    /// Writes why the caller cannot have what it asked for.
+    fn fmt_request(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unavailable { backend, reason, way_out } => {
+                write!(f, "backend `{backend}` is not available: {reason}; ")?;
+                f.write_str(&or_instead(way_out, "use `auto`"))
+            }
+            Self::FileUnsupported { backend, path, reason, way_out } => {
+                let path = path.display();
+                write!(f, "{backend}: {path} cannot be read this way: {reason}; ")?;
+                f.write_str(&or_instead(way_out, "use `pread` or `auto`"))
+            }
             Self::InvalidOption { option, value, reason } => {
                 write!(f, "option `{option}` cannot be {value}: {reason}")
-            }
-            Self::ForeignHandle { backend, path } => write!(
-                f,
-                "{backend}: the handle of {} was opened by another backend instance; open the \
-                 path with the backend that reads it",
-                path.display()
-            ),
-            Self::Mapping { operation, path, offset, len, source } => {
-                let (path, cause) = (path.display(), named(source));
-                let bytes = Bytes(*len as u64);
-                write!(f, "mmap: cannot {operation} {bytes} at offset {offset} of {path}: ")?;
-                write!(f, "{cause}{}", mapping_hint(operation, source))
             }
             Self::UnknownBackend { name, suggestion } => {
                 write!(f, "there is no backend `{name}`; ")?;
@@ -100,9 +140,39 @@ impl fmt::Display for Error {
                     ),
                 }
             }
+            _ => Ok(()), // `fmt` passes on no other
         }
     }
 }
+
+/// Implements [`Debug`](std::fmt::Debug) for the enum of a crate's errors: the message, then the name of the
+/// variant. `main` and `unwrap` print this text, and the fields alone would say neither the cause nor the way
+/// out. A new variant does not compile until it is listed.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __debug_as_message {
+    ($error:ident: $($variant:ident)+) => {
+        impl $error {
+            /// Returns the name of the variant.
+            pub(crate) fn variant(&self) -> &'static str {
+                match self {
+                    $(Self::$variant { .. } => stringify!($variant),)+
+                }
+            }
+        }
+
+        impl ::std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                write!(f, "{self} ({})", self.variant())
+            }
+        }
+    };
+}
+
+crate::__debug_as_message!(
+    Error: Open NotAFile Read PastEnd Replaced Unavailable FileUnsupported OutsideRuntime PoolExhausted
+    OutOfMemory InvalidOption ForeignHandle Mapping UnknownBackend
+);
 
 /// A number of bytes with its noun: `1 byte`, `2 bytes`.
 struct Bytes(u64);
@@ -214,5 +284,13 @@ mod tests {
     fn unknown_backend_lists_the_names() {
         let error = Error::UnknownBackend { name: "tape".into(), suggestion: None };
         assert!(error.to_string().contains("pread, "), "{error}");
+    }
+
+    /// A `main` that returns an error prints its `Debug` text, which had fields instead of the message.
+    #[test]
+    fn debug_is_the_message_and_the_variant() {
+        let error = Error::UnknownBackend { name: "urin".into(), suggestion: "uring".parse().ok() };
+        let text = format!("{error:?}");
+        assert_eq!(text, "there is no backend `urin`; did you mean `uring`? (UnknownBackend)");
     }
 }

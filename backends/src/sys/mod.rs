@@ -39,7 +39,7 @@ mod windows;
 #[cfg(windows)]
 pub(crate) use windows::*;
 
-pub use per_process::PerProcess;
+pub use per_process::{HomeProcess, PerProcess};
 
 use std::fs::FileType;
 #[cfg(unix)]

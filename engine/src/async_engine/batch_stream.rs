@@ -63,12 +63,6 @@ impl<S: BatchSource> BatchStream<S> {
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
-
-    /// Returns the source, with the batches that were read ahead.
-    #[must_use]
-    pub fn into_source(self) -> S {
-        self.source
-    }
 }
 
 impl<S: BatchSource> Stream for BatchStream<S> {

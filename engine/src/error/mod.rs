@@ -13,7 +13,6 @@ use ringmain_backends::FileChange;
 mod accessors;
 mod conversions;
 mod damage;
-mod debug;
 mod item;
 mod text;
 

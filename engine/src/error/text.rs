@@ -1,8 +1,16 @@
-//! The parts of messages that depend on the values in them.
+//! The parts of messages that depend on the values in them, and the `Debug` text of an error.
 
 use std::fmt;
 
 use ringmain_backends::FileChange;
+
+use super::Error;
+
+ringmain_backends::__debug_as_message!(
+    Error: NotFound Io Backend Truncated Changed Format OutsideFile NoSuchItem MemorySpent OutOfMemory
+    CacheFull InvalidOption StateMismatch Unsupported InvalidItem Maker Panicked IndexOutOfRange
+    TooManyIndices InvalidIndex NonContiguous Shape Overflow UnknownDType ElementType BufferSize
+);
 
 /// Returns the subject and a colon, to begin a message with; empty if there is no subject.
 pub(super) fn prefix(subject: Option<impl fmt::Display>) -> String {
