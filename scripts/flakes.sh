@@ -54,21 +54,22 @@ export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1
 export RINGMAIN_PROFILE=off RUST_TEST_THREADS=$((2 * $(nproc)))
 export RINGMAIN_REQUIRE_BACKENDS=${RINGMAIN_REQUIRE_BACKENDS-pread,mmap,direct,uring,tokio-uring}
 
-# If scripts/test.sh has made this environment, the tests use its programs too.
-[[ ! -x $target/venv/bin/python ]] || export RINGMAIN_PYTHON=$target/venv/bin/python
-
 logs=$target/flakes
 results=$logs/results
 python=$target/python
 
 set_up() {
     need_rust
-    install_missing stress-ng=stress-ng python3=python3
+    want stress-ng=stress-ng
+    want_python
+    want_test_programs
+    install_wanted
+    need_test_programs
     rm -rf -- "$logs"
     mkdir -p -- "$logs"
     : >"$results"
     [[ $part == python ]] || build_native
-    [[ $part == native ]] || build_python_tests
+    [[ $part == native ]] || need_python_tests "$python"
 }
 
 # Builds the test programs and lists them in `$logs/programs`, each with the folder that it runs in.
@@ -81,11 +82,6 @@ for line in sys.stdin:
     if message.get("executable") and message.get("profile", {}).get("test"):
         print(message["executable"], pathlib.Path(message["manifest_path"]).parent, sep="\t")
 ' >"$logs/programs" || die "building the tests failed; see $logs/build.log"
-}
-
-build_python_tests() {
-    build_python "$python"
-    need_venv "$python" exca pytest hypothesis ml_dtypes pillow pyarrow safetensors
 }
 
 # The means that keep the machine in a condition: a process, or a control group for the tests. Both are

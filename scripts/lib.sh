@@ -318,11 +318,71 @@ build_python() {
     rm -r -- "$wheels"
 }
 
-# venv_has FOLDER PACKAGE: tells whether any version of the package is installed.
+# The tests of the Python package run tests of exca, and depend on what other packages do in detail. So a new version of
+# one of them is a change of this file.
+python_lock=$root/python/tests/requirements.lock
+
+# need_locked VENV PACKAGE...: like need_venv, in the versions of the lock file.
+need_locked() {
+    local package pin pins=()
+    for package in "${@:2}"; do
+        pin=$(grep -m1 -- "^$package==" "$python_lock") || die "$python_lock does not name $package"
+        pins+=("$pin")
+    done
+    PIP_CONSTRAINT=$python_lock need_venv "$1" "${pins[@]}"
+}
+
+# need_python_tests VENV: builds the Python package in this environment, and sets up what its tests need.
+need_python_tests() {
+    need_locked "$1" exca hypothesis maturin ml_dtypes mypy numpy pandas pillow pyarrow pytest safetensors
+    need_engines "$1"
+    build_python "$1"
+    # Runs Python with few rights and small limits. Built with the features of the tests, whose libraries it shares.
+    # `test-server` is the store of the tests of URLs.
+    cargo build --locked --workspace --all-features --bin surroundings --bin test-server
+    export RINGMAIN_SURROUNDINGS=$target/debug/surroundings RINGMAIN_TEST_SERVER=$target/debug/test-server
+}
+
+# Torch takes several gigabytes, because the only wheel for Linux on x86-64 depends on the libraries of CUDA. So torch,
+# torchdata and Ray are only installed if RINGMAIN_TEST_TORCH is 1; then no test that needs them may be skipped, nor the
+# tests of exca that need torch and the packages after Ray. Without it, the tests run that need what is installed, and
+# pytest lists those that it skipped.
+need_engines() {
+    if [[ ${RINGMAIN_TEST_TORCH:-} == 1 ]]; then
+        need_locked "$1" torch torchdata ray mne nibabel psutil pybv
+        return
+    fi
+    venv_has "$1" torch && venv_has "$1" torchdata && venv_has "$1" ray ||
+        printf 'tests with torch, torchdata or Ray are left out; RINGMAIN_TEST_TORCH=1 installs them (6 GB, some minutes)\n'
+}
+
+# Wants the programs that tests run: strace to make system calls fail, Chromium to open the report, and fio for
+# comparisons. The other packages make the filesystems that the tests mount as root.
+want_test_programs() {
+    want strace=strace xfsprogs=mkfs.xfs btrfs-progs=mkfs.btrfs squashfs-tools=mksquashfs \
+        mount=losetup util-linux=setpriv chromium=chromium fio=fio
+}
+
+# Sets up what the tests find through variables. With these, a test fails if it cannot find a program, instead of
+# passing without a check.
+need_test_programs() {
+    # Independent programs that read the files that Ringmain writes, in their own environment.
+    need_venv "$target/venv" 'hdrhistogram~=0.10.3' 'jsonschema~=4.20'
+    export RINGMAIN_PYTHON=$target/venv/bin/python
+    # NVIDIA's cuFile, for the test of its binding. Later versions never return from opening if there is no driver.
+    need_venv "$target/venv" 'nvidia-cufile-cu12==1.14.1.1'
+    RINGMAIN_CUFILE_LIBRARY=$(find "$target/venv" -name libcufile.so.0)
+    # cuFile writes a log to the current directory otherwise.
+    export RINGMAIN_CUFILE_LIBRARY CUFILE_LOGFILE_PATH=$target/cufile.log
+    export RINGMAIN_REQUIRE_CHROMIUM=1 RINGMAIN_REQUIRE_PYTHON=1
+}
+
+# venv_has FOLDER PACKAGE: tells whether the package is installed: the version after `==`, or else any.
 venv_has() {
-    local name=${2%%[<=>~]*}
-    "$1/bin/python" -c 'import importlib.metadata as m, sys; m.version(sys.argv[1])' "$name" \
-        2>/dev/null
+    local name=${2%%[<=>~]*} found
+    found=$("$1/bin/python" -c 'import importlib.metadata as m, sys; print(m.version(sys.argv[1]))' "$name" 2>/dev/null) ||
+        return
+    [[ $2 != *==* || $2 == *=="$found" ]]
 }
 
 # venv_install FOLDER PACKAGE...: installs packages. It uses `python -m pip`, because the script `pip` contains

@@ -12,55 +12,28 @@ export RINGMAIN_PROFILE=off
 # tries other cases in each run.
 export PROPTEST_RNG_SEED=17
 
-# The tests use strace to make system calls fail, Chromium to open the report, and fio for comparisons. The
-# other packages make the filesystems that the tests mount as root. The packages of later steps are installed
-# here too, with one call of the package manager, or one message for a user who cannot install packages.
+# The packages of later steps are installed here too, with one call of the package manager, or one message for a user
+# who cannot install packages.
 set_up() {
     want_rust fmt clippy
     want_python
-    want strace=strace xfsprogs=mkfs.xfs btrfs-progs=mkfs.btrfs squashfs-tools=mksquashfs \
-        mount=losetup util-linux=setpriv chromium=chromium fio=fio
+    want_test_programs
     want_portable
     install_wanted
     # The test of the supply chain looks at the packages of all platforms, and must not need the network.
     cargo fetch --locked
     need_component fmt rustfmt
     need_component clippy clippy
-    # Independent programs that read the files that Ringmain writes, in their own environment.
-    need_venv "$target/venv" 'hdrhistogram~=0.10.3' 'jsonschema~=4.20'
-    export RINGMAIN_PYTHON=$target/venv/bin/python
-    # NVIDIA's cuFile, for the test of its binding. Later versions never return from opening if there is no driver.
-    need_venv "$target/venv" 'nvidia-cufile-cu12==1.14.1.1'
-    RINGMAIN_CUFILE_LIBRARY=$(find "$target/venv" -name libcufile.so.0)
-    # cuFile writes a log to the current directory otherwise.
-    export RINGMAIN_CUFILE_LIBRARY CUFILE_LOGFILE_PATH=$target/cufile.log
+    need_test_programs
 }
 
 # Builds the Python package in its own environment, with overflow checks like the Rust tests, and tests it.
 python_tests() {
     local venv=$target/python
-    build_python "$venv"
-    need_venv "$venv" exca pytest hypothesis ml_dtypes mypy pandas pillow pyarrow safetensors
-    need_engines "$venv"
-    # Runs Python with few rights and small limits. Built with the features of the tests, whose libraries it shares.
-    # `test-server` is the store of the tests of URLs.
-    cargo build --locked --workspace --all-features --bin surroundings --bin test-server
-    export RINGMAIN_SURROUNDINGS=$target/debug/surroundings RINGMAIN_TEST_SERVER=$target/debug/test-server
+    need_python_tests "$venv"
     # All of these work on a recent Linux. On other systems, set the variable to the backends that must work.
     RINGMAIN_REQUIRE_BACKENDS=${RINGMAIN_REQUIRE_BACKENDS-pread,mmap,direct,uring,tokio-uring} \
         "$venv/bin/python" -m pytest --quiet --hypothesis-seed=17 python/tests
-}
-
-# Torch takes several gigabytes, because the only wheel for Linux on x86-64 depends on the libraries of CUDA. So torch,
-# torchdata and Ray are only installed if RINGMAIN_TEST_TORCH is 1; then no test that needs them may be skipped.
-# Without it, the tests run that need what is installed, and pytest lists those that it skipped.
-need_engines() {
-    if [[ ${RINGMAIN_TEST_TORCH:-} == 1 ]]; then
-        need_venv "$1" torch torchdata ray pandas
-        return
-    fi
-    venv_has "$1" torch && venv_has "$1" torchdata && venv_has "$1" ray ||
-        printf 'tests with torch, torchdata or Ray are left out; RINGMAIN_TEST_TORCH=1 installs them (6 GB, some minutes)\n'
 }
 
 # The library crates and the loader that others copy promise to build with an older compiler than the tests need.
@@ -81,9 +54,6 @@ rustdoc() {
 native_tests() {
     RUST_TEST_THREADS=$((2 * $(nproc))) cargo test --locked --workspace --all-features
 }
-
-# A test fails if it cannot find these programs, instead of passing without a check.
-export RINGMAIN_REQUIRE_CHROMIUM=1 RINGMAIN_REQUIRE_PYTHON=1
 
 step set-up set_up
 step fmt cargo fmt --all --check

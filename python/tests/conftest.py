@@ -16,7 +16,7 @@ def pytest_configure(config):
     os.environ["RINGMAIN_PROFILE"] = "off"
     if os.environ.get("RINGMAIN_TEST_TORCH") == "1":
         # The tests that need these packages are skipped if one cannot be imported. Here they must run.
-        needed = "import torch, torchdata, ray, pandas"
+        needed = "import torch, torchdata, ray, pandas, mne, nibabel, psutil, pybv"
         subprocess.run([sys.executable, "-c", needed], check=True)
     # In a shell without job control, background commands ignore Ctrl-C, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
