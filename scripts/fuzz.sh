@@ -67,16 +67,16 @@ with_coverage() {
 without_coverage() {
     [[ $chosen == all ]] || export RINGMAIN_FUZZ_TARGET=$chosen
     RINGMAIN_FUZZ_SECONDS=$seconds cargo test --release --locked --package ringmain --package ringmain-bench \
-        --all-features --test fuzzed -- --nocapture
+        --package ringmain-object-store --all-features --test fuzzed -- --nocapture
 }
 
 read_arguments "$@"
-missing='rustup toolchain install nightly; cargo install cargo-fuzz'
+installs='rustup toolchain install nightly; cargo install cargo-fuzz'
 if cargo +nightly fuzz --version >/dev/null 2>&1; then
     with_coverage
 elif [[ $executions ]]; then
-    die "--executions needs a nightly compiler and cargo-fuzz ($missing)"
+    die "--executions needs a nightly compiler and cargo-fuzz ($installs)"
 else
-    echo "no nightly compiler with cargo-fuzz ($missing): the mutations do not look at the coverage" >&2
+    echo "no nightly compiler with cargo-fuzz ($installs): the mutations do not look at the coverage" >&2
     without_coverage
 fi

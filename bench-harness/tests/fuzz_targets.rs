@@ -20,6 +20,7 @@ struct Program {
 fn every_target_has_a_program_and_seeds() {
     let fuzz = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz"));
     let targets = ringmain::fuzzing::TARGETS.iter().chain(ringmain_bench::fuzzing::TARGETS);
+    let targets = targets.chain(ringmain_object_store::fuzzing::TARGETS);
     let targets: BTreeSet<_> = targets.map(|target| target.name.to_owned()).collect();
 
     let manifest = std::fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();

@@ -7,7 +7,10 @@ use libfuzzer_sys::fuzz_target;
 use ringmain::fuzzing::Target;
 
 static TARGET: LazyLock<Target> = LazyLock::new(|| {
-    let mut targets = ringmain::fuzzing::TARGETS.iter().chain(ringmain_bench::fuzzing::TARGETS);
+    let mut targets = ringmain::fuzzing::TARGETS
+        .iter()
+        .chain(ringmain_bench::fuzzing::TARGETS)
+        .chain(ringmain_object_store::fuzzing::TARGETS);
     *targets.find(|target| target.name == env!("CARGO_BIN_NAME")).expect("the target is in a list")
 });
 

@@ -6,6 +6,9 @@
 //! neither of them.
 
 pub mod disk_cache;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "local-store")]
 pub mod local_store;
 #[cfg(feature = "remote")]

@@ -114,7 +114,7 @@ impl JobPlace {
         Err(Error::invalid_option("nodes", "found", reason))
     }
 
-    fn find_with(
+    pub(super) fn find_with(
         given: Option<(u64, u64)>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self> {

@@ -26,6 +26,8 @@
 
 mod blocks;
 mod epoch;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod global_batches;
 mod item_set;
 mod job_place;

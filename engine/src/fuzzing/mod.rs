@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `arrays.rs` | `.npy` headers and exca's infos |
 //! | `indexing.rs`, `model.rs`, `python_slice.rs` | operations on views, and the model that they are compared with |
+//! | `epochs.rs` | states of epochs; `job_place` is in `epochs/fuzzing.rs` |
 //! | `shards.rs`, `beton.rs`, `weights.rs`, `profile.rs` | one format each |
 //! | `faults.rs` | reads through a backend that fails |
 //! | `pieces.rs` | a backend for large files that are mostly empty |
@@ -25,6 +26,7 @@
 
 mod arrays;
 mod beton;
+mod epochs;
 mod faults;
 mod indexing;
 mod model;
@@ -40,6 +42,7 @@ use std::sync::Arc;
 use ringmain_backends::MemoryBackend;
 
 use crate::Engine;
+use crate::epochs::fuzzing::job_place;
 
 pub use mutations::explore_all;
 
@@ -66,6 +69,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "safetensors_index", run: weights::safetensors_index, mutations: 50_000 },
     Target { name: "safetensors_model", run: weights::safetensors_model, mutations: 5_000 },
     Target { name: "profile", run: profile::profile, mutations: 50_000 },
+    Target { name: "epoch_state", run: epochs::epoch_state, mutations: 20_000 },
+    Target { name: "job_place", run: job_place, mutations: 50_000 },
     Target { name: "faulty_reads", run: faults::faulty_reads, mutations: 5_000 },
 ];
 

@@ -277,13 +277,15 @@ impl CacheFolder {
 }
 
 impl Entry {
-    fn parse(shelf: &Path, name: &OsStr) -> Option<Self> {
-        let (stem, bytes) = name.to_str()?.split_once('.')?;
+    pub(super) fn parse(shelf: &Path, name: &OsStr) -> Option<Self> {
+        let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        // `from_str_radix` takes `+3` for a number too.
+        let (stem, bytes) = name.to_str()?.split_once('.').filter(|(_, bytes)| is_hex(bytes))?;
         // A larger file is not one of a cache, whatever its name is.
         let largest = block::file_bytes(block::BLOCK_BYTES_MAX) as u64;
         let bytes = u64::from_str_radix(bytes, 16).ok().filter(|bytes| *bytes <= largest)?;
         let is_temporary = stem.starts_with(TEMPORARY);
-        let is_hash = stem.len() == 32 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_hash = stem.len() == 32 && is_hex(stem);
         (is_temporary || is_hash).then(|| Self { path: shelf.join(name), bytes, is_temporary })
     }
 

@@ -57,6 +57,8 @@ mod cache;
 mod cold;
 mod eviction;
 mod folder;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod health;
 mod key;
 mod local;

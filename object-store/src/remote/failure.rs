@@ -355,17 +355,18 @@ pub(super) fn redacted(text: &str) -> String {
     joined.chars().take(300).collect()
 }
 
-/// One word of a text; of a URL only scheme, host and path.
+/// One word of a text; of a URL only scheme, host and path. A word may have several URLs: `http://proxy/https://host`.
 fn redacted_word(word: &str) -> String {
     let word = word.split('?').next().unwrap_or_default();
-    match word.split_once("://") {
-        Some((scheme, rest)) => {
-            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            let host = authority.rsplit('@').next().unwrap_or_default();
-            format!("{scheme}://{host}{path}")
+    let without_user = |(number, part): (usize, &str)| {
+        if number == 0 {
+            return part.to_owned();
         }
-        None => word.to_owned(),
-    }
+        let (authority, path) = part.split_at(part.find('/').unwrap_or(part.len()));
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        format!("{host}{path}")
+    };
+    word.split("://").enumerate().map(without_user).collect::<Vec<_>>().join("://")
 }
 
 /// The usual word for a status.
@@ -402,6 +403,9 @@ mod tests {
             ),
             ("invalid token {\"token\":\"5ec\"}", "invalid token"),
             ("https://host?sig=5ec", "https://host"),
+            // Only the first URL of a word lost its user.
+            ("https://proxy/http://me:5ec@host/a", "https://proxy/http://host/a"),
+            ("(https://a/b,https://me:5ec@host)", "(https://a/b,https://host)"),
             ("plain text", "plain text"),
         ];
         for (text, expected) in cases {

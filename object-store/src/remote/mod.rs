@@ -35,6 +35,8 @@ mod credentials;
 mod cryptography;
 mod failure;
 mod fetch;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod http_date;
 mod latency;
 #[cfg(test)]

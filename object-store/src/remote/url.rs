@@ -111,12 +111,12 @@ fn refused(what: String) -> RemoteFailure {
 }
 
 /// A scheme has at least two letters: `C:/` is a drive of Windows.
-fn is_scheme(text: &str) -> bool {
+pub(super) fn is_scheme(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     text.len() > 1 && text.as_bytes()[0].is_ascii_alphabetic() && text.bytes().all(is_part)
 }
 
-fn kind_of(scheme: &str) -> Option<Scheme> {
+pub(super) fn kind_of(scheme: &str) -> Option<Scheme> {
     Some(match scheme {
         "s3" | "s3a" => Scheme::S3,
         "gs" | "gcs" => Scheme::Gcs,

@@ -108,14 +108,14 @@ fn header<'h>(headers: &'h http::HeaderMap, name: &str) -> Option<&'h str> {
 }
 
 /// The bytes of `Range: bytes=3-5`.
-fn range_in(text: &str) -> Option<(u64, u64)> {
+pub(super) fn range_in(text: &str) -> Option<(u64, u64)> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
 /// Checks `Content-Range: bytes 3-5/10`. An object that ends earlier is another version, which the caller finds out by
 /// its length.
-fn check_range(first: u64, last: u64, found: Option<&str>) -> Result<(), RemoteFailure> {
+pub(super) fn check_range(first: u64, last: u64, found: Option<&str>) -> Result<(), RemoteFailure> {
     let range_and_len = found.and_then(|text| text.strip_prefix("bytes ")?.split_once('/'));
     let parsed = range_and_len.and_then(|(range, len)| {
         let (first, last) = range.split_once('-')?;
@@ -136,14 +136,19 @@ fn check_range(first: u64, last: u64, found: Option<&str>) -> Result<(), RemoteF
     Err(RemoteFailure::new(FailureKind::WrongRange, what).with_way_out(way_out))
 }
 
-/// How long the server asks to wait: a number of seconds, or a date. A date is compared with the clock of the server, if
-/// it sends that too, because the clock of this machine may be off.
+/// How long the server asks to wait. A date is compared with the clock of the server, if it sends that too, because the
+/// clock of this machine may be off.
 fn retry_after(headers: &http::HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = header(headers, "retry-after")?.trim();
+    let now = header(headers, "date").and_then(http_date).unwrap_or(now);
+    pause_in(header(headers, "retry-after")?, now)
+}
+
+/// The pause that `Retry-After` asks for: a number of seconds, or a date.
+pub(super) fn pause_in(text: &str, now: SystemTime) -> Option<Duration> {
+    let text = text.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let now = header(headers, "date").and_then(http_date).unwrap_or(now);
     Some(http_date(text)?.duration_since(now).unwrap_or_default())
 }
 
