@@ -367,7 +367,7 @@ want_test_programs() {
 # passing without a check.
 need_test_programs() {
     # Independent programs that read the files that Ringmain writes, in their own environment.
-    need_venv "$target/venv" 'hdrhistogram~=0.10.3' 'jsonschema~=4.20'
+    need_venv "$target/venv" 'hdrhistogram~=0.10.3' 'jsonschema~=4.20' numpy
     export RINGMAIN_PYTHON=$target/venv/bin/python
     # NVIDIA's cuFile, for the test of its binding. Later versions never return from opening if there is no driver.
     need_venv "$target/venv" 'nvidia-cufile-cu12==1.14.1.1'

@@ -14,6 +14,7 @@ use crate::report::{
 use crate::result::Run;
 use crate::result::load::load_run;
 use crate::system::whole_file::{refuse_existing, write_whole};
+use crate::trace::Trace;
 
 /// A file to write.
 struct Output {
@@ -54,7 +55,8 @@ pub(crate) fn run(args: &ReportArgs, out: &mut File) -> Result<(), Failure> {
 
 fn render(args: &ReportArgs, run: &Run) -> Result<Vec<Output>, Failure> {
     let log: &dyn Exporter = &HistogramLog;
-    let report = Report { recommendation: &recommend(run).headlines() };
+    let trace = Trace::of_run(run);
+    let report = Report { recommendation: &recommend(run).headlines(), trace: trace.as_ref() };
     let report_path = report_path(args);
     let named = Some("file");
     let wanted: [(Option<&Path>, &dyn Exporter, Option<&str>); 4] = [

@@ -168,6 +168,7 @@ fn new_run(plan: Plan, skipped: Vec<Skipped>, sample: Option<&Path>) -> Run {
 /// Writes `run.json` and `report.html`.
 fn save(run: &Run, folder: &RunFolder) -> Result<(), Failure> {
     write_whole(&folder.run_json(), &(serde_json::to_string(run)? + "\n"))?;
-    let report = Report { recommendation: &recommend(run).headlines() };
+    let trace = Trace::of_run(run);
+    let report = Report { recommendation: &recommend(run).headlines(), trace: trace.as_ref() };
     write_whole(&folder.report_html(), &report.export(run)?)
 }

@@ -8,6 +8,7 @@ mod iolog;
 mod lines;
 pub(crate) mod pattern;
 mod recording;
+mod reuse;
 mod strace;
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 use ringmain::{BatchHead, ReadBy};
 
 use crate::failure::Failure;
+use crate::result::Run;
 use crate::system::regular::open_regular;
 use crate::text::format::counted;
 use crate::text::size::format_bytes;
@@ -82,6 +84,12 @@ impl Trace {
         let file = open_regular(path)
             .map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
         Self::parse(BufReader::new(file)).map_err(|fault| fault.in_file(path))
+    }
+
+    /// Returns the trace that a run has replayed; `None` if it replayed none, or if the trace has gone or changed into
+    /// something else since.
+    pub(crate) fn of_run(run: &Run) -> Option<Self> {
+        Self::open_unchecked(run.plan.data.trace.as_deref()?).ok()
     }
 
     /// Reads a trace in the format that its first line names, without the files that are missing or too short; its notes

@@ -6,7 +6,8 @@ use std::collections::{BTreeSet, HashMap};
 use ringmain::ReadBy;
 use serde::Serialize;
 
-use super::{Trace, TraceRead, each_new_part};
+use super::reuse::{CacheShare, Reuse, Uses};
+use super::{Trace, each_new_part};
 use crate::text::format::{counted, percent, seconds};
 use crate::text::size::format_bytes_short;
 
@@ -33,15 +34,9 @@ pub(crate) struct Pattern {
     /// The time that all threads together spent in reads; `None` if the trace does not say.
     pub(crate) reading_seconds: Option<f64>,
     pub(crate) cache: Vec<CacheShare>,
+    #[serde(flatten)]
+    pub(crate) reuse: Reuse,
     pub(crate) by_file: Vec<FilePattern>,
-}
-
-/// The share of the blocks that were read that a cache of a size would have held, if it drops the block that was
-/// unused for longest (LRU).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct CacheShare {
-    pub(crate) cache_bytes: u64,
-    pub(crate) found_share: f64,
 }
 
 /// The figures of one file.
@@ -55,6 +50,8 @@ pub(crate) struct FilePattern {
     pub(crate) bytes: u64,
     pub(crate) times_read: f64,
     pub(crate) sequential_share: f64,
+    /// How often the program went through the file, from a read of everything or much of it to the next.
+    pub(crate) passes: u32,
 }
 
 /// Figures that are added up, for the whole trace or for a file.
@@ -78,7 +75,7 @@ impl Sums {
 
 impl Pattern {
     pub(crate) fn of(trace: &Trace) -> Self {
-        let by_file = sum_by_file(trace);
+        let (by_file, uses) = (sum_by_file(trace), Uses::of(trace));
         let all = by_file.iter().fold(Sums::default(), |all, file| Sums {
             reads: all.reads + file.reads,
             sequential: all.sequential + file.sequential,
@@ -113,8 +110,9 @@ impl Pattern {
             size_bytes_max: size_at(1.0),
             seconds: end_us as f64 / 1e6,
             reading_seconds: (took_us > 0).then_some(took_us as f64 / 1e6),
-            cache: cache_shares(trace),
-            by_file: file_patterns(trace, &by_file),
+            cache: uses.cache_shares(),
+            by_file: file_patterns(trace, &by_file, &uses.passes),
+            reuse: uses.reuse,
         }
     }
 }
@@ -158,6 +156,9 @@ impl Pattern {
                 found.collect::<Vec<_>>().join(", ")
             ),
         ];
+        if let Some(sentence) = self.reuse.sentence() {
+            sentences.push(sentence);
+        }
         if self.page_faults > 0 {
             sentences.push(format!(
                 "{} by page faults of mappings, each counted as one page; the kernel may have read more",
@@ -175,7 +176,7 @@ impl Pattern {
 }
 
 /// The files with the most bytes come first.
-fn file_patterns(trace: &Trace, sums: &[Sums]) -> Vec<FilePattern> {
+fn file_patterns(trace: &Trace, sums: &[Sums], passes: &[u32]) -> Vec<FilePattern> {
     let patterns =
         trace.files.iter().zip(sums).enumerate().map(|(index, (file, sums))| FilePattern {
             index,
@@ -184,6 +185,7 @@ fn file_patterns(trace: &Trace, sums: &[Sums]) -> Vec<FilePattern> {
             bytes: sums.bytes,
             times_read: sums.times_read(),
             sequential_share: sums.sequential_share(),
+            passes: passes[index],
         });
     let mut patterns: Vec<_> = patterns.collect();
     patterns.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
@@ -205,106 +207,6 @@ fn sum_by_file(trace: &Trace) -> Vec<Sums> {
     }
     each_new_part(trace.reads(), |file, bytes| sums[file as usize].distinct_bytes += bytes);
     sums
-}
-
-/// The uses of blocks that are looked at, for each read and in all. Larger blocks make fewer of them. So the work and
-/// the memory depend on the number of reads, and not on their bytes.
-const USES_PER_READ: u64 = 8;
-const USES_MIN: u64 = 4096;
-const USES_MAX: u64 = 4 << 20;
-
-const BLOCK_BYTES_MIN: u64 = 4096;
-
-/// Returns the share of the reads that caches of several sizes would have had, up to the first cache that holds the
-/// whole working set.
-fn cache_shares(trace: &Trace) -> Vec<CacheShare> {
-    let block_bytes = block_bytes(trace);
-    let distances = reuse_distances(trace, block_bytes);
-    let uses = distances.values().sum::<u64>().max(1);
-    let first_uses = distances.get(&None).copied().unwrap_or(0);
-    let working_set_bytes = first_uses.saturating_mul(block_bytes);
-    let mut shares = Vec::new();
-    let mut cache_bytes = (16 << 20).max(block_bytes);
-    loop {
-        // A block is found if the cache holds it and every other that was used since.
-        let blocks = cache_bytes / block_bytes;
-        let found = distances.iter().filter(|(distance, _)| distance.is_some_and(|d| d < blocks));
-        let found: u64 = found.map(|(_, uses)| uses).sum();
-        shares.push(CacheShare { cache_bytes, found_share: found as f64 / uses as f64 });
-        if cache_bytes >= working_set_bytes || shares.len() == 12 {
-            return shares;
-        }
-        cache_bytes = cache_bytes.saturating_mul(4);
-    }
-}
-
-/// The smallest size of blocks for which there are not too many uses.
-fn block_bytes(trace: &Trace) -> u64 {
-    let mut block_bytes = BLOCK_BYTES_MIN;
-    let uses = |block_bytes: u64| {
-        let blocks = |read: &TraceRead| read.bytes / block_bytes + 1;
-        trace.reads().iter().map(blocks).fold(0_u64, u64::saturating_add)
-    };
-    let reads = trace.reads().len() as u64;
-    let uses_max = (USES_PER_READ * reads).clamp(USES_MIN, USES_MAX).max(2 * reads);
-    while uses(block_bytes) > uses_max {
-        block_bytes *= 2;
-    }
-    block_bytes
-}
-
-/// How many uses had how many other blocks since the last use of their block; `None` for a first use.
-/// Mattson's stack distances: each block counts at the time of its last use, in a tree of sums.
-fn reuse_distances(trace: &Trace, block_bytes: u64) -> HashMap<Option<u64>, u64> {
-    let blocks_of = |read: &TraceRead| {
-        let last = read.offset.saturating_add(read.bytes.saturating_sub(1)) / block_bytes;
-        (read.offset / block_bytes)..=last
-    };
-    let uses: usize = trace.reads().iter().map(|read| blocks_of(read).count()).sum();
-    let mut last_uses = SumTree::new(uses);
-    let mut last_use: HashMap<(u32, u64), usize> = HashMap::new();
-    let mut distances: HashMap<Option<u64>, u64> = HashMap::new();
-    let mut now = 0;
-    for read in trace.reads() {
-        for block in blocks_of(read) {
-            let before = last_use.insert((read.file, block), now);
-            let distance = before.map(|before| {
-                last_uses.add(before, -1);
-                last_uses.sum(now) - last_uses.sum(before)
-            });
-            *distances.entry(distance.and_then(|d| u64::try_from(d).ok())).or_default() += 1;
-            last_uses.add(now, 1);
-            now += 1;
-        }
-    }
-    distances
-}
-
-/// Sums of the first elements, each in logarithmic time: a Fenwick tree.
-struct SumTree(Vec<i32>);
-
-impl SumTree {
-    fn new(len: usize) -> Self {
-        Self(vec![0; len + 1])
-    }
-
-    fn add(&mut self, at: usize, change: i32) {
-        let mut at = at + 1;
-        while at < self.0.len() {
-            self.0[at] += change;
-            at += at & at.wrapping_neg();
-        }
-    }
-
-    /// The sum of the elements before `end`.
-    fn sum(&self, end: usize) -> i64 {
-        let (mut at, mut sum) = (end.min(self.0.len() - 1), 0);
-        while at > 0 {
-            sum += i64::from(self.0[at]);
-            at -= at & at.wrapping_neg();
-        }
-        sum
-    }
 }
 
 #[cfg(test)]
@@ -358,22 +260,5 @@ mod tests {
         }
         let last = pattern(&text).cache.pop().unwrap();
         assert_eq!((last.cache_bytes >> 20, last.found_share), (64, 0.5));
-    }
-
-    /// The tree against the definition.
-    #[test]
-    fn reuse_distances_count_the_blocks_in_between() {
-        let order = [0, 1, 2, 0, 0, 3, 1, 2, 2, 0_u64];
-        let mut text = "ringmain recording 1\nf 0 /a\n".to_owned();
-        order.iter().for_each(|block| text += &format!("b 0 0 0 {} 4096\n", block * 4096));
-        let trace = Trace::parse(text.as_bytes()).unwrap();
-        let mut expected: HashMap<Option<u64>, u64> = HashMap::new();
-        for (at, block) in order.iter().enumerate() {
-            let before = order[..at].iter().rposition(|other| other == block);
-            let between =
-                before.map(|b| order[b + 1..at].iter().collect::<BTreeSet<_>>().len() as u64);
-            *expected.entry(between).or_default() += 1;
-        }
-        assert_eq!(reuse_distances(&trace, 4096), expected);
     }
 }

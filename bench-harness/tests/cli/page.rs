@@ -242,7 +242,7 @@ fn a_trace_has_pictures_on_a_desktop_and_on_a_phone() {
         expect_manners(&seen, 0);
         assert_eq!(seen.page["unnamed"], 0, "pictures without a text");
         let pictures = seen.page["pictures"].as_array().unwrap();
-        assert_eq!(pictures.len(), 1 + 14 + 1, "a file, sizes, and a cache");
+        assert_eq!(pictures.len(), 1 + 14 + 1 + 3 + 1, "a file, sizes, a cache, and reuse");
         for size in pictures {
             let is_seen = size[0].as_f64() > Some(40.0) && size[1].as_f64() > Some(14.0);
             assert!(is_seen, "a picture of {size}");

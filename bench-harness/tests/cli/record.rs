@@ -1,11 +1,13 @@
 //! `ringmain record` on real programs, and the way from there to `inspect` and `bench --trace`.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use crate::faults::can_inject;
 use crate::report::names;
@@ -56,15 +58,28 @@ fn a_copy_is_recorded_inspected_and_replayed() {
     assert_eq!(total(&reads(&data)), data.bytes.len() as u64);
     assert_eq!(names(data.dir()), ["copy", "data.bin", "trace"]);
 
-    let inspected = run(ringmain(["inspect", "trace"]).current_dir(data.dir())).stdout_of_success();
-    let inspected = String::from_utf8(inspected).unwrap();
-    assert!(inspected.contains(data.name()) && inspected.contains("times_read"), "{inspected}");
+    inspect_and_replay(&data, data.name(), data.bytes.len() as u64);
+}
 
-    let args = ["bench", "--trace", "trace", "--backends", "pread", "--repetitions", "1", "--json"];
-    let more = ["--cache", "cold", "--seconds", "60"];
+/// The trace has these bytes of this file, and every backend reads them again.
+fn inspect_and_replay(data: &Data, file: &str, bytes: u64) -> Value {
+    let args = ["inspect", "trace", "--json"];
+    let inspected = run(ringmain(args).current_dir(data.dir())).stdout_of_success();
+    let inspected: Value = serde_json::from_slice(&inspected).unwrap();
+    assert_eq!(inspected["read_bytes"], bytes, "{inspected:#}");
+    let named = inspected["by_file"][0]["name"].as_str().unwrap();
+    assert!(named.ends_with(file), "{inspected:#}");
+
+    let args = ["bench", "--trace", "trace", "--backends", "pread,mmap", "--repetitions", "1"];
+    let more = ["--json", "--cache", "cold", "--seconds", "60", "--out", "replayed"];
     let result = run(ringmain(args.iter().chain(&more)).current_dir(data.dir()));
-    let result: serde_json::Value = serde_json::from_slice(&result.stdout_of_success()).unwrap();
-    assert_eq!(result["cells"][0]["bytes"], data.bytes.len(), "{result:#}");
+    let result: Value = serde_json::from_slice(&result.stdout_of_success()).unwrap();
+    let cells = result["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2, "{result:#}");
+    assert!(cells.iter().all(|cell| cell["bytes"] == bytes), "{result:#}");
+    let report = fs::read_to_string(data.dir().join("replayed/report.html")).unwrap();
+    assert!(report.contains("Where the program read") && report.contains(named), "no pictures");
+    inspected
 }
 
 /// Libraries and locales, which other programs map too, are never cold: half of the cells of a replay were invalid.
@@ -163,6 +178,95 @@ fn a_database_is_recorded() {
     let base_bytes = fs::metadata(base).unwrap().len();
     // The header, a page or two of the tree, and the page with the row, but by far not all.
     assert!(reads.len() >= 3 && total(&reads) < base_bytes / 4, "{base_bytes}: {reads:?}");
+    inspect_and_replay(&data, "base", total(&reads));
+}
+
+/// The interpreter that `scripts/test.sh` makes, if it has NumPy.
+fn python_with_numpy() -> Option<PathBuf> {
+    let venv = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/venv/bin/python");
+    let python = std::env::var_os("RINGMAIN_PYTHON").map_or(PathBuf::from(venv), PathBuf::from);
+    let found = Command::new(&python).args(["-c", "import numpy"]).output();
+    if found.is_ok_and(|output| output.status.success()) {
+        return Some(python);
+    }
+    let required = std::env::var_os("RINGMAIN_REQUIRE_PYTHON").is_some();
+    assert!(!required, "{} lacks NumPy", python.display());
+    say(&format!("SKIPPED: {} lacks NumPy", python.display()));
+    None
+}
+
+/// Two epochs of a loop that reads rows with `np.fromfile` in two orders: both are recognised, and so is what they share.
+#[test]
+fn epochs_of_a_loop_with_numpy_are_recognised() {
+    let Some(python) = python_with_numpy().filter(|_| can_inject()) else { return };
+    let data = data();
+    let program = "import sys, numpy as np\n\
+                   with open(sys.argv[1], 'rb', buffering=0) as file:\n\
+                   \x20   for seed in 1, 2:\n\
+                   \x20       for row in np.random.default_rng(seed).permutation(64):\n\
+                   \x20           file.seek(int(row) * 4096)\n\
+                   \x20           memory = np.empty(4096, np.uint8)\n\
+                   \x20           assert file.readinto(memory) == 4096\n";
+    let outcome = record(&data, &[python.to_str().unwrap(), "-c", program, data.name()]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let inspected = inspect_and_replay(&data, "data.bin", 2 * 64 * 4096);
+    let file = &inspected["by_file"][0];
+    assert_eq!((&file["passes"], &file["times_read"]), (&2.into(), &2.0.into()), "{inspected:#}");
+    assert_eq!(inspected["between_passes_share"], 0.5, "{inspected:#}");
+    assert_eq!(inspected["within_passes_share"], 0.0, "{inspected:#}");
+}
+
+/// Every row of a `np.memmap`, in order: the trace has page faults, which are whole pages of the file.
+#[test]
+fn a_memmap_of_numpy_is_recorded_inspected_and_replayed() {
+    let Some(python) = python_with_numpy().filter(|_| can_inject()) else { return };
+    let data = data();
+    let program = "import sys, numpy as np\n\
+                   rows = np.memmap(sys.argv[1], np.uint8, 'r', shape=(64, 4096))\n\
+                   print(sum(int(row.sum()) for row in rows))\n";
+    let outcome = record(&data, &[python.to_str().unwrap(), "-c", program, data.name()]);
+    if outcome.stderr.contains("page faults of mappings are not recorded") {
+        say(&format!("SKIPPED: {}", outcome.stderr));
+        return;
+    }
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let sum: u64 = data.bytes[..64 * 4096].iter().map(|byte| u64::from(*byte)).sum();
+    assert_eq!(String::from_utf8(outcome.stdout).unwrap(), format!("{sum}\n"));
+    let reads = reads(&data);
+    assert!(!reads.is_empty() && reads.iter().all(|read| read.0 == 'm'), "{reads:?}");
+    let inspected = inspect_and_replay(&data, "data.bin", total(&reads));
+    assert_eq!(inspected["page_faults"], reads.len(), "{inspected:#}");
+}
+
+/// A log of strace, and an iolog of fio, made by these programs themselves: the way from there to `inspect` and `bench`.
+#[test]
+fn logs_of_strace_and_fio_are_imported() {
+    let data = data();
+    let has = |program: &str| {
+        let required = std::env::var_os("RINGMAIN_REQUIRE_PYTHON").is_some();
+        let found = Command::new(program).arg("--version").output().is_ok();
+        assert!(found || !required, "there is no {program}");
+        found
+    };
+    if has("strace") {
+        let log = ["-f", "-y", "-ttt", "-T", "-o", "trace", "head", "-c", "100000", data.name()];
+        assert_eq!(run(Command::new("strace").args(log).current_dir(data.dir())).code, Some(0));
+        let log = fs::read_to_string(data.dir().join("trace")).unwrap();
+        let log: String =
+            log.split_inclusive('\n').filter(|line| line.contains("data.bin")).collect();
+        fs::write(data.dir().join("trace"), log).unwrap();
+        inspect_and_replay(&data, "data.bin", 100_000);
+        fs::remove_dir_all(data.dir().join("replayed")).unwrap();
+    }
+    if has("fio") {
+        let name = format!("--filename={}", data.name());
+        let job = ["--name=a", "--rw=randread", "--bs=4k", "--size=256k", "--readonly", &name];
+        let more = ["--write_iolog=trace", "--number_ios=40", "--ioengine=psync"];
+        fs::remove_file(data.dir().join("trace")).ok();
+        let made = run(Command::new("fio").args(job).args(more).current_dir(data.dir()));
+        assert_eq!(made.code, Some(0), "{made:?}");
+        inspect_and_replay(&data, "data.bin", 40 * 4096);
+    }
 }
 
 #[test]

@@ -33,6 +33,7 @@ use super::Exporter;
 use super::summary::summarize;
 use crate::failure::Failure;
 use crate::result::Run;
+use crate::trace::Trace;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -43,6 +44,8 @@ pub(crate) struct Report<'a> {
     /// The recommendation in sentences: first a short verdict, then how to follow it and why, then each workload. May be
     /// empty.
     pub(crate) recommendation: &'a [String],
+    /// The trace that the run has replayed, if it is still there.
+    pub(crate) trace: Option<&'a Trace>,
 }
 
 impl Exporter for Report<'_> {
@@ -63,6 +66,9 @@ impl Exporter for Report<'_> {
         }
         for chapter in &chapters {
             html += &group::section(chapter, &looks);
+        }
+        if let Some(trace) = self.trace {
+            html += &trace::section(trace);
         }
         html += &facts::left_out(run);
         html += &facts::environment(run)?;
@@ -125,7 +131,23 @@ mod tests {
 
     fn report(run: &Run) -> String {
         let recommendation = ["Use <uring> & be happy.".to_owned(), "Second line.".to_owned()];
-        Report { recommendation: &recommendation }.export(run).unwrap()
+        Report { recommendation: &recommendation, trace: None }.export(run).unwrap()
+    }
+
+    #[test]
+    fn the_report_of_a_replay_shows_the_reads() {
+        let text =
+            "ringmain recording 1\nf 0 /<b>\nb 0 0 0 0 4096\nb 5 0 0 4096 4096\nb 9 0 0 0 4096\n";
+        let trace = Trace::parse(text.as_bytes()).unwrap();
+        let run = fixture::small_run();
+        let html = Report { recommendation: &[], trace: Some(&trace) }.export(&run).unwrap();
+        let titles = ["Where the program read", "Reuse within and between passes", "How soon"];
+        for part in
+            titles.into_iter().chain(["/&lt;b&gt;", "less than 1.0 MiB", "again in a later pass"])
+        {
+            assert!(html.contains(part), "{part}");
+            assert!(!report(&run).contains(part), "{part}");
+        }
     }
 
     #[test]

@@ -33,13 +33,25 @@ pub(crate) fn page(path: &Path, trace: &Trace) -> String {
     html += &summary(&pattern);
     html += "</header>\n<main>\n";
     html += &notes(trace);
-    html += &pictures(trace, &pattern);
-    html += "<section class=\"pair\">\n";
-    html += &sizes(trace);
-    html += &caches(&pattern);
-    html += "</section>\n";
+    html += &figures(trace, &pattern);
     html += &files(&pattern);
     html + "</main>\n</body>\n</html>\n"
+}
+
+/// The pictures of a trace in the report of its replay, with a heading.
+pub(super) fn section(trace: &Trace) -> String {
+    let pattern = Pattern::of(trace);
+    let heading = "<section><h2>The reads of the trace</h2></section>\n";
+    format!("{heading}{}{}", notes(trace), figures(trace, &pattern))
+}
+
+/// All pictures.
+fn figures(trace: &Trace, pattern: &Pattern) -> String {
+    let mut html = pictures(trace, pattern);
+    for pair in [[sizes(trace), caches(pattern)], [reuse(pattern), distances(pattern)]] {
+        html += &format!("<section class=\"pair\">\n{}</section>\n", pair.concat());
+    }
+    html
 }
 
 fn summary(pattern: &Pattern) -> String {
@@ -142,7 +154,12 @@ fn sizes(trace: &Trace) -> String {
         let from = bytes((1_u64 << power) as f64);
         (format!("from {from}"), *number as f64 / reads, count(*number))
     });
-    bars("Sizes of the reads", "share of the reads, by powers of two", rows.collect(), "reads")
+    bars(
+        "Sizes of the reads",
+        "share of the reads, by powers of two",
+        ["size", "reads"],
+        rows.collect(),
+    )
 }
 
 fn caches(pattern: &Pattern) -> String {
@@ -151,11 +168,47 @@ fn caches(pattern: &Pattern) -> String {
         .iter()
         .map(|it| (bytes(it.cache_bytes as f64), it.found_share, percent(it.found_share)));
     let about = "the share of the blocks that a cache of this size has, if it drops the one that was not used for longest";
-    bars("What a cache saves", about, rows.collect(), "saved")
+    bars("What a cache saves", about, ["size", "saved"], rows.collect())
+}
+
+/// The shares of the blocks that are read for the first time, and again within and between the passes over a file.
+fn reuse(pattern: &Pattern) -> String {
+    let reuse = &pattern.reuse;
+    let rows = [
+        ("for the first time", reuse.first_share),
+        ("again in the same pass", reuse.within_passes_share),
+        ("again in a later pass", reuse.between_passes_share),
+    ];
+    let rows = rows.map(|(name, share)| (name.to_owned(), share, percent(share)));
+    let passes = pattern.by_file.iter().map(|file| file.passes).max().unwrap_or(1);
+    let about = format!(
+        "the share of the blocks; the program makes up to {} over a file, such as epochs",
+        match passes {
+            1 => "1 pass".to_owned(),
+            passes => format!("{passes} passes"),
+        }
+    );
+    bars("Reuse within and between passes", &about, ["read", "blocks"], rows.to_vec())
+}
+
+/// How much other data comes between two reads of a block.
+fn distances(pattern: &Pattern) -> String {
+    let rows = pattern.reuse.distances.iter().map(|it| {
+        let below = bytes(it.below_bytes as f64);
+        (format!("less than {below}"), it.share, percent(it.share))
+    });
+    let about = "the share of the blocks that are read again after so many other bytes were read; each row from a quarter of \
+                 its size";
+    bars("How soon blocks are read again", about, ["after", "blocks"], rows.collect())
 }
 
 /// A table with a bar in each row: its name, a share and a number.
-fn bars(title: &str, about: &str, rows: Vec<(String, f64, String)>, unit: &str) -> String {
+fn bars(
+    title: &str,
+    about: &str,
+    [first, last]: [&str; 2],
+    rows: Vec<(String, f64, String)>,
+) -> String {
     let rows: String = rows
         .iter()
         .map(|(name, share, number)| {
@@ -171,8 +224,8 @@ fn bars(title: &str, about: &str, rows: Vec<(String, f64, String)>, unit: &str) 
         .collect();
     format!(
         "<figure><figcaption>{title} <span>{about}</span></figcaption>\n<table class=\"bars\" role=\"table\"><thead \
-         role=\"rowgroup\"><tr role=\"row\"><th scope=\"col\" role=\"columnheader\">size</th><td role=\"cell\"></td><th \
-         scope=\"col\" role=\"columnheader\">{unit}</th></tr></thead>\n<tbody role=\"rowgroup\">\n{rows}</tbody></table>\
+         role=\"rowgroup\"><tr role=\"row\"><th scope=\"col\" role=\"columnheader\">{first}</th><td role=\"cell\"></td><th \
+         scope=\"col\" role=\"columnheader\">{last}</th></tr></thead>\n<tbody role=\"rowgroup\">\n{rows}</tbody></table>\
          </figure>\n"
     )
 }
@@ -182,11 +235,12 @@ fn files(pattern: &Pattern) -> String {
     let mut rows = String::new();
     for file in shown {
         rows += &format!(
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{:.1}</td><td>{}</td></tr>\n",
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{:.1}</td><td>{}</td><td>{}</td></tr>\n",
             escape(&file.name),
             count(file.reads as u64),
             bytes(file.bytes as f64),
             file.times_read,
+            file.passes,
             percent(file.sequential_share),
         );
     }
@@ -198,7 +252,7 @@ fn files(pattern: &Pattern) -> String {
     };
     format!(
         "<section><h2>Files</h2>\n<div class=\"wide\"><table class=\"plain\"><thead><tr><th scope=\"col\">file</th><th \
-         scope=\"col\">reads</th><th scope=\"col\">bytes</th><th scope=\"col\">times read</th><th \
+         scope=\"col\">reads</th><th scope=\"col\">bytes</th><th scope=\"col\">times read</th><th scope=\"col\">passes</th><th \
          scope=\"col\">in order</th></tr></thead><tbody>\n{rows}</tbody></table></div>{more}</section>\n"
     )
 }
