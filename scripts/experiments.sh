@@ -9,7 +9,7 @@ usage() {
 Usage: scripts/experiments.sh [--prepare | --list] [--tiny] [--out FOLDER] [NAME...]
 
 Carries out the experiments of docs/experiments.md, all of them or those that are named, and prints where the
-results are: one table for each in NAME.md. All together take about five minutes on a machine that should do
+results are: one table for each in NAME.md. All together take about eight minutes on a machine that should do
 nothing else. Building takes longer, so build first.
 
   --prepare     only builds the programs and installs the packages that the experiments need
@@ -27,6 +27,7 @@ TEXT
 
 plans=bench-harness/plans
 with_python=(does-exca-accumulate-memory what-does-prefetching-gain what-does-a-soft-fault-cost)
+with_strace=(what-does-recording-cost)
 with_cargo=(what-does-direct-writing-gain does-a-steady-loop-allocate)
 
 # Prints the names of all experiments.
@@ -35,7 +36,7 @@ list() {
     for plan in "$plans"/*.toml; do
         basename -- "$plan" .toml
     done
-    printf '%s\n' "${with_python[@]}" "${with_cargo[@]}"
+    printf '%s\n' "${with_python[@]}" "${with_strace[@]}" "${with_cargo[@]}"
 }
 
 mode=run is_tiny='' results='' names=()
@@ -80,6 +81,7 @@ prepare() {
     local name needs_python='' needs_writer='' needs_allocations=''
     for name in "${names[@]}"; do
         ! is_one_of "$name" "${with_python[@]}" || needs_python=yes
+        ! is_one_of "$name" "${with_strace[@]}" || want strace=strace
         [[ $name != what-does-direct-writing-gain ]] || needs_writer=yes
         [[ $name != does-a-steady-loop-allocate ]] || needs_allocations=yes
     done
@@ -161,6 +163,14 @@ what_does_a_soft_fault_cost() {
     "$target/release/ringmain" gen raw "$scratch/pages.bin" --bytes "$bytes" >&2
     "$venv/bin/python" scripts/peers/soft_faults.py "$scratch/pages.bin" "$rounds"
     rm -- "$scratch/pages.bin"
+}
+
+what_does_recording_cost() {
+    local bytes=64MiB rounds=7
+    [[ ! $is_tiny ]] || bytes=4MiB rounds=1
+    "$target/release/ringmain" gen raw "$scratch/recorded.bin" --bytes "$bytes" >&2
+    python3 scripts/peers/recording_cost.py "$target/release/ringmain" "$scratch/recorded.bin" "$rounds"
+    rm -- "$scratch/recorded.bin"
 }
 
 what_does_direct_writing_gain() {
