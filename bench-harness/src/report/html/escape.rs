@@ -23,9 +23,26 @@ fn turns_direction(c: char) -> bool {
     matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes a sentence and marks text between backticks as code.
+/// Keeps the options of a command line on one line: a browser breaks lines behind a hyphen. The text is HTML.
+fn with_whole_options(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    let mut words = text.split("--");
+    html += words.next().unwrap_or_default();
+    for after in words {
+        let len = after.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(after.len());
+        let (option, rest) = after.split_at(len);
+        match option.is_empty() {
+            true => html += "--",
+            false => html += &format!("<span class=\"whole\">--{option}</span>"),
+        }
+        html += rest;
+    }
+    html
+}
+
+/// Escapes a sentence, marks text between backticks as code, and keeps options on one line.
 pub(crate) fn prose(text: &str) -> String {
-    let escaped = escape(text);
+    let escaped = with_whole_options(&escape(text));
     let parts: Vec<&str> = escaped.split('`').collect();
     // With an odd number of backticks there is no markup.
     if parts.len().is_multiple_of(2) {
@@ -72,6 +89,17 @@ mod tests {
     fn backticks_are_markup_and_nothing_else_is() {
         assert_eq!(prose("use `a<b>()` or `c`"), "use <code>a&lt;b&gt;()</code> or <code>c</code>");
         assert_eq!(prose("a ` b <i>"), "a ` b &lt;i&gt;");
+    }
+
+    /// The report showed `-` at the end of a line and `-seconds` at the start of the next.
+    #[test]
+    fn options_stay_on_one_line() {
+        assert_eq!(prose("more --seconds!"), "more <span class=\"whole\">--seconds</span>!");
+        assert_eq!(
+            prose("`--block-size`"),
+            "<code><span class=\"whole\">--block-size</span></code>"
+        );
+        assert_eq!(prose("a -- b --"), "a -- b --");
     }
 
     #[test]
