@@ -13,20 +13,10 @@ use serde_json::{Value, json};
 
 use crate::fixture;
 use crate::report::Folder;
-use crate::support::run;
+use crate::support::{python_with, run};
 
 fn python() -> Option<PathBuf> {
-    let venv = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/venv/bin/python");
-    let python = std::env::var_os("RINGMAIN_PYTHON").map_or(PathBuf::from(venv), PathBuf::from);
-    let has_both = Command::new(&python).args(["-c", "import hdrh, jsonschema"]).output();
-    if has_both.is_ok_and(|output| output.status.success()) {
-        return Some(python);
-    }
-    let required = std::env::var_os("RINGMAIN_REQUIRE_PYTHON").is_some();
-    assert!(!required, "{} lacks hdrhistogram or jsonschema", python.display());
-    let lacks = format!("SKIPPED: {} lacks PyPI's hdrhistogram or jsonschema", python.display());
-    crate::support::say(&lacks);
-    None
+    python_with("hdrh, jsonschema")
 }
 
 fn python_runs(script: &str, folder: &Folder, args: &[&str]) -> crate::support::Outcome {

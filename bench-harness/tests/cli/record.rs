@@ -1,7 +1,6 @@
 //! `ringmain record` on real programs, and the way from there to `inspect` and `bench --trace`.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use crate::faults::can_inject;
 use crate::report::names;
-use crate::support::{Data, Outcome, Running, ringmain, run, say};
+use crate::support::{Data, Outcome, Running, python_with, ringmain, run, say};
 
 /// Data, and a folder with nothing else.
 fn data() -> Data {
@@ -181,24 +180,10 @@ fn a_database_is_recorded() {
     inspect_and_replay(&data, "base", total(&reads));
 }
 
-/// The interpreter that `scripts/test.sh` makes, if it has NumPy.
-fn python_with_numpy() -> Option<PathBuf> {
-    let venv = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/venv/bin/python");
-    let python = std::env::var_os("RINGMAIN_PYTHON").map_or(PathBuf::from(venv), PathBuf::from);
-    let found = Command::new(&python).args(["-c", "import numpy"]).output();
-    if found.is_ok_and(|output| output.status.success()) {
-        return Some(python);
-    }
-    let required = std::env::var_os("RINGMAIN_REQUIRE_PYTHON").is_some();
-    assert!(!required, "{} lacks NumPy", python.display());
-    say(&format!("SKIPPED: {} lacks NumPy", python.display()));
-    None
-}
-
 /// Two epochs of a loop that reads rows with `np.fromfile` in two orders: both are recognised, and so is what they share.
 #[test]
 fn epochs_of_a_loop_with_numpy_are_recognised() {
-    let Some(python) = python_with_numpy().filter(|_| can_inject()) else { return };
+    let Some(python) = python_with("numpy").filter(|_| can_inject()) else { return };
     let data = data();
     let program = "import sys, numpy as np\n\
                    with open(sys.argv[1], 'rb', buffering=0) as file:\n\
@@ -219,7 +204,7 @@ fn epochs_of_a_loop_with_numpy_are_recognised() {
 /// Every row of a `np.memmap`, in order: the trace has page faults, which are whole pages of the file.
 #[test]
 fn a_memmap_of_numpy_is_recorded_inspected_and_replayed() {
-    let Some(python) = python_with_numpy().filter(|_| can_inject()) else { return };
+    let Some(python) = python_with("numpy").filter(|_| can_inject()) else { return };
     let data = data();
     let program = "import sys, numpy as np\n\
                    rows = np.memmap(sys.argv[1], np.uint8, 'r', shape=(64, 4096))\n\

@@ -217,6 +217,21 @@ pub(crate) fn backends_for(path: &Path) -> Vec<String> {
     names
 }
 
+/// Returns the interpreter that `RINGMAIN_PYTHON` names, or the one in `target/venv`, which `scripts/test.sh` makes, if it
+/// has these modules. Without them, prints a line, or fails if `RINGMAIN_REQUIRE_PYTHON` is set.
+pub(crate) fn python_with(modules: &str) -> Option<PathBuf> {
+    let venv = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/venv/bin/python");
+    let python = std::env::var_os("RINGMAIN_PYTHON").map_or(PathBuf::from(venv), PathBuf::from);
+    let found = Command::new(&python).args(["-c", &format!("import {modules}")]).output();
+    if found.is_ok_and(|output| output.status.success()) {
+        return Some(python);
+    }
+    let required = std::env::var_os("RINGMAIN_REQUIRE_PYTHON").is_some();
+    assert!(!required, "{} cannot import {modules}", python.display());
+    say(&format!("SKIPPED: {} cannot import {modules}", python.display()));
+    None
+}
+
 /// Prints a line that the test runner does not hide.
 pub(crate) fn say(text: &str) {
     io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap();
