@@ -117,7 +117,7 @@ fn options(server: &Server) -> UrlOptions {
     let config = server.client_config();
     config
         .into_iter()
-        .fold(UrlOptions::default(), |options, (name, value)| options.with_config(name, value))
+        .fold(UrlOptions::default(), |options, (name, value)| options.config(name, value))
 }
 
 fn engine(server: &Server) -> Engine {

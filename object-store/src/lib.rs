@@ -5,12 +5,17 @@
 //! The features `remote` and `local-store`, on by default, bring in `object_store` and a runtime. The cache needs
 //! neither of them.
 
+#![forbid(unsafe_code)]
+
 pub mod disk_cache;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 #[cfg(feature = "local-store")]
 pub mod local_store;
+#[cfg(test)]
+#[cfg(all(unix, feature = "local-store", feature = "remote"))]
+mod messages;
 #[cfg(feature = "remote")]
 pub mod remote;
 

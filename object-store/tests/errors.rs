@@ -208,9 +208,7 @@ fn credentials_that_cannot_be_fetched_are_the_cause() {
     let options = options
         .into_iter()
         .chain([("aws_metadata_endpoint", dead)])
-        .fold(UrlOptions::default().remote(hasty()), |it, (name, value)| {
-            it.with_config(name, value)
-        });
+        .fold(UrlOptions::default().remote(hasty()), |it, (name, value)| it.config(name, value));
     store.server.stop();
     let backend = UrlBackend::over_auto(options).unwrap();
     let error = backend.open(&url("object")).unwrap_err();

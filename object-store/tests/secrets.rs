@@ -73,7 +73,7 @@ fn nothing_secret_is_logged() {
     let store = Store::new();
     let url = store.put("folder/object", pattern(100_000));
     let options = [quick(), hasty()]
-        .map(|remote| store.options().remote(remote).with_config("aws_session_token", TOKEN));
+        .map(|remote| store.options().remote(remote).config("aws_session_token", TOKEN));
     let mut texts = String::new();
     for options in options {
         let backend = ringmain_object_store::remote::UrlBackend::over_auto(options.clone())

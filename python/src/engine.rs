@@ -253,7 +253,7 @@ impl PyEngine {
 
     /// Returns a dict of what the disk cache did for this process: the parts of reads that came from it ("hits",
     /// "hit_bytes") and that did not ("misses", "miss_bytes"), the blocks that were stored and evicted, and those that
-    /// were found to be damaged. "turned_away" counts parts of reads whose blocks were not stored because the cache is
+    /// were found to be damaged. "not_admitted" counts parts of reads whose blocks were not stored because the cache is
     /// full of blocks in use. "degraded" says why blocks are not stored or not read now; otherwise it is None.
     fn disk_cache_stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let cache = self.disk_cache.as_ref().ok_or_else(|| {

@@ -69,7 +69,7 @@ impl EngineCache {
             ("stored_bytes", stats.stored.bytes),
             ("evicted_blocks", stats.evicted.reads),
             ("evicted_bytes", stats.evicted.bytes),
-            ("turned_away", stats.turned_away),
+            ("not_admitted", stats.not_admitted),
             ("damaged_blocks", stats.damaged),
         ];
         (counters, stats.degraded)

@@ -148,7 +148,7 @@ impl CachedBackend {
                 let (dst, after) = rest.split_at_mut(rest.len().min(id.len - at));
                 let next = offset + dst.len() as u64;
                 let piece = Piece { read: index, at, dst };
-                let find = || self.cache.shared.find(&id, file.expected());
+                let find = || self.cache.core.find(&id, file.expected());
                 match blocks.entry(id.hash).or_insert_with(find).clone() {
                     Some(block) => warm.push(Warm { file, object, block, piece }),
                     None => cold.push(Cold { file, block: Some((object, id)), offset, piece }),
@@ -161,9 +161,9 @@ impl CachedBackend {
 
     /// Reads from the disk while the store is at work.
     fn read_both<'a>(&self, warm: Vec<Warm<'a>>, cold: Vec<Cold<'a>>) -> Result<(), Failure> {
-        let shared = &self.cache.shared;
+        let core = &self.cache.core;
         let (lost, outcome) = if warm.is_empty() || cold.is_empty() {
-            (shared.read_warm(warm), self.read_cold(cold))
+            (core.read_warm(warm), self.read_cold(cold))
         } else {
             self.read_beside(warm, cold)
         };
@@ -177,17 +177,17 @@ impl CachedBackend {
 
     /// Reads pieces whose blocks were removed, replaced or damaged: from a block that is there now, or from the store.
     fn read_lost(&self, lost: Vec<Warm<'_>>) -> Result<(), Failure> {
-        let shared = &self.cache.shared;
+        let core = &self.cache.core;
         let (mut found, mut gone) = (Vec::new(), Vec::new());
         let mut blocks = HashMap::new();
         for warm in lost {
-            let find = || shared.find(&warm.block.id, warm.file.expected());
+            let find = || core.find(&warm.block.id, warm.file.expected());
             match blocks.entry(warm.block.id.hash).or_insert_with(find).clone() {
                 Some(block) => found.push(Warm { block, ..warm }),
                 None => gone.push(warm),
             }
         }
-        gone.extend(shared.read_warm(found));
+        gone.extend(core.read_warm(found));
         let mut cold: Vec<_> = gone.into_iter().map(Cold::from).collect();
         cold.sort_by_key(|cold| cold.piece.read);
         self.read_cold(cold)
@@ -198,10 +198,10 @@ impl CachedBackend {
         mut warm: Vec<Warm<'a>>,
         cold: Vec<Cold<'a>>,
     ) -> (Vec<Warm<'a>>, Result<(), Failure>) {
-        let shared = &self.cache.shared;
+        let core = &self.cache.core;
         let (lost, outcome) = thread::scope(|scope| {
             let builder = thread::Builder::new().name("ringmain-cache".into());
-            let beside = builder.spawn_scoped(scope, || shared.read_warm(mem::take(&mut warm)));
+            let beside = builder.spawn_scoped(scope, || core.read_warm(mem::take(&mut warm)));
             let outcome = self.read_cold(cold);
             let lost = beside.ok().map(|thread| match thread.join() {
                 Ok(lost) => lost,
@@ -210,7 +210,7 @@ impl CachedBackend {
             (lost, outcome)
         });
         // No thread could be started.
-        (lost.unwrap_or_else(|| shared.read_warm(warm)), outcome)
+        (lost.unwrap_or_else(|| core.read_warm(warm)), outcome)
     }
 
     /// An error of the inner backend, as the error of the read that the caller made.
@@ -242,12 +242,12 @@ impl ReadBackend for CachedBackend {
     fn open(&self, path: &Path) -> Result<FileHandle> {
         let inner = self.inner.open(path)?;
         let key = (self.key_of)(&*self.inner, &inner)?.filter(CacheKey::fits);
-        let block_bytes = self.cache.shared.options.block_bytes as u64;
+        let block_bytes = self.cache.core.options.block_bytes as u64;
         let object = match key {
             Some(key) => Some(Object::new(key, self.inner.len(&inner)?, block_bytes)),
             None => None,
         };
-        let (ours, theirs) = (self.cache.shared.alignment, inner.alignment());
+        let (ours, theirs) = (self.cache.core.alignment, inner.alignment());
         let alignment = Alignment {
             memory: ours.memory.max(theirs.memory),
             offset: ours.offset.max(theirs.offset),
@@ -277,7 +277,7 @@ impl ReadBackend for CachedBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let local = self.cache.shared.reader.capabilities();
+        let local = self.cache.core.reader.capabilities();
         let mut capabilities =
             Capabilities { kind: KIND, zero_copy: false, ..self.inner.capabilities() };
         capabilities.bypasses_page_cache &= local.bypasses_page_cache;
@@ -319,7 +319,7 @@ impl ReadBackend for CachedBackend {
     }
 
     fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
-        let cached = self.cache.shared.describe();
+        let cached = self.cache.core.describe();
         let Some(file) = file else {
             let inner = self.inner.explain(None).unwrap_or_else(|| self.inner.kind().to_string());
             return Some(format!("{cached}; the rest: {inner}"));
@@ -339,7 +339,7 @@ impl ReadBackend for CachedBackend {
 
     /// Those of the inner backend, and of the `auto` that reads the blocks.
     fn stats(&self) -> BackendStats {
-        self.inner.stats().plus(&self.cache.shared.reader.stats())
+        self.inner.stats().plus(&self.cache.core.reader.stats())
     }
 }
 

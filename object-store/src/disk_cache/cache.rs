@@ -26,11 +26,11 @@ use super::writer::{self, Temporary};
 /// A part of the cache has about this many blocks, so that chance fills the parts evenly.
 const PART_BLOCKS: u64 = 128;
 
-/// A part that is full of blocks in use is not looked at again for so long.
+/// After a part was found to be full of blocks in use, it is not listed again for this long.
 const FULL_FOR_MS: u64 = 1000;
 
-/// Threads wait for each other's memory this long. Each holds its own for one batch of reads, and waits for no other
-/// memory meanwhile.
+/// A thread waits at most this long for memory. Each thread holds its memory for one batch of reads, and does not wait for
+/// more while it holds some.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Cached blocks in a folder, bounded in bytes. Cheap to clone; any number of processes may open the folder.
@@ -38,11 +38,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// It serves as many backends as need it: see [`CachedBackend`](super::CachedBackend).
 #[derive(Clone, Debug)]
 pub struct DiskCache {
-    pub(super) shared: Arc<Shared>,
+    pub(super) core: Arc<CacheCore>,
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct CacheCore {
     /// `None` if the folder cannot be used.
     folder: Option<CacheFolder>,
     pub(super) options: DiskCacheOptions,
@@ -69,8 +69,8 @@ pub(super) struct Shared {
 impl DiskCache {
     /// Opens the cache in a folder, which is made if it does not exist.
     ///
-    /// An error says that the options cannot work, or that the folder has other files in it. A folder that cannot be
-    /// written to, or not be read, is not an error: the cache then does without it, and [`stats`](Self::stats) says why.
+    /// Returns an error if the options cannot work, or if the folder has other files in it. If the folder cannot be read or
+    /// written, the cache works without it, and [`stats`](Self::stats) says why.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -99,7 +99,7 @@ impl DiskCache {
         };
         let tag = folder.as_ref().and_then(|folder| reader.open(&folder.tag()).ok());
         let known_max = options.known_blocks_max;
-        let shared = Shared {
+        let core = CacheCore {
             folder,
             options,
             reader,
@@ -115,24 +115,24 @@ impl DiskCache {
             full_at_ms: [const { AtomicU64::new(0) }; SHELVES],
             is_trimmed: [const { AtomicBool::new(false) }; SHELVES],
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { core: Arc::new(core) })
     }
 
-    /// What the cache did for this process.
+    /// Returns the counters of this process.
     #[must_use]
     pub fn stats(&self) -> DiskCacheStats {
-        let Shared { counters, storing, reading, .. } = &*self.shared;
+        let CacheCore { counters, storing, reading, .. } = &*self.core;
         counters.get(storing.reason().or_else(|| reading.reason()))
     }
 
     /// The folder; `None` if it cannot be used.
     #[must_use]
     pub fn folder(&self) -> Option<&CacheFolder> {
-        self.shared.folder.as_ref()
+        self.core.folder.as_ref()
     }
 }
 
-impl Shared {
+impl CacheCore {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -247,7 +247,7 @@ impl Shared {
         }
         let is_admitted = is_admitted(wanted_bytes, id.len as u64, dice);
         if !is_admitted {
-            self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
+            self.counters.not_admitted.fetch_add(1, Ordering::Relaxed);
         }
         is_admitted
     }
@@ -268,7 +268,7 @@ impl Shared {
         let written = match self.reserve(folder, id, bytes.len() as u64) {
             Ok(Some(file)) => writer::write(file, &folder.block_path(id), bytes),
             Ok(None) => {
-                self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
+                self.counters.not_admitted.fetch_add(1, Ordering::Relaxed);
                 return;
             }
             Err(error) => Err(error),
@@ -366,8 +366,13 @@ fn bytes_of(entries: &[Entry]) -> u64 {
 }
 
 fn bytes_text(bytes: u64) -> String {
-    match bytes {
-        0..1_048_576 => format!("{} KiB", bytes >> 10),
-        _ => format!("{} MiB", bytes >> 20),
+    let (unit_bytes, unit) = match bytes {
+        0..1_048_576 => (1 << 10, "KiB"),
+        1_048_576..1_073_741_824 => (1 << 20, "MiB"),
+        _ => (1 << 30, "GiB"),
+    };
+    match bytes % unit_bytes {
+        0 => format!("{} {unit}", bytes / unit_bytes),
+        _ => format!("{:.1} {unit}", bytes as f64 / unit_bytes as f64),
     }
 }

@@ -74,7 +74,7 @@ impl CachedBackend {
             return Ok(());
         }
         let (fetches, mut exact) = self.divide(cold);
-        let round_bytes = self.cache.shared.fetch_memory.limit_bytes() / 2;
+        let round_bytes = self.cache.core.fetch_memory.limit_bytes() / 2;
         let mut fetches = fetches.into_iter().peekable();
         while fetches.peek().is_some() {
             let (mut round, mut bytes) = (Vec::new(), 0);
@@ -100,13 +100,13 @@ impl CachedBackend {
 
     /// Decides for each block whether it is fetched as a whole.
     fn divide<'a>(&self, cold: Vec<Cold<'a>>) -> (Vec<Fetch<'a>>, Vec<Cold<'a>>) {
-        let shared = &self.cache.shared;
+        let core = &self.cache.core;
         let mut wanted: HashMap<u128, u64> = HashMap::new();
         for cold in &cold {
             let Some((_, id)) = cold.block else { continue };
             let bytes = cold.piece.dst.len() as u64;
             *wanted.entry(id.hash).or_default() += bytes;
-            shared.counters.misses.add(bytes);
+            core.counters.misses.add(bytes);
         }
         let (mut fetches, mut exact): (Vec<Fetch<'a>>, _) = (Vec::new(), Vec::new());
         let (mut dice, mut decided) = (Dice::new(), HashMap::new());
@@ -117,7 +117,7 @@ impl CachedBackend {
             };
             let fetch = *decided.entry(id.hash).or_insert_with(|| {
                 let wanted_bytes = wanted.get(&id.hash).copied().unwrap_or(0);
-                shared.admits(&id, wanted_bytes, &mut dice).then(|| {
+                core.admits(&id, wanted_bytes, &mut dice).then(|| {
                     fetches.push(Fetch { file: cold.file, object, id, pieces: Vec::new() });
                     fetches.len() - 1
                 })
@@ -137,15 +137,15 @@ impl CachedBackend {
         bytes: usize,
         mut exact: Vec<Cold<'a>>,
     ) -> Result<(), Unfetched<'a>> {
-        let shared = &self.cache.shared;
+        let core = &self.cache.core;
         let all = |round: Vec<Fetch<'a>>, exact: Vec<Cold<'a>>| {
             let pieces = round.into_iter().flat_map(|fetch| fetch.pieces).chain(exact).collect();
             Err(Unfetched::Blocks(pieces))
         };
-        let mut buffer = match shared.fetch_memory.take(bytes) {
+        let mut buffer = match core.fetch_memory.take(bytes) {
             Ok(buffer) => buffer,
             Err(error) => {
-                shared.storing.failed(&error, "raise `memory_bytes`");
+                core.storing.failed(&error, "raise `memory_bytes`");
                 return all(round, exact);
             }
         };
@@ -166,8 +166,8 @@ impl CachedBackend {
             for Cold { piece, .. } in pieces {
                 piece.dst.copy_from_slice(&block[piece.at..piece.at + piece.dst.len()]);
             }
-            seal(object, &id, shared.options.block_bytes, block);
-            shared.store(&id, block);
+            seal(object, &id, core.options.block_bytes, block);
+            core.store(&id, block);
             rest = after;
         }
         Ok(())
@@ -191,7 +191,7 @@ impl CachedBackend {
             let read = Read::new(&cold.file.inner, cold.offset, cold.piece.dst);
             reads.push((cold.piece.read, read));
         }
-        // The first one that fails is that of the caller's first read that fails.
+        // Sorted, so that the first of them that fails belongs to the caller's first read that fails.
         reads.sort_by_key(|(first_read, _)| *first_read);
         let (first_reads, mut reads): (Vec<_>, Vec<_>) = reads.into_iter().unzip();
         self.inner.read_batch(&mut reads).map_err(|error| {
@@ -199,7 +199,7 @@ impl CachedBackend {
             (first_read.copied().unwrap_or(0), error)
         })?;
         let bytes = reads.iter().map(|read| read.len() as u64).sum();
-        self.cache.shared.counters.store.add_many(reads.len() as u64, bytes);
+        self.cache.core.counters.store.add_many(reads.len() as u64, bytes);
         Ok(())
     }
 
@@ -221,7 +221,7 @@ impl CachedBackend {
             let at = error.index().unwrap_or(0);
             return Err((cold.get(at).map_or(0, |cold| cold.piece.read), error));
         }
-        self.cache.shared.counters.store.add_many(count, bytes);
+        self.cache.core.counters.store.add_many(count, bytes);
         for cold in cold {
             if !self.is_pinned(cold.file).map_err(|error| (cold.piece.read, error))? {
                 let (path, offset) = (cold.file.inner.path().to_owned(), cold.offset);

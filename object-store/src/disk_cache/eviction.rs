@@ -48,7 +48,7 @@ pub(super) enum Leaving {
     Any,
 }
 
-/// What a process knows about the reuse of blocks.
+/// The experience of a process with the reuse of blocks.
 #[derive(Debug)]
 pub(super) struct Reuse {
     opened: SystemTime,
@@ -217,7 +217,7 @@ mod tests {
         order
     }
 
-    /// What LRU, the usual choice, has of the same reads.
+    /// The hit rate of LRU, the usual choice, for the same reads.
     fn hits_of_lru(max: usize, reads: impl Iterator<Item = u64>) -> f64 {
         let (mut last, mut hits, mut count) = (HashMap::new(), 0, 0);
         for (now, block) in reads.enumerate() {

@@ -304,11 +304,12 @@ pub(super) fn shelf_of(id: &BlockId) -> usize {
     (id.hash % SHELVES as u128) as usize
 }
 
-/// On a filesystem without locks, a file that was not written to for so long was left. Writing one takes seconds.
+/// On a filesystem without locks, a temporary file counts as left over if it was not written to for this long. Writing one
+/// takes seconds.
 const LEFT_AFTER: Duration = Duration::from_secs(3600);
 
-/// Returns `true` if no process writes the file any more. Its writer holds a lock on it, which ends with the
-/// writer, however that ends.
+/// Returns `true` if no process writes the file any more. Its writer holds a lock on it, which the system releases when
+/// the writer ends, even if it is killed.
 pub(super) fn is_left(temporary: &Path) -> bool {
     let Ok(file) = File::open(temporary) else { return false };
     let modified = || file.metadata().and_then(|metadata| metadata.modified()).ok();

@@ -75,7 +75,7 @@ impl Health {
     }
 }
 
-/// What a user can do about a folder that cannot be written to.
+/// Says how a user can mend a folder that cannot be written to.
 pub(super) fn way_out(error: &io::Error, folder: &Path) -> String {
     let folder = folder.display();
     match error.kind() {

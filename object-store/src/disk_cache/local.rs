@@ -22,7 +22,7 @@ pub(super) struct LocalBlock {
     verified: AtomicU64,
     /// When this process last marked it as used, in milliseconds since the cache was opened.
     pub(super) touched_ms: AtomicU64,
-    /// What its reader was last told to expect.
+    /// The expectation that was last passed to the reader of the block.
     expected: AtomicU64,
 }
 

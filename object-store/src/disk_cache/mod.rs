@@ -62,6 +62,9 @@ pub(crate) mod fuzzing;
 mod health;
 mod key;
 mod local;
+#[cfg(test)]
+#[cfg(all(unix, feature = "local-store", feature = "remote"))]
+pub(crate) mod messages;
 mod options;
 mod stats;
 mod warm;

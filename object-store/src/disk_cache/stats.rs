@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringmain_backends::Traffic;
 
-/// What a cache did for this process: the result of [`DiskCache::stats`](super::DiskCache::stats).
+/// Counters of a cache in this process: the result of [`DiskCache::stats`](super::DiskCache::stats).
 ///
 /// A read that crosses the end of a block counts once for each block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct DiskCacheStats {
     /// Blocks that were removed to make room.
     pub evicted: Traffic,
     /// Parts of reads whose blocks were not cached because the cache is full of blocks that are in use.
-    pub turned_away: u64,
+    pub not_admitted: u64,
     /// Blocks that were damaged: a checksum or the length was wrong, or the device failed. They were removed.
     pub damaged: u64,
     /// Blocks that another process removed or replaced while they were about to be read.
@@ -44,7 +44,7 @@ impl fmt::Display for DiskCacheStats {
         amount(f, "; stored blocks", stored)?;
         amount(f, "; evicted", evicted)?;
         let rest = [
-            ("turned away", self.turned_away),
+            ("not admitted", self.not_admitted),
             ("damaged", self.damaged),
             ("vanished", self.vanished),
         ];
@@ -88,22 +88,22 @@ pub(super) struct Counters {
     pub(super) store: Count,
     pub(super) stored: Count,
     pub(super) evicted: Count,
-    pub(super) turned_away: AtomicU64,
+    pub(super) not_admitted: AtomicU64,
     pub(super) damaged: AtomicU64,
     pub(super) vanished: AtomicU64,
 }
 
 impl Counters {
     pub(super) fn get(&self, degraded: Option<String>) -> DiskCacheStats {
-        let [turned_away, damaged, vanished] =
-            [&self.turned_away, &self.damaged, &self.vanished].map(|it| it.load(Ordering::Relaxed));
+        let [not_admitted, damaged, vanished] = [&self.not_admitted, &self.damaged, &self.vanished]
+            .map(|it| it.load(Ordering::Relaxed));
         DiskCacheStats {
             hits: self.hits.get(),
             misses: self.misses.get(),
             store: self.store.get(),
             stored: self.stored.get(),
             evicted: self.evicted.get(),
-            turned_away,
+            not_admitted,
             damaged,
             vanished,
             degraded,

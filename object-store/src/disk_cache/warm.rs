@@ -18,7 +18,7 @@ use ringmain_backends::{Buffer, Error, Read};
 
 use super::backend::CachedFile;
 use super::block::{PAGE_BYTES, chunk_bytes, open_trailer, trailer_at};
-use super::cache::Shared;
+use super::cache::CacheCore;
 use super::key::Object;
 use super::local::{Chunks, LocalBlock};
 
@@ -44,7 +44,7 @@ const ATTEMPTS: usize = 3;
 
 /// How a piece is read: its first bytes and its last ones may be copied from whole chunks in scratch memory.
 #[derive(Clone, Debug, Default)]
-struct Way {
+struct PiecePlan {
     head: usize,
     tail: usize,
     head_slot: usize,
@@ -52,47 +52,47 @@ struct Way {
 }
 
 /// A part of the scratch memory: a chunk, or a trailer.
-struct Slot {
+struct ScratchSlot {
     /// A piece of the block.
     piece: usize,
-    what: Scratch,
+    what: ScratchContent,
     in_file: usize,
     place: Range<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Scratch {
+enum ScratchContent {
     Chunk(usize),
     Trailer,
 }
 
 /// How a number of pieces are read as one batch.
 #[derive(Default)]
-struct Round {
-    ways: Vec<Way>,
-    slots: Vec<Slot>,
-    slot_of: HashMap<(u128, Scratch), usize>,
+struct WarmBatch {
+    plans: Vec<PiecePlan>,
+    slots: Vec<ScratchSlot>,
+    slot_of: HashMap<(u128, ScratchContent), usize>,
     scratch_bytes: usize,
 }
 
-impl Shared {
+impl CacheCore {
     /// Reads pieces of local blocks. Returns those that could not be read: their blocks are gone or damaged.
     pub(super) fn read_warm<'a>(&self, warm: Vec<Warm<'a>>) -> Vec<Warm<'a>> {
         let (mut failed, mut rest) = (Vec::new(), warm);
         let scratch_max = self.scratch_memory.limit_bytes() / 2;
         while !rest.is_empty() {
-            let mut round = Round::default();
-            let fits = |piece: &&Warm<'_>| round.add(piece, self.options.block_bytes, scratch_max);
+            let mut batch = WarmBatch::default();
+            let fits = |piece: &&Warm<'_>| batch.add(piece, self.options.block_bytes, scratch_max);
             let count = rest.iter().take_while(fits).count();
             let later = rest.split_off(count);
-            failed.extend(self.read_round(&round, rest));
+            failed.extend(self.read_warm_batch(&batch, rest));
             rest = later;
         }
         failed
     }
 
-    fn read_round<'a>(&self, round: &Round, mut warm: Vec<Warm<'a>>) -> Vec<Warm<'a>> {
-        let mut scratch = match round.scratch_bytes {
+    fn read_warm_batch<'a>(&self, batch: &WarmBatch, mut warm: Vec<Warm<'a>>) -> Vec<Warm<'a>> {
+        let mut scratch = match batch.scratch_bytes {
             0 => None,
             bytes => match self.scratch_memory.take(bytes) {
                 Ok(buffer) => Some(buffer),
@@ -102,10 +102,10 @@ impl Shared {
                 }
             },
         };
-        match round.read(self, &mut warm, scratch.as_mut()) {
+        match batch.read(self, &mut warm, scratch.as_mut()) {
             Ok(()) => {
                 self.reading.succeeded();
-                self.verified(round, warm, scratch.as_deref().unwrap_or_default())
+                self.verified(batch, warm, scratch.as_deref().unwrap_or_default())
             }
             Err(error) => {
                 // Reading again takes memory. A thread that waited for it while it held some could wait for ever.
@@ -157,19 +157,24 @@ impl Shared {
     }
 
     /// Verifies what was read for the first time, and copies what went through scratch memory.
-    fn verified<'a>(&self, round: &Round, warm: Vec<Warm<'a>>, scratch: &[u8]) -> Vec<Warm<'a>> {
+    fn verified<'a>(
+        &self,
+        batch: &WarmBatch,
+        warm: Vec<Warm<'a>>,
+        scratch: &[u8],
+    ) -> Vec<Warm<'a>> {
         let mut damaged: HashMap<u128, Arc<LocalBlock>> = HashMap::new();
         let mut fresh: HashMap<u128, Chunks> = HashMap::new();
-        for slot in &round.slots {
+        for slot in &batch.slots {
             let Warm { object, block, .. } = &warm[slot.piece];
             let bytes = &scratch[slot.place.clone()];
             let is_whole = match slot.what {
-                Scratch::Trailer => {
+                ScratchContent::Trailer => {
                     open_trailer(object, &block.id, self.options.block_bytes, bytes)
                         .map(|sums| drop(block.sums.set(sums)))
                         .is_some()
                 }
-                Scratch::Chunk(chunk) => {
+                ScratchContent::Chunk(chunk) => {
                     let is_whole = is_chunk_whole(block, chunk, bytes);
                     fresh.entry(block.id.hash).or_default().add(chunk);
                     is_whole
@@ -180,16 +185,16 @@ impl Shared {
             }
         }
         let mut failed = Vec::new();
-        for (mut warm, way) in warm.into_iter().zip(&round.ways) {
+        for (mut warm, plan) in warm.into_iter().zip(&batch.plans) {
             let hash = warm.block.id.hash;
             let is_whole = !damaged.contains_key(&hash)
-                && self.verify_middle(&warm, way, fresh.entry(hash).or_default());
+                && self.verify_middle(&warm, plan, fresh.entry(hash).or_default());
             if !is_whole {
                 damaged.entry(hash).or_insert_with(|| Arc::clone(&warm.block));
                 failed.push(warm);
                 continue;
             }
-            self.copy_edges(&mut warm, way, round, scratch);
+            self.copy_edges(&mut warm, plan, batch, scratch);
             self.counters.hits.add(warm.piece.dst.len() as u64);
             if let Some(chunks) = fresh.get(&hash) {
                 warm.block.set_verified(*chunks);
@@ -200,10 +205,10 @@ impl Shared {
     }
 
     /// Verifies the chunks that the piece covers.
-    fn verify_middle(&self, warm: &Warm<'_>, way: &Way, fresh: &mut Chunks) -> bool {
+    fn verify_middle(&self, warm: &Warm<'_>, plan: &PiecePlan, fresh: &mut Chunks) -> bool {
         let Warm { block, piece, .. } = warm;
         let chunk_bytes = chunk_bytes(self.options.block_bytes);
-        let middle = way.head..piece.dst.len() - way.tail;
+        let middle = plan.head..piece.dst.len() - plan.tail;
         if middle.is_empty() {
             return true;
         }
@@ -221,14 +226,16 @@ impl Shared {
         )
     }
 
-    fn copy_edges(&self, warm: &mut Warm<'_>, way: &Way, round: &Round, scratch: &[u8]) {
+    fn copy_edges(&self, warm: &mut Warm<'_>, plan: &PiecePlan, batch: &WarmBatch, scratch: &[u8]) {
         let (at, dst) = (warm.piece.at, &mut warm.piece.dst);
         let len = dst.len();
-        for (slot, range) in [(way.head_slot, 0..way.head), (way.tail_slot, len - way.tail..len)] {
+        for (slot, range) in
+            [(plan.head_slot, 0..plan.head), (plan.tail_slot, len - plan.tail..len)]
+        {
             if range.is_empty() {
                 continue;
             }
-            let slot = &round.slots[slot];
+            let slot = &batch.slots[slot];
             let from = slot.place.start + (at + range.start - slot.in_file);
             dst[range.clone()].copy_from_slice(&scratch[from..from + range.len()]);
         }
@@ -260,7 +267,7 @@ const EBADMSG: i32 = 74;
 /// A filesystem found its own checksum to be wrong.
 const EUCLEAN: i32 = 117;
 
-impl Round {
+impl WarmBatch {
     /// Adds a piece. `false` if it does not fit into the scratch memory; the first always does.
     fn add(&mut self, warm: &Warm<'_>, block_bytes: usize, scratch_max: usize) -> bool {
         let Warm { block, piece, .. } = warm;
@@ -268,15 +275,15 @@ impl Round {
         let verified = block.verified();
         let (start, end) = (piece.at, piece.at + piece.dst.len());
         let chunks = start / chunk_bytes..end.div_ceil(chunk_bytes);
-        if !self.ways.is_empty() && self.scratch_bytes + 2 * chunk_bytes + PAGE_BYTES > scratch_max
+        if !self.plans.is_empty() && self.scratch_bytes + 2 * chunk_bytes + PAGE_BYTES > scratch_max
         {
             return false;
         }
-        let mut way = Way::default();
+        let mut plan = PiecePlan::default();
         if !verified.has_all(chunks.clone()) {
             if block.sums.get().is_none() {
                 let at = trailer_at(block.id.len);
-                self.slot(block, Scratch::Trailer, at..at + PAGE_BYTES);
+                self.slot(block, ScratchContent::Trailer, at..at + PAGE_BYTES);
             }
             let range_of =
                 |chunk: usize| chunk * chunk_bytes..((chunk + 1) * chunk_bytes).min(block.id.len);
@@ -286,25 +293,25 @@ impl Round {
                 !verified.has(chunk) && (range.start < start || range.end > end)
             };
             if is_cut(first) {
-                way.head = range_of(first).end.min(end) - start;
-                way.head_slot = self.slot(block, Scratch::Chunk(first), range_of(first));
+                plan.head = range_of(first).end.min(end) - start;
+                plan.head_slot = self.slot(block, ScratchContent::Chunk(first), range_of(first));
             }
             if last != first && is_cut(last) {
-                way.tail = end - range_of(last).start;
-                way.tail_slot = self.slot(block, Scratch::Chunk(last), range_of(last));
+                plan.tail = end - range_of(last).start;
+                plan.tail_slot = self.slot(block, ScratchContent::Chunk(last), range_of(last));
             }
         }
-        self.ways.push(way);
+        self.plans.push(plan);
         true
     }
 
     /// The scratch memory for a range of the file of a block.
-    fn slot(&mut self, block: &LocalBlock, what: Scratch, in_file: Range<usize>) -> usize {
-        let Self { ways, slots, slot_of, scratch_bytes } = self;
+    fn slot(&mut self, block: &LocalBlock, what: ScratchContent, in_file: Range<usize>) -> usize {
+        let Self { plans, slots, slot_of, scratch_bytes } = self;
         *slot_of.entry((block.id.hash, what)).or_insert_with(|| {
             let place = *scratch_bytes..*scratch_bytes + in_file.len();
             *scratch_bytes = place.end.next_multiple_of(PAGE_BYTES);
-            slots.push(Slot { piece: ways.len(), what, in_file: in_file.start, place });
+            slots.push(ScratchSlot { piece: plans.len(), what, in_file: in_file.start, place });
             slots.len() - 1
         })
     }
@@ -312,7 +319,7 @@ impl Round {
     /// Reads everything as one batch.
     fn read(
         &self,
-        shared: &Shared,
+        core: &CacheCore,
         warm: &mut [Warm<'_>],
         scratch: Option<&mut Buffer>,
     ) -> Result<(), Error> {
@@ -327,14 +334,14 @@ impl Round {
                 (rest, at) = (after, slot.place.end);
             }
         }
-        for ((warm, way), block) in warm.iter_mut().zip(&self.ways).zip(&files) {
-            let middle = way.head..warm.piece.dst.len() - way.tail;
-            let offset = (warm.piece.at + way.head) as u64;
+        for ((warm, plan), block) in warm.iter_mut().zip(&self.plans).zip(&files) {
+            let middle = plan.head..warm.piece.dst.len() - plan.tail;
+            let offset = (warm.piece.at + plan.head) as u64;
             if !middle.is_empty() {
                 reads.push(Read::new(&block.file, offset, &mut warm.piece.dst[middle]));
             }
         }
-        shared.reader.read_batch(&mut reads)
+        core.reader.read_batch(&mut reads)
     }
 }
 
@@ -353,7 +360,7 @@ mod tests {
 
     const BLOCK: usize = 64 << 10;
 
-    /// After a failed round, blocks were read again while the memory of the round was still held. Threads that did so
+    /// After a failed batch, blocks were read again while the memory of the batch was still held. Threads that did so
     /// at once waited for each other until their patience ended.
     #[test]
     fn a_thread_that_reads_again_holds_no_memory() {
@@ -370,8 +377,8 @@ mod tests {
         let limited = PoolOptions { limit_bytes: 32 << 10, when_spent: WhenSpent::Fail };
         let pool = BufferPool::new(limited).unwrap();
         let held = pool.take(24 << 10).unwrap();
-        Arc::get_mut(&mut backend.cache.shared).unwrap().scratch_memory = pool;
-        let shared = &backend.cache.shared;
+        Arc::get_mut(&mut backend.cache.core).unwrap().scratch_memory = pool;
+        let core = &backend.cache.core;
         let file = backend.open(Path::new("a")).unwrap();
         // The blocks are stored, and their checksums become known, one after the other.
         for at in [0, BLOCK, 0, BLOCK] {
@@ -380,7 +387,7 @@ mod tests {
         let file = file.attachment::<CachedFile>().unwrap();
         let object = file.object.as_ref().unwrap();
         let blocks = [0, BLOCK as u64]
-            .map(|at| shared.find(&object.block_at(at), Expected::default()).unwrap());
+            .map(|at| core.find(&object.block_at(at), Expected::default()).unwrap());
         let damaged = std::fs::OpenOptions::new().write(true).open(blocks[0].file.path());
         damaged.unwrap().set_len(100).unwrap();
         let mut found = [[0; 10]; 2];
@@ -389,8 +396,7 @@ mod tests {
             let piece = Piece { read, at: 9000, dst };
             Warm { file, object, block: Arc::clone(block), piece }
         });
-        let lost: Vec<_> =
-            shared.read_warm(warm.collect()).iter().map(|it| it.piece.read).collect();
+        let lost: Vec<_> = core.read_warm(warm.collect()).iter().map(|it| it.piece.read).collect();
         assert_eq!(lost, [0]);
         assert_eq!(found[1], [7; 10]);
         drop(held);

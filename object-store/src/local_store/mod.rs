@@ -44,6 +44,9 @@
 
 mod builder;
 mod error;
+#[cfg(test)]
+#[cfg(all(unix, feature = "remote"))]
+pub(crate) mod messages;
 mod open_object;
 mod opened_files;
 mod ranges;

@@ -24,7 +24,7 @@ type MakeClient = dyn Fn() -> Result<Client, RemoteFailure> + Send + Sync;
 
 /// A bucket, a container, or a server.
 pub(super) struct Bucket {
-    /// What messages call it: never a secret.
+    /// Its name in messages: never a secret.
     name: String,
     credentials: CredentialSource,
     /// The server, for keys of a disk cache.
@@ -40,7 +40,7 @@ pub(super) struct Page {
     pub(super) next_token: Option<String>,
 }
 
-/// What a process has of a bucket. A forked child makes its own client: connections cannot be shared.
+/// The client of one process and its experience with the server. A forked child makes its own client: connections cannot be shared.
 #[derive(Default)]
 struct Contact {
     client: Mutex<Option<Client>>,

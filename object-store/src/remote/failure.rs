@@ -21,15 +21,15 @@ pub struct RemoteFailure {
     pub(super) kind: FailureKind,
     pub(super) status: Option<u16>,
     pub(super) code: Option<Box<str>>,
-    /// What happened, for people.
+    /// The event, for people.
     pub(super) what: String,
     /// The number of the operating system's error, if that is the cause.
     pub(super) os_error: Option<i32>,
     /// How long the server asked to wait.
     pub(super) retry_after: Option<Duration>,
-    /// What was tried, if it was more than one request.
+    /// The attempts, if there was more than one request.
     pub(super) effort: Option<Effort>,
-    /// What the user can do, if anything.
+    /// The remedy, if there is one.
     pub(super) way_out: Box<str>,
 }
 

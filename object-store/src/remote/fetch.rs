@@ -21,7 +21,7 @@ use super::plan::Job;
 use super::runtime::Shift;
 use super::stall::{StallTimer, stalled};
 
-/// What was requested so far.
+/// Counters of requests so far.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     pub(super) requests: AtomicU64,
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn requests_that_wait_for_their_turn_respect_a_later_pause() {
         let options = super::super::RemoteOptions { requests_max: 1, ..Default::default() };
-        let shift = super::super::runtime::Crew::new(options).shift().unwrap();
+        let shift = super::super::runtime::RemoteThreads::new(options).shift().unwrap();
         let (traffic, bucket) = (Traffic::default(), Bucket::of_tests());
         let fetcher = Fetcher { shift: &shift, traffic: &traffic };
         shift.block_on(async {

@@ -28,6 +28,7 @@
 
 use ringmain_backends::BackendKind;
 
+mod backend;
 mod batch;
 mod bucket;
 mod client;
@@ -40,7 +41,8 @@ pub(crate) mod fuzzing;
 mod http_date;
 mod latency;
 #[cfg(test)]
-mod messages;
+#[cfg(all(unix, feature = "local-store"))]
+pub(crate) mod messages;
 mod mixed;
 mod object;
 mod options;

@@ -71,7 +71,7 @@ impl Object {
         (!self.is_ambiguous).then(|| CacheKey::new(&name, &self.version_name()))
     }
 
-    /// What the store says of the version: the same text in every process, and another one for another object.
+    /// A text for the version: the same one in every process, and another one for another object.
     pub(super) fn version_name(&self) -> String {
         let ObjectMeta { e_tag, version, last_modified, .. } = &self.meta;
         format!("{KIND} {e_tag:?} {version:?} {:?}", last_modified.timestamp_nanos_opt())

@@ -14,14 +14,14 @@ use super::failure::{FailureKind, RemoteFailure};
 use super::fetch::{Fetcher, Traffic};
 use super::object::Object;
 use super::plan::jobs;
-use super::runtime::{Crew, Shift};
+use super::runtime::{RemoteThreads, Shift};
 use super::{KIND, RemoteOptions};
 
 /// The threads, the bounds and the counters of a backend.
 #[derive(Debug)]
 pub(super) struct Reader {
     owner: HandleOwner,
-    crew: Crew,
+    threads: RemoteThreads,
     traffic: Traffic,
 }
 
@@ -44,7 +44,7 @@ const HEADS_MAX: u32 = 2;
 /// A client that cannot list page by page sends the requests for all pages itself. This many slow ones are waited for.
 const PAGES_MAX: u32 = 20;
 
-/// What a path leads to.
+/// The result of looking for a path.
 pub(super) enum Found {
     Object,
     /// The keys in a folder.
@@ -55,11 +55,11 @@ impl Reader {
     pub(super) fn new(options: RemoteOptions) -> Result<Self> {
         options.validate()?;
         let (owner, traffic) = (HandleOwner::unique(), Traffic::default());
-        Ok(Self { owner, crew: Crew::new(options), traffic })
+        Ok(Self { owner, threads: RemoteThreads::new(options), traffic })
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
-        let depth_max = self.crew.options().requests_max;
+        let depth_max = self.threads.options().requests_max;
         Capabilities { depth_max, bypasses_page_cache: true, ..Capabilities::new(KIND) }
     }
 
@@ -81,7 +81,7 @@ impl Reader {
 
     pub(super) fn open(&self, bucket: &Arc<Bucket>, key: &Key, path: &Path) -> Result<FileHandle> {
         let opened = || {
-            let shift = self.crew.shift().map_err(open_error_of(path))?;
+            let shift = self.threads.shift().map_err(open_error_of(path))?;
             let fetcher = Fetcher { shift: &shift, traffic: &self.traffic };
             let found = shift.block_on(fetcher.insist(bucket, HEADS_MAX, || bucket.head(key)));
             let object = found.and_then(|meta| Object::new(Arc::clone(bucket), meta));
@@ -92,7 +92,7 @@ impl Reader {
 
     /// Returns whether there is an object under the key, or else what is in the folder of that name.
     pub(super) fn find(&self, bucket: &Arc<Bucket>, key: &Key, path: &Path) -> Result<Found> {
-        let shift = self.crew.shift().map_err(open_error_of(path))?;
+        let shift = self.threads.shift().map_err(open_error_of(path))?;
         let fetcher = Fetcher { shift: &shift, traffic: &self.traffic };
         let found = shift.block_on(async {
             let is_named_as_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
@@ -122,7 +122,7 @@ impl Reader {
         let objects = objects.collect::<Result<Vec<_>>>()?;
         let Some(first) = reads.first() else { return Ok(()) };
         check_ends(reads, &objects)?;
-        let shift = self.crew.shift().map_err(|source| read_io_error(first, 0, source))?;
+        let shift = self.threads.shift().map_err(|source| read_io_error(first, 0, source))?;
         let outcome = self.fetch(&shift, reads, &objects);
         outcome.map_err(|FailedRead { index, failure }| read_error(&reads[index], index, failure))
     }

@@ -24,12 +24,12 @@ const LOOKUP_THREAD_LIFETIME: Duration = Duration::from_secs(10);
 /// The threads and the bounds of a backend. A forked child makes its own: threads do not survive a fork, and
 /// connections would be shared with the parent.
 #[derive(Debug)]
-pub(super) struct Crew {
+pub(super) struct RemoteThreads {
     options: RemoteOptions,
     current: PerProcess<Mutex<Option<Arc<Shift>>>>,
 }
 
-/// The crew in one process.
+/// The threads and the bounds in one process.
 #[derive(Debug)]
 pub(super) struct Shift {
     /// `None` only while it is dropped.
@@ -45,7 +45,7 @@ pub(super) struct Shift {
 /// The bytes in flight are counted in units of this size, because a semaphore counts up to 2^29 on small machines.
 const UNIT_BYTES: usize = 4096;
 
-impl Crew {
+impl RemoteThreads {
     pub(super) fn new(options: RemoteOptions) -> Self {
         Self { options, current: PerProcess::new(|_inherited| Mutex::default()) }
     }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn shift() -> Arc<Shift> {
-        Crew::new(RemoteOptions::default()).shift().unwrap()
+        RemoteThreads::new(RemoteOptions::default()).shift().unwrap()
     }
 
     async fn some_work() -> u32 {
@@ -170,7 +170,7 @@ mod tests {
             let task = other.spawn(async move { inside.block_on(some_work()) });
             assert_eq!(other.block_on(task).unwrap(), 7);
             // The last owner is a task.
-            let last = Crew::new(RemoteOptions::default()).shift().unwrap();
+            let last = RemoteThreads::new(RemoteOptions::default()).shift().unwrap();
             other.block_on(async { drop(last) });
         }
     }
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_large_request_takes_all_permits_and_no_more() {
         let options = RemoteOptions { in_flight_bytes: 10_000, ..RemoteOptions::default() };
-        let shift = Crew::new(options).shift().unwrap();
+        let shift = RemoteThreads::new(options).shift().unwrap();
         assert_eq!(shift.bytes.available_permits(), 3);
         for (bytes, permits) in [(0, 1), (1, 1), (4096, 1), (4097, 2), (10_000, 3), (u64::MAX, 3)] {
             assert_eq!(shift.permits_for(bytes), permits, "{bytes}");

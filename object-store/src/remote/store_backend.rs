@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 use object_store::path::Path as Key;
-use ringmain_backends::{
-    BackendKind, BackendStats, Capabilities, FileHandle, FileVersion, Read, ReadBackend, Result,
-};
+use ringmain_backends::{ReadBackend, Result, forward_to};
 
+use super::RemoteOptions;
+use super::backend::{Paths, RemoteBackend};
 use super::bucket::Bucket;
 use super::client::Client;
 use super::credentials::CredentialSource;
 use super::failure::{FailureKind, RemoteFailure};
-use super::reader::{Found, Reader, RemoteStats, open_error};
-use super::{KIND, RemoteOptions};
+use super::reader::{Reader, RemoteStats, open_error};
 
 /// Reads the objects of any [`ObjectStore`]. Paths are keys: `folder/name`.
 ///
@@ -38,9 +37,12 @@ use super::{KIND, RemoteOptions};
 /// ```
 #[derive(Debug)]
 pub struct ObjectStoreBackend {
-    reader: Reader,
-    bucket: Arc<Bucket>,
+    inner: RemoteBackend<OneStore>,
 }
+
+/// Paths that are keys of a store.
+#[derive(Debug)]
+struct OneStore(Arc<Bucket>);
 
 impl ObjectStoreBackend {
     /// Returns a backend over the store that `make` returns. It is called when the first object is opened, and once
@@ -57,14 +59,15 @@ impl ObjectStoreBackend {
             Ok(store) => Ok(Client::without_pages(store)),
             Err(error) => Err(RemoteFailure::of_store(&error)),
         };
-        let bucket = Arc::new(Bucket::new("the store", CredentialSource::Program, make));
-        Ok(Self { reader: Reader::new(options)?, bucket })
+        let bucket = Bucket::new("the store", CredentialSource::Program, make);
+        let (reader, paths) = (Reader::new(options)?, OneStore(Arc::new(bucket)));
+        Ok(Self { inner: RemoteBackend { reader, paths } })
     }
 
     /// Returns counters of the requests.
     #[must_use]
     pub fn remote_stats(&self) -> RemoteStats {
-        self.reader.stats()
+        self.inner.reader.stats()
     }
 }
 
@@ -81,44 +84,17 @@ pub(super) fn key_of(text: Option<&str>) -> Result<Key, RemoteFailure> {
     })
 }
 
-impl ReadBackend for ObjectStoreBackend {
-    fn kind(&self) -> BackendKind {
-        KIND
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.reader.capabilities()
-    }
-
-    fn open(&self, path: &Path) -> Result<FileHandle> {
+impl Paths for OneStore {
+    fn locate(&self, path: &Path) -> Result<(Arc<Bucket>, Key)> {
         let key = key_of(path.to_str()).map_err(|failure| open_error(path, failure))?;
-        self.reader.open(&self.bucket, &key, path)
+        Ok((Arc::clone(&self.0), key))
     }
 
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        Ok(self.reader.own_object(file)?.len())
+    fn path_of(&self, _folder: &Path, key: &Key) -> Result<PathBuf> {
+        Ok(PathBuf::from(key.as_ref()))
     }
+}
 
-    /// The version that was opened: every read checks that it is still there.
-    fn version(&self, file: &FileHandle) -> Result<FileVersion> {
-        Ok(self.reader.own_object(file)?.version())
-    }
-
-    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        self.reader.read_batch(reads)
-    }
-
-    fn list(&self, folder: &Path) -> Result<Option<Vec<PathBuf>>> {
-        let key = key_of(folder.to_str()).map_err(|failure| open_error(folder, failure))?;
-        Ok(match self.reader.find(&self.bucket, &key, folder)? {
-            Found::Object => None,
-            Found::Folder(keys) => {
-                Some(keys.iter().map(|key| PathBuf::from(key.as_ref())).collect())
-            }
-        })
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.reader.stats().into()
-    }
+impl ReadBackend for ObjectStoreBackend {
+    forward_to!(inner: kind, capabilities, open, len, version, read_batch, explain, stats, list);
 }

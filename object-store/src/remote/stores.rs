@@ -5,26 +5,26 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use ringmain_backends::{
-    BackendKind, BackendStats, Capabilities, FileHandle, FileVersion, PerProcess, Read,
-    ReadBackend, Result,
-};
+use object_store::path::Path as Key;
+use ringmain_backends::{PerProcess, Result};
 
+use super::RemoteOptions;
+use super::backend::{Paths, RemoteBackend};
 use super::bucket::Bucket;
 use super::client::client;
 use super::credentials::CredentialSource;
 use super::failure::{FailureKind, RemoteFailure};
-use super::object::Object;
-use super::reader::{Found, Reader, RemoteStats, open_error};
+use super::reader::{Reader, RemoteStats, open_error};
 use super::runtime::locked;
 use super::settings::{Config, config_of, origin_of};
 use super::url::{Address, Place, place, shown, url_of};
-use super::{KIND, RemoteOptions};
 
-/// Reads objects by their URLs. Each bucket gets its client when it is used for the first time.
+/// Reads objects by their URLs.
+pub(super) type Stores = RemoteBackend<Urls>;
+
+/// Paths that are URLs. Each bucket gets its client when it is used for the first time.
 #[derive(Debug)]
-pub(super) struct Stores {
-    reader: Reader,
+pub(super) struct Urls {
     config: Secret<Config>,
     /// By the URL of each bucket.
     buckets: PerProcess<Mutex<HashMap<String, Arc<Bucket>>>>,
@@ -46,13 +46,16 @@ impl<T> fmt::Debug for Secret<T> {
 impl Stores {
     pub(super) fn new(remote: RemoteOptions, config: Config) -> Result<Self> {
         let buckets = PerProcess::new(|_inherited| Mutex::default());
-        Ok(Self { reader: Reader::new(remote)?, config: Secret(config), buckets })
+        let paths = Urls { config: Secret(config), buckets };
+        Ok(Self { reader: Reader::new(remote)?, paths })
     }
 
     pub(super) fn remote_stats(&self) -> RemoteStats {
         self.reader.stats()
     }
+}
 
+impl Urls {
     fn bucket(&self, address: &Address) -> Arc<Bucket> {
         let mut buckets = locked(self.buckets.get());
         if let Some(bucket) = buckets.get(&address.bucket_url) {
@@ -84,46 +87,13 @@ fn address_of(path: &Path) -> Result<Address> {
     Err(open_error(&shown(path), found))
 }
 
-impl ReadBackend for Stores {
-    fn kind(&self) -> BackendKind {
-        KIND
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.reader.capabilities()
-    }
-
-    fn open(&self, path: &Path) -> Result<FileHandle> {
+impl Paths for Urls {
+    fn locate(&self, path: &Path) -> Result<(Arc<Bucket>, Key)> {
         let address = address_of(path)?;
-        self.reader.open(&self.bucket(&address), &address.key, path)
+        Ok((self.bucket(&address), address.key))
     }
 
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        Ok(self.reader.own_object(file)?.len())
-    }
-
-    fn version(&self, file: &FileHandle) -> Result<FileVersion> {
-        Ok(self.reader.own_object(file)?.version())
-    }
-
-    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        self.reader.read_batch(reads)
-    }
-
-    fn explain(&self, file: Option<&FileHandle>) -> Option<String> {
-        let object = file.and_then(|file| file.attachment::<Object>())?;
-        Some(format!("requests for ranges of an object in {:?}", object.bucket))
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.reader.stats().into()
-    }
-
-    fn list(&self, folder: &Path) -> Result<Option<Vec<PathBuf>>> {
-        let address = address_of(folder)?;
-        Ok(match self.reader.find(&self.bucket(&address), &address.key, folder)? {
-            Found::Object => None,
-            Found::Folder(keys) => Some(keys.iter().map(|key| url_of(&address, key)).collect()),
-        })
+    fn path_of(&self, folder: &Path, key: &Key) -> Result<PathBuf> {
+        Ok(url_of(&address_of(folder)?, key))
     }
 }

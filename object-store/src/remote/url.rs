@@ -21,7 +21,7 @@ pub(super) enum Scheme {
     Http,
 }
 
-/// What a path leads to.
+/// The place that a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// A file, for the backend of local files.

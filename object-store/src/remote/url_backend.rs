@@ -39,9 +39,9 @@ impl UrlOptions {
         self
     }
 
-    /// Adds a setting of the clients: `with_config("aws_region", "eu-central-1")`.
+    /// Adds a setting of the clients: `config("aws_region", "eu-central-1")`.
     #[must_use]
-    pub fn with_config(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+    pub fn config(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.config.push((name.into(), value.into()));
         self
     }

@@ -50,7 +50,7 @@ impl HttpService for Watching {
     }
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Debug)]
 enum Purpose {
     Head,

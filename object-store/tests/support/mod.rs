@@ -43,7 +43,7 @@ impl Store {
     pub(crate) fn options(&self) -> UrlOptions {
         let config = self.server.client_config();
         config.into_iter().fold(UrlOptions::default().remote(quick()), |options, (name, value)| {
-            options.with_config(name, value)
+            options.config(name, value)
         })
     }
 
@@ -59,7 +59,7 @@ impl Store {
     pub(crate) fn backend_with_config(&self, changes: &[(&str, &str)]) -> UrlBackend {
         let options = changes
             .iter()
-            .fold(self.options(), |options, (name, value)| options.with_config(*name, *value));
+            .fold(self.options(), |options, (name, value)| options.config(*name, *value));
         UrlBackend::over_auto(options).expect("a backend")
     }
 }
