@@ -36,6 +36,9 @@
 //! - **Memory.** A result is the memory that the kernel wrote to, without a copy. It returns to a pool when the last
 //!   `Bytes` of it is dropped. The pool keeps at most [`recycled_bytes_max`](RingmainStoreBuilder::recycled_bytes_max). A
 //!   query that holds more gets other memory, as with `LocalFileSystem`: no read waits for memory.
+//! - **Reading ahead.** If a `get_ranges` of 1 MiB or more begins where the last one of its file ended, and its data came
+//!   from the device, as many bytes after it, up to 16 MiB, are read while the caller works. At most 8 scans of a store
+//!   have such a part.
 //! - **Replaced files.** Each request reads one file, even if another takes its path meanwhile. The bytes of
 //!   `get_opts` are those of the file whose metadata and `e_tag` it returned.
 //! - **Errors** are of the same kinds as those of `LocalFileSystem`. Two cases are errors here that are none there:
@@ -50,6 +53,7 @@ pub(crate) mod messages;
 mod open_object;
 mod opened_files;
 mod ranges;
+mod read_ahead;
 mod reads;
 mod store;
 

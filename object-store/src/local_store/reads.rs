@@ -13,6 +13,7 @@ use ringmain_backends::{
 use super::error::{ReadError, of_backend};
 use super::opened_files::OpenedFiles;
 use super::ranges;
+use super::read_ahead::{Ahead, part_after};
 
 /// How often a file is opened again because another one has taken its path since.
 const OPENS_MAX: usize = 8;
@@ -23,6 +24,15 @@ pub(super) struct Reads {
     backend: Arc<dyn ReadBackend>,
     pool: BufferPool,
     files: OpenedFiles,
+}
+
+/// The result of a request.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The bytes of each range.
+    pub(super) parts: Vec<Bytes>,
+    /// Some of the bytes came from the device.
+    pub(super) is_cold: bool,
 }
 
 impl Reads {
@@ -49,14 +59,30 @@ impl Reads {
         outcome
     }
 
-    /// Reads ranges of the file that is at the path now, as one batch.
-    pub(super) fn read_ranges(&self, path: &Path, wanted: &[Range<u64>]) -> Result<Vec<Bytes>> {
+    /// Reads ranges of the file that is at the path now, as one batch, except those that were read ahead.
+    pub(super) fn read_ranges(
+        &self,
+        path: &Path,
+        wanted: &[Range<u64>],
+        ahead: Option<Ahead>,
+    ) -> Result<Found> {
+        let before = self.device_bytes();
         for _ in 0..OPENS_MAX {
             let (file, version) = self.open(path).map_err(|error| of_backend(error, path))?;
             ranges::check(path, wanted, version.len())?;
-            let joined = ranges::joined(wanted);
+            let known = |range: &Range<u64>| ahead.as_ref()?.get(&version, range);
+            let mut parts: Vec<_> = wanted.iter().map(known).collect();
+            let missing = wanted.iter().zip(&parts).filter(|(_, part)| part.is_none());
+            let missing: Vec<_> = missing.map(|(range, _)| range.clone()).collect();
+            let joined = ranges::joined(&missing);
             match self.read_batch(&file, &joined) {
-                Ok(found) => return Ok(ranges::parts(wanted, &joined, &found)),
+                Ok(found) => {
+                    let mut read = ranges::parts(&missing, &joined, &found).into_iter();
+                    let parts = parts.iter_mut().map(|part| part.take().or_else(|| read.next()));
+                    let parts = parts.map(Option::unwrap_or_default).collect();
+                    let was_cold = ahead.is_some_and(|ahead| ahead.is_cold);
+                    return Ok(Found { parts, is_cold: was_cold || self.device_bytes() > before });
+                }
                 // Another file has the path now, and the old one is no longer open: read the new one.
                 Err(BackendError::Replaced { .. }) => self.files.forget(&file),
                 Err(error) => return Err(of_backend(error, path)),
@@ -65,12 +91,30 @@ impl Reads {
         Err(ReadError::ReplacedAgain { path: path.to_owned(), attempts: OPENS_MAX }.into())
     }
 
+    /// Reads the bytes after a part of a file. A failure is left to the request that wants them.
+    pub(super) fn read_ahead(&self, path: &Path, span: &Range<u64>) -> Option<Ahead> {
+        let before = self.device_bytes();
+        let (file, version) = self.open(path).ok()?;
+        let range = part_after(span, version.len())?;
+        let bytes = self.read_batch(&file, std::slice::from_ref(&range)).ok()?.pop()?;
+        Some(Ahead { version, range, bytes, is_cold: self.device_bytes() > before })
+    }
+
+    /// Bytes that came from devices so far, also for other requests.
+    fn device_bytes(&self) -> u64 {
+        self.backend.stats().device.bytes
+    }
+
     /// Reads ranges of an open file as one batch.
     pub(super) fn read_batch(
         &self,
         file: &FileHandle,
         ranges: &[Range<u64>],
     ) -> ringmain_backends::Result<Vec<Bytes>> {
+        if ranges.is_empty() {
+            // All was read ahead.
+            return Ok(Vec::new());
+        }
         let places: Vec<_> = ranges.iter().map(|range| (file, range.clone())).collect();
         let buffers = self.backend.read_to_bufs(&places, |len| self.take(len))?;
         Ok(buffers.into_iter().map(Bytes::from_owner).collect())

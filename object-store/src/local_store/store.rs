@@ -15,6 +15,7 @@ use object_store::{
 };
 use ringmain_backends::{BackendStats, PoolStats, ReadBackend, ReaderStats, ReaderThreads};
 
+use super::read_ahead::{ReadAhead, span_of};
 use super::reads::Reads;
 use super::{RingmainStoreBuilder, open_object};
 
@@ -25,6 +26,7 @@ pub struct RingmainStore {
     local: LocalFileSystem,
     reads: Arc<Reads>,
     readers: ReaderThreads,
+    read_ahead: Arc<ReadAhead>,
 }
 
 impl RingmainStore {
@@ -43,7 +45,7 @@ impl RingmainStore {
         reads: Arc<Reads>,
         readers: ReaderThreads,
     ) -> Self {
-        Self { local, reads, readers }
+        Self { local, reads, readers, read_ahead: Arc::default() }
     }
 
     /// Returns the backend that reads.
@@ -93,7 +95,26 @@ impl ObjectStore for RingmainStore {
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let path = self.local.path_to_filesystem(location)?;
         let (reads, ranges) = (Arc::clone(&self.reads), ranges.to_vec());
-        self.readers.run(move || reads.read_ranges(&path, &ranges)).await
+        let Some(span) = span_of(&ranges) else {
+            let read = move || reads.read_ranges(&path, &ranges, None);
+            return Ok(self.readers.run(read).await?.parts);
+        };
+        let step = self.read_ahead.begin(&path, &span);
+        let ahead = match step.ahead {
+            Some(job) => job.await,
+            None => None,
+        };
+        let of_job = path.clone();
+        let read = move || reads.read_ranges(&of_job, &ranges, ahead);
+        let found = self.readers.run(read).await?;
+        let next = (step.is_next && found.is_cold).then(|| {
+            let (reads, path, span) = (Arc::clone(&self.reads), path.clone(), span.clone());
+            let mut job = self.readers.run(move || reads.read_ahead(&path, &span));
+            job.begin();
+            job
+        });
+        self.read_ahead.end(path, span.end, next);
+        Ok(found.parts)
     }
 
     async fn put_opts(

@@ -13,6 +13,7 @@ mod changes;
 mod errors;
 mod integration;
 mod model;
+mod read_ahead;
 mod watched;
 
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use ringmain_backends::{Read, ReadBackend, Result, forward_to};
+use ringmain_backends::{BackendStats, Read, ReadBackend, Result, forward_to};
 
 /// Forwards to another backend, and watches `read_batch`.
 #[derive(Debug)]
@@ -18,6 +18,9 @@ pub(crate) struct Counts {
     pub(crate) running: usize,
     pub(crate) running_max: usize,
     pub(crate) is_gate_shut: bool,
+    /// All data counts as data of a device.
+    pub(crate) is_cold: bool,
+    bytes: u64,
 }
 
 impl Watched {
@@ -34,6 +37,10 @@ impl Watched {
         self.counts.lock().unwrap().is_gate_shut = true;
     }
 
+    pub(crate) fn set_cold(&self) {
+        self.counts.lock().unwrap().is_cold = true;
+    }
+
     pub(crate) fn open_gate(&self) {
         self.counts.lock().unwrap().is_gate_shut = false;
         self.gate_opened.notify_all();
@@ -43,9 +50,17 @@ impl Watched {
 impl ReadBackend for Watched {
     forward_to!(inner: kind, open, len, version);
 
+    fn stats(&self) -> BackendStats {
+        let counts = self.counts();
+        let mut stats = BackendStats::default();
+        stats.device.bytes = if counts.is_cold { counts.bytes } else { 0 };
+        stats
+    }
+
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let mut counts = self.counts.lock().unwrap();
         counts.batches += 1;
+        counts.bytes += reads.iter().map(|read| read.len() as u64).sum::<u64>();
         counts.running += 1;
         counts.running_max = counts.running_max.max(counts.running);
         drop(self.gate_opened.wait_while(counts, |counts| counts.is_gate_shut).unwrap());
