@@ -56,13 +56,20 @@ NODE_CACHE_BYTES = 4 * TB
 SAMPLE_BYTES = 128 * KIB
 SHARD_BYTES = GIB
 SHARE = 256  # samples of one reader in a global batch
+# Amazon publishes no tail of its latencies. It advises to send a GET again after 2 s, and the slowest 1 % of requests of
+# one size: https://docs.aws.amazon.com/whitepapers/latest/s3-optimizing-performance-best-practices/timeouts-and-retries-for-latency-sensitive-applications.html
+# So these two are assumed, and the table `tails` shows how much depends on them.
 LATENCY_P99_SECONDS = 0.5
 STALLED_REQUESTS = 1e-5  # the share of requests that get no answer until they are given up
+TAILS = [(p99, stalled) for p99 in (0.25, 0.5, 2.0) for stalled in (1e-6, 1e-5, 1e-4)]
 CHECKPOINT_SECONDS = 1800.0
 RESTART_SECONDS = 300.0
 
 # Measured with `cargo bench -p ringmain-object-store --bench far_store`: MB/s by the size of batches.
 FAR_STORE = {"1 MiB": 15.6, "16 MiB": 71.3, "64 MiB": 275.4}
+# Measured with `scripts/bench-micro.sh 'shares of a billion rows'`: the nanoseconds of an item of the own share without
+# nodes, and of an item of the global batch with nodes.
+SPLIT_NANOSECONDS = {"rows": (41, 60), "blocks": (0.6, 4)}
 # Measured with `scripts/scaling.py --measure FOLDER`.
 VALIDATION = {
     "in order, cold": {
@@ -191,6 +198,8 @@ def duration(seconds):
     for limit, unit in ((2 * 86400, "days"), (2 * 3600, "h"), (120, "min")):
         if seconds >= limit:
             return f"{seconds / {'days': 86400, 'h': 3600, 'min': 60}[unit]:.3g} {unit}"
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.3g} µs"
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 
 
@@ -375,35 +384,53 @@ def class_of(item):
     return item * CLASSES // ROWS
 
 
+# --- The split of a global batch ------------------------------------------------------------------------------------
+
+
+def split():
+    """What a rank computes to find its share of a step, and which part of the time of the step that is."""
+    rows = []
+    step_seconds = SHARE * SAMPLE_BYTES / READER_BYTES_PER_SECOND
+    for readers in READERS:
+        cells = [f"{readers:,}"]
+        for own_ns, batch_ns in SPLIT_NANOSECONDS.values():
+            for nanoseconds in (own_ns * SHARE, batch_ns * SHARE * readers):
+                cells.append(f"{duration(nanoseconds / 1e9)}, {nanoseconds / 1e9 / step_seconds:.2%}")
+        rows.append(cells)
+    kinds = [text for order in SPLIT_NANOSECONDS for text in (order, f'{order}, `nodes="auto"`')]
+    return ["readers", *kinds], rows
+
+
 # --- Slow and dying nodes -----------------------------------------------------------------------------------------
 
 
 REQUESTS_OF_STEP = 8  # of 8 MiB: each reader reads 64 MiB in a step
 
 
-def answer_probability(seconds):
+def answer_probability(seconds, p99=LATENCY_P99_SECONDS, stalled=STALLED_REQUESTS):
     """The probability that a request is answered by then: lognormal around the usual time, except for requests that
     get no answer."""
     if seconds <= 0:
         return 0.0
-    sigma = math.log(LATENCY_P99_SECONDS / FIRST_BYTE_SECONDS) / 2.3263
+    sigma = math.log(p99 / FIRST_BYTE_SECONDS) / 2.3263
     usual = 0.5 * math.erfc(-math.log(seconds / FIRST_BYTE_SECONDS) / sigma / math.sqrt(2))
     if seconds >= STALL_SECONDS + FIRST_BYTE_SECONDS:
-        return usual * (1 - STALLED_REQUESTS) + STALLED_REQUESTS
-    return usual * (1 - STALLED_REQUESTS)
+        return usual * (1 - stalled) + stalled
+    return usual * (1 - stalled)
 
 
-def hedged_probability(seconds):
-    wait = hedge_after()
-    late = 1 - answer_probability(seconds)
-    return 1 - late * (1 - answer_probability(seconds - wait) if seconds > wait else 1)
+def hedged_probability(seconds, p99=LATENCY_P99_SECONDS, stalled=STALLED_REQUESTS):
+    wait = hedge_after(p99, stalled)
+    late = 1 - answer_probability(seconds, p99, stalled)
+    return 1 - late * (1 - answer_probability(seconds - wait, p99, stalled) if seconds > wait else 1)
 
 
-def hedge_after():
+@functools.cache
+def hedge_after(p99=LATENCY_P99_SECONDS, stalled=STALLED_REQUESTS):
     low, high = 0.0, 10.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if answer_probability(middle) < 0.95 else (low, middle)
+        low, high = (middle, high) if answer_probability(middle, p99, stalled) < 0.95 else (low, middle)
     return max(HEDGE_WAIT_MIN_SECONDS, HEDGE_TIMES_SLOWER * high)
 
 
@@ -427,6 +454,20 @@ def stragglers():
         rows.append([f"{readers:,}", f"{plain:.2f} s", f"{hedged:.2f} s", f"{stalls:.2%}"])
     extra = 1 - answer_probability(hedge_after())
     head = ["readers", "slowest of a step", f"with hedging (+{extra:.2%} requests)", "steps with a stalled request"]
+    return head, rows
+
+
+def tails():
+    """The slowest request of a step with other tails than the one that is assumed."""
+    rows = []
+    for p99, stalled in TAILS:
+        cells = [f"{p99:g} s", f"1 in {1 / stalled:,.0f}"]
+        for readers in (512, READERS[-1]):
+            for probability in (answer_probability, hedged_probability):
+                bound = functools.partial(probability, p99=p99, stalled=stalled)
+                cells.append(f"{expected_longest(bound, readers * REQUESTS_OF_STEP):.2f} s")
+        rows.append(cells)
+    head = ["99th percentile", "no answer", "512 readers", "hedged", f"{READERS[-1]:,} readers", "hedged"]
     return head, rows
 
 
@@ -603,7 +644,9 @@ TABLES = {
     "start": start,
     "reading": reading,
     "shuffling": shuffling,
+    "split": split,
     "stragglers": stragglers,
+    "tails": tails,
     "chart": chart,
     "slow nodes": slow_nodes,
     "failures": failures,

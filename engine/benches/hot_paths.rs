@@ -135,6 +135,7 @@ fn shares(criterion: &mut Criterion) {
         ("shuffled", Order::Shuffled { seed: 7 }, 1),
         ("block-shuffled", Order::BlockShuffled { seed: 7, block_items }, 1),
         ("shuffled, 4 nodes", Order::Shuffled { seed: 7 }, 4),
+        ("block-shuffled, 4 nodes", Order::BlockShuffled { seed: 7, block_items }, 4),
     ];
     let mut group = criterion.benchmark_group("shares of a billion rows");
     group.throughput(Throughput::Elements(BATCH_IDS as u64));
