@@ -1,4 +1,4 @@
-//! What others have cached stays cached while `auto` reads more data than its control group has memory.
+//! Data that others have cached stays cached while `auto` reads more data than its control group has memory.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // a test may
 
