@@ -5,7 +5,7 @@ use super::JobPlace;
 use crate::Error;
 
 /// The variables, in the order of their lines in the input.
-const NAMES: [&str; 4] = ["RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"];
+const NAMES: [&str; 5] = ["RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "LOCAL_RANK"];
 
 /// The bytes are the values of the variables, one in each line, and then the rank and world that are given. A place
 /// is in the job, and agrees with what is given and with the variables; an error names an option.
@@ -20,8 +20,11 @@ pub(crate) fn job_place(bytes: &[u8]) {
     let variable = |name: &str| value_of(name).map(str::to_owned);
     match JobPlace::find_with(given, variable) {
         Ok(place) => {
-            assert!(place.rank() < place.world() && place.nodes() > 0, "{place:?}");
-            assert!(place.nodes() <= place.world(), "{place:?}");
+            assert!(place.rank() < place.world(), "{place:?}");
+            match place.nodes() {
+                Ok(nodes) => assert!((1..=place.world()).contains(&nodes), "{place:?}"),
+                Err(error) => assert!(matches!(error, Error::InvalidOption { .. }), "{error:?}"),
+            }
             let set = number(0).zip(number(1));
             for (rank, world) in given.into_iter().chain(set) {
                 assert_eq!((place.rank(), place.world()), (rank, world));
