@@ -6,7 +6,9 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::block::{PAGE_BYTES, chunk_bytes, file_bytes, open_trailer, seal, trailer_at};
+use super::block::{
+    BLOCK_BYTES_MAX, PAGE_BYTES, chunk_bytes, file_bytes, open_trailer, seal, trailer_at,
+};
 use super::folder::Entry;
 use super::key::{BlockId, CacheKey, Object};
 
@@ -76,6 +78,7 @@ pub(crate) fn cache_names(bytes: &[u8]) {
         assert_eq!(entry.path.parent(), Some(shelf), "{name:?} leads out of the shelf");
         let (stem, size) = name.split_once('.').expect("an entry has a size");
         assert_eq!(Some(entry.bytes), u128_of(size).and_then(|size| u64::try_from(size).ok()));
+        assert!(entry.bytes <= file_bytes(BLOCK_BYTES_MAX) as u64, "the sum of a folder fits");
         assert!(entry.is_temporary == stem.starts_with("tmp-"));
         assert!(entry.is_temporary || u128_of(stem).is_some(), "{name:?} is no hash");
     }
