@@ -56,6 +56,6 @@ done
 (($# <= 1)) || die "name only one filter, after the options; see --help"
 trap report_end EXIT
 
-step set-up need_rust
+step set-up need_all_features
 step benchmarks cargo bench --locked --package ringmain-backends --package ringmain --package ringmain-bench \
     --all-features --bench hot_paths -- "${speed[@]}" "${baseline[@]}" "$@"

@@ -87,6 +87,7 @@ prepare() {
     done
     want_python
     want fio=fio
+    want_all_features
     install_wanted
     build_ringmain
     if [[ $needs_python ]]; then

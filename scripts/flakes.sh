@@ -61,6 +61,7 @@ python=$target/python
 set_up() {
     need_rust
     want stress-ng=stress-ng
+    want_all_features
     want_python
     want_test_programs
     install_wanted

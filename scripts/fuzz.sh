@@ -65,6 +65,7 @@ with_coverage() {
 
 # `--nocapture` shows the number of executions.
 without_coverage() {
+    need_all_features
     [[ $chosen == all ]] || export RINGMAIN_FUZZ_TARGET=$chosen
     RINGMAIN_FUZZ_SECONDS=$seconds cargo test --release --locked --package ringmain --package ringmain-bench \
         --package ringmain-object-store --all-features --test fuzzed -- --nocapture

@@ -284,6 +284,18 @@ build_ringmain() {
     cargo build --locked --release --package ringmain-bench
 }
 
+# Wants what the feature `turbojpeg` is built with.
+want_all_features() {
+    want cmake=cmake nasm=nasm
+}
+
+# Installs what builds with `--all-features` need.
+need_all_features() {
+    need_rust
+    want_all_features
+    install_wanted
+}
+
 # Wants Python. Debian's python3 comes without the module that makes virtual environments.
 want_python() {
     want python3=python3

@@ -90,6 +90,7 @@ set_up() {
     want_python
     want fio=fio
     want_rust
+    want_all_features
     install_wanted
     python3 -c 'import tomllib' 2>/dev/null || die "Python 3.11 or later is needed for the table"
     build_ringmain

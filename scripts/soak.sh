@@ -28,7 +28,7 @@ esac
 
 # `auto` must choose by what the machine can do, not by a profile that the user has saved.
 export RINGMAIN_PROFILE=off
-need_rust
+need_all_features
 # The test command chooses the profile dev: the soak then reads slower, and is built from the libraries that the tests
 # were built from, with the same features.
 profile=${RINGMAIN_SOAK_PROFILE:-soak}

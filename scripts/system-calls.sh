@@ -17,7 +17,7 @@ TEXT
 tables=
 
 run() {
-    need_rust
+    need_all_features
     tables=$(mktemp -d)
     RINGMAIN_PROFILE=off RINGMAIN_SYSTEM_CALL_TABLES=$tables \
         cargo test --locked --quiet --package ringmain-backends --all-features --test system_calls

@@ -16,6 +16,7 @@ export PROPTEST_RNG_SEED=17
 # who cannot install packages.
 set_up() {
     want_rust fmt clippy
+    want_all_features
     want_python
     want_test_programs
     want_portable

@@ -31,7 +31,8 @@
 //! `uring`, `direct` and `tokio-uring` add the backends of those names on Linux; the first two are on
 //! by default. `ndarray` adds [`ContiguousMemmap`]`::to_ndarray` and views of [shard](shards)
 //! batches. `serde` makes the states of sources, orders and element types serializable. `beton` adds
-//! FFCV's datasets, `jpeg` decodes their images, and `safetensors` adds weights. `tracing` sends an
+//! FFCV's datasets, `jpeg` decodes their images, `turbojpeg` decodes them with libjpeg-turbo on Linux, and
+//! `safetensors` adds weights. `tracing` sends an
 //! event for each choice of `auto`. `async` adds `AsyncEngine`, for programs in an async runtime. `conformance` adds the tests for backends of your own.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

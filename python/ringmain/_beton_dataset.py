@@ -46,14 +46,21 @@ class BetonDataset(Dataset[Any]):
 
     path: the file.
     transform: a function that gets a sample and returns the item that the dataset delivers.
-    options: the options of ringmain.Beton: engine, images, resize, center_crop, index_limit, fields.
+    images_transform: the `transform` of ringmain.Beton, which changes the images of a batch in place.
+    options: all other options of ringmain.Beton. A DataLoader has its own workers, so one thread decodes,
+        unless `decode_threads` says otherwise.
     """
 
     def __init__(
-        self, path: Any, *, transform: Callable[[dict[str, Any]], Any] | None = None, **options: Any
+        self,
+        path: Any,
+        *,
+        transform: Callable[[dict[str, Any]], Any] | None = None,
+        images_transform: Callable[[Any, Any], None] | None = None,
+        **options: Any,
     ) -> None:
         super().__init__()
-        self.beton = Beton(path, **options)
+        self.beton = Beton(path, transform=images_transform, **{"decode_threads": 1, **options})
         self.transform = transform
 
     def __len__(self) -> int:

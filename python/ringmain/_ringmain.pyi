@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, SupportsIndex, TypedDict, final, overload
@@ -387,6 +387,20 @@ class Beton:
         of (batch, height, width, 3).
     center_crop: with resize, resamples only a square at the centre of the image. Its side is this fraction,
         above 0 and at most 1, of the image's shorter side.
+    random_crop: with resize, resamples a random part of each image: (smallest, largest) area as a fraction
+        of the image. It depends on crop_seed, the number of the epoch and the id of the sample alone.
+    crop_ratio: with random_crop, the (smallest, largest) width divided by the height; (3/4, 4/3) by default.
+    crop_seed: with random_crop, the seed; 0 by default.
+    dtype: with resize, the type of the images: "uint8", "float16" or "float32", or NumPy's dtypes of them.
+    layout: with resize, "nhwc" for (batch, height, width, 3) or "nchw" for (batch, 3, height, width).
+    mean, std: with a dtype of floats, delivers (level - mean) / std for red, green and blue. Both count
+        levels from 0 to 255, as FFCV's NormalizeImage: multiply the values of torchvision by 255.
+    transform: with resize, a function that gets each array of (batch, ...) images and the ids of their
+        samples, and changes the images in place. A note on its exception names the samples.
+    decode_threads: the number of threads that decode the images of a batch; by default the number of
+        processors. It changes no byte.
+    pixels_max: JPEGs with more pixels are errors, before memory is allocated for them; 178,956,970 by
+        default, as in Pillow.
     index_limit: the most memory that the metadata and the allocation table may take, in bytes; 4 GiB by
         default.
     fields: a NumPy dtype for each field whose type FFCV does not define, or the number of its bytes. The
@@ -406,6 +420,16 @@ class Beton:
         images: Literal["decoded", "stored"] = "decoded",
         resize: tuple[int, int] | None = None,
         center_crop: float | None = None,
+        random_crop: tuple[float, float] | None = None,
+        crop_ratio: tuple[float, float] | None = None,
+        crop_seed: int | None = None,
+        dtype: npt.DTypeLike | None = None,
+        layout: Literal["nhwc", "nchw"] | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        transform: Callable[[npt.NDArray[Any], npt.NDArray[np.uint64]], None] | None = None,
+        decode_threads: int | None = None,
+        pixels_max: int | None = None,
         index_limit: int | None = None,
         fields: dict[str, npt.DTypeLike | int] | None = None,
     ) -> Beton: ...
@@ -425,13 +449,17 @@ class Beton:
     def __getitem__(self, id: int, /) -> dict[str, Any]:
         """Reads the sample with the number `id`. A negative number counts from the end."""
     def __iter__(self) -> Iterator[dict[str, Any]]: ...
-    def read_batch(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]]) -> dict[str, Any]:
+    def read_batch(
+        self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], *, epoch: int = 0
+    ) -> dict[str, Any]:
         """Reads several samples as one batch of reads and returns a dict by field name. Negative ids count
         from the end.
 
         A field of numbers or arrays becomes one array whose first axis counts the samples. A field of
         bytes or images becomes a list of arrays, a JSON field a list of parsed values. With `resize`, a
         field of images becomes one array.
+
+        epoch: the number of the epoch, on which random crops depend. Those of beton[id] are those of epoch 0.
         """
     def sample_bytes(
         self, ids: Sequence[int] | npt.NDArray[np.integer[Any]] | None = None
@@ -478,7 +506,8 @@ class Beton:
         patience: how many seconds a batch waits for memory that other batches hold, before it raises a
             MemoryError; 5 by default.
 
-        The thread that calls `next` decodes the JPEGs, with the interpreter lock released.
+        The thread that calls `next` decodes the JPEGs, with `decode_threads` - 1 others and the interpreter
+        lock released.
         """
 
 @final

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -130,6 +130,8 @@ arguments! {
     cache_pages: Option<usize>,
     chunk_bytes: Option<usize>,
     count: Option<u64>,
+    crop_seed: Option<u64>,
+    decode_threads: Option<usize>,
     depth: Option<usize>,
     disk_cache_limit: Option<u64>,
     epoch: u64,
@@ -138,6 +140,7 @@ arguments! {
     memory_limit: Option<usize>,
     nodes: u64,
     offset: u64,
+    pixels_max: Option<u64>,
     open_files: Option<usize>,
     open_pages: Option<u64>,
     prefetch_bytes: Option<usize>,
@@ -165,9 +168,11 @@ macro_rules! typed_arguments {
     )*};
 }
 
-typed_arguments!("a str", Option<String>: access residency warmth);
+typed_arguments!("a str", Option<String>: access layout residency warmth);
 typed_arguments!("a bool", bool: deterministic direct drop_last stack);
 typed_arguments!("a number", Option<f64>: center_crop patience);
+typed_arguments!("two numbers", Option<(f64, f64)>: crop_ratio random_crop);
+typed_arguments!("three numbers: red, green and blue", Option<[f32; 3]>: mean std);
 
 /// Defines the functions for arguments that are a str and have a default. Their type is `&str`, because
 /// the signature in `help()` only shows a default that is a literal.
@@ -286,6 +291,15 @@ pub(crate) fn resize(value: &Bound<'_, PyAny>) -> PyResult<Option<(u16, u16)>> {
         [height, width] => Ok(Some((height, width))),
         _ => Err(Failure::value("resize must have two numbers: (height, width)").into()),
     }
+}
+
+/// Returns the argument `dtype` of images: a word, or NumPy's dtype.
+pub(crate) fn pixel_dtype(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    let descr = PyArrayDescr::new(value.py(), value)?;
+    Ok(Some(descr.getattr("name")?.extract()?))
 }
 
 /// Returns the argument `page_size`. The file format stores the page size in 32 bits.

@@ -9,10 +9,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ringmain::beton::{Batch, BetonReader, Field, FieldKind, Member, ReaderOptions};
 
-use crate::arguments::{self, choose};
+use crate::arguments;
 use crate::array;
-use crate::beton_batch::{self, BatchArrays, Images, SampleForm};
+use crate::beton_batch::{self, BatchArrays};
 use crate::beton_custom::CustomFields;
+use crate::beton_images::{ImageArguments, Images, SampleForm};
 use crate::dtype;
 use crate::engine::{EngineArgument, PyEngine};
 use crate::error::{Failure, Result};
@@ -30,6 +31,20 @@ use crate::path::{FilePath, absolute};
 ///     of (batch, height, width, 3). The filter is that of Pillow's resize with BILINEAR.
 /// center_crop: with resize, resamples only a square at the centre of the image. Its side is this fraction,
 ///     above 0 and at most 1, of the image's shorter side. By default the whole image is resampled.
+/// random_crop: with resize, resamples a random part of each image: (smallest, largest) area as a fraction of
+///     the image. It depends on crop_seed, the number of the epoch and the id of the sample alone.
+/// crop_ratio: with random_crop, the (smallest, largest) width divided by the height; (3/4, 4/3) by default.
+/// crop_seed: with random_crop, the seed; 0 by default.
+/// dtype: with resize, the type of the images: "uint8", "float16" or "float32", or NumPy's dtypes of them.
+/// layout: with resize, "nhwc" for (batch, height, width, 3) or "nchw" for (batch, 3, height, width).
+/// mean, std: with a dtype of floats, delivers (level - mean) / std for red, green and blue. Both count levels
+///     from 0 to 255, as FFCV's NormalizeImage: multiply the values of torchvision by 255.
+/// transform: with resize, a function that gets each array of (batch, ...) images and the ids of their samples,
+///     and changes the images in place. A note on its exception names the samples.
+/// decode_threads: the number of threads that decode the images of a batch; by default the number of
+///     processors. It changes no byte.
+/// pixels_max: JPEGs with more pixels are errors, before memory is allocated for them; 178,956,970 by default, as
+///     in Pillow.
 /// index_limit: the most memory that the metadata and the allocation table may take, in bytes; 4 GiB by
 ///     default.
 /// fields: a NumPy dtype for each field whose type FFCV does not define, or the number of its bytes. The
@@ -46,19 +61,17 @@ pub(crate) struct PyBeton {
     pub(crate) reader: BetonReader,
     pub(crate) engine: Py<PyEngine>,
     pub(crate) form: SampleForm,
-    /// This argument and the next two are kept only for pickles.
-    resize: Option<(u16, u16)>,
-    center_crop: Option<f64>,
+    /// This argument and the next are kept only for pickles.
+    image_arguments: ImageArguments,
     index_limit: Option<u64>,
 }
-
-/// The words for the argument `images`.
-const IMAGES: [(&str, Images); 2] = [("decoded", Images::Decoded), ("stored", Images::Stored)];
 
 #[pymethods]
 impl PyBeton {
     #[new]
     #[pyo3(signature = (path, *, engine=None, images="decoded", resize=None, center_crop=None,
+                        random_crop=None, crop_ratio=None, crop_seed=None, dtype=None, layout=None,
+                        mean=None, std=None, transform=None, decode_threads=None, pixels_max=None,
                         index_limit=None, fields=None))]
     #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn new(
@@ -68,18 +81,41 @@ impl PyBeton {
         #[pyo3(from_py_with = arguments::images)] images: &str,
         #[pyo3(from_py_with = arguments::resize)] resize: Option<(u16, u16)>,
         #[pyo3(from_py_with = arguments::center_crop)] center_crop: Option<f64>,
+        #[pyo3(from_py_with = arguments::random_crop)] random_crop: Option<(f64, f64)>,
+        #[pyo3(from_py_with = arguments::crop_ratio)] crop_ratio: Option<(f64, f64)>,
+        #[pyo3(from_py_with = arguments::crop_seed)] crop_seed: Option<u64>,
+        #[pyo3(from_py_with = arguments::pixel_dtype)] dtype: Option<String>,
+        #[pyo3(from_py_with = arguments::layout)] layout: Option<String>,
+        #[pyo3(from_py_with = arguments::mean)] mean: Option<[f32; 3]>,
+        #[pyo3(from_py_with = arguments::std)] std: Option<[f32; 3]>,
+        transform: Option<Py<PyAny>>,
+        #[pyo3(from_py_with = arguments::decode_threads)] decode_threads: Option<usize>,
+        #[pyo3(from_py_with = arguments::pixels_max)] pixels_max: Option<u64>,
         #[pyo3(from_py_with = arguments::index_limit)] index_limit: Option<u64>,
         #[pyo3(from_py_with = arguments::optional_fields)] fields: Option<&Bound<'_, PyDict>>,
     ) -> Result<Self> {
-        let images = choose("images", images, &IMAGES)?;
-        let images = match beton_batch::parse_resize(resize, center_crop)? {
-            None => images,
-            Some(_) if images == Images::Stored => {
-                return Err(Failure::value("resize needs images=\"decoded\""));
-            }
-            Some(resize) => Images::Resized(resize),
+        let images = images.to_owned();
+        let image_arguments = ImageArguments {
+            images,
+            resize,
+            center_crop,
+            random_crop,
+            crop_ratio,
+            crop_seed,
+            dtype,
+            layout,
+            mean,
+            std,
+            transform,
+            decode_threads,
+            pixels_max,
         };
-        let form = SampleForm { images, custom: CustomFields::parse(fields)? };
+        let form = SampleForm {
+            images: image_arguments.images()?,
+            custom: CustomFields::parse(fields)?,
+            decoder: image_arguments.decoder()?,
+            transform: image_arguments.transform.as_ref().map(|transform| transform.clone_ref(py)),
+        };
         let engine = PyEngine::or_default(py, engine)?;
         let mut options = ReaderOptions::new();
         if let Some(bytes) = index_limit {
@@ -111,7 +147,7 @@ impl PyBeton {
             )));
         }
         check_names(&form.custom, fields, &path)?;
-        Ok(Self { reader, engine, form, resize, center_crop, index_limit })
+        Ok(Self { reader, engine, form, image_arguments, index_limit })
     }
 
     fn __len__(&self) -> usize {
@@ -148,7 +184,10 @@ impl PyBeton {
         id: &Bound<'py, PyAny>,
     ) -> Result<Bound<'py, PyDict>> {
         let id = self.sample_id(id)?;
-        self.sample(py, id)
+        let fields = self.sample(py, id, 0)?;
+        let ids = SampleForm::one_id(py, id);
+        self.form.transform(&fields, &self.image_fields(), &ids, true)?;
+        Ok(fields)
     }
 
     /// Returns an iterator over all samples.
@@ -165,13 +204,18 @@ impl PyBeton {
     /// becomes one array.
     ///
     /// ids: the numbers of the samples; negative numbers count from the end.
+    /// epoch: the number of the epoch, on which random crops depend. Those of `beton[id]` are those of epoch 0.
+    #[pyo3(signature = (ids, *, epoch=0))]
     fn read_batch<'py>(
         &self,
         py: Python<'py>,
         ids: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = arguments::epoch)] epoch: u64,
     ) -> Result<Bound<'py, PyDict>> {
         let ids = ids.try_iter()?.map(|id| self.sample_id(&id?)).collect::<Result<Vec<_>>>()?;
-        Ok(self.batch_arrays(py, self.read(py, &ids)?)?.fields)
+        let arrays = self.batch_arrays(py, self.read(py, &ids)?, epoch)?;
+        self.transform(&arrays)?;
+        Ok(arrays.fields)
     }
 
     /// Returns how many bytes the values of each sample take as `read_batch` delivers them: images
@@ -201,10 +245,7 @@ impl PyBeton {
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<((FilePath,), Bound<'py, PyDict>)> {
         let kwargs = PyDict::new(py);
         kwargs.set_item("engine", PyEngine::for_pickle(py, &self.engine))?;
-        let is_stored = self.form.images == Images::Stored;
-        kwargs.set_item("images", if is_stored { "stored" } else { "decoded" })?;
-        kwargs.set_item("resize", self.resize)?;
-        kwargs.set_item("center_crop", self.center_crop)?;
+        self.image_arguments.put(&kwargs)?;
         kwargs.set_item("fields", self.form.custom.to_dict(py)?)?;
         kwargs.set_item("index_limit", self.index_limit)?;
         Ok(((self.path(),), kwargs))
@@ -244,11 +285,11 @@ impl PyBeton {
     fn delivered_bytes(&self, id: u64) -> ringmain::Result<u64> {
         (0..self.reader.fields().len()).try_fold(0u64, |sum, field| {
             let stored = self.reader.value_bytes(id, field)?;
-            let delivered = match (self.reader.member(id, field)?, self.form.images) {
+            let delivered = match (self.reader.member(id, field)?, &self.form.images) {
                 (Member::Image { width, height, .. }, Images::Decoded) => {
                     u64::from(width) * u64::from(height) * 3
                 }
-                (Member::Image { .. }, Images::Resized(resize)) => resize.rgb_bytes() as u64,
+                (Member::Image { .. }, Images::Resized(form)) => form.image_bytes() as u64,
                 (Member::Custom(metadata), _) => stored.saturating_add(metadata.len() as u64),
                 _ => stored,
             };
@@ -256,19 +297,36 @@ impl PyBeton {
         })
     }
 
-    /// Reads one sample and returns its fields.
-    pub(crate) fn sample<'py>(&self, py: Python<'py>, id: u64) -> Result<Bound<'py, PyDict>> {
+    /// Reads one sample and returns its fields. The transform is not called.
+    pub(crate) fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        id: u64,
+        epoch: u64,
+    ) -> Result<Bound<'py, PyDict>> {
         let batch = self.read(py, &[id])?;
-        beton_batch::sample(py, batch, &self.form, &self.engine.get().engine)
+        beton_batch::sample(py, batch, &self.form, &self.engine.get().engine, epoch)
     }
 
-    /// Returns the fields of a batch and the ids of its samples.
+    /// Calls the transform with the images of a batch.
+    pub(crate) fn transform(&self, arrays: &BatchArrays<'_>) -> Result<()> {
+        self.form.transform(&arrays.fields, &self.image_fields(), arrays.ids.as_any(), false)
+    }
+
+    /// Returns the names of the fields of images.
+    fn image_fields(&self) -> Vec<&str> {
+        let fields = self.reader.fields().iter();
+        fields.filter(|field| *field.kind() == FieldKind::RgbImage).map(Field::name).collect()
+    }
+
+    /// Returns the fields of a batch and the ids of its samples. The transform is not called.
     pub(crate) fn batch_arrays<'py>(
         &self,
         py: Python<'py>,
         batch: Batch,
+        epoch: u64,
     ) -> Result<BatchArrays<'py>> {
-        beton_batch::batch(py, batch, &self.form, &self.engine.get().engine)
+        beton_batch::batch(py, batch, &self.form, &self.engine.get().engine, epoch)
     }
 
     /// Returns a field as a dict. `BetonWriter` accepts the dict too, unless the field is custom.

@@ -5,47 +5,15 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRecursionError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use ringmain::beton::{Batch, FieldKind, Image, ImageMode, Resize, Value};
-use ringmain::{Buffer, Engine};
+use ringmain::Engine;
+use ringmain::beton::{Batch, FieldKind, Image, ImageMode, Value};
 
 use crate::array::{self, POOLED_BYTES_MIN};
-use crate::beton_custom::{CustomField, CustomFields};
+use crate::beton_custom::CustomField;
+use crate::beton_images::{Decoded, Images, SampleForm, decode, pixel_code};
 use crate::dtype;
 use crate::error::{Failure, Result};
 use crate::gil::interruptible;
-
-/// The form in which samples are delivered.
-#[derive(Debug)]
-pub(crate) struct SampleForm {
-    pub(crate) images: Images,
-    pub(crate) custom: CustomFields,
-}
-
-/// The form in which images are delivered.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Images {
-    /// Arrays of (height, width, 3). JPEGs are decoded.
-    Decoded,
-    /// Arrays of (height, width, 3), resampled to this size.
-    Resized(Resize),
-    /// JPEGs are delivered as their bytes.
-    Stored,
-}
-
-/// Returns the size that images are resampled to, from the arguments of `Beton`.
-pub(crate) fn parse_resize(
-    resize: Option<(u16, u16)>,
-    center_crop: Option<f64>,
-) -> Result<Option<Resize>> {
-    match (resize, center_crop) {
-        (None, None) => Ok(None),
-        (None, Some(_)) => Err(Failure::value("center_crop needs resize=(height, width)")),
-        (Some((height, width)), None) => Ok(Some(Resize::new(height, width)?)),
-        (Some((height, width)), Some(ratio)) => {
-            Ok(Some(Resize::new(height, width)?.center_crop(ratio)?))
-        }
-    }
-}
 
 /// A batch as Python objects.
 pub(crate) struct BatchArrays<'py> {
@@ -79,8 +47,9 @@ pub(crate) fn batch<'py>(
     batch: Batch,
     form: &SampleForm,
     engine: &Engine,
+    epoch: u64,
 ) -> Result<BatchArrays<'py>> {
-    let mut plan = Plan::new(py, &batch, form, engine)?;
+    let mut plan = Plan::new(py, &batch, form, engine, epoch)?;
     let planned =
         (0..batch.fields().len()).map(|field| plan.column(field)).collect::<Result<_>>()?;
     show(py, batch, planned)
@@ -92,8 +61,9 @@ pub(crate) fn sample<'py>(
     batch: Batch,
     form: &SampleForm,
     engine: &Engine,
+    epoch: u64,
 ) -> Result<Bound<'py, PyDict>> {
-    let mut plan = Plan::new(py, &batch, form, engine)?;
+    let mut plan = Plan::new(py, &batch, form, engine, epoch)?;
     let planned =
         (0..batch.fields().len()).map(|field| plan.value(field)).collect::<Result<_>>()?;
     let fields = show(py, batch, planned)?.fields;
@@ -174,14 +144,6 @@ impl<'py> ArrayPlace<'py> {
     }
 }
 
-/// The images of a field that are not delivered as they are stored.
-enum Decoded {
-    /// For each sample, the decoded image if it is a JPEG. Empty if nothing in the field is decoded.
-    Each(Vec<Option<Buffer>>),
-    /// All images, resampled to one size; `None` once they are planned.
-    Resized(Option<Buffer>, Resize),
-}
-
 /// Plans the objects of a batch.
 struct Plan<'a, 'py> {
     py: Python<'py>,
@@ -198,8 +160,9 @@ impl<'a, 'py> Plan<'a, 'py> {
         batch: &'a Batch,
         form: &'a SampleForm,
         engine: &Engine,
+        epoch: u64,
     ) -> Result<Self> {
-        let decoded = interruptible(py, |go_on| decode(batch, form.images, engine, go_on))?;
+        let decoded = interruptible(py, |go_on| decode(batch, form, engine, epoch, go_on))?;
         Ok(Self { py, batch, form, byte: PyArrayDescr::new(py, "u1")?, decoded })
     }
 
@@ -293,10 +256,13 @@ impl<'a, 'py> Plan<'a, 'py> {
     /// height and width.
     /// Returns `None` if the images of the field are not resampled.
     fn resized(&mut self, field: usize, axes: &[usize]) -> Result<Option<PlannedValue<'py>>> {
-        let Decoded::Resized(buffer, resize) = &mut self.decoded[field] else { return Ok(None) };
-        let shape = [axes, &[resize.height().into(), resize.width().into(), 3]].concat();
-        let Some(buffer) = buffer.take() else { return Ok(None) };
-        let array = array::from_buffer(buffer, &self.byte, &shape)?;
+        let Decoded::Resized(buffer) = &mut self.decoded[field] else { return Ok(None) };
+        let (Some(buffer), Images::Resized(form)) = (buffer.take(), &self.form.images) else {
+            return Ok(None);
+        };
+        let shape = [axes, &form.shape()].concat();
+        let descr = PyArrayDescr::new(self.py, pixel_code(form.dtype()))?;
+        let array = array::from_buffer(buffer, &descr, &shape)?;
         Ok(Some(PlannedValue::Object(array.into_any())))
     }
 
@@ -304,7 +270,7 @@ impl<'a, 'py> Plan<'a, 'py> {
     fn blob(&mut self, at: usize, field: usize) -> Result<PlannedValue<'py>> {
         let decoded = match &mut self.decoded[field] {
             Decoded::Each(images) => images.get_mut(at).and_then(Option::take),
-            Decoded::Resized(..) => None,
+            Decoded::Resized(_) => None,
         };
         let start = self.batch.blobs(field).and_then(|blobs| blobs.offsets.get(at).copied());
         let shape = match self.batch.value(at, field)? {
@@ -359,44 +325,4 @@ fn custom_value<'py>(
 
 fn object<'py>(py: Python<'py>, value: impl IntoPyObjectExt<'py>) -> Result<Bound<'py, PyAny>> {
     Ok(value.into_bound_py_any(py)?)
-}
-
-/// Decodes or resamples the images of all fields, if `images` requires it. Stops between two images once
-/// `go_on` returns `false`; the caller then drops the result.
-fn decode(
-    batch: &Batch,
-    images: Images,
-    engine: &Engine,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<Vec<Decoded>> {
-    let mut of_field = |field: usize| {
-        let is_image = *batch.fields()[field].kind() == FieldKind::RgbImage;
-        match images {
-            Images::Resized(resize) if is_image => {
-                let bytes = batch.len().saturating_mul(resize.rgb_bytes());
-                let mut rgb = array::take(engine, bytes)?;
-                batch.decode_resized_while(field, &resize, &mut rgb, &mut *go_on)?;
-                Ok(Decoded::Resized(Some(rgb), resize))
-            }
-            Images::Decoded if is_image => {
-                let places = (0..batch.len()).take_while(|_| go_on());
-                let decoded = places.map(|at| decode_jpeg(batch, at, field, engine));
-                Ok(Decoded::Each(decoded.collect::<Result<_>>()?))
-            }
-            _ => Ok(Decoded::Each(Vec::new())),
-        }
-    };
-    (0..batch.fields().len()).map(&mut of_field).collect()
-}
-
-/// Returns the pixels of an image, or `None` if it is stored as pixels.
-fn decode_jpeg(batch: &Batch, at: usize, field: usize, engine: &Engine) -> Result<Option<Buffer>> {
-    match batch.value(at, field)? {
-        Value::Image(image) if image.mode == ImageMode::Jpeg => {
-            let mut rgb = array::take(engine, image.rgb_bytes())?;
-            batch.decode_image(at, field, &mut rgb)?;
-            Ok(Some(rgb))
-        }
-        _ => Ok(None),
-    }
 }

@@ -128,7 +128,8 @@ impl PyBeton {
     /// patience: how many seconds a batch waits for memory that other batches hold, before it raises a
     ///     MemoryError; 5 by default.
     ///
-    /// The thread that calls `next` decodes the JPEGs, with the interpreter lock released.
+    /// The thread that calls `next` decodes the JPEGs, with `decode_threads` - 1 others and the interpreter lock
+    /// released.
     #[pyo3(signature = (traversal="sequential", *, seed=0, epoch=0, open_pages=None,
                         batch_size=None, global_batch=None, drop_last=false, rank=0, world=1,
                         worker=0, workers=1, nodes=1, memory_manager="direct", cache_pages=None,
@@ -243,10 +244,15 @@ impl PyBetonEpoch {
         source: &mut SampleSource,
     ) -> Result<Option<Bound<'py, PyTuple>>> {
         loop {
-            let before = source.state();
+            let (before, epoch) = (source.state(), source.epoch());
             let batch = wait_for(py, |timeout| source.next_batch_within(timeout))?;
             let Some(batch) = batch else { return Ok(None) };
-            match self.arrays(py, batch) {
+            let arrays = self.arrays(py, batch, epoch).and_then(|arrays| {
+                // Not before damaged samples are left out: an error of the transform is not damage.
+                arrays.as_ref().map_or(Ok(()), |arrays| self.beton.get().transform(arrays))?;
+                Ok(arrays)
+            });
+            match arrays {
                 Ok(Some(BatchArrays { fields, ids })) => {
                     return Ok(Some(PyTuple::new(py, [fields.into_any(), ids.into_any()])?));
                 }
@@ -267,10 +273,17 @@ impl PyBetonEpoch {
 
     /// Returns a batch as arrays, without the samples that are left out. Returns `None` if all samples
     /// are left out, unless there is a global batch, of which every rank must deliver its share.
-    fn arrays<'py>(&self, py: Python<'py>, batch: Batch) -> Result<Option<BatchArrays<'py>>> {
+    fn arrays<'py>(
+        &self,
+        py: Python<'py>,
+        batch: Batch,
+        epoch: u64,
+    ) -> Result<Option<BatchArrays<'py>>> {
         let ids = (self.damaged == Damaged::LeaveOut).then(|| batch.ids().to_vec());
-        match (self.beton.get().batch_arrays(py, batch), ids) {
-            (Err(failure), Some(ids)) if failure.is_value(py) => self.undamaged_arrays(py, &ids),
+        match (self.beton.get().batch_arrays(py, batch, epoch), ids) {
+            (Err(failure), Some(ids)) if failure.is_value(py) => {
+                self.undamaged_arrays(py, &ids, epoch)
+            }
             (arrays, _) => arrays.map(Some),
         }
     }
@@ -281,12 +294,13 @@ impl PyBetonEpoch {
         &self,
         py: Python<'py>,
         ids: &[u64],
+        epoch: u64,
     ) -> Result<Option<BatchArrays<'py>>> {
         let beton = self.beton.get();
         let mut undamaged = Vec::new();
         for id in ids {
             py.check_signals()?;
-            match beton.sample(py, *id) {
+            match beton.sample(py, *id, epoch) {
                 Ok(_) => undamaged.push(*id),
                 Err(failure) if failure.is_value(py) => {}
                 Err(failure) => return Err(failure),
@@ -294,7 +308,7 @@ impl PyBetonEpoch {
         }
         let arrays = match undamaged.len() {
             0 if self.options.global_batch.is_none() => None,
-            _ => Some(beton.batch_arrays(py, beton.read(py, &undamaged)?)?),
+            _ => Some(beton.batch_arrays(py, beton.read(py, &undamaged)?, epoch)?),
         };
         self.left_out.fetch_add((ids.len() - undamaged.len()) as u64, Ordering::Relaxed);
         Ok(arrays)

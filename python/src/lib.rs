@@ -33,6 +33,7 @@ mod beton_batch;
 mod beton_column;
 mod beton_custom;
 mod beton_epoch;
+mod beton_images;
 mod beton_writer;
 mod command;
 mod dtype;

@@ -117,6 +117,19 @@ pub enum BetonDamage {
     /// An image has no pixels, so it cannot be resized.
     #[error("an image without pixels cannot be resized")]
     EmptyImage,
+    /// A JPEG has more pixels than the limit, so it was not decoded.
+    #[error(
+        "a JPEG of {width} × {height} pixels is larger than the limit of {limit} pixels; raise `pixels_max` if it is not \
+         an attack"
+    )]
+    TooManyPixels {
+        /// The number of pixel columns.
+        width: u16,
+        /// The number of pixel rows.
+        height: u16,
+        /// The limit.
+        limit: u64,
+    },
     /// The JPEG cannot be decoded.
     #[error("bad JPEG: {reason}")]
     BadJpeg {

@@ -53,7 +53,8 @@
 // | `header.rs`, `field.rs`, `array.rs`, `row.rs`, `alloc.rs` | the bytes of the format, both ways |
 // | `handler.rs` | fields that only the caller knows |
 // | `dataset.rs`, `table.rs`, `options.rs` | an opened file, and the regions by their pointers |
-// | `beton_reader.rs`, `sample.rs`, `value.rs`, `jpeg.rs` | samples by their ids |
+// | `beton_reader.rs`, `sample.rs`, `value.rs` | samples by their ids |
+// | `images/`, `frame.rs` | the images of a batch; the frame header of a JPEG |
 // | `batch.rs`, `fill.rs` | a batch in its buffer; from ids to reads |
 // | `source.rs` | the source and its options |
 // | `sample_set.rs`, `sample_batch_reader.rs` | samples as epochs see them |
@@ -67,17 +68,16 @@ mod damage;
 mod dataset;
 mod field;
 mod fill;
+mod frame;
 mod handler;
 mod header;
 #[cfg(feature = "jpeg")]
-mod jpeg;
+mod images;
 mod memory;
 mod options;
 mod os_cache;
 mod page_schedule;
 mod pager;
-#[cfg(feature = "jpeg")]
-mod resize;
 mod row;
 mod sample;
 mod sample_batch_reader;
@@ -96,10 +96,10 @@ pub use field::{FIELD_LEN, Field, FieldKind};
 pub use fill::Damaged;
 pub use handler::{FieldHandler, Handlers, MemberRegion};
 pub use header::{HEADER_LEN, Header, PAGE_BYTES_DEFAULT, VERSION};
+#[cfg(feature = "jpeg")]
+pub use images::{Crop, ImageDecoder, ImageForm, PixelLayout, PixelType};
 pub use memory::MemoryManager;
 pub use options::ReaderOptions;
-#[cfg(feature = "jpeg")]
-pub use resize::Resize;
 pub use row::{ImageMode, Member, RowLayout};
 pub use sample::{MappedSamples, Sample};
 pub use source::{SampleOptions, SampleSource};

@@ -23,6 +23,7 @@ impl Error {
             | Self::Unsupported { path, .. }
             | Self::InvalidItem { path, .. }
             | Self::Maker { path, .. }
+            | Self::Transform { path, .. }
             | Self::Panicked { path, .. } => Some(path),
             Self::Backend { path, cause, .. } => path.as_deref().or_else(|| cause.path()),
             Self::ElementType { path, .. } => path.as_deref(),
@@ -119,7 +120,9 @@ impl Error {
                 io::ErrorKind::OutOfMemory
             }
             Self::Unsupported { .. } => io::ErrorKind::Unsupported,
-            Self::Maker { .. } | Self::Panicked { .. } => io::ErrorKind::Other,
+            Self::Maker { .. } | Self::Transform { .. } | Self::Panicked { .. } => {
+                io::ErrorKind::Other
+            }
             _ => io::ErrorKind::InvalidInput,
         }
     }

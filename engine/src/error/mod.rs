@@ -16,7 +16,7 @@ mod damage;
 mod item;
 mod text;
 
-use text::{cache_full, change_consequence, memory_spent, missing_cause, prefix};
+use text::{cache_full, change_consequence, memory_spent, missing_cause, prefix, some_samples};
 
 pub use damage::Damage;
 pub use item::Item;
@@ -228,6 +228,17 @@ pub enum Error {
         path: PathBuf,
         /// The sample.
         item: Item,
+        /// The caller's error.
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    /// The caller's function that changes the images of a batch failed.
+    #[error("{}: the transform of {} failed: {cause}", path.display(), some_samples(samples))]
+    Transform {
+        /// The file.
+        path: PathBuf,
+        /// The ids of the samples of the batch.
+        samples: Box<[u64]>,
         /// The caller's error.
         cause: Box<dyn std::error::Error + Send + Sync>,
     },

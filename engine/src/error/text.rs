@@ -8,7 +8,7 @@ use super::Error;
 
 ringmain_backends::__debug_as_message!(
     Error: NotFound Io Backend Truncated Changed Format OutsideFile NoSuchItem MemorySpent OutOfMemory
-    CacheFull InvalidOption StateMismatch Unsupported InvalidItem Maker Panicked IndexOutOfRange
+    CacheFull InvalidOption StateMismatch Unsupported InvalidItem Maker Transform Panicked IndexOutOfRange
     TooManyIndices InvalidIndex NonContiguous Shape Overflow UnknownDType ElementType BufferSize
 );
 
@@ -75,4 +75,12 @@ pub(super) fn cache_full(requested_bytes: u64, limit_bytes: u64, held_bytes: u64
         "{held_bytes} bytes are in use, locked or being opened; drop mappings that are no longer needed, \
          or raise the limit"
     )
+}
+
+/// Names the first samples of a batch, as in "a batch of 64 samples (3, 1, 4, …)".
+pub(super) fn some_samples(samples: &[u64]) -> String {
+    const NAMED: usize = 8;
+    let names: Vec<String> = samples.iter().take(NAMED).map(u64::to_string).collect();
+    let more = if samples.len() > NAMED { ", …" } else { "" };
+    format!("a batch of {} ({}{more})", count(samples.len() as u64, "sample"), names.join(", "))
 }

@@ -54,7 +54,7 @@ macro_rules! messages {
 messages!(
     Error, [file_errors(), request_errors(), view_errors()].into_iter().flatten().collect(),
     NotFound Io Backend Truncated Changed Format OutsideFile NoSuchItem MemorySpent OutOfMemory
-    CacheFull InvalidOption StateMismatch Unsupported InvalidItem Maker Panicked IndexOutOfRange
+    CacheFull InvalidOption StateMismatch Unsupported InvalidItem Maker Transform Panicked IndexOutOfRange
     TooManyIndices InvalidIndex NonContiguous Shape Overflow UnknownDType ElementType BufferSize
 );
 messages!(Item, items(), Row Sample Field Tensor TensorRows View);
@@ -66,7 +66,7 @@ messages!(
 messages!(
     BetonDamage, beton_damages(),
     BadVersion BadHeader BadField UnknownType WrongRowSize BadTable NotAllocated ForeignRegion
-    OutsidePages CrossesPage Overlaps WrongSize BadImageMode NotUtf8 EmptyImage BadJpeg
+    OutsidePages CrossesPage Overlaps WrongSize BadImageMode NotUtf8 EmptyImage TooManyPixels BadJpeg
 );
 messages!(
     WeightsDamage, weights_damages(),
@@ -175,6 +175,11 @@ fn request_errors() -> Vec<Error> {
                      number"
                 .to_owned(),
         },
+        Error::Transform {
+            path: path(),
+            samples: (0..64).collect(),
+            cause: "the images are too bright".into(),
+        },
         Error::Maker { path: path(), item: sample(None), cause: "no such picture".into() },
         Error::Panicked {
             path: path(),
@@ -270,6 +275,7 @@ fn beton_damages() -> Vec<BetonDamage> {
         BetonDamage::BadImageMode { mode: 2 },
         BetonDamage::NotUtf8,
         BetonDamage::EmptyImage,
+        BetonDamage::TooManyPixels { width: 65535, height: 65535, limit: 178_956_970 },
         BetonDamage::BadJpeg {
             reason: "it has (3, 4) pixels, but the metadata says (4, 4)".to_owned(),
         },

@@ -1,10 +1,12 @@
 //! The JPEGs of the vector, intact and damaged.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use ringmain::backends::MemoryBackend;
 use ringmain::beton::{
-    BetonDamage, BetonReader, FIELD_LEN, HEADER_LEN, Image, ImageMode, Resize, Value,
+    Batch, BetonDamage, BetonReader, BetonWriter, Crop, FIELD_LEN, Field, FieldKind, HEADER_LEN,
+    Image, ImageDecoder, ImageForm, ImageMode, PixelLayout, PixelType, Value,
 };
 use ringmain::{Damage, Engine, Error, Item};
 
@@ -53,79 +55,247 @@ fn a_bad_jpeg_is_an_error_that_names_sample_and_field() {
     assert!(sample.as_batch().decode_image(0, 0, &mut []).is_err());
 }
 
-#[test]
-fn all_images_of_a_batch_are_resized() {
+/// Returns the bytes of the vector, with other bytes in the metadata of the image of sample 1.
+fn changed(change: impl Fn(&mut [u8])) -> Batch {
+    let mut bytes = std::fs::read(vector()).unwrap();
+    let rows_at = HEADER_LEN + 6 * FIELD_LEN;
+    change(&mut bytes[rows_at + 72 + 56..]); // its mode, its width, its height
+    let memory = MemoryBackend::new();
+    memory.insert("a.beton", bytes);
+    let engine = Engine::builder().with_backend(Arc::new(memory)).build().unwrap();
+    BetonReader::open(&engine, "a.beton").unwrap().read_batch(&[0, 1]).unwrap()
+}
+
+/// Returns a dataset of these JPEGs in memory.
+fn of_jpegs(jpegs: &[Vec<u8>]) -> BetonReader {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.beton");
+    let fields = [Field::new("img", FieldKind::RgbImage).unwrap()];
+    let written =
+        BetonWriter::new(fields).write_indexed(&path, jpegs.len() as u64, |id, sample| {
+            sample.image_jpeg(&jpegs[id as usize])?;
+            Ok(())
+        });
+    written.unwrap();
+    let memory = MemoryBackend::new();
+    memory.insert("a.beton", std::fs::read(path).unwrap());
+    let engine = Engine::builder().with_backend(Arc::new(memory)).build().unwrap();
+    BetonReader::open(&engine, "a.beton").unwrap()
+}
+
+/// Returns a JPEG of the vector with another frame header.
+fn with_frame(change: impl Fn(&mut [u8])) -> Vec<u8> {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
-    let ids: Vec<u64> = (0..30).rev().collect();
+    let sample = reader.read_sample(1).unwrap();
+    let Value::Image(image) = sample.get("img").unwrap() else { panic!() };
+    let mut jpeg = image.bytes.to_vec();
+    let at = jpeg.windows(2).position(|marker| marker == [0xFF, 0xC0]).unwrap();
+    change(&mut jpeg[at + 4..]); // bits, height, width, components
+    jpeg
+}
+
+fn threads(count: usize) -> ImageDecoder {
+    ImageDecoder::new().threads(NonZeroUsize::new(count).unwrap())
+}
+
+fn forms() -> Vec<ImageForm> {
+    let random = Crop::random((0.08, 1.0), (0.75, 1.33), 3).unwrap();
+    let form = |height, width| ImageForm::new(height, width).unwrap();
+    vec![
+        form(9, 7),
+        form(5, 5).crop(Crop::center(0.7).unwrap()),
+        form(6, 6).crop(random),
+        form(6, 4)
+            .crop(random)
+            .pixels(PixelType::F32, PixelLayout::Nchw)
+            .normalized([120.0; 3], [60.0; 3])
+            .unwrap(),
+    ]
+}
+
+#[test]
+fn a_batch_has_the_same_bytes_for_any_number_of_threads() {
+    let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
+    let ids: Vec<u64> = (0..60).rev().collect();
     let batch = reader.read_batch(&ids).unwrap();
-    for resize in [Resize::new(9, 7).unwrap(), Resize::new(5, 5).unwrap().center_crop(0.7).unwrap()]
-    {
-        let mut all = vec![0; batch.len() * resize.rgb_bytes()];
-        batch.decode_resized(5, &resize, &mut all).unwrap();
-        for (id, found) in ids.iter().zip(all.chunks_exact(resize.rgb_bytes())) {
-            let mut one = vec![0; resize.rgb_bytes()];
+    for form in forms() {
+        let mut all = vec![0; batch.len() * form.image_bytes()];
+        threads(1).decode(&batch, 5, &form, 4, &mut all).unwrap();
+        for count in [2, 7, 100] {
+            let (decoder, mut again) = (threads(count), vec![1; all.len()]);
+            decoder.decode(&batch, 5, &form, 4, &mut again).unwrap();
+            assert!(all == again, "{count} threads");
+            decoder.decode(&batch, 5, &form, 4, &mut again).unwrap();
+            assert!(all == again, "{count} threads that are used again");
+        }
+        // A sample by itself, as another worker would read it.
+        for (id, found) in ids.iter().zip(all.chunks_exact(form.image_bytes())) {
+            let mut one = vec![0; form.image_bytes()];
             let sample = reader.read_sample(*id).unwrap();
-            sample.as_batch().decode_resized(5, &resize, &mut one).unwrap();
+            threads(1).decode(sample.as_batch(), 5, &form, 4, &mut one).unwrap();
             assert!(one == found && found.iter().max() > found.iter().min(), "sample {id}");
         }
         let given = all.len() - 1;
-        let error = batch.decode_resized(5, &resize, &mut all[1..]).unwrap_err();
+        let error = threads(1).decode(&batch, 5, &form, 4, &mut all[1..]).unwrap_err();
         assert!(
             matches!(error, Error::BufferSize { given: found, .. } if found == given),
             "{error}"
         );
     }
-    // An image of its own size is the decoded image.
-    let sample = reader.read_sample(1).unwrap();
-    let Value::Image(image) = sample.get("img").unwrap() else { panic!() };
-    let (mut decoded, mut resized) = (vec![0; image.rgb_bytes()], vec![0; image.rgb_bytes()]);
-    image.decode_into(&mut decoded).unwrap();
-    let resize = Resize::new(image.height, image.width).unwrap();
-    sample.as_batch().decode_resized(5, &resize, &mut resized).unwrap();
-    assert!(decoded == resized);
 }
 
 #[test]
-fn resizing_can_be_ended_between_images() {
+fn random_crops_differ_between_epochs() {
+    let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
+    let batch = reader.read_batch(&(0..30).collect::<Vec<_>>()).unwrap();
+    let form = &forms()[2];
+    let decoded = |epoch| {
+        let mut images = vec![0; batch.len() * form.image_bytes()];
+        threads(2).decode(&batch, 5, form, epoch, &mut images).unwrap();
+        images
+    };
+    assert!(decoded(0) == decoded(0) && decoded(0) != decoded(1));
+}
+
+#[test]
+fn images_in_their_own_sizes_are_those_of_decode_image() {
+    let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
+    let batch = reader.read_batch(&(0..20).collect::<Vec<_>>()).unwrap();
+    let sizes = (0..20).map(|at| {
+        let Value::Image(image) = batch.value(at, 5).unwrap() else { panic!() };
+        (image.height, image.width, image.rgb_bytes())
+    });
+    let sizes: Vec<_> = sizes.collect();
+    let mut found: Vec<_> = sizes.iter().map(|(.., bytes)| vec![0; *bytes]).collect();
+    let mut images: Vec<_> = found.iter_mut().map(Vec::as_mut_slice).enumerate().collect();
+    assert!(threads(3).decode_each(&batch, 5, &mut images, &mut || true).unwrap());
+    for (at, (found, (height, width, bytes))) in found.iter().zip(sizes).enumerate() {
+        let mut expected = vec![1; bytes];
+        batch.decode_image(at, 5, &mut expected).unwrap();
+        assert!(*found == expected, "{at}");
+        // A form of the same size delivers the decoded image.
+        let form = ImageForm::new(height, width).unwrap();
+        let sample = reader.read_sample(at as u64).unwrap();
+        threads(1).decode(sample.as_batch(), 5, &form, 0, &mut expected).unwrap();
+        assert!(*found == expected, "{at}");
+    }
+}
+
+#[test]
+fn decoding_can_be_ended_between_images() {
     let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
     let batch = reader.read_batch(&[0, 1, 2, 3]).unwrap();
-    let resize = Resize::new(4, 4).unwrap();
-    let mut whole = vec![0; 4 * resize.rgb_bytes()];
+    let form = ImageForm::new(4, 4).unwrap();
+    let mut whole = vec![0; 4 * form.image_bytes()];
     let mut asked = 0;
-    let go_on = || {
+    let mut go_on = || {
         asked += 1;
         true
     };
-    assert!(batch.decode_resized_while(5, &resize, &mut whole, go_on).unwrap());
+    assert!(threads(1).decode_while(&batch, 5, &form, 0, &mut whole, &mut go_on).unwrap());
     assert_eq!(asked, 4, "once for each image");
     let mut part = vec![0; whole.len()];
     let mut left = 2;
-    let go_on = || {
+    let mut go_on = || {
         left -= 1;
         left >= 0
     };
-    assert!(!batch.decode_resized_while(5, &resize, &mut part, go_on).unwrap());
-    let done = 2 * resize.rgb_bytes();
+    assert!(!threads(1).decode_while(&batch, 5, &form, 0, &mut part, &mut go_on).unwrap());
+    let done = 2 * form.image_bytes();
     assert!(part[..done] == whole[..done] && part[done..].iter().all(|byte| *byte == 0));
 }
 
 #[test]
-fn images_that_cannot_be_resized_are_errors_that_name_them() {
-    let mut bytes = std::fs::read(vector()).unwrap();
-    let rows_at = HEADER_LEN + 6 * FIELD_LEN;
-    let image_at = rows_at + 72 + 56; // the image of sample 1: its mode, its width, its height
-    bytes[image_at + 3..image_at + 5].fill(0);
-    let memory = MemoryBackend::new();
-    memory.insert("a.beton", bytes);
-    let engine = Engine::builder().with_backend(Arc::new(memory)).build().unwrap();
-    let batch = BetonReader::open(&engine, "a.beton").unwrap().read_batch(&[0, 1]).unwrap();
+fn images_without_pixels_and_other_fields_are_errors_that_name_them() {
+    let batch = changed(|image| image[3..5].fill(0));
     let Value::Image(image) = batch.value(1, 5).unwrap() else { panic!() };
     assert_eq!((image.mode, image.height), (ImageMode::Jpeg, 0));
-    let resize = Resize::new(2, 2).unwrap();
-    let mut rgb = vec![0; 2 * resize.rgb_bytes()];
-    let error = batch.decode_resized(5, &resize, &mut rgb).unwrap_err();
+    let form = ImageForm::new(2, 2).unwrap();
+    let mut rgb = vec![0; 2 * form.image_bytes()];
+    let error = threads(2).decode(&batch, 5, &form, 0, &mut rgb).unwrap_err();
     assert_eq!(error.item(), Some(&Item::Sample { id: 1, field: Some("img".into()) }), "{error}");
     assert!(matches!(error.damage(), Some(Damage::Beton(BetonDamage::EmptyImage))), "{error}");
-    let error = batch.decode_resized(0, &resize, &mut rgb).unwrap_err();
+    let error = threads(1).decode(&batch, 0, &form, 0, &mut rgb).unwrap_err();
     assert!(matches!(error.item(), Some(Item::Sample { id: 0, .. })), "{error}");
+}
+
+/// Both the metadata and the JPEG say 65535 × 65535: 12.9 GB of pixels. The limit is checked before they are allocated.
+#[test]
+fn a_jpeg_bomb_is_refused_by_its_pixels() {
+    let reader = of_jpegs(&[with_frame(|frame| frame[1..5].fill(0xFF))]);
+    let batch = reader.read_batch(&[0]).unwrap();
+    let form = ImageForm::new(2, 2).unwrap();
+    let mut rgb = vec![0; form.image_bytes()];
+    let refused = |error: Error| {
+        let Some(Damage::Beton(BetonDamage::TooManyPixels { width, height, .. })) = error.damage()
+        else {
+            panic!("{error}")
+        };
+        assert_eq!((*width, *height), (65535, 65535));
+        assert!(matches!(error.item(), Some(Item::Sample { id: 0, .. })), "{error}");
+    };
+    refused(threads(1).decode(&batch, 0, &form, 0, &mut rgb).unwrap_err());
+    refused(ImageDecoder::new().check(&batch, 0, 0).unwrap_err());
+    // The limit is inclusive.
+    let small = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
+    let batch = small.read_batch(&[1]).unwrap();
+    let Value::Image(image) = batch.value(0, 5).unwrap() else { panic!() };
+    let pixels = u64::from(image.width) * u64::from(image.height);
+    threads(1).pixels_max(pixels).decode(&batch, 5, &form, 0, &mut rgb).unwrap();
+    assert!(threads(1).pixels_max(pixels - 1).decode(&batch, 5, &form, 0, &mut rgb).is_err());
+}
+
+#[test]
+fn jpegs_of_other_kinds_are_errors_that_say_so() {
+    let kinds = [
+        (with_frame(|frame| frame[5] = 4), "CMYK"),
+        (with_frame(|frame| frame[0] = 16), "16 bits"),
+        (with_frame(|frame| frame[0] = 12), "12 bits"),
+        (with_frame(|frame| frame[5] = 2), "2 colours"),
+    ];
+    let jpegs: Vec<_> = kinds.iter().map(|(jpeg, _)| jpeg.clone()).collect();
+    let reader = of_jpegs(&jpegs);
+    let form = ImageForm::new(2, 2).unwrap();
+    let mut rgb = vec![0; form.image_bytes()];
+    for (id, (_, reason)) in kinds.iter().enumerate() {
+        let sample = reader.read_sample(id as u64).unwrap();
+        let error = threads(1).decode(sample.as_batch(), 0, &form, 0, &mut rgb).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+        assert!(error.to_string().contains(&format!("sample {id}, field `img`")), "{error}");
+    }
+}
+
+/// The size in the metadata decides how much memory an image gets, so a JPEG of another size must not be decoded.
+#[test]
+fn a_size_that_differs_from_the_metadata_is_an_error() {
+    let form = ImageForm::new(2, 2).unwrap();
+    let mut rgb = vec![0; 2 * form.image_bytes()];
+    for at in [1, 3] {
+        let batch = changed(|image| image[at] ^= 1);
+        let error = threads(1).decode(&batch, 5, &form, 0, &mut rgb).unwrap_err();
+        assert!(error.to_string().contains("but the metadata says"), "{error}");
+    }
+}
+
+#[test]
+fn a_transform_changes_a_batch_in_place_and_its_error_names_the_samples() {
+    let reader = BetonReader::open(&Engine::new().unwrap(), vector()).unwrap();
+    let batch = reader.read_batch(&[4, 2]).unwrap();
+    let form = ImageForm::new(3, 2).unwrap();
+    let mut plain = vec![0; 2 * form.image_bytes()];
+    threads(2).decode(&batch, 5, &form, 0, &mut plain).unwrap();
+    let inverted = threads(2).transform(|images, ids| {
+        assert_eq!(ids, [4, 2]);
+        images.iter_mut().for_each(|level| *level = !*level);
+        Ok(())
+    });
+    let mut found = vec![0; plain.len()];
+    inverted.decode(&batch, 5, &form, 0, &mut found).unwrap();
+    assert!(found.iter().zip(&plain).all(|(found, plain)| *found == !plain));
+    let failing = threads(2).transform(|_, _| Err("too bright".into()));
+    let error = failing.decode(&batch, 5, &form, 0, &mut found).unwrap_err().to_string();
+    assert!(
+        error.ends_with("the transform of a batch of 2 samples (4, 2) failed: too bright"),
+        "{error}"
+    );
 }

@@ -3,7 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `builder.rs` | the writer and its options |
-//! | `sample.rs`, `jpeg.rs` | a sample while it is made |
+//! | `sample.rs` | a sample while it is made |
 //! | `page.rs`, `allocator.rs` | a page while it is filled; the assignment of pages to workers |
 //! | `packer.rs`, `ordered_page.rs` | packs a worker's samples; keeps them in order |
 //! | `feed.rs`, `sample_writers.rs` | divides the samples into chunks; the worker threads |
@@ -53,7 +53,6 @@ mod builder;
 
 mod dataset_file;
 mod feed;
-mod jpeg;
 mod ordered_page;
 mod packer;
 mod page;

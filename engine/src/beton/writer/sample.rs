@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
+use super::super::frame::frame_of;
 use super::super::{Error, Field, FieldKind, ImageMode, Member};
-use super::jpeg;
 use crate::Item;
 
 /// An error of the caller's function that makes a sample.
@@ -159,8 +159,11 @@ impl<'a> SampleBuilder<'a> {
     /// file.
     pub fn image_jpeg(&mut self, bytes: &[u8]) -> Result<&mut Self, Error> {
         let field = self.expect("an image", |kind| matches!(kind, FieldKind::RgbImage))?;
-        match jpeg::dimensions(bytes) {
-            Some(size) => self.image(field, ImageMode::Jpeg, size, bytes.len(), copied(bytes)),
+        match frame_of(bytes) {
+            Some(frame) => {
+                let size = (frame.width, frame.height);
+                self.image(field, ImageMode::Jpeg, size, bytes.len(), copied(bytes))
+            }
             None => Err(self.invalid(field, "the bytes are not a JPEG image".to_owned())),
         }
     }

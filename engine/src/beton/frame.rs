@@ -1,7 +1,20 @@
-//! Reads the size of a JPEG image from its bytes.
+//! The frame header of a JPEG, which has its size and its kind.
 
-/// Returns width and height; `None` if the bytes are not a JPEG or end before its frame header.
-pub(super) fn dimensions(bytes: &[u8]) -> Option<(u16, u16)> {
+/// What the frame header says about a JPEG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) width: u16,
+    pub(super) height: u16,
+    /// The bits of a level.
+    #[cfg_attr(not(feature = "jpeg"), allow(dead_code))]
+    pub(super) bits: u8,
+    /// The number of colours: 1 in grey images, 3 in colour, 4 in CMYK.
+    #[cfg_attr(not(feature = "jpeg"), allow(dead_code))]
+    pub(super) components: u8,
+}
+
+/// Returns the frame header; `None` if the bytes are not a JPEG, end before its frame header, or have no pixels.
+pub(super) fn frame_of(bytes: &[u8]) -> Option<Frame> {
     let mut rest = bytes.strip_prefix(&[0xFF, 0xD8])?;
     loop {
         rest = rest.strip_prefix(&[0xFF])?;
@@ -13,7 +26,10 @@ pub(super) fn dimensions(bytes: &[u8]) -> Option<(u16, u16)> {
             0xC0..=0xCF => {
                 let (frame, _) = segment(after)?;
                 let number = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
-                return Some((number(3)?, number(1)?)).filter(|(w, h)| *w > 0 && *h > 0);
+                let (width, height) = (number(3)?, number(1)?);
+                let found =
+                    Frame { width, height, bits: *frame.first()?, components: *frame.get(5)? };
+                return Some(found).filter(|found| width > 0 && found.height > 0);
             }
             0xD9 | 0xDA => return None, // image data or end of image before a frame
             _ => rest = segment(after)?.1,
@@ -40,20 +56,21 @@ mod tests {
     }
 
     #[test]
-    fn the_size_is_read_from_the_frame() {
-        assert_eq!(dimensions(&sample()), Some((0x0304, 0x0102)));
+    fn the_size_and_the_kind_are_read_from_the_frame() {
+        let found = Frame { width: 0x0304, height: 0x0102, bits: 8, components: 1 };
+        assert_eq!(frame_of(&sample()), Some(found));
     }
 
     #[test]
     fn truncated_or_foreign_bytes_have_no_size() {
         let whole = sample();
         for len in 0..whole.len() {
-            assert_eq!(dimensions(&whole[..len]), None, "{len}");
+            assert_eq!(frame_of(&whole[..len]), None, "{len}");
         }
-        assert_eq!(dimensions(b"\x89PNG\r\n"), None);
-        assert_eq!(dimensions(&[0xFF, 0xD8, 0xFF, 0xD9]), None);
+        assert_eq!(frame_of(b"\x89PNG\r\n"), None);
+        assert_eq!(frame_of(&[0xFF, 0xD8, 0xFF, 0xD9]), None);
         let mut none = whole.clone();
         none[19..23].fill(0);
-        assert_eq!(dimensions(&none), None);
+        assert_eq!(frame_of(&none), None);
     }
 }
