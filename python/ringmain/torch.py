@@ -27,10 +27,21 @@ except ImportError as error:
 
 from ._beton_batches import BetonBatch, tensors
 from ._beton_dataset import BetonDataset
+from ._beton_loader import BetonLoader
 from ._loops import Loops, shared_zeros
+from ._shard_rows import ShardRows
 from ._slots import Batch, plain, slots_of_worker
 
-__all__ = ["Batch", "BetonBatch", "BetonBatches", "BetonDataset", "ShardDataset", "job_state"]
+__all__ = [
+    "Batch",
+    "BetonBatch",
+    "BetonBatches",
+    "BetonDataset",
+    "BetonLoader",
+    "ShardDataset",
+    "ShardRows",
+    "job_state",
+]
 
 
 def _refuse_collation(batch: Any, *, collate_fn_map: Any = None) -> Any:

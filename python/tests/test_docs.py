@@ -47,6 +47,7 @@ CHECKS = {
     "ShardWriter": "ringmain.ShardSource('shards/').total_rows >= 3000",
     "fields = {": "len(beton) == 100 and batch['x'].shape == (100, 8) and len(batch['image']) == 100",
     "random_crop": "crops.shape == (3, 3, 24, 24) and crops.dtype == 'float32'",
+    "import BetonLoader": "images.shape == (32, 3, 24, 24) and labels.shape == (32,) and sum(map(len, rest)) == 68",
     "BetonDataset": "x.shape == (100, 8) and labels.shape == (100,)",
     "s3://bucket/shards": "window.shape == (64, 4) and source.total_rows == 30 and tensors['weight'].shape == (30, 3)",
     "disk_cache": "engine.disk_cache_stats()['stored_blocks'] == 1 and head.shape == (100, 4)",
