@@ -7,6 +7,7 @@
 #   loader    a torch DataLoader over `ShardDataset` and one over np.memmap, cold
 #   ranks     torchrun with 2 and 4 processes on this machine, the workers of one process, and nodes with a cache each
 #   beton     the batches of the `samples` workload, with ffcv (which needs torch, several GB)
+#   images    JPEGs of a .beton file, decoded and cropped by two threads, with ffcv
 #   weights   all tensors of a cold model: `Weights::read_all`, `Weights::load` and Python's `load_file`
 #             compared with safetensors, fastsafetensors (without GPU Direct Storage) and fio's
 #             sequential direct reads
@@ -27,9 +28,9 @@ while (($#)); do
     case $1 in
     --part)
         case ${2:-} in
-        views | python | loader | ranks | beton | weights | datafusion) parts+=("$2") ;;
+        views | python | loader | ranks | beton | images | weights | datafusion) parts+=("$2") ;;
         *)
-            printf "%s: --part needs views, python, loader, ranks, beton, weights or datafusion, not '%s'\n" \
+            printf "%s: --part needs views, python, loader, ranks, beton, images, weights or datafusion, not '%s'\n" \
                 "${0##*/}" "${2:-}" >&2
             exit 2
             ;;
@@ -49,7 +50,7 @@ while (($#)); do
     *) directory=$(realpath -- "$1") && shift ;;
     esac
 done
-((${#parts[@]})) || parts=(views python loader ranks beton weights datafusion)
+((${#parts[@]})) || parts=(views python loader ranks beton images weights datafusion)
 # shellcheck source=scripts/lib.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 scratch=
@@ -143,6 +144,21 @@ beton() {
     "$ffcv_venv/bin/python" scripts/peers/beton.py \
         "$ringmain" "$scratch/samples.beton" "${rounds[@]}"
     rm -- "$scratch/samples.beton"
+}
+
+# Ringmain decodes with libjpeg-turbo, as ffcv does.
+images() {
+    # A subshell, so that a failure does not end the script.
+    if ! (need_ffcv); then
+        printf 'ffcv cannot be installed: left out\n' >&2
+        return
+    fi
+    need_ffcv
+    install_missing cmake=cmake nasm=nasm
+    pinned build_python "$ffcv_venv" --release --features turbojpeg
+    "$ffcv_venv/bin/python" scripts/peers/images.py --generate "$scratch/images.beton" 8000
+    "$ffcv_venv/bin/python" scripts/peers/images.py "$scratch/images.beton" "${rounds[@]}"
+    rm -- "$scratch/images.beton"
 }
 
 datafusion() {
