@@ -436,8 +436,7 @@ class Beton:
     @property
     def fields(self) -> dict[str, dict[str, Any]]:
         """The fields by name. Each is a dict with its kind, for arrays also with dtype and shape, and for
-        custom fields with the dtype of the metadata. BetonWriter accepts these dicts, except those of
-        custom fields."""
+        custom fields with the dtype of the metadata. BetonWriter accepts these dicts."""
     @property
     def path(self) -> PathLike[str] | str:
         """The file, or the URL of an object as a str."""
@@ -560,7 +559,8 @@ class BetonWriter:
     """Writes datasets in the .beton format, which FFCV can read. If writing fails, no file is left behind.
 
     fields: the kind of each field by name: "int", "float", "bytes", "json", "image", or a dict of kind
-        ("array" or "tensor"), dtype and shape.
+        ("array" or "tensor"), dtype and shape. A dict of the kind "custom" and a dtype is a field whose type
+        FFCV does not define; its values have the form in which Beton delivers them.
     page_size: the size of a page in bytes, a power of two from 2 MiB on; 8 MiB by default. A sample must
         fit in a page. A file consists of whole pages: one for the header, and at least one per worker.
     alignment: 512 or 4096 aligns samples for direct reads. By default samples are packed.
@@ -568,6 +568,7 @@ class BetonWriter:
         sample, so only the rest of the work runs in parallel.
     deterministic: makes the bytes of the file independent of the number and timing of the workers.
     direct: writes past the page cache.
+    progress: shows a bar of tqdm while it writes, if tqdm is installed.
 
     A sample is a dict by field name, or a tuple in the order of the fields. An image is an array of
     (height, width, 3) uint8, an RGB image of Pillow, or the bytes of a JPEG. An array is converted to the
@@ -587,6 +588,7 @@ class BetonWriter:
         workers: int | None = None,
         deterministic: bool = False,
         direct: bool = False,
+        progress: bool = False,
     ) -> BetonWriter: ...
     def from_indexed(self, samples: Any) -> _WriteReport:
         """Writes the samples from samples[0] up to samples[len(samples) - 1]. Workers get them one at a

@@ -169,7 +169,7 @@ macro_rules! typed_arguments {
 }
 
 typed_arguments!("a str", Option<String>: access layout residency warmth);
-typed_arguments!("a bool", bool: deterministic direct drop_last stack);
+typed_arguments!("a bool", bool: deterministic direct drop_last progress stack);
 typed_arguments!("a number", Option<f64>: center_crop patience);
 typed_arguments!("two numbers", Option<(f64, f64)>: crop_ratio random_crop);
 typed_arguments!("three numbers: red, green and blue", Option<[f32; 3]>: mean std);

@@ -329,7 +329,7 @@ impl PyBeton {
         beton_batch::batch(py, batch, &self.form, &self.engine.get().engine, epoch)
     }
 
-    /// Returns a field as a dict. `BetonWriter` accepts the dict too, unless the field is custom.
+    /// Returns a field as a dict. `BetonWriter` accepts the dict too.
     fn describe<'py>(&self, py: Python<'py>, field: &Field) -> Result<Bound<'py, PyDict>> {
         let described = PyDict::new(py);
         let kind = match field.kind() {

@@ -10,6 +10,7 @@ use ringmain::beton::{ArraySpec, FieldKind, SampleBuilder, SampleError};
 
 use crate::arguments::type_name;
 use crate::array;
+use crate::beton_custom::CustomField;
 use crate::error::{Failure, Result};
 
 /// A field that accepts Python objects.
@@ -18,7 +19,12 @@ pub(crate) struct Column {
     pub(crate) kind: FieldKind,
     /// The dtype that arrays are converted to.
     descr: Option<Py<PyArrayDescr>>,
+    /// A field whose type FFCV does not define.
+    pub(crate) custom: Option<CustomField>,
 }
+
+/// The type id that FFCV writes for its users' types.
+const CUSTOM: u8 = 255;
 
 impl Column {
     pub(crate) fn parse(name: &str, declared: &Bound<'_, PyAny>) -> Result<Self> {
@@ -53,16 +59,27 @@ impl Column {
                     "array" => FieldKind::NdArray(spec),
                     _ => FieldKind::TorchTensor(spec),
                 };
-                return Ok(Self { name, kind, descr: Some(descr.unbind()) });
+                return Ok(Self { name, kind, descr: Some(descr.unbind()), custom: None });
+            }
+            "custom" => {
+                let dtype = dict.map(|dict| dict.get_item("dtype")).transpose()?.flatten();
+                let Some(dtype) = dtype else {
+                    let message =
+                        format!("field {name:?} is custom and needs the \"dtype\" of its metadata");
+                    return Err(Failure::value(message));
+                };
+                let custom = Some(CustomField::new(&name, &dtype)?);
+                let kind = FieldKind::Custom { type_id: CUSTOM };
+                return Ok(Self { name, kind, descr: None, custom });
             }
             other => {
                 return Err(Failure::value(format!(
                     "field {name:?} cannot be of kind {other:?}: it can be \"int\", \"float\", \
-                     \"bytes\", \"json\", \"image\", \"array\" or \"tensor\""
+                     \"bytes\", \"json\", \"image\", \"array\", \"tensor\" or \"custom\""
                 )));
             }
         };
-        Ok(Self { name, kind: plain, descr: None })
+        Ok(Self { name, kind: plain, descr: None, custom: None })
     }
 
     /// Converts the value of sample `id` and gives it to `builder`.
@@ -105,7 +122,13 @@ impl Column {
                 }
                 builder.array(&bytes_in_order(array)?)?
             }
-            _ => return Err(self.unfit(id, "custom fields cannot be written from Python")),
+            _ => {
+                let Some(custom) = &self.custom else { return Err(self.unfit(id, "no dtype")) };
+                return custom.put(value, builder).map_err(|error| match error.downcast() {
+                    Ok(error) => named(*error),
+                    Err(error) => error,
+                });
+            }
         };
         Ok(())
     }
@@ -215,7 +238,7 @@ fn bytes_in_order(array: &Bound<'_, PyUntypedArray>) -> PyResult<Vec<u8>> {
     array.call_method0("tobytes")?.extract()
 }
 
-fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+pub(crate) fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     PyBuffer::<u8>::get(value)?.to_vec(value.py())
 }
 

@@ -3,9 +3,10 @@
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
-use ringmain::beton::{FieldHandler, MemberRegion};
+use ringmain::beton::{CustomRegion, FieldHandler, MemberRegion, SampleBuilder, SampleError};
 
 use crate::arguments;
+use crate::beton_column::bytes_of;
 use crate::dtype;
 use crate::error::{Failure, Result};
 
@@ -57,6 +58,67 @@ impl CustomFields {
 }
 
 impl CustomField {
+    /// Returns a custom field to write, whose metadata has this dtype.
+    pub(crate) fn new(name: &str, dtype: &Bound<'_, PyAny>) -> Result<Self> {
+        let descr = dtype::parse(dtype)?;
+        let layout = Metadata::parse(name, &descr)?;
+        Ok(Self { name: name.to_owned(), descr: descr.unbind(), layout })
+    }
+
+    /// Gives a value, in the form in which `Beton` delivers it, to `builder`: the metadata, or a dict of "metadata" and
+    /// "data" if the metadata points to data. The writer fills in "ptr" and "size".
+    pub(crate) fn put(
+        &self,
+        value: &Bound<'_, PyAny>,
+        builder: &mut SampleBuilder<'_>,
+    ) -> std::result::Result<(), SampleError> {
+        let Some(ptr_at) = self.layout.ptr_at else {
+            builder.custom(&self.member(value)?, None)?;
+            return Ok(());
+        };
+        let parts = value.cast::<PyDict>().ok();
+        let part = |key| parts.and_then(|parts| parts.get_item(key).ok().flatten());
+        let (Some(metadata), Some(data)) = (part("metadata"), part("data")) else {
+            let message = "a value with data is a dict of \"metadata\" and \"data\"";
+            return Err(PyErr::from(Failure::type_(message)).into());
+        };
+        let (mut member, data) = (self.member(&metadata)?, bytes_of(&data)?);
+        let refused = |reason: &str| -> SampleError {
+            PyErr::from(Failure::value(format!("{} bytes of data: {reason}", data.len()))).into()
+        };
+        match self.layout.size {
+            Some((at, bytes)) => {
+                let len = (data.len() as u64).to_le_bytes();
+                let (kept, lost) = len.split_at(bytes.min(8));
+                if lost.iter().any(|byte| *byte != 0) {
+                    return Err(refused("the \"size\" of the metadata is too small for them"));
+                }
+                member[at..at + kept.len()].copy_from_slice(kept);
+            }
+            None if data.is_empty() => {
+                return Err(refused("metadata without a \"size\" cannot tell that there are none"));
+            }
+            None => {}
+        }
+        member[ptr_at..ptr_at + 8].fill(0);
+        // FFCV stores no region for an empty value.
+        let region = (!data.is_empty()).then_some(CustomRegion { bytes: &data, ptr_at });
+        builder.custom(&member, region)?;
+        Ok(())
+    }
+
+    /// Returns the bytes of metadata.
+    fn member(&self, metadata: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+        let numpy = metadata.py().import("numpy")?;
+        let array = numpy.call_method1("asarray", (metadata, &self.descr))?;
+        let bytes: Vec<u8> = array.call_method0("tobytes")?.extract()?;
+        if bytes.len() == self.layout.bytes {
+            return Ok(bytes);
+        }
+        let (found, needed) = (bytes.len(), self.layout.bytes);
+        Err(Failure::value(format!("the metadata has {found} bytes, not {needed}")).into())
+    }
+
     /// Returns an array of the metadata of one or more samples. `bytes` holds the metadata of all samples, one
     /// after the other.
     pub(crate) fn metadata<'py>(&self, py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>> {

@@ -1,8 +1,8 @@
 //! `BetonWriter`: writes a dataset from samples that Python code makes.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
 use ringmain::Error;
 use ringmain::beton::{
-    BetonWriter, Field, RegionAlignment, SampleBuilder, SampleError, WriteReport,
+    BetonWriter, Field, Handlers, RegionAlignment, SampleBuilder, SampleError, WriteReport,
 };
 
 use crate::arguments;
@@ -26,7 +26,8 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 ///
 /// path: the file. If writing fails, no file is left behind.
 /// fields: the kind of each field by name: "int", "float", "bytes", "json", "image", or a dict of `kind`
-///     ("array" or "tensor"), `dtype` and `shape`.
+///     ("array" or "tensor"), `dtype` and `shape`. A dict of the kind "custom" and a `dtype` is a field whose type FFCV
+///     does not define; its values have the form in which Beton delivers them.
 /// page_size: the size of a page in bytes, a power of two from 2 MiB on; 8 MiB by default. A sample must
 ///     fit in a page. A file consists of whole pages: one for the header, and at least one per worker.
 /// alignment: 512 or 4096 aligns samples for direct reads. By default samples are packed.
@@ -34,6 +35,7 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 ///     interpreter lock while it makes a sample, so only the rest of the work runs in parallel.
 /// deterministic: makes the bytes of the file independent of the number and timing of the workers.
 /// direct: writes past the page cache.
+/// progress: shows a bar of tqdm while it writes, if tqdm is installed.
 ///
 /// A sample is a dict by field name, or a tuple in the order of the fields. An image is an array of
 /// (height, width, 3) uint8, an RGB image of Pillow, or the bytes of a JPEG. An array is converted to the
@@ -46,6 +48,8 @@ pub(crate) struct PyBetonWriter {
     path: PathBuf,
     writer: BetonWriter,
     columns: Vec<Column>,
+    /// The number of samples made, if a bar shows it.
+    done: Option<Arc<AtomicU64>>,
 }
 
 #[pymethods]
@@ -53,7 +57,7 @@ pub(crate) struct PyBetonWriter {
 impl PyBetonWriter {
     #[new]
     #[pyo3(signature = (path, fields, *, page_size=None, alignment=None, workers=None,
-                        deterministic=false, direct=false))]
+                        deterministic=false, direct=false, progress=false))]
     #[allow(clippy::too_many_arguments)] // in Python the arguments have names
     fn new(
         path: FilePath,
@@ -63,6 +67,7 @@ impl PyBetonWriter {
         #[pyo3(from_py_with = arguments::workers)] workers: Option<usize>,
         #[pyo3(from_py_with = arguments::deterministic)] deterministic: bool,
         #[pyo3(from_py_with = arguments::direct)] direct: bool,
+        #[pyo3(from_py_with = arguments::progress)] progress: bool,
     ) -> Result<Self> {
         let (mut columns, mut described) = (Vec::new(), Vec::new());
         for (name, kind) in fields.iter() {
@@ -73,7 +78,11 @@ impl PyBetonWriter {
             described.push(Field::new(&column.name, column.kind.clone())?);
             columns.push(column);
         }
-        let mut writer = BetonWriter::new(described).deterministic(deterministic).direct(direct);
+        let custom = columns.iter().filter_map(|column: &Column| column.custom.as_ref());
+        let handlers = custom
+            .fold(Handlers::new(), |handlers, field| handlers.for_name(&field.name, field.layout));
+        let writer = BetonWriter::new(described).deterministic(deterministic).direct(direct);
+        let mut writer = writer.handlers(handlers);
         if let Some(bytes) = page_size {
             writer = writer.page_bytes(bytes);
         }
@@ -92,7 +101,12 @@ impl PyBetonWriter {
             };
             writer = writer.alignment(found);
         }
-        Ok(Self { path: writable(&path.0)?, writer, columns })
+        let done = Arc::new(AtomicU64::new(0));
+        if progress {
+            let done = Arc::clone(&done);
+            writer = writer.progress(move |now| done.store(now.samples, Ordering::Relaxed));
+        }
+        Ok(Self { path: writable(&path.0)?, writer, columns, done: progress.then_some(done) })
     }
 
     /// Writes the samples from samples[0] up to samples[len(samples) - 1], and returns a dict with the
@@ -100,7 +114,7 @@ impl PyBetonWriter {
     fn from_indexed<'py>(&self, samples: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>> {
         let (py, count) = (samples.py(), samples.len()? as u64);
         let samples = samples.clone().unbind();
-        self.write(py, |is_over| {
+        self.write(py, count, |is_over| {
             Ok(self.writer.write_indexed(&self.path, count, |id, builder| {
                 Python::attach(|py| {
                     check(is_over)?;
@@ -133,7 +147,7 @@ impl PyBetonWriter {
         };
         let raised = Mutex::new(None);
         let iterator = samples.try_iter()?.unbind();
-        self.write(py, |is_over| {
+        self.write(py, count, |is_over| {
             let items = Items { iterator, raised: &raised, is_over };
             let written = self.writer.write_iter(&self.path, count, items, |item, builder| {
                 Python::attach(|py| {
@@ -163,9 +177,17 @@ impl PyBetonWriter {
     fn write<'py>(
         &self,
         py: Python<'py>,
+        count: u64,
         write: impl FnOnce(&AtomicBool) -> Result<WriteReport> + Send,
     ) -> Result<Bound<'py, PyDict>> {
-        let is_over = AtomicBool::new(false);
+        let bar = match self.done {
+            Some(_) => py.import("ringmain._progress")?.call_method1("bar", (count, "samples"))?,
+            None => py.None().into_bound(py),
+        };
+        let (is_over, bar) = (AtomicBool::new(false), &bar.unbind());
+        if let Some(done) = &self.done {
+            done.store(0, Ordering::Relaxed);
+        }
         let (done, waiting) = mpsc::channel::<()>();
         let (written, signal) = thread::scope(|scope| {
             let is_over = &is_over;
@@ -179,7 +201,10 @@ impl PyBetonWriter {
                         Err(mpsc::RecvTimeoutError::Timeout) => {}
                         _ => return Ok(()),
                     }
-                    let looked = Python::attach(|py| py.check_signals());
+                    let looked = Python::attach(|py| {
+                        self.show(bar.bind(py))?;
+                        py.check_signals()
+                    });
                     if looked.is_err() {
                         is_over.store(true, Ordering::Relaxed);
                         return looked;
@@ -188,6 +213,10 @@ impl PyBetonWriter {
             });
             (py.detach(|| writing.join()), signal)
         });
+        self.show(bar.bind(py))?;
+        if !bar.is_none(py) {
+            bar.bind(py).call_method0("close")?;
+        }
         signal?;
         let report = written.map_err(|_| {
             Failure::from(PyRuntimeError::new_err("the thread that writes the dataset panicked"))
@@ -197,6 +226,14 @@ impl PyBetonWriter {
         described.set_item("pages", report.pages)?;
         described.set_item("file_bytes", report.file_bytes)?;
         Ok(described)
+    }
+
+    /// Shows the number of samples made. `bar` is a bar of tqdm, or `None`.
+    fn show(&self, bar: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Some(done) = self.done.as_ref().filter(|_| !bar.is_none()) else { return Ok(()) };
+        let shown: u64 = bar.getattr("n")?.extract()?;
+        bar.call_method1("update", (done.load(Ordering::Relaxed).saturating_sub(shown),))?;
+        Ok(())
     }
 
     /// Gives the values of a sample to `builder`, in the order of the fields.

@@ -243,3 +243,92 @@ except KeyboardInterrupt:
 def test_the_repr_of_a_writer_names_the_file_and_the_fields(tmp_path):
     writer = ringmain.BetonWriter(tmp_path / "a.beton", {"a": "int", "b": "json"})
     assert repr(writer) == f"BetonWriter({tmp_path / 'a.beton'}, fields a, b)"
+
+
+TEXT = np.dtype([("ptr", "<u8"), ("size", "<u4"), ("language", "S2")])
+POINT = np.dtype([("x", "<f4"), ("y", "<f4")])
+CUSTOM = {"label": "int", "text": {"kind": "custom", "dtype": TEXT}, "at": {"kind": "custom", "dtype": POINT}}
+
+
+def custom_sample(at):
+    text = b"ab" * (at % 4)
+    metadata = np.array((77, 88, b"de"), TEXT)
+    return {"label": at, "text": {"metadata": metadata, "data": text}, "at": (at, -at)}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_custom_fields_are_written_as_they_are_read(tmp_path, workers):
+    writer = ringmain.BetonWriter(tmp_path / "a.beton", CUSTOM, page_size=2 << 20, workers=workers)
+    writer.from_iterable([custom_sample(at) for at in range(40)])
+    dtypes = {"text": TEXT, "at": POINT}
+    beton = ringmain.Beton(tmp_path / "a.beton", fields=dtypes)
+    for at in range(40):
+        found, text = beton[at], b"ab" * (at % 4)
+        assert found["label"] == at and found["at"].tolist() == (at, -at)
+        assert found["text"]["data"].tobytes() == text
+        assert found["text"]["metadata"]["size"] == len(text), "the writer counts the data"
+        assert found["text"]["metadata"]["language"] == b"de"
+    # The fields and the samples of a reader can be written again.
+    again = ringmain.BetonWriter(tmp_path / "b.beton", beton.fields, page_size=2 << 20)
+    again.from_indexed(beton)
+    copy = ringmain.Beton(tmp_path / "b.beton", fields=dtypes)
+    assert [one["text"]["data"].tobytes() for one in copy] == [b"ab" * (at % 4) for at in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "error", "message"),
+    [
+        (TEXT, b"text", TypeError, 'sample 0, field "x": a value with data is a dict of "metadata" and "data"'),
+        (TEXT, {"metadata": np.zeros((), TEXT)}, TypeError, "a value with data is a dict"),
+        (TEXT, {"metadata": np.zeros(2, TEXT), "data": b""}, ValueError, "the metadata has 28 bytes, not 14"),
+        ([("ptr", "<u8"), ("size", "u1")], {"metadata": (0, 0), "data": bytes(256)}, ValueError, "256 bytes.*too small"),
+        ([("ptr", "<u8")], {"metadata": (0,), "data": b""}, ValueError, 'without a "size"'),
+        (POINT, "no point", ValueError, 'sample 0, field "x"'),
+    ],
+)  # fmt: skip
+def test_invalid_values_of_custom_fields_are_errors(tmp_path, kind, value, error, message):
+    writer = ringmain.BetonWriter(tmp_path / "a.beton", {"x": {"kind": "custom", "dtype": kind}}, page_size=2 << 20)
+    with pytest.raises(error, match=message):
+        writer.from_iterable([(value,)])
+    assert not (tmp_path / "a.beton").exists()
+
+
+def test_a_custom_field_needs_a_dtype(tmp_path):
+    with pytest.raises(ValueError, match='field "x" is custom and needs the "dtype"'):
+        ringmain.BetonWriter(tmp_path / "a.beton", {"x": {"kind": "custom"}})
+
+
+class Bar:
+    """A bar as tqdm has it."""
+
+    def __init__(self):
+        self.n, self.is_closed = 0, False
+
+    def update(self, more):
+        assert more >= 0 and not self.is_closed
+        self.n += more
+
+    def close(self):
+        self.is_closed = True
+
+
+def test_a_bar_counts_the_samples(tmp_path, monkeypatch):
+    import ringmain._progress
+
+    bars = []
+
+    def bar(total, unit):
+        assert (total, unit) == (300, "samples")
+        bars.append(Bar())
+        return bars[-1]
+
+    monkeypatch.setattr(ringmain._progress, "bar", bar)
+    writer = ringmain.BetonWriter(tmp_path / "a.beton", {"n": "int"}, page_size=2 << 20, progress=True)
+    for _ in range(2):
+        writer.from_iterable([(at,) for at in range(300)])
+        assert (bars[-1].n, bars[-1].is_closed) == (300, True)
+    with pytest.raises(ZeroDivisionError):
+        writer.from_iterable(((1 // (100 - at),) for at in range(300)), 300)
+    assert len(bars) == 3 and bars[-1].is_closed
+    monkeypatch.setattr(ringmain._progress, "bar", lambda total, unit: None)  # without tqdm
+    writer.from_iterable([(at,) for at in range(300)])
