@@ -1,6 +1,7 @@
 //! Which part of an image is used.
 
-use crate::epochs::mix;
+use ringmain_backends::mix;
+
 use crate::{Error, Result};
 
 /// The step between the states of a stream of random numbers: 2^64 divided by the golden ratio, as in SplitMix64.

@@ -60,7 +60,7 @@ mod tests {
     /// Returns pixels without a pattern.
     fn noise(height: u16, width: u16) -> Vec<u8> {
         let bytes = u64::from(height) * u64::from(width) * CHANNELS as u64;
-        (0..bytes).map(|at| (crate::epochs::mix(at) >> 56) as u8).collect()
+        (0..bytes).map(|at| (ringmain_backends::mix(at) >> 56) as u8).collect()
     }
 
     #[test]
