@@ -93,4 +93,5 @@ class ShardRows(Dataset[Row]):
     def _view(self, row_id: int) -> ContiguousMemmap:
         shard = bisect_right(self._ends, row_id)
         start = self._ends[shard - 1] if shard else 0
-        return self._shards[shard][row_id - start]
+        view: ContiguousMemmap = self._shards[shard][row_id - start]
+        return view
