@@ -1,11 +1,14 @@
 //! The facts that `auto` knows about a file. All handles of the file share them.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::residency::Estimate;
 use crate::version::FileIdentity;
+use crate::{FileHandle, sys};
 
 /// The facts that are known about a file. All its handles share them: a program may hold thousands of views of one file,
 /// each opened by itself.
@@ -58,13 +61,19 @@ struct Table {
     by_identity: HashMap<FileIdentity, Weak<KnownFile>>,
     /// The number of entries at which those of closed files are removed.
     full_len: usize,
-    /// The lengths of the files that are kept because they were read again, although their readers had not said so.
-    /// A file stays here after it was closed, because its data stays in the page cache.
-    kept: HashMap<FileIdentity, u64>,
+    /// The files that are kept because they were read again, although their readers had not said so. A file stays
+    /// here after it was closed, as long as its data is in the page cache.
+    kept: HashMap<FileIdentity, KeptFile>,
 }
 
-/// More files than this are not kept, so that the table stays small.
-const KEPT_FILES_MAX: usize = 1 << 16;
+#[derive(Clone, Debug)]
+struct KeptFile {
+    path: PathBuf,
+    len: u64,
+}
+
+/// More files than this are not kept: each of them may have to be looked at.
+const KEPT_FILES_MAX: usize = 1024;
 
 impl KnownFiles {
     /// Returns what is known about a file, for one more handle of it.
@@ -80,30 +89,59 @@ impl KnownFiles {
             table.full_len = 2 * table.by_identity.len().max(32);
         }
         let fresh = Arc::new(KnownFile::of_len(identity.state.len));
-        if table.kept.contains_key(identity) {
+        if table.kept.get(identity).is_some_and(|kept| kept.len == fresh.len) {
             fresh.keep();
         }
         table.by_identity.insert(identity.clone(), Arc::downgrade(&fresh));
         fresh
     }
 
-    /// Keeps a file that was read again if it fits, together with all files that were kept before. Returns `false`
-    /// if it does not.
+    /// Keeps the file of a handle, which was read again, if it fits together with all files that were kept before.
+    /// Returns `false` if it does not.
     pub(super) fn keep_if_it_fits(
         &self,
-        identity: &FileIdentity,
+        handle: &FileHandle,
         file: &KnownFile,
-        fits: impl FnOnce(u64) -> bool,
+        fits: impl Fn(u64) -> bool,
     ) -> bool {
-        let mut table = self.lock();
-        table.kept.remove(identity);
-        let all_bytes = table.kept.values().fold(file.len, |sum, len| sum.saturating_add(*len));
-        let is_kept = table.kept.len() < KEPT_FILES_MAX && fits(all_bytes);
-        if is_kept {
-            table.kept.insert(identity.clone(), file.len);
-            file.keep();
+        if !self.has_room(handle, file, &fits) {
+            self.forget_uncached();
+            if !self.has_room(handle, file, &fits) {
+                return false;
+            }
         }
-        is_kept
+        let kept = KeptFile { path: handle.path().to_owned(), len: file.len };
+        self.lock().kept.insert(handle.identity().clone(), kept);
+        file.keep();
+        true
+    }
+
+    fn has_room(&self, handle: &FileHandle, file: &KnownFile, fits: impl Fn(u64) -> bool) -> bool {
+        let table = self.lock();
+        let others = table.kept.iter().filter(|(identity, _)| *identity != handle.identity());
+        let (mut count, mut all_bytes) = (0, file.len);
+        for (_, kept) in others {
+            (count, all_bytes) = (count + 1, kept.len.saturating_add(all_bytes));
+        }
+        drop(table);
+        count < KEPT_FILES_MAX && fits(all_bytes)
+    }
+
+    /// Forgets the closed files whose data has left the page cache.
+    fn forget_uncached(&self) {
+        let closed: Vec<_> = {
+            let table = self.lock();
+            let is_open = |identity: &FileIdentity| {
+                table.by_identity.get(identity).is_some_and(|known| known.strong_count() > 0)
+            };
+            let closed = table.kept.iter().filter(|(identity, _)| !is_open(identity));
+            closed.map(|(identity, kept)| (identity.clone(), kept.clone())).collect()
+        };
+        for (identity, kept) in closed {
+            if !is_cached(&identity, &kept) {
+                self.lock().kept.remove(&identity);
+            }
+        }
     }
 
     /// No code under the lock leaves the table half changed, so a poisoned lock can be used.
@@ -112,10 +150,28 @@ impl KnownFiles {
     }
 }
 
+/// Returns `false` if less than an eighth of the file is in the page cache, or if it is not there any more; `true` if
+/// the system does not say.
+fn is_cached(identity: &FileIdentity, kept: &KeptFile) -> bool {
+    let Ok(metadata) = kept.path.metadata() else { return false };
+    // Opening a pipe would wait.
+    if !metadata.is_file() {
+        return false;
+    }
+    let Ok(file) = File::open(&kept.path) else { return true };
+    if sys::identity(&file, &metadata).is_ok_and(|found| !identity.is_found_again(&found)) {
+        return false;
+    }
+    let pages = sys::cached_pages(&file, 0..kept.len);
+    pages.map_or(true, |pages| pages * sys::page_bytes() as u64 >= kept.len / 8)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page_cache::PositionalBackend;
     use crate::version::{FileState, Mark};
+    use crate::{BackendOptions, ReadBackend};
 
     fn identity(index: u64, len: u64) -> FileIdentity {
         let state = FileState { len, ..FileState::default() };
@@ -134,21 +190,32 @@ mod tests {
     /// Files that were read again and closed one after the other each fitted by themselves, and together pushed what
     /// others had cached out of the page cache.
     #[test]
-    fn kept_files_count_after_they_were_closed() {
-        let files = KnownFiles::default();
-        let keep = |index, len, limit| {
-            let identity = identity(index, len);
-            let file = files.get(&identity);
-            files.keep_if_it_fits(&identity, &file, |bytes| bytes <= limit)
+    fn kept_files_count_until_their_data_leaves_the_page_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let backend = PositionalBackend::pread(&BackendOptions::default()).unwrap();
+        let write = |name: &str, len: usize| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, vec![7; len]).unwrap();
+            backend.open(&path).unwrap()
         };
-        assert!(keep(1, 60, 100));
-        assert!(!keep(2, 41, 100), "the first is closed, and its data is still there");
-        assert!(keep(3, 40, 100) && keep(1, 60, 100), "a file counts once");
-        assert!(files.get(&identity(1, 60)).is_kept(), "it is known when it is opened again");
-        assert!(!files.get(&identity(2, 41)).is_kept());
-        assert!(!keep(1, 60, 99), "others need the memory by now");
-        assert!(keep(4, 10, 99), "which leaves room for a smaller one");
-        assert!(!keep(5, u64::MAX, u64::MAX - 1), "sums do not overflow");
+        let files = KnownFiles::default();
+        let keep = |handle: &FileHandle, limit| {
+            let file = files.get(handle.identity());
+            files.keep_if_it_fits(handle, &file, |bytes| bytes <= limit)
+        };
+        let (first, second) = (write("first", 60 << 12), write("second", 41 << 12));
+        assert!(keep(&first, 100 << 12));
+        assert!(files.get(first.identity()).is_kept(), "it is known when it is opened again");
+        if sys::cached_pages(&File::open(first.path()).unwrap(), 0..1 << 20).is_ok() {
+            assert!(!keep(&second, 100 << 12), "the first is closed, and its data is still there");
+            assert!(!files.get(second.identity()).is_kept());
+        }
+        assert!(keep(&write("third", 40 << 12), 100 << 12) && keep(&first, 100 << 12), "once each");
+        let state = FileState { len: 61 << 12, ..FileState::default() };
+        let grown = FileIdentity { state, ..first.identity().clone() };
+        assert!(!files.get(&grown).is_kept(), "another length");
+        std::fs::remove_file(first.path()).unwrap();
+        assert!(keep(&second, 100 << 12), "the data of the first has left the page cache with it");
     }
 
     #[test]

@@ -296,8 +296,7 @@ mod tests {
 
     use super::*;
     use crate::auto::known_file::KnownFiles;
-    use crate::version::FileIdentity;
-    use crate::{MemoryBackend, ReadBackend};
+    use crate::{FileHandle, MemoryBackend, ReadBackend};
 
     fn of_len(len: u64) -> Arc<KnownFile> {
         Arc::new(KnownFile::of_len(len))
@@ -319,10 +318,14 @@ mod tests {
         }
     }
 
-    fn streams(reads: &[(u64, usize)]) -> Vec<bool> {
+    fn handle() -> FileHandle {
         let memory = MemoryBackend::new();
         memory.insert("data", vec![0; 10]);
-        let file = memory.open("data".as_ref()).unwrap();
+        memory.open("data".as_ref()).unwrap()
+    }
+
+    fn streams(reads: &[(u64, usize)]) -> Vec<bool> {
+        let file = handle();
         let route = FileRoute::new(of_len(1 << 40), Access::AsItComes, false);
         let mut dst = vec![0; 1 << 20];
         let is_stream = |(offset, len): &(u64, usize)| {
@@ -341,7 +344,7 @@ mod tests {
         other.expect(&expectation, false);
         assert!(other.add_device_bytes(1000).is_none(), "its reader has said that it does not fit");
         let known = views[1].add_device_bytes(60).expect("both have read more than the file has");
-        assert!(KnownFiles::default().keep_if_it_fits(&FileIdentity::default(), known, |_| true));
+        assert!(KnownFiles::default().keep_if_it_fits(&handle(), known, |_| true));
         assert!(views[0].is_kept() && views[1].is_kept() && !other.is_kept());
     }
 
