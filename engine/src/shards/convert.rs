@@ -123,7 +123,12 @@ mod tests {
 
     #[test]
     fn widening_in_place_keeps_the_values() {
-        for count in [0, 1, 2, 3, 2047, 2048, 2049, 10_000] {
+        // Miri takes a minute for ten thousand values.
+        let counts: &[usize] = match cfg!(miri) {
+            true => &[0, 1, 3, 65],
+            false => &[0, 1, 2, 3, 2047, 2048, 2049, 10_000],
+        };
+        for &count in counts {
             for lead in [0, 4, 508, 4092, 4096, 8188, 65_532] {
                 check(count, lead);
             }
