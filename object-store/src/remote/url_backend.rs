@@ -58,7 +58,7 @@ impl UrlOptions {
     /// let cache = DiskCache::open(&folder, DiskCacheOptions::new(100 << 30))?;
     /// let wrapper = UrlBackend::wrapper(UrlOptions::default().disk_cache(cache));
     /// let engine = Engine::builder().wrap_backend(wrapper).build()?;
-    /// # Ok::<(), ringmain::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn disk_cache(mut self, cache: DiskCache) -> Self {
