@@ -61,7 +61,14 @@ pub(super) struct Entry {
 /// The turn of a writer to make room, which ends when it is dropped or when the process ends. `None` where there are no
 /// locks.
 #[derive(Debug)]
-pub(super) struct Turn(#[expect(dead_code, reason = "it is held, not read")] Option<File>);
+pub(super) struct Turn(Option<File>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that was forked meanwhile has a descriptor of the same lock.
+        let _is_unlocked = self.0.as_ref().map(File::unlock);
+    }
+}
 
 /// A writer tries this often, once in a millisecond, to get its turn.
 const TURN_ATTEMPTS: usize = 1000;
@@ -351,6 +358,19 @@ mod tests {
         assert!(folder.is_free().unwrap());
         fs::write(folder.tag(), "another program's").unwrap();
         assert!(!folder.is_free().unwrap());
+    }
+
+    /// A child that was forked in a turn kept the lock for as long as it lived, and nothing was stored on these shelves.
+    #[test]
+    fn a_turn_ends_while_a_forked_child_has_its_descriptor() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = CacheFolder::create(dir.path()).unwrap().unwrap();
+        let turn = folder.turn(0).unwrap().unwrap();
+        // As a child has it: another descriptor of the same open file.
+        let inherited = turn.0.as_ref().map(|shelf| shelf.try_clone().unwrap());
+        drop(turn);
+        assert!(folder.turn(0).unwrap().is_some());
+        drop(inherited);
     }
 
     /// Without locks, what killed processes left stayed for ever, and counted.
