@@ -260,6 +260,10 @@ impl CacheCore {
     /// Writes a sealed block to the folder. Failures are reported in the state of the cache.
     pub(super) fn store(&self, id: &BlockId, bytes: &[u8]) {
         let Some(folder) = &self.folder else { return };
+        if self.storing.is_paused() {
+            // A batch may have many blocks. If the lock of the first one cannot be had, the others do not wait for it too.
+            return;
+        }
         if folder.block_path(id).exists() {
             // Another process was faster. A new file would only make readers open it again, and room for it would cost
             // another block.
@@ -284,18 +288,18 @@ impl CacheCore {
         }
     }
 
-    /// Makes room for a file, and makes it. Writers of all processes do so in turn, because a writer that lists a part while
-    /// others move blocks sees too few. `None` if there is no room now.
+    /// Makes room for a file, and makes it. Writers of all processes do so in turn, because two that list a part at once
+    /// would both use the same free bytes. `None` if there is no room now.
+    ///
+    /// A block gets its name after the turn of its writer. A writer that lists the part meanwhile, with several calls of the
+    /// system, may find neither name and count one block too few. The next writer counts it again.
     fn reserve(
         &self,
         folder: &CacheFolder,
         id: &BlockId,
         file_bytes: u64,
     ) -> io::Result<Option<Temporary>> {
-        let Some(_turn) = folder.turn(self.part_of(id).0.start)? else {
-            self.storing.pause();
-            return Ok(None);
-        };
+        let _turn = folder.turn(self.part_of(id).0.start)?;
         match self.make_room(folder, id, file_bytes)? {
             true => writer::create(folder, id).map(Some),
             false => Ok(None),
@@ -374,5 +378,28 @@ fn bytes_text(bytes: u64) -> String {
     match bytes % unit_bytes {
         0 => format!("{} {unit}", bytes / unit_bytes),
         _ => format!("{:.1} {unit}", bytes as f64 / unit_bytes as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::{CacheKey, Object};
+    use super::*;
+
+    /// Each block of a batch waited for a second for a lock that another process kept.
+    #[test]
+    fn nothing_is_stored_in_a_pause() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = DiskCacheOptions { block_bytes: 4096, ..DiskCacheOptions::new(1 << 30) };
+        let cache = DiskCache::open(dir.path(), options).unwrap();
+        let id = Object::new(CacheKey::new("a", "1"), 4096, 4096).block_at(0);
+        let sealed = vec![0; file_bytes(id.len)];
+        cache.core.storing.pause_for_ever();
+        cache.core.store(&id, &sealed);
+        assert_eq!(cache.stats().stored.reads, 0);
+        cache.core.storing.failed(&"a failure", "");
+        cache.core.storing.succeeded();
+        cache.core.store(&id, &sealed);
+        assert_eq!(cache.stats().stored.reads, 1);
     }
 }

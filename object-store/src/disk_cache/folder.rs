@@ -188,21 +188,22 @@ impl CacheFolder {
         self.shelf(shelf_of(id)).join(name)
     }
 
-    /// Waits until no other writer makes room on the shelves that begin with this one. `None` if that takes too long, as if
+    /// Waits until no other writer makes room on the shelves that begin with this one. Fails if that takes too long, as if
     /// a process was stopped in its turn.
-    pub(super) fn turn(&self, first_shelf: usize) -> io::Result<Option<Turn>> {
+    pub(super) fn turn(&self, first_shelf: usize) -> io::Result<Turn> {
         self.make_shelf(first_shelf)?;
+        let path = self.shelf(first_shelf);
         // Not every system opens folders, and not every filesystem has locks.
-        let Ok(shelf) = File::open(self.shelf(first_shelf)) else { return Ok(Some(Turn(None))) };
+        let Ok(shelf) = File::open(&path) else { return Ok(Turn(None)) };
         // Counted, not measured: the time in which this process is stopped does not count.
         for _ in 0..TURN_ATTEMPTS {
             match shelf.try_lock() {
-                Ok(()) => return Ok(Some(Turn(Some(shelf)))),
+                Ok(()) => return Ok(Turn(Some(shelf))),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
-                Err(TryLockError::Error(_)) => return Ok(Some(Turn(None))),
+                Err(TryLockError::Error(_)) => return Ok(Turn(None)),
             }
         }
-        Ok(None)
+        Err(lock_held(&path))
     }
 
     /// Makes the folder that blocks are written to.
@@ -306,6 +307,11 @@ fn failed(path: &Path, source: io::Error) -> Error {
     Error::Open { backend: super::backend::KIND, path: path.to_owned(), source }
 }
 
+pub(super) fn lock_held(shelf: &Path) -> io::Error {
+    let text = format!("another process holds the lock of {}", shelf.display());
+    io::Error::new(ErrorKind::WouldBlock, text)
+}
+
 /// Which folder a block is in.
 pub(super) fn shelf_of(id: &BlockId) -> usize {
     (id.hash % SHELVES as u128) as usize
@@ -365,11 +371,11 @@ mod tests {
     fn a_turn_ends_while_a_forked_child_has_its_descriptor() {
         let dir = tempfile::tempdir().unwrap();
         let folder = CacheFolder::create(dir.path()).unwrap().unwrap();
-        let turn = folder.turn(0).unwrap().unwrap();
+        let turn = folder.turn(0).unwrap();
         // As a child has it: another descriptor of the same open file.
         let inherited = turn.0.as_ref().map(|shelf| shelf.try_clone().unwrap());
         drop(turn);
-        assert!(folder.turn(0).unwrap().is_some());
+        assert!(folder.turn(0).is_ok());
         drop(inherited);
     }
 

@@ -45,14 +45,9 @@ impl Health {
         let separator = if way_out.is_empty() { "" } else { "; " };
         let text = format!("{}: {error}{separator}{way_out}", self.consequence);
         *self.reason.get().lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
-        self.pause();
-        self.is_bad.store(true, Ordering::Release);
-    }
-
-    /// Stores nothing for a while, without a failure.
-    pub(super) fn pause(&self) {
         let until = self.started.elapsed() + PAUSE;
         self.paused_until_ms.store(until.as_millis() as u64, Ordering::Relaxed);
+        self.is_bad.store(true, Ordering::Release);
     }
 
     /// It works again.
@@ -70,6 +65,12 @@ impl Health {
         until > 0 && (self.started.elapsed().as_millis() as u64) < until
     }
 
+    /// A pause that ends with the test.
+    #[cfg(test)]
+    pub(super) fn pause_for_ever(&self) {
+        self.paused_until_ms.store(u64::MAX, Ordering::Relaxed);
+    }
+
     pub(super) fn reason(&self) -> Option<String> {
         self.reason.get().lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -85,6 +86,10 @@ pub(super) fn way_out(error: &io::Error, folder: &Path) -> String {
         ErrorKind::QuotaExceeded => format!("raise the quota, or lower `limit_bytes` of {folder}"),
         ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
             format!("name a folder that this user may write to instead of {folder}")
+        }
+        // The lock of a part.
+        ErrorKind::WouldBlock => {
+            format!("continue or end a process that was stopped while it used {folder}")
         }
         _ => format!("the cache is {folder}"),
     }

@@ -1,8 +1,9 @@
 //! The messages of the cache.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use super::folder::lock_held;
 use super::health::{Health, way_out};
 use super::{CacheFolder, DiskCache, DiskCacheOptions};
 
@@ -42,12 +43,14 @@ fn reasons() -> Vec<String> {
         ErrorKind::PermissionDenied,
         ErrorKind::Other,
     ];
-    let reason = |kind: ErrorKind| {
-        let (health, error) = (Health::new("blocks are not stored"), kind.into());
-        health.failed(&error, &way_out(&error, Path::new("/nvme/cache")));
+    let folder = Path::new("/nvme/cache");
+    let reason = |error: io::Error| {
+        let health = Health::new("blocks are not stored");
+        health.failed(&error, &way_out(&error, folder));
         health.reason().unwrap()
     };
-    kinds.into_iter().map(reason).collect()
+    let errors = kinds.into_iter().map(io::Error::from);
+    errors.chain([lock_held(&folder.join("07"))]).map(reason).collect()
 }
 
 /// Descriptions of a cache that works and of one that does not.

@@ -13,8 +13,9 @@ use super::block::{BLOCK_BYTES_MAX, PAGE_BYTES, chunk_bytes, file_bytes};
 /// ```
 #[derive(Clone, Debug)]
 pub struct DiskCacheOptions {
-    /// The bytes that all blocks in the folder may have together. Where the filesystem has no locks, each writer may exceed
-    /// it by one block. Give all processes that share a folder the same limit. A lower limit takes effect as a process reads.
+    /// The bytes that all blocks in the folder may have together. Writers may exceed it for a moment by a block each: a list
+    /// of files may miss one that is renamed meanwhile, and not every filesystem has locks. The next block that is stored
+    /// corrects it. Give all processes that share a folder the same limit. A lower limit takes effect as a process reads.
     pub limit_bytes: u64,
     /// The size of a block, a power of two from 4 KiB to 256 MiB. A read of data that is not cached fetches whole
     /// blocks from the store. Default 4 MiB. Larger blocks make fewer files; smaller ones fetch less around a small

@@ -288,6 +288,25 @@ fn check_degraded(disk: &Disk, cache: &DiskCache, parts: &[&str]) {
     }
 }
 
+/// Nothing was stored, and the statistics did not tell why.
+#[test]
+fn a_lock_that_another_process_keeps_is_reported() {
+    let disk = Disk::new(3 * BLOCK);
+    let cache = open(&disk.folder());
+    // A lock belongs to an open file, so these are as those of another process.
+    let locks = (0..64).map(|shelf| {
+        let path = disk.folder().join(format!("{shelf:02x}"));
+        fs::create_dir_all(&path).unwrap();
+        let shelf = fs::File::open(path).unwrap();
+        shelf.try_lock().unwrap();
+        shelf
+    });
+    let locks: Vec<_> = locks.collect();
+    check_degraded(&disk, &cache, &["not stored", "holds the lock of", "end a process"]);
+    assert_eq!(cache.stats().stored.reads, 0);
+    drop(locks);
+}
+
 /// Root may write everywhere, so a child gives that up.
 #[test]
 fn a_folder_without_rights_is_done_without() {
