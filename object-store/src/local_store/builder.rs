@@ -9,6 +9,7 @@ use ringmain_backends::{
 };
 
 use super::RingmainStore;
+use super::read_ahead::{READ_AHEAD_BYTES_MAX_DEFAULT, ReadAhead};
 use super::reads::Reads;
 
 /// How much memory of dropped results is kept for the next ones, by default. Column chunks of a few row groups fit.
@@ -45,6 +46,7 @@ pub struct RingmainStoreBuilder {
     options: BackendOptions,
     readers: ReaderThreadOptions,
     recycled_bytes_max: usize,
+    read_ahead_bytes_max: usize,
 }
 
 impl Default for RingmainStoreBuilder {
@@ -54,6 +56,7 @@ impl Default for RingmainStoreBuilder {
             options: BackendOptions::default(),
             readers: ReaderThreadOptions::default(),
             recycled_bytes_max: RECYCLED_BYTES_MAX_DEFAULT,
+            read_ahead_bytes_max: READ_AHEAD_BYTES_MAX_DEFAULT,
         }
     }
 }
@@ -90,6 +93,13 @@ impl RingmainStoreBuilder {
         self
     }
 
+    /// Sets how many bytes of files may be read ahead of the requests of scans, for all scans together; see
+    /// [how it reads](super#how-it-reads). 64 MiB by default. With 0, nothing is read ahead.
+    pub fn read_ahead_bytes_max(mut self, bytes: usize) -> Self {
+        self.read_ahead_bytes_max = bytes;
+        self
+    }
+
     /// Opens the backend and returns a store over the files of `local`, with its prefix and its other options.
     pub fn build(self, local: LocalFileSystem) -> Result<RingmainStore> {
         free_large_block();
@@ -100,6 +110,8 @@ impl RingmainStoreBuilder {
             None => open_backend(BackendKind::Auto, &self.options)?,
         };
         let readers = ReaderThreads::new(self.readers)?;
-        Ok(RingmainStore::from_parts(local, Arc::new(Reads::new(backend, pool)), readers))
+        let reads = Arc::new(Reads::new(backend, pool));
+        let read_ahead = ReadAhead::new(self.read_ahead_bytes_max);
+        Ok(RingmainStore::from_parts(local, reads, readers, read_ahead))
     }
 }

@@ -36,9 +36,13 @@
 //! - **Memory.** A result is the memory that the kernel wrote to, without a copy. It returns to a pool when the last
 //!   `Bytes` of it is dropped. The pool keeps at most [`recycled_bytes_max`](RingmainStoreBuilder::recycled_bytes_max). A
 //!   query that holds more gets other memory, as with `LocalFileSystem`: no read waits for memory.
-//! - **Reading ahead.** If a `get_ranges` of 1 MiB or more begins where the last one of its file ended, and its data came
-//!   from the device, as many bytes after it, up to 16 MiB, are read while the caller works. At most 8 scans of a store
-//!   have such a part.
+//! - **Reading ahead.** If a `get_ranges` of 1 MiB or more begins where the last one of its file ended, and data came from
+//!   the device meanwhile (for any request of the backend), a part after it is read while the caller works. The part has a
+//!   sixteenth more bytes than the request, but at most 16 MiB, and serves only ranges that it has as a whole. A scan is not
+//!   read ahead of after a range over 16 MiB, after a part of which it used less than half, and in the first seconds after
+//!   the file was written to. The parts of all scans have at most
+//!   [`read_ahead_bytes_max`](RingmainStoreBuilder::read_ahead_bytes_max). The part of a scan that was given up is dropped
+//!   after 64 further requests.
 //! - **Replaced files.** Each request reads one file, even if another takes its path meanwhile. The bytes of
 //!   `get_opts` are those of the file whose metadata and `e_tag` it returned.
 //! - **Errors** are of the same kinds as those of `LocalFileSystem`. Two cases are errors here that are none there:

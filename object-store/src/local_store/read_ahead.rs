@@ -1,22 +1,33 @@
 //! Reads ahead of scans.
 //!
 //! A scan of all columns asks for one row group after another, and decodes each before it asks for the next. If a request
-//! begins where the last one of its file ended, and its data came from the device, the same number of bytes after it are
-//! read while the caller works. They go to memory of the store and not to the page cache: `auto` reads cold data past it.
+//! begins where the last one of its file ended, and data came from the device meanwhile, the bytes after it are read while
+//! the caller works: a sixteenth more than the request has. They go to memory of the store and not to the page cache: `auto`
+//! reads cold data past it.
+//!
+//! A part serves only ranges that it has as a whole. After a part that served less than half of its bytes, the scan is not
+//! read ahead of any more.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use ringmain_backends::{FileVersion, Job, PerProcess};
 
-/// Scans that are remembered. Each may hold one part that was read ahead.
-const SCANS_MAX: usize = 8;
+/// A scan is forgotten after this many further large requests, with the part that was read ahead of it. So the parts of
+/// scans that were given up do not stay, and no live scan loses its part to others.
+const REMEMBERED_FOR_REQUESTS: u64 = 64;
 /// Smaller requests cost little to wait for.
 const REQUEST_BYTES_MIN: u64 = 1 << 20;
 /// The largest part that is read ahead.
-const AHEAD_BYTES_MAX: u64 = 16 << 20;
+const PART_BYTES_MAX: u64 = 16 << 20;
+/// The bytes of the parts of all scans, by default.
+pub(super) const READ_AHEAD_BYTES_MAX_DEFAULT: usize = 64 << 20;
+/// Two writes within a tick of a filesystem's clock have the same time. The clock of FAT ticks every 2 seconds.
+const YOUNG: Duration = Duration::from_secs(3);
 
 /// A part of a file that was read before it was asked for.
 #[derive(Debug)]
@@ -25,8 +36,10 @@ pub(super) struct Ahead {
     pub(super) version: FileVersion,
     pub(super) range: Range<u64>,
     pub(super) bytes: Bytes,
-    /// The bytes came from the device.
+    /// Data came from the device meanwhile, for this part or for another request.
     pub(super) is_cold: bool,
+    /// Held until the request has its bytes.
+    pub(super) _share: Share,
 }
 
 impl Ahead {
@@ -42,11 +55,47 @@ impl Ahead {
     }
 }
 
+/// Bytes of the limit for all parts, taken for one part. Dropping it gives them back.
+#[derive(Debug)]
+pub(super) struct Share {
+    pub(super) bytes: u64,
+    taken_bytes: Arc<AtomicU64>,
+}
+
+impl Share {
+    fn take(bytes: u64, taken_bytes: &Arc<AtomicU64>, bytes_max: u64) -> Option<Self> {
+        let sum = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= bytes_max);
+        taken_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).ok()?;
+        Some(Self { bytes, taken_bytes: Arc::clone(taken_bytes) })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.taken_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// The latest large requests, by file.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
     // Jobs belong to the threads of one process, and another thread of the parent may have held the lock when it forked.
-    scans: PerProcess<Mutex<Vec<Scan>>>,
+    scans: PerProcess<Scans>,
+    /// The limit for the parts of all scans.
+    bytes_max: u64,
+}
+
+#[derive(Debug, Default)]
+struct Scans {
+    latest: Mutex<Latest>,
+    taken_bytes: Arc<AtomicU64>,
+}
+
+#[derive(Debug, Default)]
+struct Latest {
+    scans: Vec<Scan>,
+    /// Counts the large requests.
+    requests: u64,
 }
 
 #[derive(Debug)]
@@ -54,21 +103,21 @@ struct Scan {
     path: PathBuf,
     /// Where the last request ended.
     end: u64,
+    /// The number of that request.
+    request: u64,
     ahead: Option<Job<Option<Ahead>>>,
+    is_in_vain: bool,
 }
 
 /// A request as a part of a scan.
+#[derive(Debug, Default)]
 pub(super) struct Step {
     /// It begins where the last one ended.
     pub(super) is_next: bool,
     /// The bytes after the last request, which are being read or were read.
     pub(super) ahead: Option<Job<Option<Ahead>>>,
-}
-
-impl Default for ReadAhead {
-    fn default() -> Self {
-        Self { scans: PerProcess::new(|_inherited| Mutex::default()) }
-    }
+    /// A part of this scan served too little.
+    pub(super) is_in_vain: bool,
 }
 
 /// The bytes from the beginning of the first range to the end of the last one, if a scan that asks for all of them is worth
@@ -84,40 +133,71 @@ pub(super) fn span_of(ranges: &[Range<u64>]) -> Option<Range<u64>> {
     (span_bytes >= REQUEST_BYTES_MIN && is_dense).then_some(start..end)
 }
 
-/// The part to read ahead of the next request, after one for this part of a file of `len` bytes.
-pub(super) fn part_after(span: &Range<u64>, len: u64) -> Option<Range<u64>> {
-    // Row groups are of about the same size.
-    let request_bytes = span.end - span.start;
-    let ahead_bytes = (request_bytes + request_bytes / 16).min(AHEAD_BYTES_MAX);
-    let part = span.end..len.min(span.end.saturating_add(ahead_bytes));
-    (!part.is_empty()).then_some(part)
+/// The bytes to read ahead after a request for these ranges of a span: a sixteenth more than it has, because row groups are
+/// of about the same size. If that is too much, those of the first ranges that fit. `None` if the first one does not fit.
+fn part_bytes_after(ranges: &[Range<u64>], span: &Range<u64>, part_bytes_max: u64) -> Option<u64> {
+    let ends = ranges.iter().map(|range| range.end.saturating_sub(span.start));
+    let served_bytes = ends.filter(|end| (1..=part_bytes_max).contains(end)).max()?;
+    Some((served_bytes + served_bytes / 16).min(part_bytes_max))
+}
+
+/// Returns `true` if the file may be written to again without another time of its last change. Then a part of it could be
+/// older than the file. A time in the future counts: clocks differ.
+pub(super) fn is_young(path: &Path) -> bool {
+    let changed = path.metadata().and_then(|metadata| metadata.modified());
+    let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
+    age.is_none_or(|age| age < YOUNG)
 }
 
 impl ReadAhead {
-    /// Begins a request. Forgets what was known about the scan that it continues.
-    pub(super) fn begin(&self, path: &Path, span: &Range<u64>) -> Step {
-        let mut scans = self.lock();
-        let found = scans.iter().position(|scan| scan.end == span.start && scan.path == path);
-        match found.map(|at| scans.remove(at)) {
-            Some(scan) => Step { is_next: true, ahead: scan.ahead },
-            None => Step { is_next: false, ahead: None },
-        }
+    pub(super) fn new(bytes_max: usize) -> Self {
+        let scans = PerProcess::new(|_inherited| Scans::default());
+        Self { scans, bytes_max: bytes_max as u64 }
     }
 
-    /// Remembers where a request ended, and what is read ahead of the next one. The oldest scan is forgotten.
-    pub(super) fn end(&self, path: PathBuf, end: u64, ahead: Option<Job<Option<Ahead>>>) {
-        let mut scans = self.lock();
-        scans.retain(|scan| scan.path != path || scan.end != end);
-        let forgotten = (scans.len() >= SCANS_MAX).then(|| scans.remove(0));
-        scans.push(Scan { path, end, ahead });
-        drop(scans);
-        // Its job takes a lock of the reader threads.
+    /// Begins a request. Forgets what was known about the scan that it continues.
+    pub(super) fn begin(&self, path: &Path, span: &Range<u64>) -> Step {
+        let mut latest = self.lock();
+        let is_continued = |scan: &Scan| scan.end == span.start && scan.path == path;
+        let found = latest.scans.iter().position(is_continued).map(|at| latest.scans.remove(at));
+        found.map_or_else(Step::default, |scan| {
+            let Scan { ahead, is_in_vain, .. } = scan;
+            Step { is_next: true, ahead, is_in_vain }
+        })
+    }
+
+    /// Takes bytes of the limit for the part after a request. `None` if no part could serve the next request, or if the parts
+    /// of other scans have taken the limit.
+    pub(super) fn share_after(&self, ranges: &[Range<u64>], span: &Range<u64>) -> Option<Share> {
+        let bytes = part_bytes_after(ranges, span, PART_BYTES_MAX.min(self.bytes_max))?;
+        Share::take(bytes, &self.scans.get().taken_bytes, self.bytes_max)
+    }
+
+    /// Remembers where a request ended, and what is read ahead of the next one.
+    pub(super) fn end(
+        &self,
+        path: PathBuf,
+        end: u64,
+        ahead: Option<Job<Option<Ahead>>>,
+        is_in_vain: bool,
+    ) {
+        let mut latest = self.lock();
+        latest.requests += 1;
+        let request = latest.requests;
+        let is_over = |scan: &mut Scan| {
+            request - scan.request >= REMEMBERED_FOR_REQUESTS
+                || (scan.end == end && scan.path == path)
+        };
+        let forgotten: Vec<Scan> = latest.scans.extract_if(.., is_over).collect();
+        latest.scans.push(Scan { path, end, request, ahead, is_in_vain });
+        drop(latest);
+        // Their jobs take a lock of the reader threads.
         drop(forgotten);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Scan>> {
+    fn lock(&self) -> MutexGuard<'_, Latest> {
         // No code under the lock leaves the list half changed, so a poisoned lock can be used.
-        self.scans.get().lock().unwrap_or_else(PoisonError::into_inner)
+        self.scans.get().latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,24 +219,39 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_about_as_large_as_the_request_and_ends_with_the_file() {
-        assert_eq!(part_after(&(0..16), 100), Some(16..33));
-        assert_eq!(part_after(&(0..64 * MIB), 1 << 40), Some(64 * MIB..80 * MIB));
-        assert_eq!(part_after(&(80..96), 100), Some(96..100));
-        assert_eq!(part_after(&(80..100), 100), None);
-        assert_eq!(part_after(&(80..120), 100), None);
+    fn a_part_is_about_as_large_as_the_request_and_has_whole_ranges() {
+        let part = |ranges: &[Range<u64>]| {
+            part_bytes_after(ranges, &span_of(ranges).unwrap(), PART_BYTES_MAX)
+        };
+        assert_eq!(part(&[MIB..2 * MIB, 2 * MIB..17 * MIB]), Some(16 * MIB));
+        assert_eq!(part(&[8 * MIB..16 * MIB, 0..8 * MIB]), Some(16 * MIB));
+        assert_eq!(part(&[16 * MIB..24 * MIB, 24 * MIB..48 * MIB]), Some(8 * MIB + MIB / 2));
+        assert_eq!(part(&[0..PART_BYTES_MAX + 1, 17 * MIB..18 * MIB]), None);
     }
 
     #[test]
-    fn few_scans_are_remembered_and_each_end_continues_once() {
-        let ahead = ReadAhead::default();
-        for file in 0..=SCANS_MAX {
-            ahead.end(file.to_string().into(), 5, None);
+    #[expect(clippy::single_range_in_vec_init, reason = "a request may have a single range")]
+    fn parts_share_a_limit() {
+        let ahead = ReadAhead::new(20 << 20);
+        let share = |mib: u64| ahead.share_after(&[7..7 + mib * MIB], &(7..7 + mib * MIB));
+        let first = share(16);
+        assert!(first.is_some() && share(4).is_none());
+        drop(first);
+        assert!(share(4).is_some() && share(17).is_none());
+        assert!(ReadAhead::new(0).share_after(&[0..MIB], &(0..MIB)).is_none());
+    }
+
+    #[test]
+    fn a_scan_is_remembered_for_some_requests_and_each_end_continues_once() {
+        let ahead = ReadAhead::new(1 << 30);
+        for file in 0..=REMEMBERED_FOR_REQUESTS {
+            ahead.end(file.to_string().into(), 5, None, file == 1);
         }
-        let is_next =
-            |file: usize, start| ahead.begin(Path::new(&file.to_string()), &(start..9)).is_next;
-        assert!(!is_next(0, 5), "the oldest is forgotten");
-        assert!(!is_next(1, 4) && is_next(1, 5) && !is_next(1, 5));
-        assert!(is_next(SCANS_MAX, 5));
+        let begin = |file: u64, start| ahead.begin(Path::new(&file.to_string()), &(start..9));
+        assert!(!begin(0, 5).is_next, "it is too long ago");
+        assert!(!begin(1, 4).is_next);
+        let step = begin(1, 5);
+        assert!(step.is_next && step.is_in_vain && !begin(1, 5).is_next);
+        assert!(begin(REMEMBERED_FOR_REQUESTS, 5).is_next);
     }
 }

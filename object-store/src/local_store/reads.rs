@@ -13,7 +13,7 @@ use ringmain_backends::{
 use super::error::{ReadError, of_backend};
 use super::opened_files::OpenedFiles;
 use super::ranges;
-use super::read_ahead::{Ahead, part_after};
+use super::read_ahead::{Ahead, Share, is_young};
 
 /// How often a file is opened again because another one has taken its path since.
 const OPENS_MAX: usize = 8;
@@ -31,8 +31,10 @@ pub(super) struct Reads {
 pub(super) struct Found {
     /// The bytes of each range.
     pub(super) parts: Vec<Bytes>,
-    /// Some of the bytes came from the device.
+    /// Data came from the device meanwhile, for this request or for another one.
     pub(super) is_cold: bool,
+    /// Less than half of what was read ahead was asked for.
+    pub(super) is_ahead_in_vain: bool,
 }
 
 impl Reads {
@@ -72,6 +74,7 @@ impl Reads {
             ranges::check(path, wanted, version.len())?;
             let known = |range: &Range<u64>| ahead.as_ref()?.get(&version, range);
             let mut parts: Vec<_> = wanted.iter().map(known).collect();
+            let served_bytes = parts.iter().flatten().map(|part| part.len() as u64).sum::<u64>();
             let missing = wanted.iter().zip(&parts).filter(|(_, part)| part.is_none());
             let missing: Vec<_> = missing.map(|(range, _)| range.clone()).collect();
             let joined = ranges::joined(&missing);
@@ -80,8 +83,12 @@ impl Reads {
                     let mut read = ranges::parts(&missing, &joined, &found).into_iter();
                     let parts = parts.iter_mut().map(|part| part.take().or_else(|| read.next()));
                     let parts = parts.map(Option::unwrap_or_default).collect();
+                    let ahead = ahead.as_ref();
                     let was_cold = ahead.is_some_and(|ahead| ahead.is_cold);
-                    return Ok(Found { parts, is_cold: was_cold || self.device_bytes() > before });
+                    let is_cold = was_cold || self.device_bytes() > before;
+                    let is_in_vain = |ahead: &Ahead| served_bytes < ahead.bytes.len() as u64 / 2;
+                    let is_ahead_in_vain = ahead.is_some_and(is_in_vain);
+                    return Ok(Found { parts, is_cold, is_ahead_in_vain });
                 }
                 // Another file has the path now, and the old one is no longer open: read the new one.
                 Err(BackendError::Replaced { .. }) => self.files.forget(&file),
@@ -91,13 +98,18 @@ impl Reads {
         Err(ReadError::ReplacedAgain { path: path.to_owned(), attempts: OPENS_MAX }.into())
     }
 
-    /// Reads the bytes after a part of a file. A failure is left to the request that wants them.
-    pub(super) fn read_ahead(&self, path: &Path, span: &Range<u64>) -> Option<Ahead> {
+    /// Reads bytes of a file before they are asked for, as many as the share has. A failure is left to the request that
+    /// wants them.
+    pub(super) fn read_ahead(&self, path: &Path, start: u64, share: Share) -> Option<Ahead> {
         let before = self.device_bytes();
         let (file, version) = self.open(path).ok()?;
-        let range = part_after(span, version.len())?;
+        let range = start..version.len().min(start.saturating_add(share.bytes));
+        if range.is_empty() || is_young(path) {
+            return None;
+        }
         let bytes = self.read_batch(&file, std::slice::from_ref(&range)).ok()?.pop()?;
-        Some(Ahead { version, range, bytes, is_cold: self.device_bytes() > before })
+        let is_cold = self.device_bytes() > before;
+        Some(Ahead { version, range, bytes, is_cold, _share: share })
     }
 
     /// Bytes that came from devices so far, also for other requests.

@@ -44,8 +44,9 @@ impl RingmainStore {
         local: LocalFileSystem,
         reads: Arc<Reads>,
         readers: ReaderThreads,
+        read_ahead: ReadAhead,
     ) -> Self {
-        Self { local, reads, readers, read_ahead: Arc::default() }
+        Self { local, reads, readers, read_ahead: Arc::new(read_ahead) }
     }
 
     /// Returns the backend that reads.
@@ -104,16 +105,19 @@ impl ObjectStore for RingmainStore {
             Some(job) => job.await,
             None => None,
         };
-        let of_job = path.clone();
-        let read = move || reads.read_ranges(&of_job, &ranges, ahead);
+        let (of_job, of_read) = (path.clone(), ranges.clone());
+        let read = move || reads.read_ranges(&of_job, &of_read, ahead);
         let found = self.readers.run(read).await?;
-        let next = (step.is_next && found.is_cold).then(|| {
-            let (reads, path, span) = (Arc::clone(&self.reads), path.clone(), span.clone());
-            let mut job = self.readers.run(move || reads.read_ahead(&path, &span));
+        let is_in_vain = step.is_in_vain || found.is_ahead_in_vain;
+        let is_scan = step.is_next && found.is_cold && !is_in_vain;
+        let share = is_scan.then(|| self.read_ahead.share_after(&ranges, &span)).flatten();
+        let next = share.map(|share| {
+            let (reads, path, start) = (Arc::clone(&self.reads), path.clone(), span.end);
+            let mut job = self.readers.run(move || reads.read_ahead(&path, start, share));
             job.begin();
             job
         });
-        self.read_ahead.end(path, span.end, next);
+        self.read_ahead.end(path, span.end, next, is_in_vain);
         Ok(found.parts)
     }
 
