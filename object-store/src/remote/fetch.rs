@@ -64,11 +64,12 @@ impl Fetcher<'_> {
     }
 
     /// Does something with the store until it succeeds, fails for good, or takes too long. An attempt that sends several
-    /// requests may take `steps_max` times as long as one.
+    /// requests may take `steps_max` times as long as one. Each attempt asks for that number: before the client was made, it
+    /// may not be known.
     pub(super) async fn insist<T, F: Future<Output = Result<T, RemoteFailure>>>(
         &self,
         bucket: &Bucket,
-        steps_max: u32,
+        steps_max: impl Fn() -> u32,
         mut attempt: impl FnMut() -> F,
     ) -> Result<T, RemoteFailure> {
         let mut tries = Tries::new(&self.shift.options.retry, bucket);
@@ -76,7 +77,7 @@ impl Fetcher<'_> {
             let outcome = {
                 let _permits = self.permits(bucket, &(0..0)).await;
                 self.traffic.requests.fetch_add(1, Ordering::Relaxed);
-                let limit = self.shift.options.stall_timeout.saturating_mul(steps_max);
+                let limit = self.shift.options.stall_timeout.saturating_mul(steps_max());
                 tries
                     .timed(timeout(limit, attempt()))
                     .await

@@ -1,5 +1,6 @@
 //! Opens objects of any bucket and reads batches of them: what all backends of this module have in common.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,7 +84,7 @@ impl Reader {
         let opened = || {
             let shift = self.threads.shift().map_err(open_error_of(path))?;
             let fetcher = Fetcher { shift: &shift, traffic: &self.traffic };
-            let found = shift.block_on(fetcher.insist(bucket, HEADS_MAX, || bucket.head(key)));
+            let found = shift.block_on(fetcher.insist(bucket, || HEADS_MAX, || bucket.head(key)));
             let object = found.and_then(|meta| Object::new(Arc::clone(bucket), meta));
             object.map_err(|failure| open_error(path, bucket.explain(failure)))
         };
@@ -97,7 +98,7 @@ impl Reader {
         let found = shift.block_on(async {
             let is_named_as_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
             if !is_named_as_folder && !key.is_root() {
-                match fetcher.insist(bucket, HEADS_MAX, || bucket.head(key)).await {
+                match fetcher.insist(bucket, || HEADS_MAX, || bucket.head(key)).await {
                     Ok(_) => return Ok(Found::Object),
                     Err(failure) if failure.kind == FailureKind::NotFound => {}
                     Err(failure) => return Err(failure),
@@ -106,7 +107,7 @@ impl Reader {
             let folder = (!key.is_root()).then_some(key);
             let keys = keys_in(&fetcher, bucket, folder).await?;
             if keys.is_empty()
-                && !fetcher.insist(bucket, HEADS_MAX, || bucket.has_folder(folder)).await?
+                && !fetcher.insist(bucket, || HEADS_MAX, || bucket.has_folder(folder)).await?
             {
                 let what = "the store has no object and no folder of that name";
                 return Err(RemoteFailure::new(FailureKind::NotFound, what));
@@ -148,16 +149,20 @@ async fn keys_in(
     bucket: &Bucket,
     folder: Option<&Key>,
 ) -> Result<Vec<Key>, RemoteFailure> {
-    let requests_max = if bucket.lists_pages()? { 1 } else { PAGES_MAX };
+    // A client that cannot be made now fails the attempt, which is made again.
+    let requests_max = || if bucket.lists_pages().unwrap_or(false) { 1 } else { PAGES_MAX };
     let (mut keys, mut token) = (Vec::new(), None::<String>);
+    let mut seen = HashSet::new();
     loop {
         let page = fetcher.insist(bucket, requests_max, || bucket.page(folder, token.as_deref()));
         let page = page.await?;
         keys.extend(page.keys);
-        match page.next_token {
-            Some(next) => token = Some(next),
-            None => return Ok(keys),
+        let Some(next) = page.next_token else { return Ok(keys) };
+        if !seen.insert(next.clone()) {
+            let what = "the server sends the same pages of a list again and again";
+            return Err(RemoteFailure::new(FailureKind::Other, what));
         }
+        token = Some(next);
     }
 }
 
@@ -210,5 +215,76 @@ impl From<RemoteStats> for ringmain_backends::BackendStats {
         stats.device.bytes = remote.received_bytes;
         stats.retries = remote.retries;
         stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
+    use object_store::memory::InMemory;
+
+    use super::super::client::Client;
+    use super::super::credentials::CredentialSource;
+    use super::*;
+
+    fn bucket(make: impl Fn() -> Result<Client, RemoteFailure> + Send + Sync + 'static) -> Bucket {
+        let bucket = Bucket::new("s3://bucket", CredentialSource::Settings(Vec::new()), make);
+        bucket.reached();
+        bucket
+    }
+
+    fn list(bucket: &Bucket) -> Result<Vec<Key>, RemoteFailure> {
+        let shift = RemoteThreads::new(RemoteOptions::default()).shift().unwrap();
+        let traffic = Traffic::default();
+        let fetcher = Fetcher { shift: &shift, traffic: &traffic };
+        shift.block_on(keys_in(&fetcher, bucket, None))
+    }
+
+    /// The client of a forked worker was made before the attempts, so that a failure ended the list.
+    #[test]
+    fn a_list_waits_for_descriptors_that_its_client_needs() {
+        let calls = AtomicUsize::new(0);
+        let bucket = bucket(move || match calls.fetch_add(1, Ordering::Relaxed) {
+            0..3 => Err(RemoteFailure::new(FailureKind::Shortage, "too many open files")),
+            _ => Ok(Client::without_pages(Arc::new(InMemory::new()))),
+        });
+        assert_eq!(list(&bucket).unwrap(), []);
+    }
+
+    /// Sends pages without keys, each with the next of these tokens.
+    struct Tokens(&'static [&'static str], AtomicUsize);
+
+    #[async_trait::async_trait]
+    impl PaginatedListStore for Tokens {
+        async fn list_paginated(
+            &self,
+            _: Option<&str>,
+            _: PaginatedListOptions,
+        ) -> object_store::Result<PaginatedListResult> {
+            let at = self.1.fetch_add(1, Ordering::Relaxed);
+            assert!(at < 100, "the list does not end");
+            let page_token = Some(self.0[at % self.0.len()].to_owned());
+            let result = object_store::ListResult {
+                common_prefixes: Vec::new(),
+                objects: Vec::new(),
+                extensions: Default::default(),
+            };
+            Ok(PaginatedListResult { result, page_token })
+        }
+    }
+
+    /// Only a token that came twice in a row was noticed: the list never ended, and its keys filled the memory.
+    #[test]
+    fn a_list_whose_tokens_repeat_ends() {
+        for tokens in [&["a"][..], &["a", "b"], &["a", "b", "c"]] {
+            let bucket = bucket(|| {
+                let pages = Arc::new(Tokens(tokens, AtomicUsize::new(0)));
+                Ok(Client { store: Arc::new(InMemory::new()), pages: Some(pages) })
+            });
+            let failure = list(&bucket).unwrap_err();
+            assert!(failure.to_string().contains("again and again"), "{failure}");
+        }
     }
 }
