@@ -141,8 +141,8 @@ impl CacheCore {
     pub(super) fn find(&self, id: &BlockId, expected: Expected) -> Option<Arc<LocalBlock>> {
         let block = self.find_open(id)?;
         if let Some(expectation) = block.expect(expected) {
-            // A hint.
-            let _is_told = self.reader.expect(&[&block.file], &expectation);
+            // A hint: the block is read all the same if the backend makes no use of it.
+            let _is_expected = self.reader.expect(&[&block.file], &expectation);
         }
         Some(block)
     }

@@ -59,7 +59,7 @@ impl Health {
         }
     }
 
-    /// Returns `true` for a while after a failure.
+    /// Returns `true` for 10 seconds after a failure, unless something has worked since.
     pub(super) fn is_paused(&self) -> bool {
         let until = self.paused_until_ms.load(Ordering::Relaxed);
         until > 0 && (self.started.elapsed().as_millis() as u64) < until
