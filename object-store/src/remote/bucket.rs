@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::TryStreamExt;
 use object_store::list::PaginatedListOptions;
 use object_store::path::{DELIMITER, Path as Key};
-use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{GetOptions, GetResult, ObjectMeta, ObjectStore};
 use ringmain_backends::PerProcess;
 
 use super::client::Client;
@@ -16,6 +16,7 @@ use super::credentials::CredentialSource;
 use super::cryptography::choose_cryptography;
 use super::failure::{FailureKind, NO_CREDENTIALS, RemoteFailure};
 use super::runtime::locked;
+use super::watch::ServerTime;
 
 /// The longest pause that a server gets, so that its end is a moment that the clock can represent.
 const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -31,6 +32,20 @@ pub(super) struct Bucket {
     origin: String,
     make: Box<MakeClient>,
     current: PerProcess<Contact>,
+}
+
+/// An object that was found.
+pub(super) struct Head {
+    pub(super) meta: ObjectMeta,
+    /// The time of the answer by the clock of the server, if it sends that.
+    pub(super) answered: Option<SystemTime>,
+}
+
+impl From<GetResult> for Head {
+    fn from(answer: GetResult) -> Self {
+        let answered = answer.extensions.get().map(|ServerTime(time)| *time);
+        Self { meta: answer.meta, answered }
+    }
 }
 
 /// A part of the list of a folder.
@@ -107,10 +122,10 @@ impl Bucket {
 
     /// Finds an object. The answer to a HEAD request has no body that could name the cause of an error, so the
     /// question is put again as a GET then.
-    pub(super) async fn head(&self, key: &Key) -> Result<ObjectMeta, RemoteFailure> {
+    pub(super) async fn head(&self, key: &Key) -> Result<Head, RemoteFailure> {
         let client = self.client()?;
-        let error = match client.head(key).await {
-            Ok(meta) => return Ok(meta),
+        let error = match client.get_opts(key, GetOptions::new().with_head(true)).await {
+            Ok(answer) => return Ok(answer.into()),
             Err(error) => error,
         };
         let failure = RemoteFailure::of_store(&error);
@@ -120,7 +135,7 @@ impl Bucket {
         let first_byte = GetOptions::new().with_range(Some(0..1));
         match client.get_opts(key, first_byte).await {
             // A server that does not know HEAD. The length is that of the whole object.
-            Ok(answer) => Ok(answer.meta),
+            Ok(answer) => Ok(answer.into()),
             Err(error) => {
                 let by_get = RemoteFailure::of_store(&error);
                 // An object without bytes has no first one.
@@ -229,6 +244,13 @@ impl fmt::Debug for Bucket {
 }
 
 #[cfg(test)]
+impl From<ObjectMeta> for Head {
+    fn from(meta: ObjectMeta) -> Self {
+        Self { meta, answered: None }
+    }
+}
+
+#[cfg(test)]
 impl Bucket {
     /// A bucket in memory.
     pub(super) fn of_tests() -> Self {
@@ -241,6 +263,11 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
+    use super::super::RemoteOptions;
+    use super::super::client::client;
+    use super::super::runtime::RemoteThreads;
+    use super::super::settings::config_of;
+    use super::super::url::{Place, place};
     use super::*;
 
     /// A forked worker gave up a server that was away for 5 seconds, although its parent had read from it.
@@ -251,5 +278,26 @@ mod tests {
         contact.is_reached.store(true, Ordering::Relaxed);
         let child = Contact::of_process(Some(&contact));
         assert!(child.is_reached.load(Ordering::Relaxed));
+    }
+
+    /// `object_store` does not pass on the header, and the clock of this machine decided.
+    #[test]
+    fn an_object_comes_with_the_time_of_its_server() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("object"), "bytes").unwrap();
+        let server = ringmain_test_server::Server::start([("bucket", folder.path())]);
+        let plain = format!("{}/plain/bucket/object", server.endpoint());
+        let objects =
+            [(plain.as_str(), Vec::new()), ("s3://bucket/object", server.client_config())];
+        for (url, config) in objects {
+            let Ok(Place::Remote(address)) = place(url.as_ref()) else { panic!("{url}") };
+            let (key, credentials) = (address.key.clone(), CredentialSource::Settings(Vec::new()));
+            let config = config_of(address.scheme, &config);
+            let bucket = Bucket::new("bucket", credentials, move || client(&address, &config));
+            let shift = RemoteThreads::new(RemoteOptions::default()).shift().unwrap();
+            let head = shift.block_on(bucket.head(&key)).unwrap();
+            let answered = head.answered.expect("a time");
+            assert!(answered > SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30), "{url}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use object_store::{GetOptions, ObjectMeta};
 use ringmain_backends::{BackendKind, FileHandle, FileVersion, HandleOwner, Result};
 
 use super::KIND;
-use super::bucket::Bucket;
+use super::bucket::{Bucket, Head};
 use super::failure::{FailureKind, RemoteFailure};
 use crate::disk_cache::CacheKey;
 
@@ -23,10 +23,13 @@ pub(super) struct Object {
 /// A time of the last change has a resolution of a second. A version of the same length could follow within this time and
 /// have the same one.
 const YOUNG: Duration = Duration::from_secs(2);
+/// How far the clock of this machine may be ahead of that of a server that does not send its own time.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(300);
 
 impl Object {
     /// Pins an object that was found. Fails if the store names no version of it.
-    pub(super) fn new(bucket: Arc<Bucket>, meta: ObjectMeta) -> Result<Self, RemoteFailure> {
+    pub(super) fn new(bucket: Arc<Bucket>, head: Head) -> Result<Self, RemoteFailure> {
+        let Head { meta, answered } = head;
         // `object_store` reads a missing `Last-Modified` as 1970.
         let has_time = meta.last_modified.timestamp() != 0;
         if meta.e_tag.is_none() && meta.version.is_none() && !has_time {
@@ -36,7 +39,7 @@ impl Object {
             return Err(RemoteFailure::new(FailureKind::NoVersion, what).with_way_out(way_out));
         }
         let is_named = meta.e_tag.is_some() || meta.version.is_some();
-        let is_ambiguous = !is_named && is_young(&meta, SystemTime::now());
+        let is_ambiguous = !is_named && is_young(&meta, answered, SystemTime::now());
         Ok(Self { bucket, meta, is_ambiguous })
     }
 
@@ -105,10 +108,15 @@ impl Object {
     }
 }
 
-/// Returns `true` if the object was changed just before `now`, or later: clocks differ.
-fn is_young(meta: &ObjectMeta, now: SystemTime) -> bool {
+/// Returns `true` if the object was changed just before the server answered, or later. Without the server's time, the clock
+/// of this machine decides, which may be ahead of it.
+fn is_young(meta: &ObjectMeta, answered: Option<SystemTime>, now: SystemTime) -> bool {
     let changed = SystemTime::from(meta.last_modified);
-    now.duration_since(changed).unwrap_or_default() < YOUNG
+    let (now, young) = match answered {
+        Some(answered) => (answered, YOUNG),
+        None => (now, YOUNG + CLOCKS_DIFFER),
+    };
+    now.duration_since(changed).unwrap_or_default() < young
 }
 
 /// An ETag without the mark of a weak one.
@@ -133,7 +141,7 @@ mod tests {
     }
 
     fn object(meta: ObjectMeta) -> Object {
-        Object::new(Arc::new(Bucket::of_tests()), meta).unwrap()
+        Object::new(Arc::new(Bucket::of_tests()), meta.into()).unwrap()
     }
 
     #[test]
@@ -162,7 +170,7 @@ mod tests {
 
     #[test]
     fn an_object_without_a_version_is_refused() {
-        let unnamed = Object::new(Arc::new(Bucket::of_tests()), meta(None, None, 0, 10));
+        let unnamed = Object::new(Arc::new(Bucket::of_tests()), meta(None, None, 0, 10).into());
         assert_eq!(unnamed.unwrap_err().kind(), FailureKind::NoVersion);
     }
 
@@ -180,11 +188,23 @@ mod tests {
         let old = key(meta(None, None, seconds - 3600, 10)).unwrap();
         assert!(old.as_str().starts_with("s3://b/k\n"), "{old:?}");
         let elsewhere = Bucket::of_tests().with_origin(" aws_endpoint=http://other".into());
-        let elsewhere = Object::new(Arc::new(elsewhere), meta(None, None, seconds - 3600, 10));
+        let elsewhere =
+            Object::new(Arc::new(elsewhere), meta(None, None, seconds - 3600, 10).into());
         assert_ne!(elsewhere.unwrap().cache_key("s3://b/k").unwrap(), old, "another server");
-        let changed = meta(None, None, seconds, 10);
-        let after = |pause| is_young(&changed, SystemTime::from(changed.last_modified) + pause);
-        assert!(after(YOUNG - Duration::from_nanos(1)) && !after(YOUNG));
+    }
+
+    /// A clock that was ahead by more than two seconds made a new object look old.
+    #[test]
+    fn the_clock_of_the_server_decides_what_is_young() {
+        let changed = meta(None, None, 3600, 10);
+        let time = SystemTime::from(changed.last_modified);
+        let hour = Duration::from_secs(3600);
+        for answered in [time - hour, time, time + YOUNG - Duration::from_nanos(1)] {
+            assert!(is_young(&changed, Some(answered), time + hour), "{answered:?}");
+        }
+        assert!(!is_young(&changed, Some(time + YOUNG), time));
+        assert!(is_young(&changed, None, time + CLOCKS_DIFFER));
+        assert!(!is_young(&changed, None, time + CLOCKS_DIFFER + YOUNG));
     }
 
     #[test]

@@ -146,7 +146,7 @@ mod tests {
             e_tag: Some("\"1\"".into()),
             version: None,
         };
-        let object = Object::new(Arc::new(Bucket::of_tests()), meta).unwrap();
+        let object = Object::new(Arc::new(Bucket::of_tests()), meta.into()).unwrap();
         FileHandle::new(HandleOwner::unique(), Path::new("key"), Alignment::NONE, object)
     }
 

@@ -85,7 +85,7 @@ impl Reader {
             let shift = self.threads.shift().map_err(open_error_of(path))?;
             let fetcher = Fetcher { shift: &shift, traffic: &self.traffic };
             let found = shift.block_on(fetcher.insist(bucket, || HEADS_MAX, || bucket.head(key)));
-            let object = found.and_then(|meta| Object::new(Arc::clone(bucket), meta));
+            let object = found.and_then(|head| Object::new(Arc::clone(bucket), head));
             object.map_err(|failure| open_error(path, bucket.explain(failure)))
         };
         Ok(FileHandle::new(self.owner, path, Alignment::NONE, opened()?))

@@ -36,7 +36,7 @@ impl HttpService for Watching {
         let purpose = Purpose::of(&request);
         match self.0.execute(request).await {
             Ok(response) => match purpose.check(response).await {
-                Ok(response) => Ok(response),
+                Ok(response) => Ok(with_server_time(response)),
                 Err(failure) => Err(HttpError::new(HttpErrorKind::Unknown, failure)),
             },
             Err(error) => match purpose {
@@ -48,6 +48,18 @@ impl HttpService for Watching {
             },
         }
     }
+}
+
+/// The time of an answer by the clock of its server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServerTime(pub(super) SystemTime);
+
+/// Keeps the header `Date`, which `object_store` does not pass on, as an extension, which it does.
+fn with_server_time(mut response: HttpResponse) -> HttpResponse {
+    if let Some(time) = header(response.headers(), "date").and_then(http_date) {
+        response.extensions_mut().insert(ServerTime(time));
+    }
+    response
 }
 
 /// The purpose of a request.
