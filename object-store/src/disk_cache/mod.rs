@@ -16,11 +16,14 @@
 //! - **A block may be removed at any time**, also while another process reads it: an open file stays readable, and a
 //!   file that is gone is a miss.
 //! - **The limit** is divided among parts of the folder, at most 64. To store a block, a process lists one part, twice,
-//!   and removes files until the block fits. Writers do so in turn, by a lock on the first folder of the part (`flock`): a
-//!   view of a folder in which others move blocks would miss some. Then the block is written without the lock. Where
-//!   there are no locks, writers may exceed the limit by one block each. A part has a few hundred files, or more if there are more than 16,000 blocks: 2000 with 500 GiB in blocks of
-//!   4 MiB, which take 1 ms to list; 125,000 with 500 GiB in blocks of 64 KiB, which take 0.1 s. Opening the cache
-//!   reads nothing. A process lists each part once when it first reads from it, as the limit may be lower than before.
+//!   and removes files until the block fits. Writers do so in turn, by a lock on the first folder of the part (`flock`),
+//!   because two that list it at once would use the same room. Then the block is written and gets its name without the
+//!   lock. A list that is made meanwhile may miss it, and not every filesystem has locks: so writers may exceed the limit
+//!   by a block each, until the next one makes room. If a lock stays held for a second, the block is not stored, and
+//!   [`DiskCacheStats::degraded`] says so. A part has a few hundred files, or more if there are more than 16,000 blocks:
+//!   2000 with 500 GiB in blocks of 4 MiB, which take 1 ms to list; 125,000 with 500 GiB in blocks of 64 KiB, which take
+//!   0.1 s. Opening the cache reads nothing. A process lists each part once when it first reads from it, as the limit may
+//!   be lower than before.
 //! - **The time of the last use** is the time of modification of the file.
 //!
 //! Cached parts are read by `auto`, the rest from the inner backend, at the same time. Missing data is fetched in whole
