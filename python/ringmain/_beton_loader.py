@@ -97,8 +97,9 @@ class BetonLoader(IterableDataset[BetonBatch]):
     def __iter__(self) -> Iterator[BetonBatch]:
         # The thread of an unfinished loop reads from the same source.
         self._end_loop()
-        self._state = self._batches.state_dict()
         batches = iter(self._batches)
+        # The state at the beginning of this loop. The thread, which begins later, opens its source.
+        self._state = self._batches.state_dict()
         if self._ahead == 0:
             return self._taken(self._made(batches))
         loop = Ahead(lambda: self._made(batches), self._ahead)

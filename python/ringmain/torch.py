@@ -93,6 +93,8 @@ class _BatchDataset(IterableDataset[Any]):
         self._loads = 0
         self._resume: _Resume | None = None
         self._source: Any = None
+        # Returns the number of a loop that has begun and has not opened its source yet.
+        self._begun: Callable[[], int] | None = None
         self._place = 0, 1
         # If the data cannot be opened, the error is raised here and not in a worker.
         source = self._open(0, 1)
@@ -141,10 +143,11 @@ class _BatchDataset(IterableDataset[Any]):
         info = get_worker_info()
         resume = self._resume
         is_loaded = resume is not None and not resume.is_used()
-        return self._batches(info, self._loops.begin(info, again=is_loaded))
+        self._begun = self._loops.begin(info, again=is_loaded)
+        return self._batches(info, self._begun)
 
     def _batches(self, info: Any, loop_number: Callable[[], int]) -> Iterator[Any]:
-        worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
+        worker, workers = _worker_of(info)
         if self._loads != int(self._shared[_LOADS]):
             raise RuntimeError(
                 "load_state_dict was called after the DataLoader had started its workers, which do "
@@ -152,13 +155,12 @@ class _BatchDataset(IterableDataset[Any]):
             )
         self._shared[_IN_WORKERS] = 0 if info is None else 1
         resume = self._resume
-        # If the program sets the epochs, no worker has to wait for the number of the loop.
-        epoch = self._epoch_of(0 if self._shared[_IS_SET] else loop_number())
+        epoch = self._epoch_of_loop(loop_number)
         if resume is not None and resume.epoch == epoch and resume.use(info):
             source, part = self._go_on(resume, worker, workers)
         else:
             source, part = self._open(worker, workers, epoch), worker
-        self._source, self._place = source, (part, workers)
+        self._source, self._place, self._begun = source, (part, workers), None
         yield from self._deliver(source, info is not None)
 
     def state_dict(self, *, batches: int | None = None, num_workers: int = 0) -> dict[str, Any]:
@@ -185,14 +187,14 @@ class _BatchDataset(IterableDataset[Any]):
             state["num_workers"] = _count("num_workers", num_workers)
             return state
         self._check_not_ahead()
-        if self._source is not None:
-            # Another loop may have begun since, with the next epoch.
+        if self._source is not None and self._begun is None:
+            # Another loop may have begun since in workers, with the next epoch.
             state["epoch"] = self._source.epoch
             state["part"], state["num_workers"] = self._place
             state["source"] = self._source.state_dict()
-        elif self._resume is not None and not self._resume.is_used():
-            state = dict(self._resume.state)
-        return state
+            return state
+        state["epoch"], resume = self._next_start()
+        return state if resume is None else dict(resume.state)
 
     def _job_state(self, batches: int | None) -> dict[str, Any]:
         if batches is not None:
@@ -205,13 +207,23 @@ class _BatchDataset(IterableDataset[Any]):
             source.skip_batches(used)
             return dict(source.state_dict())
         self._check_not_ahead()
-        if self._source is not None:
+        if self._source is not None and self._begun is None:
             return dict(self._source.state_dict())
-        if self._resume is not None and not self._resume.is_used():
-            return dict(self._resume.state)
-        info = get_worker_info()
-        worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
-        return dict(self._open(worker, workers).state_dict())
+        info, (epoch, resume) = get_worker_info(), self._next_start()
+        if resume is None:
+            return dict(self._open(*_worker_of(info), epoch).state_dict())
+        if info is None:
+            return dict(resume.state)
+        # The state that was loaded is that of the job, but `job_state` needs that of each worker.
+        return dict(self._go_on(resume, *_worker_of(info))[0].state_dict())
+
+    def _next_start(self) -> tuple[int, _Resume | None]:
+        """Returns the epoch of a loop that has not delivered anything, and the state that the loop continues from."""
+        epoch = self.epoch if self._begun is None else self._epoch_of_loop(self._begun)
+        resume = self._resume
+        if resume is not None and resume.epoch == epoch and resume.is_left(get_worker_info()):
+            return epoch, resume
+        return epoch, None
 
     def _check_not_ahead(self) -> None:
         if get_worker_info() is None and self._shared[_IN_WORKERS]:
@@ -245,7 +257,7 @@ class _BatchDataset(IterableDataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         # A source has a thread and open files, so the copy opens its own source.
-        return {**self.__dict__, "_source": None, "_group": None}
+        return {**self.__dict__, "_source": None, "_begun": None, "_group": None}
 
     def _repr(self, data: str) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self._options.items())
@@ -259,13 +271,17 @@ class _BatchDataset(IterableDataset[Any]):
         info = get_worker_info()
         self._shared[_EPOCH] = epoch
         self._loops.restart(info)
-        self._source = None
+        self._source = self._begun = None
         if info is None:
             self._shared[_IN_WORKERS] = 0
 
     def _epoch_of(self, loop: int) -> int:
         """Returns the epoch of a loop, counted from the first loop after `_begin_epoch`."""
         return int(self._shared[_EPOCH]) + (0 if self._shared[_IS_SET] else loop)
+
+    def _epoch_of_loop(self, loop_number: Callable[[], int]) -> int:
+        # If the program sets the epochs, no worker has to wait for the number of the loop.
+        return self._epoch_of(0 if self._shared[_IS_SET] else loop_number())
 
     def _open(self, part: int, parts: int, epoch: int | None = None) -> Any:
         return self._open_source(
@@ -493,28 +509,40 @@ class _Resume:
     def is_used(self) -> bool:
         return bool(self.uses.any())
 
+    def is_left(self, info: Any) -> bool:
+        """Returns whether this iteration can use the state: no earlier one has, nor this worker of this iteration."""
+        iteration, flag = self._marks(info)
+        return int(self.uses[0]) in (0, iteration) and not self.uses[flag]
+
     def use(self, info: Any) -> bool:
         """Marks the state as used by this iteration. Returns False if an earlier iteration used it, in
         this process or in its workers."""
-        worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
-        # The seed of a worker is the seed of its iteration plus the number of the worker, so the
-        # difference identifies the iteration. If a program sets the same seed for each epoch, the next
-        # iteration looks the same, but the flags of its workers are already set.
-        iteration = -1 if info is None else (info.seed - worker) % (1 << 62) + 1
-        if int(self.uses[0]) not in (0, iteration):
+        if not self.is_left(info):
             return False
-        flag = 1 + worker % (len(self.uses) - 1)
-        if self.uses[flag]:
-            return False
-        if self.workers not in (None, workers):
+        if self.workers not in (None, _worker_of(info)[1]):
             taken_with = self.state.get("num_workers", 0)
             raise ValueError(
                 f"the state was taken with num_workers={taken_with}, and the rows of its epoch are "
                 f"split over that number; finish the epoch with it, and change it in the next epoch"
             )
+        iteration, flag = self._marks(info)
         self.uses[0] = iteration
         self.uses[flag] = 1
         return True
+
+    def _marks(self, info: Any) -> tuple[int, int]:
+        """Returns the number of an iteration, and the place of the flag of its worker."""
+        worker, _ = _worker_of(info)
+        # The seed of a worker is the seed of its iteration plus the number of the worker, so the
+        # difference identifies the iteration. If a program sets the same seed for each epoch, the next
+        # iteration looks the same, but the flags of its workers are already set.
+        iteration = -1 if info is None else (info.seed - worker) % (1 << 62) + 1
+        return iteration, 1 + worker % (len(self.uses) - 1)
+
+
+def _worker_of(info: Any) -> tuple[int, int]:
+    """Returns the number of a worker and the number of workers, from what torch tells about them."""
+    return (info.id, info.num_workers) if info is not None else (0, 1)
 
 
 def _count(name: str, value: Any) -> int:

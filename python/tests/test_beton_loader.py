@@ -89,6 +89,27 @@ def test_a_state_counts_the_batches_that_the_loop_took(path, loader_type, taken,
     assert ids_of(loader) == expected
 
 
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_state_before_the_first_batch_of_a_later_loop_is_in_its_epoch(path, loader_type, ahead):
+    """It was at the end of the epoch before, or in the middle of it after a `break`."""
+    options = {"batch_size": 8, "shuffle": True, "ahead": ahead}
+    epochs = loader_type(path, **options)
+    expected = [ids_of(epochs) for _ in range(3)]
+    loader = loader_type(path, **options)
+    for epoch, taken in enumerate([7, 2], start=1):
+        batches = iter(loader)  # the loop of the epoch before
+        for _ in range(taken):
+            next(batches)
+        del batches
+        batches = iter(loader)
+        state = pickle.loads(pickle.dumps(loader.state_dict()))
+        del batches
+        again = loader_type(path, **options)
+        again.load_state_dict(state)
+        assert again.epoch == epoch and ids_of(again) == expected[epoch]
+        loader.load_state_dict(state)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stateful_loader_resumes_it(path, loader_type, workers):
     stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")

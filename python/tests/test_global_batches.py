@@ -1,8 +1,10 @@
 """Global batches: each has the same items for any number of ranks and workers, and any other number goes on."""
 
+import copy
 import json
 import pickle
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -307,6 +309,67 @@ def test_the_state_of_a_stateful_loader_is_that_of_the_job(corpus, torch, worker
         assert row_batches(later) == [batch[2] for batch in shares]
     with pytest.raises(ValueError, match="global_batch"):
         job_state(loader_type(ShardDataset(corpus), batch_size=None).state_dict())
+
+
+def test_the_state_of_a_resumed_loader_before_each_worker_has_delivered(corpus, torch):  # noqa: F811
+    """A worker that had delivered nothing returned the state of the job that was loaded, and `job_state` took each
+    such state for that of the only worker."""
+    from ringmain.torch import ShardDataset, job_state
+
+    loader_type = pytest.importorskip(
+        "torchdata.stateful_dataloader", reason="torchdata is not installed"
+    ).StatefulDataLoader
+    expected = specified.global_batches(order_of_rows("shuffled", TOTAL, 0), BATCH, 2)
+    for used in range(3):
+        dataset = ShardDataset(corpus, order="shuffled", seed=9, global_batch=BATCH, rank=1, world=2)
+        dataset.load_state_dict(dataset.state_dict(batches=2))
+        batches = loader_type(dataset, batch_size=None, num_workers=3)
+        running = iter(batches)
+        found = [next(running)[1].tolist() for _ in range(used)]
+        assert found == [batch[1] for batch in expected[2 : 2 + used]]
+        assert job_state(batches.state_dict())["batches_done"] == 2 + used
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_the_states_of_workers_that_begin_one_after_the_other(corpus, torch, monkeypatch, resumed):  # noqa: F811
+    """The state of a worker did not depend on its number, and on how far the other workers were."""
+    from ringmain.torch import ShardDataset, job_state
+
+    dataset = ShardDataset(corpus, order="shuffled", seed=9, global_batch=BATCH, rank=1, world=2)
+    first = dataset.state_dict(batches=2 if resumed else 0)
+    if resumed:
+        dataset.load_state_dict(first)
+    monkeypatch.setattr("ringmain.torch.slots_of_worker", lambda: None)
+    states, running = {}, []
+    for worker in range(3):
+        info = SimpleNamespace(id=worker, num_workers=3, seed=70 + worker)
+        monkeypatch.setattr("ringmain.torch.get_worker_info", lambda info=info: info)
+        # Shares the memory of the dataset, as a forked worker does.
+        copied = copy.copy(dataset)
+        copied._loops = copy.copy(dataset._loops)
+        running.append(iter(copied))
+        states[f"worker_{worker}"] = {"dataset_state": copied.state_dict()}
+        assert states[f"worker_{worker}"]["dataset_state"]["worker"] == [worker, 3]
+        next(running[-1])
+    assert job_state({"_snapshot": {"_worker_snapshots": states}}) == first
+
+
+@pytest.mark.parametrize("global_batch", [None, BATCH])
+def test_a_loop_that_has_delivered_nothing_has_the_state_of_its_epoch(corpus, torch, global_batch):  # noqa: F811
+    """The state was that of the loop before, at its end."""
+    from ringmain.torch import ShardDataset
+
+    def opened():
+        return ShardDataset(corpus, order="shuffled", seed=9, global_batch=global_batch, rank=0, world=1)
+
+    dataset = opened()
+    list(dataset)
+    second = iter(dataset)
+    state = dataset.state_dict()
+    assert state["epoch"] == 1
+    later = opened()
+    later.load_state_dict(state)
+    assert row_batches(later) == row_batches(second)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
