@@ -34,6 +34,8 @@ class Ahead:
         if not self.close.alive:
             raise StopIteration
         item, error, is_end = self._made.items.get()
+        if not self.close.alive:
+            raise StopIteration  # another thread has ended the loop meanwhile
         if is_end:
             self.close()
             if error is not None:
@@ -62,7 +64,7 @@ class _Made:
             while True:
                 self.room.acquire()
                 if self._is_stopped:
-                    return
+                    break
                 try:
                     item = next(items)
                 except StopIteration:
@@ -71,11 +73,15 @@ class _Made:
                 del item
         except BaseException as raised:
             error = raised
+        # Also after `stop`: another thread may be waiting for an item.
         self.items.put((None, error, True))
 
     def stop(self) -> None:
+        # A forked child does not have the thread, and the lock of `room` may stay locked there forever.
+        if self._process != os.getpid():
+            return
         self._is_stopped = True
         self.room.release()
-        # A forked child does not have the thread, and the garbage collector may call this in the thread itself.
-        if self._process == os.getpid() and threading.current_thread() is not self._thread:
+        # The garbage collector may call this in the thread itself.
+        if threading.current_thread() is not self._thread:
             self._thread.join()
