@@ -253,6 +253,7 @@ impl Drop for Borrowed<'_> {
         if thread::panicking() {
             return;
         }
+        self.state.trim();
         if let Ok(mut idle) = self.decoder.idle.try_lock() {
             if idle.len() < self.decoder.threads.get() {
                 idle.push(std::mem::take(&mut self.state));

@@ -130,11 +130,15 @@ impl DecoderState {
             self.resampler.resample(pixels, (width, height), &part, new_size, resized)?;
             form.pixels.convert(resized, delivered);
         }
+        Ok(())
+    }
+
+    /// Gives back large memory, which the next image rarely needs.
+    pub(super) fn trim(&mut self) {
         if self.decoded.len() > KEPT_BYTES_MAX {
             self.decoded = Vec::new();
             self.resampler = Resampler::default();
         }
-        Ok(())
     }
 }
 
@@ -149,4 +153,19 @@ fn at_least(memory: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Error> {
         *memory = vec_of(len)?;
     }
     Ok(&mut memory[..len])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After a damaged JPEG the memory stayed with the decoder, however large.
+    #[test]
+    fn large_memory_is_not_kept() {
+        for (len, kept) in [(KEPT_BYTES_MAX, KEPT_BYTES_MAX), (KEPT_BYTES_MAX + 1, 0)] {
+            let mut state = DecoderState { decoded: vec![0; len], ..DecoderState::default() };
+            state.trim();
+            assert_eq!(state.decoded.len(), kept);
+        }
+    }
 }
