@@ -247,9 +247,11 @@ impl PyBetonEpoch {
             let (before, epoch) = (source.state(), source.epoch());
             let batch = wait_for(py, |timeout| source.next_batch_within(timeout))?;
             let Some(batch) = batch else { return Ok(None) };
-            let arrays = self.arrays(py, batch, epoch).and_then(|arrays| {
+            let arrays = self.arrays(py, batch, epoch).and_then(|(arrays, left_out)| {
                 // Not before damaged samples are left out: an error of the transform is not damage.
                 arrays.as_ref().map_or(Ok(()), |arrays| self.beton.get().transform(arrays))?;
+                // A batch that is not delivered comes again.
+                self.left_out.fetch_add(left_out, Ordering::Relaxed);
                 Ok(arrays)
             });
             match arrays {
@@ -271,31 +273,31 @@ impl PyBetonEpoch {
         }
     }
 
-    /// Returns a batch as arrays, without the samples that are left out. Returns `None` if all samples
-    /// are left out, unless there is a global batch, of which every rank must deliver its share.
+    /// Returns a batch as arrays, without the samples that are left out, and their number. Returns `None` if all
+    /// samples are left out, unless there is a global batch, of which every rank must deliver its share.
     fn arrays<'py>(
         &self,
         py: Python<'py>,
         batch: Batch,
         epoch: u64,
-    ) -> Result<Option<BatchArrays<'py>>> {
+    ) -> Result<(Option<BatchArrays<'py>>, u64)> {
         let ids = (self.damaged == Damaged::LeaveOut).then(|| batch.ids().to_vec());
         match (self.beton.get().batch_arrays(py, batch, epoch), ids) {
             (Err(failure), Some(ids)) if failure.is_value(py) => {
                 self.undamaged_arrays(py, &ids, epoch)
             }
-            (arrays, _) => arrays.map(Some),
+            (arrays, _) => arrays.map(|arrays| (Some(arrays), 0)),
         }
     }
 
-    /// Returns a batch of only those samples whose JPEG and JSON can be decoded. It reads the samples
-    /// again, which is acceptable because damaged samples are rare.
+    /// Returns a batch of only those samples whose JPEG and JSON can be decoded, and the number of the others. It
+    /// reads the samples again, which is acceptable because damaged samples are rare.
     fn undamaged_arrays<'py>(
         &self,
         py: Python<'py>,
         ids: &[u64],
         epoch: u64,
-    ) -> Result<Option<BatchArrays<'py>>> {
+    ) -> Result<(Option<BatchArrays<'py>>, u64)> {
         let beton = self.beton.get();
         let mut undamaged = Vec::new();
         for id in ids {
@@ -310,7 +312,6 @@ impl PyBetonEpoch {
             0 if self.options.global_batch.is_none() => None,
             _ => Some(beton.batch_arrays(py, beton.read(py, &undamaged)?, epoch)?),
         };
-        self.left_out.fetch_add((ids.len() - undamaged.len()) as u64, Ordering::Relaxed);
-        Ok(arrays)
+        Ok((arrays, (ids.len() - undamaged.len()) as u64))
     }
 }

@@ -107,6 +107,27 @@ def test_damaged_images_are_left_out(tmp_path):
     assert found == [([0, 1], (2, 8, 8, 3)), ([3, 4, 5], (3, 8, 8, 3))] and epoch.left_out == 1
 
 
+def test_a_batch_that_comes_again_counts_its_damaged_images_once(tmp_path):
+    """They were counted before the transform, so a batch whose transform failed counted twice."""
+    stored = ringmain.Beton(VECTOR, images="stored")
+    id = next(id for id in range(30) if EXPECTED["samples"][id]["img"][0] == 0)
+    jpeg = stored[id]["img"].tobytes()
+    writer = ringmain.BetonWriter(tmp_path / "a.beton", {"img": "image"}, page_size=2 << 20)
+    writer.from_iterable([(jpeg[: len(jpeg) // 2] if at == 2 else jpeg,) for at in range(6)])
+    calls = []
+
+    def fail_once(images, ids):
+        calls.append(ids.tolist())
+        if len(calls) == 1:
+            raise ArithmeticError("too bright")
+
+    epoch = ringmain.Beton(tmp_path / "a.beton", resize=(8, 8), transform=fail_once).epoch(damaged="leave_out")
+    with pytest.raises(ArithmeticError):
+        next(epoch)
+    assert epoch.left_out == 0
+    assert [ids.tolist() for _, ids in epoch] == [[0, 1, 3, 4, 5]] and epoch.left_out == 1
+
+
 def test_kept_images_do_not_count_against_the_limit(raw_file):
     engine = ringmain.Engine("pread", memory_limit=1 << 20)
     beton = ringmain.Beton(raw_file, engine=engine, resize=(224, 224))
