@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any, NamedTuple
 
-from ._ringmain import _nodes_of, _place_of_environment
+from ._ringmain import _nodes_of, _nodes_of_environment, _place_of_environment
 
 
 class JobPlace(NamedTuple):
@@ -60,13 +60,11 @@ def job_place(
 
 def nodes_of(place: JobPlace) -> int:
     """Returns the number of nodes for `nodes="auto"`."""
-    if place.nodes is None:
-        raise ValueError(
-            f"nodes='auto' cannot count the nodes: all must have equally many ranks, numbered node after node, "
-            f"but the places of {place} in the job and on node {place.node} contradict this; start the job so, "
-            f"or leave out nodes"
-        )
-    return place.nodes
+    if place.nodes is not None:
+        return place.nodes
+    # The source of the place raises an error with the reason.
+    of_ray = _nodes_of_ray()
+    return _nodes_of_environment() if of_ray is None else of_ray
 
 
 def moved(place: JobPlace, group: Any) -> JobPlace | None:
@@ -131,21 +129,42 @@ def _distributed() -> Any:
 
 
 def _of_ray() -> JobPlace | None:
+    context = _context_of_ray()
+    if context is None:
+        return None
+    rank, world = context.get_world_rank(), context.get_world_size()
+    if rank is None or world is None:
+        return None
+    try:
+        nodes = _nodes_of_ray()
+    except ValueError:
+        return JobPlace(rank, world, context.get_node_rank(), None)
+    return JobPlace(rank, world) if nodes is None else JobPlace(rank, world, context.get_node_rank(), nodes)
+
+
+def _nodes_of_ray() -> int | None:
+    """Returns the number of nodes in Ray Train, `None` if it is not known, or an error if the ranks would not agree."""
+    context = _context_of_ray()
+    if context is None:
+        return None
+    place = (
+        context.get_world_rank(), context.get_world_size(), context.get_node_rank(),
+        context.get_local_rank(), context.get_local_world_size(),
+    )  # fmt: skip
+    return None if None in place else _nodes_of(*place)
+
+
+def _context_of_ray() -> Any:
+    """Returns the context of a training function of Ray, or `None` outside of one."""
     train = sys.modules.get("ray.train")
     if train is None:
         return None
     try:
         context = train.get_context()
-        rank, world = context.get_world_rank(), context.get_world_size()
-        node, local = context.get_node_rank(), context.get_local_rank()
-        of_node = context.get_local_world_size()
+        context.get_world_rank()
     except RuntimeError:
-        return None  # outside of a training function
-    if rank is None or world is None:
         return None
-    if node is None or local is None or of_node is None:
-        return JobPlace(rank, world)
-    return JobPlace(rank, world, node, _nodes_of(rank, world, node, local, of_node))
+    return context
 
 
 def _is_half_set() -> bool:

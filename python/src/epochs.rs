@@ -18,7 +18,7 @@ use crate::gil::detached;
 pub(crate) struct Epochs<S> {
     /// Only `try_lock` is used: in a forked child the mutex may stay locked forever.
     source: Mutex<S>,
-    /// True if a thread of this process has locked the source. A forked child begins with `false`.
+    /// False only in a forked child, until one of its threads has locked the source.
     is_locked_here: PerProcess<AtomicBool>,
     /// True if an iteration has reached the end of the epoch and the source has not been moved since.
     is_finished: AtomicBool,
@@ -28,7 +28,8 @@ pub(crate) struct Epochs<S> {
 
 impl<S: Send> Epochs<S> {
     pub(crate) fn new(name: &'static str, source: S) -> Self {
-        let is_locked_here = PerProcess::new(|_inherited| AtomicBool::new(false));
+        let is_locked_here =
+            PerProcess::new(|inherited: Option<&AtomicBool>| AtomicBool::new(inherited.is_none()));
         let (source, is_finished) = (Mutex::new(source), AtomicBool::new(false));
         Self { source, is_locked_here, is_finished, name }
     }
@@ -250,7 +251,14 @@ pub(crate) fn _place_of_environment() -> Result<Option<Place>> {
     Ok(place.map(|place| (place.rank(), place.world(), place.node(), place.nodes().ok())))
 }
 
-/// Returns the number of nodes, or `None` if the ranks would not agree about it.
+/// Returns the number of nodes that a launcher has set in the environment, or an error if the ranks would not agree
+/// about it.
+#[pyfunction]
+pub(crate) fn _nodes_of_environment() -> Result<u64> {
+    Ok(JobPlace::from_env()?.map_or(Ok(1), |place| place.nodes())?)
+}
+
+/// Returns the number of nodes, or an error if the ranks would not agree about it.
 #[pyfunction]
 pub(crate) fn _nodes_of(
     rank: u64,
@@ -258,8 +266,8 @@ pub(crate) fn _nodes_of(
     node: u64,
     local_rank: u64,
     local_world: u64,
-) -> Result<Option<u64>> {
-    Ok(JobPlace::new(rank, world)?.on_node(node, local_rank, local_world).nodes().ok())
+) -> Result<u64> {
+    Ok(JobPlace::new(rank, world)?.on_node(node, local_rank, local_world).nodes()?)
 }
 
 /// Returns the error for an epoch that `drop_last` would leave without any batch, for every rank.

@@ -80,7 +80,9 @@ mod _ringmain {
     #[pymodule_export]
     use super::engine::{_engine, PyEngine, probe};
     #[pymodule_export]
-    use super::epochs::{_nodes_of, _place_of_environment, _state_of_workers};
+    use super::epochs::{
+        _nodes_of, _nodes_of_environment, _place_of_environment, _state_of_workers,
+    };
     #[pymodule_export]
     use super::mapped_weights::{PyMappedFile, PyMappingCache};
     #[pymodule_export]

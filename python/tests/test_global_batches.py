@@ -194,7 +194,11 @@ def test_the_ranks_never_disagree_about_the_nodes(ranks, environment):
             environment(LOCAL_WORLD_SIZE=of_node, GROUP_RANK=node)
             place = ringmain.job_place()
             found.add(place.nodes)
-            assert place.nodes == _nodes_of(rank, sum(ranks), node, local, of_node)
+            if place.nodes is None:
+                with pytest.raises(ValueError, match="equally many ranks"):
+                    _nodes_of(rank, sum(ranks), node, local, of_node)
+            else:
+                assert place.nodes == _nodes_of(rank, sum(ranks), node, local, of_node)
             rank += 1
     assert found == {len(ranks)} if len(set(ranks)) == 1 else None in found
 
@@ -223,7 +227,11 @@ def test_the_place_of_a_dataset(corpus, torch, environment):  # noqa: F811
     # The other node has two ranks.
     environment(RANK=2, WORLD_SIZE=3)
     ShardDataset(corpus, global_batch=BATCH)
-    with pytest.raises(ValueError, match="'auto' cannot count the nodes.*rank 2 of 3 .* node 1"):
+    with pytest.raises(ValueError, match="rank 2 of 3 has the local rank 0 of 1 on node 1"):
+        ShardDataset(corpus, global_batch=BATCH, nodes="auto")
+    # The reader learnt only that the places contradict each other.
+    environment(RANK=1, WORLD_SIZE=2, LOCAL_RANK="", LOCAL_WORLD_SIZE=1, GROUP_RANK="")
+    with pytest.raises(ValueError, match="not both LOCAL_RANK and GROUP_RANK"):
         ShardDataset(corpus, global_batch=BATCH, nodes="auto")
     # A node has joined: the ranks have other numbers now.
     environment(RANK=1, WORLD_SIZE=3)

@@ -103,13 +103,15 @@ impl JobPlace {
         if is_even {
             return Ok(nodes);
         }
-        let text = |number: Option<u64>| number.map_or("unknown".to_owned(), |n| n.to_string());
+        let (Some(local_rank), Some(node)) = (local_rank, node) else {
+            let reason = "the environment has LOCAL_WORLD_SIZE, but not both LOCAL_RANK and GROUP_RANK, the \
+                          number of the node; set all three for each process, or leave out `nodes`";
+            return Err(Error::invalid_option("nodes", "found", reason));
+        };
         let reason = format!(
-            "{} has the local rank {} of {local_world} on node {}, but all nodes must have equally many \
-             ranks, numbered node after node; start them so, or leave out `nodes`",
+            "{} has the local rank {local_rank} of {local_world} on node {node}, but all nodes must have \
+             equally many ranks, numbered node after node; number them this way, or leave out `nodes`",
             rank_text(self.rank, self.world),
-            text(local_rank),
-            text(node)
         );
         Err(Error::invalid_option("nodes", "found", reason))
     }
@@ -237,7 +239,7 @@ mod tests {
         let unknown = find_numbers(None, &torchrun[..3]).unwrap();
         assert_eq!(unknown.node(), 1);
         let message = unknown.nodes().unwrap_err().to_string();
-        assert!(message.contains("the local rank unknown of 4 on node unknown"), "{message}");
+        assert!(message.contains("not both LOCAL_RANK and GROUP_RANK"), "{message}");
     }
 
     /// With nodes of 2 and 1 ranks, ranks 0 and 1 found 1 node and rank 2 found 3, and they divided the batches in
