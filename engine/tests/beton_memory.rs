@@ -14,7 +14,7 @@ use ringmain::beton::{
     Order, RowLayout, SampleOptions,
 };
 use ringmain::{BackendKind, Engine, Kind, Residency};
-use support::{resident_bytes, status_bytes};
+use support::{allocated_bytes, resident_bytes};
 
 const PAGE: u64 = 2 << 20;
 const PAGES: u64 = 96;
@@ -111,10 +111,4 @@ fn write(path: &Path) {
         let row = Allocation { sample, ptr: ptr_of(sample), size: SAMPLE_BYTES as u64 };
         file.write_all(&row.encode()).unwrap();
     }
-}
-
-/// Returns the bytes that the process has allocated and touched. Mapped pages of files come and go
-/// as the system decides.
-fn allocated_bytes() -> u64 {
-    status_bytes(&["RssAnon:"])
 }

@@ -70,6 +70,13 @@ pub(crate) fn resident_bytes() -> u64 {
     status_bytes(&["RssAnon:", "RssFile:"])
 }
 
+/// Returns the bytes that the process has allocated and touched. Mapped pages of files come and go as the system
+/// decides.
+#[cfg(target_os = "linux")]
+pub(crate) fn allocated_bytes() -> u64 {
+    status_bytes(&["RssAnon:"])
+}
+
 fn is_required(kind: BackendKind) -> bool {
     let names = std::env::var("RINGMAIN_REQUIRE_BACKENDS").unwrap_or_default();
     let mut names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
