@@ -17,10 +17,8 @@ from ray.data.extensions import ArrowTensorArray, ArrowVariableShapedTensorArray
 
 from . import Beton, ShardSource, open_npy, open_raw
 from ._ringmain import _files_of_folder
-from ._row_ranges import FileRange, FileRows, even_cuts
+from ._row_ranges import SHARD_ROWS_AT, FileRange, FileRows, even_cuts
 
-# Where the rows of a shard begin; docs/formats.md has the header.
-_SHARD_ROWS_AT = 32
 ROW_ID_BYTES = 8
 
 
@@ -90,7 +88,7 @@ class _ShardReader(RowReader):
             part.path, (part.file_rows, (self.width,)), (source.total_rows, (source.width,))
         )
         shape = part.file_rows, self.width
-        view = open_raw(part.path, "<f4", shape, _SHARD_ROWS_AT, engine=self.engine)
+        view = open_raw(part.path, "<f4", shape, SHARD_ROWS_AT, engine=self.engine)
         yield from _pieces_of(view, part, 4 * self.width, piece_bytes)
 
 

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+# Where the rows of a shard begin; docs/formats.md has the header.
+SHARD_ROWS_AT = 32
+
 
 @dataclass(frozen=True)
 class FileRange:

@@ -14,10 +14,8 @@ from torch.utils.data import Dataset
 from torch.utils.data._utils import collate
 
 from ._ringmain import ContiguousMemmap, ShardSource, open_raw, read_many
+from ._row_ranges import SHARD_ROWS_AT
 from ._slots import Batch
-
-# The rows of a shard begin behind its header.
-_HEADER_BYTES = 32
 
 
 class Row(NamedTuple):
@@ -62,7 +60,7 @@ class ShardRows(Dataset[Row]):
         self._width = source.width
         self._ends = list(accumulate(rows for _, rows in source.files))
         self._shards: list[ContiguousMemmap] = [
-            open_raw(path, np.float32, (rows, self._width), _HEADER_BYTES, engine=source.engine)
+            open_raw(path, np.float32, (rows, self._width), SHARD_ROWS_AT, engine=source.engine)
             for path, rows in source.files
         ]
 
