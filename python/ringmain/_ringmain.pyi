@@ -399,7 +399,7 @@ class Beton:
     transform: with resize, a function that gets each array of (batch, ...) images and the ids of their
         samples, and changes the images in place. A note on its exception names the samples.
     decode_threads: the number of threads that decode the images of a batch; by default the number of
-        processors. It changes no byte.
+        processors, or 1 in a worker of a DataLoader. It changes no byte.
     pixels_max: JPEGs with more pixels are errors, before memory is allocated for them; 178,956,970 by
         default, as in Pillow.
     index_limit: the most memory that the metadata and the allocation table may take, in bytes; 4 GiB by

@@ -42,7 +42,7 @@ use crate::path::{FilePath, absolute};
 /// transform: with resize, a function that gets each array of (batch, ...) images and the ids of their samples,
 ///     and changes the images in place. A note on its exception names the samples.
 /// decode_threads: the number of threads that decode the images of a batch; by default the number of
-///     processors. It changes no byte.
+///     processors, or 1 in a worker of a DataLoader. It changes no byte.
 /// pixels_max: JPEGs with more pixels are errors, before memory is allocated for them; 178,956,970 by default, as
 ///     in Pillow.
 /// index_limit: the most memory that the metadata and the allocation table may take, in bytes; 4 GiB by
@@ -114,6 +114,7 @@ impl PyBeton {
             images: image_arguments.images()?,
             custom: CustomFields::parse(fields)?,
             decoder: image_arguments.decoder()?,
+            has_decode_threads: image_arguments.decode_threads.is_some(),
             transform: image_arguments.transform.as_ref().map(|transform| transform.clone_ref(py)),
         };
         let engine = PyEngine::or_default(py, engine)?;

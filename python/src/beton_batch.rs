@@ -162,7 +162,9 @@ impl<'a, 'py> Plan<'a, 'py> {
         engine: &Engine,
         epoch: u64,
     ) -> Result<Self> {
-        let decoded = interruptible(py, |go_on| decode(batch, form, engine, epoch, go_on))?;
+        let decoder = form.decoder_here(py)?;
+        let decoded =
+            interruptible(py, |go_on| decode(batch, form, &decoder, engine, epoch, go_on))?;
         Ok(Self { py, batch, form, byte: PyArrayDescr::new(py, "u1")?, decoded })
     }
 

@@ -25,8 +25,31 @@ pub(crate) struct SampleForm {
     pub(crate) images: Images,
     pub(crate) custom: CustomFields,
     pub(crate) decoder: ImageDecoder,
+    /// True if the program chose the number of threads that decode.
+    pub(crate) has_decode_threads: bool,
     /// A function that changes the images of a batch in place.
     pub(crate) transform: Option<Py<PyAny>>,
+}
+
+impl SampleForm {
+    /// Returns the decoder for this process. The workers of a DataLoader already share the processors, so each decodes
+    /// with one thread, unless the program chose another number.
+    pub(crate) fn decoder_here(&self, py: Python<'_>) -> Result<ImageDecoder> {
+        let decoder = self.decoder.clone();
+        let is_shared = !self.has_decode_threads && is_torch_worker(py)?;
+        Ok(if is_shared { decoder.threads(NonZeroUsize::MIN) } else { decoder })
+    }
+}
+
+/// Returns whether this process is a worker of a DataLoader of torch. Torch is not imported for this.
+fn is_torch_worker(py: Python<'_>) -> Result<bool> {
+    let modules = py.import("sys")?.getattr("modules")?;
+    let data = modules.call_method1("get", ("torch.utils.data",))?;
+    // While torch is imported, the function may be missing.
+    match data.getattr_opt("get_worker_info")? {
+        Some(info) => Ok(!info.call0()?.is_none()),
+        None => Ok(false),
+    }
 }
 
 /// The form in which images are delivered.
@@ -183,6 +206,7 @@ pub(crate) enum Decoded {
 pub(crate) fn decode(
     batch: &Batch,
     form: &SampleForm,
+    decoder: &ImageDecoder,
     engine: &Engine,
     epoch: u64,
     go_on: &mut dyn FnMut() -> bool,
@@ -193,11 +217,11 @@ pub(crate) fn decode(
             Images::Resized(images) if is_image => {
                 let bytes = batch.len().saturating_mul(images.image_bytes());
                 let mut all = array::take(engine, bytes)?;
-                form.decoder.decode_while(batch, field, images, epoch, &mut all, &mut *go_on)?;
+                decoder.decode_while(batch, field, images, epoch, &mut all, &mut *go_on)?;
                 Ok(Decoded::Resized(Some(all)))
             }
             Images::Decoded if is_image => {
-                Ok(Decoded::Each(decode_jpegs(batch, field, &form.decoder, engine, &mut *go_on)?))
+                Ok(Decoded::Each(decode_jpegs(batch, field, decoder, engine, &mut *go_on)?))
             }
             _ => Ok(Decoded::Each(Vec::new())),
         }

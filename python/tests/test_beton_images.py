@@ -5,6 +5,7 @@ import math
 import pickle
 import sys
 import time
+import types
 
 import interrupts
 import numpy as np
@@ -126,6 +127,18 @@ def test_a_batch_that_comes_again_counts_its_damaged_images_once(tmp_path):
         next(epoch)
     assert epoch.left_out == 0
     assert [ids.tolist() for _, ids in epoch] == [[0, 1, 3, 4, 5]] and epoch.left_out == 1
+
+
+def test_a_worker_of_a_loader_decodes_with_one_thread_by_default(raw_file, monkeypatch):
+    """Each worker decoded with a thread for each processor. The number of the program has precedence."""
+    asked = []
+    data = types.SimpleNamespace(get_worker_info=lambda: asked.append(1) or "a worker")
+    monkeypatch.setitem(sys.modules, "torch.utils.data", data)
+    for threads, is_asked in [(None, True), (3, False)]:
+        asked.clear()
+        beton = ringmain.Beton(raw_file, resize=(8, 8), decode_threads=threads)
+        assert beton.read_batch([0, 1])["img"].shape == (2, 8, 8, 3)
+        assert bool(asked) == is_asked
 
 
 def test_kept_images_do_not_count_against_the_limit(raw_file):
