@@ -175,7 +175,12 @@ fn by_node(shares: &[Vec<u64>], nodes: u64) -> Batch {
     (sizes, vec![items])
 }
 
+/// Numbers of ranks, and of workers of each. Wine takes a hundred times as long to open a source, and what is delivered
+/// does not depend on the system.
 fn pairs() -> Vec<(u64, u64)> {
+    if cfg!(windows) {
+        return vec![(1, 0), (2, 3)];
+    }
     RANKS.iter().flat_map(|ranks| WORKERS.map(|workers| (*ranks, workers))).collect()
 }
 
