@@ -71,8 +71,9 @@ engine() {
 }
 
 object_store() {
+    # Left out: a checksum for each bit of a block.
     cargo +nightly miri test --locked --package ringmain-object-store --no-default-features --lib -- \
-        disk_cache::block disk_cache::eviction
+        disk_cache::block disk_cache::eviction --skip every_flipped_bit
 }
 
 step set-up need_miri
