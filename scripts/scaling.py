@@ -69,7 +69,7 @@ RESTART_SECONDS = 300.0
 FAR_STORE = {"1 MiB": 15.6, "16 MiB": 71.3, "64 MiB": 275.4}
 # Measured with `scripts/bench-micro.sh 'shares of a billion rows'`: the nanoseconds of an item of the own share without
 # nodes, and of an item of the global batch with nodes.
-SPLIT_NANOSECONDS = {"rows": (41, 60), "blocks": (0.6, 4)}
+SPLIT_NANOSECONDS = {"rows": (16, 22), "blocks": (0.23, 2)}
 # Measured with `scripts/scaling.py --measure FOLDER`.
 VALIDATION = {
     "in order, cold": {
