@@ -104,27 +104,28 @@ impl KnownFiles {
         file: &KnownFile,
         fits: impl Fn(u64) -> bool,
     ) -> bool {
-        if !self.has_room(handle, file, &fits) {
-            self.forget_uncached();
-            if !self.has_room(handle, file, &fits) {
-                return false;
-            }
+        if self.try_keep(handle, file, &fits) {
+            return true;
         }
-        let kept = KeptFile { path: handle.path().to_owned(), len: file.len };
-        self.lock().kept.insert(handle.identity().clone(), kept);
-        file.keep();
-        true
+        self.forget_uncached();
+        self.try_keep(handle, file, &fits)
     }
 
-    fn has_room(&self, handle: &FileHandle, file: &KnownFile, fits: impl Fn(u64) -> bool) -> bool {
-        let table = self.lock();
+    /// Under one lock, so that two threads cannot take the same room.
+    fn try_keep(&self, handle: &FileHandle, file: &KnownFile, fits: impl Fn(u64) -> bool) -> bool {
+        let mut table = self.lock();
         let others = table.kept.iter().filter(|(identity, _)| *identity != handle.identity());
         let (mut count, mut all_bytes) = (0, file.len);
         for (_, kept) in others {
             (count, all_bytes) = (count + 1, kept.len.saturating_add(all_bytes));
         }
-        drop(table);
-        count < KEPT_FILES_MAX && fits(all_bytes)
+        if count >= KEPT_FILES_MAX || !fits(all_bytes) {
+            return false;
+        }
+        let kept = KeptFile { path: handle.path().to_owned(), len: file.len };
+        table.kept.insert(handle.identity().clone(), kept);
+        file.keep();
+        true
     }
 
     /// Forgets the closed files whose data has left the page cache.

@@ -197,7 +197,7 @@ fn distances(pattern: &Pattern) -> String {
         let below = bytes(it.below_bytes as f64);
         (format!("less than {below}"), it.share, percent(it.share))
     });
-    let about = "the share of the blocks that are read again after so many other bytes were read; each row from a quarter of \
+    let about = "the share of the blocks that are read again, by the number of other bytes that were read in between; each row from a quarter of \
                  its size";
     bars("How soon blocks are read again", about, ["after", "blocks"], rows.collect())
 }
