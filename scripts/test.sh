@@ -59,13 +59,14 @@ native_tests() {
 step set-up set_up
 step fmt cargo fmt --all --check
 step clippy clippy
-# Programs for Windows wait much of their time, and the tests of the Python package use one processor. So the portable
-# checks run beside both.
+# Two steps run beside others. Programs for Windows wait much of their time, and the tests of the Python package use one
+# processor.
 start_beside "portable" "$target/portable.log" scripts/check-portable.sh macos windows linux
 step tests native_tests
 # Runs each of them once. `scripts/bench-micro.sh` measures them.
 step "micro-benchmarks" cargo test --locked --workspace --all-features --bench hot_paths
-step python python_tests
+step "portable" finish_beside
+start_beside "python" "$target/python.log" python_tests
 # A few schedules, the same each time; `scripts/schedules.sh` alone tries many.
 step schedules scripts/schedules.sh --seed 17 500
 # A minute that checks every byte while files change and processes fork; `scripts/soak.sh` alone is for hours.
@@ -73,4 +74,4 @@ step soak env RINGMAIN_SOAK_PROFILE=dev scripts/soak.sh 1 17
 # The loader with all features was tested above. Without features it does not depend on Ringmain.
 step "embedded loader, by itself" cargo test --locked --package embedded-loader
 step rustdoc rustdoc
-step "portable" finish_beside
+step "python" finish_beside
