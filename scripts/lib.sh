@@ -286,7 +286,7 @@ build_ringmain() {
 
 # Wants what the feature `turbojpeg` is built with.
 want_all_features() {
-    want cmake=cmake nasm=nasm
+    want cmake=cmake make=make nasm=nasm
 }
 
 # Installs what builds with `--all-features` need.
