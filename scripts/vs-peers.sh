@@ -154,7 +154,7 @@ images() {
         return
     fi
     need_ffcv
-    install_missing cmake=cmake nasm=nasm
+    need_all_features
     pinned build_python "$ffcv_venv" --release --features turbojpeg
     "$ffcv_venv/bin/python" scripts/peers/images.py --generate "$scratch/images.beton" 8000
     "$ffcv_venv/bin/python" scripts/peers/images.py "$scratch/images.beton" "${rounds[@]}"
