@@ -1,8 +1,8 @@
 //! Parses exca's info files: a line of JSON for each entry of a cache.
 //!
 //! exca deletes an entry by overwriting its line with spaces, and other processes append lines while a file is
-//! read. So a line that begins with a space is no entry, and a last line without its end is one that is still
-//! being written.
+//! read. So a line that begins with a space is not an entry, and a last line without a line end is still being
+//! written.
 //!
 //! The file may come from an untrusted source, so it takes at most a small multiple of its own size in memory: values
 //! stay text until their type is known, those of other keys are never kept, and a shape has a limit.

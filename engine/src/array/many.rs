@@ -16,11 +16,11 @@ use crate::{ContiguousMemmap, Element, Engine, Error, Result};
 
 impl Engine {
     /// Reads many views, of any number of files, as one batch, and returns the elements of one view
-    /// after the other, each in C order. [`Error::ElementType`] if a view is not of type `T`. They are in
-    /// the machine's byte order, whatever the order in the files.
+    /// after the other, each in C order. The elements are in the machine's byte order, whatever the order
+    /// in the files. Fails with [`Error::ElementType`] if a view is not of type `T`.
     ///
-    /// `uring` gains most from this. Views whose axes are in another order than in the file are read
-    /// after the others, one by one.
+    /// This helps `uring` most. Views whose axes are in another order than in the file are read after
+    /// the others, one by one.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -92,7 +92,7 @@ impl Engine {
         self.read_many_bytes_into(views, &mut parts)
     }
 
-    /// Like [`read_many_bytes`](Self::read_many_bytes), each view into memory of its own.
+    /// Like [`read_many_bytes`](Self::read_many_bytes), but reads each view into memory of its own.
     pub fn read_many_bytes_into<V: Borrow<ContiguousMemmap>>(
         &self,
         views: &[V],

@@ -12,8 +12,8 @@ use crate::memory::vec_of;
 use crate::{ContiguousMemmap, Element, Error, Result};
 
 impl ContiguousMemmap {
-    /// Reads all elements in C order, as stored in the file, into `dst`, which must have exactly
-    /// their size. They keep the byte order of the file.
+    /// Reads all elements in C order into `dst`, which must have exactly their size. They keep the byte
+    /// order of the file.
     ///
     /// ```
     /// use ringmain::{Engine, Kind};
@@ -59,11 +59,11 @@ impl ContiguousMemmap {
         })
     }
 
-    /// Reads the elements, as stored in the file, into a buffer of the engine's pool. This is the
-    /// fastest way, as such memory is aligned for the device and reused. Dropping the buffer
-    /// returns it to the pool. Its address is a multiple of the size of an element on every
-    /// backend. The elements keep the byte order of the file; [`read_vec`](Self::read_vec) and
-    /// [`read_into`](Self::read_into) convert them to the machine's.
+    /// Reads the elements into a buffer of the engine's pool, in the byte order of the file. This is the
+    /// fastest way, because such memory is aligned for the device and reused. Dropping the buffer returns
+    /// it to the pool. On every backend, its address is a multiple of the size of an element.
+    /// [`read_vec`](Self::read_vec) and [`read_into`](Self::read_into) convert to the byte order of the
+    /// machine.
     ///
     /// If other buffers hold all of the pool, this waits until one is dropped, and fails with
     /// [`Error::MemorySpent`] after [`memory_patience`](crate::EngineBuilder::memory_patience): the
@@ -92,11 +92,10 @@ impl ContiguousMemmap {
         Ok(buffer)
     }
 
-    /// Like [`read_buffer`](Self::read_buffer), for a caller that chooses the memory and may have to
-    /// stop. `take` returns a buffer of at least the given number of bytes. The address of the elements
-    /// is a multiple of `element_align`, a power of two up to 4096. As in
-    /// [`read_bytes_into_while`](Self::read_bytes_into_while), `go_on` can end the read: then the result
-    /// is `None`.
+    /// Like [`read_buffer`](Self::read_buffer), but the caller chooses the memory and can end the read.
+    /// `take` must return a buffer of at least the given number of bytes. The address of the elements is
+    /// a multiple of `element_align`, a power of two up to 4096. If `go_on` ends the read, as in
+    /// [`read_bytes_into_while`](Self::read_bytes_into_while), the result is `None`.
     ///
     /// ```
     /// use ringmain::{Buffer, Engine, Kind};
@@ -126,8 +125,8 @@ impl ContiguousMemmap {
         Ok(self.read_bytes_into_while(&mut buffer, go_on)?.then_some(buffer))
     }
 
-    /// Reads the elements in C order; [`Error::ElementType`] if they are not of type `T`. They are in the
-    /// machine's byte order, whatever the order in the file.
+    /// Reads the elements in C order and the machine's byte order, whatever the order in the file. Fails
+    /// with [`Error::ElementType`] if they are not of type `T`.
     ///
     /// ```
     /// use ringmain::{DType, Engine};
@@ -144,9 +143,9 @@ impl ContiguousMemmap {
         T::read_vec(self.size(), |bytes| self.read_native_into(bytes))
     }
 
-    /// Reads the elements in C order into the caller's memory; [`Error::ElementType`] if they are not
-    /// of type `T`. They are in the machine's byte order, whatever the order in the file;
-    /// [`read_bytes_into`](Self::read_bytes_into) keeps the file's.
+    /// Reads the elements in C order into the caller's memory. They are in the machine's byte order,
+    /// whatever the order in the file; [`read_bytes_into`](Self::read_bytes_into) keeps the file's.
+    /// Fails with [`Error::ElementType`] if they are not of type `T`.
     ///
     /// ```
     /// use ringmain::{DType, Engine};
@@ -172,8 +171,8 @@ impl ContiguousMemmap {
     }
 
     /// Reads the elements and converts them as Rust's `as` does; a complex number cannot become a
-    /// real one. Memory beyond the result is bounded for any size, unless the axes are in another
-    /// order than in the file: then it is as large as the view.
+    /// real one. The memory besides the result is bounded, unless the axes are in another order than
+    /// in the file: then it is as large as the view.
     pub fn read_as<T: Element>(&self) -> Result<Vec<T>> {
         if T::is(self.dtype().kind) {
             return self.read_vec();

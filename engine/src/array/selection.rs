@@ -72,7 +72,7 @@ pub struct Selected<T> {
 impl ContiguousMemmap {
     /// Reads a strided, reversed or fancy selection as one planned batch, without reading the rest.
     /// Missing parts select whole axes. The elements are in the machine's byte order, whatever the
-    /// order in the file; [`Error::ElementType`] if they are not of type `T`.
+    /// order in the file. Fails with [`Error::ElementType`] if they are not of type `T`.
     ///
     /// ```
     /// use ringmain::{Engine, Index, Kind};
@@ -145,9 +145,9 @@ impl ContiguousMemmap {
         picks.read(self.engine(), self.file(), dst, go_on)
     }
 
-    /// Reads `dst` in runs of `run_bytes` from these offsets of the file, independent of the view:
-    /// for callers that resolved a selection themselves. As in
-    /// [`read_selection_bytes_into_while`](Self::read_selection_bytes_into_while), `go_on` can end it.
+    /// Reads `dst` in runs of `run_bytes` from these offsets of the file, whatever the view is. This is
+    /// for callers that resolved a selection themselves. `go_on` can end the read, as in
+    /// [`read_selection_bytes_into_while`](Self::read_selection_bytes_into_while).
     pub fn read_runs_bytes_into_while(
         &self,
         offsets: &[u64],

@@ -142,7 +142,8 @@ impl ContiguousMemmap {
     }
 
     /// Returns the part that the indices select, by NumPy's rules for basic indexing; missing
-    /// indices select whole axes. [`Error::NonContiguous`] if it is not one range of bytes.
+    /// indices select whole axes. Fails with [`Error::NonContiguous`] if the part is not one range of
+    /// bytes.
     pub fn index(&self, indices: &[Index]) -> Result<Self> {
         let layout = self.layout.index(indices)?;
         if layout.byte_range().is_none() {
@@ -151,8 +152,8 @@ impl ContiguousMemmap {
         Ok(self.with(layout))
     }
 
-    /// Returns one element of the first axis; a negative index counts from the end. Integers of any
-    /// type are indices; a range works as in [`index`](Self::index).
+    /// Returns one element of the first axis; a negative index counts from the end. The index is an
+    /// integer of any type, or a range as in [`index`](Self::index).
     pub fn at(&self, index: impl Into<Index>) -> Result<Self> {
         self.index(&[index.into()])
     }
@@ -180,7 +181,7 @@ impl ContiguousMemmap {
     }
 
     /// Returns an iterator over the elements of the first axis, `rows` at a time, without reading.
-    /// The last view may have fewer. 0 rows count as 1.
+    /// The last view may have fewer. 0 means 1.
     pub fn chunks(
         &self,
         rows: usize,

@@ -22,7 +22,7 @@ use crate::{Error, Result};
 /// # }
 /// ```
 ///
-/// Two processes that are given the same rank outside a launcher cannot find out: each reads the same items.
+/// Two processes that are given the same rank without a launcher do not notice it, and read the same items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JobPlace {
     rank: u64,
@@ -58,7 +58,7 @@ impl JobPlace {
     }
 
     /// Returns the place that is given as `(rank, world)`, or else that of the environment, or else rank 0 of 1.
-    /// If both exist and differ, it is an error that names both.
+    /// Fails with an error that names both if both exist and differ.
     pub fn find(given: Option<(u64, u64)>) -> Result<Self> {
         Self::find_with(given, |name| env::var_os(name).map(|value| value.to_string_lossy().into()))
     }
@@ -89,9 +89,9 @@ impl JobPlace {
 
     /// Returns the number of nodes; 1 if the launcher has not said how many ranks a node has.
     ///
-    /// Each rank computes it from its own node. So that all ranks find the same number, every node must have
-    /// equally many ranks, and they must be numbered node after node. A rank whose own place contradicts this
-    /// returns an error. If the nodes differ, at least one rank does.
+    /// Each rank computes the number from its own node. All ranks find the same number only if every node has
+    /// equally many ranks, numbered node after node. A rank whose own place contradicts this returns an error. If
+    /// nodes have different numbers of ranks, at least one rank does.
     pub fn nodes(&self) -> Result<u64> {
         let Some(PlaceOnNode { local_world, local_rank, node }) = self.on_node else {
             return Ok(1);

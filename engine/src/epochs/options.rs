@@ -238,20 +238,20 @@ macro_rules! epoch_option_methods {
         /// any batch, and any number of ranks can [resume](Self::epoch) it from one
         /// [state]($crate::epochs::EpochState).
         ///
-        /// The last batch has the remaining items. So that all ranks have equal shares of it, it
-        /// repeats a few items from the start of the epoch, fewer than there are ranks, as torch's
-        /// `DistributedSampler` does; or [`drop_last`](Self::drop_last) leaves it out. All ranks
-        /// deliver the same number of batches. In sequential order over shards, a batch can cross from
-        /// one shard into the next.
+        /// The last batch has the remaining items, and repeats a few items from the start of the epoch
+        /// so that all ranks have equal shares, as torch's `DistributedSampler` does. The repeated items
+        /// are fewer than the ranks; [`drop_last`](Self::drop_last) leaves the batch out instead. All
+        /// ranks deliver the same number of batches. In sequential order over shards, a batch can cross
+        /// from one shard into the next.
         pub fn global_batch(mut self, items: u64) -> Self {
             self.epochs.global_batch = Some(items);
             self
         }
 
         /// Divides each [`global_batch`](Self::global_batch) so that every item goes to the same node in
-        /// each epoch, as far as the shares have room: the item is then still in the page cache or the
-        /// disk cache of that node. A node has `world / nodes` consecutive ranks. The items of a batch
-        /// stay the same, but other ranks deliver them.
+        /// each epoch, as far as the shares have room, and is still in the page cache or the disk cache of
+        /// that node. A node has `world / nodes` consecutive ranks. The items of a batch stay the same,
+        /// but other ranks deliver them.
         pub fn nodes(mut self, nodes: u64) -> Self {
             self.epochs.nodes = nodes;
             self
@@ -265,8 +265,8 @@ macro_rules! epoch_option_methods {
         }
 
         /// Leaves out batches that have fewer items than the others: the last one of an epoch, and in
-        /// sequential order over shards the last one of each shard. Except in that order, all ranks
-        /// then deliver the same number of batches; otherwise some may deliver one more.
+        /// sequential order over shards the last one of each shard. In all other orders, all ranks then
+        /// deliver the same number of batches; without `drop_last`, some may deliver one more.
         pub fn drop_last(mut self, drop_last: bool) -> Self {
             self.epochs.drop_last = drop_last;
             self

@@ -16,14 +16,14 @@ pub enum Order {
     /// By id. A batch of shards then never crosses from one shard into the next.
     #[default]
     Sequential,
-    /// All items in random order, a different one for each seed and epoch. A batch is one batched
-    /// read: best on devices that take many requests at once.
+    /// All items in random order, a different one for each seed and epoch. A batch is one batched read,
+    /// which is best on devices that take many requests at once.
     Shuffled {
         /// Chooses one of the orders.
         seed: u64,
     },
-    /// Blocks of consecutive items in random order, and the items of each block by id: for slower
-    /// disks, and for small items.
+    /// Blocks of consecutive items in random order, and the items of each block by id. It suits slower
+    /// disks and small items.
     BlockShuffled {
         /// Chooses one of the orders.
         seed: u64,
@@ -31,8 +31,8 @@ pub enum Order {
         block_items: NonZeroU64,
     },
     /// The pages of a `.beton` dataset in random order, a few at a time, and the samples of those
-    /// pages in random order (FFCV's quasi-random order): for disks that are slow at small reads.
-    /// Shards have no pages. It keeps a list of the samples by page: 8 bytes for each sample, and 16 for each page.
+    /// pages in random order (FFCV's quasi-random order). It suits disks that are slow at small reads.
+    /// Shards have no pages. A list of the samples by page takes 8 bytes for each sample, and 16 for each page.
     PageShuffled {
         /// Chooses one of the orders.
         seed: u64,

@@ -333,10 +333,9 @@ macro_rules! epoch_source_methods {
             /// sequential.
             ///
             /// After [`resume`](Self::resume), the epoch of the state continues where the state was
-            /// taken, so that a loop over epochs can begin with it: `for epoch in
-            /// source.epoch()..epochs { source.set_epoch(epoch); … }`. Any other number abandons the
-            /// resumed position, and so does the same number a second time: a loop from 0 begins
-            /// the training again.
+            /// taken. So a loop over epochs can begin with it: `for epoch in source.epoch()..epochs
+            /// { source.set_epoch(epoch); … }`. Any other number abandons the resumed position, and so
+            /// does the same number a second time: a loop from 0 begins the training again.
             pub fn set_epoch(&mut self, epoch: u64) {
                 self.0.set_epoch(epoch);
             }
@@ -365,8 +364,8 @@ macro_rules! epoch_source_methods {
             /// Continues from a state of a source over the same data with the same order, partition
             /// and selection of items: exactly the items that were not yet delivered then are
             /// delivered now. The epoch is that of the state. The batch size, the window and the
-            /// memory may differ. With a global batch its size must be the same, and the partition, the
-            /// nodes and `drop_last` may differ.
+            /// memory may differ. With a global batch, the partition, the nodes and `drop_last` may differ
+            /// too, but not the size of the global batch.
             pub fn resume(&mut self, state: &$crate::epochs::EpochState) -> $crate::Result<()> {
                 self.0.resume(state)
             }

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// [workers](crate::shards::ShardOptions::worker), each worker resumes its own state;
 /// [`of_workers`](Self::of_workers) makes that of the job from all of them.
 ///
-/// With the feature `serde` it can be serialized: as JSON it has less than 400 bytes for any size of the data.
+/// The feature `serde` makes it serialisable: as JSON it has less than 400 bytes for any size of the data.
 /// States that older versions saved can still be resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -110,8 +110,8 @@ impl EpochState {
         }))
     }
 
-    /// Returns the state of the job from those of all workers of a rank, in any order: all batches are done before
-    /// the first one that a worker has not delivered.
+    /// Returns the state of the job from the states of all workers of a rank, in any order. Its `batches_done` counts
+    /// the batches before the first one that a worker has not delivered.
     pub fn of_workers(states: &[Self]) -> Result<Self> {
         let refuse = |reason: &str| {
             let value = format!("these {} states", states.len());

@@ -1,7 +1,7 @@
 //! A batch of rows in a buffer of the engine's pool.
 //!
-//! The buffer begins with the rows. If the values will be converted, the values of the file lie in
-//! the first half of the rows' memory, and are converted from their end:
+//! The buffer begins with the rows. If the values must be converted, the values of the file lie in the
+//! first half of the rows' memory, and the conversion begins at their end:
 //!
 //! ```text
 //! f32   | lead | rows as the file has them | ids |
@@ -10,9 +10,8 @@
 //! ```
 //!
 //! Values are placed so that address and offset agree modulo the alignment of the device, which
-//! then writes straight to their final place. All batches of a source have equal memory, so each buffer
-//! fits the next batch. Only a batch of less than half that size, such as that of a small shard, has
-//! less memory.
+//! then writes straight to their final place. All batches of a source take equal memory, so each buffer
+//! fits the next batch. Only a batch of less than half that size, such as one of a small shard, takes less.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -143,8 +142,8 @@ fn ids_at(rows_end: usize) -> usize {
 }
 
 impl RowBatch {
-    /// Makes a batch from rows and ids of another origin, for sources that are not made of shards.
-    /// The values are copied to memory outside any engine, and keep their type.
+    /// Makes a batch from rows and ids for sources that do not read shards. The values are copied to
+    /// memory outside any engine, and keep their type.
     ///
     /// ```
     /// use ringmain::shards::{RowType, RowBatch};
@@ -237,7 +236,7 @@ impl RowBatch {
     }
 
     /// Returns the values row by row. They have the [`RowType`] of the source: `f64`, unless its options
-    /// chose another. [`Error::ElementType`] if that is not `T`.
+    /// chose another. Fails with [`Error::ElementType`] if that type is not `T`.
     ///
     /// ```
     /// use ringmain::shards::RowBatch;

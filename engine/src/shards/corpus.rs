@@ -152,7 +152,7 @@ impl Corpus {
 }
 
 /// Returns the `*.shard` files of a directory on disk in the byte order of their names: the files that
-/// `open_dir` opens. A folder without any is [`ShardDamage::Empty`].
+/// `open_dir` opens. Fails with [`ShardDamage::Empty`] if there is none.
 pub fn list_shards(dir: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
     // Every backend lists folders on disk, and this one needs nothing else.
     list_shards_with(&MemoryBackend::new(), dir.as_ref())

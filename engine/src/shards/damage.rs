@@ -7,7 +7,7 @@ pub enum ShardDamage {
     /// The file does not begin with `GAMSAE01`.
     #[error("this is not a shard: it does not begin with GAMSAE01")]
     BadMagic,
-    /// The type of the values is unknown to this version.
+    /// This version does not know the type of the values.
     #[error("dtype tag {tag} is unknown; the only known tag is 0 (f32)")]
     BadDtype {
         /// The tag in the header.

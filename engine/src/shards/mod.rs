@@ -29,14 +29,14 @@
 //! ```
 //!
 //! # Memory
-//! A batch is a buffer of the engine's pool, which dropping the batch returns: a steady loop
-//! allocates nothing. Reading ahead leaves memory for one batch of every other source of the engine
-//! that holds none, so a paused source does not keep the others from reading. Sources that run
-//! together are best opened before the first of them reads.
+//! A batch is a buffer of the engine's pool, and dropping the batch returns it: a steady loop allocates
+//! nothing. Reading ahead leaves memory for one batch of every other source of the engine that holds
+//! none, so a paused source does not keep the others from reading. Open sources that run together before
+//! the first of them reads.
 //!
-//! Batches that the caller holds count against the engine's memory limit. If they take all of it,
-//! the next batch waits for a while, as another thread may drop one, and then fails with
-//! [`Error::MemorySpent`]. Nothing is lost, and the call can be repeated.
+//! Batches that the caller holds count against the engine's memory limit. If they take all of it, the
+//! next batch waits, because another thread may drop one, and then fails with [`Error::MemorySpent`].
+//! Nothing is lost, and the call can be repeated.
 //!
 //! # Fork
 //! A child process continues at its parent's position, with a reading thread of its own.
@@ -72,8 +72,8 @@ pub use writer::{RowValue, ShardWriter, encode_shard_bytes};
 use crate::Error;
 pub use crate::epochs::{EpochState, Order};
 
-/// A source of rows in a fixed order that can be replayed. Other sources can implement it too: they
-/// make batches with [`RowBatch::from_rows`].
+/// A source of rows in a fixed order that can be replayed. Other types can implement it too, with
+/// batches of [`RowBatch::from_rows`].
 ///
 /// - [`next_batch`](Self::next_batch) delivers rows with stable ids, in an order that depends only
 ///   on the source, until there are no more.

@@ -60,8 +60,8 @@ impl ShardOptions {
         self
     }
 
-    /// Delivers only these rows. They form a set: [`Order`](super::Order) determines their order,
-    /// and a duplicate is delivered once.
+    /// Delivers only these rows. They form a set: [`Order`](super::Order) determines their order, and
+    /// a row that is listed twice is delivered once.
     pub fn only_rows(mut self, row_ids: impl IntoIterator<Item = u64>) -> Self {
         let mut row_ids: Vec<u64> = row_ids.into_iter().collect();
         row_ids.sort_unstable();
@@ -94,9 +94,9 @@ impl ShardOptions {
 /// backend, the window or the batch size. In sequential order a batch never crosses from one shard into
 /// the next, so the last batch of a shard may be short ([`ShardOptions::drop_last`] leaves it out).
 ///
-/// A thread reads ahead ([`ShardOptions::prefetch_window_bytes`]); dropping the source ends it. A
-/// shard that is truncated, replaced or written to after it was opened is an error. After an error
-/// the source keeps its position: the next call tries the same batch again.
+/// A thread reads ahead ([`ShardOptions::prefetch_window_bytes`]); dropping the source ends it. If a shard is
+/// truncated, replaced or written to after it was opened, the source returns an error. After an error it
+/// keeps its position: the next call tries the same batch again.
 ///
 /// ```
 /// use ringmain::Engine;
