@@ -19,9 +19,8 @@ pub struct ArraySpec {
 }
 
 impl ArraySpec {
-    /// Returns the spec of arrays with this element type and shape; [`Error::Shape`] if no field can
-    /// have it. No axis may be empty: FFCV reads zeros at the end of a shape as missing
-    /// axes.
+    /// Returns the spec of arrays with this element type and shape. Fails with [`Error::Shape`] if no
+    /// field can have it. No axis may be empty: FFCV reads zeros at the end of a shape as missing axes.
     ///
     /// ```
     /// use ringmain::Kind;
@@ -35,7 +34,7 @@ impl ArraySpec {
         Self::checked(dtype, shape).map_err(|reason| Error::Shape { reason })
     }
 
-    /// Like [`new`](Self::new), with the reason alone.
+    /// Like [`new`](Self::new), but returns only the reason of an error.
     fn checked(dtype: DType, shape: &[usize]) -> Result<Self, String> {
         if shape.len() > AXES_MAX {
             return Err(format!(

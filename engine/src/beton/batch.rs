@@ -16,11 +16,10 @@
 //! written, and all regions of all samples are one `read_batch` straight to their places.
 //!
 //! A column is contiguous, and regions lie at any offset, so on `direct` and `uring` most of them
-//! cannot go straight: the planner reads whole blocks into a bounce buffer and copies. Only where
-//! the dataset is aligned and the arrays are whole blocks does the device write to the column
-//! itself; columns of such arrays are placed for it. The alternative, to place each region where
-//! its address agrees with its offset, would leave gaps, so a field would no longer be one array
-//! over the batch.
+//! cannot go straight: the planner reads whole blocks into a bounce buffer and copies. The device
+//! writes to the column itself only if the dataset is aligned and the arrays are whole blocks;
+//! columns of such arrays are placed for that. Placing each region where its address agrees with
+//! its offset would leave gaps, so a field would no longer be one array over the batch.
 
 use std::fmt;
 use std::ops::Range;
@@ -261,8 +260,8 @@ impl Batch {
         start..start + bytes
     }
 
-    /// Returns the value of a field of the sample at place `at` of the batch. JSON that is not
-    /// UTF-8 is an error.
+    /// Returns the value of a field of the sample at place `at` of the batch. Fails if it is JSON that
+    /// is not UTF-8.
     ///
     /// # Panics
     /// If there is no such sample in the batch, or no such field.

@@ -18,9 +18,8 @@ const MEMORIES_MAX: usize = 16;
 /// of threads can use it.
 ///
 /// Opening reads and checks the header, the fields, the metadata and the allocation table, and
-/// keeps them in memory ([`ReaderOptions::index_limit_bytes`]). Damage to the file as a whole is an
-/// error when it is opened. Damage to one sample is an error when that sample is read; the other
-/// samples stay readable.
+/// keeps them in memory ([`ReaderOptions::index_limit_bytes`]). It fails if the file as a whole is
+/// damaged. If one sample is damaged, reading that sample fails; the other samples stay readable.
 ///
 /// ```no_run
 /// use ringmain::Engine;
@@ -194,7 +193,7 @@ impl BetonReader {
     }
 
     /// Reads samples in the order of `ids`, which may repeat, with all regions as one batch of
-    /// reads. A damaged sample is an error; then nothing is read.
+    /// reads. If a sample is damaged, this fails and reads nothing.
     ///
     /// The batch takes memory of the engine's pool. If other batches hold all of it, this call
     /// waits some seconds and then fails. Use [`read_batch_in`](Self::read_batch_in) to keep many

@@ -82,8 +82,9 @@ pub struct Field {
 }
 
 impl Field {
-    /// Returns a field to write; [`Error::InvalidOption`] if FFCV could not read it. The name must be
-    /// ASCII of up to 16 bytes. A custom field gets no arguments; see [`with_arguments`](Self::with_arguments).
+    /// Returns a field to write. Fails with [`Error::InvalidOption`] if FFCV could not read it. The name
+    /// must be ASCII of up to 16 bytes. A custom field has no arguments unless
+    /// [`with_arguments`](Self::with_arguments) makes it.
     ///
     /// ```
     /// use ringmain::beton::{Field, FieldKind};

@@ -19,8 +19,8 @@ pub enum Damaged {
     /// Return an error that names the sample.
     #[default]
     Fail,
-    /// Deliver the batch without the sample. A batch without any sample is left out too, but not with a global
-    /// batch, so that all ranks deliver the same number of batches: it is then empty.
+    /// Deliver the batch without the sample. A batch without any sample is left out too. With a global batch it is
+    /// delivered empty, because all ranks must deliver the same number of batches.
     LeaveOut,
 }
 

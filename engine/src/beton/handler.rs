@@ -28,8 +28,7 @@ use super::Field;
 /// ```
 pub trait FieldHandler: fmt::Debug + Send + Sync {
     /// Returns the number of bytes that the field has in a row of metadata. The file does not store
-    /// it. A size that does not fit the file is an error when the file is opened, but a file with pages
-    /// can hide one.
+    /// it. Opening a file fails if the size does not fit the file, but a file with pages can hide this.
     fn member_bytes(&self) -> usize;
 
     /// Returns the alignment of the field in the row: a power of two up to 16. The default 1 fits

@@ -15,8 +15,8 @@
 
 use std::num::NonZeroUsize;
 
-/// The memory that an epoch uses for file data on its way to a batch. The choice does not change
-/// the delivered samples.
+/// The memory that an epoch uses for data of the file on its way to a batch. The choice does not
+/// change the delivered samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemoryManager {
@@ -28,8 +28,8 @@ pub enum MemoryManager {
     /// are unmapped but stay cached. Best for datasets that fit in memory, and for several
     /// processes that read the same one. Needs a backend that maps files (`mmap`).
     OsCache,
-    /// Whole pages of the dataset, which a schedule made before the epoch loads ahead and frees
-    /// after their last use. Best for disks that are slow at small reads, with
+    /// Whole pages of the dataset. A schedule that is made before the epoch loads them ahead and frees
+    /// them after their last use. Best for disks that are slow at small reads, with
     /// [`Order::PageShuffled`](super::Order::PageShuffled) and twice its number of open pages. With
     /// fewer pages than a batch needs, pages are read more than once.
     ///

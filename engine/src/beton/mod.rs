@@ -40,13 +40,12 @@
 //!
 //! # Memory
 //! A reader holds the metadata and the allocation table. A batch is a buffer of the engine's pool,
-//! which dropping the batch returns: a steady loop allocates nothing. [`MemoryManager`] chooses the
+//! and dropping the batch returns it: a steady loop allocates nothing. [`MemoryManager`] chooses the
 //! memory for data on its way to a batch.
 //!
 //! # Damage
-//! Damage to the whole file is an error when the file is opened. Damage to one sample is
-//! [`Error::Format`] with its [`Item`](crate::Item) when the sample is read; the other samples stay
-//! readable.
+//! Opening a file fails if the file as a whole is damaged. Reading a damaged sample fails with
+//! [`Error::Format`] and the sample's [`Item`](crate::Item); the other samples stay readable.
 
 // | file | content |
 // |---|---|

@@ -66,8 +66,8 @@ impl MappedSamples {
     }
 
     /// Returns the bytes of a field of the `at`-th sample; `None` if there is no such sample, field
-    /// or region. The caller promises with [`Unchanging`] that no process writes to the file; its
-    /// documentation also says what happens if the device fails.
+    /// or region. The caller promises with [`Unchanging`] that no process writes to the file. See there
+    /// for what happens if the device fails.
     #[must_use]
     pub fn region(&self, at: usize, field: usize, unchanging: Unchanging) -> Option<&[u8]> {
         if at >= self.ids.len() || field >= self.fields {

@@ -1,10 +1,10 @@
 //! The samples of a dataset as epochs see them.
 //!
 //! Damage in an epoch is an error that names the sample. The source stays where it is: the next
-//! call tries again, `skip_batches(1)` passes over it. With `Damaged::LeaveOut`, damaged samples
-//! are left out and batches are shorter. A batch without any sample is not delivered, except with a
-//! global batch: there every rank must have as many batches as the others. Positions still count these samples, and so states and
-//! ranks do not change; `take_left_out` returns their errors. An error of the device never leaves a
+//! call tries again, `skip_batches(1)` passes over the batch. With `Damaged::LeaveOut`, damaged
+//! samples are left out and batches are shorter. A batch without any sample is not delivered, except
+//! with a global batch, where every rank must have as many batches as the others. Positions still
+//! count these samples, so states and ranks do not change; `take_left_out` returns their errors. An error of the device never leaves a
 //! sample out, since it may be temporary. `next_ids` names the samples of the batch that failed, so
 //! that the undamaged ones can be read one by one.
 

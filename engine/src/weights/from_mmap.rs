@@ -22,7 +22,7 @@ use super::{Error, MappedWeights, WeightsDamage};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait SafetensorsMmap<'data>: Sized {
-    /// Returns the tensors of the file. A bad file has the same errors as
+    /// Returns the tensors of the file. A bad file gives the same errors as
     /// [`MappedWeights::tensors`].
     fn from_mmap(weights: &'data MappedWeights) -> Result<Self, Error>;
 }

@@ -29,10 +29,10 @@ use super::{Error, MmapAdvice, MmapOptions, PAGE_BYTES, TensorInfo, Unchanging};
 /// Any number of threads may read it. The mapping keeps the length that the file had when it was
 /// opened. If another file replaces it at its path, the mapping still shows the old one.
 ///
-/// An access that the system cannot serve, because the device fails or because the file was
-/// truncated despite the promise, raises `SIGBUS`, as for every mapping. It never returns zeros for
-/// such bytes. A program that must survive this can open a [`WeightSource`](super::WeightSource)
-/// with a backend, whose reads are copies and return errors.
+/// An access that the system cannot serve raises `SIGBUS`, as for every mapping: the device fails, or
+/// the file was truncated despite the promise. Such bytes are never zeros. A program that must survive
+/// this can open a [`WeightSource`](super::WeightSource) with a backend, whose reads are copies and
+/// return errors.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -63,7 +63,7 @@ impl MappedWeights {
     }
 
     /// Maps the file and applies the options as far as the system can; see [`unmet`](Self::unmet).
-    /// It is an error if the file shrinks while its pages are read.
+    /// Fails if the file shrinks while its pages are read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -140,7 +140,7 @@ impl MappedWeights {
         self.map.as_slice()
     }
 
-    /// Returns `len` bytes from `offset` on; [`Error::OutsideFile`] if the file is shorter.
+    /// Returns `len` bytes from `offset` on. Fails with [`Error::OutsideFile`] if the file is shorter.
     pub fn slice(&self, offset: usize, len: usize) -> Result<&[u8], Error> {
         let file_len = self.nbytes() as u64;
         Ok(&self.as_bytes()[Error::check_range(self.path(), offset, len, file_len)?])
@@ -188,8 +188,8 @@ impl MappedWeights {
         self.slice(info.offset() as usize, info.nbytes())
     }
 
-    /// Advises the kernel how the file will be used. [`Error::Unsupported`] on Windows, except for
-    /// [`MmapAdvice::Normal`] and [`MmapAdvice::WillNeed`].
+    /// Advises the kernel how the file will be used. On Windows this fails with [`Error::Unsupported`],
+    /// except for [`MmapAdvice::Normal`] and [`MmapAdvice::WillNeed`].
     pub fn advise(&self, advice: MmapAdvice) -> Result<(), Error> {
         self.advise_range(advice, 0..self.nbytes())
     }
@@ -212,7 +212,7 @@ impl MappedWeights {
 
     /// Reads the whole file and keeps it in memory until [`unlock`](Self::unlock). Locks do not add
     /// up: one `unlock` undoes all of them. A [`WeightCache`](super::WeightCache) does not evict a
-    /// locked mapping. [`Error::Unsupported`] on Windows.
+    /// locked mapping. On Windows this fails with [`Error::Unsupported`].
     pub fn lock_in_memory(&self) -> Result<(), Error> {
         self.map.lock().map_err(|error| self.error(error))
     }

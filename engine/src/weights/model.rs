@@ -93,7 +93,7 @@ impl WeightFile {
         self.file.len()
     }
 
-    /// Returns the metadata of the header (`__metadata__`), if it has some.
+    /// Returns the metadata of the header (`__metadata__`), if there is any.
     #[must_use]
     pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
         self.metadata.as_ref()
@@ -186,7 +186,7 @@ impl Weights {
         &self.shared.engine
     }
 
-    /// Returns the metadata of the first file, if it has some. [`files`](Self::files) has the
+    /// Returns the metadata of the first file, if there is any. [`files`](Self::files) has the
     /// metadata of each.
     #[must_use]
     pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
@@ -254,7 +254,7 @@ impl Weights {
     /// Returns an array view of a tensor. Slicing a view reads nothing; reading it reads only the
     /// selection.
     ///
-    /// [`Error::ElementType`] for elements of less than a byte.
+    /// Fails with [`Error::ElementType`] for elements of less than a byte.
     pub fn view(&self, name: &str) -> Result<ContiguousMemmap, Error> {
         let info = &self.shared.tensors[self.find(name)?];
         let file = &self.shared.files[info.file()];

@@ -151,8 +151,8 @@ impl Weights {
         tensors.pop().ok_or_else(|| self.no_such(name))
     }
 
-    /// Reads a tensor into memory of a pool, which dropping the tensor returns: for one tensor
-    /// after the other. If the pool has no free memory, this fails at once with
+    /// Reads a tensor into memory of a pool. Dropping the tensor returns the memory, so the pool suits
+    /// one tensor after the other. If the pool has no free memory, this fails at once with
     /// [`Error::MemorySpent`].
     ///
     /// ```
@@ -207,8 +207,8 @@ impl Weights {
         self.read_pieces(pieces, &TensorMemory::Fresh)
     }
 
-    /// Reads all tensors like [`read_all`](Self::read_all), into memory of a pool, which dropping
-    /// the tensors returns. The next model of the same shape then needs no fresh memory, which is
+    /// Reads all tensors like [`read_all`](Self::read_all), into memory of a pool. Dropping the tensors
+    /// returns the memory. The next model of the same shape then needs no fresh memory, which is
     /// expensive.
     ///
     /// ```
@@ -241,8 +241,8 @@ impl Weights {
         self.shared.tensors.iter().map(capacity).fold(0, usize::saturating_add).max(4096)
     }
 
-    /// Reads the elements of a tensor into `dst`, which must have exactly their number.
-    /// [`Error::ElementType`] if they are not of type `T`. They are in the machine's byte order.
+    /// Reads the elements of a tensor into `dst`, which must have exactly their number. They are in
+    /// the machine's byte order. Fails with [`Error::ElementType`] if they are not of type `T`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

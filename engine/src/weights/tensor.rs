@@ -178,8 +178,8 @@ impl Tensor {
 
     /// Returns the elements in place, without a copy.
     ///
-    /// [`Error::ElementType`] if the elements have another type. On a big-endian machine this
-    /// always fails; use [`to_vec`](Self::to_vec) there.
+    /// Fails with [`Error::ElementType`] if the elements have another type, and always on a big-endian
+    /// machine; use [`to_vec`](Self::to_vec) there.
     pub fn as_slice<T: Element + AnyBitPattern>(&self) -> Result<&[T], Error> {
         self.info.check_type::<T>()?;
         let wrong = |reason: String| self.info.wrong_type(reason);

@@ -20,12 +20,12 @@ const PIXELS_MAX_DEFAULT: u64 = 178_956_970;
 type Transform =
     dyn Fn(&mut [u8], &[u64]) -> Result<(), Box<dyn StdError + Send + Sync>> + Send + Sync;
 
-/// Decodes the images of batches with several threads. Its decoders and their memory are used again for each batch.
+/// Decodes the images of batches with several threads. It reuses its decoders and their memory for each batch.
 ///
 /// The bytes do not depend on the number of threads. A JPEG is refused, with an error that names the sample and the
 /// field, if it is malformed or truncated, if its size is not that of the metadata, if its colours are CMYK, if its
-/// levels do not have 8 bits, or if it has more pixels than the limit. All of this but the first is checked before
-/// memory is allocated.
+/// levels do not have 8 bits, or if it has more pixels than the limit. Size, colours, levels and pixels are checked
+/// before memory is allocated.
 ///
 /// ```
 /// use ringmain::Engine;
@@ -64,7 +64,7 @@ impl ImageDecoder {
         Self { threads, pixels_max: PIXELS_MAX_DEFAULT, transform: None, idle: Arc::default() }
     }
 
-    /// Sets the number of threads, with the one that calls.
+    /// Sets the number of threads, including the calling one.
     #[must_use]
     pub fn threads(self, threads: NonZeroUsize) -> Self {
         Self { threads, ..self }
@@ -100,8 +100,8 @@ impl ImageDecoder {
         Self { transform: Some(Arc::new(transform)), ..self }
     }
 
-    /// Returns an error if this image of a batch cannot be decoded, without allocating memory for it. Only the data
-    /// after the frame header is not checked.
+    /// Returns an error if this image of a batch cannot be decoded, without allocating memory for it. It checks
+    /// everything up to the frame header, but not the data after it.
     ///
     /// # Panics
     /// If there is no such sample in the batch, or no such field.
@@ -163,8 +163,8 @@ impl ImageDecoder {
         Ok(is_done)
     }
 
-    /// Decodes images in their own sizes: for each, its place in the batch and memory of height × width × 3 bytes. They
-    /// are not transformed. The calling thread calls `go_on` as in [`decode_while`](Self::decode_while).
+    /// Decodes images in their own sizes, without the transform. `images` has for each the place in the batch and memory
+    /// of height × width × 3 bytes. The calling thread calls `go_on` as in [`decode_while`](Self::decode_while).
     ///
     /// # Panics
     /// If there is no such sample in the batch, or no such field.

@@ -49,7 +49,7 @@ pub(super) struct Part {
 }
 
 impl Crop {
-    /// Uses whole images, although their proportions may change.
+    /// Uses whole images, which changes their proportions if those of the new size differ.
     #[must_use]
     pub fn whole() -> Self {
         Self(Kind::Whole)

@@ -163,8 +163,8 @@ impl BetonWriter {
         self
     }
 
-    /// Makes the file the same, byte by byte, for any number of workers: all workers make samples,
-    /// and the samples are placed in order. This copies every region once more.
+    /// Makes the file the same, byte by byte, for any number of workers: all workers make samples, but
+    /// the samples are placed in order. This copies every region once more.
     #[must_use]
     pub fn deterministic(mut self, is_deterministic: bool) -> Self {
         self.is_deterministic = is_deterministic;

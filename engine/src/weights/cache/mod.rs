@@ -13,8 +13,8 @@ use super::{Error, MappedWeights, MmapOptions, Unchanging};
 ///
 /// - **The limit** holds at every moment, however many threads use the cache. If a file does not
 ///   fit, the error is [`Error::CacheFull`], and nothing is evicted for it.
-/// - **The least recently used mapping is evicted first**, of those that no caller holds (the last
-///   [`Arc`] outside is dropped) and that are not [locked](MappedWeights::lock_in_memory).
+/// - **The least recently used mapping is evicted first.** Mappings that a caller holds (an [`Arc`]
+///   exists) or that are [locked](MappedWeights::lock_in_memory) are not evicted.
 /// - **One mapping per file.** Threads that request the same file at once wait for one opening.
 ///   Files are compared by identity, not by path: links and other spellings share a mapping, which
 ///   keeps the path that it was first opened by.
@@ -117,9 +117,9 @@ impl WeightCache {
         self.mappings.evict_lru(bytes)
     }
 
-    /// Drops every mapping that no caller holds, locked ones too: for the end of a program or a
-    /// job. Mappings in use stay, and count, until they are dropped and evicted. Returns the number
-    /// of bytes freed.
+    /// Drops every mapping that no caller holds, even locked ones, at the end of a program or a job.
+    /// Mappings in use stay, and count, until they are dropped and evicted. Returns the number of
+    /// bytes freed.
     pub fn clear(&self) -> u64 {
         self.mappings.clear()
     }

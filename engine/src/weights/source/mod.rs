@@ -78,7 +78,7 @@ pub enum Prepared {
     InMemory,
     /// The bytes are being read.
     Started,
-    /// The limit on reading ahead is reached. Of a mapping, only the first bytes are being read. A
+    /// The limit on reading ahead is reached. For a mapping, only the first bytes are being read. A
     /// backend got a hint, which has an effect if it reads through the page cache.
     Hinted,
     /// This platform cannot read a mapping ahead.
@@ -162,7 +162,7 @@ impl WeightSource {
     }
 
     /// Returns the options with which [`open`](Self::open) maps a file: huge pages, and 256 pages read ahead, which is
-    /// the first MiB. Of a cold file on a virtual disk, the first MiB was there after 1.7 ms instead of 3.2 without
+    /// the first MiB. For a cold file on a virtual disk, the first MiB was there after 1.7 ms instead of 3.2 without
     /// options; reading ahead without huge pages took 6.7 ms. Opening a cached file takes 17 µs longer. (Medians of nine
     /// interleaved rounds, on a busy machine with two processors.)
     pub fn default_options() -> MmapOptions {
@@ -285,8 +285,7 @@ impl WeightSource {
     }
 
     /// Returns `len` bytes of the file from `offset` on. A mapping or a buffer needs no copy. A
-    /// backend reads them into memory of their own, which does not count against its engine's
-    /// limit.
+    /// backend reads them into memory that does not count against its engine's limit.
     ///
     /// A backend returns [`Error::Changed`] if the file was written to, truncated or replaced after
     /// it was opened, even if the bytes were read ahead before that. A mapping is not checked here:
