@@ -1,4 +1,4 @@
-"""Feeds ML loaders from local files as fast as the device delivers, with flat memory.
+"""Feeds ML loaders from files and object stores as fast as the device delivers, with flat memory.
 
 The modules `ringmain.ray`, `ringmain.safetensors` and `ringmain.torch` are imported when they are first used.
 """

@@ -78,13 +78,14 @@ impl PyWeights {
 
     /// Reads all tensors, or those with the given names, in the order of the files. Returns a dict by
     /// name. `elements` maps the element types of the format to NumPy types; tensors of other types are
-    /// read as bytes.
-    #[pyo3(signature = (elements, names=None))]
+    /// read as bytes. `arrived` is called with 1 after each tensor.
+    #[pyo3(signature = (elements, names=None, arrived=None))]
     fn load<'py>(
         &self,
         py: Python<'py>,
         elements: &Bound<'py, PyDict>,
         names: Option<Vec<String>>,
+        arrived: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyDict>> {
         let mut options = LoadOptions::new().window_bytes(WINDOW_BYTES);
         if let Some(names) = names {
@@ -92,11 +93,21 @@ impl PyWeights {
         }
         let mut load = self.weights.load(options)?;
         let found = PyDict::new(py);
+        let mut next = || -> Result<bool> {
+            let tensor = wait_for(py, |timeout| load.next_within(timeout).map(Option::transpose))?;
+            let Some(tensor) = tensor else { return Ok(false) };
+            let element = elements.get_item(tensor.dtype().to_string())?;
+            let name = tensor.name().to_owned();
+            found.set_item(name, to_array(py, tensor, element.as_ref())?)?;
+            if let Some(arrived) = arrived {
+                arrived.call1((1,))?;
+            }
+            Ok(true)
+        };
         loop {
-            let next = wait_for(py, |timeout| load.next_within(timeout).map(Option::transpose));
-            let tensor = match next {
-                Ok(Some(tensor)) => tensor,
-                Ok(None) => break,
+            match next() {
+                Ok(true) => (),
+                Ok(false) => return Ok(found),
                 Err(failure) => {
                     // Dropping `load` waits for its reader, which may be in the middle of a large tensor.
                     // Another thread drops it, so that Ctrl-C takes effect at once.
@@ -104,12 +115,8 @@ impl PyWeights {
                     drop(dropping); // if no thread could start, `spawn` has dropped `load`
                     return Err(failure);
                 }
-            };
-            let element = elements.get_item(tensor.dtype().to_string())?;
-            let name = tensor.name().to_owned();
-            found.set_item(name, to_array(py, tensor, element.as_ref())?)?;
+            }
         }
-        Ok(found)
     }
 
     /// Returns a view of a tensor, as elements of a NumPy type of the same size.

@@ -8,6 +8,7 @@ import sys
 import interrupts
 import numpy as np
 import pytest
+from bars import Bar
 from beton_files import EXPECTED, FIELDS, VECTOR, Indexed, make
 
 import ringmain
@@ -296,20 +297,6 @@ def test_invalid_values_of_custom_fields_are_errors(tmp_path, kind, value, error
 def test_a_custom_field_needs_a_dtype(tmp_path):
     with pytest.raises(ValueError, match='field "x" is custom and needs the "dtype"'):
         ringmain.BetonWriter(tmp_path / "a.beton", {"x": {"kind": "custom"}})
-
-
-class Bar:
-    """A bar as tqdm has it."""
-
-    def __init__(self):
-        self.n, self.is_closed = 0, False
-
-    def update(self, more):
-        assert more >= 0 and not self.is_closed
-        self.n += more
-
-    def close(self):
-        self.is_closed = True
 
 
 def test_a_bar_counts_the_samples(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
+from bars import Bar
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +85,34 @@ def test_every_type_is_read_as_by_the_package(every, engine):
                 assert part.get_dtype() == known.get_dtype()
             assert compared >= 15
     assert found["z.BF16"].dtype == ml_dtypes.bfloat16
+
+
+def test_a_bar_counts_the_tensors(every, monkeypatch):
+    import ringmain._progress
+
+    bars = []
+
+    def bar(total, unit):
+        assert (total, unit) == (expected, "tensors")
+        bars.append(Bar())
+        return bars[-1]
+
+    monkeypatch.setattr(ringmain._progress, "bar", bar)
+    expected = len(SIZES) + 3
+    found = ours.load_file(every, framework="np", progress=True)
+    assert (bars[-1].n, bars[-1].is_closed) == (len(found), True)
+    expected = 2
+    with ours.safe_open(every, "np") as file:
+        file.get_tensors(["scalar", "large"], progress=True)
+        assert (bars[-1].n, bars[-1].is_closed) == (2, True)
+
+        # An error of the bar ends the load, and closes the bar.
+        monkeypatch.setattr(Bar, "update", lambda self, more: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            file.get_tensors(["scalar", "large"], progress=True)
+        assert bars[-1].is_closed
+        monkeypatch.setattr(ringmain._progress, "bar", lambda total, unit: None)  # without tqdm
+        assert len(file.get_tensors(["scalar", "large"], progress=True)) == 2
 
 
 @pytest.mark.parametrize("framework", ["np", "pt"])

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _progress
 from .._ringmain import Engine, _Weights
 from ._elements import NumPy, Torch
 from ._forward import forwarding
@@ -88,13 +89,15 @@ def load_file(
     framework: str = "np",
     backend: str | None = None,
     engine: Engine | str | None = None,
+    progress: bool = False,
 ) -> dict[str, Any]:
     """Returns all tensors of a file or a model by name. Each tensor has its own memory.
 
-    `backend` is the name of a backend of ringmain, such as "mmap"; `engine` is an Engine.
+    `backend` is the name of a backend of ringmain, such as "mmap"; `engine` is an Engine. `progress` shows a bar of
+    tqdm, if tqdm is installed.
     """
     with safe_open(filename, framework, device, backend=backend, engine=engine) as file:
-        return file.get_tensors()
+        return file.get_tensors(progress=progress)
 
 
 class safe_open:
@@ -163,14 +166,16 @@ class safe_open:
         with _their_kinds():
             return weights.read(name, None)
 
-    def get_tensors(self, names: list[str] | None = None) -> dict[str, Any]:
-        """Reads all tensors, or those in `names`, and returns them by name. A thread reads ahead."""
+    def get_tensors(self, names: list[str] | None = None, *, progress: bool = False) -> dict[str, Any]:
+        """Reads all tensors, or those in `names`, and returns them by name. A thread reads ahead. `progress` shows a
+        bar of tqdm, if tqdm is installed."""
         weights = self._open()
         with _their_kinds():
             wanted = {name: weights.info(name) for name in (weights.names() if names is None else names)}
             for name, (dtype, _) in wanted.items():
                 self._framework.element(dtype, name)  # raises an error before anything is read
-            found = weights.load(self._framework.elements, names)
+            with _progress.counting(len(wanted), "tensors", progress) as arrived:
+                found = weights.load(self._framework.elements, names, arrived)
             for name, array in found.items():
                 found[name] = self._framework.finish(array, *wanted[name])
             return found

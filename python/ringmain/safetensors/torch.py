@@ -34,9 +34,11 @@ def load_file(
     *,
     backend: str | None = None,
     engine: Engine | str | None = None,
+    progress: bool = False,
 ) -> dict[str, Any]:
     """Returns all tensors of a file or a model as torch tensors on the device, by name.
 
-    `backend` is the name of a backend of ringmain, such as "mmap"; `engine` is an Engine.
+    `backend` is the name of a backend of ringmain, such as "mmap"; `engine` is an Engine. `progress` shows a bar of
+    tqdm, if tqdm is installed.
     """
-    return _load_file(filename, device, framework="pt", backend=backend, engine=engine)
+    return _load_file(filename, device, framework="pt", backend=backend, engine=engine, progress=progress)
