@@ -46,8 +46,8 @@ impl AutoBackend {
         };
         let files = reads.iter().map(Read::file).filter(|file| file.path() == lost);
         let routes = || files.clone().filter_map(|file| self.route_of(file));
-        // A handle that is read through the page cache only would fail again, and again.
-        if routes().any(FileRoute::is_cache_only) {
+        // A handle that cannot leave the page cache, or the advised backend, would fail again, and again.
+        if routes().any(FileRoute::is_cache_only) || routes().any(FileRoute::is_advised) {
             return false;
         }
         routes().filter(|route| route.stop_using_cache()).count() > 0
@@ -68,11 +68,12 @@ pub(super) fn lacks_descriptors(error: &Error) -> bool {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::os::unix::fs::symlink;
     use std::sync::mpsc;
     use std::time::Duration;
 
     use super::*;
-    use crate::{BackendOptions, ReadBackend, ReadBackendExt};
+    use crate::{Advice, AdvisedBackend, BackendOptions, FileHandle, ReadBackend, ReadBackendExt};
 
     /// One handle was opened without a descriptor for the device, and another of the same path with one.
     /// When the path was gone, the second was asked to leave the page cache, and the batch was repeated
@@ -95,12 +96,53 @@ mod tests {
         let evicts = auto.page_cache.open(&other).unwrap();
         auto.page_cache.read_exact_at(&evicts, 0, &mut [0; 10]).unwrap();
         std::fs::remove_file(&lost).unwrap();
+        expect_error(auto, first, second);
+    }
+
+    /// One handle was opened by the advised backend, and another through the same link after the link had been
+    /// changed. When the first file had been closed to make room, the second handle was asked to leave the page cache
+    /// again and again, and the batch was repeated forever.
+    #[test]
+    fn a_changed_link_to_a_file_of_the_advised_backend_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::create_dir(path("advised")).unwrap();
+        for name in ["advised/old", "advised/other", "new"] {
+            std::fs::write(path(name), [1; 10_000]).unwrap();
+        }
+        let advised = AdvisedBackend {
+            kind: BackendKind::Pread,
+            options: Box::new(BackendOptions { open_files_max: 1, ..BackendOptions::default() }),
+            measured_on: None,
+            only_for: Some(path("advised")),
+            reason: String::new(),
+        };
+        let advice = Some(Advice { path: path("profile"), backend: Ok(advised) });
+        let auto =
+            AutoBackend::new(&BackendOptions { advice, ..BackendOptions::default() }).unwrap();
+        if auto.device.is_none() {
+            return;
+        }
+        symlink(path("advised/old"), path("link")).unwrap();
+        let first = auto.open(&path("link")).unwrap();
+        symlink(path("new"), path("newer")).unwrap();
+        std::fs::rename(path("newer"), path("link")).unwrap();
+        let second = auto.open(&path("link")).unwrap();
+        assert!(auto.route_of(&first).unwrap().is_advised());
+        assert!(!auto.route_of(&second).unwrap().is_advised());
+        auto.open(&path("advised/other")).unwrap();
+        expect_error(auto, first, second);
+    }
+
+    /// Reads both files in one batch, and panics unless that ends with an error.
+    fn expect_error(auto: AutoBackend, first: FileHandle, second: FileHandle) {
         let (ended, wait) = mpsc::channel();
         std::thread::spawn(move || {
             let (mut a, mut b) = ([0; 10], [0; 10]);
             let mut reads = [Read::new(&first, 0, &mut a), Read::new(&second, 0, &mut b)];
             ended.send(auto.read_batch(&mut reads).is_err())
         });
-        assert!(wait.recv_timeout(Duration::from_secs(60)).expect("it never ends"));
+        let is_error = wait.recv_timeout(Duration::from_secs(60));
+        assert_eq!(is_error, Ok(true), "the batch ends, and with an error");
     }
 }
