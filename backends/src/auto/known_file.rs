@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use super::residency::Estimate;
 use crate::version::FileIdentity;
@@ -64,6 +65,8 @@ struct Table {
     /// The files that are kept because they were read again, although their readers had not said so. A file stays
     /// here after it was closed, as long as its data is in the page cache.
     kept: HashMap<FileIdentity, KeptFile>,
+    /// When the closed files were last looked at, to forget those that have left the page cache.
+    looked_at: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -74,6 +77,10 @@ struct KeptFile {
 
 /// More files than this are not kept: each of them may have to be looked at.
 const KEPT_FILES_MAX: usize = 1024;
+
+/// The least time from one look at the closed files to the next. A look opens all of them, and each pass over a file
+/// that does not fit asks for one.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl KnownFiles {
     /// Returns what is known about a file, for one more handle of it.
@@ -96,30 +103,28 @@ impl KnownFiles {
         fresh
     }
 
-    /// Keeps the file of a handle, which was read again, if it fits together with all files that were kept before.
-    /// Returns `false` if it does not.
+    /// Keeps the file of a handle, which was read again, if it fits into the room together with all files that were
+    /// kept before. Returns `false` if it does not.
     pub(super) fn keep_if_it_fits(
         &self,
         handle: &FileHandle,
         file: &KnownFile,
-        fits: impl Fn(u64) -> bool,
+        room_bytes: u64,
     ) -> bool {
-        if self.try_keep(handle, file, &fits) {
-            return true;
-        }
-        self.forget_uncached();
-        self.try_keep(handle, file, &fits)
+        self.try_keep(handle, file, room_bytes)
+            || (self.forget_uncached(Instant::now(), is_cached)
+                && self.try_keep(handle, file, room_bytes))
     }
 
     /// Under one lock, so that two threads cannot take the same room.
-    fn try_keep(&self, handle: &FileHandle, file: &KnownFile, fits: impl Fn(u64) -> bool) -> bool {
+    fn try_keep(&self, handle: &FileHandle, file: &KnownFile, room_bytes: u64) -> bool {
         let mut table = self.lock();
         let others = table.kept.iter().filter(|(identity, _)| *identity != handle.identity());
         let (mut count, mut all_bytes) = (0, file.len);
         for (_, kept) in others {
             (count, all_bytes) = (count + 1, kept.len.saturating_add(all_bytes));
         }
-        if count >= KEPT_FILES_MAX || !fits(all_bytes) {
+        if count >= KEPT_FILES_MAX || all_bytes > room_bytes {
             return false;
         }
         let kept = KeptFile { path: handle.path().to_owned(), len: file.len };
@@ -128,10 +133,20 @@ impl KnownFiles {
         true
     }
 
-    /// Forgets the closed files whose data has left the page cache.
-    fn forget_uncached(&self) {
+    /// Forgets the closed files whose data has left the page cache. Returns `false` if the last look at them was a
+    /// moment ago.
+    fn forget_uncached(
+        &self,
+        now: Instant,
+        is_cached: impl Fn(&FileIdentity, &KeptFile) -> bool,
+    ) -> bool {
         let closed: Vec<_> = {
-            let table = self.lock();
+            let mut table = self.lock();
+            if table.looked_at.is_some_and(|last| now.saturating_duration_since(last) < LOOK_EVERY)
+            {
+                return false;
+            }
+            table.looked_at = Some(now);
             let is_open = |identity: &FileIdentity| {
                 table.by_identity.get(identity).is_some_and(|known| known.strong_count() > 0)
             };
@@ -143,6 +158,7 @@ impl KnownFiles {
                 self.lock().kept.remove(&identity);
             }
         }
+        true
     }
 
     /// No code under the lock leaves the table half changed, so a poisoned lock can be used.
@@ -169,6 +185,8 @@ fn is_cached(identity: &FileIdentity, kept: &KeptFile) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::page_cache::PositionalBackend;
     use crate::version::{FileState, Mark};
@@ -202,7 +220,8 @@ mod tests {
         let files = KnownFiles::default();
         let keep = |handle: &FileHandle, limit| {
             let file = files.get(handle.identity());
-            files.keep_if_it_fits(handle, &file, |bytes| bytes <= limit)
+            files.lock().looked_at = None; // as if a second had passed
+            files.keep_if_it_fits(handle, &file, limit)
         };
         let (first, second) = (write("first", 60 << 12), write("second", 41 << 12));
         assert!(keep(&first, 100 << 12));
@@ -217,6 +236,30 @@ mod tests {
         assert!(!files.get(&grown).is_kept(), "another length");
         std::fs::remove_file(first.path()).unwrap();
         assert!(keep(&second, 100 << 12), "the data of the first has left the page cache with it");
+    }
+
+    /// Returns a table in which as many files are kept as can be, all of them closed.
+    fn full_of_closed_files() -> KnownFiles {
+        let files = KnownFiles::default();
+        let kept = |index| (identity(index, 1), KeptFile { path: PathBuf::new(), len: 1 });
+        files.lock().kept = (0..KEPT_FILES_MAX as u64).map(kept).collect();
+        files
+    }
+
+    /// Each pass over one more file opened all kept files, to ask what is cached of them.
+    #[test]
+    fn closed_files_are_not_looked_at_in_each_pass_over_another() {
+        let (files, looks, start) = (full_of_closed_files(), Cell::new(0), Instant::now());
+        let is_cached = |_: &FileIdentity, _: &KeptFile| {
+            looks.set(looks.get() + 1);
+            true
+        };
+        for pass in 0..100 {
+            files.forget_uncached(start + pass * LOOK_EVERY / 100, is_cached);
+        }
+        assert_eq!(looks.get(), KEPT_FILES_MAX);
+        assert!(files.forget_uncached(start + LOOK_EVERY, is_cached));
+        assert_eq!(looks.get(), 2 * KEPT_FILES_MAX);
     }
 
     #[test]

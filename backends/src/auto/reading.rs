@@ -204,8 +204,8 @@ impl AutoBackend {
             };
             let Some(known) = route.add_device_bytes(total_bytes(of_one_file)) else { continue };
             let file = of_one_file[0].file();
-            let fits = |bytes| warmth::is_kept(self.warmth, Some(bytes));
-            if self.known_files.get().keep_if_it_fits(file, known, fits) {
+            let room_bytes = warmth::room_bytes().unwrap_or(0);
+            if self.known_files.get().keep_if_it_fits(file, known, room_bytes) {
                 event!(debug, path = %file.path().display(), "read again, so it is kept");
             }
         }
