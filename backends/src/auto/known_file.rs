@@ -69,6 +69,12 @@ struct Table {
     looked_at: Option<Instant>,
 }
 
+impl Table {
+    fn is_open(&self, identity: &FileIdentity) -> bool {
+        self.by_identity.get(identity).is_some_and(|known| known.strong_count() > 0)
+    }
+}
+
 #[derive(Clone, Debug)]
 struct KeptFile {
     path: PathBuf,
@@ -147,15 +153,16 @@ impl KnownFiles {
                 return false;
             }
             table.looked_at = Some(now);
-            let is_open = |identity: &FileIdentity| {
-                table.by_identity.get(identity).is_some_and(|known| known.strong_count() > 0)
-            };
-            let closed = table.kept.iter().filter(|(identity, _)| !is_open(identity));
+            let closed = table.kept.iter().filter(|(identity, _)| !table.is_open(identity));
             closed.map(|(identity, kept)| (identity.clone(), kept.clone())).collect()
         };
         for (identity, kept) in closed {
             if !is_cached(&identity, &kept) {
-                self.lock().kept.remove(&identity);
+                let mut table = self.lock();
+                // It may have been opened again meanwhile.
+                if !table.is_open(&identity) {
+                    table.kept.remove(&identity);
+                }
             }
         }
         true
@@ -185,7 +192,7 @@ fn is_cached(identity: &FileIdentity, kept: &KeptFile) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
 
     use super::*;
     use crate::page_cache::PositionalBackend;
@@ -260,6 +267,21 @@ mod tests {
         assert_eq!(looks.get(), KEPT_FILES_MAX);
         assert!(files.forget_uncached(start + LOOK_EVERY, is_cached));
         assert_eq!(looks.get(), 2 * KEPT_FILES_MAX);
+    }
+
+    /// A file that was opened again during the look was kept, but no longer counted.
+    #[test]
+    fn a_file_that_is_opened_again_is_not_forgotten() {
+        let (files, opened) = (full_of_closed_files(), RefCell::new(Vec::new()));
+        let is_cached = |identity: &FileIdentity, _: &KeptFile| {
+            if identity.index < 10 {
+                opened.borrow_mut().push(files.get(identity));
+            }
+            false
+        };
+        assert!(files.forget_uncached(Instant::now(), is_cached));
+        assert!(opened.borrow().iter().all(|file| file.is_kept()));
+        assert_eq!((opened.borrow().len(), files.lock().kept.len()), (10, 10));
     }
 
     #[test]
