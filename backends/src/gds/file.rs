@@ -44,7 +44,7 @@ impl GdsFile {
             Ok(registered) => (Some(registered), GdsRoute::CuFile),
             Err(error) => (None, GdsRoute::Staged { reason: error.to_string() }),
         };
-        let version = version_of(registered.as_ref(), path)?;
+        let version = version_of(gds, registered.as_ref(), &file)?;
         Ok(Self { gds: gds.clone(), file, version, route, registered })
     }
 
@@ -144,11 +144,16 @@ impl GdsFile {
 
     /// Returns an error if the file has changed since it was opened. `range` is what was read.
     fn check_unchanged(&self, range: &Range<u64>) -> Result<(), GdsError> {
-        let path = self.file.path();
-        match version_of(self.registered.as_ref(), path)?.change_since(&self.version) {
+        let change = match version_of(&self.gds, self.registered.as_ref(), &self.file) {
+            Err(error) if error.file_change() == Some(FileChange::Replaced) => {
+                Some(FileChange::Replaced)
+            }
+            found => found?.change_since(&self.version),
+        };
+        match change {
             None => Ok(()),
             Some(FileChange::Replaced) => {
-                let (backend, path) = (BackendKind::Direct, path.to_owned());
+                let (backend, path) = (BackendKind::Direct, self.file.path().to_owned());
                 Err(Error::Replaced { backend, path, offset: range.start }.into())
             }
             Some(change) => {
@@ -181,12 +186,17 @@ impl GdsFile {
     }
 }
 
-/// Returns the version of the file that is open, or else of the file at the path.
-fn version_of(registered: Option<&Registered>, path: &Path) -> Result<FileVersion, GdsError> {
-    let Some(registered) = registered else { return Ok(FileVersion::at(path)?) };
+/// Returns the version of the file that is read: the one that cuFile has open, or else the one that the backend has
+/// opened.
+fn version_of(
+    gds: &Gds,
+    registered: Option<&Registered>,
+    file: &FileHandle,
+) -> Result<FileVersion, Error> {
+    let Some(registered) = registered else { return gds.opened.backend.version(file) };
     FileVersion::of(&registered.direct).map_err(|source| {
-        let (backend, path) = (BackendKind::Direct, path.to_owned());
-        GdsError::File(Error::Open { backend, path, source })
+        let (backend, path) = (BackendKind::Direct, file.path().to_owned());
+        Error::Open { backend, path, source }
     })
 }
 

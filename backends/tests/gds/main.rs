@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // a test may
 
-use std::ffi::{CString, c_int};
+use std::ffi::{CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -211,6 +211,24 @@ fn a_file_that_changes_is_an_error() {
         let GdsError::File(error) = error else { panic!("{error}") };
         assert_eq!(error.file_change() == Some(FileChange::Replaced), is_staged, "{error}");
     }
+}
+
+/// The version was that of the new file, and reads returned the bytes of the old one.
+#[test]
+fn a_file_that_is_replaced_while_it_is_opened_is_an_error() {
+    let stand_in = StandIn::new();
+    let (path, bytes) = stand_in.write_file();
+    let newer = path.with_extension("new");
+    std::fs::write(&newer, &bytes).unwrap();
+    stand_in.set("register_error", 5008);
+    let names = [&newer, &path].map(|path| CString::new(path.as_os_str().as_bytes()).unwrap());
+    for (name, variable) in names.iter().zip(["rename_from", "rename_to"]) {
+        // SAFETY: the variable is a pointer, and the name lives longer than the call that reads it.
+        unsafe { stand_in.variable(variable).cast::<*const c_char>().write(name.as_ptr()) };
+    }
+    let error = stand_in.gds.file(&path).unwrap_err();
+    let GdsError::File(error) = error else { panic!("{error}") };
+    assert_eq!(error.file_change(), Some(FileChange::Replaced), "{error}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
    set that makes them invalid for the processor. So a program that touches it itself crashes. */
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -15,6 +16,8 @@ typedef struct { int type; union { int fd; void *handle; } handle; const void *f
 int standin_register_error, standin_read_error, standin_copy_error, standin_pin_error;
 size_t standin_read_max;
 int standin_interrupts;
+/* What is renamed while a file is registered. */
+const char *standin_rename_from, *standin_rename_to;
 /* What the tests look at. */
 int standin_opened, standin_handles, standin_reads, standin_copies, standin_pinned;
 
@@ -23,6 +26,7 @@ status_t cuFileGetVersion(int *version) { *version = 1140; return (status_t){0, 
 
 status_t cuFileHandleRegister(void **fh, descr_t *descr) {
     if (descr->type != 1 || descr->fs_ops != NULL) return (status_t){5022, 0};
+    if (standin_rename_from && rename(standin_rename_from, standin_rename_to)) return (status_t){5030, 0};
     if (standin_register_error) return (status_t){standin_register_error, 700};
     standin_handles++;
     *fh = (void *)(long)(descr->handle.fd + 1);
