@@ -52,7 +52,16 @@ impl fmt::Display for GdsProbe {
 #[must_use]
 pub fn probe_gds() -> GdsProbe {
     static FOUND: OnceLock<GdsProbe> = OnceLock::new();
-    FOUND.get_or_init(|| probe_with(sys::load_cufile, sys::count_gpus)).clone()
+    probe_once(&FOUND, || probe_with(sys::load_cufile, sys::count_gpus))
+}
+
+/// Without `get_or_init`: in a child that is forked while another thread is in there, it never returns.
+fn probe_once(found: &OnceLock<GdsProbe>, probe: impl FnOnce() -> GdsProbe) -> GdsProbe {
+    found.get().cloned().unwrap_or_else(|| {
+        let answer = probe();
+        let _ = found.set(answer.clone());
+        answer
+    })
 }
 
 fn probe_with(
@@ -83,5 +92,34 @@ mod tests {
         assert_eq!(text, "cuFile is there, but no GPU: /proc/driver/nvidia/gpus: no such file");
         assert!(matches!(probe_with(|| Ok(()), || Ok(0)), GdsProbe::NoDevice { .. }));
         assert_eq!(probe_with(|| Ok(()), || Ok(2)), GdsProbe::Available { devices: 2 });
+    }
+
+    /// The child waited for the thread of its parent that probed, which it does not have.
+    #[cfg(all(unix, feature = "conformance"))]
+    #[test]
+    fn a_child_that_is_forked_during_a_probe_probes_by_itself() {
+        use std::sync::mpsc;
+
+        use crate::conformance::child::{in_child, in_forked_child};
+
+        static FOUND: OnceLock<GdsProbe> = OnceLock::new();
+        let test = "gds::probe::tests::a_child_that_is_forked_during_a_probe_probes_by_itself";
+        in_child(test, || {
+            let with_devices = |devices| GdsProbe::Available { devices };
+            let ((began, begins), (end, ended)) = (mpsc::channel(), mpsc::channel());
+            let probe = move || {
+                began.send(()).unwrap();
+                ended.recv().unwrap();
+                with_devices(1)
+            };
+            let parent = std::thread::spawn(|| probe_once(&FOUND, probe));
+            begins.recv().unwrap();
+            in_forked_child(|| {
+                assert_eq!(probe_once(&FOUND, || with_devices(2)), with_devices(2));
+            });
+            end.send(()).unwrap();
+            assert_eq!(parent.join().unwrap(), with_devices(1));
+            assert_eq!(probe_once(&FOUND, || with_devices(3)), with_devices(1), "it is kept");
+        });
     }
 }
