@@ -9,7 +9,6 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::OnceLock;
 
 use libc::off_t;
 use memmap2::{Mmap, MmapMut};
@@ -91,12 +90,8 @@ fn pins_direct_pages(file: &File) -> bool {
     const XFS: u32 = 0x5846_5342;
     const BTRFS: u32 = 0x9123_683E;
     const F2FS: u32 = 0xF2F5_2010;
-    static PINS: OnceLock<bool> = OnceLock::new();
-    let kernel_does = *PINS.get_or_init(|| {
-        kernel_release().is_some_and(|release| release_pins_direct_pages(&release))
-    });
-    let found = filesystem_of(file);
-    kernel_does && matches!(found, Some(EXT4 | XFS | BTRFS | F2FS))
+    matches!(filesystem_of(file), Some(EXT4 | XFS | BTRFS | F2FS))
+        && kernel_release().is_some_and(|release| release_pins_direct_pages(&release))
 }
 
 /// The release of the kernel: `6.18.0-generic`. It does not need /proc, which containers may lack.

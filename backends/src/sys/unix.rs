@@ -4,8 +4,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Once, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use memmap2::{Mmap, UncheckedAdvice};
@@ -105,22 +104,23 @@ impl OpenedAt {
 ///
 /// `pthread_atfork` and not `getpid`: glibc no longer caches the process id, and a system call
 /// for each batch would cost as much as a small warm read. Miri has no forks.
+///
+/// Several threads may register the handlers, and then each fork counts as several. With a `Once`, a child that is
+/// forked while another thread registers them would wait forever.
 pub(crate) fn fork_generation() -> u64 {
-    static REGISTER: Once = Once::new();
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     extern "C" fn before() {
         FORKS_BEGUN.fetch_add(1, Ordering::SeqCst);
     }
     extern "C" fn in_child() {
         FORK_GENERATION.fetch_add(1, Ordering::SeqCst);
     }
-    REGISTER.call_once(|| {
-        if cfg!(miri) {
-            return;
-        }
+    if !IS_REGISTERED.load(Ordering::Acquire) && !cfg!(miri) {
         // SAFETY: the handlers are plain functions that live as long as the program and only add to
         // an atomic, which is allowed between fork and exec.
         unsafe { libc::pthread_atfork(Some(before), None, Some(in_child)) };
-    });
+        IS_REGISTERED.store(true, Ordering::Release);
+    }
     FORK_GENERATION.load(Ordering::Relaxed)
 }
 
@@ -227,10 +227,15 @@ pub(crate) fn eintr() -> io::Error {
 
 /// The bytes of a page of memory.
 pub(crate) fn page_bytes() -> usize {
-    static BYTES: OnceLock<usize> = OnceLock::new();
-    *BYTES.get_or_init(|| {
-        let found = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
-        let bytes = found.and_then(|bytes| usize::try_from(bytes).ok());
-        bytes.filter(|bytes| bytes.is_power_of_two()).unwrap_or(4096)
-    })
+    /// 0 before the first call. Without a lock, for which a forked child could wait forever.
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known > 0 {
+        return known;
+    }
+    let found = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    let bytes = found.and_then(|bytes| usize::try_from(bytes).ok());
+    let bytes = bytes.filter(|bytes| bytes.is_power_of_two()).unwrap_or(4096);
+    KNOWN.store(bytes, Ordering::Relaxed);
+    bytes
 }
