@@ -265,6 +265,21 @@ fn a_deleted_file_is_read_to_its_end() {
     assert!((wanted..=wanted + 4 * 63).contains(&device), "{device} device reads, {wanted} wanted");
 }
 
+/// The hint went to the page cache's side, which could not open the file any more, and was an error.
+#[test]
+fn a_hint_about_a_deleted_file_is_no_error() {
+    let numbered = NumberedFile::new();
+    let options = BackendOptions { warmth: Warmth::Keep, ..BackendOptions::default() };
+    let Some((auto, file)) = auto_with(&options, numbered.path()) else { return };
+    std::fs::remove_file(numbered.path()).unwrap();
+    for seed in 0..2 {
+        auto.prefetch(&file, 0..FILE_BYTES).unwrap();
+        numbered.check(&*auto, &file, &scattered(64, seed));
+    }
+    let text = auto.explain(Some(&file)).unwrap();
+    assert!(text.contains("all reads go to the device"), "{text}");
+}
+
 /// The estimate of a file that was just opened is empty, and `explain` said that 0 % of the file were cached.
 #[test]
 fn auto_explains_a_file_that_it_has_not_read() {

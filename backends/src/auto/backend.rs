@@ -264,8 +264,10 @@ impl ReadBackend for AutoBackend {
     /// Reads ahead only data that is kept: other cold data is not going to be read from the page
     /// cache.
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
-        if self.route_of(file).is_some_and(FileRoute::is_kept) {
-            return self.page_cache.prefetch(file, range);
+        if self.route_of(file).is_some_and(FileRoute::brings) {
+            // If the page cache's side cannot open the file, its reads go to the device.
+            let _hint = self.page_cache.prefetch(file, range);
+            return Ok(());
         }
         self.backend_of(file).prefetch(file, range)
     }

@@ -161,6 +161,11 @@ impl FileRoute {
         self.is_kept.load(Ordering::Relaxed) || (self.is_observed() && self.file.is_kept())
     }
 
+    /// Returns `true` if cold reads bring their data into the page cache.
+    pub(super) fn brings(&self) -> bool {
+        self.open_ways() == OpenWays::Both && self.is_kept()
+    }
+
     fn is_observed(&self) -> bool {
         self.is_observed.load(Ordering::Relaxed)
     }
