@@ -150,6 +150,13 @@ fn advice_for_a_filesystem_that_is_gone_is_not_followed() {
     expect_not_followed(Ok(take(BackendKind::Mmap, Some(&unmounted))), &path, "unmounted");
 }
 
+/// The `auto` inside did not know the handles, and read everything with `pread`.
+#[test]
+fn auto_does_not_take_itself() {
+    let (_dir, path) = data();
+    expect_not_followed(Ok(take(BackendKind::Auto, None)), &path, "`auto` cannot take itself");
+}
+
 /// Options that no backend takes stand for any reason why one cannot be opened.
 #[test]
 fn a_backend_that_cannot_be_opened_is_not_taken() {

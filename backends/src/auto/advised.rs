@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::report::AdviceReport;
-use crate::{Advice, AdvisedBackend, FileHandle, ReadBackend, Result, open_backend, sys};
+use crate::{
+    Advice, AdvisedBackend, BackendKind, FileHandle, ReadBackend, Result, open_backend, sys,
+};
 
 /// The backend that was advised, opened.
 #[derive(Debug)]
@@ -33,6 +35,10 @@ impl Advised {
     }
 
     fn open(advised: &AdvisedBackend) -> Result<Self, String> {
+        if advised.kind == BackendKind::Auto {
+            // It would not know the handles that it opened for this one.
+            return Err("`auto` cannot take itself; name another backend".into());
+        }
         let volume = advised.measured_on.as_deref().map(|path| {
             let gone = |error| format!("it was measured on {}: {error}", path.display());
             sys::volume_at(path).map_err(gone)
