@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::libraries::{Opened, STAGING_BYTES, check, cufile_error};
 use super::{DeviceMemory, Gds, GdsError, GdsRoute};
+use crate::retry::{Patience, Shortfall, shortfall_at_end};
 use crate::sys::{self, CuFileFailed as Failed, CuFileHandle};
 use crate::version::ChangedFile;
 use crate::{BackendKind, Error, FileChange, FileHandle, FileVersion, ReadBackendExt};
@@ -79,14 +80,13 @@ impl GdsFile {
             return Err(outside());
         }
         if range.end > self.version.len() {
-            return Err(self.past_end(&range).into());
+            return Err(self.failed(&range, Shortfall::PastEnd(self.version.len())).into());
         }
-        let whole = range.clone();
         match &self.registered {
-            Some(registered) => self.read_directly(registered, memory, at, range)?,
-            None => self.read_staged(opened, memory, at, range)?,
+            Some(registered) => self.read_directly(registered, memory, at, &range)?,
+            None => self.read_staged(opened, memory, at, &range)?,
         }
-        self.check_unchanged(&whole)
+        self.check_unchanged(&range)
     }
 
     fn read_directly(
@@ -94,10 +94,10 @@ impl GdsFile {
         registered: &Registered,
         memory: &mut DeviceMemory,
         at: usize,
-        range: Range<u64>,
+        range: &Range<u64>,
     ) -> Result<(), GdsError> {
         let (cufile, mut done) = (&self.gds.opened.cufile, 0);
-        let whole = range.clone();
+        let mut patience = Patience::default();
         while range.start + done < range.end {
             let offset = range.start + done;
             let part = (range.end - offset).min(PART_BYTES);
@@ -106,11 +106,19 @@ impl GdsFile {
                 cufile.read(registered.handle, memory.address(), part, offset, at as u64 + done)
             };
             match read {
-                Ok(0) => return Err(self.past_end(&whole).into()),
-                // A longer answer than the request would be a bug of the library, and overflow the next offset.
-                Ok(bytes) => done += bytes.min(part),
-                Err(Failed::Errno(source)) if source.kind() == io::ErrorKind::Interrupted => {}
-                Err(Failed::Errno(source)) => return Err(self.failed(&whole, source).into()),
+                Ok(0) => {
+                    let shortfall = shortfall_at_end(&registered.direct, range.end);
+                    if !shortfall.is_unexpected_end() || !patience.spend() {
+                        return Err(self.failed(range, shortfall).into());
+                    }
+                }
+                Ok(bytes) => {
+                    // A longer answer than the request would be a bug of the library, and overflow the next offset.
+                    done += bytes.min(part);
+                    patience.renew();
+                }
+                Err(Failed::Errno(source)) if patience.allows(&source) => {}
+                Err(Failed::Errno(source)) => return Err(self.failed(range, source.into()).into()),
                 Err(Failed::CuFile(code)) => return Err(cufile_error("cuFileRead", code, 0)),
             }
         }
@@ -122,7 +130,7 @@ impl GdsFile {
         opened: &Opened,
         memory: &mut DeviceMemory,
         at: usize,
-        range: Range<u64>,
+        range: &Range<u64>,
     ) -> Result<(), GdsError> {
         opened.with_staging(|staging| {
             let mut done = 0;
@@ -158,30 +166,20 @@ impl GdsFile {
             }
             Some(change) => {
                 let kind = io::ErrorKind::StaleNetworkFileHandle;
-                Err(self.failed(range, io::Error::new(kind, ChangedFile(change))).into())
+                Err(self.failed(range, io::Error::new(kind, ChangedFile(change)).into()).into())
             }
         }
     }
 
-    fn past_end(&self, range: &Range<u64>) -> Error {
-        Error::PastEnd {
-            backend: BackendKind::Direct,
-            path: self.file.path().to_owned(),
-            offset: range.start,
-            len: usize::try_from(range.end - range.start).unwrap_or(usize::MAX),
-            index: 0,
-            file_len: self.version.len(),
-        }
-    }
-
-    fn failed(&self, range: &Range<u64>, source: io::Error) -> Error {
-        Error::Read {
-            backend: BackendKind::Direct,
-            path: self.file.path().to_owned(),
-            offset: range.start,
-            len: usize::try_from(range.end - range.start).unwrap_or(usize::MAX),
-            index: 0,
-            source,
+    fn failed(&self, range: &Range<u64>, shortfall: Shortfall) -> Error {
+        let (backend, path, index) = (BackendKind::Direct, self.file.path().to_owned(), 0);
+        let (offset, len) = (range.start, range.end.saturating_sub(range.start));
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        match shortfall {
+            Shortfall::PastEnd(file_len) => {
+                Error::PastEnd { backend, path, offset, len, index, file_len }
+            }
+            Shortfall::Io(source) => Error::Read { backend, path, offset, len, index, source },
         }
     }
 }

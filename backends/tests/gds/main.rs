@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // a test may
 
 use std::ffi::{CString, c_char, c_int};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -114,6 +115,31 @@ fn cufile_reads_whatever_it_delivers_at_once() {
     assert_eq!((stand_in.count("copies"), stand_in.count("pinned")), (0, 0));
     drop(file);
     assert_eq!(stand_in.count("handles"), 0);
+}
+
+/// `EAGAIN` was final, `EINTR` was retried for ever, and a read of nothing was taken for the end of the file.
+#[test]
+fn reads_that_deliver_nothing_are_repeated_a_bounded_number_of_times() {
+    const ALWAYS: c_int = 1 << 20;
+    let stand_in = StandIn::new();
+    let (path, bytes) = stand_in.write_file();
+    let file = stand_in.gds.file(&path).unwrap();
+    for (name, kind) in [
+        ("interrupts", ErrorKind::Interrupted),
+        ("refusals", ErrorKind::WouldBlock),
+        ("empty_reads", ErrorKind::UnexpectedEof),
+    ] {
+        stand_in.set(name, 60);
+        check_reads(&file, &bytes);
+        stand_in.set(name, ALWAYS);
+        let mut device = Device::new(100);
+        let error = file.read(&mut device.memory(), 0, 7..107).unwrap_err();
+        let GdsError::File(error @ Error::Read { offset: 7, len: 100, .. }) = error else {
+            panic!("{name}: {error:?}")
+        };
+        assert_eq!((error.kind(), ALWAYS - stand_in.count(name)), (kind, 65), "{name}");
+        stand_in.set(name, 0);
+    }
 }
 
 #[test]

@@ -15,7 +15,8 @@ typedef struct { int type; union { int fd; void *handle; } handle; const void *f
 /* What the tests set. */
 int standin_register_error, standin_read_error, standin_copy_error, standin_pin_error;
 size_t standin_read_max;
-int standin_interrupts;
+/* How many of the next reads deliver nothing: they fail with EINTR or EAGAIN, or return 0. */
+int standin_interrupts, standin_refusals, standin_empty_reads;
 /* What is renamed while a file is registered. */
 const char *standin_rename_from, *standin_rename_to;
 /* What the tests look at. */
@@ -40,6 +41,8 @@ ssize_t cuFileRead(void *fh, void *base, size_t size, off_t offset, off_t at) {
     if (!(address & DEVICE_BIT)) return -5012;
     if (standin_read_error) return -standin_read_error;
     if (standin_interrupts) { standin_interrupts--; errno = EINTR; return -1; }
+    if (standin_refusals) { standin_refusals--; errno = EAGAIN; return -1; }
+    if (standin_empty_reads) { standin_empty_reads--; return 0; }
     if (standin_read_max && size > standin_read_max) size = standin_read_max;
     standin_reads++;
     char *memory = (char *)(address & ~DEVICE_BIT) + at;
