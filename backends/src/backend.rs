@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::mmap::MappedRange;
-use crate::placement;
+use crate::placement::{read_range, read_ranges, read_whole};
 use crate::{
     BackendKind, BackendStats, Buffer, BufferPool, Capabilities, Error, Expectation, FileHandle,
     FileVersion, Placement, Read, Result,
@@ -260,7 +260,7 @@ pub trait ReadBackendExt: ReadBackend {
         element_align: usize,
     ) -> Result<Buffer> {
         let take = |len| pool.take(len);
-        Ok(read_placed(self, file, offset, len, element_align, take, read_whole)?.0)
+        Ok(read_range(self, file, offset, len, element_align, take, read_whole)?.0)
     }
 
     /// As [`read_elements`](Self::read_elements), into memory that `take` returns for a number of bytes,
@@ -275,18 +275,8 @@ pub trait ReadBackendExt: ReadBackend {
     ) -> Result<Option<Buffer>> {
         let Range { start, end } = range;
         let len = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
-        let take = |needed_bytes| {
-            let mut buffer = take(needed_bytes)?;
-            if buffer.len() < needed_bytes {
-                let value = format!("a function that returned {} bytes", buffer.len());
-                let reason = "it must return as many bytes as it is asked for";
-                return Err(Error::InvalidOption { option: "take", value, reason });
-            }
-            buffer.narrow(0..needed_bytes);
-            Ok(buffer)
-        };
         let (buffer, is_whole) =
-            read_placed(self, file, start, len, element_align, take, |backend, file, at, dst| {
+            read_range(self, file, start, len, element_align, take, |backend, file, at, dst| {
                 backend.read_exact_at_while(file, at, dst, &mut go_on)
             })?;
         Ok(is_whole.then_some(buffer))
@@ -307,7 +297,7 @@ pub trait ReadBackendExt: ReadBackend {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn read_to_own_buf(&self, file: &FileHandle, offset: u64, len: usize) -> Result<Buffer> {
-        Ok(read_placed(self, file, offset, len, 1, Buffer::unpooled, read_whole)?.0)
+        Ok(read_range(self, file, offset, len, 1, Buffer::unpooled, read_whole)?.0)
     }
 
     /// Many ranges of any number of files, read as one batch. Each arrives in a buffer of its own, which `take`
@@ -330,7 +320,7 @@ pub trait ReadBackendExt: ReadBackend {
         ranges: &[(&FileHandle, Range<u64>)],
         take: impl FnMut(usize) -> Result<Buffer>,
     ) -> Result<Vec<Buffer>> {
-        placement::read_placed(self, ranges, take)
+        read_ranges(self, ranges, take)
     }
 
     /// The concatenation of many ranges of one file, read as one batch.
@@ -371,48 +361,6 @@ pub trait ReadBackendExt: ReadBackend {
 }
 
 impl<B: ReadBackend + ?Sized> ReadBackendExt for B {}
-
-/// Fills `dst` with one read. Returns `true`: all of it was read.
-fn read_whole<B: ReadBackend + ?Sized>(
-    backend: &B,
-    file: &FileHandle,
-    offset: u64,
-    dst: &mut [u8],
-) -> Result<bool> {
-    backend.read_exact_at(file, offset, dst).map(|()| true)
-}
-
-/// Reads the whole blocks around a range into a buffer, which then shows only the range. Returns also
-/// what `read` returned: whether all of it was read.
-fn read_placed<B: ReadBackend + ?Sized>(
-    backend: &B,
-    file: &FileHandle,
-    offset: u64,
-    len: usize,
-    element_align: usize,
-    take: impl FnOnce(usize) -> Result<Buffer>,
-    mut read: impl FnMut(&B, &FileHandle, u64, &mut [u8]) -> Result<bool>,
-) -> Result<(Buffer, bool)> {
-    let end = offset.saturating_add(len as u64);
-    let placement = backend.place(file, offset..end, element_align);
-    // An end beyond any file was cut to the last offset above; the read reports it.
-    let start = placement.in_buffer().start;
-    let mut buffer = take(placement.buffer_bytes().max(start.saturating_add(len)))?;
-    if len == 0 {
-        return Ok((buffer, true));
-    }
-    let outcome = read(backend, file, placement.blocks().start, &mut buffer);
-    buffer.narrow(start..start + len);
-    let is_whole = match outcome {
-        // The caller did not ask for the rest of the blocks, where the file may have been cut or the
-        // device may have a bad sector. Only an error of the range itself is an error.
-        Err(error) if error.offset().is_some() && placement.is_widened() => {
-            read(backend, file, offset, &mut buffer)?
-        }
-        outcome => outcome?,
-    };
-    Ok((buffer, is_whole))
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,10 @@
-//! Where the bytes of a file lie in a buffer, so that the device can write them there; and reads of many ranges into such
+//! Where the bytes of a file lie in a buffer, so that the device can write them there; and reads of ranges into such
 //! buffers.
 
 use std::ops::Range;
 
 use crate::file::Alignment;
-use crate::{Buffer, Error, FileHandle, Read, ReadBackend, Result};
+use crate::{Buffer, Error, FileHandle, Read, ReadBackend, ReadBackendExt, Result};
 
 /// How to read a range of a file into a page-aligned buffer without a copy on the way: which bytes to
 /// read, and where in the buffer the range is then.
@@ -110,8 +110,44 @@ impl Alignment {
     }
 }
 
-/// Implements [`ReadBackendExt::read_to_bufs`](crate::ReadBackendExt::read_to_bufs).
-pub(crate) fn read_placed<B: ReadBackend + ?Sized>(
+/// Reads the whole blocks around a range into a buffer, which then shows only the range. Returns also
+/// what `read` returned: whether all of it was read.
+pub(crate) fn read_range<B: ReadBackend + ?Sized>(
+    backend: &B,
+    file: &FileHandle,
+    offset: u64,
+    len: usize,
+    element_align: usize,
+    take: impl FnOnce(usize) -> Result<Buffer>,
+    mut read: impl FnMut(&B, &FileHandle, u64, &mut [u8]) -> Result<bool>,
+) -> Result<(Buffer, bool)> {
+    // An end beyond any file is cut to the last offset here; the read reports it.
+    let end = offset.saturating_add(len as u64);
+    let placement = backend.place(file, offset..end, element_align);
+    let in_buffer = placement.lead_bytes..placement.lead_bytes.saturating_add(len);
+    let mut buffer = take_buffer(placement.buffer_bytes().max(in_buffer.end), take)?;
+    if len == 0 {
+        return Ok((buffer, true));
+    }
+    let outcome = read(backend, file, placement.blocks.start, &mut buffer);
+    buffer.narrow(in_buffer);
+    let is_whole =
+        or_exact(outcome, placement.is_widened(), || read(backend, file, offset, &mut buffer))?;
+    Ok((buffer, is_whole))
+}
+
+/// Fills `dst` with one read. Returns `true`: all of it was read.
+pub(crate) fn read_whole<B: ReadBackend + ?Sized>(
+    backend: &B,
+    file: &FileHandle,
+    offset: u64,
+    dst: &mut [u8],
+) -> Result<bool> {
+    backend.read_batch(&mut [Read::new(file, offset, dst)]).map(|()| true)
+}
+
+/// Reads ranges as one batch, each as [`read_range`].
+pub(crate) fn read_ranges<B: ReadBackend + ?Sized>(
     backend: &B,
     ranges: &[(&FileHandle, Range<u64>)],
     mut take: impl FnMut(usize) -> Result<Buffer>,
@@ -121,26 +157,45 @@ pub(crate) fn read_placed<B: ReadBackend + ?Sized>(
     let mut buffers = Vec::with_capacity(ranges.len());
     for placement in &placements {
         let needed_bytes = placement.buffer_bytes().max(placement.in_buffer().end);
-        let mut buffer = take(needed_bytes)?;
-        buffer.narrow(0..needed_bytes);
-        buffers.push(buffer);
+        buffers.push(take_buffer(needed_bytes, &mut take)?);
     }
     let files = ranges.iter().map(|(file, _)| *file);
-    let starts = placements.iter().map(|placement| placement.blocks().start);
+    let starts = placements.iter().map(|placement| placement.blocks.start);
     let outcome = read_at(backend, files.clone().zip(starts), &mut buffers);
     for (buffer, placement) in buffers.iter_mut().zip(&placements) {
         buffer.narrow(placement.in_buffer());
     }
-    match outcome {
-        // The caller did not ask for the rest of the blocks, where the file may have been cut or the device may
-        // have a bad sector. Only an error of the ranges themselves is an error.
-        Err(error) if error.offset().is_some() && placements.iter().any(Placement::is_widened) => {
-            let starts = ranges.iter().map(|(_, range)| range.start);
-            read_at(backend, files.zip(starts), &mut buffers)?;
-        }
-        outcome => outcome?,
-    }
+    or_exact(outcome, placements.iter().any(Placement::is_widened), || {
+        let starts = ranges.iter().map(|(_, range)| range.start);
+        read_at(backend, files.zip(starts), &mut buffers)
+    })?;
     Ok(buffers)
+}
+
+/// Takes a buffer, which may be longer than needed, and narrows it. One that is shorter is an error.
+fn take_buffer(needed_bytes: usize, take: impl FnOnce(usize) -> Result<Buffer>) -> Result<Buffer> {
+    let mut buffer = take(needed_bytes)?;
+    if buffer.len() < needed_bytes {
+        let value = format!("a function that returned {} bytes", buffer.len());
+        let reason = "it must return as many bytes as it is asked for";
+        return Err(Error::InvalidOption { option: "take", value, reason });
+    }
+    buffer.narrow(0..needed_bytes);
+    Ok(buffer)
+}
+
+/// Returns the outcome of a read of whole blocks, or that of `read_exact` if the first failed and was widened. The caller
+/// did not ask for the rest of the blocks, where the file may have been cut or the device may have a bad sector.
+/// Only an error of the ranges themselves is an error.
+fn or_exact<T>(
+    outcome: Result<T>,
+    is_widened: bool,
+    read_exact: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    match outcome {
+        Err(error) if error.offset().is_some() && is_widened => read_exact(),
+        outcome => outcome,
+    }
 }
 
 /// Refuses a range that ends before it begins.
@@ -184,10 +239,7 @@ fn read_at<'f, B: ReadBackend + ?Sized>(
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        BackendKind, BackendOptions, Buffer, BufferPool, Error, PoolOptions, ReadBackendExt,
-        open_backend,
-    };
+    use crate::{BackendKind, BackendOptions, BufferPool, PoolOptions, open_backend};
     use proptest::prelude::*;
 
     use super::*;
@@ -272,6 +324,23 @@ mod tests {
         let error = backend.read_to_bufs(&[(&file, 0..1), (&file, backwards)], Buffer::unpooled);
         let error = error.unwrap_err().to_string();
         assert!(error.contains("9..7") && error.contains("before it begins"), "{error}");
+    }
+
+    /// The ranges were cut to the buffers, without an error.
+    #[test]
+    fn a_buffer_that_is_too_short_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, [1; 9000]).unwrap();
+        let backend = open_backend(BackendKind::Pread, &BackendOptions::default()).unwrap();
+        let file = backend.open(&path).unwrap();
+        let ranges = [(&file, 0..10), (&file, 100..300)];
+        let read = |extra: isize| {
+            backend.read_to_bufs(&ranges, |len| Buffer::unpooled(len.saturating_add_signed(extra)))
+        };
+        let error = read(-1).unwrap_err();
+        assert!(matches!(error, Error::InvalidOption { option: "take", .. }), "{error}");
+        assert!(read(99).unwrap().iter().map(|it| it.len()).eq([10, 200]));
     }
 
     #[test]
