@@ -1,9 +1,11 @@
 //! One read of a batch.
 
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
+use crate::retry::Shortfall;
 use crate::{BackendKind, Error, FileHandle};
 
 /// One read of a batch: a file, an offset in it, and the memory to fill from there.
@@ -98,19 +100,21 @@ impl<'a> Read<'a> {
         (end <= i64::MAX as u64).then_some(end)
     }
 
-    pub(crate) fn error(
-        &self,
-        backend: BackendKind,
-        index: usize,
-        source: std::io::Error,
-    ) -> Error {
-        let path = self.file.path().to_owned();
-        Error::Read { backend, path, offset: self.offset, len: self.len, index, source }
+    pub(crate) fn error(&self, backend: BackendKind, index: usize, source: io::Error) -> Error {
+        self.shortfall_error(backend, index, Shortfall::Io(source))
     }
 
     pub(crate) fn past_end(&self, backend: BackendKind, index: usize, file_len: u64) -> Error {
-        let path = self.file.path().to_owned();
-        Error::PastEnd { backend, path, offset: self.offset, len: self.len, index, file_len }
+        self.shortfall_error(backend, index, Shortfall::PastEnd(file_len))
+    }
+
+    pub(crate) fn shortfall_error(
+        &self,
+        backend: BackendKind,
+        index: usize,
+        shortfall: Shortfall,
+    ) -> Error {
+        shortfall.into_error(backend, self.file.path(), self.offset, self.len, index)
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
-use crate::sys;
+use crate::{BackendKind, Error, sys};
 
 /// Calls without progress after which a read fails.
 pub(crate) const RETRIES_MAX: u32 = 64;
@@ -71,6 +72,24 @@ impl Shortfall {
     /// its filesystem is at fault.
     pub(crate) fn is_unexpected_end(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof)
+    }
+
+    /// The error of the read that fell short.
+    pub(crate) fn into_error(
+        self,
+        backend: BackendKind,
+        path: &Path,
+        offset: u64,
+        len: usize,
+        index: usize,
+    ) -> Error {
+        let path = path.to_owned();
+        match self {
+            Self::PastEnd(file_len) => {
+                Error::PastEnd { backend, path, offset, len, index, file_len }
+            }
+            Self::Io(source) => Error::Read { backend, path, offset, len, index, source },
+        }
     }
 }
 

@@ -23,14 +23,7 @@ impl DeviceCore {
         shortfall: Shortfall,
     ) -> (usize, Error) {
         let index = plan.first_read_lacking(request, arrived);
-        (index, self.read_error(reads, index, shortfall))
-    }
-
-    fn read_error(&self, reads: &[Read<'_>], index: usize, shortfall: Shortfall) -> Error {
-        match shortfall {
-            Shortfall::PastEnd(file_len) => reads[index].past_end(self.kind, index, file_len),
-            Shortfall::Io(source) => reads[index].error(self.kind, index, source),
-        }
+        (index, reads[index].shortfall_error(self.kind, index, shortfall))
     }
 
     /// Fulfils a request with positional reads on this thread, through a buffer of the pool if it
@@ -119,7 +112,8 @@ impl DeviceCore {
             };
             self.count_retry();
             self.read_device(file, &part, &mut buffer[start..end]).map_err(|(_, shortfall)| {
-                (piece.read, self.read_error(reads, piece.read, shortfall))
+                let read = &reads[piece.read];
+                (piece.read, read.shortfall_error(self.kind, piece.read, shortfall))
             })?;
         }
         Ok(())

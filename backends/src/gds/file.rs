@@ -172,15 +172,8 @@ impl GdsFile {
     }
 
     fn failed(&self, range: &Range<u64>, shortfall: Shortfall) -> Error {
-        let (backend, path, index) = (BackendKind::Direct, self.file.path().to_owned(), 0);
-        let (offset, len) = (range.start, range.end.saturating_sub(range.start));
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        match shortfall {
-            Shortfall::PastEnd(file_len) => {
-                Error::PastEnd { backend, path, offset, len, index, file_len }
-            }
-            Shortfall::Io(source) => Error::Read { backend, path, offset, len, index, source },
-        }
+        let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+        shortfall.into_error(BackendKind::Direct, self.file.path(), range.start, len, 0)
     }
 }
 

@@ -234,10 +234,8 @@ impl MmapBackend {
 
     /// One read, whose error names it.
     fn read_named(&self, mapped: &MappedFile, read: &mut Read<'_>, index: usize) -> Result<()> {
-        self.read_one(mapped, read).map_err(|shortfall| match shortfall {
-            Shortfall::PastEnd(file_len) => read.past_end(KIND, index, file_len),
-            Shortfall::Io(source) => read.error(KIND, index, source),
-        })
+        let outcome = self.read_one(mapped, read);
+        outcome.map_err(|shortfall| read.shortfall_error(KIND, index, shortfall))
     }
 }
 
@@ -344,14 +342,9 @@ impl ReadBackend for MmapBackend {
 }
 
 fn past_end(file: &FileHandle, range: Range<u64>, mapped: &MappedFile) -> Error {
-    Error::PastEnd {
-        backend: KIND,
-        path: file.path().to_owned(),
-        offset: range.start,
-        len: usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX),
-        index: 0,
-        file_len: mapped.copies.len() as u64,
-    }
+    let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+    let shortfall = Shortfall::PastEnd(mapped.copies.len() as u64);
+    shortfall.into_error(KIND, file.path(), range.start, len, 0)
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -141,10 +141,7 @@ impl PositionalBackend {
             let read_at = self.faults.wrap(1, self.calls.read);
             read_fully(file, &mut read.dst()[done..], offset + done as u64, read_at)
         };
-        outcome.map_err(|shortfall| match shortfall {
-            Shortfall::PastEnd(file_len) => read.past_end(self.kind, index, file_len),
-            Shortfall::Io(source) => read.error(self.kind, index, source),
-        })
+        outcome.map_err(|shortfall| read.shortfall_error(self.kind, index, shortfall))
     }
 
     /// Reads a read that is no part of a batch.

@@ -167,13 +167,7 @@ impl AsyncFile {
     }
 
     fn error(&self, offset: u64, len: usize, shortfall: Shortfall) -> Error {
-        let (backend, path, index) = (BackendKind::TokioUring, self.path.clone(), 0);
-        match shortfall {
-            Shortfall::PastEnd(file_len) => {
-                Error::PastEnd { backend, path, offset, len, index, file_len }
-            }
-            Shortfall::Io(source) => Error::Read { backend, path, offset, len, index, source },
-        }
+        shortfall.into_error(BackendKind::TokioUring, &self.path, offset, len, 0)
     }
 }
 
