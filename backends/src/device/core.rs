@@ -25,7 +25,7 @@ pub(crate) struct DeviceCore {
     pub(crate) owner: HandleOwner,
     pub(crate) pool: BufferPool,
     pub(crate) faults: Injection,
-    pub(super) policy: CachePolicy,
+    pub(crate) policy: CachePolicy,
     limits: RequestLimits,
     counters: Counters,
     state: PerProcess<DeviceState>,
@@ -83,11 +83,6 @@ impl DeviceCore {
 
     pub(crate) fn handles(&self) -> &HandleCache<DeviceFile> {
         &self.state.get().handles
-    }
-
-    #[cfg(linux_rings)]
-    pub(crate) fn policy(&self) -> CachePolicy {
-        self.policy
     }
 
     pub(crate) fn open(&self, path: &Path) -> Result<FileHandle> {

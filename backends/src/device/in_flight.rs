@@ -157,32 +157,32 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
         Some(slot)
     }
 
+    /// The request that a slot holds.
+    fn request_of(&self, slot: usize) -> Request {
+        self.plan.requests()[self.memory.slots[slot].request]
+    }
+
     /// The part of a slot's request that has not arrived.
     pub(crate) fn next_read(&mut self, slot: usize) -> NextRead {
         let done = self.memory.slots[slot].progress.done();
-        let request = self.plan.requests()[self.memory.slots[slot].request];
-        let Some(pin) = self.pins.iter().find(|pin| pin.file == request.file) else {
-            unreachable!("a request in flight has its file pinned");
-        };
-        let (offset, unit) = (request.offset + done as u64, pin.pinned.alignment().offset);
+        let request = self.request_of(slot);
+        let file = &pin_of(&mut self.pins, &request).pinned;
+        let (descriptor, unit) = (file.file().as_raw_fd(), file.alignment().offset);
+        let offset = request.offset + done as u64;
         let (injected, len) = self.core.faults.decide(offset, request.len - done, unit);
         self.memory.slots[slot].injected = injected;
-        NextRead { request, descriptor: pin.pinned.file().as_raw_fd(), done, len }
+        NextRead { request, descriptor, done, len }
     }
 
     /// Returns the meaning of the kernel's answer for its slot.
     pub(crate) fn judge(&mut self, slot: usize, result: io::Result<usize>) -> AnswerMeaning {
-        let request = self.plan.requests()[self.memory.slots[slot].request];
+        let request = self.request_of(slot);
         let align = self.reads[request.read].file().alignment().offset;
         let wanted = !self.failure.outranks(&request);
         let state = &mut self.memory.slots[slot];
         let result = state.injected.instead_of(result);
-        let pin = self.pins.iter().find(|pin| pin.file == request.file);
         let end = request.offset + request.needed as u64;
-        let at_end = || match pin {
-            Some(pin) => shortfall_at_end(pin.pinned.file(), end),
-            None => unreachable!("a request in flight has its file pinned"),
-        };
+        let at_end = || shortfall_at_end(pin_of(&mut self.pins, &request).pinned.file(), end);
         match state.progress.after(result, request.needed, align, at_end) {
             NextStep::Complete => return AnswerMeaning::Complete(request),
             NextStep::Again if wanted => {
@@ -200,11 +200,9 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
 
     /// Frees a slot, and returns the request that it held.
     pub(crate) fn finish(&mut self, slot: usize) -> Request {
-        let request = self.plan.requests()[self.memory.slots[slot].request];
+        let request = self.request_of(slot);
         self.memory.idle.push(slot);
-        if let Some(pin) = self.pins.iter_mut().find(|pin| pin.file == request.file) {
-            pin.in_flight -= 1;
-        }
+        pin_of(&mut self.pins, &request).in_flight -= 1;
         request
     }
 
@@ -244,7 +242,7 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
     }
 
     pub(crate) fn fail_request(&mut self, slot: usize, arrived: usize, shortfall: Shortfall) {
-        let request = self.plan.requests()[self.memory.slots[slot].request];
+        let request = self.request_of(slot);
         let (index, error) =
             self.core.request_error(self.plan, &request, self.reads, arrived, shortfall);
         self.fail(index, error);
@@ -255,8 +253,7 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
     pub(crate) fn fail_queue(&mut self, error: io::Error) {
         let busy = |slot: &usize| !self.memory.idle.contains(slot);
         let slots = (0..self.memory.slots.len()).filter(busy);
-        let requests = slots.map(|slot| &self.plan.requests()[self.memory.slots[slot].request]);
-        let index = requests.map(|request| request.read).min().unwrap_or(0);
+        let index = slots.map(|slot| self.request_of(slot).read).min().unwrap_or(0);
         if let Some(read) = self.reads.get(index) {
             self.fail(index, read.error(self.core.kind, index, error));
         }
@@ -270,5 +267,13 @@ impl<'a, 'r> RequestsInFlight<'a, 'r> {
     pub(crate) fn into_result(self) -> Result<()> {
         drop(self.pins); // Never wait for a file while holding one.
         self.failure.into_result(self.core, self.reads)
+    }
+}
+
+/// The file of a request in flight.
+fn pin_of<'p, 'a>(pins: &'p mut [FilePin<'a>], request: &Request) -> &'p mut FilePin<'a> {
+    match pins.iter_mut().find(|pin| pin.file == request.file) {
+        Some(pin) => pin,
+        None => unreachable!("a request in flight has its file pinned"),
     }
 }

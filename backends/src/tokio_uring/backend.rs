@@ -136,7 +136,7 @@ impl ReadBackend for TokioUringBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             depth_max: self.depth_max,
-            bypasses_page_cache: self.core.policy() != CachePolicy::Buffered,
+            bypasses_page_cache: self.core.policy != CachePolicy::Buffered,
             features: vec!["tokio-uring runtime".to_owned()],
             ..Capabilities::new(BackendKind::TokioUring)
         }

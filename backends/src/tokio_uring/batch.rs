@@ -127,7 +127,7 @@ impl<'a, 'r> RuntimeBatch<'a, 'r> {
             descriptor,
             offset: request.offset + done as u64,
             part: done..done + len,
-            rw_flags: self.requests.core.policy().rw_flags(),
+            rw_flags: self.requests.core.policy.rw_flags(),
         };
         let ticket = Ticket::new(slot, &self.channel.mailbox);
         self.channel.jobs.push(ReadJob { op, buffer, ticket });

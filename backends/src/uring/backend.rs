@@ -167,7 +167,7 @@ impl ReadBackend for UringBackend {
         }
         Capabilities {
             depth_max: self.depth_max,
-            bypasses_page_cache: self.core.policy() != CachePolicy::Buffered,
+            bypasses_page_cache: self.core.policy != CachePolicy::Buffered,
             features: self.setup.features.clone(),
             degradations,
             ..Capabilities::new(BackendKind::Uring)

@@ -178,7 +178,7 @@ impl<'a, 'r> RingBatch<'a, 'r> {
             dst: self.destination(&request, cell, done),
             // At most a chunk, which is at most 1 GiB.
             len: len as u32,
-            rw_flags: self.requests.core.policy().rw_flags(),
+            rw_flags: self.requests.core.policy.rw_flags(),
             token: slot as u64,
         };
         // SAFETY: the destination is a part of the batch's memory that only this request writes
