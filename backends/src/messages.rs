@@ -8,7 +8,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::auto::{AdviceReport, AutoReport};
-use crate::open::not_built;
 use crate::retry::Shortfall;
 use crate::version::ChangedFile;
 use crate::{
@@ -67,8 +66,8 @@ fn setting_up() -> Vec<Error> {
     let errnos = [libc::EPERM, libc::ENOSYS, libc::ENOMEM, libc::EMFILE, libc::EINVAL];
     let mut errors: Vec<_> =
         errnos.into_iter().map(|errno| Error::no_ring(BackendKind::Uring, &os(errno))).collect();
-    errors.push(not_built(BackendKind::Uring, "uring", false));
-    errors.push(not_built(BackendKind::Uring, "uring", true));
+    errors.push(Error::not_built(BackendKind::Uring, "uring", false));
+    errors.push(Error::not_built(BackendKind::Uring, "uring", true));
     errors.push(open_backend(BackendKind::Other("mine"), &BackendOptions::default()).unwrap_err());
     for (backend, reason, way_out) in [
         (BackendKind::Direct, "its filesystem refuses O_DIRECT", ""),
@@ -114,7 +113,7 @@ fn memory() -> Vec<Error> {
 fn reports() -> Vec<String> {
     let rejected = |error: &Error| vec![Lacking { what: "uring", reason: error.why() }];
     let refused = rejected(&Error::no_ring(BackendKind::Uring, &os(libc::EPERM)));
-    let absent = rejected(&not_built(BackendKind::Uring, "uring", false));
+    let absent = rejected(&Error::not_built(BackendKind::Uring, "uring", false));
     let advice = |is_used, reason: &str| {
         let path = Path::new("/home/me/.config/ringmain/profile.toml").to_owned();
         Some(AdviceReport { path, is_used, reason: reason.into() })

@@ -40,16 +40,3 @@ pub fn open_backend(kind: BackendKind, options: &BackendOptions) -> Result<Arc<d
         }
     })
 }
-
-/// The error of a backend that was not compiled in.
-#[cfg_attr(all(linux_direct, linux_uring, linux_tokio_uring), allow(dead_code))]
-pub(crate) fn not_built(backend: BackendKind, feature: &str, has_feature: bool) -> Error {
-    let (reason, way_out) = if has_feature {
-        ("it exists on Linux only".to_owned(), String::new())
-    } else {
-        let reason = format!("this build lacks the feature `{feature}`");
-        let line = format!("`ringmain = {{ features = [\"{feature}\"], … }}`");
-        (reason, format!("add the feature to the dependency in Cargo.toml ({line})"))
-    };
-    Error::Unavailable { backend, reason, way_out }
-}

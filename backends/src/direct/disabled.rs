@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use crate::file::HandleOwner;
-use crate::open::not_built;
 use crate::overlap::OverlappingBackend;
-use crate::{BackendKind, BackendOptions, Result};
+use crate::{BackendKind, BackendOptions, Error, Result};
 
 pub(crate) fn open(
     _options: &BackendOptions,
     _owner: HandleOwner,
 ) -> Result<Arc<dyn OverlappingBackend>> {
-    Err(not_built(BackendKind::Direct, "direct", cfg!(feature = "direct")))
+    Err(Error::not_built(BackendKind::Direct, "direct", cfg!(feature = "direct")))
 }

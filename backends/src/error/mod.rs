@@ -280,6 +280,19 @@ impl Error {
         self.io_error()?.raw_os_error()
     }
 
+    /// The error of a backend that was not compiled in.
+    #[cfg_attr(all(linux_direct, linux_uring, linux_tokio_uring), allow(dead_code))]
+    pub(crate) fn not_built(backend: BackendKind, feature: &str, has_feature: bool) -> Self {
+        let (reason, way_out) = if has_feature {
+            ("it exists on Linux only".to_owned(), String::new())
+        } else {
+            let reason = format!("this build lacks the feature `{feature}`");
+            let line = format!("`ringmain = {{ features = [\"{feature}\"], … }}`");
+            (reason, format!("add the feature to the dependency in Cargo.toml ({line})"))
+        };
+        Self::Unavailable { backend, reason, way_out }
+    }
+
     /// Why there is no ring, and what to do about it.
     #[cfg(linux_rings)]
     pub(crate) fn no_ring(backend: BackendKind, error: &io::Error) -> Self {

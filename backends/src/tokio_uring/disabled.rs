@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::open::not_built;
-use crate::{BackendKind, BackendOptions, ReadBackend, Result};
+use crate::{BackendKind, BackendOptions, Error, ReadBackend, Result};
 
 pub(crate) fn open(_options: &BackendOptions) -> Result<Arc<dyn ReadBackend>> {
-    Err(not_built(BackendKind::TokioUring, "tokio-uring", cfg!(feature = "tokio-uring")))
+    Err(Error::not_built(BackendKind::TokioUring, "tokio-uring", cfg!(feature = "tokio-uring")))
 }

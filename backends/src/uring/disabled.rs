@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use crate::file::HandleOwner;
-use crate::open::not_built;
 use crate::overlap::OverlappingBackend;
-use crate::{BackendKind, BackendOptions, Result};
+use crate::{BackendKind, BackendOptions, Error, Result};
 
 pub(crate) fn open(
     _options: &BackendOptions,
     _owner: HandleOwner,
 ) -> Result<Arc<dyn OverlappingBackend>> {
-    Err(not_built(BackendKind::Uring, "uring", cfg!(feature = "uring")))
+    Err(Error::not_built(BackendKind::Uring, "uring", cfg!(feature = "uring")))
 }
 
 /// There are no rings here.
 pub(crate) fn probe_ring() -> Result<Vec<String>> {
-    Err(not_built(BackendKind::Uring, "uring", cfg!(feature = "uring")))
+    Err(Error::not_built(BackendKind::Uring, "uring", cfg!(feature = "uring")))
 }
