@@ -36,6 +36,10 @@ use slots::Slots;
 
 /// The state that a backend keeps for an open file.
 pub(crate) trait Cached: Sized + Send + Sync {
+    /// Which of a handle's two hints is for caches of these files. `auto` has two caches that accept its
+    /// handles.
+    const HINT: usize = 0;
+
     /// The descriptor behind it.
     fn file(&self) -> &File;
 
@@ -59,8 +63,6 @@ type Opener<T> = Box<dyn Fn(&Path) -> Result<T> + Send + Sync>;
 /// The cache. `T` is what is kept for each file.
 pub(crate) struct HandleCache<T> {
     owner: HandleOwner,
-    /// Which of the handles' hints is for this cache.
-    hint: usize,
     backend: BackendKind,
     slots: Slots<T>,
     misses: AtomicU64,
@@ -79,18 +81,12 @@ impl<T: Cached> HandleCache<T> {
     ) -> Self {
         Self {
             owner,
-            hint: 0,
             backend,
             slots: Slots::new(open_max),
             misses: AtomicU64::new(0),
             filling: Mutex::new(()),
             opener: Box::new(opener),
         }
-    }
-
-    /// A cache beside another one of the same owner. It accepts the handles of both.
-    pub(crate) fn beside(self) -> Self {
-        Self { hint: 1, ..self }
     }
 
     /// Opens the file under the path as it is now.
@@ -110,7 +106,7 @@ impl<T: Cached> HandleCache<T> {
     fn handle(&self, path: &Path, pin: &Pinned<'_, T>) -> FileHandle {
         let identity = pin.entry.as_ref().map(|entry| entry.identity.clone()).unwrap_or_default();
         let handle = FileHandle::on_disk(self.owner, path, identity, pin.alignment());
-        handle.slot(self.hint).store(pin.slot, Ordering::Relaxed);
+        handle.slot(T::HINT).store(pin.slot, Ordering::Relaxed);
         handle
     }
 
@@ -123,7 +119,7 @@ impl<T: Cached> HandleCache<T> {
     /// The handle's file if it is open now.
     fn find_open(&self, file: &FileHandle) -> Option<Pinned<'_, T>> {
         file.check_owner(self.owner, self.backend).ok()?;
-        let hint = file.slot(self.hint).load(Ordering::Relaxed);
+        let hint = file.slot(T::HINT).load(Ordering::Relaxed);
         self.slots.pin(hint, file.identity()).or_else(|| self.slots.find(file.identity()))
     }
 
@@ -159,12 +155,12 @@ impl<T: Cached> HandleCache<T> {
         expected: &FileIdentity,
     ) -> Result<Option<Pinned<'_, T>>> {
         file.check_owner(self.owner, self.backend)?;
-        let hint = file.slot(self.hint).load(Ordering::Relaxed);
+        let hint = file.slot(T::HINT).load(Ordering::Relaxed);
         if let Some(pin) = self.slots.pin(hint, file.identity()) {
             return Ok(Some(pin));
         }
         if let Some(pin) = self.slots.find(file.identity()) {
-            file.slot(self.hint).store(pin.slot, Ordering::Relaxed);
+            file.slot(T::HINT).store(pin.slot, Ordering::Relaxed);
             return Ok(Some(pin));
         }
         // The same file may come back with another index or state. It is kept under the handle's
@@ -180,7 +176,7 @@ impl<T: Cached> HandleCache<T> {
             let path = file.path().to_owned();
             return Err(Error::Replaced { backend: self.backend, path, offset: 0 });
         }
-        file.slot(self.hint).store(pin.slot, Ordering::Relaxed);
+        file.slot(T::HINT).store(pin.slot, Ordering::Relaxed);
         if let Some(access) = file.expected_access() {
             pin.expect_access(access);
         }

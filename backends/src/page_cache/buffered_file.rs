@@ -70,6 +70,8 @@ impl BufferedFile {
 }
 
 impl Cached for BufferedFile {
+    const HINT: usize = 1;
+
     fn file(&self) -> &File {
         &self.file
     }

@@ -77,7 +77,7 @@ impl PositionalBackend {
         let handles = PerProcess::new(move |inherited: Option<&HandleCache<BufferedFile>>| {
             inherited.inspect(|handles| handles.close_inherited());
             let open = move |path: &Path| Ok(BufferedFile::new(open(kind, path)?, access));
-            HandleCache::new(owner, kind, open_max, open).beside()
+            HandleCache::new(owner, kind, open_max, open)
         });
         // Threads that read different files must not wait for one another's descriptor.
         let copiers = Copiers::new(options.threads_max.min(options.open_files_max));
